@@ -5,14 +5,535 @@
 package db
 
 import (
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 )
+
+type FlowBatchStatus string
+
+const (
+	FlowBatchStatusQueued          FlowBatchStatus = "queued"
+	FlowBatchStatusRunning         FlowBatchStatus = "running"
+	FlowBatchStatusPaused          FlowBatchStatus = "paused"
+	FlowBatchStatusCompleted       FlowBatchStatus = "completed"
+	FlowBatchStatusPartiallyFailed FlowBatchStatus = "partially_failed"
+	FlowBatchStatusFailed          FlowBatchStatus = "failed"
+	FlowBatchStatusCancelled       FlowBatchStatus = "cancelled"
+)
+
+func (e *FlowBatchStatus) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = FlowBatchStatus(s)
+	case string:
+		*e = FlowBatchStatus(s)
+	default:
+		return fmt.Errorf("unsupported scan type for FlowBatchStatus: %T", src)
+	}
+	return nil
+}
+
+type NullFlowBatchStatus struct {
+	FlowBatchStatus FlowBatchStatus
+	Valid           bool // Valid is true if FlowBatchStatus is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullFlowBatchStatus) Scan(value interface{}) error {
+	if value == nil {
+		ns.FlowBatchStatus, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.FlowBatchStatus.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullFlowBatchStatus) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.FlowBatchStatus), nil
+}
+
+func (e FlowBatchStatus) Valid() bool {
+	switch e {
+	case FlowBatchStatusQueued,
+		FlowBatchStatusRunning,
+		FlowBatchStatusPaused,
+		FlowBatchStatusCompleted,
+		FlowBatchStatusPartiallyFailed,
+		FlowBatchStatusFailed,
+		FlowBatchStatusCancelled:
+		return true
+	}
+	return false
+}
+
+func AllFlowBatchStatusValues() []FlowBatchStatus {
+	return []FlowBatchStatus{
+		FlowBatchStatusQueued,
+		FlowBatchStatusRunning,
+		FlowBatchStatusPaused,
+		FlowBatchStatusCompleted,
+		FlowBatchStatusPartiallyFailed,
+		FlowBatchStatusFailed,
+		FlowBatchStatusCancelled,
+	}
+}
+
+type FlowJobStatus string
+
+const (
+	FlowJobStatusStaged         FlowJobStatus = "staged"
+	FlowJobStatusQueued         FlowJobStatus = "queued"
+	FlowJobStatusPending        FlowJobStatus = "pending"
+	FlowJobStatusStarted        FlowJobStatus = "started"
+	FlowJobStatusNeedsReconcile FlowJobStatus = "needs_reconcile"
+	FlowJobStatusCompleted      FlowJobStatus = "completed"
+	FlowJobStatusFailed         FlowJobStatus = "failed"
+	FlowJobStatusCancelled      FlowJobStatus = "cancelled"
+	FlowJobStatusAccepted       FlowJobStatus = "accepted"
+	FlowJobStatusRejected       FlowJobStatus = "rejected"
+	FlowJobStatusUnprocessed    FlowJobStatus = "unprocessed"
+	FlowJobStatusUnresolved     FlowJobStatus = "unresolved"
+)
+
+func (e *FlowJobStatus) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = FlowJobStatus(s)
+	case string:
+		*e = FlowJobStatus(s)
+	default:
+		return fmt.Errorf("unsupported scan type for FlowJobStatus: %T", src)
+	}
+	return nil
+}
+
+type NullFlowJobStatus struct {
+	FlowJobStatus FlowJobStatus
+	Valid         bool // Valid is true if FlowJobStatus is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullFlowJobStatus) Scan(value interface{}) error {
+	if value == nil {
+		ns.FlowJobStatus, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.FlowJobStatus.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullFlowJobStatus) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.FlowJobStatus), nil
+}
+
+func (e FlowJobStatus) Valid() bool {
+	switch e {
+	case FlowJobStatusStaged,
+		FlowJobStatusQueued,
+		FlowJobStatusPending,
+		FlowJobStatusStarted,
+		FlowJobStatusNeedsReconcile,
+		FlowJobStatusCompleted,
+		FlowJobStatusFailed,
+		FlowJobStatusCancelled,
+		FlowJobStatusAccepted,
+		FlowJobStatusRejected,
+		FlowJobStatusUnprocessed,
+		FlowJobStatusUnresolved:
+		return true
+	}
+	return false
+}
+
+func AllFlowJobStatusValues() []FlowJobStatus {
+	return []FlowJobStatus{
+		FlowJobStatusStaged,
+		FlowJobStatusQueued,
+		FlowJobStatusPending,
+		FlowJobStatusStarted,
+		FlowJobStatusNeedsReconcile,
+		FlowJobStatusCompleted,
+		FlowJobStatusFailed,
+		FlowJobStatusCancelled,
+		FlowJobStatusAccepted,
+		FlowJobStatusRejected,
+		FlowJobStatusUnprocessed,
+		FlowJobStatusUnresolved,
+	}
+}
+
+type FlowLane string
+
+const (
+	FlowLaneBackfill    FlowLane = "backfill"
+	FlowLaneBulk        FlowLane = "bulk"
+	FlowLaneCompliance  FlowLane = "compliance"
+	FlowLaneInteractive FlowLane = "interactive"
+)
+
+func (e *FlowLane) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = FlowLane(s)
+	case string:
+		*e = FlowLane(s)
+	default:
+		return fmt.Errorf("unsupported scan type for FlowLane: %T", src)
+	}
+	return nil
+}
+
+type NullFlowLane struct {
+	FlowLane FlowLane
+	Valid    bool // Valid is true if FlowLane is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullFlowLane) Scan(value interface{}) error {
+	if value == nil {
+		ns.FlowLane, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.FlowLane.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullFlowLane) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.FlowLane), nil
+}
+
+func (e FlowLane) Valid() bool {
+	switch e {
+	case FlowLaneBackfill,
+		FlowLaneBulk,
+		FlowLaneCompliance,
+		FlowLaneInteractive:
+		return true
+	}
+	return false
+}
+
+func AllFlowLaneValues() []FlowLane {
+	return []FlowLane{
+		FlowLaneBackfill,
+		FlowLaneBulk,
+		FlowLaneCompliance,
+		FlowLaneInteractive,
+	}
+}
+
+type FlowRecordSetStatus string
+
+const (
+	FlowRecordSetStatusOpen     FlowRecordSetStatus = "open"
+	FlowRecordSetStatusSealed   FlowRecordSetStatus = "sealed"
+	FlowRecordSetStatusConsumed FlowRecordSetStatus = "consumed"
+)
+
+func (e *FlowRecordSetStatus) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = FlowRecordSetStatus(s)
+	case string:
+		*e = FlowRecordSetStatus(s)
+	default:
+		return fmt.Errorf("unsupported scan type for FlowRecordSetStatus: %T", src)
+	}
+	return nil
+}
+
+type NullFlowRecordSetStatus struct {
+	FlowRecordSetStatus FlowRecordSetStatus
+	Valid               bool // Valid is true if FlowRecordSetStatus is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullFlowRecordSetStatus) Scan(value interface{}) error {
+	if value == nil {
+		ns.FlowRecordSetStatus, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.FlowRecordSetStatus.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullFlowRecordSetStatus) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.FlowRecordSetStatus), nil
+}
+
+func (e FlowRecordSetStatus) Valid() bool {
+	switch e {
+	case FlowRecordSetStatusOpen,
+		FlowRecordSetStatusSealed,
+		FlowRecordSetStatusConsumed:
+		return true
+	}
+	return false
+}
+
+func AllFlowRecordSetStatusValues() []FlowRecordSetStatus {
+	return []FlowRecordSetStatus{
+		FlowRecordSetStatusOpen,
+		FlowRecordSetStatusSealed,
+		FlowRecordSetStatusConsumed,
+	}
+}
+
+type FlowTriggerType string
+
+const (
+	FlowTriggerTypeApiCall  FlowTriggerType = "api_call"
+	FlowTriggerTypeSchedule FlowTriggerType = "schedule"
+	FlowTriggerTypeWebhook  FlowTriggerType = "webhook"
+	FlowTriggerTypeEvent    FlowTriggerType = "event"
+	FlowTriggerTypeFlow     FlowTriggerType = "flow"
+	FlowTriggerTypeRetry    FlowTriggerType = "retry"
+)
+
+func (e *FlowTriggerType) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = FlowTriggerType(s)
+	case string:
+		*e = FlowTriggerType(s)
+	default:
+		return fmt.Errorf("unsupported scan type for FlowTriggerType: %T", src)
+	}
+	return nil
+}
+
+type NullFlowTriggerType struct {
+	FlowTriggerType FlowTriggerType
+	Valid           bool // Valid is true if FlowTriggerType is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullFlowTriggerType) Scan(value interface{}) error {
+	if value == nil {
+		ns.FlowTriggerType, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.FlowTriggerType.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullFlowTriggerType) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.FlowTriggerType), nil
+}
+
+func (e FlowTriggerType) Valid() bool {
+	switch e {
+	case FlowTriggerTypeApiCall,
+		FlowTriggerTypeSchedule,
+		FlowTriggerTypeWebhook,
+		FlowTriggerTypeEvent,
+		FlowTriggerTypeFlow,
+		FlowTriggerTypeRetry:
+		return true
+	}
+	return false
+}
+
+func AllFlowTriggerTypeValues() []FlowTriggerType {
+	return []FlowTriggerType{
+		FlowTriggerTypeApiCall,
+		FlowTriggerTypeSchedule,
+		FlowTriggerTypeWebhook,
+		FlowTriggerTypeEvent,
+		FlowTriggerTypeFlow,
+		FlowTriggerTypeRetry,
+	}
+}
+
+type FlowBatch struct {
+	ID            uuid.UUID
+	OrgID         uuid.UUID
+	DefinitionID  uuid.UUID
+	Version       int32
+	TriggerID     uuid.UUID
+	TriggerType   FlowTriggerType
+	TriggerSource *string
+	ScheduleID    *uuid.UUID
+	Metadata      string
+	Status        FlowBatchStatus
+	RecordCount   int64
+	PageSet       uuid.UUID
+	Lane          *FlowLane
+	Priority      *string
+	CancelReason  *string
+	ScheduledAt   *time.Time
+	StartedAt     *time.Time
+	CompletedAt   *time.Time
+	CreatedBy     *uuid.UUID
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
+type FlowBatchCount struct {
+	BatchID        uuid.UUID
+	RecordCount    int64
+	Staged         int64
+	Queued         int64
+	Pending        int64
+	Started        int64
+	NeedsReconcile int64
+	Completed      int64
+	Failed         int64
+	Cancelled      int64
+	Accepted       int64
+	Rejected       int64
+	Unprocessed    int64
+	Unresolved     int64
+}
+
+type FlowBudget struct {
+	Domain      string
+	Bucket      string
+	ServiceID   string
+	Metered     bool
+	TimeZone    string
+	MaxInFlight int32
+	NextCallAt  *time.Time
+}
+
+type FlowBudgetLane struct {
+	Domain string
+	Bucket string
+	Lane   FlowLane
+	Weight int32
+	Vtime  int64
+}
+
+type FlowCall struct {
+	ID           uuid.UUID
+	OrgID        uuid.UUID
+	Domain       string
+	Bucket       string
+	Lane         FlowLane
+	ActionID     string
+	CredentialID *uuid.UUID
+	State        string
+	Owner        string
+	Attempt      int32
+	Records      int32
+	Digest       string
+	FirstKey     *string
+	LastKey      *string
+	Params       string
+	OutcomeCheck string
+	ExclusiveKey *string
+	Reference    *string
+	ClaimedAt    time.Time
+	SendBefore   time.Time
+	AnsweredAt   *time.Time
+	NextCheckAt  *time.Time
+	Checks       int32
+	CountsIn     json.RawMessage
+	Note         *string
+}
 
 type FlowClockOffset struct {
 	OnlyRow bool
 	Ahead   pgtype.Interval
+}
+
+type FlowCredential struct {
+	ID               uuid.UUID
+	OrgID            uuid.UUID
+	Name             string
+	PlatformID       string
+	AuthMethod       string
+	TenancyID        *string
+	GrantType        *string
+	TokenUrl         *string
+	Scopes           []string
+	Audience         *string
+	PlacementHeader  *string
+	PlacementScheme  *string
+	PlacementQuery   *string
+	AwsRegion        *string
+	AwsDefaultBucket *string
+	AwsEndpointUrl   *string
+	Status           string
+	CreatedBy        string
+	LastVerified     *time.Time
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
+}
+
+type FlowCredentialUse struct {
+	OrgID            uuid.UUID
+	CredentialID     uuid.UUID
+	ServiceID        string
+	LastUsedAt       time.Time
+	LastStampedAt    time.Time
+	LastSucceededAt  *time.Time
+	LastFailedAt     *time.Time
+	LastFailureClass *string
+}
+
+type FlowDefinition struct {
+	ID          uuid.UUID
+	OrgID       uuid.UUID
+	Name        string
+	Description *string
+	Status      string
+	Version     int32
+	CreatedBy   string
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+}
+
+type FlowDefinitionVersion struct {
+	DefinitionID uuid.UUID
+	Version      int32
+	OrgID        uuid.UUID
+	Doc          []byte
+	CreatedBy    string
+	CreatedAt    time.Time
+}
+
+type FlowDomain struct {
+	TenancyID     string
+	PlatformID    string
+	AccountNumber *string
+	AccountName   string
+	TimeZone      string
+	IdentifiedAt  *time.Time
+	CreatedAt     time.Time
+}
+
+type FlowDomainLimit struct {
+	TenancyID     string
+	Bucket        string
+	WindowSeconds int32
+	Cap           int32
+	ReadAt        time.Time
 }
 
 type FlowDue struct {
@@ -22,4 +543,161 @@ type FlowDue struct {
 	Seq         int64
 	LeaseNo     int64
 	LeasedUntil *time.Time
+}
+
+type FlowFragment struct {
+	BatchID uuid.UUID
+	SliceNo int32
+	StepNo  int16
+	TaskNo  int16
+	Seq     int64
+	Body    []byte
+}
+
+type FlowJob struct {
+	BatchID   uuid.UUID
+	Position  int64
+	SliceNo   int32
+	ApartStep int16
+	StepNo    int16
+	Remaining int16
+	Status    FlowJobStatus
+	Ready     bool
+	Doomed    *FlowJobStatus
+	Attempts  int32
+	Error     *string
+	StartedAt *time.Time
+	UpdatedAt time.Time
+}
+
+type FlowLaneBatch struct {
+	BatchID      uuid.UUID
+	StepNo       int16
+	TaskNo       int16
+	OrgID        uuid.UUID
+	Domain       string
+	Bucket       string
+	Lane         FlowLane
+	High         bool
+	Open         bool
+	ReadyParts   int32
+	ReadyRecords int64
+}
+
+type FlowLedger struct {
+	Domain        string
+	Bucket        string
+	WindowSeconds int32
+	StartsAt      time.Time
+	EndsAt        time.Time
+	Own           int32
+	ForeignSpend  int32
+	Observed      *int32
+	ObservedAt    *time.Time
+}
+
+type FlowOrgKeyset struct {
+	OrgID     uuid.UUID
+	KekID     string
+	Wrapped   []byte
+	CreatedAt time.Time
+	RotatedAt *time.Time
+}
+
+type FlowPage struct {
+	SetID    uuid.UUID
+	First    int64
+	Rows     int32
+	RawBytes int32
+	Body     []byte
+}
+
+type FlowPart struct {
+	ID      int64
+	BatchID uuid.UUID
+	StepNo  int16
+	TaskNo  int16
+	SliceNo int32
+	FromOff int32
+	ToOff   int32
+	Apart   bool
+	Attempt int32
+	ReadyAt time.Time
+	CallID  *uuid.UUID
+	CallSeq *int32
+	LeftOut []int32
+}
+
+type FlowPause struct {
+	ID         uuid.UUID
+	OrgID      *uuid.UUID
+	Scope      string
+	Domain     *string
+	Lane       *FlowLane
+	Bucket     *string
+	BatchID    *uuid.UUID
+	Status     string
+	Cause      string
+	Reason     *string
+	CreatedBy  *uuid.UUID
+	CreatedAt  time.Time
+	ExpiresAt  *time.Time
+	ReleasedAt *time.Time
+	ReleasedBy *uuid.UUID
+	Extensions string
+}
+
+type FlowRecordChunk struct {
+	RecordSetID uuid.UUID
+	ChunkIndex  int32
+	Records     int32
+	Digest      []byte
+}
+
+type FlowRecordSet struct {
+	ID               uuid.UUID
+	OrgID            uuid.UUID
+	Status           FlowRecordSetStatus
+	ChunkSize        int32
+	ChunkCount       int64
+	ReceivedCount    int64
+	ExpectedCount    *int64
+	ContentHash      *string
+	Metadata         string
+	BatchID          *uuid.UUID
+	CreatedAt        time.Time
+	SealedAt         *time.Time
+	UpdatedAt        time.Time
+	StagingExpiresAt *time.Time
+}
+
+type FlowSecret struct {
+	ID         uuid.UUID
+	OrgID      uuid.UUID
+	Version    int64
+	Ciphertext []byte
+	UpdatedAt  time.Time
+}
+
+type FlowSlice struct {
+	BatchID        uuid.UUID
+	No             int32
+	First          int64
+	Records        int32
+	State          string
+	StepNo         int16
+	Remaining      int32
+	Apart          int32
+	Staged         int32
+	Queued         int32
+	Pending        int32
+	Started        int32
+	NeedsReconcile int32
+	Completed      int32
+	Failed         int32
+	Cancelled      int32
+	Accepted       int32
+	Rejected       int32
+	Unprocessed    int32
+	Unresolved     int32
 }

@@ -70,7 +70,7 @@ func (v *Vault) Put(ctx context.Context, tx pgx.Tx, orgID, secretID uuid.UUID, p
 }
 
 // Get returns the newest version of a secret, or ErrMissing.
-func (v *Vault) Get(ctx context.Context, q pg.DB, orgID, secretID uuid.UUID) ([]byte, int64, error) {
+func (v *Vault) Get(ctx context.Context, q db.DBTX, orgID, secretID uuid.UUID) ([]byte, int64, error) {
 	row, err := v.queries.VaultSecretGet(ctx, q, db.VaultSecretGetParams{OrgID: orgID, ID: secretID})
 	if pg.IsNoRows(err) {
 		return nil, 0, ErrMissing

@@ -1,0 +1,72 @@
+// Package tenant owns the provider accounts (Domains) that credentials authenticate to: their ids and what the provider
+// says about them. It promises that one account has one id, whichever organization asks, and that an id never changes
+// its account. It knows no credential and makes no call.
+package tenant
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+	_ "time/tzdata" // the zones of accounts must be known wherever the binary runs
+
+	"flowlane/gen/db"
+)
+
+// idDigits is the number of hex digits after the platform.
+const idDigits = 16
+
+// Account is an account as its provider describes it.
+type Account struct {
+	PlatformID string
+	// Number is the provider's own number of the account, never empty.
+	Number string
+	// Name is for people; may be empty.
+	Name string
+	// TimeZone is the IANA name of the zone that the account's windows follow.
+	TimeZone string
+}
+
+// TenancyID returns the id of an account that its provider has identified: "<platform_id>-" and 16 hex digits. It is the
+// same for every organization, so that they share one ledger.
+func TenancyID(platformID, accountNumber string) string {
+	sum := sha256.Sum256([]byte("account\x00" + platformID + "\x00" + accountNumber))
+	return platformID + "-" + hex.EncodeToString(sum[:])[:idDigits]
+}
+
+// Label is how an account is shown to people: its name, else its number.
+func Label(name, number string) string {
+	if name != "" {
+		return name
+	}
+	return number
+}
+
+// Zone returns the first of the names that is a known time zone, UTC if none is.
+func Zone(names ...string) string {
+	for _, name := range names {
+		if name == "" || name == "Local" {
+			continue
+		}
+		if _, err := time.LoadLocation(name); err == nil {
+			return name
+		}
+	}
+	return "UTC"
+}
+
+// Keep stores what the provider said about an account and returns the account's tenancy id.
+func Keep(ctx context.Context, q db.DBTX, account Account) (string, error) {
+	id := TenancyID(account.PlatformID, account.Number)
+	kept, err := db.New().TenantDomainKeep(ctx, q, db.TenantDomainKeepParams{
+		TenancyID: id, PlatformID: account.PlatformID, AccountNumber: &account.Number, AccountName: account.Name, TimeZone: Zone(account.TimeZone),
+	})
+	if err != nil {
+		return "", fmt.Errorf("store account %s: %w", id, err)
+	}
+	if kept != 1 {
+		return "", fmt.Errorf("store account %s: the id belongs to another account", id)
+	}
+	return id, nil
+}

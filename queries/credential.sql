@@ -1,0 +1,61 @@
+-- name: CredentialAdd :exec
+INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, scopes, audience,
+    placement_header, placement_scheme, placement_query, aws_region, aws_default_bucket, aws_endpoint_url, status, created_by)
+VALUES (@id, @org_id, @name, @platform_id, @auth_method, @tenancy_id, @grant_type, @token_url, @scopes, @audience,
+    @placement_header, @placement_scheme, @placement_query, @aws_region, @aws_default_bucket, @aws_endpoint_url, @status, @created_by);
+
+-- name: CredentialGet :one
+SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
+FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
+WHERE c.org_id = @org_id AND c.id = @id;
+
+-- name: CredentialList :many
+-- Ids are in order of creation, so that a page starts after the last id of the page before.
+SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
+FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
+WHERE c.org_id = @org_id AND c.id > @after AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status))
+ORDER BY c.id LIMIT @max_rows OFFSET @skip;
+
+-- name: CredentialCount :one
+SELECT count(*) FROM flow.credential c
+WHERE c.org_id = @org_id AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status));
+
+-- name: CredentialLock :one
+-- The secret's version comes along, so that a change can tell whether the secret is still the one that it looked at.
+SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, s.version
+FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
+WHERE c.org_id = @org_id AND c.id = @id FOR UPDATE;
+
+-- name: CredentialReplace :exec
+UPDATE flow.credential
+SET name = @name, auth_method = @auth_method, tenancy_id = @tenancy_id, grant_type = @grant_type, token_url = @token_url, scopes = @scopes,
+    audience = @audience, placement_header = @placement_header, placement_scheme = @placement_scheme, placement_query = @placement_query,
+    aws_region = @aws_region, aws_default_bucket = @aws_default_bucket, aws_endpoint_url = @aws_endpoint_url, status = @status,
+    last_verified = CASE WHEN @rotated::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
+WHERE org_id = @org_id AND id = @id;
+
+-- name: CredentialVerify :exec
+-- A test that succeeded. A test that began earlier does not overwrite a later one.
+UPDATE flow.credential
+SET last_verified = greatest(last_verified, @verified_at::timestamptz), tenancy_id = coalesce(tenancy_id, sqlc.narg(tenancy_id)), updated_at = flow.clock()
+WHERE org_id = @org_id AND id = @id;
+
+-- name: CredentialForUse :one
+SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, c.placement_header, c.placement_scheme, c.placement_query, s.version
+FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
+WHERE c.org_id = @org_id AND c.id = @id;
+
+-- name: CredentialUses :many
+SELECT * FROM flow.credential_use WHERE org_id = @org_id AND credential_id = ANY(@ids::uuid[]);
+
+-- name: CredentialStamp :exec
+-- Later times win, whatever the order in which uses are reported. A credential that is gone gets no record.
+INSERT INTO flow.credential_use AS u (org_id, credential_id, service_id, last_used_at, last_stamped_at, last_succeeded_at, last_failed_at, last_failure_class)
+SELECT c.org_id, c.id, @service_id, @used_at::timestamptz, flow.clock(),
+    CASE WHEN sqlc.narg(failure_class)::text IS NULL THEN @used_at END, CASE WHEN sqlc.narg(failure_class)::text IS NOT NULL THEN @used_at END, sqlc.narg(failure_class)
+FROM flow.credential c WHERE c.org_id = @org_id AND c.id = @id
+ON CONFLICT (credential_id, service_id) DO UPDATE
+SET last_used_at = greatest(u.last_used_at, excluded.last_used_at), last_stamped_at = excluded.last_stamped_at,
+    last_succeeded_at = greatest(u.last_succeeded_at, excluded.last_succeeded_at),
+    last_failure_class = CASE WHEN u.last_failed_at IS NULL OR excluded.last_failed_at >= u.last_failed_at THEN excluded.last_failure_class ELSE u.last_failure_class END,
+    last_failed_at = greatest(u.last_failed_at, excluded.last_failed_at);
