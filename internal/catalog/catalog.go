@@ -1,0 +1,257 @@
+// Package catalog holds platforms, services and actions as data: what a client may call, and how Flowlane carries it
+// out. It promises that everything it hands out was checked when it was loaded. It knows no HTTP client, no database
+// and no particular platform: all of that is in the YAML files.
+package catalog
+
+import "github.com/santhosh-tekuri/jsonschema/v6"
+
+// Platform is one third party, for example "dialer".
+type Platform struct {
+	ID          string `yaml:"id"`
+	Name        string `yaml:"name"`
+	Description string `yaml:"description"`
+	// Status is active, inactive or coming_soon.
+	Status  string `yaml:"status"`
+	DocsURL string `yaml:"docs_url"`
+	// Account says how to learn about an account of the platform; nil for platforms without accounts.
+	Account  *Account   `yaml:"account"`
+	Services []*Service `yaml:"services"`
+}
+
+// Account says how a provider account is identified and where its own counters stand.
+type Account struct {
+	// TimeZone aligns the windows of accounts that do not name their own zone. IANA name.
+	TimeZone string `yaml:"time_zone"`
+	// Whoami asks who the credential belongs to.
+	Whoami Probe `yaml:"whoami"`
+	// Counters asks for the provider's own counters; nil where it has none.
+	Counters *Counters `yaml:"counters"`
+	// ClockSkewSeconds is how far the provider's clock may stand from ours: a call counts in every window that it may touch.
+	ClockSkewSeconds int `yaml:"clock_skew_seconds"`
+}
+
+// Probe is an unmetered GET whose answer is read by field names.
+type Probe struct {
+	Path          string `yaml:"path"`
+	AccountNumber string `yaml:"account_number"`
+	AccountName   string `yaml:"account_name"`
+	TimeZone      string `yaml:"time_zone"`
+}
+
+// Counters maps the provider's counters to buckets and windows.
+type Counters struct {
+	Path string `yaml:"path"`
+	// AsOf names the field with the time at which the counters were read.
+	AsOf string `yaml:"as_of"`
+	// Items names the array; in each element Bucket, WindowSeconds, Limit and Value name the fields.
+	Items         string `yaml:"items"`
+	Bucket        string `yaml:"bucket"`
+	WindowSeconds string `yaml:"window_seconds"`
+	Limit         string `yaml:"limit"`
+	Value         string `yaml:"value"`
+	// LagSeconds is how old the counters may be.
+	LagSeconds int `yaml:"lag_seconds"`
+	// EverySeconds is how often the dispatcher asks while it sends.
+	EverySeconds int `yaml:"every_seconds"`
+}
+
+// CredentialField is one field of the secret that a credential of the service needs.
+type CredentialField struct {
+	Name     string `yaml:"name"`
+	Label    string `yaml:"label"`
+	Type     string `yaml:"type"` // string or password
+	Required bool   `yaml:"required"`
+	Secret   bool   `yaml:"secret"`
+}
+
+// Service is one API of a platform, "<platform>__<service>".
+type Service struct {
+	ID                 string                 `yaml:"id"`
+	PlatformID         string                 `yaml:"-"`
+	Name               string                 `yaml:"name"`
+	Description        string                 `yaml:"description"`
+	Kind               string                 `yaml:"kind"`
+	Protocol           string                 `yaml:"protocol"`
+	AuthMethod         string                 `yaml:"auth_method"`
+	BaseURL            string                 `yaml:"base_url"`
+	DocsURL            string                 `yaml:"docs_url"`
+	CredentialFields   []CredentialField      `yaml:"credential_fields"`
+	RequiresConnection bool                   `yaml:"requires_connection"`
+	Status             string                 `yaml:"status"`
+	RateBuckets        map[string]*RateBucket `yaml:"rate_buckets"`
+	Actions            []*Action              `yaml:"actions"`
+}
+
+// RateBucket is a budget by operation type. The map key is the provider's name for it.
+type RateBucket struct {
+	Label               string            `yaml:"label"`
+	DefaultLane         string            `yaml:"default_lane"`
+	DefaultLaneByAction map[string]string `yaml:"default_lane_by_action"`
+	// MaxRecordsPerRequest and MemberActionIDs are filled in from the actions when the catalog is loaded.
+	MaxRecordsPerRequest int      `yaml:"-"`
+	MemberActionIDs      []string `yaml:"-"`
+	// Windows maps 60, 3600 and 86400 (seconds) to the provider's cap in calls.
+	Windows map[int]int `yaml:"windows"`
+	// MinSpacingMS is the least time between two calls, in milliseconds; 0 for none.
+	MinSpacingMS int `yaml:"min_spacing_ms"`
+}
+
+// OutcomeCheck says what may be done when nobody knows whether a call arrived.
+type OutcomeCheck string
+
+// The four outcome checks.
+const (
+	// CheckSafe: sending again changes nothing.
+	CheckSafe OutcomeCheck = "safe"
+	// CheckKeyed: the provider drops a repeat that carries the same idempotency key.
+	CheckKeyed OutcomeCheck = "keyed"
+	// CheckLookup: the provider can be asked.
+	CheckLookup OutcomeCheck = "lookup"
+	// CheckNone: only a person can tell.
+	CheckNone OutcomeCheck = "none"
+)
+
+// Action is one operation of a service, "<platform>__<service>__<action>".
+type Action struct {
+	ID                   string       `yaml:"id"`
+	ServiceID            string       `yaml:"-"`
+	PlatformID           string       `yaml:"-"`
+	Name                 string       `yaml:"name"`
+	Description          string       `yaml:"description"`
+	ParamsSchema         JSON         `yaml:"params_schema"`
+	OutputSchema         JSON         `yaml:"output_schema"`
+	Buckets              []string     `yaml:"buckets"`
+	DefaultLane          string       `yaml:"default_lane"`
+	MaxRecordsPerRequest int          `yaml:"max_records_per_request"`
+	MaxBytesPerRequest   int          `yaml:"max_bytes_per_request"`
+	Bulk                 bool         `yaml:"bulk"`
+	OutcomeCheck         OutcomeCheck `yaml:"outcome_check"`
+	Deprecated           bool         `yaml:"deprecated"`
+
+	// Utility names the in-process function of a utility action (transform, fail); empty for actions that make calls.
+	Utility string `yaml:"utility"`
+	// Call says how the action is carried out; nil for utility actions.
+	Call *Call `yaml:"call"`
+
+	params *jsonschema.Schema // compiled from ParamsSchema when loaded
+}
+
+// Call is the execution part of an action: everything that the dispatcher knows about the provider.
+// Strings in Method, Path, URL, Headers and Body are templates over `params`.
+type Call struct {
+	Method string `yaml:"method"`
+	// Path is joined to the service's base URL, each expression escaped as one path segment (or query value).
+	Path string `yaml:"path"`
+	// URL replaces base URL and Path where the caller names the whole address.
+	URL     string `yaml:"url"`
+	Headers JSON   `yaml:"headers"`
+	// Body is a JSON template; nil sends an empty body. In a bulk action it is the envelope around the records.
+	Body JSON `yaml:"body"`
+	// Records says where the records of a bulk action go.
+	Records *Records `yaml:"records"`
+	// TimeoutSeconds bounds one call, unless the task says otherwise.
+	TimeoutSeconds int `yaml:"timeout_seconds"`
+	// ExclusiveOver is a template: at most one open call per account with the same value.
+	ExclusiveOver string `yaml:"exclusive_over"`
+	// IdempotencyHeader is a template that yields the name of the header for a key of ours, or empty.
+	IdempotencyHeader string `yaml:"idempotency_header"`
+	// OutcomeCases refine OutcomeCheck by the parameters: the first whose When is true counts.
+	OutcomeCases []OutcomeCase `yaml:"outcome_cases"`
+	Answer       Answer        `yaml:"answer"`
+	Lookup       *Lookup       `yaml:"lookup"`
+	Result       *Result       `yaml:"result"`
+	// MaxInFlight limits the calls in flight of an unmetered action per credential or host.
+	MaxInFlight int `yaml:"max_in_flight"`
+}
+
+// OutcomeCase is a refinement of an action's outcome check.
+type OutcomeCase struct {
+	When  string       `yaml:"when"`
+	Check OutcomeCheck `yaml:"check"`
+}
+
+// Records says how the records of a bulk call become its body.
+type Records struct {
+	// At names the field of the body that holds the array.
+	At string `yaml:"at"`
+	// Param names the parameter that is evaluated for every record and yields one row.
+	Param string `yaml:"param"`
+	// KeyParam names the parameter that names the row's key field; empty where rows have no key.
+	KeyParam string `yaml:"key_param"`
+}
+
+// Answer says how the provider's answer is read.
+type Answer struct {
+	// Success lists statuses that prove acceptance; a pending one lists those whose result comes later.
+	Success []int `yaml:"success"`
+	Pending []int `yaml:"pending"`
+	// Refused lists statuses that prove that nothing was done and that sending the same again is useless.
+	Refused []int `yaml:"refused"`
+	// RetryLater lists answers that prove that nothing was done, but the same call may pass later.
+	RetryLater []RetryLater `yaml:"retry_later"`
+	// Reference names the field by which the provider knows the call.
+	Reference string `yaml:"reference"`
+	// Output names the fields of the answer that become the output; empty takes the whole body.
+	Output []string `yaml:"output"`
+	// Envelope puts status, headers and body into the output instead of the body alone.
+	Envelope bool `yaml:"envelope"`
+	// Rows says where the rejected rows of a bulk call stand.
+	Rows *RowResults `yaml:"rows"`
+	// Code and Message name the fields of an error answer.
+	Code    string `yaml:"code"`
+	Message string `yaml:"message"`
+}
+
+// RetryLater is one answer that asks to come back.
+type RetryLater struct {
+	Status int `yaml:"status"`
+	// Bucket and WindowSeconds name the fields that say which budget is spent; the hold then ends with that window.
+	Bucket        string `yaml:"bucket"`
+	WindowSeconds string `yaml:"window_seconds"`
+	// WaitSeconds is how long to wait where the answer has neither window nor Retry-After.
+	WaitSeconds int `yaml:"wait_seconds"`
+}
+
+// RowResults says where the rejected rows of an answer stand and how they are numbered from 0.
+type RowResults struct {
+	At     string `yaml:"at"`
+	Row    string `yaml:"row"`
+	Code   string `yaml:"code"`
+	Reason string `yaml:"reason"`
+}
+
+// Lookup asks the provider whether a call with unknown outcome arrived.
+type Lookup struct {
+	// Action is the action that asks; it spends its own bucket.
+	Action string `yaml:"action"`
+	// Params are templates over `params` (of the call) and `call` (claimed_at).
+	Params JSON `yaml:"params"`
+	// Items names the array in the answer; empty means the body is the array.
+	Items string `yaml:"items"`
+	// Digest, Count, FirstKey, LastKey and At name fields of an element; those that are named must all match.
+	Digest   string `yaml:"digest"`
+	Count    string `yaml:"count"`
+	FirstKey string `yaml:"first_key"`
+	LastKey  string `yaml:"last_key"`
+	At       string `yaml:"at"`
+	// Reference names the element's reference, which settles one call only.
+	Reference string `yaml:"reference"`
+	// SettlesWithinSeconds: "not found" is final only this long after the call could last have arrived.
+	SettlesWithinSeconds int `yaml:"settles_within_seconds"`
+	// HorizonSeconds is how long the provider remembers.
+	HorizonSeconds int `yaml:"horizon_seconds"`
+}
+
+// Result asks for the row results of a call that the provider knows by reference.
+type Result struct {
+	Action string `yaml:"action"`
+	// Params are templates over `reference`.
+	Params JSON `yaml:"params"`
+	// State names the field whose value is in Running while the result is not there yet.
+	State   string   `yaml:"state"`
+	Running []string `yaml:"running"`
+	// EverySeconds is the pause between two polls.
+	EverySeconds int         `yaml:"every_seconds"`
+	Rows         *RowResults `yaml:"rows"`
+	Output       []string    `yaml:"output"`
+}

@@ -1,0 +1,310 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Lanes are the lanes that work may wait in, most urgent first.
+var Lanes = []string{"interactive", "compliance", "bulk", "backfill"}
+
+// windowSeconds are the lengths of windows that a budget may have.
+var windowSeconds = []int{60, 3600, 86400}
+
+// Values that the contract knows. Of the kinds only utility and api have an executor, of the authentication methods only
+// none, basic_auth and api_key: the others may be described, but their services have no actions yet.
+var (
+	platformStatuses = []string{"active", "inactive", "coming_soon"}
+	kinds            = []string{"utility", "api", "mcp", "cli", "product"}
+	protocols        = []string{"REST", "SOAP", "GraphQL"}
+	authMethods      = []string{"none", "basic_auth", "api_key", "jwt", "oauth2", "aws_access_key"}
+	callableAuth     = []string{"none", "basic_auth", "api_key"}
+	fieldTypes       = []string{"string", "password"}
+	utilities        = []string{"transform", "fail"}
+	outcomeChecks    = []OutcomeCheck{CheckSafe, CheckKeyed, CheckLookup, CheckNone}
+	secretFields     = map[string][]string{"basic_auth": {"username", "password"}, "api_key": {"api_key"}}
+	slug             = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+	fieldPath        = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+)
+
+// checker finds the mistakes of one file.
+type checker struct {
+	file string
+	root *yaml.Node
+	p    *Platform
+	errs []error
+}
+
+// path is a place in the file: field names and indexes.
+type path []any
+
+func (p path) to(steps ...any) path {
+	return append(append(make(path, 0, len(p)+len(steps)), p...), steps...)
+}
+
+func (ch *checker) fail(at path, format string, args ...any) {
+	ch.errs = append(ch.errs, fmt.Errorf("%s:%d: %s", ch.file, lineOf(ch.root, at), fmt.Sprintf(format, args...)))
+}
+
+// need reports an empty text.
+func (ch *checker) need(at path, field, value string) {
+	if strings.TrimSpace(value) == "" {
+		ch.fail(at.to(field), "%s must not be empty", field)
+	}
+}
+
+func oneOf[T ~string](ch *checker, at path, field string, value T, allowed []T) {
+	if !slices.Contains(allowed, value) {
+		ch.fail(at.to(field), "%s is %q; it must be one of %v", field, value, allowed)
+	}
+}
+
+func (ch *checker) within(at path, field string, value, low, high int) {
+	if value < low || value > high {
+		ch.fail(at.to(field), "%s is %d; it must be from %d to %d", field, value, low, high)
+	}
+}
+
+// field checks the name of a field in an answer; a dot leads into an object.
+func (ch *checker) field(at path, name, value string, required bool) {
+	if value == "" && !required {
+		return
+	}
+	if !fieldPath.MatchString(value) {
+		ch.fail(at.to(name), "%s is %q; it must name a field (letters, digits, _ and -, a dot between levels)", name, value)
+	}
+}
+
+func (ch *checker) platform(c *Catalog) {
+	p := ch.p
+	if !slug.MatchString(p.ID) {
+		ch.fail(path{"id"}, "id is %q; it must be a slug such as my_platform", p.ID)
+	}
+	ch.need(nil, "name", p.Name)
+	ch.need(nil, "description", p.Description)
+	oneOf(ch, nil, "status", p.Status, platformStatuses)
+	if p.Account != nil {
+		ch.account(p.Account)
+	}
+	if len(p.Services) == 0 {
+		ch.fail(path{"services"}, "a platform needs at least one service")
+	}
+	for i, s := range p.Services {
+		ch.service(c, s, path{"services", i})
+	}
+}
+
+func (ch *checker) account(a *Account) {
+	at := path{"account"}
+	if _, err := time.LoadLocation(a.TimeZone); err != nil || a.TimeZone == "" || a.TimeZone == "Local" {
+		ch.fail(at.to("time_zone"), "time_zone is %q; it must be an IANA name such as UTC or Europe/Paris", a.TimeZone)
+	}
+	ch.within(at, "clock_skew_seconds", a.ClockSkewSeconds, 0, 60)
+	w := at.to("whoami")
+	ch.probePath(w, a.Whoami.Path)
+	ch.field(w, "account_number", a.Whoami.AccountNumber, true)
+	ch.field(w, "account_name", a.Whoami.AccountName, false)
+	ch.field(w, "time_zone", a.Whoami.TimeZone, false)
+	n := a.Counters
+	if n == nil {
+		return
+	}
+	at = at.to("counters")
+	ch.probePath(at, n.Path)
+	ch.field(at, "as_of", n.AsOf, false)
+	ch.field(at, "items", n.Items, false)
+	ch.field(at, "bucket", n.Bucket, true)
+	ch.field(at, "window_seconds", n.WindowSeconds, true)
+	ch.field(at, "limit", n.Limit, false)
+	ch.field(at, "value", n.Value, true)
+	ch.within(at, "lag_seconds", n.LagSeconds, 0, 3600)
+	ch.within(at, "every_seconds", n.EverySeconds, 1, 3600)
+}
+
+func (ch *checker) probePath(at path, value string) {
+	if !strings.HasPrefix(value, "/") || strings.ContainsAny(value, "{} #") {
+		ch.fail(at.to("path"), "path is %q; it must start with / and hold no expression", value)
+	}
+}
+
+func (ch *checker) service(c *Catalog, s *Service, at path) {
+	ch.nested(at, s.ID, ch.p.ID, "<platform>__<service>")
+	ch.need(at, "name", s.Name)
+	ch.need(at, "description", s.Description)
+	oneOf(ch, at, "kind", s.Kind, kinds)
+	oneOf(ch, at, "protocol", s.Protocol, protocols)
+	oneOf(ch, at, "auth_method", s.AuthMethod, authMethods)
+	oneOf(ch, at, "status", s.Status, platformStatuses)
+	if s.BaseURL != "" {
+		s.BaseURL = strings.TrimRight(s.BaseURL, "/")
+		if msg := badBaseURL(s.BaseURL); msg != "" {
+			ch.fail(at.to("base_url"), "base_url: %s", msg)
+		}
+	}
+	ch.credentialFields(s, at)
+	ch.buckets(s, at)
+	if len(s.Actions) > 0 && s.Kind != "api" && s.Kind != "utility" {
+		ch.fail(at.to("actions"), "a service of kind %q cannot have actions", s.Kind)
+	}
+	for j, a := range s.Actions {
+		ch.action(c, s, a, at.to("actions", j))
+	}
+}
+
+// nested checks that an id is its parent's id, two underscores and a slug.
+func (ch *checker) nested(at path, id, parent, form string) {
+	rest, ok := strings.CutPrefix(id, parent+"__")
+	if !ok || !slug.MatchString(rest) {
+		ch.fail(at.to("id"), "id is %q; it must have the form %s and start with %q", id, form, parent+"__")
+	}
+}
+
+func (ch *checker) credentialFields(s *Service, at path) {
+	seen := map[string]CredentialField{}
+	for i, f := range s.CredentialFields {
+		here := at.to("credential_fields", i)
+		ch.need(here, "name", f.Name)
+		ch.need(here, "label", f.Label)
+		oneOf(ch, here, "type", f.Type, fieldTypes)
+		if _, ok := seen[f.Name]; ok {
+			ch.fail(here, "credential field %q stands twice", f.Name)
+		}
+		seen[f.Name] = f
+	}
+	for _, name := range secretFields[s.AuthMethod] {
+		if f, ok := seen[name]; !ok || !f.Required {
+			ch.fail(at.to("credential_fields"), "auth_method %s needs the required credential field %q", s.AuthMethod, name)
+		}
+	}
+	if s.RequiresConnection && s.AuthMethod == "none" {
+		ch.fail(at.to("requires_connection"), "a service with auth_method none requires no connection")
+	}
+}
+
+func (ch *checker) buckets(s *Service, at path) {
+	if len(s.RateBuckets) > 0 && ch.p.Account == nil {
+		ch.fail(at.to("rate_buckets"), "a platform with rate buckets needs an account block: budgets belong to an account")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.RateBuckets)) {
+		b, here := s.RateBuckets[name], at.to("rate_buckets", name)
+		if b == nil {
+			ch.fail(here, "bucket %q is empty", name)
+			delete(s.RateBuckets, name)
+			continue
+		}
+		if !slug.MatchString(name) {
+			ch.fail(here, "bucket %q must be a slug", name)
+		}
+		ch.need(here, "label", b.Label)
+		oneOf(ch, here, "default_lane", b.DefaultLane, Lanes)
+		ch.within(here, "min_spacing_ms", b.MinSpacingMS, 0, 3600_000)
+		if len(b.Windows) == 0 {
+			ch.fail(here.to("windows"), "bucket %q needs at least one window", name)
+		}
+		for _, seconds := range slices.Sorted(maps.Keys(b.Windows)) {
+			limit := b.Windows[seconds]
+			if !slices.Contains(windowSeconds, seconds) || limit < 1 {
+				ch.fail(here.to("windows"), "window %d: %d; a window is one of %v seconds, with a cap of at least 1 call", seconds, limit, windowSeconds)
+			}
+		}
+		members := membersOf(s, name)
+		if len(members) == 0 {
+			ch.fail(here, "no action spends bucket %q", name)
+		}
+		for _, id := range slices.Sorted(maps.Keys(b.DefaultLaneByAction)) {
+			lane := b.DefaultLaneByAction[id]
+			if !slices.Contains(members, id) || !slices.Contains(Lanes, lane) {
+				ch.fail(here.to("default_lane_by_action", id), "%s: %s; it must map an action that spends the bucket to one of %v", id, lane, Lanes)
+			}
+		}
+	}
+}
+
+func membersOf(s *Service, bucket string) []string {
+	var out []string
+	for _, a := range s.Actions {
+		if slices.Contains(a.Buckets, bucket) {
+			out = append(out, a.ID)
+		}
+	}
+	return out
+}
+
+func (ch *checker) action(c *Catalog, s *Service, a *Action, at path) {
+	ch.nested(at, a.ID, s.ID, "<platform>__<service>__<action>")
+	ch.need(at, "name", a.Name)
+	ch.need(at, "description", a.Description)
+	for i, name := range a.Buckets {
+		if _, ok := s.RateBuckets[name]; !ok {
+			ch.fail(at.to("buckets", i), "service %s has no rate bucket %q", s.ID, name)
+		}
+		if slices.Contains(a.Buckets[:i], name) {
+			ch.fail(at.to("buckets", i), "bucket %q stands twice", name)
+		}
+	}
+	oneOf(ch, at, "default_lane", a.DefaultLane, Lanes)
+	oneOf(ch, at, "outcome_check", a.OutcomeCheck, outcomeChecks)
+	ch.within(at, "max_records_per_request", a.MaxRecordsPerRequest, 1, 1_000_000)
+	if a.MaxRecordsPerRequest > 1 && !a.Bulk {
+		ch.fail(at.to("max_records_per_request"), "only a bulk action carries more than one record per request")
+	}
+	if a.MaxBytesPerRequest < 0 || (a.Bulk && a.MaxBytesPerRequest == 0) {
+		ch.fail(at.to("max_bytes_per_request"), "max_bytes_per_request must be positive; a bulk action needs it")
+	}
+	properties := ch.schemas(a, at)
+	if (a.Utility == "") == (a.Call == nil) {
+		ch.fail(at, "action %s needs either a call or a utility", a.ID)
+		return
+	}
+	if a.Call == nil {
+		oneOf(ch, at, "utility", a.Utility, utilities)
+		if s.Kind != "utility" {
+			ch.fail(at.to("utility"), "a utility action belongs in a service of kind utility")
+		}
+		return
+	}
+	if s.Kind != "api" || s.Protocol != "REST" || !slices.Contains(callableAuth, s.AuthMethod) {
+		ch.fail(at.to("call"), "calls are made only for services of kind api, protocol REST and auth_method %v", callableAuth)
+	}
+	ch.call(c, s, a, at.to("call"), properties)
+}
+
+// schemas compiles the action's schemas and returns the names of its parameters.
+func (ch *checker) schemas(a *Action, at path) map[string]bool {
+	var shape struct {
+		Type       any                        `json:"type"`
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	names := map[string]bool{}
+	if len(a.OutputSchema) == 0 {
+		a.OutputSchema = JSON("{}")
+	} else if _, err := compileSchema(a.OutputSchema); err != nil {
+		ch.fail(at.to("output_schema"), "output_schema is no JSON Schema: %s", oneLine(err))
+	}
+	if len(a.ParamsSchema) == 0 {
+		ch.fail(at, "action %s needs a params_schema", a.ID)
+		return names
+	}
+	compiled, err := compileSchema(a.ParamsSchema)
+	if err != nil {
+		ch.fail(at.to("params_schema"), "params_schema is no JSON Schema: %s", oneLine(err))
+		return names
+	}
+	a.params = compiled
+	if err := json.Unmarshal(a.ParamsSchema, &shape); err != nil || shape.Type != "object" {
+		ch.fail(at.to("params_schema"), "params_schema must describe an object")
+	}
+	for name := range shape.Properties {
+		names[name] = true
+	}
+	return names
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,203 @@
+package catalog
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Bounds of what a call may ask for.
+const (
+	defaultTimeoutSeconds = 30
+	maxTimeoutSeconds     = 600
+	defaultMaxInFlight    = 32
+)
+
+func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[string]bool) {
+	call := a.Call
+	ch.need(at, "method", call.Method)
+	switch {
+	case (call.Path == "") == (call.URL == ""):
+		ch.fail(at, "a call needs either a path or a url")
+	case call.Path != "" && !strings.HasPrefix(call.Path, "/"):
+		ch.fail(at.to("path"), "path must start with /")
+	case call.Path != "" && s.BaseURL == "":
+		ch.fail(at.to("path"), "a path needs the base_url of the service")
+	}
+	if call.TimeoutSeconds == 0 {
+		call.TimeoutSeconds = defaultTimeoutSeconds
+	}
+	ch.within(at, "timeout_seconds", call.TimeoutSeconds, 1, maxTimeoutSeconds)
+	if call.MaxInFlight == 0 {
+		call.MaxInFlight = defaultMaxInFlight
+	}
+	ch.within(at, "max_in_flight", call.MaxInFlight, 1, 1000)
+	ch.records(a, at, params)
+	ch.outcomes(a, at)
+	ch.answer(call, at.to("answer"))
+	if call.Lookup != nil {
+		ch.lookup(c, a, at.to("lookup"))
+	}
+	if call.Result != nil {
+		ch.result(c, a, at.to("result"))
+	}
+	if len(call.Answer.Pending) > 0 && call.Result == nil {
+		ch.fail(at.to("answer", "pending"), "an answer whose result comes later needs a result block that says how to ask for it")
+	}
+	if len(call.Answer.Pending) > 0 && call.Answer.Reference == "" {
+		ch.fail(at.to("answer"), "an answer whose result comes later needs the reference by which to ask for it")
+	}
+}
+
+func (ch *checker) records(a *Action, at path, params map[string]bool) {
+	r := a.Call.Records
+	if (r != nil) != a.Bulk {
+		ch.fail(at, "a bulk action, and only a bulk action, needs a records block")
+	}
+	if r == nil {
+		return
+	}
+	here := at.to("records")
+	ch.field(here, "at", r.At, true)
+	if strings.Contains(r.At, ".") {
+		ch.fail(here.to("at"), "the records stand in a field of the body itself")
+	}
+	for _, name := range []string{r.Param, r.KeyParam} {
+		if name != "" && !params[name] {
+			ch.fail(here, "the action has no parameter %q", name)
+		}
+	}
+	ch.need(here, "param", r.Param)
+	body := map[string]json.RawMessage{}
+	if len(a.Call.Body) > 0 && json.Unmarshal(a.Call.Body, &body) != nil {
+		ch.fail(at.to("body"), "the body of a bulk action must be an object: the envelope around the records")
+	}
+	if _, ok := body[r.At]; ok {
+		ch.fail(at.to("body", r.At), "body must leave out %q, where the records go", r.At)
+	}
+}
+
+func (ch *checker) outcomes(a *Action, at path) {
+	call := a.Call
+	possible := []OutcomeCheck{a.OutcomeCheck}
+	for i, oc := range call.OutcomeCases {
+		here := at.to("outcome_cases", i)
+		ch.need(here, "when", oc.When)
+		oneOf(ch, here, "check", oc.Check, outcomeChecks)
+		possible = append(possible, oc.Check)
+	}
+	if slices.Contains(possible, CheckLookup) && call.Lookup == nil {
+		ch.fail(at, "outcome_check lookup needs a lookup block")
+	}
+	if slices.Contains(possible, CheckKeyed) && call.IdempotencyHeader == "" {
+		ch.fail(at, "outcome_check keyed needs an idempotency_header")
+	}
+}
+
+func (ch *checker) answer(call *Call, at path) {
+	ans := &call.Answer
+	if len(ans.Success)+len(ans.Pending) == 0 {
+		ch.fail(at, "the answer needs at least one status that proves acceptance (success or pending)")
+	}
+	seen := map[int]string{}
+	status := func(list string, code int, here path) {
+		switch other, twice := seen[code]; {
+		case code < 200 || code > 599:
+			ch.fail(here, "%d is no status of an answer", code)
+		case twice:
+			ch.fail(here, "status %d stands in %s and in %s", code, other, list)
+		}
+		seen[code] = list
+	}
+	proof := func(code int, here path) {
+		if code < 200 || code > 299 {
+			ch.fail(here, "only a 2xx status proves acceptance")
+		}
+	}
+	for i, code := range ans.Success {
+		proof(code, at.to("success", i))
+		status("success", code, at.to("success", i))
+	}
+	for i, code := range ans.Pending {
+		proof(code, at.to("pending", i))
+		status("pending", code, at.to("pending", i))
+	}
+	for i, code := range ans.Refused {
+		status("refused", code, at.to("refused", i))
+	}
+	for i, r := range ans.RetryLater {
+		here := at.to("retry_later", i)
+		status("retry_later", r.Status, here)
+		ch.field(here, "bucket", r.Bucket, false)
+		ch.field(here, "window_seconds", r.WindowSeconds, false)
+		ch.within(here, "wait_seconds", r.WaitSeconds, 1, 86400)
+	}
+	for _, f := range [][2]string{{"reference", ans.Reference}, {"code", ans.Code}, {"message", ans.Message}} {
+		ch.field(at, f[0], f[1], false)
+	}
+	ch.output(ans.Output, at)
+	ch.rows(ans.Rows, at.to("rows"))
+	if ans.Rows != nil && call.Records == nil {
+		ch.fail(at.to("rows"), "only a bulk action has row results")
+	}
+}
+
+func (ch *checker) output(fields []string, at path) {
+	for i, name := range fields {
+		if !fieldPath.MatchString(name) {
+			ch.fail(at.to("output", i), "output is %q; it must name a field", name)
+		}
+	}
+}
+
+func (ch *checker) lookup(c *Catalog, a *Action, at path) {
+	l := a.Call.Lookup
+	ch.asks(c, a, at, l.Action)
+	ch.field(at, "items", l.Items, false)
+	for _, f := range [][2]string{{"digest", l.Digest}, {"count", l.Count}, {"first_key", l.FirstKey}, {"last_key", l.LastKey}, {"at", l.At}} {
+		ch.field(at, f[0], f[1], false)
+	}
+	if l.Digest == "" && (l.Count == "" || l.FirstKey == "" || l.LastKey == "") {
+		ch.fail(at, "a lookup must name the digest, or count, first_key and last_key: otherwise it cannot tell one call from another")
+	}
+	ch.field(at, "reference", l.Reference, true)
+	ch.within(at, "settles_within_seconds", l.SettlesWithinSeconds, 0, 86400)
+	if l.HorizonSeconds <= l.SettlesWithinSeconds {
+		ch.fail(at.to("horizon_seconds"), "horizon_seconds must be longer than settles_within_seconds")
+	}
+}
+
+func (ch *checker) result(c *Catalog, a *Action, at path) {
+	r := a.Call.Result
+	ch.asks(c, a, at, r.Action)
+	ch.field(at, "state", r.State, true)
+	if len(r.Running) == 0 {
+		ch.fail(at, "running must name the states in which the result is not there yet")
+	}
+	ch.within(at, "every_seconds", r.EverySeconds, 1, 3600)
+	ch.rows(r.Rows, at.to("rows"))
+	ch.output(r.Output, at)
+}
+
+// asks checks the action by which another one asks the provider: it must exist beside it and be harmless to repeat.
+func (ch *checker) asks(c *Catalog, a *Action, at path, id string) {
+	other, ok := c.Action(id)
+	switch {
+	case !ok:
+		ch.fail(at.to("action"), "there is no action %q", id)
+	case other.PlatformID != a.PlatformID:
+		ch.fail(at.to("action"), "action %q belongs to another platform", id)
+	case other.Call == nil || other.Bulk || other.OutcomeCheck != CheckSafe:
+		ch.fail(at.to("action"), "action %q must be a single-record call with outcome_check safe", id)
+	}
+}
+
+func (ch *checker) rows(r *RowResults, at path) {
+	if r == nil {
+		return
+	}
+	ch.field(at, "at", r.At, true)
+	ch.field(at, "row", r.Row, true)
+	ch.field(at, "code", r.Code, false)
+	ch.field(at, "reason", r.Reason, false)
+}

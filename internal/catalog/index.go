@@ -1,0 +1,66 @@
+package catalog
+
+// Catalog is the loaded catalog. It never changes, so that it may be shared by any number of goroutines; what it hands
+// out must not be changed.
+type Catalog struct {
+	platforms    map[string]*Platform
+	services     map[string]*Service
+	actions      map[string]*Action
+	order        []*Platform
+	serviceOrder []*Service
+	actionOrder  []*Action
+}
+
+// Platforms returns every platform: those that come with the program first, then those of the folder by file name.
+func (c *Catalog) Platforms() []*Platform { return c.order }
+
+// Platform returns the platform of this id.
+func (c *Catalog) Platform(id string) (*Platform, bool) {
+	p, ok := c.platforms[id]
+	return p, ok
+}
+
+// AllServices returns the services of every platform, in the order of the files.
+func (c *Catalog) AllServices() []*Service { return c.serviceOrder }
+
+// Services returns the services of one platform; none for an unknown one.
+func (c *Catalog) Services(platformID string) []*Service {
+	if p, ok := c.platforms[platformID]; ok {
+		return p.Services
+	}
+	return nil
+}
+
+// Service returns the service of this id.
+func (c *Catalog) Service(id string) (*Service, bool) {
+	s, ok := c.services[id]
+	return s, ok
+}
+
+// AllActions returns the actions of every service, in the order of the files.
+func (c *Catalog) AllActions() []*Action { return c.actionOrder }
+
+// Actions returns the actions of one service; none for an unknown one.
+func (c *Catalog) Actions(serviceID string) []*Action {
+	if s, ok := c.services[serviceID]; ok {
+		return s.Actions
+	}
+	return nil
+}
+
+// Action returns the action of this id.
+func (c *Catalog) Action(id string) (*Action, bool) {
+	a, ok := c.actions[id]
+	return a, ok
+}
+
+// Bucket returns a rate bucket of the action's service; nil for one that does not exist.
+func (c *Catalog) Bucket(a *Action, name string) *RateBucket {
+	if s, ok := c.services[a.ServiceID]; ok {
+		return s.RateBuckets[name]
+	}
+	return nil
+}
+
+// Metered reports whether a platform has accounts with budgets, so that its credentials must be identified.
+func (p *Platform) Metered() bool { return p.Account != nil }

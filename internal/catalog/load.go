@@ -1,0 +1,242 @@
+package catalog
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed data/*.yaml
+var embedded embed.FS
+
+// Options says what is loaded beside the platforms that come with the program.
+type Options struct {
+	// Dir is a folder with one platform per *.yaml or *.yml file; empty for none.
+	Dir string
+	// BaseURLs replaces the base URL of every service of a platform, by platform id. It is the operator's setting, for
+	// example for a provider's sandbox or the simulated dialer.
+	BaseURLs map[string]string
+}
+
+// Load reads and checks every platform. The error names file and line of each mistake, not only the first.
+func Load(o Options) (*Catalog, error) {
+	sources, err := readAll(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Catalog{platforms: map[string]*Platform{}, services: map[string]*Service{}, actions: map[string]*Action{}}
+	var checks []*checker
+	var errs []error
+	for _, src := range sources {
+		ch := decode(src)
+		if len(ch.errs) == 0 {
+			c.add(ch)
+			checks = append(checks, ch)
+		}
+		errs = append(errs, ch.errs...)
+		ch.errs = nil
+	}
+	// Actions refer to each other, so that everything is decoded before anything is checked.
+	for _, ch := range checks {
+		ch.platform(c)
+		errs = append(errs, ch.errs...)
+	}
+	errs = append(errs, c.override(o.BaseURLs)...)
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("catalog: %w", errors.Join(errs...))
+	}
+	c.fillBuckets()
+	return c, nil
+}
+
+type source struct {
+	name string
+	text []byte
+}
+
+func readAll(dir string) ([]source, error) {
+	var out []source
+	names, err := fs.Glob(embedded, "data/*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("catalog: %w", err)
+	}
+	for _, name := range names {
+		text, err := embedded.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("catalog: %w", err)
+		}
+		out = append(out, source{"embedded " + name, text})
+	}
+	if dir == "" {
+		return out, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("catalog folder: %w", err)
+	}
+	for _, e := range entries {
+		ext := filepath.Ext(e.Name())
+		if e.IsDir() || (ext != ".yaml" && ext != ".yml") {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("catalog folder: %w", err)
+		}
+		out = append(out, source{name, text})
+	}
+	return out, nil
+}
+
+// decode reads one file strictly; what is wrong with it stands in the checker's errs.
+func decode(src source) *checker {
+	ch := &checker{file: src.name, root: &yaml.Node{}}
+	var p Platform
+	dec := yaml.NewDecoder(bytes.NewReader(src.text))
+	dec.KnownFields(true)
+	if err := dec.Decode(&p); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the file is empty; it must describe one platform")
+		}
+		ch.decodeErrors(err)
+		return ch
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		ch.fail(nil, "one file holds one platform; put the next document into a file of its own")
+		return ch
+	}
+	if err := yaml.Unmarshal(src.text, ch.root); err != nil {
+		ch.decodeErrors(err)
+		return ch
+	}
+	ch.p = &p
+	return ch
+}
+
+var (
+	errorLine    = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
+	unknownField = regexp.MustCompile(`^field (\S+) not found in type \S+$`)
+)
+
+func (ch *checker) decodeErrors(err error) {
+	texts := []string{err.Error()}
+	if typed := new(yaml.TypeError); errors.As(err, &typed) {
+		texts = nil
+		for _, e := range typed.Errors {
+			texts = append(texts, fmt.Sprint(e))
+		}
+	}
+	for _, text := range texts {
+		m := errorLine.FindStringSubmatch(text)
+		if m == nil {
+			ch.errs = append(ch.errs, fmt.Errorf("%s: %s", ch.file, text))
+			continue
+		}
+		if u := unknownField.FindStringSubmatch(m[2]); u != nil {
+			m[2] = "unknown key " + u[1]
+		}
+		ch.errs = append(ch.errs, fmt.Errorf("%s:%s: %s", ch.file, m[1], m[2]))
+	}
+}
+
+// add indexes a decoded platform; a second one of the same id is a mistake of the later file.
+func (c *Catalog) add(ch *checker) {
+	p := ch.p
+	if _, ok := c.platforms[p.ID]; ok {
+		ch.fail([]any{"id"}, "platform %q is already described in another file", p.ID)
+		return
+	}
+	c.platforms[p.ID] = p
+	c.order = append(c.order, p)
+	for i, s := range p.Services {
+		if s == nil {
+			ch.fail([]any{"services", i}, "the service is empty")
+			return
+		}
+		s.PlatformID = p.ID
+		if _, ok := c.services[s.ID]; ok {
+			ch.fail([]any{"services", i, "id"}, "service %q is described twice", s.ID)
+		}
+		c.services[s.ID] = s
+		c.serviceOrder = append(c.serviceOrder, s)
+		for j, a := range s.Actions {
+			if a == nil {
+				ch.fail([]any{"services", i, "actions", j}, "the action is empty")
+				return
+			}
+			a.ServiceID, a.PlatformID = s.ID, p.ID
+			if _, ok := c.actions[a.ID]; ok {
+				ch.fail([]any{"services", i, "actions", j, "id"}, "action %q is described twice", a.ID)
+			}
+			c.actions[a.ID] = a
+			c.actionOrder = append(c.actionOrder, a)
+		}
+	}
+}
+
+// override puts the operator's base URLs in place of those of the files.
+func (c *Catalog) override(urls map[string]string) []error {
+	var errs []error
+	ids := make([]string, 0, len(urls))
+	for id := range urls {
+		ids = append(ids, id)
+	}
+	sort.Strings(ids)
+	for _, id := range ids {
+		p, ok := c.platforms[id]
+		if !ok {
+			errs = append(errs, fmt.Errorf("base URL setting: there is no platform %q", id))
+			continue
+		}
+		base := strings.TrimRight(urls[id], "/")
+		if msg := badBaseURL(base); msg != "" {
+			errs = append(errs, fmt.Errorf("base URL setting of platform %q: %s", id, msg))
+			continue
+		}
+		for _, s := range p.Services {
+			if s.BaseURL != "" {
+				s.BaseURL = base
+			}
+		}
+	}
+	return errs
+}
+
+func badBaseURL(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+		return "it must be a whole http or https address"
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return "it must not hold credentials, a query or a fragment"
+	}
+	return ""
+}
+
+func (c *Catalog) fillBuckets() {
+	for _, a := range c.actionOrder {
+		for _, name := range a.Buckets {
+			b := c.services[a.ServiceID].RateBuckets[name]
+			b.MemberActionIDs = append(b.MemberActionIDs, a.ID)
+			b.MaxRecordsPerRequest = max(b.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
+		}
+	}
+	for _, s := range c.serviceOrder {
+		for _, b := range s.RateBuckets {
+			slices.Sort(b.MemberActionIDs)
+		}
+	}
+}

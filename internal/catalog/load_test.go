@@ -1,0 +1,199 @@
+package catalog
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func load(t *testing.T, o Options) *Catalog {
+	t.Helper()
+	c, err := Load(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestLoad_Embedded(t *testing.T) {
+	t.Parallel()
+	c := load(t, Options{})
+	up, ok := c.Action("dialer__api__upload")
+	if !ok {
+		t.Fatal("the dialer's upload is missing")
+	}
+	if up.ServiceID != "dialer__api" || up.PlatformID != "dialer" || !up.Bulk || up.MaxRecordsPerRequest != 50000 {
+		t.Errorf("upload is %+v", up)
+	}
+	b := c.Bucket(up, "upload")
+	if b.MaxRecordsPerRequest != 50000 || len(b.MemberActionIDs) != 1 || b.Windows[3600] != 400 {
+		t.Errorf("bucket upload is %+v", b)
+	}
+	if q := c.Bucket(up, "query"); len(q.MemberActionIDs) != 3 || q.MaxRecordsPerRequest != 1 {
+		t.Errorf("bucket query is %+v", q)
+	}
+	async, _ := c.Action("dialer__api__upload_async")
+	if len(async.Call.Answer.Success) != 0 || async.Call.Answer.Pending[0] != 202 || async.Call.Answer.Reference != "import_id" {
+		t.Errorf("merge keys were not applied: %+v", async.Call.Answer)
+	}
+	if !json.Valid(async.ParamsSchema) || !strings.HasPrefix(string(async.ParamsSchema), `{"type":"object","additionalProperties":false,"required":["list","row"]`) {
+		t.Errorf("params_schema lost its order: %s", async.ParamsSchema)
+	}
+	if got := len(c.Actions("dialer__api")); got != 7 {
+		t.Errorf("the dialer has %d actions", got)
+	}
+	if c.Services("nobody") != nil || c.Actions("nobody") != nil {
+		t.Error("an unknown id has services or actions")
+	}
+}
+
+func TestLoad_BaseURLs(t *testing.T) {
+	t.Parallel()
+	c := load(t, Options{BaseURLs: map[string]string{"dialer": "http://127.0.0.1:9000/"}})
+	s, _ := c.Service("dialer__api")
+	if s.BaseURL != "http://127.0.0.1:9000" {
+		t.Errorf("base URL is %q", s.BaseURL)
+	}
+	_, err := Load(Options{BaseURLs: map[string]string{"dialler": "http://a", "dialer": "ftp://a"}})
+	for _, want := range []string{`no platform "dialler"`, "whole http or https address"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v lacks %q", err, want)
+		}
+	}
+}
+
+const good = `id: shop
+name: Shop
+description: Sells things.
+status: active
+services:
+  - id: shop__api
+    name: API
+    description: Orders.
+    kind: api
+    protocol: REST
+    auth_method: api_key
+    base_url: https://api.shop.example/v2/
+    requires_connection: true
+    status: active
+    credential_fields:
+      - {name: api_key, label: Key, type: password, required: true, secret: true}
+    actions:
+      - id: shop__api__order
+        name: Order
+        description: Orders one thing.
+        default_lane: interactive
+        max_records_per_request: 1
+        outcome_check: none
+        params_schema:
+          type: object
+          required: [sku]
+          properties: {sku: {type: string}}
+        call:
+          method: POST
+          path: /orders
+          body: {sku: "{{ params.sku }}"}
+          answer:
+            success: [201]
+`
+
+// folder writes files into a new folder and returns its path.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestLoad_Folder(t *testing.T) {
+	t.Parallel()
+	c := load(t, Options{Dir: folder(t, map[string]string{"shop.yaml": good, "notes.txt": "not a platform"})})
+	s, ok := c.Service("shop__api")
+	if !ok || s.BaseURL != "https://api.shop.example/v2" {
+		t.Fatalf("service is %+v", s)
+	}
+	a, _ := c.Action("shop__api__order")
+	if a.Call.TimeoutSeconds != 30 || a.Call.MaxInFlight != 32 {
+		t.Errorf("defaults are missing: %+v", a.Call)
+	}
+	if string(a.OutputSchema) != "{}" {
+		t.Errorf("output_schema is %s", a.OutputSchema)
+	}
+	ids := []string{}
+	for _, p := range c.Platforms() {
+		ids = append(ids, p.ID)
+	}
+	if strings.Join(ids, " ") != "core dialer shop" {
+		t.Errorf("platforms are %v", ids)
+	}
+}
+
+func TestLoad_Mistakes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ old, new, want string }{
+		"unknown key":        {"status: active\nservices", "statuss: active\nstatus: active\nservices", ":4: unknown key statuss"},
+		"unknown deep key":   {"            success: [201]", "            success: [201]\n            succes: [200]", ":34: unknown key succes"},
+		"wrong type":         {"max_records_per_request: 1", "max_records_per_request: many", ":22: cannot unmarshal"},
+		"syntax":             {"id: shop\n", "id: [shop\n", "shop.yaml"},
+		"empty":              {good, "", "the file is empty"},
+		"two documents":      {good, good + "---\nid: x\n", "one file holds one platform"},
+		"platform id":        {"id: shop\n", "id: Shop\n", ":1: id is \"Shop\""},
+		"taken platform id":  {"id: shop\n", "id: dialer\n", `:1: platform "dialer" is already described`},
+		"service id":         {"id: shop__api\n", "id: other__api\n", ":6: id is \"other__api\"; it must have the form <platform>__<service>"},
+		"action id":          {"id: shop__api__order", "id: shop__apiorder", ":18: id is \"shop__apiorder\""},
+		"no name":            {"name: Order\n", "name: ' '\n", ":19: name must not be empty"},
+		"lane":               {"default_lane: interactive", "default_lane: fast", ":21: default_lane is \"fast\""},
+		"bucket":             {"default_lane: interactive", "default_lane: interactive\n        buckets: [orders]", `:22: service shop__api has no rate bucket "orders"`},
+		"outcome check":      {"outcome_check: none", "outcome_check: maybe", ":23: outcome_check is \"maybe\""},
+		"lookup":             {"outcome_check: none", "outcome_check: lookup", ":28: outcome_check lookup needs a lookup block"},
+		"keyed":              {"outcome_check: none", "outcome_check: keyed", ":28: outcome_check keyed needs an idempotency_header"},
+		"schema":             {"{sku: {type: string}}", "{sku: {type: text}}", ":24: params_schema is no JSON Schema"},
+		"remote schema":      {"{sku: {type: string}}", "{sku: {$ref: 'http://169.254.169.254/x'}}", "reference to another document"},
+		"array schema":       {"type: object\n", "type: array\n", "params_schema must describe an object"},
+		"no schema":          {"params_schema:", "output_schema:", "needs a params_schema"},
+		"records":            {"max_records_per_request: 1", "max_records_per_request: 10", ":22: only a bulk action"},
+		"bulk":               {"max_records_per_request: 1", "max_records_per_request: 10\n        bulk: true\n        max_bytes_per_request: 1000", "needs a records block"},
+		"no success":         {"success: [201]", "refused: [201]", "needs at least one status that proves acceptance"},
+		"redirect succeeds":  {"success: [201]", "success: [201, 302]", ":33: only a 2xx status proves acceptance"},
+		"status twice":       {"success: [201]", "success: [201]\n            refused: [201]", "status 201 stands in success and in refused"},
+		"pending":            {"success: [201]", "pending: [202]", "needs a result block"},
+		"path":               {"path: /orders", "path: orders", ":30: path must start with /"},
+		"path and url":       {"path: /orders", "path: /orders\n          url: https://a.example", "either a path or a url"},
+		"base url":           {"https://api.shop.example/v2/", "https://me:pw@api.shop.example", ":12: base_url: it must not hold credentials"},
+		"no base url":        {"https://api.shop.example/v2/", `""`, "needs the base_url"},
+		"credential field":   {"name: api_key", "name: token", "needs the required credential field \"api_key\""},
+		"oauth2":             {"auth_method: api_key", "auth_method: oauth2", "calls are made only for services of kind api"},
+		"buckets no account": {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {61: 0}}}\n    actions:", "needs an account block"},
+		"window":             {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {61: 0}}}\n    actions:", ":17: window 61: 0"},
+		"utility and call":   {"        call:", "        utility: transform\n        call:", "needs either a call or a utility"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !strings.Contains(good, tc.old) {
+				t.Fatalf("the good file lacks %q", tc.old)
+			}
+			dir := folder(t, map[string]string{"shop.yaml": strings.Replace(good, tc.old, tc.new, 1)})
+			_, err := Load(Options{Dir: dir})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "shop.yaml") {
+				t.Errorf("error is %v; want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestLoad_NamesEveryMistake(t *testing.T) {
+	t.Parallel()
+	bad := strings.NewReplacer("name: Order\n", "name: ''\n", "default_lane: interactive", "default_lane: fast", "path: /orders", "path: orders").Replace(good)
+	_, err := Load(Options{Dir: folder(t, map[string]string{"shop.yaml": bad, "other.yml": "id: other\nnme: x\n"})})
+	for _, want := range []string{"shop.yaml:19:", "shop.yaml:21:", "shop.yaml:30:", "other.yml:2: unknown key nme"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v lacks %q", err, want)
+		}
+	}
+}

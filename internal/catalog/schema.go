@@ -1,0 +1,174 @@
+package catalog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// Problem is one place where parameters break their action's schema.
+type Problem struct {
+	// Path leads from the parameters to the value, or to where it is missing.
+	Path []string
+	// Type is a slug as in the answers of the API: missing, extra_forbidden, enum, type_error, value_error, ...
+	Type string
+	// Message says what would be right.
+	Message string
+}
+
+// ValidateParams checks parameters against the action's schema. With skipTemplates, values that are or hold templates
+// are taken to fit, so that a definition can be checked before any record is known: required names must still be there,
+// and unknown names are still refused.
+func (a *Action) ValidateParams(params []byte, skipTemplates bool) []Problem {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(params))
+	if err != nil {
+		return []Problem{{Type: "json_invalid", Message: "must be valid JSON"}}
+	}
+	err = a.params.Validate(value)
+	if err == nil {
+		return nil
+	}
+	failed := new(jsonschema.ValidationError)
+	if !errors.As(err, &failed) {
+		return []Problem{{Type: "value_error", Message: "cannot be checked: " + err.Error()}}
+	}
+	r := problemList{root: value, skip: skipTemplates}
+	r.collect(failed)
+	return r.out
+}
+
+type problemList struct {
+	root any
+	skip bool
+	out  []Problem
+}
+
+var english = message.NewPrinter(language.English)
+
+func (r *problemList) collect(e *jsonschema.ValidationError) {
+	switch e.ErrorKind.(type) {
+	case *kind.AnyOf, *kind.OneOf, *kind.Not, *kind.Contains, *kind.PropertyNames:
+		// The branches contradict each other; the choice as a whole is what failed.
+	default:
+		if len(e.Causes) > 0 {
+			for _, cause := range e.Causes {
+				r.collect(cause)
+			}
+			return
+		}
+	}
+	if r.skip && r.mayFit(e) {
+		return
+	}
+	add := func(typ, format string, args ...any) {
+		r.out = append(r.out, Problem{Path: e.InstanceLocation, Type: typ, Message: fmt.Sprintf(format, args...)})
+	}
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			r.out = append(r.out, Problem{Path: below(e.InstanceLocation, name), Type: "missing", Message: "is required"})
+		}
+	case *kind.AdditionalProperties:
+		for _, name := range k.Properties {
+			r.out = append(r.out, Problem{Path: below(e.InstanceLocation, name), Type: "extra_forbidden", Message: "is not a parameter of this action"})
+		}
+	case *kind.Type:
+		add("type_error", "must be %s, not %s", strings.Join(k.Want, " or "), k.Got)
+	case *kind.MinLength:
+		add("string_too_short", "must have at least %d characters", k.Want)
+	case *kind.MaxLength:
+		add("string_too_long", "must have at most %d characters", k.Want)
+	case *kind.Enum:
+		add("enum", "%s", k.LocalizedString(english))
+	case *kind.AnyOf, *kind.OneOf:
+		add("value_error", "fits none, or more than one, of the allowed forms")
+	default:
+		add("value_error", "%s", k.LocalizedString(english))
+	}
+}
+
+func below(path []string, name string) []string {
+	return append(append(make([]string, 0, len(path)+1), path...), name)
+}
+
+// mayFit reports whether the failed value depends on a template, so that the rule can only be checked once it is rendered.
+func (r *problemList) mayFit(e *jsonschema.ValidationError) bool {
+	value := r.at(e.InstanceLocation)
+	switch e.ErrorKind.(type) {
+	case *kind.Required, *kind.AdditionalProperties:
+		return false
+	case *kind.Type, *kind.MinProperties, *kind.MaxProperties, *kind.MinItems, *kind.MaxItems:
+		text, ok := value.(string)
+		return ok && strings.Contains(text, "{{")
+	}
+	return holdsTemplate(value)
+}
+
+func (r *problemList) at(path []string) any {
+	value := r.root
+	for _, step := range path {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil
+			}
+			value = v[i]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+func holdsTemplate(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return strings.Contains(v, "{{")
+	case map[string]any:
+		for _, item := range v {
+			if holdsTemplate(item) {
+				return true
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if holdsTemplate(item) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// compileSchema compiles a JSON Schema 2020-12. References to other documents are refused: nothing is ever fetched.
+func compileSchema(text JSON) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	const at = "schema:/params"
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(at, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(at)
+}
+
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("reference to another document: %s", url)
+}

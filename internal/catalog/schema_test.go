@@ -1,0 +1,53 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestValidateParams(t *testing.T) {
+	t.Parallel()
+	c := load(t, Options{})
+	for name, tc := range map[string]struct {
+		action, params string
+		skip           bool
+		want           []string
+	}{
+		"good":              {"dialer__api__dial", `{"number":"+15550100","campaign":"a"}`, false, nil},
+		"template":          {"dialer__api__upload", `{"list":"{{ input.list }}","row":"{{ input }}"}`, true, nil},
+		"template rendered": {"dialer__api__upload", `{"list":"demo","row":"{{ input }}"}`, false, []string{"row type_error"}},
+		"missing":           {"dialer__api__dial", `{}`, true, []string{"campaign missing", "number missing"}},
+		"unknown name":      {"dialer__api__dial", `{"number":"{{ input.n }}","campaign":"a","x":"{{ input.x }}"}`, true, []string{"x extra_forbidden"}},
+		"literal type":      {"dialer__api__upload", `{"list":7,"row":{}}`, true, []string{"list type_error"}},
+		"short":             {"dialer__api__upload", `{"list":"","row":{}}`, true, []string{"list string_too_short"}},
+		"enum":              {"core__http__request", `{"url":"http://a.example","method":"STEAL"}`, true, []string{"method enum"}},
+		"enum template":     {"core__http__request", `{"url":"{{ input.u }}","method":"{{ input.m }}"}`, true, nil},
+		"short template":    {"core__http__request", `{"url":"{{ a }}"}`, true, nil},
+		"deep":              {"core__http__request", `{"url":"http://a.example","headers":{"X-A":1}}`, true, []string{"headers/X-A type_error"}},
+		"deep template":     {"core__http__request", `{"url":"http://a.example","headers":{"X-A":"{{ input.a }}"}}`, true, nil},
+		"not an object":     {"core__http__request", `[]`, true, []string{" type_error"}},
+		"whole template":    {"core__http__request", `"{{ input }}"`, true, nil},
+		"no JSON":           {"core__http__request", `{`, true, []string{" json_invalid"}},
+		"several":           {"dialer__api__upload", `{"list":7,"row":8,"z":1}`, true, []string{"list type_error", "row type_error", "z extra_forbidden"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, ok := c.Action(tc.action)
+			if !ok {
+				t.Fatal("no such action")
+			}
+			var got []string
+			for _, p := range a.ValidateParams([]byte(tc.params), tc.skip) {
+				if p.Message == "" {
+					t.Errorf("%v has no message", p)
+				}
+				got = append(got, strings.Join(p.Path, "/")+" "+p.Type)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("problems are %q; want %q", got, tc.want)
+			}
+		})
+	}
+}
