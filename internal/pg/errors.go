@@ -1,0 +1,67 @@
+package pg
+
+import (
+	"errors"
+	"io"
+	"net"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// IsNoRows tells that a query for one row found none.
+func IsNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+// IsUnique tells that a unique constraint or index refused a row: the one named constraint, or any when it is empty.
+func IsUnique(err error, constraint string) bool {
+	pe, ok := asPg(err)
+	return ok && pe.Code == "23505" && (constraint == "" || pe.ConstraintName == constraint)
+}
+
+// IsSerialization tells that Postgres gave up a transaction in favour of another (serialization failure or deadlock):
+// running it again may succeed.
+func IsSerialization(err error) bool {
+	pe, ok := asPg(err)
+	return ok && (pe.Code == "40001" || pe.Code == "40P01")
+}
+
+// IsConnection tells that the way to Postgres is broken, or that the server is starting or stopping: the same work may
+// succeed later on a new connection.
+func IsConnection(err error) bool {
+	if err == nil {
+		return false
+	}
+	if pe, ok := asPg(err); ok {
+		return endsConnection(pe)
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
+
+// CommitUnknown tells that a commit was sent and its outcome never arrived: the transaction may or may not have happened,
+// and only reading its rows back tells.
+func CommitUnknown(err error) bool {
+	c, ok := asCommit(err)
+	if !ok || errors.Is(c.err, pgx.ErrTxCommitRollback) || errors.Is(c.err, pgx.ErrTxClosed) || pgconn.SafeToRetry(c.err) {
+		return false
+	}
+	pe, refused := asPg(c.err)
+	// A server that stops may end a connection between the commit and its answer; any other error is the answer "no".
+	return !refused || endsConnection(pe)
+}
+
+func asPg(err error) (*pgconn.PgError, bool) {
+	var pe *pgconn.PgError
+	return pe, errors.As(err, &pe)
+}
+
+// endsConnection: class 08 and 57P01..57P05 (shutdown, crash, starting up, dropped, idle), or too many connections.
+func endsConnection(pe *pgconn.PgError) bool {
+	switch pe.Code {
+	case "57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "53300":
+		return true
+	}
+	return len(pe.Code) == 5 && pe.Code[:2] == "08" || pe.SeverityUnlocalized == "FATAL" || pe.SeverityUnlocalized == "PANIC"
+}

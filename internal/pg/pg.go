@@ -1,0 +1,115 @@
+// Package pg owns the way to Postgres: the pool, transactions, migrations, and what its errors mean. It promises that a
+// transaction is either committed, rolled back, or reported as unknown. It knows no table but those that migrations keep.
+package pg
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	defaultMaxConns = 20
+	connectTimeout  = 5 * time.Second
+	// idleInTransaction frees the locks of a process that was stopped, or cut off, inside a transaction.
+	idleInTransaction = 30 * time.Second
+	statementCache    = 512
+)
+
+// DB is what queries run on: a pool, a connection or a transaction.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Options tune a pool; the zero value is good for a server process.
+type Options struct {
+	// MaxConns bounds the connections of the pool; 0 means pool_max_conns of the DSN, else 20.
+	MaxConns int
+}
+
+// Open connects to the database that dsn names (a URL or key=value words) and checks that it answers. Times come back in
+// UTC. The error names the host and database, never the password.
+func Open(ctx context.Context, dsn string, opts Options) (*pgxpool.Pool, error) {
+	cfg, err := config(dsn, opts)
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, cfg)
+}
+
+func connect(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open a pool for %s: %w", address(cfg.ConnConfig), err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("no Postgres answers at %s; check DATABASE_URL: %w", address(cfg.ConnConfig), err)
+	}
+	return pool, nil
+}
+
+func config(dsn string, opts Options) (*pgxpool.Config, error) {
+	if dsn == "" {
+		return nil, fmt.Errorf("the Postgres address is empty; set DATABASE_URL, for example postgres://user:password@127.0.0.1:5432/flowlane")
+	}
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("the Postgres address cannot be read; DATABASE_URL looks like postgres://user:password@host:5432/name: %w", err)
+	}
+	switch {
+	case opts.MaxConns > 0:
+		cfg.MaxConns = int32(min(opts.MaxConns, 1<<15)) //nolint:gosec // bounded
+	case !namesPoolSize(dsn):
+		cfg.MaxConns = defaultMaxConns
+	}
+	cfg.MaxConnIdleTime = 5 * time.Minute
+	conn := cfg.ConnConfig
+	if conn.ConnectTimeout == 0 {
+		conn.ConnectTimeout = connectTimeout
+	}
+	conn.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	conn.StatementCacheCapacity = statementCache
+	setDefault(conn.RuntimeParams, "application_name", "flowlane")
+	setDefault(conn.RuntimeParams, "timezone", "UTC")
+	setDefault(conn.RuntimeParams, "idle_in_transaction_session_timeout", strconv.FormatInt(idleInTransaction.Milliseconds(), 10))
+	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+		c.TypeMap().RegisterType(&pgtype.Type{
+			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+		})
+		return nil
+	}
+	return cfg, nil
+}
+
+// namesPoolSize tells whether the DSN itself sets the pool's size; pgxpool drops the setting while parsing.
+func namesPoolSize(dsn string) bool {
+	conn, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return false
+	}
+	_, named := conn.RuntimeParams["pool_max_conns"]
+	return named
+}
+
+func setDefault(m map[string]string, key, value string) {
+	if _, set := m[key]; !set {
+		m[key] = value
+	}
+}
+
+func address(c *pgx.ConnConfig) string {
+	if len(c.Host) > 0 && c.Host[0] == '/' {
+		return fmt.Sprintf("%s (socket, port %d, database %s)", c.Host, c.Port, c.Database)
+	}
+	return net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
+}

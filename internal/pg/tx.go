@@ -1,0 +1,71 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// endTimeout bounds the end of a transaction, which goes on when the caller has gone: a commit that is cut leaves an
+// outcome that somebody has to find out.
+const endTimeout = 10 * time.Second
+
+// Beginner starts transactions: a pool or a connection.
+type Beginner interface {
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+}
+
+// InTx runs do in one read-committed transaction: committed when do returns nil, rolled back when it returns an error or
+// panics. Nothing is retried. The error of do comes back as it is; CommitUnknown tells whether a failed commit may have
+// happened all the same.
+func InTx(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	committing := false
+	defer func() {
+		if !committing {
+			rollback(ctx, tx)
+		}
+	}()
+	if err := do(ctx, tx); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("before commit: %w", err)
+	}
+	committing = true
+	return commit(ctx, tx)
+}
+
+func commit(ctx context.Context, tx pgx.Tx) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if err := tx.Commit(ctx); err != nil {
+		return &commitError{err}
+	}
+	return nil
+}
+
+// rollback gives the connection back clean; one that cannot be rolled back is closed by the pool, which ends the
+// transaction as well.
+func rollback(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	_ = tx.Rollback(ctx)
+}
+
+// commitError marks an error as that of a commit.
+type commitError struct{ err error }
+
+func (e *commitError) Error() string { return "commit: " + e.err.Error() }
+func (e *commitError) Unwrap() error { return e.err }
+
+func asCommit(err error) (*commitError, bool) {
+	var c *commitError
+	return c, errors.As(err, &c)
+}
