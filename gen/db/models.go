@@ -370,6 +370,29 @@ func AllFlowTriggerTypeValues() []FlowTriggerType {
 	}
 }
 
+type FlowAccount struct {
+	ID        uuid.UUID
+	OrgID     uuid.UUID
+	Name      string
+	Kind      string
+	CreatedAt time.Time
+}
+
+type FlowApiKey struct {
+	ID         uuid.UUID
+	OrgID      uuid.UUID
+	AccountID  uuid.UUID
+	Name       string
+	Prefix     string
+	LastFour   string
+	Hash       []byte
+	CreatedBy  uuid.UUID
+	CreatedAt  time.Time
+	LastUsedAt *time.Time
+	ExpiresAt  *time.Time
+	RevokedAt  *time.Time
+}
+
 type FlowBatch struct {
 	ID            uuid.UUID
 	OrgID         uuid.UUID
@@ -501,7 +524,7 @@ type FlowDefinition struct {
 	ID          uuid.UUID
 	OrgID       uuid.UUID
 	Name        string
-	Description *string
+	Description string
 	Status      string
 	Version     int32
 	CreatedBy   string
@@ -602,6 +625,13 @@ type FlowOrgKeyset struct {
 	Wrapped   []byte
 	CreatedAt time.Time
 	RotatedAt *time.Time
+}
+
+type FlowOrganization struct {
+	ID        uuid.UUID
+	Name      string
+	Status    string
+	CreatedAt time.Time
 }
 
 type FlowPage struct {

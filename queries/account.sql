@@ -1,0 +1,55 @@
+-- name: OrgCreate :one
+INSERT INTO flow.organization (id, name) VALUES (@id, @name) RETURNING *;
+
+-- name: OrgGet :one
+SELECT * FROM flow.organization WHERE id = @id;
+
+-- name: AccountCreate :one
+INSERT INTO flow.account (id, org_id, name, kind) VALUES (@id, @org_id, @name, @kind) RETURNING *;
+
+-- name: AccountService :one
+-- The account as which the API keys of an organization act.
+SELECT * FROM flow.account WHERE org_id = @org_id AND kind = 'service';
+
+-- name: AccountMe :one
+SELECT a.id, a.name, a.kind, o.id AS org_id, o.name AS org_name
+FROM flow.account a JOIN flow.organization o ON o.id = a.org_id
+WHERE a.org_id = @org_id AND a.id = @id;
+
+-- name: ApiKeyCreate :one
+INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, created_by, expires_at)
+VALUES (@id, @org_id, @account_id, @name, @prefix, @last_four, @hash, @created_by, sqlc.narg('expires_at'))
+RETURNING *;
+
+-- name: ApiKeyAuth :one
+-- Finds the key under any of the hashes (one per hash key in use) and says whether it may be used now.
+SELECT k.id, k.org_id, k.account_id, k.hash,
+    (flow.api_key_status(k.revoked_at, k.expires_at) = 'active' AND o.status = 'active')::boolean AS usable,
+    (k.last_used_at IS NULL OR k.last_used_at < flow.clock() - interval '1 minute')::boolean AS stale_use
+FROM flow.api_key k JOIN flow.organization o ON o.id = k.org_id
+WHERE k.hash = ANY (@hashes::bytea[])
+LIMIT 1;
+
+-- name: ApiKeyTouch :exec
+-- At most one write per key and minute, however many replicas see it in use.
+UPDATE flow.api_key SET last_used_at = flow.clock()
+WHERE org_id = @org_id AND id = @id AND (last_used_at IS NULL OR last_used_at < flow.clock() - interval '1 minute');
+
+-- name: ApiKeyList :many
+SELECT sqlc.embed(k), flow.api_key_status(k.revoked_at, k.expires_at)::text AS status
+FROM flow.api_key k
+WHERE k.org_id = @org_id AND k.id > @after
+    AND (sqlc.narg('status')::text IS NULL OR flow.api_key_status(k.revoked_at, k.expires_at) = sqlc.narg('status'))
+ORDER BY k.id OFFSET @skip LIMIT @max_rows;
+
+-- name: ApiKeyCount :one
+SELECT count(*) FROM flow.api_key k
+WHERE k.org_id = @org_id
+    AND (sqlc.narg('status')::text IS NULL OR flow.api_key_status(k.revoked_at, k.expires_at) = sqlc.narg('status'));
+
+-- name: ApiKeyRevoke :execrows
+-- Keeps the first time of revocation.
+UPDATE flow.api_key SET revoked_at = coalesce(revoked_at, flow.clock()) WHERE org_id = @org_id AND id = @id;
+
+-- name: ClockNow :one
+SELECT flow.clock()::timestamptz AS now;
