@@ -54,7 +54,9 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := lock.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(migrateLock)); err != nil {
 		return fmt.Errorf("wait for another migration: %w", err)
 	}
-	defer func() { _, _ = lock.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrateLock)) }()
+	defer func() {
+		_, _ = lock.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrateLock))
+	}()
 
 	// The version table lives in the schema that the first migration creates, so the schema has to come before it.
 	for _, name := range []string{"flow", RiverSchema} {
