@@ -1,0 +1,114 @@
+package definition
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/expr"
+	"flowlane/internal/fault"
+)
+
+// Compile checks a document against the catalog and returns its plan, without ids and version.
+//
+// What breaks a rule comes back as fields, all of it at once, each with its place below ["body"]; then there is no plan.
+// Expressions are looked at once no rule is broken: each bad one is a sentence that names expression, step, task and
+// field, and then there is no plan either. Credentials are not looked up here: Service does that.
+func Compile(doc Document, cat *catalog.Catalog) (*Plan, []string, []fault.Field) {
+	if fields := check(doc, cat); len(fields) > 0 {
+		return nil, nil, fields
+	}
+	c := compiler{catalog: cat, earlier: map[string][]string{}, all: stepTasks(doc)}
+	plan := &Plan{Lane: doc.Lane}
+	for _, s := range doc.Steps {
+		plan.Steps = append(plan.Steps, c.step(s))
+		// Templates keep their scope: what later steps see goes into a new map.
+		c.earlier = maps.Clone(c.earlier)
+		c.earlier[s.ID] = c.all[s.ID]
+	}
+	if len(c.bad) > 0 {
+		return nil, c.bad, nil
+	}
+	return plan, nil, nil
+}
+
+// compiler compiles one document that broke no rule.
+type compiler struct {
+	catalog *catalog.Catalog
+	// earlier holds the steps before the current one, all those of the document, with their tasks.
+	earlier, all map[string][]string
+	// bad collects the sentences about bad expressions.
+	bad []string
+}
+
+func stepTasks(doc Document) map[string][]string {
+	all := make(map[string][]string, len(doc.Steps))
+	for _, s := range doc.Steps {
+		for _, t := range s.Tasks {
+			all[s.ID] = append(all[s.ID], t.ID)
+		}
+	}
+	return all
+}
+
+func (c *compiler) step(s DocumentStep) Step {
+	step := Step{ID: s.ID, Name: s.Name}
+	if step.Name == "" {
+		step.Name = s.ID
+	}
+	for _, t := range s.Tasks {
+		step.Tasks = append(step.Tasks, c.task(s.ID, t))
+	}
+	return step
+}
+
+func (c *compiler) task(stepID string, t DocumentTask) Task {
+	action, _ := c.catalog.Action(t.ActionID)
+	task := Task{
+		ID: t.ID, Action: action, Timeout: timeout(t, action), Retry: t.Retry.policy(),
+		ContinueOnError: t.OnError == OnErrorContinue, AtLeastOnce: t.Delivery == DeliveryAtLeastOnce,
+	}
+	if id, err := t.credential(); err == nil {
+		task.CredentialID = id
+	}
+	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Steps: c.earlier, AllSteps: c.all}
+	var errs []expr.Error
+	task.Params, errs = expr.Compile(t.params(), scope)
+	c.note(stepID, t.ID, "params", errs)
+	if t.When != nil {
+		task.When, errs = expr.CompileCondition(*t.When, scope)
+		c.note(stepID, t.ID, "when", errs)
+	}
+	return task
+}
+
+func (c *compiler) note(step, task, field string, errs []expr.Error) {
+	for _, e := range errs {
+		place := strings.Join(append([]string{field}, e.Path...), ".")
+		c.bad = append(c.bad, fmt.Sprintf("step %q, task %q, field %s: %s", step, task, place, e.Error()))
+	}
+}
+
+// params returns the authored parameters, "{}" for none.
+func (t DocumentTask) params() json.RawMessage {
+	if len(t.Params) == 0 {
+		return json.RawMessage("{}")
+	}
+	return t.Params
+}
+
+// credential returns the authored credential id; not valid where there is none, an error where the text is no id.
+func (t DocumentTask) credential() (uuid.NullUUID, error) {
+	if t.CredentialID == nil {
+		return uuid.NullUUID{}, nil
+	}
+	id, err := uuid.Parse(*t.CredentialID)
+	if err != nil {
+		return uuid.NullUUID{}, fmt.Errorf("credential id: %w", err)
+	}
+	return uuid.NullUUID{UUID: id, Valid: true}, nil
+}

@@ -1,0 +1,138 @@
+package definition
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/fault"
+)
+
+// Findings is what was found in a document that breaks no rule.
+type Findings struct {
+	// ExpressionErrors holds a sentence for every bad expression; with any of them the document cannot be stored.
+	ExpressionErrors []string
+	// Warnings holds what is allowed but probably not meant.
+	Warnings []string
+}
+
+// Validate looks at a definition as Create does and stores nothing. Faults: as Create, but for bad expressions, which
+// are findings.
+func (s *Service) Validate(ctx context.Context, orgID uuid.UUID, d Draft) (Findings, error) {
+	return s.examine(ctx, orgID, d)
+}
+
+func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft) (Findings, error) {
+	fields := checkHead(Patch{Name: &d.Name, Description: &d.Description})
+	if d.Status != "" {
+		var c checker
+		c.oneOf(place{"body", "status"}, d.Status, StatusDraft, StatusActive)
+		fields = append(fields, c.fields...)
+	}
+	_, bad, broken := Compile(d.Document, s.catalog)
+	fields = append(fields, broken...)
+	known, err := s.credentials(ctx, orgID, d.Document)
+	if err != nil {
+		return Findings{}, err
+	}
+	r := review{catalog: s.catalog, credentials: known}
+	r.document(d.Document)
+	switch fields = append(fields, r.checker.fields...); {
+	case len(fields) > 0:
+		return Findings{}, fault.Invalidated(fields...)
+	case r.unknown:
+		return Findings{}, fault.Missing("Credential")
+	}
+	return Findings{ExpressionErrors: bad, Warnings: r.warnings}, nil
+}
+
+// credentials returns those of the organization's credentials that the document names.
+func (s *Service) credentials(ctx context.Context, orgID uuid.UUID, doc Document) (map[uuid.UUID]db.DefinitionCredentialsRow, error) {
+	var ids []uuid.UUID
+	for _, step := range doc.Steps {
+		for _, t := range step.Tasks {
+			if id, err := t.credential(); err == nil && id.Valid {
+				ids = append(ids, id.UUID)
+			}
+		}
+	}
+	known := map[uuid.UUID]db.DefinitionCredentialsRow{}
+	if len(ids) == 0 {
+		return known, nil
+	}
+	rows, err := s.queries.DefinitionCredentials(ctx, s.pool, db.DefinitionCredentialsParams{OrgID: orgID, Ids: ids})
+	if err != nil {
+		return nil, fmt.Errorf("read the credentials of a definition: %w", err)
+	}
+	for _, row := range rows {
+		known[row.ID] = row
+	}
+	return known, nil
+}
+
+// review compares a document with the credentials that it names, and collects warnings.
+type review struct {
+	catalog     *catalog.Catalog
+	credentials map[uuid.UUID]db.DefinitionCredentialsRow
+	checker     checker
+	unknown     bool
+	warnings    []string
+}
+
+func (r *review) document(doc Document) {
+	body := place{"body"}
+	for i, s := range doc.Steps {
+		for j, t := range s.Tasks {
+			action, ok := r.catalog.Action(t.ActionID)
+			if !ok {
+				continue
+			}
+			r.credential(body.below("steps", i, "tasks", j, "credential_id"), s, t, action)
+			r.task(s, t, action)
+		}
+	}
+}
+
+func (r *review) warn(s DocumentStep, t DocumentTask, format string, args ...any) {
+	r.warnings = append(r.warnings, fmt.Sprintf("step %q, task %q: ", s.ID, t.ID)+fmt.Sprintf(format, args...))
+}
+
+func (r *review) credential(at place, s DocumentStep, t DocumentTask, a *catalog.Action) {
+	id, err := t.credential()
+	if err == nil && !id.Valid {
+		return
+	}
+	row, known := r.credentials[id.UUID]
+	if err != nil || !known {
+		r.unknown = true
+		return
+	}
+	// A service without an account of its own, such as plain HTTP, may call with anybody's credential.
+	if service, ok := r.catalog.Service(a.ServiceID); ok && service.RequiresConnection && row.PlatformID != a.PlatformID {
+		r.checker.add(at, "value_error", *t.CredentialID, "is a credential of platform %q, but %s needs one of platform %q", row.PlatformID, a.ID, a.PlatformID)
+	}
+	if row.Status != "active" {
+		r.warn(s, t, "the credential is %s, so that its calls will fail; rotate it or choose another", row.Status)
+	}
+}
+
+func (r *review) task(s DocumentStep, t DocumentTask, a *catalog.Action) {
+	if a.Deprecated {
+		r.warn(s, t, "action %s is deprecated; GET /v1/catalog/services/%s/actions lists the others", a.ID, a.ServiceID)
+	}
+	if service, ok := r.catalog.Service(a.ServiceID); ok && service.Status != "active" {
+		r.warn(s, t, "service %s is %s", service.ID, service.Status)
+	}
+	if a.Call == nil {
+		return
+	}
+	if a.OutcomeCheck == catalog.CheckNone && len(a.Call.OutcomeCases) == 0 && t.Delivery != DeliveryAtLeastOnce {
+		r.warn(s, t, "%s cannot tell whether a call arrived when its answer is lost; such a job waits in unresolved until a person settles it", a.ID)
+	}
+	if t.Delivery == DeliveryAtLeastOnce && (a.OutcomeCheck == catalog.CheckNone || a.OutcomeCheck == catalog.CheckLookup) {
+		r.warn(s, t, "delivery at_least_once may send a record twice")
+	}
+}

@@ -1,0 +1,68 @@
+package definition
+
+import (
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/expr"
+)
+
+// Plan is one version of a definition, checked and ready to run: every default filled in, every expression compiled. It
+// never changes and may be shared by any number of goroutines.
+type Plan struct {
+	DefinitionID, OrgID uuid.UUID
+	Version             int32
+	// Lane is empty where each action's own lane counts.
+	Lane  string
+	Steps []Step
+}
+
+// Step is one step of a plan.
+type Step struct {
+	ID, Name string
+	Tasks    []Task
+}
+
+// Task is one task of a plan.
+type Task struct {
+	ID     string
+	Action *catalog.Action
+	// CredentialID is not valid where the task needs no credential.
+	CredentialID uuid.NullUUID
+	// Params yields the parameters of one record: an object.
+	Params *expr.Template
+	// When decides whether the task runs for a record; nil means always.
+	When *expr.Condition
+	// Timeout bounds one call.
+	Timeout time.Duration
+	Retry   Retry
+	// ContinueOnError lets a record go on to the next step although this task failed.
+	ContinueOnError bool
+	// AtLeastOnce sends a call of unknown outcome again, by the author's choice.
+	AtLeastOnce bool
+}
+
+// Retry says how often a task may be tried and how long it waits in between. It speaks of failures that make another
+// attempt harmless: answers that prove that nothing was done, and any failure of a call that is safe or keyed. Waiting
+// for budget is no attempt.
+type Retry struct {
+	// MaxAttempts counts the first attempt: 1 never retries.
+	MaxAttempts  int
+	Initial, Max time.Duration
+	Factor       float64
+}
+
+// Delay returns how long to wait after `attempt` attempts (1 after the first one failed). It grows from Initial by Factor
+// up to Max; random, in [0, 1), places the result in the upper half of that, so that records that failed together do not
+// come back together.
+func (r Retry) Delay(attempt int, random float64) time.Duration {
+	if r.Initial <= 0 {
+		return 0
+	}
+	d := float64(r.Initial) * math.Pow(r.Factor, float64(max(attempt, 1)-1))
+	d = min(d, float64(r.Max))
+	return time.Duration(d/2 + d/2*random)
+}

@@ -1,0 +1,117 @@
+package definition
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+)
+
+// Bounds of the plan cache, in bytes of authored text; a plan takes several times that.
+const (
+	defaultPlanBytes = 16 << 20
+	planOverhead     = 4 << 10
+)
+
+// Plans hands out compiled plans and keeps those that were used last. Versions never change, so that nothing is ever out
+// of date. It may be used by any number of goroutines.
+type Plans struct {
+	catalog *catalog.Catalog
+	queries *db.Queries
+	most    int
+
+	mu    sync.Mutex
+	bytes int
+	// order has the plan that was used last in front.
+	order *list.List
+	byKey map[planKey]*list.Element
+}
+
+type planKey struct {
+	orgID, definitionID uuid.UUID
+	version             int32
+}
+
+type cachedPlan struct {
+	key   planKey
+	plan  *Plan
+	bytes int
+}
+
+// NewPlans returns an empty cache that holds plans of up to maxBytes of authored text; 0 means 16 MiB.
+func NewPlans(cat *catalog.Catalog, maxBytes int) *Plans {
+	if maxBytes <= 0 {
+		maxBytes = defaultPlanBytes
+	}
+	return &Plans{catalog: cat, queries: db.New(), most: maxBytes, order: list.New(), byKey: map[planKey]*list.Element{}}
+}
+
+// Plan returns the plan of one version, which must not be changed. Fault: NotFound. An error that is no fault also means
+// that the version no longer fits the catalog.
+func (p *Plans) Plan(ctx context.Context, q db.DBTX, orgID, definitionID uuid.UUID, version int32) (*Plan, error) {
+	key := planKey{orgID, definitionID, version}
+	if plan := p.cached(key); plan != nil {
+		return plan, nil
+	}
+	row, err := p.queries.DefinitionVersion(ctx, q, db.DefinitionVersionParams{OrgID: orgID, DefinitionID: definitionID, Version: version})
+	if err != nil {
+		return nil, missing(err, "Definition", "read definition version")
+	}
+	plan, err := compileVersion(row, p.catalog)
+	if err != nil {
+		return nil, err
+	}
+	return p.keep(&cachedPlan{key: key, plan: plan, bytes: len(row.Doc) + planOverhead}), nil
+}
+
+func compileVersion(row db.FlowDefinitionVersion, cat *catalog.Catalog) (*Plan, error) {
+	doc, err := Decode(row.Doc)
+	if err != nil {
+		return nil, err
+	}
+	plan, bad, fields := Compile(doc, cat)
+	if plan == nil {
+		reason := fmt.Sprint(bad)
+		if len(fields) > 0 {
+			reason = fmt.Sprint(fields[0].Loc, " ", fields[0].Msg)
+		}
+		return nil, fmt.Errorf("version %d of definition %s no longer fits the catalog: %s", row.Version, row.DefinitionID, reason)
+	}
+	plan.DefinitionID, plan.OrgID, plan.Version = row.DefinitionID, row.OrgID, row.Version
+	return plan, nil
+}
+
+func (p *Plans) cached(key planKey) *Plan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e, ok := p.byKey[key]
+	if !ok {
+		return nil
+	}
+	p.order.MoveToFront(e)
+	return e.Value.(*cachedPlan).plan
+}
+
+// keep adds a plan and drops those that were used longest ago. Of two goroutines that compiled the same version the
+// first wins, so that all share one plan.
+func (p *Plans) keep(c *cachedPlan) *Plan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e, ok := p.byKey[c.key]; ok {
+		p.order.MoveToFront(e)
+		return e.Value.(*cachedPlan).plan
+	}
+	p.byKey[c.key] = p.order.PushFront(c)
+	p.bytes += c.bytes
+	for p.bytes > p.most && p.order.Len() > 1 {
+		last := p.order.Remove(p.order.Back()).(*cachedPlan)
+		delete(p.byKey, last.key)
+		p.bytes -= last.bytes
+	}
+	return c.plan
+}

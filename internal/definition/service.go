@@ -1,0 +1,180 @@
+package definition
+
+import (
+	"context"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+)
+
+const maxDescription = 2000
+
+// Service is what callers can do with definitions. Every method takes the organization; what belongs to another one is
+// not found.
+type Service struct {
+	pool    *pgxpool.Pool
+	catalog *catalog.Catalog
+	queries *db.Queries
+}
+
+// New returns a service on a pool and a catalog.
+func New(pool *pgxpool.Pool, cat *catalog.Catalog) *Service {
+	return &Service{pool: pool, catalog: cat, queries: db.New()}
+}
+
+// Definition is a definition in its current version.
+type Definition struct {
+	db.FlowDefinition
+	Document Document
+}
+
+// Draft is what a definition is made of.
+type Draft struct {
+	Name, Description string
+	// Status is draft (the default) or active.
+	Status   string
+	Document Document
+}
+
+// Create stores a definition as version 1. Faults: Unprocessable for broken rules and, once none is broken, for bad
+// expressions; NotFound for a credential.
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draft) (Definition, error) {
+	if d.Status == "" {
+		d.Status = StatusDraft
+	}
+	findings, err := s.examine(ctx, orgID, d)
+	if err != nil {
+		return Definition{}, err
+	}
+	if len(findings.ExpressionErrors) > 0 {
+		return Definition{}, fault.BadExpressions(findings.ExpressionErrors)
+	}
+	text, err := d.Document.Encode()
+	if err != nil {
+		return Definition{}, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Definition{}, fmt.Errorf("definition id: %w", err)
+	}
+	out := Definition{Document: d.Document}
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		out.FlowDefinition, err = s.queries.CreateDefinition(ctx, tx, db.CreateDefinitionParams{
+			ID: id, OrgID: orgID, Name: d.Name, Description: d.Description, Status: d.Status, CreatedBy: by,
+		})
+		if err != nil {
+			return fmt.Errorf("create definition: %w", err)
+		}
+		_, err = s.queries.CreateDefinitionVersion(ctx, tx, db.CreateDefinitionVersionParams{
+			DefinitionID: id, Version: out.Version, OrgID: orgID, Doc: text, CreatedBy: by,
+		})
+		if err != nil {
+			return fmt.Errorf("create definition version: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return Definition{}, err
+	}
+	return out, nil
+}
+
+// Get returns one definition. Fault: NotFound.
+func (s *Service) Get(ctx context.Context, orgID, id uuid.UUID) (Definition, error) {
+	return s.read(ctx, s.pool, orgID, id)
+}
+
+func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (Definition, error) {
+	row, err := s.queries.Definition(ctx, q, db.DefinitionParams{OrgID: orgID, ID: id})
+	if err != nil {
+		return Definition{}, missing(err, "Definition", "read definition")
+	}
+	doc, err := Decode(row.Doc)
+	return Definition{FlowDefinition: row.FlowDefinition, Document: doc}, err
+}
+
+// Patch is a partial change; nil keeps what is there.
+type Patch struct {
+	Name, Description, Status *string
+}
+
+// Patch changes name, description and status and makes no version; a patch that changes nothing leaves updated_at.
+// Faults: NotFound; Unprocessable for a bad name; Conflict for a status that cannot be reached.
+func (s *Service) Patch(ctx context.Context, orgID, id uuid.UUID, p Patch) (Definition, error) {
+	if fields := checkHead(p); len(fields) > 0 {
+		return Definition{}, fault.Invalidated(fields...)
+	}
+	var out Definition
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		old, err := s.queries.DefinitionForUpdate(ctx, tx, db.DefinitionForUpdateParams{OrgID: orgID, ID: id})
+		if err != nil {
+			return missing(err, "Definition", "lock definition")
+		}
+		next := db.UpdateDefinitionParams{
+			OrgID: orgID, ID: id,
+			Name: or(p.Name, old.Name), Description: or(p.Description, old.Description), Status: or(p.Status, old.Status),
+		}
+		if err := move(old.Status, next.Status); err != nil {
+			return err
+		}
+		if next.Name != old.Name || next.Description != old.Description || next.Status != old.Status {
+			if _, err := s.queries.UpdateDefinition(ctx, tx, next); err != nil {
+				return fmt.Errorf("update definition: %w", err)
+			}
+		}
+		out, err = s.read(ctx, tx, orgID, id)
+		return err
+	})
+	return out, err
+}
+
+// Active returns the definition for a start. Faults: NotFound; Invalid "Definition is not active".
+func (s *Service) Active(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (db.FlowDefinition, error) {
+	row, err := s.queries.DefinitionRow(ctx, q, db.DefinitionRowParams{OrgID: orgID, ID: id})
+	if err != nil {
+		return db.FlowDefinition{}, missing(err, "Definition", "read definition")
+	}
+	if row.Status != StatusActive {
+		return db.FlowDefinition{}, fault.New(fault.Invalid, "Definition is not active")
+	}
+	return row, nil
+}
+
+// checkHead checks what stands beside the steps.
+func checkHead(p Patch) []fault.Field {
+	var c checker
+	body := place{"body"}
+	if p.Name != nil {
+		switch n := utf8.RuneCountInString(*p.Name); {
+		case n == 0:
+			c.add(body.below("name"), "string_too_short", "", "must not be empty")
+		case n > maxName:
+			c.add(body.below("name"), "string_too_long", nil, "must have at most %d characters, not %d", maxName, n)
+		}
+	}
+	if p.Description != nil {
+		if n := utf8.RuneCountInString(*p.Description); n > maxDescription {
+			c.add(body.below("description"), "string_too_long", nil, "must have at most %d characters, not %d", maxDescription, n)
+		}
+	}
+	if p.Status != nil {
+		c.oneOf(body.below("status"), *p.Status, StatusDraft, StatusActive, StatusArchived)
+	}
+	return c.fields
+}
+
+// missing turns "no rows" into the NotFound fault of a thing and wraps everything else.
+func missing(err error, thing, doing string) error {
+	if pg.IsNoRows(err) {
+		return fault.Missing(thing)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}

@@ -1,0 +1,58 @@
+-- name: CreateDefinition :one
+INSERT INTO flow.definition (id, org_id, name, description, status, version, created_by)
+VALUES (@id, @org_id, @name, @description, @status, 1, @created_by)
+RETURNING *;
+
+-- name: CreateDefinitionVersion :one
+INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by)
+VALUES (@definition_id, @version, @org_id, @doc, @created_by)
+RETURNING *;
+
+-- name: Definition :one
+-- The current version of one definition.
+SELECT sqlc.embed(d), v.doc
+FROM flow.definition d
+JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
+WHERE d.org_id = @org_id AND d.id = @id;
+
+-- name: DefinitionForUpdate :one
+SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id FOR UPDATE;
+
+-- name: DefinitionRow :one
+SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id;
+
+-- name: Definitions :many
+-- In insertion order; `after` is the last id of the page before (all zeros for the first).
+SELECT sqlc.embed(d), v.doc
+FROM flow.definition d
+JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
+WHERE d.org_id = @org_id AND d.id > @after AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
+ORDER BY d.id
+LIMIT @row_limit OFFSET @row_offset;
+
+-- name: CountDefinitions :one
+SELECT count(*) FROM flow.definition
+WHERE org_id = @org_id AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'));
+
+-- name: UpdateDefinition :one
+UPDATE flow.definition
+SET name = @name, description = @description, status = @status, updated_at = flow.clock()
+WHERE org_id = @org_id AND id = @id
+RETURNING *;
+
+-- name: DefinitionVersion :one
+SELECT * FROM flow.definition_version WHERE org_id = @org_id AND definition_id = @definition_id AND version = @version;
+
+-- name: DefinitionVersions :many
+-- Oldest first; `after` is the last version of the page before (0 for the first).
+SELECT * FROM flow.definition_version
+WHERE org_id = @org_id AND definition_id = @definition_id AND version > @after
+ORDER BY version
+LIMIT @row_limit OFFSET @row_offset;
+
+-- name: CountDefinitionVersions :one
+SELECT count(*) FROM flow.definition_version WHERE org_id = @org_id AND definition_id = @definition_id;
+
+-- name: DefinitionCredentials :many
+-- What a definition must know of the credentials that it names.
+SELECT id, platform_id, status FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]);
