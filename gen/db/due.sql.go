@@ -10,24 +10,87 @@ import (
 	"time"
 )
 
+const dueBegin = `-- name: DueBegin :one
+UPDATE flow.due
+SET due_at = flow.clock() + make_interval(secs => lease_seconds), woken_at = CASE WHEN woken_at > flow.clock() THEN woken_at END
+WHERE kind = $1 AND key = $2 AND lease_no = $3 AND leased
+RETURNING failures
+`
+
+type DueBeginParams struct {
+	Kind    string
+	Key     string
+	LeaseNo int64
+}
+
+// Begins leased work; no row means that the lease was lost. The work sees whatever happened before, so wake-ups until now
+// are served by it; those for later stay. Returns how often in a row the work has failed.
+func (q *Queries) DueBegin(ctx context.Context, db DBTX, arg DueBeginParams) (int32, error) {
+	row := db.QueryRow(ctx, dueBegin, arg.Kind, arg.Key, arg.LeaseNo)
+	var failures int32
+	err := row.Scan(&failures)
+	return failures, err
+}
+
 const dueDone = `-- name: DueDone :execrows
-DELETE FROM flow.due WHERE kind = $1 AND key = $2 AND lease_no = $3 AND seq = $4
+DELETE FROM flow.due WHERE kind = $1 AND key = $2 AND lease_no = $3 AND leased AND woken_at IS NULL
 `
 
 type DueDoneParams struct {
 	Kind    string
 	Key     string
 	LeaseNo int64
-	Seq     int64
 }
 
-// Ends leased work for good, unless a wake-up arrived since seq was read.
+// Ends leased work for good; no row means that a wake-up arrived since it began, or that the lease was lost.
 func (q *Queries) DueDone(ctx context.Context, db DBTX, arg DueDoneParams) (int64, error) {
-	result, err := db.Exec(ctx, dueDone,
+	result, err := db.Exec(ctx, dueDone, arg.Kind, arg.Key, arg.LeaseNo)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dueExtend = `-- name: DueExtend :execrows
+UPDATE flow.due SET due_at = flow.clock() + make_interval(secs => lease_seconds)
+WHERE kind = $1 AND key = $2 AND lease_no = $3 AND leased
+`
+
+type DueExtendParams struct {
+	Kind    string
+	Key     string
+	LeaseNo int64
+}
+
+// Goes on with leased work; no row means that the lease was lost, or given back.
+func (q *Queries) DueExtend(ctx context.Context, db DBTX, arg DueExtendParams) (int64, error) {
+	result, err := db.Exec(ctx, dueExtend, arg.Kind, arg.Key, arg.LeaseNo)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dueFail = `-- name: DueFail :execrows
+UPDATE flow.due
+SET due_at = least(woken_at, flow.clock() + make_interval(secs => $1)), leased = false, woken_at = NULL, failures = failures + 1
+WHERE kind = $2 AND key = $3 AND lease_no = $4 AND leased
+`
+
+type DueFailParams struct {
+	DelaySeconds float64
+	Kind         string
+	Key          string
+	LeaseNo      int64
+}
+
+// Gives leased work back after a failure, due after a delay or at the earliest wake-up since it began.
+func (q *Queries) DueFail(ctx context.Context, db DBTX, arg DueFailParams) (int64, error) {
+	result, err := db.Exec(ctx, dueFail,
+		arg.DelaySeconds,
 		arg.Kind,
 		arg.Key,
 		arg.LeaseNo,
-		arg.Seq,
 	)
 	if err != nil {
 		return 0, err
@@ -35,51 +98,24 @@ func (q *Queries) DueDone(ctx context.Context, db DBTX, arg DueDoneParams) (int6
 	return result.RowsAffected(), nil
 }
 
-const dueExtend = `-- name: DueExtend :one
-UPDATE flow.due SET leased_until = flow.clock() + make_interval(secs => $1::float8)
-WHERE kind = $2 AND key = $3 AND lease_no = $4
-RETURNING seq
-`
-
-type DueExtendParams struct {
-	LeaseSeconds float64
-	Kind         string
-	Key          string
-	LeaseNo      int64
-}
-
-// Begins or goes on with leased work; no row means that the lease was lost.
-func (q *Queries) DueExtend(ctx context.Context, db DBTX, arg DueExtendParams) (int64, error) {
-	row := db.QueryRow(ctx, dueExtend,
-		arg.LeaseSeconds,
-		arg.Kind,
-		arg.Key,
-		arg.LeaseNo,
-	)
-	var seq int64
-	err := row.Scan(&seq)
-	return seq, err
-}
-
 const dueFinish = `-- name: DueFinish :one
 UPDATE flow.due
-SET due_at = CASE WHEN seq <> $1 THEN least(due_at, flow.clock()) ELSE $2::timestamptz END, leased_until = NULL
-WHERE kind = $3 AND key = $4 AND lease_no = $5
+SET due_at = least($1::timestamptz, woken_at), leased = false, woken_at = NULL, failures = 0
+WHERE kind = $2 AND key = $3 AND lease_no = $4 AND leased
 RETURNING (due_at <= flow.clock())::boolean AS again
 `
 
 type DueFinishParams struct {
-	Seq     int64
-	NextAt  time.Time
+	NextAt  *time.Time
 	Kind    string
 	Key     string
 	LeaseNo int64
 }
 
-// Ends leased work. A wake-up that arrived since seq was read keeps the row due now; else it is due at next_at.
+// Gives leased work back, due again at next_at (null: never) or at the earliest wake-up since it began. Returns whether
+// that is now; no row means that the lease was lost.
 func (q *Queries) DueFinish(ctx context.Context, db DBTX, arg DueFinishParams) (bool, error) {
 	row := db.QueryRow(ctx, dueFinish,
-		arg.Seq,
 		arg.NextAt,
 		arg.Kind,
 		arg.Key,
@@ -91,20 +127,20 @@ func (q *Queries) DueFinish(ctx context.Context, db DBTX, arg DueFinishParams) (
 }
 
 const dueLease = `-- name: DueLease :one
-UPDATE flow.due SET lease_no = lease_no + 1, leased_until = flow.clock() + make_interval(secs => $1::float8)
-WHERE kind = $2 AND key = $3
+UPDATE flow.due
+SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => lease_seconds)
+WHERE kind = $1 AND key = $2
 RETURNING lease_no
 `
 
 type DueLeaseParams struct {
-	LeaseSeconds float64
-	Kind         string
-	Key          string
+	Kind string
+	Key  string
 }
 
-// Hands the row to a new worker.
+// Hands a row, whose lock the caller has, to a new worker.
 func (q *Queries) DueLease(ctx context.Context, db DBTX, arg DueLeaseParams) (int64, error) {
-	row := db.QueryRow(ctx, dueLease, arg.LeaseSeconds, arg.Kind, arg.Key)
+	row := db.QueryRow(ctx, dueLease, arg.Kind, arg.Key)
 	var lease_no int64
 	err := row.Scan(&lease_no)
 	return lease_no, err
@@ -113,17 +149,18 @@ func (q *Queries) DueLease(ctx context.Context, db DBTX, arg DueLeaseParams) (in
 const dueTake = `-- name: DueTake :many
 WITH picked AS (
     SELECT d.kind, d.key FROM flow.due d
-    WHERE d.due_at <= flow.clock() AND (d.leased_until IS NULL OR d.leased_until <= flow.clock())
+    WHERE d.due_at <= flow.clock() AND d.kind = ANY($1::text[])
     ORDER BY d.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
 )
-UPDATE flow.due u SET lease_no = u.lease_no + 1, leased_until = flow.clock() + make_interval(secs => $1::float8)
+UPDATE flow.due u
+SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => u.lease_seconds)
 FROM picked p WHERE u.kind = p.kind AND u.key = p.key
 RETURNING u.kind, u.key, u.lease_no
 `
 
 type DueTakeParams struct {
-	LeaseSeconds float64
-	MaxRows      int32
+	Kinds   []string
+	MaxRows int32
 }
 
 type DueTakeRow struct {
@@ -132,9 +169,9 @@ type DueTakeRow struct {
 	LeaseNo int64
 }
 
-// Leases up to max_rows rows that are due and that nobody works on.
+// Leases up to max_rows rows of these kinds that are due: nobody works on them, or the lease of who did has ended.
 func (q *Queries) DueTake(ctx context.Context, db DBTX, arg DueTakeParams) ([]DueTakeRow, error) {
-	rows, err := db.Query(ctx, dueTake, arg.LeaseSeconds, arg.MaxRows)
+	rows, err := db.Query(ctx, dueTake, arg.Kinds, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -154,22 +191,52 @@ func (q *Queries) DueTake(ctx context.Context, db DBTX, arg DueTakeParams) ([]Du
 }
 
 const dueWake = `-- name: DueWake :one
-INSERT INTO flow.due AS d (kind, key, due_at)
-VALUES ($1, $2, $3)
-ON CONFLICT (kind, key) DO UPDATE SET due_at = least(d.due_at, excluded.due_at), seq = d.seq + 1
-RETURNING (due_at <= flow.clock() AND (leased_until IS NULL OR leased_until <= flow.clock()))::boolean AS startable
+INSERT INTO flow.due AS d (kind, key, due_at, lease_seconds)
+SELECT $1, $2, coalesce($3::timestamptz, flow.clock()), $4
+ON CONFLICT (kind, key) DO UPDATE SET
+    due_at = CASE WHEN d.leased THEN d.due_at ELSE least(d.due_at, excluded.due_at) END,
+    woken_at = CASE WHEN d.leased THEN least(d.woken_at, excluded.due_at) END,
+    lease_seconds = excluded.lease_seconds
+RETURNING (due_at <= flow.clock())::boolean AS startable
 `
 
 type DueWakeParams struct {
-	Kind  string
-	Key   string
-	DueAt time.Time
+	Kind         string
+	Key          string
+	DueAt        *time.Time
+	LeaseSeconds float64
 }
 
-// Keeps the earlier of two times. Returns whether the row is free and due, in which case the caller starts the work in this transaction.
+// Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Returns whether the row is due
+// and nobody works on it; the caller then leases it and starts the work in this transaction.
 func (q *Queries) DueWake(ctx context.Context, db DBTX, arg DueWakeParams) (bool, error) {
-	row := db.QueryRow(ctx, dueWake, arg.Kind, arg.Key, arg.DueAt)
+	row := db.QueryRow(ctx, dueWake,
+		arg.Kind,
+		arg.Key,
+		arg.DueAt,
+		arg.LeaseSeconds,
+	)
 	var startable bool
 	err := row.Scan(&startable)
 	return startable, err
+}
+
+const dueYield = `-- name: DueYield :one
+UPDATE flow.due SET due_at = flow.clock(), leased = false, woken_at = NULL
+WHERE kind = $1 AND key = $2 AND lease_no = $3 AND leased
+RETURNING failures
+`
+
+type DueYieldParams struct {
+	Kind    string
+	Key     string
+	LeaseNo int64
+}
+
+// Gives leased work back unfinished, due now.
+func (q *Queries) DueYield(ctx context.Context, db DBTX, arg DueYieldParams) (int32, error) {
+	row := db.QueryRow(ctx, dueYield, arg.Kind, arg.Key, arg.LeaseNo)
+	var failures int32
+	err := row.Scan(&failures)
+	return failures, err
 }

@@ -560,12 +560,14 @@ type FlowDomainLimit struct {
 }
 
 type FlowDue struct {
-	Kind        string
-	Key         string
-	DueAt       time.Time
-	Seq         int64
-	LeaseNo     int64
-	LeasedUntil *time.Time
+	Kind         string
+	Key          string
+	DueAt        time.Time
+	LeaseSeconds float64
+	LeaseNo      int64
+	Leased       bool
+	WokenAt      *time.Time
+	Failures     int32
 }
 
 type FlowFragment struct {

@@ -13,12 +13,12 @@ import (
 )
 
 const batchCancel = `-- name: BatchCancel :exec
-UPDATE flow.batch SET status = 'cancelled', cancel_reason = $1, completed_at = $2, updated_at = $2 WHERE id = $3
+UPDATE flow.batch SET status = 'cancelled', cancel_reason = $1, completed_at = $2::timestamptz, updated_at = $2::timestamptz WHERE id = $3
 `
 
 type BatchCancelParams struct {
 	Reason *string
-	Now    *time.Time
+	Now    time.Time
 	ID     uuid.UUID
 }
 
@@ -121,12 +121,12 @@ func (q *Queries) BatchCountRelease(ctx context.Context, db DBTX, batchID uuid.U
 }
 
 const batchEnd = `-- name: BatchEnd :exec
-UPDATE flow.batch SET status = $1, completed_at = $2, updated_at = $2 WHERE id = $3
+UPDATE flow.batch SET status = $1, completed_at = $2::timestamptz, updated_at = $2::timestamptz WHERE id = $3
 `
 
 type BatchEndParams struct {
 	Status FlowBatchStatus
-	Now    *time.Time
+	Now    time.Time
 	ID     uuid.UUID
 }
 
@@ -334,11 +334,11 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]uu
 }
 
 const batchStart = `-- name: BatchStart :exec
-UPDATE flow.batch SET status = 'running', started_at = $1, updated_at = $1 WHERE id = ANY($2::uuid[]) AND status = 'queued'
+UPDATE flow.batch SET status = 'running', started_at = $1::timestamptz, updated_at = $1::timestamptz WHERE id = ANY($2::uuid[]) AND status = 'queued'
 `
 
 type BatchStartParams struct {
-	Now *time.Time
+	Now time.Time
 	Ids []uuid.UUID
 }
 
@@ -523,9 +523,45 @@ type JobInsertParams struct {
 	UpdatedAt time.Time
 }
 
+const jobPositionsApart = `-- name: JobPositionsApart :many
+SELECT slice_no, position FROM flow.job WHERE batch_id = $1 AND slice_no = ANY($2::int[]) AND apart_step < $3 ORDER BY slice_no, position
+`
+
+type JobPositionsApartParams struct {
+	BatchID  uuid.UUID
+	SliceNos []int32
+	StepNo   int16
+}
+
+type JobPositionsApartRow struct {
+	SliceNo  int32
+	Position int64
+}
+
+// Records that left their slice before a step, and so are not part of its tasks' ranges.
+func (q *Queries) JobPositionsApart(ctx context.Context, db DBTX, arg JobPositionsApartParams) ([]JobPositionsApartRow, error) {
+	rows, err := db.Query(ctx, jobPositionsApart, arg.BatchID, arg.SliceNos, arg.StepNo)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []JobPositionsApartRow
+	for rows.Next() {
+		var i JobPositionsApartRow
+		if err := rows.Scan(&i.SliceNo, &i.Position); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const jobUnprocess = `-- name: JobUnprocess :one
 WITH ended AS (
-    UPDATE flow.job j SET status = 'unprocessed', ready = false, updated_at = $1
+    UPDATE flow.job j SET status = 'unprocessed', ready = false, updated_at = $1::timestamptz
     FROM flow.job o
     WHERE j.batch_id = $2 AND j.status IN ('staged', 'queued', 'pending') AND o.batch_id = j.batch_id AND o.position = j.position
     RETURNING j.slice_no, o.status AS was
@@ -548,7 +584,7 @@ func (q *Queries) JobUnprocess(ctx context.Context, db DBTX, arg JobUnprocessPar
 
 const jobUpdate = `-- name: JobUpdate :exec
 UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status, ready = d.ready,
-    doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''), started_at = coalesce(j.started_at, $1), updated_at = $1
+    doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''), started_at = coalesce(j.started_at, $1::timestamptz), updated_at = $1::timestamptz
 FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::bigint[]) AS position, unnest($4::smallint[]) AS step_no,
         unnest($5::smallint[]) AS remaining, unnest($6::flow.job_status[]) AS status, unnest($7::boolean[]) AS ready,
         unnest($8::text[]) AS doomed, unnest($9::int[]) AS attempts, unnest($10::text[]) AS error) d
@@ -862,6 +898,29 @@ func (q *Queries) LaneBatchReady(ctx context.Context, db DBTX, arg LaneBatchRead
 	return err
 }
 
+const partClaim = `-- name: PartClaim :exec
+UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, left_out = nullif(d.left_out, '')::int[]
+FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::uuid[]) AS call_id, unnest($3::int[]) AS seq, unnest($4::text[]) AS left_out) d
+WHERE p.id = d.id
+`
+
+type PartClaimParams struct {
+	Ids     []int64
+	CallIds []uuid.UUID
+	Seqs    []int32
+	LeftOut []string
+}
+
+func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) error {
+	_, err := db.Exec(ctx, partClaim,
+		arg.Ids,
+		arg.CallIds,
+		arg.Seqs,
+		arg.LeftOut,
+	)
+	return err
+}
+
 const partDelete = `-- name: PartDelete :execrows
 DELETE FROM flow.part WHERE id = ANY($1::bigint[])
 `
@@ -907,6 +966,44 @@ func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams)
 	return err
 }
 
+const partInsertClaimed = `-- name: PartInsertClaimed :exec
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, call_id, call_seq, left_out)
+SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
+    unnest($5::int[]), unnest($6::int[]), unnest($7::boolean[]), unnest($8::int[]), unnest($9::uuid[]),
+    unnest($10::int[]), nullif(unnest($11::text[]), '')::int[]
+`
+
+type PartInsertClaimedParams struct {
+	BatchIds []uuid.UUID
+	StepNos  []int16
+	TaskNos  []int16
+	SliceNos []int32
+	Froms    []int32
+	Tos      []int32
+	Aparts   []bool
+	Attempts []int32
+	CallIds  []uuid.UUID
+	Seqs     []int32
+	LeftOut  []string
+}
+
+func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsertClaimedParams) error {
+	_, err := db.Exec(ctx, partInsertClaimed,
+		arg.BatchIds,
+		arg.StepNos,
+		arg.TaskNos,
+		arg.SliceNos,
+		arg.Froms,
+		arg.Tos,
+		arg.Aparts,
+		arg.Attempts,
+		arg.CallIds,
+		arg.Seqs,
+		arg.LeftOut,
+	)
+	return err
+}
+
 const partInsertForSlices = `-- name: PartInsertForSlices :execrows
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off)
 SELECT s.batch_id, $1, $2, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = $3 ORDER BY s.no
@@ -937,6 +1034,74 @@ func (q *Queries) PartRequeue(ctx context.Context, db DBTX, ids []int64) (int64,
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const partShrink = `-- name: PartShrink :exec
+UPDATE flow.part p SET from_off = d.from_off FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::int[]) AS from_off) d WHERE p.id = d.id
+`
+
+type PartShrinkParams struct {
+	Ids   []int64
+	Froms []int32
+}
+
+func (q *Queries) PartShrink(ctx context.Context, db DBTX, arg PartShrinkParams) error {
+	_, err := db.Exec(ctx, partShrink, arg.Ids, arg.Froms)
+	return err
+}
+
+const partsOfCall = `-- name: PartsOfCall :many
+SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, p.left_out, p.call_id, s.first
+FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no = p.slice_no
+WHERE p.call_id = ANY($1::uuid[]) ORDER BY p.call_id, p.call_seq
+`
+
+type PartsOfCallRow struct {
+	ID      int64
+	BatchID uuid.UUID
+	StepNo  int16
+	TaskNo  int16
+	SliceNo int32
+	FromOff int32
+	ToOff   int32
+	Apart   bool
+	Attempt int32
+	LeftOut []int32
+	CallID  *uuid.UUID
+	First   int64
+}
+
+func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID) ([]PartsOfCallRow, error) {
+	rows, err := db.Query(ctx, partsOfCall, callIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PartsOfCallRow
+	for rows.Next() {
+		var i PartsOfCallRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.BatchID,
+			&i.StepNo,
+			&i.TaskNo,
+			&i.SliceNo,
+			&i.FromOff,
+			&i.ToOff,
+			&i.Apart,
+			&i.Attempt,
+			&i.LeftOut,
+			&i.CallID,
+			&i.First,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const partsOfSlices = `-- name: PartsOfSlices :many
@@ -990,6 +1155,36 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 			&i.CallID,
 			&i.CallState,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const partsQueued = `-- name: PartsQueued :many
+SELECT id, from_off, to_off FROM flow.part WHERE id = ANY($1::bigint[]) AND call_id IS NULL
+`
+
+type PartsQueuedRow struct {
+	ID      int64
+	FromOff int32
+	ToOff   int32
+}
+
+func (q *Queries) PartsQueued(ctx context.Context, db DBTX, ids []int64) ([]PartsQueuedRow, error) {
+	rows, err := db.Query(ctx, partsQueued, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PartsQueuedRow
+	for rows.Next() {
+		var i PartsQueuedRow
+		if err := rows.Scan(&i.ID, &i.FromOff, &i.ToOff); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1147,6 +1342,55 @@ func (q *Queries) SliceRelease(ctx context.Context, db DBTX, arg SliceReleasePar
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const sliceRows = `-- name: SliceRows :many
+SELECT batch_id, no, first, records, state, step_no, remaining, apart FROM flow.slice WHERE batch_id = $1 AND no = ANY($2::int[]) ORDER BY no
+`
+
+type SliceRowsParams struct {
+	BatchID uuid.UUID
+	Nos     []int32
+}
+
+type SliceRowsRow struct {
+	BatchID   uuid.UUID
+	No        int32
+	First     int64
+	Records   int32
+	State     string
+	StepNo    int16
+	Remaining int32
+	Apart     int32
+}
+
+func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) ([]SliceRowsRow, error) {
+	rows, err := db.Query(ctx, sliceRows, arg.BatchID, arg.Nos)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SliceRowsRow
+	for rows.Next() {
+		var i SliceRowsRow
+		if err := rows.Scan(
+			&i.BatchID,
+			&i.No,
+			&i.First,
+			&i.Records,
+			&i.State,
+			&i.StepNo,
+			&i.Remaining,
+			&i.Apart,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const slicesReady = `-- name: SlicesReady :many

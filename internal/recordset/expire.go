@@ -1,0 +1,60 @@
+package recordset
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/pg"
+)
+
+const (
+	maxInt32 = math.MaxInt32
+	// reclaimPages is how many pages, or chunks, one transaction of an expiry deletes: about 2 MB.
+	reclaimPages = 100
+)
+
+// Expire is one step of ending a set's staging: when that is over it deletes the set, or some of its rows if there are
+// many. again is when to call it next: the end of the staging, at once (a past time) while rows remain, zero when nothing
+// is left to do, a consumed or deleted set included.
+func (s *Service) Expire(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again time.Time, err error) {
+	set, err := s.q.RecordSetLockStaged(ctx, tx, id)
+	if pg.IsNoRows(err) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("lock record set %s: %w", id, err)
+	}
+	if !set.Expired {
+		return set.ExpiresAt, nil
+	}
+	done, err := s.reclaim(ctx, tx, id, reclaimPages)
+	if err != nil || done {
+		return time.Time{}, err
+	}
+	return set.ExpiresAt, nil
+}
+
+// reclaim deletes up to steps pages and chunks of a set whose row is locked, and the set once none are left.
+func (s *Service) reclaim(ctx context.Context, tx pgx.Tx, id uuid.UUID, steps int32) (done bool, err error) {
+	pages, err := s.q.PageDelete(ctx, tx, db.PageDeleteParams{SetID: id, MaxRows: steps})
+	if err != nil {
+		return false, fmt.Errorf("delete the pages of record set %s: %w", id, err)
+	}
+	chunks, err := s.q.ChunkDelete(ctx, tx, db.ChunkDeleteParams{RecordSetID: id, MaxRows: steps})
+	if err != nil {
+		return false, fmt.Errorf("delete the chunks of record set %s: %w", id, err)
+	}
+	if pages >= int64(steps) || chunks >= int64(steps) {
+		return false, nil
+	}
+	if err := s.q.RecordSetDelete(ctx, tx, id); err != nil {
+		return false, fmt.Errorf("delete record set %s: %w", id, err)
+	}
+	return true, nil
+}

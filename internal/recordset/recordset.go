@@ -1,0 +1,150 @@
+// Package recordset owns uploads: record sets, their chunks, and the pages that hold rows. It promises that rows come back
+// byte for byte in their positions, that a chunk is either accepted whole and durable or not at all, and that a set is
+// consumed once. It knows nothing of HTTP, of flows, or of what the rows mean.
+//
+//	open ──seal──▶ sealed ──Consume──▶ consumed
+//	  └───────────────┴── 72 h without a chunk, or after the seal ──▶ gone
+//
+// The row lock of a set orders what happens to it: uploads take it last, for as long as their commit takes, so that
+// chunks of one set arrive side by side.
+package recordset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+)
+
+const (
+	// MaxChunkSize is the largest chunk_size, and the default.
+	MaxChunkSize = 50000
+	// MaxBodyBytes is the largest body of a chunk upload.
+	MaxBodyBytes = 16 << 20
+	// Staging is how long a set lives without a new chunk, or after its seal, until a trigger uses it.
+	Staging = 72 * time.Hour
+	// ExpiryKind is the kind of the due rows that end a set's staging; their key is the set's id.
+	ExpiryKind = "record_set.expiry"
+)
+
+// Waker plans work: a due row of this kind and key, in the caller's transaction.
+type Waker interface {
+	Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error
+}
+
+// Manifest is a record set as it is stored.
+type Manifest = db.FlowRecordSet
+
+// Status is open, sealed or consumed.
+type Status = db.FlowRecordSetStatus
+
+// Service does what callers ask for; each method is one transaction.
+type Service struct {
+	pool *pgxpool.Pool
+	wake Waker
+	q    *db.Queries
+}
+
+// New returns the service on pool; wake plans the end of staging.
+func New(pool *pgxpool.Pool, wake Waker) *Service {
+	return &Service{pool: pool, wake: wake, q: db.New()}
+}
+
+// Create starts an upload. chunkSize 0 means MaxChunkSize; metadata is the text of a JSON object, empty for {}. Faults:
+// Unprocessable when chunkSize is out of bounds.
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, metadata []byte) (Manifest, error) {
+	if chunkSize == 0 {
+		chunkSize = MaxChunkSize
+	}
+	if chunkSize < 1 || chunkSize > MaxChunkSize {
+		return Manifest{}, fault.Value([]string{"body", "chunk_size"}, "must be between 1 and %d", MaxChunkSize)
+	}
+	if len(metadata) == 0 {
+		metadata = []byte("{}")
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Manifest{}, fmt.Errorf("make a record set id: %w", err)
+	}
+	var out Manifest
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if out, err = s.q.RecordSetInsert(ctx, tx, db.RecordSetInsertParams{
+			ID: id, OrgID: orgID, ChunkSize: int32(chunkSize), //nolint:gosec // bounded above
+			Metadata: string(metadata), StagingSeconds: Staging.Seconds(),
+		}); err != nil {
+			return fmt.Errorf("insert record set: %w", err)
+		}
+		return s.wake.Wake(ctx, tx, ExpiryKind, id.String(), *out.StagingExpiresAt)
+	})
+	return out, err
+}
+
+// Get reads a set. Faults: NotFound, also when its staging has ended.
+func (s *Service) Get(ctx context.Context, orgID, id uuid.UUID) (Manifest, error) {
+	m, err := s.q.RecordSetGet(ctx, s.pool, db.RecordSetGetParams{OrgID: orgID, ID: id})
+	if err != nil {
+		return Manifest{}, notFound(err)
+	}
+	return m, nil
+}
+
+// Filter is what a list shows: sets with this status (nil: any), after the id After, from the Skip-th on, at most Limit.
+type Filter struct {
+	Status      *Status
+	After       uuid.UUID
+	Skip, Limit int
+}
+
+// List returns sets in the order of their creation, how many there are in all with this status, and whether more follow.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) (items []Manifest, total int64, more bool, err error) {
+	items, err = s.q.RecordSetList(ctx, s.pool, db.RecordSetListParams{
+		OrgID: orgID, After: f.After, Status: f.Status, SkipRows: clamp(f.Skip), MaxRows: clamp(f.Limit + 1),
+	})
+	if err != nil {
+		return nil, 0, false, fmt.Errorf("list record sets: %w", err)
+	}
+	if total, err = s.q.RecordSetTotal(ctx, s.pool, db.RecordSetTotalParams{OrgID: orgID, Status: f.Status}); err != nil {
+		return nil, 0, false, fmt.Errorf("count record sets: %w", err)
+	}
+	if more = len(items) > f.Limit; more {
+		items = items[:f.Limit]
+	}
+	return items, total, more, nil
+}
+
+func clamp(n int) int32 { return int32(min(max(n, 0), 1<<31-1)) } //nolint:gosec // bounded
+
+// Delete removes a set that no trigger used, with its rows. Faults: NotFound; Conflict when it is consumed.
+func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
+	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		m, err := s.q.RecordSetLock(ctx, tx, db.RecordSetLockParams{OrgID: orgID, ID: id})
+		if err != nil {
+			return notFound(err)
+		}
+		if m.Status == db.FlowRecordSetStatusConsumed {
+			return errConsumed()
+		}
+		if _, err := s.reclaim(ctx, tx, id, maxInt32); err != nil {
+			return err
+		}
+		return nil
+	})
+}
+
+func notFound(err error) error {
+	if pg.IsNoRows(err) {
+		return fault.Missing("Record set")
+	}
+	return fmt.Errorf("read record set: %w", err)
+}
+
+func errNotOpen() error   { return fault.New(fault.Conflict, "Record set is not open") }
+func errNotSealed() error { return fault.New(fault.Conflict, "Record set is not sealed") }
+func errConsumed() error  { return fault.New(fault.Conflict, "Record set is already consumed") }

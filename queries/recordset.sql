@@ -1,0 +1,84 @@
+-- name: RecordSetInsert :one
+INSERT INTO flow.record_set (id, org_id, chunk_size, metadata, staging_expires_at)
+VALUES (@id, @org_id, @chunk_size, @metadata, flow.clock() + make_interval(secs => @staging_seconds::float8))
+RETURNING *;
+
+-- name: RecordSetGet :one
+-- An expired set is gone for its readers, whether it was reclaimed or not.
+SELECT * FROM flow.record_set
+WHERE org_id = @org_id AND id = @id AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock());
+
+-- name: RecordSetLock :one
+-- As RecordSetGet, and holds the row until the transaction ends.
+SELECT * FROM flow.record_set
+WHERE org_id = @org_id AND id = @id AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
+FOR NO KEY UPDATE;
+
+-- name: RecordSetList :many
+SELECT * FROM flow.record_set
+WHERE org_id = @org_id AND id > @after AND (sqlc.narg('status')::flow.record_set_status IS NULL OR status = sqlc.narg('status'))
+    AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
+ORDER BY id LIMIT @max_rows OFFSET @skip_rows;
+
+-- name: RecordSetTotal :one
+SELECT count(*) FROM flow.record_set
+WHERE org_id = @org_id AND (sqlc.narg('status')::flow.record_set_status IS NULL OR status = sqlc.narg('status'))
+    AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock());
+
+-- name: RecordSetReceive :one
+-- Counts an accepted chunk; no row means that the set is not open any more.
+UPDATE flow.record_set SET chunk_count = chunk_count + 1, received_count = received_count + @records::bigint,
+    updated_at = flow.clock(), staging_expires_at = flow.clock() + make_interval(secs => @staging_seconds::float8)
+WHERE org_id = @org_id AND id = @id AND status = 'open' AND staging_expires_at > flow.clock()
+RETURNING received_count;
+
+-- name: RecordSetSeal :one
+UPDATE flow.record_set SET status = 'sealed', expected_count = received_count, content_hash = @content_hash::text,
+    sealed_at = flow.clock(), updated_at = flow.clock(),
+    staging_expires_at = flow.clock() + make_interval(secs => @staging_seconds::float8)
+WHERE org_id = @org_id AND id = @id AND status = 'open'
+RETURNING *;
+
+-- name: RecordSetConsume :one
+UPDATE flow.record_set SET status = 'consumed', batch_id = @batch_id::uuid, staging_expires_at = NULL, updated_at = flow.clock()
+WHERE org_id = @org_id AND id = @id AND status = 'sealed' AND staging_expires_at > flow.clock()
+RETURNING received_count;
+
+-- name: RecordSetLockStaged :one
+-- Locks a set that nobody consumed, of any organization, and tells whether its staging has ended.
+SELECT staging_expires_at::timestamptz AS expires_at, (staging_expires_at <= flow.clock())::boolean AS expired
+FROM flow.record_set WHERE id = @id AND status <> 'consumed'
+FOR UPDATE;
+
+-- name: RecordSetDelete :exec
+DELETE FROM flow.record_set WHERE id = @id AND status <> 'consumed';
+
+-- name: ChunkGet :one
+SELECT records, digest FROM flow.record_chunk WHERE record_set_id = @record_set_id AND chunk_index = @chunk_index;
+
+-- name: ChunkInsert :exec
+INSERT INTO flow.record_chunk (record_set_id, chunk_index, records, digest)
+VALUES (@record_set_id, @chunk_index, @records, @digest);
+
+-- name: ChunkList :many
+SELECT chunk_index, records, digest FROM flow.record_chunk
+WHERE record_set_id = @record_set_id AND chunk_index >= @from_index
+ORDER BY chunk_index LIMIT @max_rows;
+
+-- name: ChunkDelete :execrows
+DELETE FROM flow.record_chunk d WHERE d.record_set_id = @record_set_id AND d.chunk_index IN (
+    SELECT c.chunk_index FROM flow.record_chunk c WHERE c.record_set_id = @record_set_id ORDER BY c.chunk_index LIMIT @max_rows);
+
+-- name: PageRead :many
+SELECT first, rows, raw_bytes, body FROM flow.page
+WHERE set_id = @set_id AND first = ANY(@firsts::bigint[])
+ORDER BY first;
+
+-- name: PageRange :many
+SELECT first, rows, raw_bytes, body FROM flow.page
+WHERE set_id = @set_id AND first >= @from_position AND first < @to_position
+ORDER BY first LIMIT @max_rows;
+
+-- name: PageDelete :execrows
+DELETE FROM flow.page d WHERE d.set_id = @set_id AND d.first IN (
+    SELECT p.first FROM flow.page p WHERE p.set_id = @set_id ORDER BY p.first LIMIT @max_rows);
