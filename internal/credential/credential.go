@@ -1,0 +1,138 @@
+// Package credential owns stored platform secrets as callers see them: their fields, rotation in place, connection tests,
+// observed use, and the copy that workers hold for some seconds. It promises that a credential never moves to another
+// platform or provider account, that no call is made inside a transaction, and that no secret is in anything it returns
+// but a Resolved. It knows no HTTP route and no protocol: a Prober asks the platform, the vault encrypts.
+package credential
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/vault"
+)
+
+// The statuses of a credential; only an active one is used.
+const (
+	Active  = "active"
+	Expired = "expired"
+	Revoked = "revoked"
+)
+
+// The auth methods that are carried out; the database knows more.
+const (
+	BasicAuth = "basic_auth"
+	APIKey    = "api_key"
+)
+
+// refScheme begins every credentials_ref.
+const refScheme = "vault://"
+
+// Placement says where the key of an api_key credential goes: exactly one of HeaderName and QueryParam is set; Scheme,
+// a word before the value, goes only with HeaderName.
+type Placement struct {
+	HeaderName *string
+	Scheme     *string
+	QueryParam *string
+}
+
+// Credential is a stored credential without its secret, as all reads return it.
+type Credential struct {
+	db.FlowCredential
+	// AccountLabel names the provider account for people; empty until the account is identified.
+	AccountLabel string
+	// Uses is the observed use, one entry per service.
+	Uses []db.FlowCredentialUse
+}
+
+// Ref is the pointer to the stored secret; it never changes.
+func (c *Credential) Ref() string { return refScheme + c.ID.String() }
+
+// Placement returns where an API key goes; nil for other methods.
+func (c *Credential) Placement() *Placement {
+	return placement(c.PlacementHeader, c.PlacementScheme, c.PlacementQuery)
+}
+
+func placement(header, scheme, query *string) *Placement {
+	if header == nil && query == nil {
+		return nil
+	}
+	return &Placement{HeaderName: header, Scheme: scheme, QueryParam: query}
+}
+
+// Input is what a caller may set. The zero value of an optional field is its default.
+type Input struct {
+	Name       string
+	PlatformID string
+	AuthMethod string
+	// Secret is the text of the JSON object with the secret's fields; nil keeps the stored secret.
+	Secret    []byte
+	GrantType *string
+	TokenURL  *string
+	Scopes    []string
+	Audience  *string
+	Placement *Placement
+
+	AWSRegion        *string
+	AWSDefaultBucket *string
+	AWSEndpointURL   *string
+	// Status is empty where the caller named none.
+	Status string
+}
+
+// Service is the door to credentials. Safe for concurrent use.
+type Service struct {
+	pool    *pgxpool.Pool
+	vault   *vault.Vault
+	catalog *catalog.Catalog
+	prober  Prober
+	now     func() time.Time
+	queries *db.Queries
+	held    *cache
+	stamps  *stamps
+}
+
+// Deps are what a Service needs; all are required.
+type Deps struct {
+	Pool    *pgxpool.Pool
+	Vault   *vault.Vault
+	Catalog *catalog.Catalog
+	Prober  Prober
+	Now     func() time.Time
+}
+
+// New returns a Service.
+func New(d Deps) *Service {
+	return &Service{
+		pool: d.Pool, vault: d.Vault, catalog: d.Catalog, prober: d.Prober, now: d.Now, queries: db.New(),
+		held: newCache(d.Now), stamps: newStamps(),
+	}
+}
+
+// Filter selects a page of List.
+type Filter struct {
+	// Status is empty for all.
+	Status string
+	// After is the last id of the page before; uuid.Nil for the first page.
+	After uuid.UUID
+	// Skip and Limit count rows; Limit is at least 1.
+	Skip, Limit int
+}
+
+// Page is one page of credentials in order of creation.
+type Page struct {
+	Items []*Credential
+	// Total counts all that the filter's status selects, on whatever page.
+	Total int64
+	// Next is the After of the next page; uuid.Nil on the last one.
+	Next uuid.UUID
+}
+
+// Read returns one credential of the organization, or a NotFound fault.
+func (s *Service) Read(ctx context.Context, orgID, id uuid.UUID) (*Credential, error) {
+	return s.read(ctx, s.pool, orgID, id)
+}

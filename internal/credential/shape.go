@@ -1,0 +1,178 @@
+package credential
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/fault"
+)
+
+// maxFieldBytes bounds one field of a secret.
+const maxFieldBytes = 16 << 10
+
+// checked is an Input that fits the catalog.
+type checked struct {
+	platform *catalog.Platform
+	service  *catalog.Service
+	// secret is nil where the stored one is kept.
+	secret *Secret
+}
+
+// check compares in with the catalog. Faults: NotFound for an unknown platform; Unprocessable with every bad field, none
+// of which echoes a value.
+func (s *Service) check(in Input) (checked, error) {
+	platform, ok := s.catalog.Platform(in.PlatformID)
+	if !ok {
+		return checked{}, fault.Missing("Platform")
+	}
+	service, err := serviceFor(platform, in.AuthMethod)
+	if err != nil {
+		return checked{}, err
+	}
+	out := checked{platform: platform, service: service}
+	bad := checkPlacement(in.AuthMethod, in.Placement)
+	if in.Secret != nil {
+		fields, wrong := readFields(fieldsOf(service), in.AuthMethod, in.Secret)
+		bad = append(bad, wrong...)
+		out.secret = &Secret{AuthMethod: in.AuthMethod, Fields: fields, Placement: in.Placement}
+	}
+	if len(bad) > 0 {
+		return checked{}, fault.Invalidated(bad...)
+	}
+	return out, nil
+}
+
+// serviceFor returns the platform's first service that takes the method; it is the one that is asked who a credential
+// belongs to.
+func serviceFor(platform *catalog.Platform, method string) (*catalog.Service, error) {
+	var taken []string
+	for _, service := range platform.Services {
+		if service.AuthMethod == method && supported(method) {
+			return service, nil
+		}
+		if supported(service.AuthMethod) && !slices.Contains(taken, service.AuthMethod) {
+			taken = append(taken, service.AuthMethod)
+		}
+	}
+	if len(taken) == 0 {
+		return nil, fault.Value([]string{"body", "platform_id"}, "Platform %s takes no credentials that can be stored; supported methods are %s and %s", platform.ID, BasicAuth, APIKey)
+	}
+	return nil, fault.Value([]string{"body", "auth_method"}, "Platform %s takes %s", platform.ID, strings.Join(taken, " or "))
+}
+
+func supported(method string) bool { return method == BasicAuth || method == APIKey }
+
+// fieldsOf returns the fields of a service's secret: those that the catalog names, else what the method always needs.
+func fieldsOf(service *catalog.Service) []catalog.CredentialField {
+	if len(service.CredentialFields) > 0 {
+		return service.CredentialFields
+	}
+	if service.AuthMethod == APIKey {
+		return []catalog.CredentialField{{Name: "api_key", Required: true, Secret: true}}
+	}
+	return []catalog.CredentialField{{Name: "username", Required: true}, {Name: "password", Required: true, Secret: true}}
+}
+
+// readFields takes the fields out of a JSON object and names every one that is missing, unknown or unusable.
+func readFields(want []catalog.CredentialField, method string, object []byte) (map[string]string, []fault.Field) {
+	var raw map[string]json.RawMessage
+	if json.Unmarshal(object, &raw) != nil {
+		return nil, []fault.Field{wrong("object_type", "Must be an object", "credentials")}
+	}
+	fields := make(map[string]string, len(raw))
+	var bad []fault.Field
+	for _, field := range want {
+		text, given := raw[field.Name]
+		delete(raw, field.Name)
+		if !given || string(text) == "null" && !field.Required {
+			if field.Required {
+				bad = append(bad, wrong("missing", "Field required", "credentials", field.Name))
+			}
+			continue
+		}
+		value, problem := readField(field, method, text)
+		if problem != nil {
+			bad = append(bad, *problem)
+			continue
+		}
+		fields[field.Name] = value
+	}
+	for _, name := range sortedKeys(raw) {
+		bad = append(bad, wrong("extra_forbidden", "Not a field of this platform's credentials", "credentials", name))
+	}
+	return fields, bad
+}
+
+func readField(field catalog.CredentialField, method string, text json.RawMessage) (string, *fault.Field) {
+	refuse := func(slug, msg string) (string, *fault.Field) {
+		f := wrong(slug, msg, "credentials", field.Name)
+		return "", &f
+	}
+	var value *string
+	if json.Unmarshal(text, &value) != nil {
+		return refuse("string_type", "Must be a string")
+	}
+	switch {
+	case value == nil:
+		return refuse("null_not_allowed", "Must not be null")
+	case *value == "" && field.Required:
+		return refuse("string_too_short", "Must not be empty")
+	case len(*value) > maxFieldBytes:
+		return refuse("string_too_long", fmt.Sprintf("Must have at most %d bytes", maxFieldBytes))
+	case strings.ContainsFunc(*value, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return refuse("value_error", "Must not contain control characters such as line breaks")
+	case method == BasicAuth && field.Name == "username" && strings.Contains(*value, ":"):
+		return refuse("value_error", "A user name of basic_auth must not contain a colon")
+	}
+	return *value, nil
+}
+
+// missingFields names the required fields that a stored secret lacks, for example after a change of the catalog.
+func missingFields(service *catalog.Service, fields map[string]string) []string {
+	var missing []string
+	for _, field := range fieldsOf(service) {
+		if field.Required && fields[field.Name] == "" {
+			missing = append(missing, field.Name)
+		}
+	}
+	return missing
+}
+
+// hides tells which fields of a service's secret must not be shown.
+func hides(service *catalog.Service) func(string) bool {
+	return func(name string) bool {
+		for _, field := range fieldsOf(service) {
+			if field.Name == name {
+				return field.Secret
+			}
+		}
+		return true
+	}
+}
+
+// sameIdentity tells whether two secrets name the same user: all fields that are not secret are equal.
+func sameIdentity(service *catalog.Service, a, b map[string]string) bool {
+	for _, field := range fieldsOf(service) {
+		if !field.Secret && a[field.Name] != b[field.Name] {
+			return false
+		}
+	}
+	return true
+}
+
+// wrong is an entry at body.<loc>, without the value.
+func wrong(slug, msg string, loc ...string) fault.Field {
+	return fault.Field{Loc: append([]string{"body"}, loc...), Msg: msg, Type: slug}
+}
+
+func sortedKeys(m map[string]json.RawMessage) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

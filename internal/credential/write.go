@@ -1,0 +1,181 @@
+package credential
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+)
+
+// Create stores a credential with its secret. The platform is asked for the account first; one that does not answer, or
+// refuses the secret, leaves TenancyID null and the creation succeeds. createdBy is the id of the caller's account.
+// Faults: NotFound for an unknown platform, Unprocessable for what does not fit the catalog.
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string, in Input) (*Credential, error) {
+	target, err := s.check(in)
+	if err != nil {
+		return nil, err
+	}
+	if target.secret == nil {
+		return nil, fault.Invalidated(wrong("missing", "Field required", "credentials"))
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make an id: %w", err)
+	}
+	seen := s.identify(ctx, target)
+	var created *Credential
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		tenancy, err := s.bind(ctx, tx, nil, seen)
+		if err != nil {
+			return err
+		}
+		row := in.row(orgID, id, tenancy, firstOf(in.Status, Active))
+		row.CreatedBy = createdBy
+		if err := s.queries.CredentialAdd(ctx, tx, row); err != nil {
+			return fmt.Errorf("store credential %s: %w", id, err)
+		}
+		if err := s.putSecret(ctx, tx, orgID, id, target, seen); err != nil {
+			return err
+		}
+		created, err = s.read(ctx, tx, orgID, id)
+		return err
+	})
+	return created, err
+}
+
+// Replace sets all that can be set. With a secret it rotates in place: id and reference stay, LastVerified is cleared,
+// and where the account is known the new secret must belong to it and to the same user. Without one the stored secret
+// stays. Faults: NotFound; Invalid for another platform; Conflict for another account or user, with nothing changed;
+// Unprocessable for what does not fit the catalog.
+func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*Credential, error) {
+	stored, err := s.Read(ctx, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	if in.PlatformID != stored.PlatformID {
+		return nil, fault.New(fault.Invalid, "platform_id of a credential cannot be changed from %s; create a new credential", stored.PlatformID)
+	}
+	target, err := s.check(in)
+	if err != nil {
+		return nil, err
+	}
+	seen := s.identify(ctx, target)
+	defer s.held.drop(orgID, id)
+	var replaced *Credential
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.replace(ctx, tx, orgID, id, in, target, seen); err != nil {
+			return err
+		}
+		replaced, err = s.read(ctx, tx, orgID, id)
+		return err
+	})
+	return replaced, err
+}
+
+func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, in Input, target checked, seen *attempt) error {
+	lock, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: orgID, ID: id})
+	if pg.IsNoRows(err) {
+		return errMissing()
+	}
+	if err != nil {
+		return fmt.Errorf("lock credential %s: %w", id, err)
+	}
+	rotates := target.secret != nil
+	if !rotates && lock.AuthMethod != in.AuthMethod {
+		return fault.Invalidated(wrong("missing", "Another auth_method needs a new secret", "credentials"))
+	}
+	tenancy, err := s.bind(ctx, tx, lock.TenancyID, seen)
+	if err != nil {
+		return err
+	}
+	if rotates && lock.TenancyID != nil {
+		if err := s.checkIdentity(ctx, tx, orgID, id, lock.AuthMethod, target); err != nil {
+			return err
+		}
+	}
+	status := firstOf(in.Status, Active)
+	if rotates {
+		status = firstOf(in.Status, lock.Status)
+	}
+	if err := s.queries.CredentialReplace(ctx, tx, replaceRow(in.row(orgID, id, tenancy, status), rotates)); err != nil {
+		return fmt.Errorf("replace credential %s: %w", id, err)
+	}
+	if !rotates {
+		return nil
+	}
+	return s.putSecret(ctx, tx, orgID, id, target, seen)
+}
+
+// checkIdentity refuses a secret of another user of the account.
+func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, method string, target checked) error {
+	plain, _, err := s.vault.Get(ctx, tx, orgID, id)
+	if err != nil {
+		return err
+	}
+	old, err := decodeFields(plain)
+	if err != nil {
+		return err
+	}
+	if method == target.secret.AuthMethod && !sameIdentity(target.service, old, target.secret.Fields) {
+		return fault.New(fault.Conflict, "The credentials belong to another user of the platform; create a new credential for it")
+	}
+	return nil
+}
+
+// identify asks the platform about a new secret; nil where there is nothing to ask.
+func (s *Service) identify(ctx context.Context, target checked) *attempt {
+	if target.secret == nil || !target.platform.Metered() {
+		return nil
+	}
+	return s.probe(ctx, target.platform, target.service, *target.secret)
+}
+
+func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, target checked, seen *attempt) error {
+	plain, err := target.secret.encode()
+	if err != nil {
+		return err
+	}
+	if _, err := s.vault.Put(ctx, tx, orgID, id, plain); err != nil {
+		return err
+	}
+	if seen == nil {
+		return nil
+	}
+	return s.stamp(ctx, tx, Use{OrgID: orgID, CredentialID: id, ServiceID: target.service.ID, At: seen.TestedAt, Failure: seen.Failure})
+}
+
+func (in Input) row(orgID, id uuid.UUID, tenancy *string, status string) db.CredentialAddParams {
+	row := db.CredentialAddParams{
+		ID: id, OrgID: orgID, Name: in.Name, PlatformID: in.PlatformID, AuthMethod: in.AuthMethod, TenancyID: tenancy,
+		GrantType: in.GrantType, TokenUrl: in.TokenURL, Scopes: in.Scopes, Audience: in.Audience,
+		AwsRegion: in.AWSRegion, AwsDefaultBucket: in.AWSDefaultBucket, AwsEndpointUrl: in.AWSEndpointURL, Status: status,
+	}
+	if row.Scopes == nil {
+		row.Scopes = []string{}
+	}
+	if p := in.Placement; p != nil {
+		row.PlacementHeader, row.PlacementScheme, row.PlacementQuery = p.HeaderName, p.Scheme, p.QueryParam
+	}
+	return row
+}
+
+func replaceRow(r db.CredentialAddParams, rotated bool) db.CredentialReplaceParams {
+	return db.CredentialReplaceParams{
+		ID: r.ID, OrgID: r.OrgID, Name: r.Name, AuthMethod: r.AuthMethod, TenancyID: r.TenancyID,
+		GrantType: r.GrantType, TokenUrl: r.TokenUrl, Scopes: r.Scopes, Audience: r.Audience,
+		PlacementHeader: r.PlacementHeader, PlacementScheme: r.PlacementScheme, PlacementQuery: r.PlacementQuery,
+		AwsRegion: r.AwsRegion, AwsDefaultBucket: r.AwsDefaultBucket, AwsEndpointUrl: r.AwsEndpointUrl, Status: r.Status, Rotated: rotated,
+	}
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
