@@ -65,7 +65,11 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 	if err != nil {
 		return Definition{}, fmt.Errorf("definition id: %w", err)
 	}
-	out := Definition{Document: d.Document}
+	var out Definition
+	// The answer is what later reads will say, to the byte.
+	if out.Document, err = Decode(text); err != nil {
+		return Definition{}, err
+	}
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		out.FlowDefinition, err = s.queries.CreateDefinition(ctx, tx, db.CreateDefinitionParams{
 			ID: id, OrgID: orgID, Name: d.Name, Description: d.Description, Status: d.Status, CreatedBy: by,
