@@ -1,0 +1,78 @@
+// Package account owns organizations, the accounts that act in them, and API keys: who is calling, and with which role.
+// It promises that the text of a key exists only in the answer to its creation, and that a key stops within one second
+// of its revocation or expiry on every replica. It knows nothing of HTTP.
+package account
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+)
+
+// Role is what a caller may do.
+type Role string
+
+const (
+	// Admin may read and change everything of its organization.
+	Admin Role = "admin"
+	// Member may read.
+	Member Role = "member"
+)
+
+// Caller is an authenticated caller. Everything that it does happens in OrgID and is attributed to AccountID.
+type Caller struct {
+	OrgID     uuid.UUID
+	AccountID uuid.UUID
+	// KeyID is the API key in use; uuid.Nil without one.
+	KeyID uuid.UUID
+	Role  Role
+}
+
+type callerKey struct{}
+
+// NewContext returns a context that carries the caller.
+func NewContext(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// FromContext returns the caller of this request. It panics without one: an operation that needs a caller but is not
+// secured is a mistake in the document, and must not run as nobody.
+func FromContext(ctx context.Context) Caller {
+	c, ok := ctx.Value(callerKey{}).(Caller)
+	if !ok {
+		panic("account: no caller in the context; the operation is not secured")
+	}
+	return c
+}
+
+// Org is a new organization with its service account, as which its API keys act.
+type Org struct {
+	ID        uuid.UUID
+	Name      string
+	AccountID uuid.UUID
+}
+
+// CreateOrg makes an organization and its service account. Run it in a transaction.
+func CreateOrg(ctx context.Context, tx db.DBTX, name string) (Org, error) {
+	orgID, err := uuid.NewV7()
+	if err != nil {
+		return Org{}, err
+	}
+	accountID, err := uuid.NewV7()
+	if err != nil {
+		return Org{}, err
+	}
+	q := db.New()
+	org, err := q.OrgCreate(ctx, tx, db.OrgCreateParams{ID: orgID, Name: name})
+	if err != nil {
+		return Org{}, fmt.Errorf("create organization: %w", err)
+	}
+	_, err = q.AccountCreate(ctx, tx, db.AccountCreateParams{ID: accountID, OrgID: orgID, Name: "Service account", Kind: "service"})
+	if err != nil {
+		return Org{}, fmt.Errorf("create service account: %w", err)
+	}
+	return Org{ID: org.ID, Name: org.Name, AccountID: accountID}, nil
+}

@@ -1,0 +1,68 @@
+package account
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"time"
+
+	"flowlane/gen/db"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+)
+
+// loadTimeout bounds the look-up of a key. It does not end with the request that began it, because others wait for the
+// same answer.
+const loadTimeout = 5 * time.Second
+
+// errUnauthenticated tells no more than that, so that nobody learns which keys once existed.
+var errUnauthenticated = fault.New(fault.Unauthenticated, "Authentication required")
+
+// Authenticate returns the caller whose key this is, from memory if it was checked within the last second. It returns
+// an Unauthenticated fault for a key that is unknown, revoked or expired, or whose organization is suspended.
+func (s *Service) Authenticate(ctx context.Context, key string) (Caller, error) {
+	if !wellFormed(key) {
+		return Caller{}, errUnauthenticated
+	}
+	digest := sha256.Sum256([]byte(key))
+	return s.cache.get(ctx, digest, func(ctx context.Context) (Caller, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+		defer cancel()
+		return s.load(ctx, key)
+	})
+}
+
+func (s *Service) load(ctx context.Context, key string) (Caller, error) {
+	hashes := make([][]byte, len(s.cfg.HashKeys))
+	for i, hashKey := range s.cfg.HashKeys {
+		hashes[i] = keyHash(hashKey, key)
+	}
+	q := db.New()
+	row, err := q.ApiKeyAuth(ctx, s.cfg.Pool, hashes)
+	if pg.IsNoRows(err) {
+		return Caller{}, errUnauthenticated
+	}
+	if err != nil {
+		return Caller{}, fmt.Errorf("look up API key: %w", err)
+	}
+	if !row.Usable || !oneOf(row.Hash, hashes) {
+		return Caller{}, errUnauthenticated
+	}
+	if row.StaleUse {
+		// The key is good whether or not its use can be noted.
+		if err := q.ApiKeyTouch(ctx, s.cfg.Pool, db.ApiKeyTouchParams{OrgID: row.OrgID, ID: row.ID}); err != nil {
+			s.cfg.Log.WarnContext(ctx, "could not note the use of an API key", "key_id", row.ID, "error", err)
+		}
+	}
+	return Caller{OrgID: row.OrgID, AccountID: row.AccountID, KeyID: row.ID, Role: Admin}, nil
+}
+
+// oneOf compares in constant time, so that the answer's delay does not depend on how much of a hash fits.
+func oneOf(hash []byte, hashes [][]byte) bool {
+	found := 0
+	for _, h := range hashes {
+		found |= subtle.ConstantTimeCompare(h, hash)
+	}
+	return found == 1
+}

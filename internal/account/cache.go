@@ -1,0 +1,82 @@
+package account
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// cacheFor is how long an answer is good. It is counted from before the question, and leaves a margin below the one
+	// second within which a revoked key must stop everywhere.
+	cacheFor = 800 * time.Millisecond
+	// cacheMax bounds the memory: past it the cache starts anew.
+	cacheMax = 10_000
+)
+
+// cache remembers which keys are good, by a digest of their text, and asks once for many that want to know the same.
+// Refusals are not remembered: a key must work as soon as it is created.
+type cache struct {
+	now     func() time.Time
+	mu      sync.Mutex
+	entries map[[32]byte]*cacheEntry
+	// epoch counts forgettings: an answer to a question from before one is not kept.
+	epoch uint64
+}
+
+type cacheEntry struct {
+	caller Caller
+	err    error
+	asked  time.Time
+	ready  chan struct{}
+}
+
+func newCache(now func() time.Time) *cache {
+	return &cache{now: now, entries: make(map[[32]byte]*cacheEntry)}
+}
+
+func (c *cache) get(ctx context.Context, digest [32]byte, load func(context.Context) (Caller, error)) (Caller, error) {
+	c.mu.Lock()
+	e, ok := c.entries[digest]
+	if !ok || c.now().Sub(e.asked) >= cacheFor {
+		if len(c.entries) >= cacheMax {
+			clear(c.entries)
+		}
+		e = &cacheEntry{asked: c.now(), ready: make(chan struct{})}
+		c.entries[digest] = e
+		go c.fill(ctx, digest, e, c.epoch, load)
+	}
+	c.mu.Unlock()
+
+	select {
+	case <-e.ready:
+		return e.caller, e.err
+	case <-ctx.Done():
+		return Caller{}, ctx.Err()
+	}
+}
+
+func (c *cache) fill(ctx context.Context, digest [32]byte, e *cacheEntry, epoch uint64, load func(context.Context) (Caller, error)) {
+	caller, err := load(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.caller, e.err = caller, err
+	close(e.ready)
+	if c.entries[digest] == e && (err != nil || c.epoch != epoch) {
+		delete(c.entries, digest)
+	}
+}
+
+// forget drops what is known of a key.
+func (c *cache) forget(keyID uuid.UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	for digest, e := range c.entries {
+		if e.caller.KeyID == keyID {
+			delete(c.entries, digest)
+		}
+	}
+}

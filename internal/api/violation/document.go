@@ -1,0 +1,167 @@
+package violation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"flowlane"
+)
+
+// operation is what the document says of the requests of one operation.
+type operation struct {
+	body  *jsonschema.Schema
+	query []queryParameter
+	// secret: values of the body are never echoed.
+	secret bool
+}
+
+type queryParameter struct {
+	name     string
+	required bool
+	integer  bool
+	schema   *jsonschema.Schema
+}
+
+// secretBodies are the operations whose bodies carry secrets.
+var secretBodies = map[string]bool{"createCredential": true, "replaceCredential": true}
+
+// operations compiles the document when it is first needed. The document is part of the program, so an error in it is a
+// mistake of ours, which the tests find.
+var operations = sync.OnceValue(func() map[string]operation {
+	doc, err := Document()
+	if err != nil {
+		panic(err)
+	}
+	ops, err := compile(doc)
+	if err != nil {
+		panic(err)
+	}
+	return ops
+})
+
+// Document returns the API document as the values of its JSON form, numbers as json.Number.
+func Document() (map[string]any, error) {
+	var tree any
+	if err := yaml.Unmarshal(flowlane.OpenAPI, &tree); err != nil {
+		return nil, fmt.Errorf("openapi.yaml: %w", err)
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return nil, fmt.Errorf("openapi.yaml: %w", err)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("openapi.yaml: %w", err)
+	}
+	return value.(map[string]any), nil
+}
+
+const (
+	resource = "openapi.json"
+	jsonBody = "/requestBody/content/application~1json/schema"
+)
+
+// compiler compiles places of one document.
+type compiler struct {
+	doc map[string]any
+	*jsonschema.Compiler
+}
+
+func compile(doc map[string]any) (map[string]operation, error) {
+	c := compiler{doc, jsonschema.NewCompiler()}
+	c.AssertFormat()
+	c.RegisterFormat(&jsonschema.Format{Name: "date-time", Validate: dateTime})
+	if err := c.AddResource(resource, doc); err != nil {
+		return nil, fmt.Errorf("openapi.yaml: %w", err)
+	}
+	ops := map[string]operation{}
+	paths, _ := doc["paths"].(map[string]any)
+	for path, item := range paths {
+		item, _ := item.(map[string]any)
+		for method, o := range item {
+			o, _ := o.(map[string]any)
+			id, ok := o["operationId"].(string)
+			if !ok {
+				continue
+			}
+			op, err := c.operation("/paths/"+escape(path), method, item, o)
+			if err != nil {
+				return nil, fmt.Errorf("openapi.yaml: %s: %w", id, err)
+			}
+			op.secret = secretBodies[id]
+			ops[id] = op
+		}
+	}
+	return ops, nil
+}
+
+func (c compiler) operation(at, method string, item, o map[string]any) (op operation, err error) {
+	if _, ok := o["requestBody"]; ok {
+		if op.body, err = c.Compile(resource + "#" + at + "/" + method + jsonBody); err != nil {
+			return op, err
+		}
+	}
+	shared, err := c.parameters(at, item)
+	if err != nil {
+		return op, err
+	}
+	own, err := c.parameters(at+"/"+method, o)
+	if err != nil {
+		return op, err
+	}
+	op.query = append(shared, own...)
+	return op, nil
+}
+
+// parameters compiles the query parameters of a path or an operation at a JSON pointer.
+func (c compiler) parameters(at string, holder map[string]any) (out []queryParameter, err error) {
+	list, _ := holder["parameters"].([]any)
+	for i, p := range list {
+		p, _ := p.(map[string]any)
+		place := fmt.Sprintf("%s/parameters/%d", at, i)
+		if ref, ok := p["$ref"].(string); ok {
+			place = strings.TrimPrefix(ref, "#")
+			p = c.lookup(place)
+		}
+		if p["in"] != "query" {
+			continue
+		}
+		name, _ := p["name"].(string)
+		required, _ := p["required"].(bool)
+		schema, _ := p["schema"].(map[string]any)
+		q := queryParameter{name: name, required: required, integer: schema["type"] == "integer"}
+		if q.schema, err = c.Compile(resource + "#" + place + "/schema"); err != nil {
+			return nil, err
+		}
+		out = append(out, q)
+	}
+	return out, nil
+}
+
+// lookup follows a JSON pointer through objects; nil when it leads nowhere.
+func (c compiler) lookup(pointer string) map[string]any {
+	at := c.doc
+	for _, name := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		at, _ = at[name].(map[string]any)
+	}
+	return at
+}
+
+func escape(s string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(s) }
+
+// dateTime accepts what the generated decoder accepts.
+func dateTime(v any) error {
+	s, ok := v.(string)
+	if !ok {
+		return nil
+	}
+	_, err := time.Parse(time.RFC3339, s)
+	return err
+}

@@ -1,0 +1,208 @@
+package violation
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"flowlane/internal/fault"
+)
+
+// echoMax is the longest string that is echoed.
+const echoMax = 200
+
+// explain validates value and returns an entry for each place that is bad, below the place base.
+func explain(schema *jsonschema.Schema, value any, base []string, secret bool) []fault.Field {
+	var invalid *jsonschema.ValidationError
+	if err := schema.Validate(value); !errors.As(err, &invalid) {
+		return nil
+	}
+	var fields []fault.Field
+	for _, leaf := range leaves(invalid) {
+		for _, f := range entries(leaf) {
+			if f.Type != "missing" && !secret {
+				f.Input = echo(at(value, f.Loc))
+			}
+			f.Loc = append(slices.Clone(base), f.Loc...)
+			fields = append(fields, f)
+		}
+	}
+	sortFields(fields)
+	return onePerPlace(fields)
+}
+
+// leaves returns the errors at the bottom. Of a choice between a schema and null only the schema's are told: who sends
+// a wrong object does not want to read that null was possible.
+func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
+	if len(e.Causes) == 0 {
+		return []*jsonschema.ValidationError{e}
+	}
+	var out []*jsonschema.ValidationError
+	_, choice := e.ErrorKind.(*kind.OneOf)
+	for _, cause := range e.Causes {
+		if choice && len(e.Causes) > 1 && wantsNull(cause) {
+			continue
+		}
+		out = append(out, leaves(cause)...)
+	}
+	return out
+}
+
+func wantsNull(e *jsonschema.ValidationError) bool {
+	t, ok := e.ErrorKind.(*kind.Type)
+	return ok && slices.Equal(t.Want, []string{"null"})
+}
+
+// onePerPlace keeps one entry per place and type, and of a value of the wrong type only that.
+func onePerPlace(fields []fault.Field) []fault.Field {
+	var out []fault.Field
+	for _, f := range fields {
+		i := slices.IndexFunc(out, func(o fault.Field) bool { return slices.Equal(o.Loc, f.Loc) })
+		switch {
+		case i < 0:
+			out = append(out, f)
+		case wrongType(f) && !wrongType(out[i]):
+			out[i] = f
+		case !wrongType(out[i]) && out[i].Type != f.Type:
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func wrongType(f fault.Field) bool {
+	return f.Type == "null_not_allowed" || strings.HasSuffix(f.Type, "_type")
+}
+
+// entries words one error; the place is relative to the value.
+func entries(e *jsonschema.ValidationError) []fault.Field {
+	loc := e.InstanceLocation
+	one := func(slug, msg string, ctx map[string]any) []fault.Field {
+		return []fault.Field{{Loc: loc, Msg: msg, Type: slug, Ctx: ctx}}
+	}
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		return below(loc, k.Missing, Missing())
+	case *kind.AdditionalProperties:
+		return below(loc, k.Properties, fault.Field{Msg: "This field is not known here", Type: "extra_forbidden"})
+	case *kind.Type:
+		slug, msg := typeEntry(k)
+		return one(slug, msg, nil)
+	case *kind.Enum:
+		return one("enum", "Must be one of "+list(k.Want), map[string]any{"expected": k.Want})
+	case *kind.Format:
+		return one("datetime_parsing", "Must be a date and time like 2026-01-31T12:00:00Z", nil)
+	case *kind.Pattern:
+		return one("string_pattern_mismatch", "Must match "+k.Want, map[string]any{"pattern": k.Want})
+	case *kind.MinLength:
+		return one("string_too_short", fmt.Sprintf("Must have at least %d characters", k.Want), map[string]any{"min_length": k.Want})
+	case *kind.MaxLength:
+		return one("string_too_long", fmt.Sprintf("Must have at most %d characters", k.Want), map[string]any{"max_length": k.Want})
+	case *kind.MinItems:
+		return one("too_short", fmt.Sprintf("Must have at least %d items", k.Want), map[string]any{"min_length": k.Want})
+	case *kind.MaxItems:
+		return one("too_long", fmt.Sprintf("Must have at most %d items", k.Want), map[string]any{"max_length": k.Want})
+	case *kind.Minimum:
+		return one("greater_than_equal", "Must be at least "+number(k.Want), map[string]any{"ge": bound(k.Want)})
+	case *kind.Maximum:
+		return one("less_than_equal", "Must be at most "+number(k.Want), map[string]any{"le": bound(k.Want)})
+	}
+	return one("value_error", "Is not valid", nil)
+}
+
+// below returns an entry like f for each name under loc.
+func below(loc, names []string, f fault.Field) []fault.Field {
+	out := make([]fault.Field, len(names))
+	for i, name := range names {
+		out[i] = f
+		out[i].Loc = append(slices.Clone(loc), name)
+	}
+	return out
+}
+
+// typeEntry names the type that was wanted.
+func typeEntry(k *kind.Type) (slug, msg string) {
+	if k.Got == "null" {
+		return "null_not_allowed", "Must not be null; leave the field out instead"
+	}
+	switch strings.TrimSuffix(strings.Join(slices.DeleteFunc(slices.Clone(k.Want), func(s string) bool { return s == "null" }), ","), ",") {
+	case "string":
+		return "string_type", "Must be a string"
+	case "integer":
+		return "int_type", "Must be a whole number"
+	case "number":
+		return "number_type", "Must be a number"
+	case "boolean":
+		return "bool_type", "Must be true or false"
+	case "array":
+		return "array_type", "Must be an array"
+	case "object":
+		return "object_type", "Must be an object"
+	}
+	return "value_error", "Must be " + strings.Join(k.Want, " or ")
+}
+
+// at returns the value at a place; nil if there is none.
+func at(value any, loc []string) any {
+	for _, name := range loc {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil
+			}
+			value = v[i]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// echo returns a value as it may be repeated: scalars of modest length.
+func echo(value any) any {
+	switch v := value.(type) {
+	case string:
+		if len(v) <= echoMax {
+			return v
+		}
+	case fmt.Stringer: // json.Number
+		if len(v.String()) <= echoMax {
+			return v
+		}
+	case bool:
+		return v
+	}
+	return nil
+}
+
+func list(values []any) string {
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = fmt.Sprint(v)
+	}
+	return strings.Join(words, ", ")
+}
+
+func number(r *big.Rat) string {
+	if r.IsInt() {
+		return r.Num().String()
+	}
+	return r.FloatString(3)
+}
+
+func bound(r *big.Rat) any {
+	if r.IsInt() && r.Num().IsInt64() {
+		return r.Num().Int64()
+	}
+	f, _ := r.Float64()
+	return f
+}

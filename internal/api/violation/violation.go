@@ -1,0 +1,118 @@
+// Package violation explains requests that were refused: it checks them again, from the API document itself, and names
+// every bad field with its exact place. It runs only after the generated decoder has said no, and before it for what
+// that would let pass (Text). It promises never to repeat a secret and knows no resource.
+package violation
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"flowlane/internal/fault"
+)
+
+// Missing is the entry of a required value that did not come.
+func Missing(loc ...string) fault.Field {
+	return fault.Field{Loc: loc, Msg: "This field is required", Type: "missing"}
+}
+
+// Body returns what is wrong with the JSON body of an operation by its schema, sorted by place; nothing if the schema
+// holds or the operation takes no body.
+func Body(operationID string, body []byte) []fault.Field {
+	op, ok := operations()[operationID]
+	if !ok || op.body == nil {
+		return nil
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return Text(body)
+	}
+	return explain(op.body, tame(value), []string{"body"}, op.secret)
+}
+
+// Query returns what is wrong with the query parameters of an operation, sorted by place.
+func Query(operationID string, query url.Values) []fault.Field {
+	op, ok := operations()[operationID]
+	if !ok {
+		return nil
+	}
+	var fields []fault.Field
+	for _, p := range op.query {
+		loc := []string{"query", p.name}
+		texts, sent := query[p.name]
+		switch {
+		case !sent && p.required:
+			fields = append(fields, Missing(loc...))
+		case sent:
+			fields = append(fields, parameter(p, loc, texts[0])...)
+		}
+	}
+	sortFields(fields)
+	return fields
+}
+
+func parameter(p queryParameter, loc []string, text string) []fault.Field {
+	var value any = text
+	if p.integer {
+		if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+			return []fault.Field{{Loc: loc, Msg: "Must be a whole number", Type: "int_type", Input: echo(text)}}
+		}
+		value = json.Number(text)
+	}
+	return explain(p.schema, value, loc, false)
+}
+
+// tame replaces numbers whose exponent makes them too large to calculate with (1e999999999 would take minutes) by ones
+// that break the same rules.
+func tame(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for k, e := range v {
+			v[k] = tame(e)
+		}
+	case []any:
+		for i, e := range v {
+			v[i] = tame(e)
+		}
+	case json.Number:
+		return tameNumber(v)
+	}
+	return value
+}
+
+func tameNumber(n json.Number) json.Number {
+	i := bytes.IndexAny([]byte(n), "eE")
+	if i < 0 {
+		return n
+	}
+	exponent, err := strconv.Atoi(string(n[i+1:]))
+	if err == nil && exponent >= -400 && exponent <= 400 {
+		return n
+	}
+	sign := ""
+	if n[0] == '-' {
+		sign = "-"
+	}
+	if n[i+1] == '-' {
+		return json.Number(sign + "1e-400")
+	}
+	return json.Number(sign + "1e400")
+}
+
+// sortFields sorts by place; positions in arrays by number.
+func sortFields(fields []fault.Field) {
+	slices.SortStableFunc(fields, func(a, b fault.Field) int {
+		return slices.CompareFunc(a.Loc, b.Loc, func(x, y string) int {
+			i, errX := strconv.Atoi(x)
+			j, errY := strconv.Atoi(y)
+			if errX == nil && errY == nil {
+				return i - j
+			}
+			return bytes.Compare([]byte(x), []byte(y))
+		})
+	})
+}
