@@ -9479,7 +9479,8 @@ type TaskInput struct {
 	When OptNilString `json:"when"`
 	// How long one attempt may take; null leaves it to the action.
 	TimeoutSeconds OptNilInt `json:"timeout_seconds"`
-	// When a failed attempt is made again; null for never.
+	// When a failed attempt that did no harm is made again; null for the defaults (3 attempts). Never:
+	// `max_attempts` 1.
 	Retry    OptNilRetryInput `json:"retry"`
 	OnError  OptOnError       `json:"on_error"`
 	Delivery OptDelivery      `json:"delivery"`
