@@ -1,0 +1,70 @@
+// Package provider makes outbound calls: it renders a call from the catalog's templates, adds the credential, sends it
+// at most once before a deadline, and reads the answer as the catalog says.
+//
+// It promises that a call which it reports as not sent never reached the provider, that no request is ever sent a
+// second time by itself, that no byte is handed to the network after the deadline, and that secrets stand only in the
+// outgoing request, never in an error. What it cannot know it calls unknown.
+//
+// It must not know the database, batches, budgets or any particular platform.
+package provider
+
+import (
+	"net/http"
+	"time"
+)
+
+// Request is one call, ready to be sent.
+type Request struct {
+	Method string
+	URL    string
+	Header http.Header
+	// Body is sent part by part, without being joined; none for an empty body.
+	Body [][]byte
+	// SendBefore: no byte is written at or after this time. It should carry a monotonic reading. Zero for no limit.
+	SendBefore time.Time
+	// AnswerBefore: the answer must have been read by then. Zero for no limit.
+	AnswerBefore time.Time
+}
+
+// Size is the length of the body in bytes.
+func (r *Request) Size() int64 {
+	var n int64
+	for _, part := range r.Body {
+		n += int64(len(part))
+	}
+	return n
+}
+
+// Sent says what is known about the arrival of a request.
+type Sent int
+
+const (
+	// NotSent: not one byte of the request left this process.
+	NotSent Sent = iota
+	// Maybe: some of it was written, and no status came back.
+	Maybe
+	// Answered: a status came back; the body may still be unreadable.
+	Answered
+)
+
+func (s Sent) String() string {
+	switch s {
+	case NotSent:
+		return "not sent"
+	case Maybe:
+		return "maybe sent"
+	default:
+		return "answered"
+	}
+}
+
+// Answer is what came of one Request.
+type Answer struct {
+	Sent   Sent
+	Status int
+	Header http.Header
+	Body   []byte
+	// Err says why there is no answer or why its body is unreadable; nil after a complete answer. It never holds a secret.
+	Err                   error
+	StartedAt, FinishedAt time.Time
+}

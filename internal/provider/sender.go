@@ -1,0 +1,255 @@
+package provider
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+)
+
+// Errors that an Answer may wrap.
+var (
+	// ErrTooLate: the deadline for sending passed before the request was out.
+	ErrTooLate = errors.New("the deadline for sending has passed")
+	// ErrAddressRefused: the address lies in a network, or on a port, that calls must not reach.
+	ErrAddressRefused = errors.New("the address is not allowed")
+	// ErrAnswerTooLarge: the answer is larger than what is read.
+	ErrAnswerTooLarge = errors.New("the answer is too large")
+	// ErrBadRequest: the request cannot be put on the wire.
+	ErrBadRequest = errors.New("the request is malformed")
+
+	errResend = errors.New("the request was already sent on another connection")
+)
+
+// DefaultMaxAnswer is the size in bytes up to which an answer is read.
+const DefaultMaxAnswer = 8 << 20
+
+// Options configure a Sender.
+type Options struct {
+	// AllowHosts lists "host:port" that may be reached although they lie in a private network, as the operator configured
+	// them (the simulator, a provider behind a VPN). They are compared with the address as the URL names it.
+	AllowHosts []string
+	// Now is the clock; nil for time.Now. It must give monotonic readings.
+	Now func() time.Time
+	// MaxAnswer bounds the answer in bytes; 0 for DefaultMaxAnswer.
+	MaxAnswer int64
+	// RootCAs are the certificate authorities; nil for those of the system.
+	RootCAs *x509.CertPool
+	// DialTimeout bounds making one connection; 0 for ten seconds.
+	DialTimeout time.Duration
+}
+
+// Sender sends requests, each at most once. It is safe for concurrent use; its connections are kept for later calls.
+type Sender struct {
+	transport *http.Transport
+	now       func() time.Time
+	maxAnswer int64
+}
+
+// NewSender returns a Sender that reaches public addresses on ports 80 and 443, and AllowHosts.
+func NewSender(o Options) *Sender {
+	s := &Sender{now: o.Now, maxAnswer: o.MaxAnswer}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.maxAnswer == 0 {
+		s.maxAnswer = DefaultMaxAnswer
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = 10 * time.Second
+	}
+	// HTTP/1 only: HTTP/2 resends requests on refused streams and shares one connection between calls, so that neither the
+	// write guard nor the count of bytes written would belong to one call.
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	s.transport = &http.Transport{
+		Proxy:                  nil,
+		DialContext:            dialer(o),
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs},
+		TLSHandshakeTimeout:    10 * time.Second,
+		Protocols:              protocols,
+		DisableCompression:     true,
+		MaxIdleConns:           512,
+		MaxIdleConnsPerHost:    128,
+		IdleConnTimeout:        60 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+	return s
+}
+
+// Close closes the connections that are idle.
+func (s *Sender) Close() { s.transport.CloseIdleConnections() }
+
+func dialer(o Options) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	guardian := ssrf.New()
+	control := func(network, address string, c syscall.RawConn) error {
+		if err := guardian.Safe(network, address, c); err != nil {
+			return fmt.Errorf("%w: %w", ErrAddressRefused, err)
+		}
+		return nil
+	}
+	guarded := &net.Dialer{Timeout: o.DialTimeout, Control: control}
+	open := &net.Dialer{Timeout: o.DialTimeout}
+	allowed := map[string]bool{}
+	for _, host := range o.AllowHosts {
+		allowed[strings.ToLower(host)] = true
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		d := guarded
+		if allowed[strings.ToLower(addr)] {
+			d = open
+		}
+		c, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return newConn(c)
+	}
+}
+
+// Send sends the request once and reads the answer. It follows no redirect and never sends again, whatever happens: an
+// Answer always says what is known.
+func (s *Sender) Send(ctx context.Context, r Request) Answer {
+	ans := Answer{StartedAt: s.now()}
+	g := &guard{now: s.now, before: r.SendBefore}
+	if !r.AnswerBefore.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, r.AnswerBefore)
+		defer cancel()
+	}
+	ctx, g.abort = context.WithCancelCause(ctx)
+	defer g.abort(nil)
+	req, err := g.request(ctx, r)
+	if err == nil && g.late() {
+		err = ErrTooLate
+	}
+	if err == nil {
+		s.exchange(req, g, &ans)
+	} else {
+		ans.Err = err
+	}
+	ans.FinishedAt = s.now()
+	return ans
+}
+
+// exchange does the one round trip; what it learns goes into ans.
+func (s *Sender) exchange(req *http.Request, g *guard, ans *Answer) {
+	resp, err := s.transport.RoundTrip(req)
+	if err != nil {
+		if cause := context.Cause(req.Context()); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w (%w)", cause, err)
+		}
+		ans.Err = err
+		if g.written() > 0 {
+			ans.Sent = Maybe
+		}
+		return
+	}
+	defer resp.Body.Close()
+	ans.Sent, ans.Status, ans.Header = Answered, resp.StatusCode, resp.Header
+	ans.Body, ans.Err = readAll(resp, s.maxAnswer)
+	if ans.Err == nil {
+		g.finish()
+	}
+}
+
+func readAll(resp *http.Response, limit int64) ([]byte, error) {
+	if resp.ContentLength > limit {
+		return nil, ErrAnswerTooLarge
+	}
+	size := resp.ContentLength
+	if size < 0 || size > 1<<20 {
+		size = 512
+	}
+	buf := make([]byte, 0, size+1)
+	body := io.LimitReader(resp.Body, limit+1)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if int64(len(buf)) > limit {
+			return nil, ErrAnswerTooLarge
+		}
+		if errors.Is(err, io.EOF) {
+			return buf, nil
+		}
+		if err != nil {
+			return buf, err
+		}
+	}
+}
+
+// request builds the http.Request so that net/http has nothing to resend: the body is there but cannot be read again.
+func (g *guard) request(ctx context.Context, r Request) (*http.Request, error) {
+	u, err := url.Parse(r.URL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fmt.Errorf("%w: the address must be a whole http or https URL", ErrBadRequest)
+	}
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { g.attach(info.Conn) }}
+	header := r.Header
+	if header == nil {
+		header = http.Header{}
+	}
+	req := &http.Request{
+		Method: r.Method, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: r.Size(), Body: &body{parts: r.Body, g: g},
+	}
+	if req.ContentLength == 0 && saysZero(r.Method) && !replayable(header) {
+		// Without a body that may be resent these methods announce "Content-Length: 0", which more servers understand than an
+		// empty chunked body.
+		req.Body = http.NoBody
+	}
+	return req.WithContext(httptrace.WithClientTrace(ctx, trace)), nil
+}
+
+func saysZero(method string) bool {
+	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
+}
+
+// replayable reports whether net/http would take a header as the permission to send a bodyless request again.
+func replayable(h http.Header) bool {
+	_, a := h["Idempotency-Key"]
+	_, b := h["X-Idempotency-Key"]
+	return a || b
+}
+
+// maxRead is the most that one read of a body gives, so that the deadline is looked at often.
+const maxRead = 64 << 10
+
+// body reads the parts one after the other and fails once the deadline has passed.
+type body struct {
+	parts    [][]byte
+	part, at int
+	g        *guard
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.g.late() {
+		b.g.abort(ErrTooLate)
+		return 0, ErrTooLate
+	}
+	for b.part < len(b.parts) && b.at == len(b.parts[b.part]) {
+		b.part, b.at = b.part+1, 0
+	}
+	if b.part == len(b.parts) {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), maxRead)], b.parts[b.part][b.at:])
+	b.at += n
+	return n, nil
+}
+
+func (b *body) Close() error { return nil }
