@@ -1,40 +1,60 @@
 -- name: DueWake :one
--- Keeps the earlier of two times. Returns whether the row is free and due, in which case the caller starts the work in this transaction.
-INSERT INTO flow.due AS d (kind, key, due_at)
-VALUES (@kind, @key, @due_at)
-ON CONFLICT (kind, key) DO UPDATE SET due_at = least(d.due_at, excluded.due_at), seq = d.seq + 1
-RETURNING (due_at <= flow.clock() AND (leased_until IS NULL OR leased_until <= flow.clock()))::boolean AS startable;
+-- Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Returns whether the row is due
+-- and nobody works on it; the caller then leases it and starts the work in this transaction.
+INSERT INTO flow.due AS d (kind, key, due_at, lease_seconds)
+SELECT @kind, @key, coalesce(sqlc.narg('due_at')::timestamptz, flow.clock()), @lease_seconds
+ON CONFLICT (kind, key) DO UPDATE SET
+    due_at = CASE WHEN d.leased THEN d.due_at ELSE least(d.due_at, excluded.due_at) END,
+    woken_at = CASE WHEN d.leased THEN least(d.woken_at, excluded.due_at) END,
+    lease_seconds = excluded.lease_seconds
+RETURNING (due_at <= flow.clock())::boolean AS startable;
 
 -- name: DueLease :one
--- Hands the row to a new worker.
-UPDATE flow.due SET lease_no = lease_no + 1, leased_until = flow.clock() + make_interval(secs => @lease_seconds::float8)
+-- Hands a row, whose lock the caller has, to a new worker.
+UPDATE flow.due
+SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => lease_seconds)
 WHERE kind = @kind AND key = @key
 RETURNING lease_no;
 
 -- name: DueTake :many
--- Leases up to max_rows rows that are due and that nobody works on.
+-- Leases up to max_rows rows of these kinds that are due: nobody works on them, or the lease of who did has ended.
 WITH picked AS (
     SELECT d.kind, d.key FROM flow.due d
-    WHERE d.due_at <= flow.clock() AND (d.leased_until IS NULL OR d.leased_until <= flow.clock())
+    WHERE d.due_at <= flow.clock() AND d.kind = ANY(@kinds::text[])
     ORDER BY d.due_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
 )
-UPDATE flow.due u SET lease_no = u.lease_no + 1, leased_until = flow.clock() + make_interval(secs => @lease_seconds::float8)
+UPDATE flow.due u
+SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => u.lease_seconds)
 FROM picked p WHERE u.kind = p.kind AND u.key = p.key
 RETURNING u.kind, u.key, u.lease_no;
 
--- name: DueExtend :one
--- Begins or goes on with leased work; no row means that the lease was lost.
-UPDATE flow.due SET leased_until = flow.clock() + make_interval(secs => @lease_seconds::float8)
-WHERE kind = @kind AND key = @key AND lease_no = @lease_no
-RETURNING seq;
+-- name: DueBegin :one
+-- Begins leased work; no row means that the lease was lost. The work sees whatever happened before, so wake-ups until now
+-- are served by it; those for later stay. Returns how often in a row the work has failed.
+UPDATE flow.due
+SET due_at = flow.clock() + make_interval(secs => lease_seconds), woken_at = CASE WHEN woken_at > flow.clock() THEN woken_at END
+WHERE kind = @kind AND key = @key AND lease_no = @lease_no AND leased
+RETURNING failures;
+
+-- name: DueExtend :execrows
+-- Goes on with leased work; no row means that the lease was lost, or given back.
+UPDATE flow.due SET due_at = flow.clock() + make_interval(secs => lease_seconds)
+WHERE kind = @kind AND key = @key AND lease_no = @lease_no AND leased;
 
 -- name: DueFinish :one
--- Ends leased work. A wake-up that arrived since seq was read keeps the row due now; else it is due at next_at.
+-- Gives leased work back, due again at next_at (null: never) or at the earliest wake-up since it began. Returns whether
+-- that is now; no row means that the lease was lost.
 UPDATE flow.due
-SET due_at = CASE WHEN seq <> @seq THEN least(due_at, flow.clock()) ELSE @next_at::timestamptz END, leased_until = NULL
-WHERE kind = @kind AND key = @key AND lease_no = @lease_no
+SET due_at = least(sqlc.narg('next_at')::timestamptz, woken_at), leased = false, woken_at = NULL, failures = 0
+WHERE kind = @kind AND key = @key AND lease_no = @lease_no AND leased
 RETURNING (due_at <= flow.clock())::boolean AS again;
 
 -- name: DueDone :execrows
--- Ends leased work for good, unless a wake-up arrived since seq was read.
-DELETE FROM flow.due WHERE kind = @kind AND key = @key AND lease_no = @lease_no AND seq = @seq;
+-- Ends leased work for good; no row means that a wake-up arrived since it began, or that the lease was lost.
+DELETE FROM flow.due WHERE kind = @kind AND key = @key AND lease_no = @lease_no AND leased AND woken_at IS NULL;
+
+-- name: DueFail :execrows
+-- Gives leased work back after a failure, due after a delay or at the earliest wake-up since it began.
+UPDATE flow.due
+SET due_at = least(woken_at, flow.clock() + make_interval(secs => @delay_seconds)), leased = false, woken_at = NULL, failures = failures + 1
+WHERE kind = @kind AND key = @key AND lease_no = @lease_no AND leased;

@@ -220,23 +220,3 @@ func (q *Queries) DueWake(ctx context.Context, db DBTX, arg DueWakeParams) (bool
 	err := row.Scan(&startable)
 	return startable, err
 }
-
-const dueYield = `-- name: DueYield :one
-UPDATE flow.due SET due_at = flow.clock(), leased = false, woken_at = NULL
-WHERE kind = $1 AND key = $2 AND lease_no = $3 AND leased
-RETURNING failures
-`
-
-type DueYieldParams struct {
-	Kind    string
-	Key     string
-	LeaseNo int64
-}
-
-// Gives leased work back unfinished, due now.
-func (q *Queries) DueYield(ctx context.Context, db DBTX, arg DueYieldParams) (int32, error) {
-	row := db.QueryRow(ctx, dueYield, arg.Kind, arg.Key, arg.LeaseNo)
-	var failures int32
-	err := row.Scan(&failures)
-	return failures, err
-}

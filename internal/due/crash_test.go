@@ -1,0 +1,270 @@
+package due_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/internal/due"
+	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
+)
+
+// lostQueue stands for a process that dies with the jobs it has fetched.
+type lostQueue struct{ jobs chan due.JobArgs }
+
+func (q lostQueue) Insert(_ context.Context, _ pgx.Tx, jobs []due.JobArgs) error {
+	for _, job := range jobs {
+		q.jobs <- job
+	}
+	return nil
+}
+
+func TestCrash_CostsALease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	lost := lostQueue{make(chan due.JobArgs, 1)}
+	dead := due.New(b.pool, lost, due.Options{})
+	nobody := func(context.Context, *due.Lease) (time.Time, error) {
+		t.Error("a job with an old number was worked on")
+		return time.Time{}, nil
+	}
+	dead.Register(kind, time.Minute, 1, nobody)
+	b.wake(dead, "k", due.Now())
+
+	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
+	handler, calls := signals()
+	s.Register(kind, time.Minute, 1, handler)
+	b.run(s)
+	b.wake(s, "other", b.clock().Add(time.Millisecond))
+	if got := receive(t, "the other call", calls); got != "other" {
+		t.Fatalf("%q ran while its lease lasted", got)
+	}
+	pgtest.MoveClock(t, b.pool, time.Minute+time.Second)
+	if got := receive(t, "the call", calls); got != "k" {
+		t.Fatalf("%q ran", got)
+	}
+	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
+
+	// The same key lives again, leased; the old job of its first life comes back from the dead.
+	again := lostQueue{make(chan due.JobArgs, 1)}
+	reborn := due.New(b.pool, again, due.Options{})
+	reborn.Register(kind, time.Minute, 1, nobody)
+	b.wake(reborn, "k", due.Now())
+	if err := dead.Work(b.ctx, <-lost.jobs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCrash_WakeTakesOverAnEndedLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	dead := due.New(b.pool, lostQueue{make(chan due.JobArgs, 1)}, due.Options{})
+	handler, calls := signals()
+	dead.Register(kind, time.Minute, 1, handler)
+	b.wake(dead, "k", due.Now())
+	pgtest.MoveClock(t, b.pool, 2*time.Minute)
+
+	s := b.scheduler(due.Options{ScanEvery: hour})
+	s.Register(kind, hour, 1, handler)
+	b.wake(s, "k", due.Now())
+	if n := b.jobs(); n != 1 {
+		t.Fatalf("%d jobs, want 1", n)
+	}
+	b.run(s)
+	receive(t, "the call", calls)
+}
+
+func TestLease_LostToAnother(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	type outcome struct{ extend, finish, cause error }
+	began, goOn, lost := make(chan struct{}), make(chan struct{}), make(chan outcome, 1)
+	slow := b.scheduler(due.Options{ScanEvery: hour})
+	slow.Register(kind, hour, 1, func(ctx context.Context, l *due.Lease) (time.Time, error) {
+		began <- struct{}{}
+		<-goOn
+		var o outcome
+		o.extend = l.Extend(b.ctx)
+		o.cause = context.Cause(ctx)
+		o.finish = pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error { return l.Finish(ctx, tx, time.Time{}) })
+		lost <- o
+		return time.Time{}, nil
+	})
+	first := b.run(slow)
+	b.wake(slow, "k", due.Now())
+	receive(t, "the first run", began)
+
+	held := make(chan struct{})
+	fast := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
+	fast.Register(kind, hour, 1, func(context.Context, *due.Lease) (time.Time, error) {
+		held <- struct{}{}
+		<-held
+		return time.Time{}, nil
+	})
+	// The slow process takes on no more work, so that the second run is the other's.
+	stopping := make(chan error, 1)
+	go func() { stopping <- first.Stop(b.ctx) }()
+	b.run(fast)
+	pgtest.MoveClock(t, b.pool, 2*hour)
+	receive(t, "the takeover", held)
+	close(goOn)
+	o := receive(t, "the first run's end", lost)
+	if !errors.Is(o.extend, due.ErrLost) || !errors.Is(o.finish, due.ErrLost) || !errors.Is(o.cause, due.ErrLost) {
+		t.Fatalf("extend: %v, finish: %v, context: %v; want ErrLost three times", o.extend, o.finish, o.cause)
+	}
+	if err := receive(t, "the stop", stopping); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.row("k"); !r.leased {
+		t.Fatalf("the loser changed the row: %+v", r)
+	}
+	held <- struct{}{}
+	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
+}
+
+func TestLease_IsExtendedWhileTheHandlerRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
+	runs := make(chan error, 10)
+	s.Register(kind, 600*time.Millisecond, 2, func(ctx context.Context, l *due.Lease) (time.Time, error) {
+		first := l.Deadline()
+		ticker := time.NewTicker(5 * time.Millisecond)
+		defer ticker.Stop()
+		for time.Now().Before(first.Add(300 * time.Millisecond)) {
+			select {
+			case <-ctx.Done():
+				runs <- context.Cause(ctx)
+				return time.Time{}, context.Cause(ctx)
+			case <-ticker.C:
+			}
+		}
+		if !l.Deadline().After(first) {
+			runs <- errors.New("the deadline did not move")
+		}
+		runs <- nil
+		return time.Time{}, nil
+	})
+	b.run(s)
+	b.wake(s, "k", due.Now())
+	if err := receive(t, "the run", runs); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
+	if len(runs) != 0 {
+		t.Fatal("it ran twice")
+	}
+}
+
+func TestFailure_DelaysGrow(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errors.New("broken") },
+		"panic": func() error { panic("broken") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond, FirstRetry: time.Hour, LastRetry: 3 * time.Hour})
+			healed := false
+			calls := make(chan struct{}, 10)
+			s.Register(kind, 30*time.Minute, 1, func(context.Context, *due.Lease) (time.Time, error) {
+				calls <- struct{}{}
+				if healed {
+					return b.clock().Add(100 * hour), nil
+				}
+				return time.Time{}, fail()
+			})
+			b.run(s)
+			b.wake(s, "k", due.Now())
+			for i, want := range []time.Duration{hour, 2 * hour, 3 * hour, 3 * hour} {
+				receive(t, "a call", calls)
+				b.eventually("the failure is noted", func() bool { return b.row("k").failures == i+1 })
+				if in := b.row("k").in; in < want-time.Minute || in > want {
+					t.Fatalf("after failure %d due in %s, want %s", i+1, in, want)
+				}
+				healed = i == 3
+				pgtest.MoveClock(t, b.pool, want)
+			}
+			receive(t, "the good call", calls)
+			b.eventually("the failures are forgotten", func() bool { r := b.row("k"); return r.failures == 0 && !r.leased })
+		})
+	}
+}
+
+func TestFailure_WakeDoesNotWaitForTheDelay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(due.Options{ScanEvery: hour, FirstRetry: hour, LastRetry: hour})
+	calls := make(chan struct{}, 10)
+	s.Register(kind, hour, 1, func(context.Context, *due.Lease) (time.Time, error) {
+		calls <- struct{}{}
+		return time.Time{}, errors.New("broken")
+	})
+	b.run(s)
+	for i := range 3 {
+		b.wake(s, "k", due.Now())
+		receive(t, "a call", calls)
+		b.eventually("the failure is noted", func() bool { return b.row("k").failures == i+1 })
+	}
+}
+
+func TestStop_UnfinishedWorkIsDueAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one := b.scheduler(due.Options{ScanEvery: hour})
+	began := make(chan struct{})
+	one.Register(kind, hour, 1, func(ctx context.Context, _ *due.Lease) (time.Time, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		return time.Time{}, ctx.Err()
+	})
+	runner := b.run(one)
+	b.wake(one, "k", due.Now())
+	receive(t, "the run", began)
+	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
+	defer cancel()
+	if err := runner.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	two := b.scheduler(due.Options{ScanEvery: hour})
+	handler, calls := signals()
+	two.Register(kind, hour, 1, handler)
+	b.run(two)
+	receive(t, "the other process's call", calls)
+}
+
+func TestDatabaseRestart_WorkGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
+	handler, calls := signals()
+	s.Register(kind, hour, 1, handler)
+	b.run(s)
+	b.wake(s, "before", due.Now())
+	receive(t, "a call before", calls)
+	for range 3 {
+		// Every connection of this database goes, the listener's as well.
+		const end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+		b.eventually("connections are ended", func() bool {
+			_, err := b.pool.Exec(b.ctx, end)
+			return err == nil
+		})
+	}
+	b.eventually("a wake-up succeeds", func() bool {
+		return pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
+			if err := s.Wake(ctx, tx, kind, "now", due.Now()); err != nil {
+				return err
+			}
+			return s.Wake(ctx, tx, kind, "soon", time.Now().Add(10*time.Millisecond))
+		}) == nil
+	})
+	got := map[string]bool{}
+	for len(got) < 2 {
+		got[receive(t, "calls after", calls)] = true
+	}
+}

@@ -1,0 +1,177 @@
+// Package due is the one clock: everything that must happen at a time is a row of flow.due, and a row that falls due
+// becomes a job, in one transaction. It promises that work which is due is done at least once, by one worker at a time as
+// long as that worker keeps its lease, and that a wake-up is never lost. A crash costs a lease. It does not know what the
+// work is, nor what carries the jobs.
+//
+//	          Wake                due, job inserted              Finish (done)
+//	absent ───────────▶ waiting ────────────────────▶ leased ─────────────────▶ absent
+//	                       ▲                            │ ▲
+//	                       └────────────────────────────┘ └── lease ran out: a new job, a new number
+//	                      Finish (next), failure, woken
+package due
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+)
+
+// ErrLost means that the lease has run out or that another worker has taken over: whatever is not committed must not be.
+var ErrLost = errors.New("the lease on due work was lost")
+
+// JobArgs is the job that carries one lease on one row to a worker.
+type JobArgs struct {
+	DueKind string `json:"kind"`
+	Key     string `json:"key"`
+	LeaseNo int64  `json:"lease_no"`
+}
+
+// Kind names the job type for the queue; what kind of work is due stands in DueKind.
+func (JobArgs) Kind() string { return "due" }
+
+// Queue carries jobs to workers; jobs of one DueKind share a line of their own.
+type Queue interface {
+	// Insert adds jobs in tx: they exist when it commits, and workers then hear of them at once.
+	Insert(ctx context.Context, tx pgx.Tx, jobs []JobArgs) error
+}
+
+// Handler does the work of one row and returns when it is due again; the zero time means never, unless a wake-up arrives
+// while it works. An error has it called again after a growing delay. Its context ends when the lease is lost.
+type Handler func(ctx context.Context, l *Lease) (next time.Time, err error)
+
+// Options tune a Scheduler; the zero value is good.
+type Options struct {
+	// Log gets failures of handlers; nil means slog.Default().
+	Log *slog.Logger
+	// ScanEvery is how often rows that fell due are looked for; 0 means 100 ms.
+	ScanEvery time.Duration
+	// FirstRetry is the delay after a first failure, doubled by each further one up to LastRetry; 0 means 250 ms and one
+	// minute.
+	FirstRetry, LastRetry time.Duration
+}
+
+// Scheduler wakes rows, finds those that are due, and runs their handlers. All methods may be called concurrently.
+type Scheduler struct {
+	pool  *pgxpool.Pool
+	queue Queue
+	opts  Options
+
+	mu    sync.RWMutex
+	kinds map[string]kind
+}
+
+type kind struct {
+	lease   time.Duration
+	workers int
+	handle  Handler
+}
+
+// New returns a scheduler whose jobs go to queue. Leases are kept through pool: where handlers can use up a pool while they
+// wait for it, give the scheduler one of its own.
+func New(pool *pgxpool.Pool, queue Queue, opts Options) *Scheduler {
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	opts.ScanEvery = orElse(opts.ScanEvery, 100*time.Millisecond)
+	opts.FirstRetry = orElse(opts.FirstRetry, 250*time.Millisecond)
+	opts.LastRetry = orElse(opts.LastRetry, time.Minute)
+	return &Scheduler{pool: pool, queue: queue, opts: opts, kinds: map[string]kind{}}
+}
+
+func orElse(d, standard time.Duration) time.Duration {
+	if d <= 0 {
+		return standard
+	}
+	return d
+}
+
+// Register makes h the handler of a kind: a name of lower-case letters, digits and underscores. A lease that is not
+// extended ends after lease, which bounds what a crash costs; this process runs up to workers handlers of the kind at once.
+// It must precede Run; registering a kind twice panics.
+func (s *Scheduler) Register(name string, lease time.Duration, workers int, h Handler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, twice := s.kinds[name]; twice || lease <= 0 || workers <= 0 || h == nil {
+		panic(fmt.Sprintf("due: kind %q is registered twice or without a lease, workers or a handler", name))
+	}
+	s.kinds[name] = kind{lease: lease, workers: workers, handle: h}
+}
+
+// Workers returns how many handlers of each registered kind may run at once in this process.
+func (s *Scheduler) Workers() map[string]int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make(map[string]int, len(s.kinds))
+	for name, k := range s.kinds {
+		out[name] = k.workers
+	}
+	return out
+}
+
+func (s *Scheduler) kind(name string) (kind, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	k, ok := s.kinds[name]
+	if !ok {
+		return kind{}, fmt.Errorf("no handler is registered for due work of kind %q", name)
+	}
+	return k, nil
+}
+
+// Now is a time that has come whatever a clock says: for Wake, and for handlers that want to go on at once.
+func Now() time.Time { return time.Unix(0, 0) }
+
+// Wake makes (kind, key) due at at, keeping the earlier of two times; the zero time means now, by the database's clock.
+// When that has come and nobody works on it, its job is inserted in tx. While somebody does, it becomes due (again) when
+// they finish. The row stays locked until tx ends: wake several keys in one fixed order.
+func (s *Scheduler) Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error {
+	k, err := s.kind(kind)
+	if err != nil {
+		return err
+	}
+	params := db.DueWakeParams{Kind: kind, Key: key, LeaseSeconds: k.lease.Seconds()}
+	if at.After(Now()) {
+		params.DueAt = &at
+	}
+	startable, err := db.New().DueWake(ctx, tx, params)
+	if err != nil {
+		return fmt.Errorf("wake %s %s: %w", kind, key, err)
+	}
+	if !startable {
+		return nil
+	}
+	return s.start(ctx, tx, kind, key)
+}
+
+// start leases a row, whose lock tx has, and inserts its job.
+func (s *Scheduler) start(ctx context.Context, tx pgx.Tx, kind, key string) error {
+	no, err := db.New().DueLease(ctx, tx, db.DueLeaseParams{Kind: kind, Key: key})
+	if err != nil {
+		return fmt.Errorf("lease %s %s: %w", kind, key, err)
+	}
+	if err := s.queue.Insert(ctx, tx, []JobArgs{{DueKind: kind, Key: key, LeaseNo: no}}); err != nil {
+		return fmt.Errorf("start %s %s: %w", kind, key, err)
+	}
+	return nil
+}
+
+// names lists the registered kinds.
+func (s *Scheduler) names() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]string, 0, len(s.kinds))
+	for name := range s.kinds {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,141 @@
+package due
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/pg"
+)
+
+// Lease is the right to work on one row. It is extended in the background while its handler runs.
+type Lease struct {
+	Kind, Key string
+
+	s      *Scheduler
+	no     int64
+	length time.Duration
+	// failures counts those in a row before this run.
+	failures int
+	// lose ends the handler's context.
+	lose context.CancelCauseFunc
+
+	mu       sync.Mutex
+	deadline time.Time
+	expiry   *time.Timer
+	given    bool
+}
+
+// Deadline is when the lease ends unless it is extended, never later than the database thinks, on this process's monotonic
+// clock: what must not happen after the lease compares it with time.Now.
+func (l *Lease) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+// Extend makes the lease last its full length from now. It returns ErrLost, and ends the handler's context, when another
+// worker may have taken over.
+func (l *Lease) Extend(ctx context.Context) error {
+	asked := time.Now()
+	n, err := db.New().DueExtend(ctx, l.s.pool, db.DueExtendParams{Kind: l.Kind, Key: l.Key, LeaseNo: l.no})
+	switch {
+	case err != nil:
+		return fmt.Errorf("extend the lease on %s %s: %w", l.Kind, l.Key, err)
+	case n == 0 && l.givenBack():
+		return ErrLost
+	case n == 0:
+		l.lose(ErrLost)
+		return ErrLost
+	}
+	l.lasts(asked)
+	return nil
+}
+
+// Finish gives the row back in tx, together with what the work has done: due again at next, or never when next is zero,
+// unless it was woken meanwhile. A row that is due again at once gets its job in the same transaction. It returns ErrLost
+// when another worker may have taken over: tx must then roll back. A handler that has called it returns whatever it likes.
+func (l *Lease) Finish(ctx context.Context, tx pgx.Tx, next time.Time) error {
+	l.mu.Lock()
+	l.given = true
+	l.mu.Unlock()
+	if next.IsZero() {
+		n, err := db.New().DueDone(ctx, tx, db.DueDoneParams{Kind: l.Kind, Key: l.Key, LeaseNo: l.no})
+		if err != nil {
+			return fmt.Errorf("end %s %s: %w", l.Kind, l.Key, err)
+		}
+		if n == 1 {
+			return nil
+		}
+	}
+	params := db.DueFinishParams{Kind: l.Kind, Key: l.Key, LeaseNo: l.no}
+	if !next.IsZero() {
+		params.NextAt = &next
+	}
+	again, err := db.New().DueFinish(ctx, tx, params)
+	switch {
+	case pg.IsNoRows(err):
+		return ErrLost
+	case err != nil:
+		return fmt.Errorf("re-date %s %s: %w", l.Kind, l.Key, err)
+	case again:
+		return l.s.start(ctx, tx, l.Kind, l.Key)
+	}
+	return nil
+}
+
+func (l *Lease) givenBack() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.given
+}
+
+// lasts notes that the lease lasts its length from asked, a moment before the database was asked.
+func (l *Lease) lasts(asked time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = asked.Add(l.length)
+	if l.expiry == nil {
+		l.expiry = time.AfterFunc(time.Until(l.deadline), func() { l.lose(ErrLost) })
+		return
+	}
+	l.expiry.Reset(time.Until(l.deadline))
+}
+
+// keep extends the lease until ctx ends, three times in its length, and more often while that fails.
+func (l *Lease) keep(ctx context.Context) {
+	wait := l.length / 3
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		next := wait
+		if !l.givenBack() {
+			try, cancel := context.WithTimeout(ctx, wait)
+			err := l.Extend(try)
+			cancel()
+			if errors.Is(err, ErrLost) {
+				return
+			}
+			if err != nil && ctx.Err() == nil {
+				l.s.opts.Log.Warn("a lease could not be extended; trying again", l.about("error", err)...)
+				next = wait / 10
+			}
+		}
+		timer.Reset(next)
+	}
+}
+
+func (l *Lease) about(more ...any) []any {
+	return append([]any{slog.String("kind", l.Kind), slog.String("key", l.Key)}, more...)
+}

@@ -1,0 +1,124 @@
+package due
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/pg"
+)
+
+// endTimeout bounds giving a row back, which goes on when the process is asked to stop.
+const endTimeout = 5 * time.Second
+
+// Work runs the handler of a job. A job whose lease was lost does nothing. It returns an error only when the job could not
+// even begin; its row is then taken up again when the lease runs out.
+func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
+	k, err := s.kind(job.DueKind)
+	if err != nil {
+		return err
+	}
+	work, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	l := &Lease{Kind: job.DueKind, Key: job.Key, s: s, no: job.LeaseNo, length: k.lease, lose: lose}
+	if err := l.begin(ctx); err != nil {
+		if errors.Is(err, ErrLost) {
+			return nil
+		}
+		return err
+	}
+	defer l.expiry.Stop()
+	keeping, stopKeeping := context.WithCancel(work)
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		l.keep(keeping)
+	}()
+	next, err := call(work, l, k.handle)
+	stopKeeping()
+	<-kept
+	l.end(ctx, next, err)
+	return nil
+}
+
+func (l *Lease) begin(ctx context.Context) error {
+	asked := time.Now()
+	failures, err := db.New().DueBegin(ctx, l.s.pool, db.DueBeginParams{Kind: l.Kind, Key: l.Key, LeaseNo: l.no})
+	if pg.IsNoRows(err) {
+		return ErrLost
+	}
+	if err != nil {
+		return fmt.Errorf("begin %s %s: %w", l.Kind, l.Key, err)
+	}
+	l.failures = int(failures)
+	l.lasts(asked)
+	return nil
+}
+
+// call turns a panic of the handler into an error.
+func call(ctx context.Context, l *Lease, h Handler) (next time.Time, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		}
+	}()
+	return h(ctx, l)
+}
+
+// end gives the row back unless the handler did. What cannot be given back is taken up again when its lease runs out.
+func (l *Lease) end(ctx context.Context, next time.Time, cause error) {
+	stopping := ctx.Err() != nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	var err error
+	switch {
+	case cause == nil && l.givenBack():
+		return
+	case errors.Is(cause, ErrLost):
+		l.s.opts.Log.Info("due work was taken over by another worker", l.about()...)
+		return
+	case cause != nil && stopping:
+		err = l.finish(ctx, Now())
+	case cause != nil:
+		err = l.fail(ctx, cause)
+	default:
+		err = l.finish(ctx, next)
+	}
+	if errors.Is(err, ErrLost) {
+		l.s.opts.Log.Info("due work was taken over by another worker", l.about()...)
+	} else if err != nil {
+		l.s.opts.Log.Error("due work could not be given back; it is taken up again when its lease runs out", l.about("error", err)...)
+	}
+}
+
+func (l *Lease) finish(ctx context.Context, next time.Time) error {
+	return pg.InTx(ctx, l.s.pool, func(ctx context.Context, tx pgx.Tx) error { return l.Finish(ctx, tx, next) })
+}
+
+// fail re-dates the row. Where the handler's own transaction has given it back after all, nothing changes.
+func (l *Lease) fail(ctx context.Context, cause error) error {
+	delay := l.s.opts.delay(l.failures)
+	l.s.opts.Log.Error("due work failed", l.about("error", cause, "failures", l.failures+1, "retry_in", delay)...)
+	params := db.DueFailParams{Kind: l.Kind, Key: l.Key, LeaseNo: l.no, DelaySeconds: delay.Seconds()}
+	if _, err := db.New().DueFail(ctx, l.s.pool, params); err != nil {
+		return fmt.Errorf("re-date failed work: %w", err)
+	}
+	return nil
+}
+
+// delay is FirstRetry doubled by each earlier failure, up to LastRetry.
+func (o Options) delay(failures int) time.Duration {
+	d := o.FirstRetry
+	for range failures {
+		if d >= o.LastRetry/2 {
+			return o.LastRetry
+		}
+		d *= 2
+	}
+	return min(d, o.LastRetry)
+}
