@@ -1,0 +1,86 @@
+// Package dispatch sends what waits in lanes: it chooses, spends budget, writes each call down before it is sent, sends
+// it at most once, settles what is known and asks about what is not. It promises that no debit raises a window above its
+// cap, and that a call whose outcome is unknown is never repeated unless that is provably harmless.
+//
+// Locks are taken in one order: budget row, batches (run.Begin), calls, ledger, due rows. It knows no HTTP route, and of
+// providers only what the catalog says.
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
+	"flowlane/internal/provider"
+	"flowlane/internal/run"
+)
+
+// DueReconcile: a budget (key: run.DispatchKey) has calls whose outcome must be found out.
+const DueReconcile = "reconcile"
+
+// Options tune a Dispatcher; zero values are replaced by good ones.
+type Options struct {
+	// Owner names this process in calls.
+	Owner string
+	// Margin is how long after a call's last moment of sending its outcome is looked into. Default 3 s.
+	Margin time.Duration
+	// Timeout, if set, bounds every call instead of what the catalog says; for tests that cannot wait.
+	Timeout time.Duration
+	// BulkInFlight and SmallInFlight limit the calls in flight of a metered budget. Defaults 4 and 64.
+	BulkInFlight, SmallInFlight int
+	Log                         *slog.Logger
+}
+
+// Deps are what a Dispatcher works with.
+type Deps struct {
+	Pool        *pgxpool.Pool
+	Runs        *run.Service
+	Catalog     *catalog.Catalog
+	Credentials *credential.Service
+	Sender      *provider.Sender
+	Prober      credential.Prober
+	Due         run.Waker
+	Random      func() float64
+}
+
+// Dispatcher sends calls. Any number may work on one database.
+type Dispatcher struct {
+	Deps
+	opts Options
+	q    *db.Queries
+}
+
+// New returns a Dispatcher.
+func New(d Deps, opts Options) *Dispatcher {
+	if opts.Owner == "" {
+		opts.Owner = uuid.NewString()
+	}
+	if opts.Margin == 0 {
+		opts.Margin = 3 * time.Second
+	}
+	if opts.BulkInFlight == 0 {
+		opts.BulkInFlight = 4
+	}
+	if opts.SmallInFlight == 0 {
+		opts.SmallInFlight = 64
+	}
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	return &Dispatcher{Deps: d, opts: opts, q: db.New()}
+}
+
+// budgetKey names a budget.
+type budgetKey struct{ domain, bucket string }
+
+func (k budgetKey) String() string { return run.DispatchKey(k.domain, k.bucket) }
+
+func (d *Dispatcher) wakeReconcile(ctx context.Context, tx db.DBTX, k budgetKey, at time.Time) error {
+	return d.wake(ctx, tx, DueReconcile, k, at)
+}

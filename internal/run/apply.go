@@ -1,0 +1,277 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+)
+
+// Apply writes the change. It must be the last thing done to these batches in the transaction.
+func (c *Change) Apply(ctx context.Context) error {
+	if err := c.moveSlices(ctx); err != nil {
+		return err
+	}
+	for _, write := range []func(context.Context) error{c.writeJobs, c.writeParts, c.writeLanes, c.writeTraces, c.moveBatches, c.wake} {
+		if err := write(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveSlices writes the slices' counters and moves on those whose step is over.
+func (c *Change) moveSlices(ctx context.Context) error {
+	args := db.SliceMoveParams{}
+	for _, k := range sortedSlices(c.slices) {
+		d := c.slices[k]
+		args.BatchIds = append(args.BatchIds, k.batch)
+		args.Nos = append(args.Nos, k.no)
+		args.Remaining = append(args.Remaining, d.remaining)
+		args.Apart = append(args.Apart, d.apart)
+		for _, n := range d.counts {
+			args.Deltas = append(args.Deltas, int32(n))
+		}
+	}
+	rows, err := c.s.q.SliceMove(ctx, c.tx, args)
+	if err != nil {
+		return fmt.Errorf("move slices: %w", err)
+	}
+	if len(rows) != len(args.Nos) {
+		return fmt.Errorf("move slices: %d of %d are there", len(rows), len(args.Nos))
+	}
+	adv := c.advances
+	for _, r := range rows {
+		h := c.heads[r.BatchID]
+		if r.Remaining != 0 || r.State != sliceCalling || h.cancelled() {
+			continue
+		}
+		step, state, remaining := c.advanceSlice(h, &r)
+		adv.BatchIds = append(adv.BatchIds, r.BatchID)
+		adv.Nos = append(adv.Nos, r.No)
+		adv.StepNos = append(adv.StepNos, step)
+		adv.States = append(adv.States, state)
+		adv.Remaining = append(adv.Remaining, remaining)
+	}
+	if len(adv.Nos) == 0 {
+		return nil
+	}
+	if err := c.s.q.SliceAdvance(ctx, c.tx, adv); err != nil {
+		return fmt.Errorf("advance slices: %w", err)
+	}
+	return nil
+}
+
+// advanceSlice decides where a slice goes whose step is over, and queues the calls of the step that it enters.
+func (c *Change) advanceSlice(h *head, r *db.SliceMoveRow) (step int16, state string, remaining int32) {
+	members := r.Records - r.Apart
+	if h.last(r.StepNo) || members == 0 {
+		return r.StepNo, sliceDone, 0
+	}
+	step = r.StepNo + 1
+	state = entryState(&h.plan.Steps[step])
+	if state == sliceReady {
+		c.work[r.BatchID] = true
+		return step, state, 0
+	}
+	return step, state, c.queueSlice(r.BatchID, step, r.No, r.First, r.Records, members)
+}
+
+// queueSlice queues the calls of a step for the records that are with their slice, and returns how many settlements they
+// need.
+func (c *Change) queueSlice(batch uuid.UUID, step int16, no int32, first int64, records, members int32) int32 {
+	tasks := callTasks(&c.heads[batch].plan.Steps[step])
+	for _, t := range tasks {
+		c.enqueue(Part{BatchID: batch, StepNo: step, TaskNo: t, SliceNo: no, First: first, To: records, Attempt: 1}, members, immediately)
+	}
+	return members * int32(len(tasks))
+}
+
+func sortedSlices(m map[sliceKey]*sliceDelta) []sliceKey {
+	out := make([]sliceKey, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b sliceKey) int {
+		if d := bytes.Compare(a.batch[:], b.batch[:]); d != 0 {
+			return d
+		}
+		return int(a.no) - int(b.no)
+	})
+	return out
+}
+
+func (c *Change) writeParts(ctx context.Context) error {
+	if len(c.deleted) > 0 {
+		n, err := c.s.q.PartDelete(ctx, c.tx, c.deleted)
+		if err != nil {
+			return fmt.Errorf("delete parts: %w", err)
+		}
+		if int(n) != len(c.deleted) {
+			return fmt.Errorf("%w: %d of %d parts were settled before", ErrMoved, len(c.deleted)-int(n), len(c.deleted))
+		}
+	}
+	if len(c.queued) == 0 {
+		return nil
+	}
+	in := db.PartInsertParams{}
+	for i := range c.queued {
+		p := &c.queued[i]
+		in.BatchIds = append(in.BatchIds, p.BatchID)
+		in.StepNos = append(in.StepNos, p.StepNo)
+		in.TaskNos = append(in.TaskNos, p.TaskNo)
+		in.SliceNos = append(in.SliceNos, p.SliceNo)
+		in.Froms = append(in.Froms, p.From)
+		in.Tos = append(in.Tos, p.To)
+		in.Aparts = append(in.Aparts, p.Apart)
+		in.Attempts = append(in.Attempts, p.Attempt)
+		in.ReadyAts = append(in.ReadyAts, c.readyAt[i])
+	}
+	if err := c.s.q.PartInsert(ctx, c.tx, in); err != nil {
+		return fmt.Errorf("queue parts: %w", err)
+	}
+	return nil
+}
+
+func (c *Change) writeLanes(ctx context.Context) error {
+	args := db.LaneBatchMoveParams{}
+	for k, d := range c.lanes {
+		if d.parts == 0 && d.records == 0 {
+			continue
+		}
+		args.BatchIds = append(args.BatchIds, k.batch)
+		args.StepNos = append(args.StepNos, k.step)
+		args.TaskNos = append(args.TaskNos, k.task)
+		args.Parts = append(args.Parts, d.parts)
+		args.Records = append(args.Records, d.records)
+	}
+	if len(args.Parts) == 0 {
+		return nil
+	}
+	if err := c.s.q.LaneBatchMove(ctx, c.tx, args); err != nil {
+		return fmt.Errorf("count queued parts: %w", err)
+	}
+	return nil
+}
+
+func (c *Change) writeTraces(ctx context.Context) error {
+	args := db.FragmentInsertParams{}
+	for k, traces := range c.traces {
+		body, err := encodeTraces(traces)
+		if err != nil {
+			return err
+		}
+		args.BatchIds = append(args.BatchIds, k.slice.batch)
+		args.SliceNos = append(args.SliceNos, k.slice.no)
+		args.StepNos = append(args.StepNos, k.step)
+		args.TaskNos = append(args.TaskNos, k.task)
+		args.Bodies = append(args.Bodies, body)
+	}
+	if len(args.Bodies) == 0 {
+		return nil
+	}
+	if err := c.s.q.FragmentInsert(ctx, c.tx, args); err != nil {
+		return fmt.Errorf("write traces: %w", err)
+	}
+	return nil
+}
+
+// moveBatches writes the batches' counters, starts batches whose first work this is, and ends those whose jobs are over.
+func (c *Change) moveBatches(ctx context.Context) error {
+	deltas := map[uuid.UUID]*Counts{}
+	for k, d := range c.slices {
+		if deltas[k.batch] == nil {
+			deltas[k.batch] = &Counts{}
+		}
+		for i, n := range d.counts {
+			deltas[k.batch][i] += n
+		}
+	}
+	var start []uuid.UUID
+	args := db.BatchCountMoveParams{}
+	for id, d := range deltas {
+		h := c.heads[id]
+		if h.Status == BatchQueued {
+			start = append(start, id)
+		}
+		if h.cancelled() {
+			for _, s := range []Status{Staged, Queued, Pending} {
+				d.move(s, Unprocessed, d.Of(s))
+			}
+		}
+		args.BatchIds = append(args.BatchIds, id)
+		args.Deltas = append(args.Deltas, d[:]...)
+	}
+	if len(args.BatchIds) == 0 {
+		return nil
+	}
+	if len(start) > 0 {
+		if err := c.s.q.BatchStart(ctx, c.tx, db.BatchStartParams{Ids: start, Now: c.Now}); err != nil {
+			return fmt.Errorf("start batches: %w", err)
+		}
+	}
+	rows, err := c.s.q.BatchCountMove(ctx, c.tx, args)
+	if err != nil {
+		return fmt.Errorf("count jobs: %w", err)
+	}
+	for i := range rows {
+		counts := countsOf(&rows[i])
+		h := c.heads[rows[i].BatchID]
+		if counts.terminal() != rows[i].RecordCount || h.Status == BatchPaused || h.cancelled() {
+			continue
+		}
+		if err := c.s.q.BatchEnd(ctx, c.tx, db.BatchEndParams{ID: h.ID, Status: counts.outcome(), Now: c.Now}); err != nil {
+			return fmt.Errorf("end batch %s: %w", h.ID, err)
+		}
+	}
+	return nil
+}
+
+func countsOf(r *db.FlowBatchCount) Counts {
+	return Counts{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed, r.Failed, r.Cancelled, r.Accepted, r.Rejected,
+		r.Unprocessed, r.Unresolved}
+}
+
+// wake makes everything due that the change gave work to.
+func (c *Change) wake(ctx context.Context) error {
+	keys := map[string]laneKey{}
+	for k, at := range c.wakeAt {
+		route, err := c.route(ctx, k)
+		if err != nil {
+			return err
+		}
+		name := DispatchKey(route.Domain, route.Bucket)
+		if old, ok := keys[name]; !ok || at.Before(c.wakeAt[old]) {
+			keys[name] = k
+		}
+	}
+	for _, name := range sortedKeys(keys) {
+		at := c.wakeAt[keys[name]]
+		if at.Before(c.Now) {
+			at = c.Now
+		}
+		if err := c.s.due.Wake(ctx, c.tx, DueDispatch, name, at); err != nil {
+			return err
+		}
+	}
+	for id := range c.work {
+		if err := c.s.due.Wake(ctx, c.tx, DueSlices, id.String(), c.Now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, strings.Compare)
+	return out
+}

@@ -1,0 +1,210 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/definition"
+)
+
+// Part is a range of a slice's records for one task: queued, or covered by a call.
+type Part struct {
+	ID             int64
+	BatchID        uuid.UUID
+	StepNo, TaskNo int16
+	SliceNo        int32
+	// First is the position of the slice's first record.
+	First    int64
+	From, To int32
+	// Apart marks one record that goes its own way.
+	Apart   bool
+	Attempt int32
+	// LeftOut are the offsets within the range that left the slice before this step, ascending.
+	LeftOut []int32
+}
+
+// Records returns how many records the part holds.
+func (p *Part) Records() int32 { return p.To - p.From - int32(len(p.LeftOut)) }
+
+// Offsets returns the offsets of the part's records, ascending.
+func (p *Part) Offsets() []int32 {
+	out := make([]int32, 0, p.Records())
+	for o := p.From; o < p.To; o++ {
+		if !slices.Contains(p.LeftOut, o) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+type (
+	sliceKey struct {
+		batch uuid.UUID
+		no    int32
+	}
+	laneKey struct {
+		batch      uuid.UUID
+		step, task int16
+	}
+	traceKey struct {
+		slice      sliceKey
+		step, task int16
+	}
+	jobKey struct {
+		batch    uuid.UUID
+		position int64
+	}
+)
+
+// head is what a change knows of a batch.
+type head struct {
+	db.BatchHeadsRow
+	plan  *definition.Plan
+	lanes map[laneKey]Route
+	// started is set when the change is the first work of the batch.
+	started bool
+}
+
+func (h *head) cancelled() bool { return BatchTerminal(h.Status) }
+func (h *head) final() Status   { return finalStatus(h.plan) }
+func (h *head) last(step int16) bool {
+	return int(step) == len(h.plan.Steps)-1
+}
+
+type sliceDelta struct {
+	counts           Counts
+	remaining, apart int32
+}
+
+type laneDelta struct {
+	parts   int32
+	records int64
+}
+
+// Change is what one transaction does to batches. Begin locks them; the methods collect what happens; Apply writes it.
+type Change struct {
+	// Now is the database's time, taken after the locks.
+	Now time.Time
+
+	s       *Service
+	tx      pgx.Tx
+	heads   map[uuid.UUID]*head
+	slices  map[sliceKey]*sliceDelta
+	lanes   map[laneKey]*laneDelta
+	traces  map[traceKey][]Trace
+	covers  map[sliceKey]*cover
+	jobs    map[jobKey]*job
+	was     map[jobKey]Status
+	queued  []Part
+	readyAt []time.Time
+	deleted []int64
+	// advances are the slices that leave in-process work.
+	advances db.SliceAdvanceParams
+	wakeAt   map[laneKey]time.Time
+	work     map[uuid.UUID]bool
+}
+
+// Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.
+func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
+	slices.SortFunc(batchIDs, func(a, b uuid.UUID) int { return strings.Compare(string(a[:]), string(b[:])) })
+	batchIDs = slices.Compact(batchIDs)
+	if _, err := s.q.BatchLock(ctx, tx, batchIDs); err != nil {
+		return nil, fmt.Errorf("lock batches: %w", err)
+	}
+	rows, err := s.q.BatchHeads(ctx, tx, batchIDs)
+	if err != nil {
+		return nil, fmt.Errorf("read batches: %w", err)
+	}
+	c := &Change{
+		s: s, tx: tx, heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{},
+		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, wakeAt: map[laneKey]time.Time{},
+		work: map[uuid.UUID]bool{},
+	}
+	for _, r := range rows {
+		plan, err := s.plans.Plan(ctx, tx, r.OrgID, r.DefinitionID, r.Version)
+		if err != nil {
+			return nil, fmt.Errorf("plan of batch %s: %w", r.ID, err)
+		}
+		c.heads[r.ID] = &head{BatchHeadsRow: r, plan: plan}
+	}
+	if c.Now, err = s.q.Clock(ctx, tx); err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	return c, nil
+}
+
+// Cancelled reports whether the batch is over: nothing of it may be sent any more.
+func (c *Change) Cancelled(batchID uuid.UUID) bool { return c.heads[batchID].cancelled() }
+
+func (c *Change) slice(k sliceKey) *sliceDelta {
+	d := c.slices[k]
+	if d == nil {
+		d = &sliceDelta{}
+		c.slices[k] = d
+	}
+	return d
+}
+
+func (c *Change) lane(k laneKey) *laneDelta {
+	d := c.lanes[k]
+	if d == nil {
+		d = &laneDelta{}
+		c.lanes[k] = d
+	}
+	return d
+}
+
+func (c *Change) trace(p *Part, t Trace) {
+	k := traceKey{sliceKey{p.BatchID, p.SliceNo}, p.StepNo, p.TaskNo}
+	c.traces[k] = append(c.traces[k], t)
+}
+
+// enqueue adds a part that waits for a call from readyAt on; records is how many of its range are with the slice.
+func (c *Change) enqueue(p Part, records int32, readyAt time.Time) {
+	c.queued = append(c.queued, p)
+	c.readyAt = append(c.readyAt, readyAt)
+	k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
+	d := c.lane(k)
+	d.parts++
+	d.records += int64(records)
+	if old, ok := c.wakeAt[k]; !ok || readyAt.Before(old) {
+		c.wakeAt[k] = readyAt
+	}
+}
+
+// errorText returns the stored form of a job's error.
+func errorText(e *JobError) string {
+	if e == nil {
+		return ""
+	}
+	b, _ := json.Marshal(e) // strings alone: cannot fail
+	return string(b)
+}
+
+// route returns the queue of a task.
+func (c *Change) route(ctx context.Context, k laneKey) (Route, error) {
+	h := c.heads[k.batch]
+	if h.lanes == nil {
+		rows, err := c.s.q.LaneBatchOfBatches(ctx, c.tx, []uuid.UUID{k.batch})
+		if err != nil {
+			return Route{}, fmt.Errorf("read the queues of batch %s: %w", k.batch, err)
+		}
+		h.lanes = map[laneKey]Route{}
+		for _, r := range rows {
+			h.lanes[laneKey{r.BatchID, r.StepNo, r.TaskNo}] = Route{Domain: r.Domain, Bucket: r.Bucket, Lane: r.Lane}
+		}
+	}
+	route, ok := h.lanes[k]
+	if !ok {
+		return Route{}, fmt.Errorf("batch %s has no queue for step %d task %d", k.batch, k.step, k.task)
+	}
+	return route, nil
+}

@@ -1,0 +1,122 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"flowlane/gen/db"
+)
+
+// cover is the parts of one slice: which of its records wait for, or are in, a call of which task.
+type cover struct {
+	step  int16
+	parts []coverPart
+}
+
+type coverPart struct {
+	Part
+	state Status // Queued, Started, NeedsReconcile or Unresolved
+}
+
+// partStatus returns the status that a call's state gives the records that it covers; "" stands for no call.
+func partStatus(callState *string) Status {
+	if callState == nil {
+		return Queued
+	}
+	switch *callState {
+	case "unknown":
+		return NeedsReconcile
+	case "unresolved":
+		return Unresolved
+	}
+	return Started
+}
+
+func newCover(rows []db.PartsOfSlicesRow) *cover {
+	c := &cover{}
+	for _, r := range rows {
+		c.parts = append(c.parts, coverPart{
+			Part: Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff,
+				To: r.ToOff, Apart: r.Apart, LeftOut: r.LeftOut},
+			state: partStatus(r.CallState),
+		})
+	}
+	return c
+}
+
+// covering returns the parts of a step that speak of the record at this offset. A record that left its slice at apartStep
+// still belongs to the slice's parts of that step; pass -1 for one that is with its slice.
+func (c *cover) covering(step int16, offset int32, apartStep int16) []coverPart {
+	var out []coverPart
+	for _, p := range c.parts {
+		own := p.Apart == (apartStep >= 0) || (!p.Apart && apartStep == step)
+		if own && p.StepNo == step && offset >= p.From && offset < p.To && !slices.Contains(p.LeftOut, offset) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// status returns where the record at this offset stands by its parts of one step; ok is false where none covers it.
+// What is worst known wins: nobody knows, before under way, before waiting.
+func (c *cover) status(step int16, offset int32, apartStep int16) (s Status, ok bool) {
+	for _, p := range c.covering(step, offset, apartStep) {
+		if !ok || rank(p.state) > rank(s) {
+			s, ok = p.state, true
+		}
+	}
+	return s, ok
+}
+
+func (c *cover) remove(id int64) {
+	c.parts = slices.DeleteFunc(c.parts, func(p coverPart) bool { return p.ID == id })
+}
+
+func (c *cover) set(id int64, s Status) {
+	for i := range c.parts {
+		if c.parts[i].ID == id {
+			c.parts[i].state = s
+		}
+	}
+}
+
+func rank(s Status) int {
+	switch s {
+	case Unresolved:
+		return 4
+	case NeedsReconcile:
+		return 3
+	case Started:
+		return 2
+	}
+	return 1
+}
+
+// loadCovers reads the parts of the slices where records must be looked at one by one.
+func (c *Change) loadCovers(ctx context.Context, keys []sliceKey) error {
+	args := db.PartsOfSlicesParams{}
+	for _, k := range keys {
+		if c.covers[k] == nil {
+			args.BatchIds = append(args.BatchIds, k.batch)
+			args.SliceNos = append(args.SliceNos, k.no)
+			c.covers[k] = &cover{}
+		}
+	}
+	if len(args.SliceNos) == 0 {
+		return nil
+	}
+	rows, err := c.s.q.PartsOfSlices(ctx, c.tx, args)
+	if err != nil {
+		return fmt.Errorf("read parts: %w", err)
+	}
+	by := map[sliceKey][]db.PartsOfSlicesRow{}
+	for _, r := range rows {
+		k := sliceKey{r.BatchID, r.SliceNo}
+		by[k] = append(by[k], r)
+	}
+	for k, rs := range by {
+		c.covers[k] = newCover(rs)
+	}
+	return nil
+}

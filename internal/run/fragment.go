@@ -1,0 +1,166 @@
+package run
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/klauspost/compress/s2"
+)
+
+// JobError says why a job, or one attempt of a task, failed.
+type JobError struct {
+	Code            string `json:"code"`
+	Message         string `json:"message"`
+	StepID          string `json:"step_id,omitempty"`
+	TaskID          string `json:"task_id,omitempty"`
+	ProviderCode    string `json:"provider_code,omitempty"`
+	ProviderMessage string `json:"provider_message,omitempty"`
+}
+
+// Trace is what one attempt of a task did to the records From..To-1 of a slice (but for the offsets left out).
+// The last trace that covers a record is the one in force; earlier ones are its history.
+type Trace struct {
+	From    int32   `json:"f"`
+	To      int32   `json:"t"`
+	LeftOut []int32 `json:"x,omitempty"`
+	// Kind is ok, skipped, failed (for good), rejected, retry (failed, will be tried again), unknown or requeued.
+	Kind    string `json:"k"`
+	Attempt int32  `json:"n,omitempty"`
+	CallID  string `json:"c,omitempty"`
+	// StartedAt and EndedAt are Unix milliseconds.
+	StartedAt int64           `json:"s,omitempty"`
+	EndedAt   int64           `json:"e,omitempty"`
+	Output    json.RawMessage `json:"o,omitempty"`
+	Error     *JobError       `json:"r,omitempty"`
+}
+
+// The kinds of a trace.
+const (
+	TraceOK       = "ok"
+	TraceSkipped  = "skipped"
+	TraceFailed   = "failed"
+	TraceRejected = "rejected"
+	TraceRetry    = "retry"
+	TraceUnknown  = "unknown"
+	TraceRequeued = "requeued"
+)
+
+// covers reports whether the trace speaks of the record at this offset.
+func (t *Trace) covers(offset int32) bool {
+	if offset < t.From || offset >= t.To {
+		return false
+	}
+	for _, x := range t.LeftOut {
+		if x == offset {
+			return false
+		}
+	}
+	return true
+}
+
+// decides reports whether the trace says how the task ended for its records, rather than telling of an attempt.
+func (t *Trace) decides() bool {
+	switch t.Kind {
+	case TraceOK, TraceSkipped, TraceFailed, TraceRejected:
+		return true
+	}
+	return false
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func callText(id uuid.UUID) string {
+	if id == uuid.Nil {
+		return ""
+	}
+	return id.String()
+}
+
+// A fragment's body is one byte that names the encoding, then newline-separated traces.
+const (
+	encodingPlain = 'p'
+	encodingS2    = 's'
+	// compressOver is the size from which compression pays.
+	compressOver = 512
+	// fragmentMax bounds what a fragment may unpack to.
+	fragmentMax = 1 << 30
+)
+
+func encodeTraces(traces []Trace) ([]byte, error) {
+	var plain bytes.Buffer
+	plain.WriteByte(encodingPlain)
+	enc := json.NewEncoder(&plain)
+	enc.SetEscapeHTML(false)
+	for i := range traces {
+		if err := enc.Encode(&traces[i]); err != nil {
+			return nil, fmt.Errorf("encode a trace: %w", err)
+		}
+	}
+	return packFragment(plain.Bytes()), nil
+}
+
+// packFragment compresses an encoded plain fragment where that pays.
+func packFragment(plain []byte) []byte {
+	if len(plain) < compressOver {
+		return plain
+	}
+	packed := s2.Encode(nil, plain[1:])
+	if len(packed)+1 >= len(plain) {
+		return plain
+	}
+	return append([]byte{encodingS2}, packed...)
+}
+
+var errFragment = errors.New("a fragment cannot be read")
+
+// unpackFragment returns the newline-separated traces of a fragment.
+func unpackFragment(body []byte) ([]byte, error) {
+	if len(body) == 0 {
+		return nil, errFragment
+	}
+	switch body[0] {
+	case encodingPlain:
+		return body[1:], nil
+	case encodingS2:
+		if n, err := s2.DecodedLen(body[1:]); err != nil || n > fragmentMax {
+			return nil, errFragment
+		}
+		raw, err := s2.Decode(nil, body[1:])
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errFragment, err)
+		}
+		return raw, nil
+	}
+	return nil, errFragment
+}
+
+func decodeTraces(body []byte) ([]Trace, error) {
+	raw, err := unpackFragment(body)
+	if err != nil {
+		return nil, err
+	}
+	var out []Trace
+	for len(raw) > 0 {
+		line := raw
+		if i := bytes.IndexByte(raw, '\n'); i >= 0 {
+			line, raw = raw[:i], raw[i+1:]
+		} else {
+			raw = nil
+		}
+		var t Trace
+		if err := json.Unmarshal(line, &t); err != nil {
+			return nil, fmt.Errorf("%w: %w", errFragment, err)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}

@@ -1,0 +1,307 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/definition"
+	"flowlane/internal/expr"
+	"flowlane/internal/pg"
+)
+
+const (
+	// slicesAtOnce bounds the slices that one transaction of in-process work moves.
+	slicesAtOnce = 16
+	jobsAtOnce   = 64
+)
+
+// Work does a bounded piece of a batch's in-process work, and reports whether there is more. Only one worker should work
+// on a batch at a time; a second one wastes its effort and harms nothing.
+func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err error) {
+	b, err := s.Batch(ctx, s.pool, batchID)
+	if err != nil {
+		return false, err
+	}
+	ready, err := s.q.SlicesReady(ctx, s.pool, db.SlicesReadyParams{BatchID: batchID, MaxSlices: slicesAtOnce})
+	if err != nil {
+		return false, fmt.Errorf("read ready slices: %w", err)
+	}
+	jobs, err := s.q.JobsReady(ctx, s.pool, db.JobsReadyParams{BatchID: batchID, MaxJobs: jobsAtOnce})
+	if err != nil {
+		return false, fmt.Errorf("read ready jobs: %w", err)
+	}
+	if len(ready) == 0 && len(jobs) == 0 {
+		return false, nil
+	}
+	var works []*sliceWork
+	for _, r := range ready {
+		w, err := s.workSlice(ctx, b, &r)
+		if err != nil {
+			return false, err
+		}
+		works = append(works, w)
+	}
+	for _, j := range jobs {
+		w, err := s.workJob(ctx, b, j)
+		if err != nil {
+			return false, err
+		}
+		works = append(works, w)
+	}
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error { return s.settleWork(ctx, tx, batchID, works) })
+	if errors.Is(err, ErrMoved) {
+		return true, nil
+	}
+	return true, err
+}
+
+// sliceWork is the evaluated in-process tasks of a step for a slice, or for one job of it.
+type sliceWork struct {
+	no, records int32
+	first       int64
+	step        int16
+	job         *db.FlowJob
+	members     []int32
+	traces      map[int16][]Trace
+	failed      map[int32]*JobError
+}
+
+func (s *Service) workSlice(ctx context.Context, b *Batch, r *db.SlicesReadyRow) (*sliceWork, error) {
+	rec, err := s.openOne(ctx, b, SliceRef{No: r.No, First: r.First}, r.StepNo)
+	if err != nil {
+		return nil, err
+	}
+	defer rec.Release()
+	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: r.StepNo}
+	for o := range r.Records {
+		if !slices.Contains(rec.apart, o) {
+			w.members = append(w.members, o)
+		}
+	}
+	w.evaluate(b, rec)
+	return w, nil
+}
+
+func (s *Service) workJob(ctx context.Context, b *Batch, j db.FlowJob) (*sliceWork, error) {
+	rows, err := s.q.SliceRows(ctx, s.pool, db.SliceRowsParams{BatchID: b.ID, Nos: []int32{j.SliceNo}})
+	if err != nil || len(rows) != 1 {
+		return nil, fmt.Errorf("read the slice of job %s.%d: %w", b.ID, j.Position, err)
+	}
+	r := rows[0]
+	rec, err := s.openOne(ctx, b, SliceRef{No: r.No, First: r.First}, j.StepNo)
+	if err != nil {
+		return nil, err
+	}
+	defer rec.Release()
+	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: j.StepNo, job: &j, members: []int32{int32(j.Position - r.First)}}
+	w.evaluate(b, rec)
+	return w, nil
+}
+
+func (s *Service) openOne(ctx context.Context, b *Batch, ref SliceRef, step int16) (*Records, error) {
+	var outputs [][2]string
+	for i := range b.Plan.Steps[step].Tasks {
+		if t := &b.Plan.Steps[step].Tasks[i]; t.Action.Call == nil {
+			outputs = append(outputs, OutputsUsed(t)...)
+		}
+	}
+	recs, err := s.Open(ctx, s.pool, b, []SliceRef{ref}, step, outputs)
+	if err != nil {
+		return nil, err
+	}
+	return recs[0], nil
+}
+
+// evaluate runs the step's in-process tasks for every member. Rows point into rec, so everything kept is copied.
+func (w *sliceWork) evaluate(b *Batch, rec *Records) {
+	w.traces, w.failed = map[int16][]Trace{}, map[int32]*JobError{}
+	step := &b.Plan.Steps[w.step]
+	for i := range step.Tasks {
+		task := &step.Tasks[i]
+		if task.Action.Call != nil {
+			continue
+		}
+		for _, o := range w.members {
+			if w.failed[o] != nil {
+				continue
+			}
+			env := rec.Env(o)
+			t := Trace{From: o, To: o + 1, Attempt: 1}
+			t.Kind, t.Output, t.Error = evaluateTask(step, task, &env)
+			if t.Kind == TraceFailed && !task.ContinueOnError {
+				w.failed[o] = t.Error
+			}
+			w.traces[int16(i)] = append(w.traces[int16(i)], t)
+		}
+	}
+}
+
+func evaluateTask(step *definition.Step, task *definition.Task, env *expr.Env) (kind string, output json.RawMessage, failure *JobError) {
+	fail := func(code string, err error) (string, json.RawMessage, *JobError) {
+		return TraceFailed, nil, &JobError{Code: code, Message: err.Error(), StepID: step.ID, TaskID: task.ID}
+	}
+	if task.When != nil {
+		ok, err := task.When.Eval(env)
+		if err != nil {
+			return fail(CodeExpression, err)
+		}
+		if !ok {
+			return TraceSkipped, nil, nil
+		}
+	}
+	params, err := task.Params.Append(nil, env)
+	if err != nil {
+		return fail(CodeExpression, err)
+	}
+	output, err = utilities[task.Action.Utility](params)
+	if err != nil {
+		return fail(CodeFlowFailed, err)
+	}
+	return TraceOK, output, nil
+}
+
+// Codes of job errors that this package gives.
+const (
+	CodeExpression = "expression_failed"
+	CodeFlowFailed = "flow_failed"
+)
+
+// utilities are the in-process actions, by the name in the catalog: rendered parameters in, output out.
+var utilities = map[string]func(params []byte) (json.RawMessage, error){
+	"transform": func(params []byte) (json.RawMessage, error) {
+		var p struct {
+			Value json.RawMessage `json:"value"`
+		}
+		err := json.Unmarshal(params, &p)
+		return p.Value, err
+	},
+	"fail": func(params []byte) (json.RawMessage, error) {
+		var p struct {
+			Message string `json:"message"`
+		}
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, err
+		}
+		return nil, errors.New(p.Message)
+	},
+}
+
+// Utility reports whether an in-process action of this name exists.
+func Utility(name string) bool { return utilities[name] != nil }
+
+func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, works []*sliceWork) error {
+	c, err := s.Begin(ctx, tx, batchID)
+	if err != nil {
+		return err
+	}
+	h := c.heads[batchID]
+	if h.cancelled() {
+		return nil
+	}
+	if err := c.stillReady(ctx, batchID, works); err != nil {
+		return err
+	}
+	for _, w := range works {
+		k := Part{BatchID: batchID, SliceNo: w.no, StepNo: w.step, First: w.first}
+		for task, traces := range w.traces {
+			k.TaskNo = task
+			for _, t := range traces {
+				c.trace(&k, t)
+			}
+		}
+		if w.job != nil {
+			c.settleJobWork(h, w)
+		} else {
+			c.settleSliceWork(h, w, &k)
+		}
+	}
+	return c.Apply(ctx)
+}
+
+// stillReady makes sure that nobody else did the work in the meantime.
+func (c *Change) stillReady(ctx context.Context, batchID uuid.UUID, works []*sliceWork) error {
+	var nos []int32
+	var keys []jobKey
+	for _, w := range works {
+		nos = append(nos, w.no)
+		if w.job != nil {
+			keys = append(keys, jobKey{batchID, w.job.Position})
+		}
+	}
+	rows, err := c.s.q.SliceRows(ctx, c.tx, db.SliceRowsParams{BatchID: batchID, Nos: nos})
+	if err != nil {
+		return fmt.Errorf("read slices: %w", err)
+	}
+	state := map[int32]db.SliceRowsRow{}
+	for _, r := range rows {
+		state[r.No] = r
+	}
+	if err := c.loadJobs(ctx, keys); err != nil {
+		return err
+	}
+	for _, w := range works {
+		if w.job != nil {
+			if j := c.jobs[jobKey{batchID, w.job.Position}]; j == nil || !j.Ready || j.StepNo != w.step {
+				return ErrMoved
+			}
+		} else if r := state[w.no]; r.State != sliceReady || r.StepNo != w.step {
+			return ErrMoved
+		}
+	}
+	return nil
+}
+
+func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
+	d := c.slice(sliceKey{h.ID, w.no})
+	for _, o := range w.members {
+		if e := w.failed[o]; e != nil {
+			j := c.setApart(p, o, Queued, 0)
+			j.Error = ref(errorText(e))
+			c.moveJob(j, Failed)
+		}
+	}
+	members := int32(len(w.members) - len(w.failed))
+	step, state, remaining := w.step, sliceCalling, int32(0)
+	switch {
+	case members == 0:
+		state = sliceDone
+	case len(callTasks(&h.plan.Steps[w.step])) > 0:
+		remaining = c.queueSlice(h.ID, w.step, w.no, w.first, w.records, members)
+	case h.last(w.step):
+		d.counts.move(Queued, h.final(), int64(members))
+		state = sliceDone
+	default:
+		step++
+		if state = entryState(&h.plan.Steps[step]); state == sliceCalling {
+			remaining = c.queueSlice(h.ID, step, w.no, w.first, w.records, members)
+		} else {
+			c.work[h.ID] = true
+		}
+	}
+	a := &c.advances
+	a.BatchIds, a.Nos = append(a.BatchIds, h.ID), append(a.Nos, w.no)
+	a.StepNos, a.States, a.Remaining = append(a.StepNos, step), append(a.States, state), append(a.Remaining, remaining)
+}
+
+func (c *Change) settleJobWork(h *head, w *sliceWork) {
+	j := c.jobs[jobKey{h.ID, w.job.Position}]
+	j.Ready = false
+	c.slice(sliceKey{h.ID, w.no}) // the batch's counters move with the job
+	if e := w.failed[w.members[0]]; e != nil {
+		j.Error = ref(errorText(e))
+		c.moveJob(j, Failed)
+		return
+	}
+	if tasks := callTasks(&h.plan.Steps[w.step]); len(tasks) > 0 {
+		c.queueJob(j, w.first, tasks)
+		return
+	}
+	c.advanceJob(j, w.first, h.final())
+}

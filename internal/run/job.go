@@ -1,0 +1,165 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"flowlane/gen/db"
+)
+
+// immediately is the ready time of work that does not wait.
+var immediately = time.Time{}
+
+// job is a record set apart, as it will be written.
+type job struct {
+	db.FlowJob
+	isNew bool
+}
+
+// loadJobs reads the rows of these records, where they have one.
+func (c *Change) loadJobs(ctx context.Context, keys []jobKey) error {
+	args := db.JobsAtParams{}
+	for _, k := range keys {
+		if _, ok := c.jobs[k]; !ok {
+			args.BatchIds = append(args.BatchIds, k.batch)
+			args.Positions = append(args.Positions, k.position)
+		}
+	}
+	if len(args.Positions) == 0 {
+		return nil
+	}
+	rows, err := c.s.q.JobsAt(ctx, c.tx, args)
+	if err != nil {
+		return fmt.Errorf("read jobs: %w", err)
+	}
+	for _, r := range rows {
+		c.jobs[jobKey{r.BatchID, r.Position}] = &job{FlowJob: r}
+	}
+	return nil
+}
+
+// setApart gives the record at this offset a row of its own, standing where it stands.
+func (c *Change) setApart(p *Part, offset int32, status Status, remaining int16) *job {
+	j := &job{isNew: true, FlowJob: db.FlowJob{
+		BatchID: p.BatchID, Position: p.First + int64(offset), SliceNo: p.SliceNo, ApartStep: p.StepNo, StepNo: p.StepNo,
+		Remaining: remaining, Status: status, Attempts: max(p.Attempt, 1), UpdatedAt: c.Now, StartedAt: &c.Now,
+	}}
+	c.jobs[jobKey{j.BatchID, j.Position}] = j
+	c.slice(sliceKey{p.BatchID, p.SliceNo}).apart++
+	return j
+}
+
+// moveJob changes a job's status, in its row and in its slice's counters. In a cancelled batch what would wait again
+// will never be sent; its slice keeps counting it as waiting.
+func (c *Change) moveJob(j *job, to Status) {
+	h := c.heads[j.BatchID]
+	counted := func(s Status) Status {
+		if h.cancelled() && s == Unprocessed {
+			return Queued
+		}
+		return s
+	}
+	c.slice(sliceKey{j.BatchID, j.SliceNo}).counts.move(counted(j.Status), counted(to), 1)
+	if h.cancelled() && to == Queued {
+		to = Unprocessed
+	}
+	if !j.isNew && j.Status != to && !Allowed(j.Status, to) && Allowed(j.Status, Queued) {
+		// Two calls of one step: the one that settles first leaves the other under way.
+		to = Queued
+	}
+	j.Status = to
+}
+
+// retryJob queues the task of the part again for this job alone.
+func (c *Change) retryJob(j *job, p *Part, offset int32, at time.Time) {
+	if c.heads[j.BatchID].cancelled() {
+		return
+	}
+	again := *p
+	again.ID, again.Apart, again.From, again.To, again.LeftOut = 0, true, offset, offset+1, nil
+	again.Attempt = p.Attempt + 1
+	j.Attempts = max(j.Attempts, again.Attempt)
+	c.enqueue(again, 1, at)
+}
+
+// advanceJob moves a job whose step is over to its end or to its next step. ended is where a job ends whose last step is
+// over.
+func (c *Change) advanceJob(j *job, first int64, ended Status) {
+	h := c.heads[j.BatchID]
+	switch {
+	case j.Doomed != nil:
+		c.moveJob(j, *j.Doomed)
+		j.Doomed = nil
+	case h.last(j.StepNo):
+		c.moveJob(j, ended)
+	default:
+		c.moveJob(j, Queued)
+		if h.cancelled() {
+			return
+		}
+		j.StepNo++
+		step := &h.plan.Steps[j.StepNo]
+		if entryState(step) == sliceReady {
+			j.Ready = true
+			c.work[j.BatchID] = true
+			return
+		}
+		c.queueJob(j, first, callTasks(step))
+	}
+}
+
+// queueJob queues the tasks that make calls of the job's step.
+func (c *Change) queueJob(j *job, first int64, tasks []int16) {
+	j.Remaining = int16(len(tasks))
+	offset := int32(j.Position - first)
+	for _, t := range tasks {
+		c.enqueue(Part{BatchID: j.BatchID, StepNo: j.StepNo, TaskNo: t, SliceNo: j.SliceNo, First: first, From: offset, To: offset + 1,
+			Apart: true, Attempt: 1}, 1, immediately)
+	}
+}
+
+// writeJobs inserts new rows and updates changed ones.
+func (c *Change) writeJobs(ctx context.Context) error {
+	var fresh []db.JobInsertParams
+	up := db.JobUpdateParams{Now: c.Now}
+	for _, j := range c.jobs {
+		if j.isNew {
+			fresh = append(fresh, db.JobInsertParams{
+				BatchID: j.BatchID, Position: j.Position, SliceNo: j.SliceNo, ApartStep: j.ApartStep, StepNo: j.StepNo,
+				Remaining: j.Remaining, Status: j.Status, Ready: j.Ready, Doomed: j.Doomed, Attempts: j.Attempts, Error: j.Error,
+				StartedAt: j.StartedAt, UpdatedAt: c.Now,
+			})
+			continue
+		}
+		up.BatchIds = append(up.BatchIds, j.BatchID)
+		up.Positions = append(up.Positions, j.Position)
+		up.StepNos = append(up.StepNos, j.StepNo)
+		up.Remaining = append(up.Remaining, j.Remaining)
+		up.Statuses = append(up.Statuses, j.Status)
+		up.Readies = append(up.Readies, j.Ready)
+		up.Doomed = append(up.Doomed, string(deref(j.Doomed)))
+		up.Attempts = append(up.Attempts, j.Attempts)
+		up.Errors = append(up.Errors, deref(j.Error))
+	}
+	if len(fresh) > 0 {
+		if _, err := c.s.q.JobInsert(ctx, c.tx, fresh); err != nil {
+			return fmt.Errorf("set jobs apart: %w", err)
+		}
+	}
+	if len(up.Positions) > 0 {
+		if err := c.s.q.JobUpdate(ctx, c.tx, up); err != nil {
+			return fmt.Errorf("move jobs: %w", err)
+		}
+	}
+	return nil
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+func ref[T any](v T) *T { return &v }

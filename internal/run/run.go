@@ -1,0 +1,104 @@
+// Package run is the only door to a batch: it starts batches, moves their slices and jobs through the steps of a
+// definition, and reads them back. It promises that a record is always in exactly one status, that no status moves but
+// as drawn in status.go, and that everything one event changes (status, next work, counters, end of the batch) moves in
+// one transaction. It evaluates expressions and in-process tasks; it makes no call and knows no provider: tasks that
+// make calls are queued as parts, and package dispatch reports how they came out.
+package run
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/definition"
+)
+
+// Route says in which queue a task's calls wait.
+type Route struct {
+	Domain string
+	Bucket string
+	Lane   db.FlowLane
+}
+
+// Router finds, and prepares, the queue of a task. Faults: 404 for an unknown credential, 409 for one without account.
+type Router interface {
+	Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task, lane *db.FlowLane) (Route, error)
+}
+
+// Waker makes (kind, key) due at a time.
+type Waker interface {
+	Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error
+}
+
+// Planner returns the compiled plan of a definition's version.
+type Planner interface {
+	Plan(ctx context.Context, db db.DBTX, orgID, definitionID uuid.UUID, version int32) (*definition.Plan, error)
+}
+
+// Kinds of due rows that belong to this package.
+const (
+	// DueSlices: a batch (key: its id) has in-process work.
+	DueSlices = "slices"
+	// DueRelease: a batch's (key: its id) scheduled time has come.
+	DueRelease = "release"
+	// DueDispatch: a budget (key: DispatchKey) has work to send.
+	DueDispatch = "dispatch"
+)
+
+// DispatchKey names a budget in due rows.
+func DispatchKey(domain, bucket string) string { return domain + "\n" + bucket }
+
+// Service starts, moves and reads batches.
+type Service struct {
+	pool   *pgxpool.Pool
+	q      *db.Queries
+	plans  Planner
+	router Router
+	due    Waker
+	random func() float64
+}
+
+// New returns a Service. random yields numbers in [0, 1) for the jitter of retries.
+func New(pool *pgxpool.Pool, plans Planner, router Router, due Waker, random func() float64) *Service {
+	return &Service{pool: pool, q: db.New(), plans: plans, router: router, due: due, random: random}
+}
+
+// finalStatus returns the status in which a record ends that passed the whole plan.
+func finalStatus(plan *definition.Plan) Status {
+	last := plan.Steps[len(plan.Steps)-1]
+	if len(last.Tasks) == 1 && last.Tasks[0].Action.Bulk {
+		return Accepted
+	}
+	return Completed
+}
+
+// callTasks returns the numbers of the step's tasks that make calls.
+func callTasks(step *definition.Step) []int16 {
+	var out []int16
+	for i := range step.Tasks {
+		if step.Tasks[i].Action.Call != nil {
+			out = append(out, int16(i))
+		}
+	}
+	return out
+}
+
+// entryState returns the state in which a slice enters a step.
+func entryState(step *definition.Step) string {
+	if len(callTasks(step)) == len(step.Tasks) {
+		return sliceCalling
+	}
+	return sliceReady
+}
+
+// The states of a slice.
+const (
+	sliceStaged  = "staged"
+	sliceReady   = "ready"
+	sliceCalling = "calling"
+	sliceDone    = "done"
+)

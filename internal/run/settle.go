@@ -1,0 +1,228 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Result is how the records of a part came out of one attempt of its task.
+type Result struct {
+	Part Part
+	// From is where the records stand: Started, NeedsReconcile or Unresolved; Queued where no call was made.
+	From Status
+	// CallID, StartedAt and EndedAt describe the attempt; zero where no call was made.
+	CallID             uuid.UUID
+	StartedAt, EndedAt time.Time
+	// Output is the output of every record that is not an exception. Raw JSON; nil is null.
+	Output json.RawMessage
+	// Exceptions are the records that came out differently, ascending by offset.
+	Exceptions []Exception
+}
+
+// Exception is a record that came out differently from the others of its part.
+type Exception struct {
+	Offset int32
+	// Kind is TraceSkipped, TraceFailed, TraceRejected or TraceRetry.
+	Kind  string
+	Error *JobError
+	// RetryAt is when a TraceRetry is tried again.
+	RetryAt time.Time
+}
+
+// Settle records how parts came out and moves their records on. Parts must not be settled twice.
+func (c *Change) Settle(ctx context.Context, results []Result) error {
+	if err := c.look(ctx, parts(results)); err != nil {
+		return err
+	}
+	for i := range results {
+		r := &results[i]
+		if r.Part.ID != 0 {
+			c.deleted = append(c.deleted, r.Part.ID)
+		}
+		c.traceResult(r)
+		if c.plain(&r.Part) {
+			c.settlePlain(r)
+		} else {
+			c.settleEach(r)
+		}
+	}
+	return nil
+}
+
+func parts(results []Result) []*Part {
+	out := make([]*Part, len(results))
+	for i := range results {
+		out[i] = &results[i].Part
+	}
+	return out
+}
+
+// plain reports whether the records of a part can be counted instead of looked at one by one: they are all with their
+// slice, and no other task of the step covers them.
+func (c *Change) plain(p *Part) bool {
+	return !p.Apart && len(callTasks(&c.heads[p.BatchID].plan.Steps[p.StepNo])) == 1
+}
+
+// look reads what records need that are looked at one by one.
+func (c *Change) look(ctx context.Context, ps []*Part) error {
+	var keys []sliceKey
+	var jobs []jobKey
+	for _, p := range ps {
+		if c.plain(p) {
+			continue
+		}
+		keys = append(keys, sliceKey{p.BatchID, p.SliceNo})
+		for o := p.From; o < p.To; o++ {
+			jobs = append(jobs, jobKey{p.BatchID, p.First + int64(o)})
+		}
+	}
+	if err := c.loadCovers(ctx, keys); err != nil {
+		return err
+	}
+	return c.loadJobs(ctx, jobs)
+}
+
+func (c *Change) traceResult(r *Result) {
+	t := Trace{From: r.Part.From, To: r.Part.To, LeftOut: r.Part.LeftOut, Kind: TraceOK, Attempt: r.Part.Attempt,
+		CallID: callText(r.CallID), StartedAt: millis(r.StartedAt), EndedAt: millis(r.EndedAt), Output: r.Output}
+	if int32(len(r.Exceptions)) < r.Part.Records() {
+		c.trace(&r.Part, t)
+	}
+	for _, e := range r.Exceptions {
+		t.From, t.To, t.LeftOut, t.Kind, t.Error, t.Output = e.Offset, e.Offset+1, nil, e.Kind, e.Error, nil
+		c.trace(&r.Part, t)
+	}
+}
+
+// passes reports whether the record goes on in spite of the exception.
+func (c *Change) passes(p *Part, e *Exception) bool {
+	if e == nil || e.Kind == TraceSkipped {
+		return true
+	}
+	return e.Kind != TraceRetry && c.heads[p.BatchID].plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
+}
+
+// ended returns where a record ends whose last task came out like this.
+func (c *Change) ended(p *Part, e *Exception) Status {
+	if e != nil {
+		return Completed
+	}
+	return c.heads[p.BatchID].final()
+}
+
+// doom returns where a record ends that failed with e.
+func doom(e *Exception) Status {
+	if e.Kind == TraceRejected {
+		return Rejected
+	}
+	return Failed
+}
+
+func (c *Change) settlePlain(r *Result) {
+	p, h := &r.Part, c.heads[r.Part.BatchID]
+	d := c.slice(sliceKey{p.BatchID, p.SliceNo})
+	target := Queued
+	if h.last(p.StepNo) {
+		target = h.final()
+	}
+	n := p.Records()
+	d.remaining -= n
+	for i := range r.Exceptions {
+		e := &r.Exceptions[i]
+		switch {
+		case c.passes(p, e) && !(h.last(p.StepNo) && c.ended(p, e) != target):
+			continue // goes on with its slice
+		case c.passes(p, e):
+			c.moveJob(c.setApart(p, e.Offset, r.From, 0), Completed)
+		case e.Kind == TraceRetry:
+			j := c.setApart(p, e.Offset, r.From, 1)
+			c.moveJob(j, Queued)
+			c.retryJob(j, p, e.Offset, e.RetryAt)
+		default:
+			j := c.setApart(p, e.Offset, r.From, 0)
+			j.Error = ref(errorText(e.Error))
+			c.moveJob(j, doom(e))
+		}
+		n--
+	}
+	if r.From != target {
+		d.counts.move(r.From, target, int64(n))
+	}
+}
+
+// settleEach settles records that other tasks of the step, or rows of their own, must be asked about.
+func (c *Change) settleEach(r *Result) {
+	p := &r.Part
+	k := sliceKey{p.BatchID, p.SliceNo}
+	cov := c.covers[k]
+	before := map[int32]Status{}
+	offsets := p.Offsets()
+	for _, o := range offsets {
+		before[o] = c.stands(p, o)
+	}
+	if p.ID != 0 {
+		cov.remove(p.ID)
+	}
+	next := 0
+	for _, o := range offsets {
+		var e *Exception
+		if next < len(r.Exceptions) && r.Exceptions[next].Offset == o {
+			e = &r.Exceptions[next]
+			next++
+		}
+		c.settleOne(p, o, e, before[o])
+	}
+}
+
+func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
+	k := sliceKey{p.BatchID, p.SliceNo}
+	h, cov, j := c.heads[p.BatchID], c.covers[k], c.jobs[jobKey{p.BatchID, p.First + int64(offset)}]
+	if !p.Apart {
+		c.slice(k).remaining--
+	}
+	if j == nil {
+		open := int16(len(cov.covering(p.StepNo, offset, -1)))
+		diverges := !c.passes(p, e) || (open == 0 && h.last(p.StepNo) && c.ended(p, e) != h.final())
+		if !diverges {
+			c.slice(k).counts.move(before, c.stands(p, offset), 1)
+			return
+		}
+		j = c.setApart(p, offset, before, open+1)
+	}
+	if e != nil && e.Kind == TraceRetry {
+		c.retryJob(j, p, offset, e.RetryAt)
+		if s, ok := cov.status(p.StepNo, offset, j.ApartStep); ok {
+			c.moveJob(j, s)
+		} else {
+			c.moveJob(j, Queued)
+		}
+		return
+	}
+	j.Remaining--
+	if !c.passes(p, e) {
+		j.Doomed = ref(doom(e))
+		j.Error = ref(errorText(e.Error))
+	}
+	if j.Remaining == 0 {
+		c.advanceJob(j, p.First, c.ended(p, e))
+	} else if s, ok := cov.status(p.StepNo, offset, j.ApartStep); ok {
+		c.moveJob(j, s)
+	}
+}
+
+// stands returns where a record of a part stands now.
+func (c *Change) stands(p *Part, offset int32) Status {
+	if j := c.jobs[jobKey{p.BatchID, p.First + int64(offset)}]; j != nil {
+		return j.Status
+	}
+	if s, ok := c.covers[sliceKey{p.BatchID, p.SliceNo}].status(p.StepNo, offset, -1); ok {
+		return s
+	}
+	if h := c.heads[p.BatchID]; h.last(p.StepNo) {
+		return h.final()
+	}
+	return Queued
+}

@@ -1,0 +1,202 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/definition"
+	"flowlane/internal/expr"
+	"flowlane/internal/recordset"
+)
+
+// Batch is what evaluating a batch's expressions needs besides its records.
+type Batch struct {
+	ID, OrgID, PageSet uuid.UUID
+	Plan               *definition.Plan
+	Metadata           json.RawMessage
+	facts              json.RawMessage
+}
+
+// Batch reads one batch for evaluation.
+func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch, error) {
+	rows, err := s.q.BatchHeads(ctx, conn, []uuid.UUID{id})
+	if err != nil {
+		return nil, fmt.Errorf("read batch %s: %w", id, err)
+	}
+	if len(rows) != 1 {
+		return nil, fmt.Errorf("batch %s is not there", id)
+	}
+	r := rows[0]
+	plan, err := s.plans.Plan(ctx, conn, r.OrgID, r.DefinitionID, r.Version)
+	if err != nil {
+		return nil, fmt.Errorf("plan of batch %s: %w", id, err)
+	}
+	facts, err := json.Marshal(map[string]any{
+		"id": r.ID, "definition_id": r.DefinitionID, "version": r.Version, "record_count": r.RecordCount,
+		"created_at": r.CreatedAt.UTC().Format(time.RFC3339Nano),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("facts of batch %s: %w", id, err)
+	}
+	return &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts}, nil
+}
+
+// Records is a slice opened for evaluation. Release it when done: rows and outputs point into its memory.
+type Records struct {
+	No    int32
+	First int64
+	// Rows are the raw JSON records of the slice, by offset.
+	Rows    [][]byte
+	batch   *Batch
+	page    *recordset.Page
+	apart   []int32
+	outputs map[[2]string][]json.RawMessage
+}
+
+// Release gives the memory of the slice back.
+func (r *Records) Release() { r.page.Release() }
+
+// Apart returns the offsets, ascending, of records that left the slice before the step that it was opened for.
+func (r *Records) Apart() []int32 { return r.apart }
+
+// Env returns what the expressions of the record at this offset can see.
+func (r *Records) Env(offset int32) expr.Env {
+	return expr.Env{
+		Input: r.Rows[offset], Metadata: r.batch.Metadata, Batch: r.batch.facts,
+		Output: func(step, task string) json.RawMessage {
+			if outs := r.outputs[[2]string{step, task}]; outs != nil {
+				return outs[offset]
+			}
+			return nil
+		},
+	}
+}
+
+// SliceRef names a slice by its number and first position.
+type SliceRef struct {
+	No    int32
+	First int64
+}
+
+// Open reads slices of a batch for a step: their records, who left them, and the outputs that refs name.
+func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []SliceRef, step int16, outputs [][2]string) ([]*Records, error) {
+	firsts, nos := make([]int64, len(refs)), make([]int32, len(refs))
+	for i, r := range refs {
+		firsts[i], nos[i] = r.First, r.No
+	}
+	pages, err := recordset.ReadPages(ctx, conn, b.PageSet, firsts)
+	if err != nil {
+		return nil, fmt.Errorf("read records of batch %s: %w", b.ID, err)
+	}
+	byFirst := map[int64]*recordset.Page{}
+	for i := range pages {
+		byFirst[pages[i].First] = &pages[i]
+	}
+	apart, err := s.apart(ctx, conn, b.ID, nos, step, refs)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*Records, len(refs))
+	for i, ref := range refs {
+		page := byFirst[ref.First]
+		if page == nil {
+			return nil, fmt.Errorf("records from %d of batch %s are not there", ref.First, b.ID)
+		}
+		rows, err := page.Rows()
+		if err != nil {
+			return nil, fmt.Errorf("records from %d of batch %s: %w", ref.First, b.ID, err)
+		}
+		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, apart: apart[ref.No]}
+	}
+	if len(outputs) > 0 {
+		err = s.openOutputs(ctx, conn, b, out, nos, outputs)
+	}
+	return out, err
+}
+
+func (s *Service) apart(ctx context.Context, conn db.DBTX, batchID uuid.UUID, nos []int32, step int16, refs []SliceRef) (map[int32][]int32, error) {
+	if step == 0 {
+		return nil, nil
+	}
+	rows, err := s.q.JobPositionsApart(ctx, conn, db.JobPositionsApartParams{BatchID: batchID, SliceNos: nos, StepNo: step})
+	if err != nil {
+		return nil, fmt.Errorf("read who left slices of batch %s: %w", batchID, err)
+	}
+	first := map[int32]int64{}
+	for _, r := range refs {
+		first[r.No] = r.First
+	}
+	out := map[int32][]int32{}
+	for _, r := range rows {
+		out[r.SliceNo] = append(out[r.SliceNo], int32(r.Position-first[r.SliceNo]))
+	}
+	return out, nil
+}
+
+// openOutputs reads the outputs of the named {step, task} pairs.
+func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, slices []*Records, nos []int32, names [][2]string) error {
+	wanted := map[[2]int16][2]string{}
+	for i := range b.Plan.Steps {
+		for j := range b.Plan.Steps[i].Tasks {
+			name := [2]string{b.Plan.Steps[i].ID, b.Plan.Steps[i].Tasks[j].ID}
+			for _, n := range names {
+				if n == name {
+					wanted[[2]int16{int16(i), int16(j)}] = name
+				}
+			}
+		}
+	}
+	rows, err := s.q.FragmentsOfSlices(ctx, conn, db.FragmentsOfSlicesParams{BatchID: b.ID, SliceNos: nos})
+	if err != nil {
+		return fmt.Errorf("read outputs of batch %s: %w", b.ID, err)
+	}
+	byNo := map[int32]*Records{}
+	for _, r := range slices {
+		r.outputs = map[[2]string][]json.RawMessage{}
+		byNo[r.No] = r
+	}
+	for _, row := range rows {
+		name, ok := wanted[[2]int16{row.StepNo, row.TaskNo}]
+		if !ok {
+			continue
+		}
+		r := byNo[row.SliceNo]
+		if r.outputs[name] == nil {
+			r.outputs[name] = make([]json.RawMessage, len(r.Rows))
+		}
+		traces, err := decodeTraces(row.Body)
+		if err != nil {
+			return fmt.Errorf("outputs of slice %d of batch %s: %w", row.SliceNo, b.ID, err)
+		}
+		applyOutputs(r.outputs[name], traces)
+	}
+	return nil
+}
+
+func applyOutputs(outs []json.RawMessage, traces []Trace) {
+	for i := range traces {
+		t := &traces[i]
+		if !t.decides() {
+			continue
+		}
+		for o := t.From; o < t.To && int(o) < len(outs); o++ {
+			if t.covers(o) {
+				outs[o] = t.Output
+			}
+		}
+	}
+}
+
+// OutputsUsed returns the {step, task} pairs that a task's expressions refer to.
+func OutputsUsed(t *definition.Task) [][2]string {
+	out := t.Params.Refs().Steps
+	if t.When != nil {
+		out = append(out[:len(out):len(out)], t.When.Refs().Steps...)
+	}
+	return out
+}

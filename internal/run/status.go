@@ -1,0 +1,159 @@
+package run
+
+import (
+	"flowlane/gen/db"
+)
+
+// The statuses of a job, in the order in which counters keep them.
+//
+//	staged → queued → pending → started → completed | failed | accepted | rejected
+//	           ↑ └──────────────↗ │ └→ needs_reconcile → unresolved
+//	           └──────────────────┘   (retry, next step, provably not sent)
+//	staged | queued | pending → unprocessed (will never be sent)
+const (
+	Staged         = db.FlowJobStatusStaged
+	Queued         = db.FlowJobStatusQueued
+	Pending        = db.FlowJobStatusPending
+	Started        = db.FlowJobStatusStarted
+	NeedsReconcile = db.FlowJobStatusNeedsReconcile
+	Completed      = db.FlowJobStatusCompleted
+	Failed         = db.FlowJobStatusFailed
+	Cancelled      = db.FlowJobStatusCancelled
+	Accepted       = db.FlowJobStatusAccepted
+	Rejected       = db.FlowJobStatusRejected
+	Unprocessed    = db.FlowJobStatusUnprocessed
+	Unresolved     = db.FlowJobStatusUnresolved
+)
+
+// Status is where a job stands.
+type Status = db.FlowJobStatus
+
+// Statuses lists every status in counter order.
+var Statuses = [...]Status{
+	Staged, Queued, Pending, Started, NeedsReconcile, Completed, Failed, Cancelled, Accepted, Rejected, Unprocessed, Unresolved,
+}
+
+// Counts says how many jobs stand at each of Statuses.
+type Counts [len(Statuses)]int64
+
+func index(s Status) int {
+	for i, x := range Statuses {
+		if x == s {
+			return i
+		}
+	}
+	panic("run: unknown job status " + string(s))
+}
+
+// Of returns how many jobs stand at s.
+func (c *Counts) Of(s Status) int64 { return c[index(s)] }
+
+// move takes n jobs from one status to another.
+func (c *Counts) move(from, to Status, n int64) {
+	c[index(from)] -= n
+	c[index(to)] += n
+}
+
+// Terminal reports whether a job of this status is over.
+func Terminal(s Status) bool {
+	switch s {
+	case Completed, Failed, Cancelled, Accepted, Rejected, Unprocessed:
+		return true
+	}
+	return false
+}
+
+// terminal returns how many jobs are over.
+func (c *Counts) terminal() (n int64) {
+	for i, s := range Statuses {
+		if Terminal(s) {
+			n += c[i]
+		}
+	}
+	return n
+}
+
+// drawn holds the transitions of a job; the database refuses the same ones.
+var drawn = map[Status][]Status{
+	Staged:         {Queued, Unprocessed},
+	Queued:         {Pending, Started, Completed, Failed, Unprocessed},
+	Pending:        {Queued, Completed, Failed, Unprocessed},
+	Started:        {Queued, NeedsReconcile, Completed, Failed, Cancelled, Accepted, Rejected, Unprocessed},
+	NeedsReconcile: {Queued, Completed, Failed, Accepted, Rejected, Unprocessed, Unresolved},
+	Unresolved:     {Queued, Completed, Failed, Accepted, Rejected, Unprocessed},
+}
+
+// Allowed reports whether a job may move from one status to another.
+func Allowed(from, to Status) bool {
+	for _, s := range drawn[from] {
+		if s == to {
+			return true
+		}
+	}
+	return false
+}
+
+// BatchStatus is where a batch stands.
+type BatchStatus = db.FlowBatchStatus
+
+// The statuses of a batch.
+const (
+	BatchQueued          = db.FlowBatchStatusQueued
+	BatchRunning         = db.FlowBatchStatusRunning
+	BatchPaused          = db.FlowBatchStatusPaused
+	BatchCompleted       = db.FlowBatchStatusCompleted
+	BatchPartiallyFailed = db.FlowBatchStatusPartiallyFailed
+	BatchFailed          = db.FlowBatchStatusFailed
+	BatchCancelled       = db.FlowBatchStatusCancelled
+)
+
+// BatchTerminal reports whether a batch of this status is over.
+func BatchTerminal(s BatchStatus) bool {
+	switch s {
+	case BatchCompleted, BatchPartiallyFailed, BatchFailed, BatchCancelled:
+		return true
+	}
+	return false
+}
+
+// outcome returns how a batch ends whose jobs are all over.
+func (c *Counts) outcome() BatchStatus {
+	good := c.Of(Completed) + c.Of(Accepted)
+	switch {
+	case good == c.terminal():
+		return BatchCompleted
+	case good == 0:
+		return BatchFailed
+	default:
+		return BatchPartiallyFailed
+	}
+}
+
+// ExecutionStatus is where an execution stands.
+type ExecutionStatus string
+
+// The statuses of an execution: pending → running → completed | failed | cancelled.
+const (
+	ExecutionPending   ExecutionStatus = "pending"
+	ExecutionRunning   ExecutionStatus = "running"
+	ExecutionCompleted ExecutionStatus = "completed"
+	ExecutionFailed    ExecutionStatus = "failed"
+	ExecutionCancelled ExecutionStatus = "cancelled"
+)
+
+// executionOf returns the status of an execution whose job stands at s; begun tells whether any work was done on it.
+func executionOf(s Status, begun bool) ExecutionStatus {
+	switch s {
+	case Completed, Accepted:
+		return ExecutionCompleted
+	case Failed, Rejected:
+		return ExecutionFailed
+	case Cancelled, Unprocessed:
+		return ExecutionCancelled
+	case Staged, Queued:
+		if !begun {
+			return ExecutionPending
+		}
+	}
+	return ExecutionRunning
+}

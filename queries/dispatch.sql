@@ -1,0 +1,174 @@
+-- name: BudgetRead :one
+SELECT * FROM flow.budget WHERE domain = @domain AND bucket = @bucket;
+
+-- name: BudgetLock :one
+SELECT * FROM flow.budget WHERE domain = @domain AND bucket = @bucket FOR UPDATE;
+
+-- name: QueueChoose :many
+-- The batches that may go next, by lane: the lane with the least virtual time first, in it the boosted ones, then the oldest.
+SELECT bl.lane, bl.vtime, bl.weight, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records
+FROM flow.budget_lane bl
+CROSS JOIN LATERAL (
+    SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.high, q.ready_records
+    FROM flow.lane_batch q
+    WHERE q.domain = bl.domain AND q.bucket = bl.bucket AND q.lane = bl.lane AND q.open AND q.ready_parts > 0
+        AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
+            AND p.call_id IS NULL AND p.ready_at <= flow.clock())
+        AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > flow.clock())
+            AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
+                OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
+                OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
+    ORDER BY q.high DESC, q.batch_id LIMIT @per_lane
+) l
+WHERE bl.domain = @domain AND bl.bucket = @bucket
+ORDER BY bl.vtime, bl.lane, l.high DESC, l.batch_id;
+
+-- name: PartChoose :many
+SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, s.first
+FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no = p.slice_no
+WHERE p.batch_id = @batch_id AND p.step_no = @step_no AND p.task_no = @task_no AND p.call_id IS NULL AND p.ready_at <= flow.clock()
+ORDER BY p.ready_at, p.slice_no, p.from_off LIMIT @max_parts;
+
+-- name: QueueNextReady :one
+-- When the next delayed part of a budget may be claimed.
+SELECT min(n.ready_at)::timestamptz AS at FROM flow.lane_batch q
+CROSS JOIN LATERAL (
+    SELECT p.ready_at FROM flow.part p
+    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > flow.clock()
+    ORDER BY p.ready_at LIMIT 1
+) n
+WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0;
+
+-- name: HoldBucket :one
+-- When the automatic backoff of a budget ends.
+SELECT max(expires_at)::timestamptz AS until FROM flow.pause
+WHERE domain = @domain AND bucket = @bucket AND scope = 'bucket' AND status = 'active' AND expires_at > flow.clock();
+
+-- name: HoldCovers :many
+-- The active holds of people that cover any of these batches.
+SELECT DISTINCT q.batch_id FROM flow.lane_batch q JOIN flow.pause h ON h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > flow.clock())
+    AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
+        OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
+        OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id))
+WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket = @bucket;
+
+-- name: HoldOpenBackoff :exec
+-- Opens the automatic backoff of a budget, or extends the one that is open.
+INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)
+VALUES (@id, 'bucket', @domain, @bucket, @cause, @reason, flow.clock(), @expires_at)
+ON CONFLICT (domain, bucket) WHERE status = 'active' AND scope = 'bucket'
+DO UPDATE SET expires_at = greatest(pause.expires_at, excluded.expires_at);
+
+-- name: HoldExpire :exec
+UPDATE flow.pause SET status = 'released', released_at = expires_at
+WHERE domain = @domain AND bucket = @bucket AND scope = 'bucket' AND status = 'active' AND expires_at <= flow.clock();
+
+-- name: CallsInFlight :many
+SELECT lane, count(*) AS calls FROM flow.call
+WHERE domain = @domain AND bucket = @bucket AND state = 'intent' AND send_before > flow.clock() - make_interval(secs => @margin_seconds::float8)
+GROUP BY lane;
+
+-- name: CallsExclusive :many
+SELECT exclusive_key::text FROM flow.call
+WHERE domain = @domain AND exclusive_key = ANY(@keys::text[]) AND state IN ('intent', 'unknown', 'awaiting');
+
+-- name: CallInsert :copyfrom
+INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
+    params, outcome_check, exclusive_key, claimed_at, send_before, counts_in)
+VALUES (@id, @org_id, @domain, @bucket, @lane, @action_id, @credential_id, @state, @owner, @attempt, @records, @digest, @first_key, @last_key,
+    @params, @outcome_check, @exclusive_key, @claimed_at, @send_before, @counts_in);
+
+-- name: CallLock :many
+SELECT * FROM flow.call WHERE id = ANY(@ids::uuid[]) ORDER BY id FOR UPDATE;
+
+-- name: CallGet :one
+SELECT * FROM flow.call WHERE id = @id;
+
+-- name: CallIs :one
+SELECT EXISTS (SELECT FROM flow.call WHERE id = @id AND owner = @owner);
+
+-- name: CallMove :exec
+UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = d.answered_at,
+    next_check_at = nullif(d.next_check_at, 'infinity'), checks = c.checks + d.checks, note = coalesce(nullif(d.note, ''), c.note), counts_in = d.counts_in::jsonb
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@refs::text[]) AS reference,
+        unnest(@answered_ats::timestamptz[]) AS answered_at, unnest(@next_check_ats::timestamptz[]) AS next_check_at,
+        unnest(@checks::int[]) AS checks, unnest(@notes::text[]) AS note, unnest(@counts_in::text[]) AS counts_in) d
+WHERE c.id = d.id;
+
+-- name: CallPostpone :exec
+UPDATE flow.call SET next_check_at = @next_check_at, checks = checks + 1 WHERE id = @id AND state IN ('unknown', 'awaiting');
+
+-- name: CallReferences :many
+-- Which of these references already settle another call.
+SELECT reference::text FROM flow.call WHERE domain = @domain AND bucket = @bucket AND reference = ANY(@refs::text[]) AND id <> @id;
+
+-- name: CallsOverdue :many
+-- Intents whose sender can no longer be sending.
+SELECT id FROM flow.call
+WHERE domain = @domain AND bucket = @bucket AND state = 'intent' AND send_before <= flow.clock() - make_interval(secs => @margin_seconds::float8)
+ORDER BY send_before LIMIT @max_calls;
+
+-- name: CallsToCheck :many
+SELECT * FROM flow.call
+WHERE domain = @domain AND bucket = @bucket AND state IN ('unknown', 'awaiting') AND next_check_at <= flow.clock()
+ORDER BY next_check_at LIMIT @max_calls;
+
+-- name: CallsNextCheck :one
+-- When the next open call of a budget must be looked at.
+SELECT min(CASE WHEN state = 'intent' THEN send_before + make_interval(secs => @margin_seconds::float8) ELSE next_check_at END)::timestamptz AS at
+FROM flow.call WHERE domain = @domain AND bucket = @bucket AND state IN ('intent', 'unknown', 'awaiting');
+
+-- name: BatchesOfCalls :many
+SELECT DISTINCT batch_id FROM flow.part WHERE call_id = ANY(@call_ids::uuid[]);
+
+-- name: LedgerRead :many
+SELECT * FROM flow.ledger WHERE domain = @domain AND bucket = @bucket AND ends_at > @since ORDER BY window_seconds, starts_at;
+
+-- name: LedgerDebit :execrows
+-- Debits every window, each only if its cap holds; the caller rolls back unless every row is written.
+INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own)
+SELECT @domain, @bucket, d.seconds, d.starts_at, d.ends_at, d.calls
+FROM (SELECT unnest(@seconds::int[]) AS seconds, unnest(@starts::timestamptz[]) AS starts_at, unnest(@ends::timestamptz[]) AS ends_at,
+        unnest(@calls::int[]) AS calls, unnest(@caps::int[]) AS cap) d
+WHERE d.calls <= d.cap
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + excluded.own
+WHERE l.own + l.foreign_spend + excluded.own <= (
+    SELECT (@caps::int[])[array_position(@seconds::int[], l.window_seconds)]);
+
+-- name: LedgerRelease :exec
+UPDATE flow.ledger l SET own = greatest(0, l.own - d.calls)
+FROM (SELECT unnest(@seconds::int[]) AS seconds, unnest(@starts::timestamptz[]) AS starts_at, unnest(@calls::int[]) AS calls) d
+WHERE l.domain = @domain AND l.bucket = @bucket AND l.window_seconds = d.seconds AND l.starts_at = d.starts_at;
+
+-- name: LedgerObserve :exec
+-- Takes over what the provider counted. The caller holds the budget's lock.
+INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at)
+VALUES (@domain, @bucket, @window_seconds, @starts_at, @ends_at, @foreign_spend, @observed, @observed_at)
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
+    foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at;
+
+-- name: CallsSince :many
+-- Calls that a reading of the provider's counters up to since may not hold yet.
+SELECT counts_in FROM flow.call WHERE domain = @domain AND bucket = @bucket AND claimed_at > @since AND state NOT IN ('refused');
+
+-- name: DomainLimits :many
+SELECT bucket, window_seconds, cap FROM flow.domain_limit WHERE tenancy_id = @tenancy_id;
+
+-- name: DomainLimitPut :exec
+INSERT INTO flow.domain_limit (tenancy_id, bucket, window_seconds, cap, read_at) VALUES (@tenancy_id, @bucket, @window_seconds, @cap, flow.clock())
+ON CONFLICT (tenancy_id, bucket, window_seconds) DO UPDATE SET cap = excluded.cap, read_at = excluded.read_at;
+
+-- name: DomainGet :one
+SELECT * FROM flow.domain WHERE tenancy_id = @tenancy_id;
+
+-- name: DomainCredential :one
+-- A credential by which an account can be asked about itself.
+SELECT id, org_id FROM flow.credential WHERE tenancy_id = @tenancy_id AND status = 'active'
+ORDER BY id LIMIT 1;
+
+-- name: LaneCharge :exec
+-- Charges a lane for what it sent. A lane that was idle does not come back with credit: it starts where the busy ones are.
+UPDATE flow.budget_lane SET vtime = greatest(vtime, @floor::bigint) + @cost::bigint WHERE domain = @domain AND bucket = @bucket AND lane = @lane;
+
+-- name: BudgetSpacing :exec
+UPDATE flow.budget SET next_call_at = @next_call_at WHERE domain = @domain AND bucket = @bucket;

@@ -1,0 +1,225 @@
+-- name: Clock :one
+SELECT flow.clock()::timestamptz;
+
+-- name: BatchLock :many
+-- Locks batches against every other change, in one order.
+SELECT c.batch_id FROM flow.batch_count c WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE;
+
+-- name: BatchHeads :many
+SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count FROM flow.batch WHERE id = ANY(@ids::uuid[]);
+
+-- name: BatchInsert :exec
+INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
+    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at)
+VALUES (@id, @org_id, @definition_id, @version, @trigger_id, @trigger_type, @trigger_source, @metadata, @status, @record_count,
+    @page_set, @lane, @scheduled_at, @started_at, @completed_at, @created_by, @created_at, @created_at);
+
+-- name: BatchCountInsert :exec
+INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)
+SELECT @batch_id, @record_count, CASE WHEN @staged::boolean THEN @record_count ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE @record_count END;
+
+-- name: SliceInsert :execrows
+-- One slice for each page of the set.
+INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued)
+SELECT @batch_id, row_number() OVER (ORDER BY p.first) - 1, p.first, p.rows, @state, p.rows * @call_tasks::int,
+    CASE WHEN @staged::boolean THEN p.rows ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE p.rows END
+FROM flow.page p WHERE p.set_id = @page_set;
+
+-- name: PartInsertForSlices :execrows
+-- Queues every record of every slice of a batch for one task.
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off)
+SELECT s.batch_id, @step_no, @task_no, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = @batch_id ORDER BY s.no;
+
+-- name: SliceRelease :execrows
+UPDATE flow.slice SET state = @state, queued = staged, staged = 0 WHERE batch_id = @batch_id AND state = 'staged';
+
+-- name: BatchCountRelease :exec
+UPDATE flow.batch_count SET queued = queued + staged, staged = 0 WHERE batch_id = @batch_id;
+
+-- name: SliceMove :many
+UPDATE flow.slice s SET
+    remaining = s.remaining + d.remaining,
+    apart = s.apart + d.apart,
+    staged = s.staged + (@deltas::int[])[d.i * 12 + 1],
+    queued = s.queued + (@deltas::int[])[d.i * 12 + 2],
+    pending = s.pending + (@deltas::int[])[d.i * 12 + 3],
+    started = s.started + (@deltas::int[])[d.i * 12 + 4],
+    needs_reconcile = s.needs_reconcile + (@deltas::int[])[d.i * 12 + 5],
+    completed = s.completed + (@deltas::int[])[d.i * 12 + 6],
+    failed = s.failed + (@deltas::int[])[d.i * 12 + 7],
+    cancelled = s.cancelled + (@deltas::int[])[d.i * 12 + 8],
+    accepted = s.accepted + (@deltas::int[])[d.i * 12 + 9],
+    rejected = s.rejected + (@deltas::int[])[d.i * 12 + 10],
+    unprocessed = s.unprocessed + (@deltas::int[])[d.i * 12 + 11],
+    unresolved = s.unresolved + (@deltas::int[])[d.i * 12 + 12]
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@remaining::int[]) AS remaining,
+        unnest(@apart::int[]) AS apart, generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
+WHERE s.batch_id = d.batch_id AND s.no = d.no
+RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart;
+
+-- name: SliceAdvance :exec
+UPDATE flow.slice s SET step_no = d.step_no, state = d.state, remaining = d.remaining
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@step_nos::smallint[]) AS step_no,
+        unnest(@states::text[]) AS state, unnest(@remaining::int[]) AS remaining) d
+WHERE s.batch_id = d.batch_id AND s.no = d.no;
+
+-- name: BatchCountMove :many
+UPDATE flow.batch_count c SET
+    staged = c.staged + (@deltas::bigint[])[d.i * 12 + 1],
+    queued = c.queued + (@deltas::bigint[])[d.i * 12 + 2],
+    pending = c.pending + (@deltas::bigint[])[d.i * 12 + 3],
+    started = c.started + (@deltas::bigint[])[d.i * 12 + 4],
+    needs_reconcile = c.needs_reconcile + (@deltas::bigint[])[d.i * 12 + 5],
+    completed = c.completed + (@deltas::bigint[])[d.i * 12 + 6],
+    failed = c.failed + (@deltas::bigint[])[d.i * 12 + 7],
+    cancelled = c.cancelled + (@deltas::bigint[])[d.i * 12 + 8],
+    accepted = c.accepted + (@deltas::bigint[])[d.i * 12 + 9],
+    rejected = c.rejected + (@deltas::bigint[])[d.i * 12 + 10],
+    unprocessed = c.unprocessed + (@deltas::bigint[])[d.i * 12 + 11],
+    unresolved = c.unresolved + (@deltas::bigint[])[d.i * 12 + 12]
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, generate_series(0, cardinality(@batch_ids::uuid[]) - 1) AS i) d
+WHERE c.batch_id = d.batch_id
+RETURNING c.*;
+
+-- name: BatchStart :exec
+UPDATE flow.batch SET status = 'running', started_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = ANY(@ids::uuid[]) AND status = 'queued';
+
+-- name: BatchEnd :exec
+UPDATE flow.batch SET status = @status, completed_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = @id;
+
+-- name: LaneBatchMove :exec
+UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[]) AS step_no, unnest(@task_nos::smallint[]) AS task_no,
+        unnest(@parts::int[]) AS parts, unnest(@records::bigint[]) AS records) d
+WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_no;
+
+-- name: LaneBatchInsert :exec
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane)
+VALUES (@batch_id, @step_no, @task_no, @org_id, @domain, @bucket, @lane);
+
+-- name: LaneBatchReady :exec
+UPDATE flow.lane_batch SET ready_parts = @parts, ready_records = @records WHERE batch_id = @batch_id AND step_no = @step_no AND task_no = @task_no;
+
+-- name: LaneBatchOfBatches :many
+SELECT batch_id, step_no, task_no, domain, bucket, lane FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]);
+
+-- name: LaneBatchClose :many
+UPDATE flow.lane_batch SET open = false WHERE batch_id = @batch_id RETURNING domain, bucket;
+
+-- name: PartInsert :exec
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, ready_at)
+SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]),
+    unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@ready_ats::timestamptz[]);
+
+-- name: PartDelete :execrows
+DELETE FROM flow.part WHERE id = ANY(@ids::bigint[]);
+
+-- name: PartRequeue :execrows
+UPDATE flow.part SET call_id = NULL, call_seq = NULL, left_out = NULL, ready_at = @ready_at, attempt = attempt + @attempts::int
+WHERE id = ANY(@ids::bigint[]) AND call_id IS NOT NULL;
+
+-- name: PartsOfSlices :many
+SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, p.left_out, p.call_id, c.state AS call_state
+FROM flow.part p
+JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS slice_no) d ON p.batch_id = d.batch_id AND p.slice_no = d.slice_no
+LEFT JOIN flow.call c ON c.id = p.call_id
+ORDER BY p.id;
+
+-- name: JobsOfSlices :many
+SELECT j.* FROM flow.job j
+JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS slice_no) d ON j.batch_id = d.batch_id AND j.slice_no = d.slice_no
+ORDER BY j.batch_id, j.position;
+
+-- name: JobsAt :many
+SELECT j.* FROM flow.job j
+JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position) d ON j.batch_id = d.batch_id AND j.position = d.position;
+
+-- name: JobInsert :copyfrom
+INSERT INTO flow.job (batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at)
+VALUES (@batch_id, @position, @slice_no, @apart_step, @step_no, @remaining, @status, @ready, @doomed, @attempts, @error, @started_at, @updated_at);
+
+-- name: JobUpdate :exec
+UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status, ready = d.ready,
+    doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''), started_at = coalesce(j.started_at, @now::timestamptz), updated_at = @now::timestamptz
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position, unnest(@step_nos::smallint[]) AS step_no,
+        unnest(@remaining::smallint[]) AS remaining, unnest(@statuses::flow.job_status[]) AS status, unnest(@readies::boolean[]) AS ready,
+        unnest(@doomed::text[]) AS doomed, unnest(@attempts::int[]) AS attempts, unnest(@errors::text[]) AS error) d
+WHERE j.batch_id = d.batch_id AND j.position = d.position;
+
+-- name: JobUnprocess :one
+-- Ends every unsent job of a cancelled batch and says how many stood where.
+WITH ended AS (
+    UPDATE flow.job j SET status = 'unprocessed', ready = false, updated_at = @now::timestamptz
+    FROM flow.job o
+    WHERE j.batch_id = @batch_id AND j.status IN ('staged', 'queued', 'pending') AND o.batch_id = j.batch_id AND o.position = j.position
+    RETURNING j.slice_no, o.status AS was
+)
+SELECT count(*) FROM ended;
+
+-- name: FragmentInsert :exec
+INSERT INTO flow.fragment (batch_id, slice_no, step_no, task_no, body)
+SELECT unnest(@batch_ids::uuid[]), unnest(@slice_nos::int[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@bodies::bytea[]);
+
+-- name: FragmentsOfSlices :many
+SELECT slice_no, step_no, task_no, seq, body FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) ORDER BY slice_no, step_no, task_no, seq;
+
+-- name: FragmentDelete :exec
+DELETE FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = @slice_no AND step_no = @step_no AND task_no = @task_no AND seq = ANY(@seqs::bigint[]);
+
+-- name: SlicesReady :many
+-- Slices with in-process work, for one worker.
+SELECT no, first, records, step_no, apart FROM flow.slice WHERE batch_id = @batch_id AND state = 'ready' ORDER BY no LIMIT @max_slices;
+
+-- name: JobsReady :many
+SELECT * FROM flow.job WHERE batch_id = @batch_id AND ready ORDER BY position LIMIT @max_jobs;
+
+-- name: BatchGet :one
+SELECT b.*, sqlc.embed(c) FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = @id AND b.org_id = @org_id;
+
+-- name: BatchCancel :exec
+UPDATE flow.batch SET status = 'cancelled', cancel_reason = @reason, completed_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = @id;
+
+-- name: BatchCountCancel :exec
+UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0 WHERE batch_id = @batch_id;
+
+-- name: BatchStatusLocked :one
+SELECT b.status FROM flow.batch b WHERE b.id = @id AND b.org_id = @org_id FOR UPDATE;
+
+-- name: BudgetEnsure :exec
+INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight)
+VALUES (@domain, @bucket, @service_id, @metered, @time_zone, @max_in_flight)
+ON CONFLICT (domain, bucket) DO NOTHING;
+
+-- name: BudgetLanesEnsure :exec
+INSERT INTO flow.budget_lane (domain, bucket, lane, weight)
+VALUES (@domain, @bucket, 'interactive', 50), (@domain, @bucket, 'compliance', 30), (@domain, @bucket, 'bulk', 15), (@domain, @bucket, 'backfill', 5)
+ON CONFLICT DO NOTHING;
+
+-- name: PartsQueued :many
+SELECT id, from_off, to_off FROM flow.part WHERE id = ANY(@ids::bigint[]) AND call_id IS NULL;
+
+-- name: PartClaim :exec
+UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, left_out = nullif(d.left_out, '')::int[]
+FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@call_ids::uuid[]) AS call_id, unnest(@seqs::int[]) AS seq, unnest(@left_out::text[]) AS left_out) d
+WHERE p.id = d.id;
+
+-- name: PartShrink :exec
+UPDATE flow.part p SET from_off = d.from_off FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@froms::int[]) AS from_off) d WHERE p.id = d.id;
+
+-- name: PartInsertClaimed :exec
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, call_id, call_seq, left_out)
+SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]),
+    unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@call_ids::uuid[]),
+    unnest(@seqs::int[]), nullif(unnest(@left_out::text[]), '')::int[];
+
+-- name: PartsOfCall :many
+SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, p.left_out, p.call_id, s.first
+FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no = p.slice_no
+WHERE p.call_id = ANY(@call_ids::uuid[]) ORDER BY p.call_id, p.call_seq;
+
+-- name: SliceRows :many
+SELECT batch_id, no, first, records, state, step_no, remaining, apart FROM flow.slice WHERE batch_id = @batch_id AND no = ANY(@nos::int[]) ORDER BY no;
+
+-- name: JobPositionsApart :many
+-- Records that left their slice before a step, and so are not part of its tasks' ranges.
+SELECT slice_no, position FROM flow.job WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) AND apart_step < @step_no ORDER BY slice_no, position;
