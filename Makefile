@@ -8,3 +8,7 @@ help: ## Show this help
 generate: ## Generate gen/oas from openapi.yaml and gen/db from schema and queries
 	go tool ogen --target gen/oas --package oas --clean --config ogen.yml openapi.yaml
 	$(SQLC) generate
+
+.PHONY: bench
+bench: ## Measure the speed targets of docs/architecture.md; BENCH=regex picks some
+	go run ./internal/bench -run '$(BENCH)'

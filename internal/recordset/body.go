@@ -2,9 +2,12 @@ package recordset
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
+
+	"flowlane/internal/fault"
 )
 
 // span is the place of one row in a body, from "{" to after "}".
@@ -29,24 +32,35 @@ type parser struct {
 func parse(body []byte, chunkSize int, spans []span) (chunk, error) {
 	p := parser{scanner: scanner{b: body}, chunkSize: chunkSize, chunk: chunk{rows: spans[:0]}}
 	if at := firstInvalid(body); at >= 0 {
-		p.malformed(at, "Invalid UTF-8")
+		p.malformed(at, "The body is not valid UTF-8 at byte %d", at)
 		return chunk{}, p.fault()
 	}
 	i := p.space(0)
 	if i < len(body) && body[i] == '{' {
 		i = p.top(i)
 	} else if i = p.value(i, 0); i >= 0 {
-		p.bad([]string{"body"}, "object_type", `must be an object with "chunk_index" and "records"`)
+		p.bad(wrong("object_type", "Must be an object", "body"))
 	}
 	if i >= 0 {
 		if i = p.space(i); i < len(body) {
-			p.malformed(i, "Invalid JSON: text after the end of the body")
+			p.invalid(i, "there is text after its end")
 		}
 	}
 	if err := p.fault(); err != nil {
 		return chunk{}, err
 	}
 	return p.chunk, nil
+}
+
+// wrong is the entry of a bad place, worded as the rest of the API words it.
+func wrong(kind, msg string, loc ...string) fault.Field {
+	return fault.Field{Loc: loc, Type: kind, Msg: msg}
+}
+
+// bounded adds the number of the rule to an entry.
+func bounded(name string, n int, f fault.Field) fault.Field {
+	f.Ctx = map[string]any{name: n}
+	return f
 }
 
 // top scans the body's own object.
@@ -79,10 +93,10 @@ func (p *parser) top(i int) int {
 
 func (p *parser) missing() {
 	if !p.hasIndex {
-		p.bad([]string{"body", "chunk_index"}, "missing", "field required")
+		p.bad(wrong("missing", "This field is required", "body", "chunk_index"))
 	}
 	if !p.hasRows {
-		p.bad([]string{"body", "records"}, "missing", "field required")
+		p.bad(wrong("missing", "This field is required", "body", "records"))
 	}
 }
 
@@ -98,9 +112,9 @@ func (p *parser) field(i int) int {
 		p.hasRows = true
 		return p.recordsField(i, loc)
 	case name == "chunk_index" || name == "records":
-		p.bad(loc, "value_error", "is given twice; send it once")
+		p.bad(wrong("value_error", "This field is there twice; send it once", loc...))
 	default:
-		p.bad(loc, "extra_forbidden", `unknown field; a chunk has "chunk_index" and "records"`)
+		p.bad(wrong("extra_forbidden", "This field is not known here", loc...))
 	}
 	return p.value(i, 1)
 }
@@ -112,20 +126,20 @@ func (p *parser) indexField(i int, loc []string) int {
 	}
 	switch c := p.b[i]; {
 	case c == 'n':
-		p.bad(loc, "null_not_allowed", "must not be null")
+		p.bad(wrong("null_not_allowed", "Must not be null", loc...))
 		return end
 	case c != '-' && c-'0' > 9:
-		p.bad(loc, "int_type", "must be an integer")
+		p.bad(wrong("int_type", "Must be a whole number", loc...))
 		return end
 	}
 	n, whole := integer(p.b[i:end])
 	switch {
 	case !whole:
-		p.bad(loc, "int_type", "must be an integer")
+		p.bad(wrong("int_type", "Must be a whole number", loc...))
 	case n < 0:
-		p.bad(loc, "greater_than_equal", "must be 0 or more: chunks are numbered from 0")
+		p.bad(bounded("ge", 0, wrong("greater_than_equal", "Must be at least 0", loc...)))
 	case n > math.MaxInt32:
-		p.bad(loc, "less_than_equal", "must be at most %d", math.MaxInt32)
+		p.bad(bounded("le", math.MaxInt32, wrong("less_than_equal", fmt.Sprintf("Must be at most %d", math.MaxInt32), loc...)))
 	default:
 		p.chunk.index = int32(n) //nolint:gosec // bounded by the cases above
 	}
@@ -161,9 +175,9 @@ func (p *parser) recordsField(i int, loc []string) int {
 		switch {
 		case end < 0:
 		case p.b[i] == 'n':
-			p.bad(loc, "null_not_allowed", "must not be null")
+			p.bad(wrong("null_not_allowed", "Must not be null", loc...))
 		default:
-			p.bad(loc, "list_type", "must be an array of objects")
+			p.bad(wrong("array_type", "Must be an array", loc...))
 		}
 		return end
 	}
@@ -171,9 +185,10 @@ func (p *parser) recordsField(i int, loc []string) int {
 	switch {
 	case i < 0:
 	case count == 0:
-		p.bad(loc, "too_short", "must hold at least one record")
+		p.bad(bounded("min_length", 1, wrong("too_short", "Must have at least 1 item", loc...)))
 	case count > p.chunkSize:
-		p.bad(loc, "too_long", "must hold at most %d records, the chunk_size of this record set; it holds %d", p.chunkSize, count)
+		p.bad(bounded("max_length", p.chunkSize, wrong("too_long",
+			fmt.Sprintf("Must have at most %d items, the chunk_size of the record set; it has %d", p.chunkSize, count), loc...)))
 	}
 	return i
 }
@@ -188,7 +203,7 @@ func (p *parser) records(i int) (count, next int) {
 		from := i
 		if i < len(p.b) && p.b[i] == '{' {
 			i = p.object(i, 3)
-		} else if i = p.value(i, 2); i >= 0 && !p.bad(p.loc(2), "object_type", "must be an object") {
+		} else if i = p.value(i, 2); i >= 0 && !p.bad(wrong("object_type", "Must be an object", p.loc(2)...)) {
 			return 0, -1
 		}
 		if i < 0 {

@@ -64,7 +64,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, me
 		chunkSize = MaxChunkSize
 	}
 	if chunkSize < 1 || chunkSize > MaxChunkSize {
-		return Manifest{}, fault.Value([]string{"body", "chunk_size"}, "must be between 1 and %d", MaxChunkSize)
+		return Manifest{}, fault.Value([]string{"body", "chunk_size"}, "Must be between 1 and %d", MaxChunkSize)
 	}
 	if len(metadata) == 0 {
 		metadata = []byte("{}")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"flowlane/internal/fault"
@@ -39,15 +40,15 @@ type step struct {
 func (s *scanner) malformed(at int, format string, args ...any) int {
 	if s.broken == nil {
 		s.broken = &fault.Field{Loc: []string{"body"}, Type: "json_invalid",
-			Msg: fmt.Sprintf(format, args...) + " at byte " + strconv.Itoa(at)}
+			Msg: fmt.Sprintf(format, args...), Ctx: map[string]any{"offset": at}}
 	}
 	return -1
 }
 
 // bad notes a place that breaks a rule; it tells whether to go on.
-func (s *scanner) bad(loc []string, kind, format string, args ...any) bool {
+func (s *scanner) bad(f fault.Field) bool {
 	if len(s.fields) < maxFields {
-		s.fields = append(s.fields, fault.Field{Loc: loc, Type: kind, Msg: fmt.Sprintf(format, args...)})
+		s.fields = append(s.fields, f)
 	}
 	return len(s.fields) < maxFields
 }
@@ -84,12 +85,17 @@ func (s *scanner) space(i int) int {
 	return i
 }
 
+// invalid ends the scan at a break of the grammar.
+func (s *scanner) invalid(at int, why string) int {
+	return s.malformed(at, "The body is not valid JSON at byte %d: %s", at, why)
+}
+
 // unexpected ends the scan at a byte that cannot stand there.
 func (s *scanner) unexpected(i int, want string) int {
 	if i >= len(s.b) {
-		return s.malformed(i, "Invalid JSON: %s is missing, the text ends", want)
+		return s.invalid(i, want+" is missing")
 	}
-	return s.malformed(i, "Invalid JSON: expected %s", want)
+	return s.invalid(i, "there should be "+want)
 }
 
 // value scans any value inside depth open containers.
@@ -192,7 +198,7 @@ func (s *scanner) keyEnd(from, depth int) int {
 	}
 	loc := s.loc(depth - 1)
 	if end > 0 {
-		loc = append(loc, unquote(s.b[from-1:end]))
+		loc = append(loc, strings.ReplaceAll(unquote(s.b[from-1:end]), "\x00", "\ufffd"))
 	}
 	for k := noted; k < len(s.fields); k++ {
 		s.fields[k].Loc = loc
@@ -228,7 +234,7 @@ func (s *scanner) array(i, depth int) int {
 }
 
 func (s *scanner) tooDeep(i int) int {
-	return s.malformed(i, "Nested deeper than %d levels", maxDepth)
+	return s.malformed(i, "The body has more than %d levels of nesting at byte %d", maxDepth, i)
 }
 
 // number scans by the grammar of JSON; its size is not limited.
@@ -296,7 +302,7 @@ func (s *scanner) text(i, depth int) int {
 			i++
 		}
 		if i >= len(s.b) {
-			return s.malformed(i, "Invalid JSON: a string has no end")
+			return s.invalid(i, "a string has no end")
 		}
 		switch s.b[i] {
 		case '"':
@@ -304,9 +310,9 @@ func (s *scanner) text(i, depth int) int {
 		case '\\':
 			i = s.escape(i+1, depth)
 		case 0:
-			i = s.unstorable(i+1, depth, "NUL characters cannot be stored; remove them")
+			i = s.unstorable(i+1, depth)
 		default:
-			return s.malformed(i, "Invalid JSON: a control character inside a string has to be escaped")
+			return s.invalid(i, "a control character inside a string has to be escaped")
 		}
 		if i < 0 {
 			return i
@@ -314,9 +320,11 @@ func (s *scanner) text(i, depth int) int {
 	}
 }
 
+const unstorable = "Must not contain a NUL character or half of a surrogate pair"
+
 // unstorable notes a string that is JSON but that nothing behind this service can keep.
-func (s *scanner) unstorable(next, depth int, msg string) int {
-	if !s.bad(s.loc(depth), "value_error", "%s", msg) {
+func (s *scanner) unstorable(next, depth int) int {
+	if !s.bad(fault.Field{Loc: s.loc(depth), Type: "value_error", Msg: unstorable}) {
 		return -1
 	}
 	return next
@@ -325,7 +333,7 @@ func (s *scanner) unstorable(next, depth int, msg string) int {
 // escape scans what follows a backslash.
 func (s *scanner) escape(i, depth int) int {
 	if i >= len(s.b) {
-		return s.malformed(i, "Invalid JSON: a string has no end")
+		return s.invalid(i, "a string has no end")
 	}
 	switch s.b[i] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -333,18 +341,18 @@ func (s *scanner) escape(i, depth int) int {
 	case 'u':
 		return s.unicode(i+1, depth)
 	}
-	return s.malformed(i, "Invalid JSON: an unknown escape")
+	return s.invalid(i, "an unknown escape")
 }
 
 // unicode scans the digits of a \u escape, both halves of a pair at once.
 func (s *scanner) unicode(i, depth int) int {
 	r, ok := hex4(s.b, i)
 	if !ok {
-		return s.malformed(i, `Invalid JSON: \u needs four hexadecimal digits`)
+		return s.invalid(i, `\u needs four hexadecimal digits`)
 	}
 	switch {
 	case r == 0:
-		return s.unstorable(i+4, depth, "NUL characters cannot be stored; remove them")
+		return s.unstorable(i+4, depth)
 	case r < 0xd800 || r > 0xdfff:
 		return i + 4
 	}
@@ -353,7 +361,7 @@ func (s *scanner) unicode(i, depth int) int {
 			return i + 10
 		}
 	}
-	return s.unstorable(i+4, depth, "half of a surrogate pair is not a character; send both halves or remove it")
+	return s.unstorable(i+4, depth)
 }
 
 func hex4(b []byte, i int) (rune, bool) {

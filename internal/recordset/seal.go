@@ -27,7 +27,7 @@ const (
 // missing chunks, chunks that are short but not the last.
 func (s *Service) Seal(ctx context.Context, orgID, id uuid.UUID, expected int64) (Manifest, error) {
 	if expected < 0 {
-		return Manifest{}, fault.Value([]string{"body", "expected_count"}, "must be 0 or more")
+		return Manifest{}, fault.Value([]string{"body", "expected_count"}, "Must be at least 0")
 	}
 	var out Manifest
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
