@@ -4610,7 +4610,7 @@ type ListPlatformServicesParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// What to sort by; without it services come in the order of the catalog.
+	// What to sort by.
 	SortBy OptServiceSortBy `json:",omitempty,omitzero"`
 	// The direction of `sort_by`.
 	Order OptOrder `json:",omitempty,omitzero"`
@@ -4820,6 +4820,11 @@ func decodeListPlatformServicesParams(args [1]string, argsEscaped bool, r *http.
 			In:   "query",
 			Err:  err,
 		}
+	}
+	// Set default value for query: sort_by.
+	{
+		val := ServiceSortBy("name")
+		params.SortBy.SetTo(val)
 	}
 	// Decode query: sort_by.
 	if err := func() error {
@@ -6011,7 +6016,7 @@ type ListServicesParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// What to sort by; without it services come in the order of the catalog.
+	// What to sort by.
 	SortBy OptServiceSortBy `json:",omitempty,omitzero"`
 	// The direction of `sort_by`.
 	Order OptOrder `json:",omitempty,omitzero"`
@@ -6212,6 +6217,11 @@ func decodeListServicesParams(args [0]string, argsEscaped bool, r *http.Request)
 			In:   "query",
 			Err:  err,
 		}
+	}
+	// Set default value for query: sort_by.
+	{
+		val := ServiceSortBy("name")
+		params.SortBy.SetTo(val)
 	}
 	// Decode query: sort_by.
 	if err := func() error {

@@ -1,0 +1,71 @@
+// Package api owns the HTTP surface under /v1: it turns requests into calls of the domain packages and their answers
+// into what openapi.yaml promises. It alone knows statuses. Group handlers (one file per operation group) hold no rules:
+// a read is a query, a write is one domain method, and errors go back bare.
+package api
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/catalog"
+	"flowlane/internal/recordset"
+)
+
+// prefix is the version segment under which everything stands.
+const prefix = "/v1"
+
+// Deps are what the handlers work with. All fields are required.
+type Deps struct {
+	Pool       *pgxpool.Pool
+	Accounts   *account.Service
+	Catalog    *catalog.Catalog
+	RecordSets *recordset.Service
+	// Now dates nothing that is stored; it measures how long requests take.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// handler is the whole of the generated interface, one part per operation group.
+type handler struct {
+	accountHandler
+	catalogHandler
+	recordSetHandler
+	pendingGroups
+	errorHandler
+}
+
+var _ oas.Handler = handler{}
+
+// New returns the handler of every path under /v1; any other path is 404 in the error envelope.
+func New(d Deps) (http.Handler, error) {
+	errs := errorHandler{log: d.Log}
+	sec := security{accounts: d.Accounts}
+	catalogs, err := newCatalogHandler(d.Catalog)
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	h := handler{
+		accountHandler:   accountHandler{pool: d.Pool, accounts: d.Accounts},
+		catalogHandler:   catalogs,
+		recordSetHandler: recordSetHandler{sets: d.RecordSets},
+		errorHandler:     errs,
+	}
+	server, err := oas.NewServer(h, sec,
+		oas.WithPathPrefix(prefix),
+		oas.WithErrorHandler(errs.refused),
+		oas.WithNotFound(errs.notFound),
+		oas.WithMethodNotAllowed(errs.methodNotAllowed),
+		oas.WithMiddleware(refuseUnstorableQuery),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	chunks := chunkRoute{next: server, sec: sec, errs: errs, append: d.RecordSets.Append}
+	return outer{next: chunks, errs: errs, now: d.Now, log: d.Log}, nil
+}

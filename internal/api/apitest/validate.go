@@ -1,0 +1,184 @@
+// Package apitest owns what tests over HTTP share: a client whose every response is validated against openapi.yaml by a
+// library that generated none of our code, and factories for organizations and keys. Only tests import it.
+package apitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"flowlane/internal/api/violation"
+)
+
+const prefix = "/v1"
+
+// Checked returns a transport that fails the test when a response under /v1 is not what openapi.yaml promises: an
+// undocumented status or field, a wrong type, a missing field, no X-Request-Id. Streams (application/x-ndjson) pass
+// through unread. base nil means a transport of its own.
+func Checked(t testing.TB, base http.RoundTripper) http.RoundTripper {
+	t.Helper()
+	if base == nil {
+		own := http.DefaultTransport.(*http.Transport).Clone()
+		t.Cleanup(own.CloseIdleConnections)
+		base = own
+	}
+	return &checked{t: t, base: base}
+}
+
+type checked struct {
+	t    testing.TB
+	base http.RoundTripper
+}
+
+func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := c.base.RoundTrip(r)
+	if err != nil || !strings.HasPrefix(r.URL.Path, prefix+"/") {
+		return res, err
+	}
+	if err := Check(r, res); err != nil {
+		c.t.Errorf("%s %s answered %d, which is not what openapi.yaml says: %v", r.Method, r.URL.Path, res.StatusCode, err)
+	}
+	return res, nil
+}
+
+// Check validates one response to r; its body can be read again afterwards.
+func Check(r *http.Request, res *http.Response) error {
+	if res.Header.Get("X-Request-Id") == "" {
+		return errors.New("there is no X-Request-Id")
+	}
+	doc := document()
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	var body []byte
+	if media != "application/x-ndjson" {
+		var err error
+		if body, err = io.ReadAll(res.Body); err != nil {
+			return err
+		}
+		_ = res.Body.Close()
+		res.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	route, params, err := doc.router.FindRoute(r)
+	if err != nil {
+		return doc.checkError(res.StatusCode, body)
+	}
+	if err := checkEmpty(route.Operation, res.StatusCode, body); err != nil {
+		return err
+	}
+	in := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route},
+		Status:                 res.StatusCode,
+		Header:                 res.Header,
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
+	}
+	in.SetBodyBytes(body)
+	return openapi3filter.ValidateResponse(r.Context(), in)
+}
+
+// checkEmpty holds what the library does not: a status that is documented without content has no body.
+func checkEmpty(op *openapi3.Operation, status int, body []byte) error {
+	ref := op.Responses.Status(status)
+	if ref != nil && len(ref.Value.Content) == 0 && len(body) > 0 {
+		return fmt.Errorf("there is a body of %d bytes where none is documented", len(body))
+	}
+	return nil
+}
+
+type apiDocument struct {
+	router routers.Router
+	errors *openapi3.Schema
+}
+
+// checkError validates the answer to an address or method that is not in the document.
+func (d apiDocument) checkError(status int, body []byte) error {
+	if status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
+		return errors.New("the operation is not documented")
+	}
+	var value any
+	if err := json.Unmarshal(body, &value); err != nil {
+		return err
+	}
+	return d.errors.VisitJSON(value, openapi3.EnableJSONSchema2020())
+}
+
+// document is openapi.yaml made strict: answers may grow, which clients must bear, but not unnoticed.
+var document = sync.OnceValue(func() apiDocument {
+	doc, err := strictDocument()
+	if err != nil {
+		panic(err)
+	}
+	return doc
+})
+
+func strictDocument() (apiDocument, error) {
+	tree, err := violation.Document()
+	if err != nil {
+		return apiDocument{}, err
+	}
+	s := strict{root: tree}
+	text, err := json.Marshal(s.copy(tree, ""))
+	if err != nil {
+		return apiDocument{}, err
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		return apiDocument{}, err
+	}
+	doc.Servers = openapi3.Servers{{URL: prefix}}
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		return apiDocument{}, err
+	}
+	return apiDocument{router: router, errors: doc.Components.Schemas["Error"].Value}, nil
+}
+
+// strict copies the document with every reference replaced by what it refers to, without which the library silently
+// falls back to the rules of OpenAPI 3.0, and with every object closed that lists its properties.
+type strict struct{ root map[string]any }
+
+func (s strict) copy(node any, name string) any {
+	switch v := node.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = s.copy(e, "")
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		if ref, ok := v["$ref"].(string); ok && name != "properties" {
+			out, _ = s.copy(s.lookup(ref), "").(map[string]any)
+		}
+		for k, e := range v {
+			if k != "$ref" || name == "properties" {
+				out[k] = s.copy(e, k)
+			}
+		}
+		_, listed := v["properties"].(map[string]any)
+		if _, open := v["additionalProperties"]; listed && !open && name != "properties" {
+			out["additionalProperties"] = false
+		}
+		return out
+	}
+	return node
+}
+
+func (s strict) lookup(ref string) any {
+	var at any = s.root
+	for _, name := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
+		m, _ := at.(map[string]any)
+		at = m[name]
+	}
+	return at
+}

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"io"
+
+	"flowlane/internal/api/violation"
+	"flowlane/internal/fault"
+)
+
+// maxBody is the limit of every body but a chunk's.
+const maxBody = 1 << 20
+
+// lazyBody reads a body whole when it is first wanted, that is after the security check, and hands it on only if it is
+// within the limit and is text that can be stored. Otherwise reading fails with the fault that the caller shall see.
+type lazyBody struct {
+	from   io.ReadCloser
+	length int64 // as announced; -1 when unknown
+	limit  int
+	text   []byte
+	rest   []byte
+	err    error
+	loaded bool
+}
+
+func (b *lazyBody) Read(p []byte) (int, error) {
+	if !b.loaded {
+		b.loaded = true
+		b.load()
+		b.rest = b.text
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
+	if len(b.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+func (b *lazyBody) Close() error { return b.from.Close() }
+
+func (b *lazyBody) load() {
+	if b.text, b.err = readAll(b.from, b.length, b.limit, nil); b.err != nil || len(b.text) == 0 {
+		return
+	}
+	if fields := violation.Text(b.text); len(fields) > 0 {
+		b.err = fault.Invalidated(fields...)
+	}
+}
+
+// readAll reads a body of at most limit bytes into buf, which grows once at most if the length was announced. Faults:
+// TooLarge; Invalid when the connection broke off inside of the body.
+func readAll(from io.Reader, length int64, limit int, buf []byte) ([]byte, error) {
+	tooLarge := fault.New(fault.TooLarge, "Request body exceeds %d bytes", limit)
+	if length > int64(limit) {
+		return nil, tooLarge
+	}
+	if length >= 0 && int64(cap(buf)) < length+1 {
+		buf = make([]byte, 0, length+1)
+	}
+	from = io.LimitReader(from, int64(limit)+1)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := from.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if len(buf) > limit {
+			return nil, tooLarge
+		}
+		if err == io.EOF {
+			return buf, nil
+		}
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "Request body could not be read to its end").Because(err)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"flowlane"
+	"flowlane/gen/oas"
+	"flowlane/internal/catalog"
+	"flowlane/internal/fault"
+)
+
+// catalogHandler serves /catalog, which is the same for everybody and does not change while the process lives.
+type catalogHandler struct {
+	catalog *catalog.Catalog
+	// etag is of the catalog as a whole: every answer is a function of it, of the document and of the address.
+	etag string
+}
+
+func newCatalogHandler(c *catalog.Catalog) (catalogHandler, error) {
+	text, err := json.Marshal(c.Platforms())
+	if err != nil {
+		return catalogHandler{}, fmt.Errorf("hash the catalog: %w", err)
+	}
+	sum := sha256.Sum256(append(text, flowlane.OpenAPI...))
+	return catalogHandler{catalog: c, etag: `W/"` + hex.EncodeToString(sum[:12]) + `"`}, nil
+}
+
+// fresh tells whether the caller's copy is still right.
+func (h catalogHandler) fresh(ifNoneMatch oas.OptString) bool {
+	text, ok := ifNoneMatch.Get()
+	if !ok {
+		return false
+	}
+	for tag := range strings.SplitSeq(text, ",") {
+		tag = strings.TrimSpace(tag)
+		if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(h.etag, "W/") {
+			return true
+		}
+	}
+	return false
+}
+
+func (h catalogHandler) notModified() *oas.NotModified {
+	return &oas.NotModified{ETag: oas.NewOptString(h.etag)}
+}
+
+func (h catalogHandler) ListPlatforms(_ context.Context, params oas.ListPlatformsParams) (oas.ListPlatformsRes, error) {
+	p, err := pageOf("platforms", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.Status.Value)
+	if err != nil {
+		return nil, err
+	}
+	var all []*catalog.Platform
+	for _, platform := range h.catalog.Platforms() {
+		if !params.Status.Set || platform.Status == string(params.Status.Value) {
+			all = append(all, platform)
+		}
+	}
+	id := func(p *catalog.Platform) string { return p.ID }
+	rows, err := pageFrom(p, all, id)
+	if err != nil {
+		return nil, err
+	}
+	if h.fresh(params.IfNoneMatch) {
+		return h.notModified(), nil
+	}
+	list := oas.PlatformList(listOf(p, rows, int64(len(all)), id, convertPlatform))
+	return &oas.PlatformListHeaders{ETag: oas.NewOptString(h.etag), Response: list}, nil
+}
+
+func (h catalogHandler) GetPlatform(_ context.Context, params oas.GetPlatformParams) (oas.GetPlatformRes, error) {
+	p, ok := h.catalog.Platform(params.PlatformID)
+	if !ok {
+		return nil, fault.Missing("Platform")
+	}
+	if h.fresh(params.IfNoneMatch) {
+		return h.notModified(), nil
+	}
+	return &oas.PlatformHeaders{ETag: oas.NewOptString(h.etag), Response: convertPlatform(p)}, nil
+}
+
+func (h catalogHandler) ListPlatformServices(_ context.Context, params oas.ListPlatformServicesParams) (oas.ListPlatformServicesRes, error) {
+	if h.fresh(params.IfNoneMatch) {
+		return h.notModified(), nil
+	}
+	return h.services(h.catalog.Services(params.PlatformID), params.Limit, params.Skip, params.Order), nil
+}
+
+func (h catalogHandler) ListServices(_ context.Context, params oas.ListServicesParams) (oas.ListServicesRes, error) {
+	if h.fresh(params.IfNoneMatch) {
+		return h.notModified(), nil
+	}
+	return h.services(h.catalog.AllServices(), params.Limit, params.Skip, params.Order), nil
+}
+
+// services sorts by name, the only order there is, and pages by skip alone.
+func (h catalogHandler) services(all []*catalog.Service, limit, skip oas.OptInt, order oas.OptOrder) *oas.ServiceListHeaders {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b *catalog.Service) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	if order.Value == oas.OrderDesc {
+		slices.Reverse(sorted)
+	}
+	p := page{limit: limit.Or(50), skip: skip.Or(0)}
+	rows := sorted[min(p.skip, len(sorted)):]
+	list := oas.ServiceList(listOf(p, rows, int64(len(sorted)), func(s *catalog.Service) string { return s.ID }, convertService))
+	list.NextCursor.SetToNull()
+	return &oas.ServiceListHeaders{ETag: oas.NewOptString(h.etag), Response: list}
+}
+
+func (h catalogHandler) GetService(_ context.Context, params oas.GetServiceParams) (oas.GetServiceRes, error) {
+	s, ok := h.catalog.Service(params.ServiceID)
+	if !ok {
+		return nil, fault.Missing("Service")
+	}
+	if h.fresh(params.IfNoneMatch) {
+		return h.notModified(), nil
+	}
+	return &oas.ServiceHeaders{ETag: oas.NewOptString(h.etag), Response: convertService(s)}, nil
+}
+
+func (h catalogHandler) ListServiceActions(_ context.Context, params oas.ListServiceActionsParams) (oas.ListServiceActionsRes, error) {
+	if _, ok := h.catalog.Service(params.ServiceID); !ok {
+		return nil, fault.Missing("Service")
+	}
+	p, err := pageOf("actions", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.ServiceID)
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.actions(p, h.catalog.Actions(params.ServiceID))
+	if err != nil {
+		return nil, err
+	}
+	if h.fresh(params.IfNoneMatch) {
+		return h.notModified(), nil
+	}
+	return list, nil
+}
+
+func (h catalogHandler) ListActions(_ context.Context, params oas.ListActionsParams) (oas.ListActionsRes, error) {
+	p, err := pageOf("actions", uuid.Nil, params.Limit, params.Skip, params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.actions(p, h.catalog.AllActions())
+	if err != nil {
+		return nil, err
+	}
+	if h.fresh(params.IfNoneMatch) {
+		return h.notModified(), nil
+	}
+	return list, nil
+}
+
+func (h catalogHandler) actions(p page, all []*catalog.Action) (*oas.ActionListHeaders, error) {
+	id := func(a *catalog.Action) string { return a.ID }
+	rows, err := pageFrom(p, all, id)
+	if err != nil {
+		return nil, err
+	}
+	list := oas.ActionList(listOf(p, rows, int64(len(all)), id, convertAction))
+	return &oas.ActionListHeaders{ETag: oas.NewOptString(h.etag), Response: list}, nil
+}
+
+func (h catalogHandler) GetAction(_ context.Context, params oas.GetActionParams) (oas.GetActionRes, error) {
+	a, ok := h.catalog.Action(params.ActionID)
+	if !ok {
+		return nil, fault.Missing("Action")
+	}
+	if h.fresh(params.IfNoneMatch) {
+		return h.notModified(), nil
+	}
+	return &oas.ActionHeaders{ETag: oas.NewOptString(h.etag), Response: convertAction(a)}, nil
+}
+
+// pageFrom returns the part of all that a page begins with. Fault: Invalid when the cursor's item is gone.
+func pageFrom[T any](p page, all []T, id func(T) string) ([]T, error) {
+	if p.Key != "" {
+		i := slices.IndexFunc(all, func(t T) bool { return id(t) == p.Key })
+		if i < 0 {
+			return nil, errCursor
+		}
+		return all[i+1:], nil
+	}
+	return all[min(p.skip, len(all)):], nil
+}

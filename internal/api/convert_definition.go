@@ -1,0 +1,120 @@
+package api
+
+import (
+	"encoding/json"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/definition"
+)
+
+func definitionOf(d definition.Definition) oas.Definition {
+	return oas.Definition{
+		ID: d.ID.String(), OrgID: d.OrgID.String(), Name: d.Name, Description: d.Description,
+		Status: oas.DefinitionStatus(d.Status), Version: int(d.Version),
+		Lane: laneOf(d.Document.Lane), Steps: stepsOf(d.Document.Steps),
+		CreatedBy: d.CreatedBy, CreatedAt: d.CreatedAt.UTC(), UpdatedAt: d.UpdatedAt.UTC(),
+	}
+}
+
+func definitionVersionOf(v definition.Version) oas.DefinitionVersion {
+	return oas.DefinitionVersion{
+		DefinitionID: v.DefinitionID.String(), Version: int(v.Version),
+		Lane: laneOf(v.Document.Lane), Steps: stepsOf(v.Document.Steps),
+		CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt.UTC(),
+	}
+}
+
+func laneOf(lane string) oas.NilLane {
+	return oas.NilLane{Value: oas.Lane(lane), Null: lane == ""}
+}
+
+// stepsOf shows steps as they were written, with the defaults that do not depend on the action.
+func stepsOf(steps []definition.DocumentStep) []oas.Step {
+	out := make([]oas.Step, 0, len(steps))
+	for _, s := range steps {
+		step := oas.Step{ID: s.ID, Name: s.Name, Tasks: make([]oas.Task, 0, len(s.Tasks))}
+		if step.Name == "" {
+			step.Name = s.ID
+		}
+		for _, t := range s.Tasks {
+			step.Tasks = append(step.Tasks, taskOf(t))
+		}
+		out = append(out, step)
+	}
+	return out
+}
+
+func taskOf(t definition.DocumentTask) oas.Task {
+	out := oas.Task{
+		ID: t.ID, ActionID: t.ActionID, Params: oas.FreeObject(t.Params),
+		OnError: oas.OnErrorFail, Delivery: oas.DeliveryAtMostOnce,
+	}
+	out.CredentialID.SetToNull()
+	if t.CredentialID != nil {
+		out.CredentialID.SetTo(*t.CredentialID)
+	}
+	out.When.SetToNull()
+	if t.When != nil {
+		out.When.SetTo(*t.When)
+	}
+	out.TimeoutSeconds.SetToNull()
+	if t.TimeoutSeconds != nil {
+		out.TimeoutSeconds.SetTo(*t.TimeoutSeconds)
+	}
+	out.Retry.SetToNull()
+	if t.Retry != nil {
+		r := t.Retry.Filled()
+		out.Retry.SetTo(oas.Retry{MaxAttempts: *r.MaxAttempts, InitialSeconds: *r.InitialSeconds, Factor: *r.Factor, MaxSeconds: *r.MaxSeconds})
+	}
+	if t.OnError != "" {
+		out.OnError = oas.OnError(t.OnError)
+	}
+	if t.Delivery != "" {
+		out.Delivery = oas.Delivery(t.Delivery)
+	}
+	return out
+}
+
+func draftOf(req *oas.DefinitionCreate) definition.Draft {
+	d := definition.Draft{Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value)}
+	if !req.Lane.Null {
+		d.Document.Lane = string(req.Lane.Value)
+	}
+	for _, s := range req.Steps {
+		step := definition.DocumentStep{ID: s.ID, Name: s.Name.Value}
+		for i := range s.Tasks {
+			step.Tasks = append(step.Tasks, documentTaskOf(&s.Tasks[i]))
+		}
+		d.Document.Steps = append(d.Document.Steps, step)
+	}
+	return d
+}
+
+func documentTaskOf(t *oas.TaskInput) definition.DocumentTask {
+	out := definition.DocumentTask{
+		ID: t.ID, ActionID: t.ActionID, Params: json.RawMessage(t.Params.Value),
+		OnError: string(t.OnError.Value), Delivery: string(t.Delivery.Value),
+	}
+	if v, ok := t.CredentialID.Get(); ok {
+		out.CredentialID = &v
+	}
+	if v, ok := t.When.Get(); ok {
+		out.When = &v
+	}
+	if v, ok := t.TimeoutSeconds.Get(); ok {
+		out.TimeoutSeconds = &v
+	}
+	if r, ok := t.Retry.Get(); ok {
+		out.Retry = &definition.DocumentRetry{MaxAttempts: &r.MaxAttempts}
+		if v, ok := r.InitialSeconds.Get(); ok {
+			out.Retry.InitialSeconds = &v
+		}
+		if v, ok := r.Factor.Get(); ok {
+			out.Retry.Factor = &v
+		}
+		if v, ok := r.MaxSeconds.Get(); ok {
+			out.Retry.MaxSeconds = &v
+		}
+	}
+	return out
+}

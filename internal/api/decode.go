@@ -1,0 +1,46 @@
+package api
+
+import (
+	"errors"
+	"regexp"
+
+	"github.com/google/uuid"
+
+	"flowlane/internal/fault"
+)
+
+// pathID reads an id of a path. What is no id names nothing: the fault is NotFound of thing.
+func pathID(thing, text string) (uuid.UUID, error) {
+	id, ok := parseID(text)
+	if !ok {
+		return uuid.Nil, fault.Missing(thing)
+	}
+	return id, nil
+}
+
+// parseID reads an id in the one form in which ids are shown: other spellings of a UUID name nothing.
+func parseID(text string) (uuid.UUID, bool) {
+	id, err := uuid.Parse(text)
+	return id, err == nil && id.String() == text
+}
+
+var decodedField = regexp.MustCompile(`decode field "([^"]+)"`)
+
+// decodedPath is the place that the generated decoder names; it leaves positions in arrays out.
+func decodedPath(err error) []string {
+	loc := []string{"body"}
+	for _, m := range decodedField.FindAllStringSubmatch(err.Error(), -1) {
+		loc = append(loc, m[1])
+	}
+	return loc
+}
+
+func rootCause(err error) string {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err.Error()
+		}
+		err = next
+	}
+}

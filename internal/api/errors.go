@@ -1,0 +1,216 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-faster/jx"
+	"github.com/ogen-go/ogen/middleware"
+	"github.com/ogen-go/ogen/ogenerrors"
+	"github.com/ogen-go/ogen/validate"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/api/violation"
+	"flowlane/internal/fault"
+)
+
+// statuses is the one table from codes to statuses.
+var statuses = map[fault.Code]int{
+	fault.Invalid:         http.StatusBadRequest,
+	fault.Unauthenticated: http.StatusUnauthorized,
+	fault.Forbidden:       http.StatusForbidden,
+	fault.NotFound:        http.StatusNotFound,
+	fault.Conflict:        http.StatusConflict,
+	fault.TooLarge:        http.StatusRequestEntityTooLarge,
+	fault.Unprocessable:   http.StatusUnprocessableEntity,
+	fault.RateLimited:     http.StatusTooManyRequests,
+	fault.Unavailable:     http.StatusServiceUnavailable,
+}
+
+// errorHandler turns every failure into the error envelope.
+type errorHandler struct{ log *slog.Logger }
+
+// NewError is called by the generated server with what a handler or the security check returned.
+func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusCodeWithHeaders {
+	if errors.Is(err, ogenerrors.ErrSecurityRequirementIsNotSatisfied) {
+		return answer(unauthenticated)
+	}
+	var f *fault.Error
+	if errors.As(err, &f) && statuses[f.Code] != 0 {
+		if f.Unwrap() != nil {
+			h.log.WarnContext(ctx, "refused", "request_id", requestID(ctx), "error", f)
+		}
+		return answer(f)
+	}
+	if ctx.Err() != nil {
+		// The caller has gone and reads no answer; what failed because of that is no failure of ours.
+		h.log.DebugContext(ctx, "request was given up", "request_id", requestID(ctx), "error", err)
+	} else {
+		h.log.ErrorContext(ctx, "request failed", "request_id", requestID(ctx), "error", err)
+	}
+	return internalError()
+}
+
+func internalError() *oas.ErrorStatusCodeWithHeaders {
+	return &oas.ErrorStatusCodeWithHeaders{
+		StatusCode: http.StatusInternalServerError,
+		Response:   oas.Error{Detail: oas.NewStringErrorDetail("Internal error; quote the X-Request-Id when you report it")},
+	}
+}
+
+// answer is what a caller reads of a fault.
+func answer(f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
+	out := &oas.ErrorStatusCodeWithHeaders{StatusCode: statuses[f.Code]}
+	switch {
+	case f.Expressions != nil:
+		out.Response.Detail = oas.NewExpressionErrorsErrorDetail(oas.ExpressionErrors{ExpressionErrors: f.Expressions})
+	case f.Fields != nil:
+		entries := make([]oas.ValidationEntry, len(f.Fields))
+		for i, field := range f.Fields {
+			entries[i] = entry(field)
+		}
+		out.Response.Detail = oas.NewValidationEntryArrayErrorDetail(entries)
+	default:
+		out.Response.Detail = oas.NewStringErrorDetail(f.Detail)
+	}
+	if f.RetryAfter > 0 || f.Code == fault.RateLimited {
+		seconds := max(1, int(math.Ceil(f.RetryAfter.Seconds())))
+		out.RetryAfter = oas.NewOptInt(seconds)
+	}
+	return out
+}
+
+func entry(f fault.Field) oas.ValidationEntry {
+	out := oas.ValidationEntry{Loc: f.Loc, Msg: f.Msg, Type: f.Type}
+	if f.Input != nil {
+		if text, err := json.Marshal(f.Input); err == nil {
+			out.Input = jx.Raw(text)
+		}
+	}
+	if len(f.Ctx) > 0 {
+		ctx := make(oas.ValidationEntryCtx, len(f.Ctx))
+		for k, v := range f.Ctx {
+			if text, err := json.Marshal(v); err == nil {
+				ctx[k] = jx.Raw(text)
+			}
+		}
+		out.Ctx = oas.NewOptValidationEntryCtx(ctx)
+	}
+	return out
+}
+
+// write sends an answer outside of the generated server, which does the same for its own.
+func (h errorHandler) write(w http.ResponseWriter, a *oas.ErrorStatusCodeWithHeaders) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json; charset=utf-8")
+	if s, ok := a.RetryAfter.Get(); ok {
+		header.Set("Retry-After", strconv.Itoa(s))
+	}
+	w.WriteHeader(a.StatusCode)
+	var e jx.Encoder
+	a.Response.Encode(&e)
+	_, _ = w.Write(e.Bytes())
+}
+
+// fail sends what NewError makes of err.
+func (h errorHandler) fail(ctx context.Context, w http.ResponseWriter, err error) {
+	h.write(w, h.NewError(ctx, err))
+}
+
+func (h errorHandler) plain(w http.ResponseWriter, status int, detail string) {
+	h.write(w, &oas.ErrorStatusCodeWithHeaders{
+		StatusCode: status, Response: oas.Error{Detail: oas.NewStringErrorDetail(detail)},
+	})
+}
+
+func (h errorHandler) notFound(w http.ResponseWriter, _ *http.Request) {
+	h.plain(w, http.StatusNotFound, "Not found")
+}
+
+func (h errorHandler) methodNotAllowed(w http.ResponseWriter, _ *http.Request, allowed string) {
+	w.Header().Set("Allow", allowed)
+	h.plain(w, http.StatusMethodNotAllowed, "Method not allowed")
+}
+
+// refused answers a request that the generated server could not decode, or a response that it could not send.
+func (h errorHandler) refused(ctx context.Context, w http.ResponseWriter, r *http.Request, err error) {
+	if headersSent(w) {
+		// Half an answer is out. Cutting the connection is the only way left to say that the rest is missing.
+		h.log.ErrorContext(ctx, "response broke off", "request_id", requestID(ctx), "error", err)
+		panic(http.ErrAbortHandler)
+	}
+	var f *fault.Error
+	var params *ogenerrors.DecodeParamsError
+	var request *ogenerrors.DecodeRequestError
+	switch {
+	case errors.As(err, &f):
+		h.fail(ctx, w, f)
+	case errors.As(err, &params):
+		h.refusedParams(ctx, w, r, params)
+	case errors.As(err, &request):
+		h.refusedBody(ctx, w, r, request)
+	default:
+		h.fail(ctx, w, err)
+	}
+}
+
+func (h errorHandler) refusedParams(ctx context.Context, w http.ResponseWriter, r *http.Request, err *ogenerrors.DecodeParamsError) {
+	if fields := violation.Query(err.OperationID(), r.URL.Query()); len(fields) > 0 {
+		h.fail(ctx, w, fault.Invalidated(fields...))
+		return
+	}
+	// Only a path that cannot be unescaped is left; it matches nothing.
+	h.notFound(w, r)
+}
+
+func (h errorHandler) refusedBody(ctx context.Context, w http.ResponseWriter, r *http.Request, err *ogenerrors.DecodeRequestError) {
+	body := requestBody(ctx)
+	switch {
+	case errors.Is(err, validate.ErrBodyRequired), len(body) == 0 && r.ContentLength <= 0:
+		h.fail(ctx, w, fault.Invalidated(violation.Missing("body")))
+	case !isJSON(r):
+		h.plain(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+	default:
+		fields := violation.Body(err.OperationID(), body)
+		if len(fields) == 0 {
+			// The decoder is stricter than the schema, for example on 1.0 where a whole number must be.
+			fields = []fault.Field{{Loc: decodedPath(err), Msg: "Is not valid: " + rootCause(err), Type: "value_error"}}
+		}
+		h.fail(ctx, w, fault.Invalidated(fields...))
+	}
+}
+
+func isJSON(r *http.Request) bool {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && media == "application/json"
+}
+
+// refuseUnstorableQuery keeps text that Postgres refuses away from the handlers. It runs after the security check.
+func refuseUnstorableQuery(req middleware.Request, next middleware.Next) (middleware.Response, error) {
+	if req.Raw.URL.RawQuery != "" {
+		var fields []fault.Field
+		for name, values := range req.Raw.URL.Query() {
+			for _, v := range values {
+				fields = append(fields, violation.QueryText(name, v)...)
+			}
+		}
+		if len(fields) > 0 {
+			slices.SortFunc(fields, func(a, b fault.Field) int { return slices.Compare(a.Loc, b.Loc) })
+			return middleware.Response{}, fault.Invalidated(fields...)
+		}
+	}
+	return next(req)
+}
+
+var unauthenticated = fault.New(fault.Unauthenticated, "Authentication required")
+
+// elapsed is in milliseconds, for logs.
+func elapsed(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"context"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/jsonraw"
+	"flowlane/internal/recordset"
+)
+
+// recordSetHandler serves /data/record-sets, all but the chunks: those take chunkRoute.
+type recordSetHandler struct {
+	documentedOnly
+	sets *recordset.Service
+}
+
+func (h recordSetHandler) ListRecordSets(ctx context.Context, params oas.ListRecordSetsParams) (*oas.RecordSetList, error) {
+	caller := account.FromContext(ctx)
+	p, err := pageOf("record-sets", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.afterID()
+	if err != nil {
+		return nil, err
+	}
+	f := recordset.Filter{After: after, Skip: p.Skip(), MaxRows: p.Fetch()}
+	if params.Status.Set {
+		status := recordset.Status(params.Status.Value)
+		f.Status = &status
+	}
+	rows, total, err := h.sets.List(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	list := oas.RecordSetList(listOf(p, rows, total, func(m recordset.Manifest) string { return m.ID.String() }, recordSetOf))
+	return &list, nil
+}
+
+func (h recordSetHandler) CreateRecordSet(ctx context.Context, req oas.OptRecordSetCreate) (*oas.RecordSet, error) {
+	size, metadata := req.Value.ChunkSize.Or(recordset.MaxChunkSize), jsonraw.Object(req.Value.Metadata.Value)
+	return answerRecordSet(h.sets.Create(ctx, account.FromContext(ctx).OrgID, size, metadata.Bytes()))
+}
+
+func (h recordSetHandler) GetRecordSet(ctx context.Context, params oas.GetRecordSetParams) (*oas.RecordSet, error) {
+	id, err := pathID("Record set", params.RecordSetID)
+	if err != nil {
+		return nil, err
+	}
+	return answerRecordSet(h.sets.Get(ctx, account.FromContext(ctx).OrgID, id))
+}
+
+func (h recordSetHandler) SealRecordSet(ctx context.Context, req *oas.RecordSetSeal, params oas.SealRecordSetParams) (*oas.RecordSet, error) {
+	id, err := pathID("Record set", params.RecordSetID)
+	if err != nil {
+		return nil, err
+	}
+	return answerRecordSet(h.sets.Seal(ctx, account.FromContext(ctx).OrgID, id, int64(req.ExpectedCount)))
+}
+
+func (h recordSetHandler) DeleteRecordSet(ctx context.Context, params oas.DeleteRecordSetParams) error {
+	id, err := pathID("Record set", params.RecordSetID)
+	if err != nil {
+		return err
+	}
+	return h.sets.Delete(ctx, account.FromContext(ctx).OrgID, id)
+}
+
+func answerRecordSet(m recordset.Manifest, err error) (*oas.RecordSet, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := recordSetOf(m)
+	return &out, nil
+}
+
+func recordSetOf(m recordset.Manifest) oas.RecordSet {
+	out := oas.RecordSet{
+		ID: m.ID.String(), Status: oas.RecordSetStatus(m.Status), ChunkSize: int(m.ChunkSize), ChunkCount: int(m.ChunkCount),
+		ReceivedCount: int(m.ReceivedCount), ContentHash: nilString(m.ContentHash), Metadata: oas.FreeObject(m.Metadata),
+		BatchID: nilID(m.BatchID), CreatedAt: m.CreatedAt.UTC(), SealedAt: nilTime(m.SealedAt), UpdatedAt: m.UpdatedAt.UTC(),
+		StagingExpiresAt: nilTime(m.StagingExpiresAt),
+	}
+	out.ExpectedCount.SetToNull()
+	if m.ExpectedCount != nil {
+		out.ExpectedCount.SetTo(int(*m.ExpectedCount))
+	}
+	return out
+}
+
+var _ oas.RecordSetHandler = recordSetHandler{}

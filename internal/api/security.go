@@ -1,0 +1,43 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+)
+
+// security sets the caller of a request.
+type security struct{ accounts *account.Service }
+
+var forbidden = fault.New(fault.Forbidden, "Admin role required")
+
+// HandleApiKeyAuth is called by the generated server when a key was sent to an operation that takes one.
+func (s security) HandleApiKeyAuth(ctx context.Context, _ oas.OperationName, t oas.ApiKeyAuth) (context.Context, error) {
+	return s.authenticate(ctx, t.APIKey, t.Roles)
+}
+
+// authenticate returns the context with its caller. Faults: Unauthenticated, Forbidden.
+func (s security) authenticate(ctx context.Context, key string, roles []string) (context.Context, error) {
+	caller, err := s.accounts.Authenticate(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, role := range roles {
+		if role == string(account.Admin) && caller.Role != account.Admin {
+			return nil, forbidden
+		}
+	}
+	return account.NewContext(ctx, caller), nil
+}
+
+// request does the same for a request that the generated server does not see.
+func (s security) request(r *http.Request, operation oas.OperationName) (context.Context, error) {
+	key := r.Header.Get("X-API-Key")
+	if key == "" {
+		return nil, unauthenticated
+	}
+	return s.authenticate(r.Context(), key, oas.GetRolesForApiKeyAuth(operation))
+}
