@@ -34,3 +34,25 @@ func BenchmarkParse(b *testing.B) {
 		require.NoError(b, err)
 	}
 }
+
+func BenchmarkAppend(b *testing.B) {
+	s := setup(b)
+	const chunks = 8
+	var set Manifest
+	var err error
+	var bodies [chunks][]byte
+	for i := range bodies {
+		bodies[i] = sampleBody(i, MaxChunkSize)
+	}
+	b.SetBytes(int64(len(bodies[0])))
+	for i := 0; b.Loop(); i++ {
+		if i%chunks == 0 {
+			b.StopTimer()
+			set, err = s.Create(b.Context(), s.org, 0, nil)
+			require.NoError(b, err)
+			b.StartTimer()
+		}
+		_, err := s.Append(b.Context(), s.org, set.ID, bodies[i%chunks])
+		require.NoError(b, err)
+	}
+}

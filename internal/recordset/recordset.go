@@ -95,31 +95,26 @@ func (s *Service) Get(ctx context.Context, orgID, id uuid.UUID) (Manifest, error
 	return m, nil
 }
 
-// Filter is what a list shows: sets with this status (nil: any), after the id After, from the Skip-th on, at most Limit.
+// Filter is what a list shows: sets with this status (nil: any), after the id After, from the Skip-th on, at most MaxRows.
 type Filter struct {
-	Status      *Status
-	After       uuid.UUID
-	Skip, Limit int
+	Status        *Status
+	After         uuid.UUID
+	Skip, MaxRows int32
 }
 
-// List returns sets in the order of their creation, how many there are in all with this status, and whether more follow.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) (items []Manifest, total int64, more bool, err error) {
+// List returns sets in the order of their creation, and how many there are in all with this status.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) (items []Manifest, total int64, err error) {
 	items, err = s.q.RecordSetList(ctx, s.pool, db.RecordSetListParams{
-		OrgID: orgID, After: f.After, Status: f.Status, SkipRows: clamp(f.Skip), MaxRows: clamp(f.Limit + 1),
+		OrgID: orgID, After: f.After, Status: f.Status, SkipRows: f.Skip, MaxRows: f.MaxRows,
 	})
 	if err != nil {
-		return nil, 0, false, fmt.Errorf("list record sets: %w", err)
+		return nil, 0, fmt.Errorf("list record sets: %w", err)
 	}
 	if total, err = s.q.RecordSetTotal(ctx, s.pool, db.RecordSetTotalParams{OrgID: orgID, Status: f.Status}); err != nil {
-		return nil, 0, false, fmt.Errorf("count record sets: %w", err)
+		return nil, 0, fmt.Errorf("count record sets: %w", err)
 	}
-	if more = len(items) > f.Limit; more {
-		items = items[:f.Limit]
-	}
-	return items, total, more, nil
+	return items, total, nil
 }
-
-func clamp(n int) int32 { return int32(min(max(n, 0), 1<<31-1)) } //nolint:gosec // bounded
 
 // Delete removes a set that no trigger used, with its rows. Faults: NotFound; Conflict when it is consumed.
 func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {

@@ -377,7 +377,7 @@ func TestExpire(t *testing.T) {
 	assert.True(t, fault.Is(err, fault.NotFound))
 	_, err = b.consume(b.org, m.ID)
 	assert.True(t, fault.Is(err, fault.NotFound))
-	_, total, _, err := b.List(b.ctx, b.org, Filter{Limit: 10})
+	_, total, err := b.List(b.ctx, b.org, Filter{MaxRows: 10})
 	require.NoError(t, err)
 	assert.Zero(t, total)
 
@@ -407,16 +407,15 @@ func TestList(t *testing.T) {
 		filter Filter
 		want   []uuid.UUID
 		total  int64
-		more   bool
 	}{
-		{Filter{Limit: 5}, ids, 5, false},
-		{Filter{Limit: 2}, ids[:2], 5, true},
-		{Filter{Limit: 2, Skip: 3}, ids[3:], 5, false},
-		{Filter{Limit: 2, After: ids[1]}, ids[2:4], 5, true},
-		{Filter{Limit: 2, Status: &sealed}, ids[3:4], 1, false},
-		{Filter{Limit: 2, Skip: 9}, nil, 5, false},
+		{Filter{MaxRows: 5}, ids, 5},
+		{Filter{MaxRows: 2}, ids[:2], 5},
+		{Filter{MaxRows: 2, Skip: 3}, ids[3:], 5},
+		{Filter{MaxRows: 2, After: ids[1]}, ids[2:4], 5},
+		{Filter{MaxRows: 2, Status: &sealed}, ids[3:4], 1},
+		{Filter{MaxRows: 2, Skip: 9}, nil, 5},
 	} {
-		items, total, more, err := b.List(b.ctx, b.org, c.filter)
+		items, total, err := b.List(b.ctx, b.org, c.filter)
 		require.NoError(t, err)
 		var got []uuid.UUID
 		for _, m := range items {
@@ -424,9 +423,8 @@ func TestList(t *testing.T) {
 		}
 		assert.Equal(t, c.want, got)
 		assert.Equal(t, c.total, total)
-		assert.Equal(t, c.more, more)
 	}
-	items, total, _, err := b.List(b.ctx, b.addOrg(t), Filter{Limit: 5})
+	items, total, err := b.List(b.ctx, b.addOrg(t), Filter{MaxRows: 5})
 	require.NoError(t, err)
 	assert.Empty(t, items)
 	assert.Zero(t, total)

@@ -33,7 +33,7 @@ type bundle struct {
 	wake *woken
 }
 
-func setup(t *testing.T) *bundle {
+func setup(t testing.TB) *bundle {
 	t.Helper()
 	b := &bundle{ctx: t.Context(), pool: pgtest.New(t), wake: &woken{}}
 	b.Service = New(b.pool, b.wake)
@@ -41,7 +41,7 @@ func setup(t *testing.T) *bundle {
 	return b
 }
 
-func (b *bundle) addOrg(t *testing.T) uuid.UUID {
+func (b *bundle) addOrg(t testing.TB) uuid.UUID {
 	t.Helper()
 	id, err := uuid.NewV7()
 	require.NoError(t, err)

@@ -72,7 +72,7 @@ func (p *pageSource) Next() bool {
 func (p *pageSource) Values() ([]any, error) {
 	s := p.last
 	s.compress()
-	return []any{p.setID, s.first, int32(s.rows), int32(len(s.text)), s.body}, nil //nolint:gosec // a page is bounded by its body
+	return []any{[16]byte(p.setID), s.first, int32(s.rows), int32(len(s.text)), s.body}, nil //nolint:gosec // a page is bounded by its body
 }
 
 func (p *pageSource) Err() error { return nil }
