@@ -113,23 +113,14 @@ func New(d Deps) *Service {
 	}
 }
 
-// Filter selects a page of List.
+// Filter selects rows of List.
 type Filter struct {
-	// Status is empty for all.
-	Status string
+	// Status is nil for all.
+	Status *string
 	// After is the last id of the page before; uuid.Nil for the first page.
 	After uuid.UUID
-	// Skip and Limit count rows; Limit is at least 1.
-	Skip, Limit int
-}
-
-// Page is one page of credentials in order of creation.
-type Page struct {
-	Items []*Credential
-	// Total counts all that the filter's status selects, on whatever page.
-	Total int64
-	// Next is the After of the next page; uuid.Nil on the last one.
-	Next uuid.UUID
+	// Skip and MaxRows count rows.
+	Skip, MaxRows int32
 }
 
 // Read returns one credential of the organization, or a NotFound fault.

@@ -19,8 +19,8 @@ type Use struct {
 	OrgID, CredentialID uuid.UUID
 	ServiceID           string
 	At                  time.Time
-	// Failure is empty for a success.
-	Failure Class
+	// Failure is one of the classes of package provider; empty for a success.
+	Failure string
 }
 
 // Observe records a use by a worker. Uses of one kind within stampEvery of a written one are left out, so that the record
@@ -35,8 +35,7 @@ func (s *Service) Observe(ctx context.Context, q db.DBTX, use Use) error {
 func (s *Service) stamp(ctx context.Context, q db.DBTX, use Use) error {
 	var class *string
 	if use.Failure != "" {
-		text := string(use.Failure)
-		class = &text
+		class = &use.Failure
 	}
 	err := s.queries.CredentialStamp(ctx, q, db.CredentialStampParams{
 		OrgID: use.OrgID, ID: use.CredentialID, ServiceID: use.ServiceID, UsedAt: use.At, FailureClass: class,
@@ -50,7 +49,7 @@ func (s *Service) stamp(ctx context.Context, q db.DBTX, use Use) error {
 type stampKey struct {
 	credential uuid.UUID
 	service    string
-	failure    Class
+	failure    string
 }
 
 // stamps remembers when each kind of use was last written.

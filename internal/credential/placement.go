@@ -8,8 +8,11 @@ import (
 	"flowlane/internal/fault"
 )
 
-// reservedHeaders are set by the sender itself; a key there would break the request.
-var reservedHeaders = []string{"Connection", "Content-Length", "Content-Type", "Host", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+// reservedHeaders are set by the sender itself or belong to the connection; a key there would break the request.
+var reservedHeaders = []string{
+	"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Expect", "Host", "Http2-Settings", "Keep-Alive", "Proxy-Authenticate",
+	"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
 
 // checkPlacement returns what is wrong with where the key goes.
 func checkPlacement(method string, p *Placement) []fault.Field {

@@ -14,60 +14,27 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/provider"
 	"flowlane/internal/tenant"
-)
-
-// Class says why an attempt with a credential failed.
-type Class string
-
-// The classes of failure.
-const (
-	AuthFailed       Class = "AUTH_FAILED"
-	Network          Class = "NETWORK"
-	Timeout          Class = "TIMEOUT"
-	RateLimited      Class = "RATE_LIMITED"
-	PermissionDenied Class = "PERMISSION_DENIED"
-	InvalidShape     Class = "INVALID_CREDENTIALS_SHAPE"
-	Unknown          Class = "UNKNOWN"
 )
 
 const (
 	// probeTimeout bounds one question to a platform.
 	probeTimeout = 15 * time.Second
 	// recordTimeout bounds the record of an attempt, which is made even when the caller has gone.
-	recordTimeout  = 5 * time.Second
-	maxDetailBytes = 500
+	recordTimeout = 5 * time.Second
 )
 
-// Account is what a platform says about the account of a secret.
-type Account struct {
-	// Number is empty where the platform did not say.
-	Number string
-	Name   string
-	// TimeZone is an IANA name, empty where the platform did not say.
-	TimeZone string
-}
-
-// Prober asks a platform whose a secret is. Its errors are *ProbeError where the kind of failure is known.
+// Prober asks a platform whose a secret is; *provider.Sender does. Its errors are *provider.ProbeError.
 type Prober interface {
-	Whoami(ctx context.Context, platform *catalog.Platform, service *catalog.Service, secret Secret) (Account, error)
+	Whoami(ctx context.Context, platform *catalog.Platform, service *catalog.Service, secret provider.Secret) (provider.Account, error)
 }
-
-// ProbeError is a failed attempt. Details are for the caller, Cause is not shown.
-type ProbeError struct {
-	Class   Class
-	Details string
-	Cause   error
-}
-
-func (e *ProbeError) Error() string { return fmt.Sprintf("%s: %s", e.Class, e.Details) }
-func (e *ProbeError) Unwrap() error { return e.Cause }
 
 // Outcome is the result of a connection test.
 type Outcome struct {
 	Success bool
-	// Failure is empty on success.
-	Failure Class
+	// Failure is one of the classes of package provider; empty on success.
+	Failure string
 	// Details say what happened and what to do.
 	Details string
 	Latency time.Duration
@@ -89,7 +56,7 @@ func (a *attempt) tenancyID() string {
 	return tenant.TenancyID(a.account.PlatformID, a.account.Number)
 }
 
-func (a *attempt) fail(class Class, format string, args ...any) {
+func (a *attempt) fail(class string, format string, args ...any) {
 	a.Success, a.Failure, a.Details = false, class, fmt.Sprintf(format, args...)
 }
 
@@ -100,91 +67,73 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 	if err != nil {
 		return Outcome{}, err
 	}
-	started := s.now()
-	result := &attempt{Outcome: Outcome{TestedAt: started}}
-	platform, service := s.target(stored)
+	platform, service := s.target(stored.PlatformID, stored.AuthMethod)
 	if service == nil {
-		result.fail(Unknown, "The catalog no longer has platform %s with %s; nothing can be tested", stored.PlatformID, stored.AuthMethod)
-	} else {
-		result = s.probe(ctx, platform, service, stored.Secret)
+		a := &attempt{Outcome: Outcome{TestedAt: s.now()}}
+		a.fail(provider.UnknownClass, "The catalog no longer has platform %s with %s; nothing can be tested", stored.PlatformID, stored.AuthMethod)
+		return a.Outcome, nil
 	}
+	result := s.probe(ctx, platform, service, stored.material)
 	if tenancy := result.tenancyID(); tenancy != "" && stored.TenancyID != "" && tenancy != stored.TenancyID {
-		result.fail(AuthFailed, "The secret belongs to another provider account; rotate it to one of the account %s", stored.TenancyID)
+		result.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential; rotate it to one of %s", stored.TenancyID)
 	}
-	result.Latency = s.now().Sub(started)
-	if service == nil {
-		return result.Outcome, nil
-	}
-	return result.Outcome, s.record(ctx, stored, service, result)
+	err = s.record(ctx, stored, service, result)
+	return result.Outcome, err
 }
 
-func (s *Service) target(r *Resolved) (*catalog.Platform, *catalog.Service) {
-	platform, ok := s.catalog.Platform(r.PlatformID)
+func (s *Service) target(platformID, method string) (*catalog.Platform, *catalog.Service) {
+	platform, ok := s.catalog.Platform(platformID)
 	if !ok {
 		return nil, nil
 	}
-	service, err := serviceFor(platform, r.AuthMethod)
+	service, err := serviceFor(platform, method)
 	if err != nil {
 		return nil, nil
 	}
 	return platform, service
 }
 
-// probe asks the platform, outside of any transaction. The answer always has details, and never a secret in them.
-func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service *catalog.Service, secret Secret) *attempt {
+// probe asks the platform, outside of any transaction.
+func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service *catalog.Service, material secret) *attempt {
 	a := &attempt{Outcome: Outcome{TestedAt: s.now()}}
 	defer func() { a.Latency = s.now().Sub(a.TestedAt) }()
-	if missing := missingFields(service, secret.Fields); len(missing) > 0 {
-		a.fail(InvalidShape, "The stored secret lacks %s; rotate the credential with all fields", strings.Join(missing, ", "))
+	if missing := missingFields(service, material.fields); len(missing) > 0 {
+		a.fail(provider.InvalidShape, "The stored secret lacks %s; rotate the credential with all fields", strings.Join(missing, ", "))
 		return a
 	}
-	if !platform.Metered() {
-		a.fail(Unknown, "Platform %s offers no way to test a credential", platform.ID)
+	outgoing, err := material.outgoing()
+	if err != nil {
+		a.fail(provider.InvalidShape, "The stored secret cannot be sent; rotate the credential")
 		return a
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	account, err := s.prober.Whoami(ctx, platform, service, secret)
-	switch {
-	case err != nil:
-		class, details := explain(ctx, err)
-		a.fail(class, "%s", shorten(secret.scrub(details, hides(service))))
-	case account.Number == "":
-		a.fail(Unknown, "The platform answered, but did not name the account")
-	default:
-		a.account = &tenant.Account{
-			PlatformID: platform.ID, Number: account.Number, Name: account.Name, TimeZone: tenant.Zone(account.TimeZone, platform.Account.TimeZone),
-		}
-		a.Success, a.Details = true, "Connected to account "+tenant.Label(account.Name, account.Number)
+	account, err := s.prober.Whoami(ctx, platform, service, outgoing)
+	if err != nil {
+		class, details := explain(err)
+		a.fail(class, "%s", details)
+		return a
 	}
+	a.account = &tenant.Account{
+		PlatformID: platform.ID, Number: account.Number, Name: account.Name, TimeZone: tenant.Zone(account.TimeZone, platform.Account.TimeZone),
+	}
+	a.Success, a.Details = true, "Connected to account "+tenant.Label(account.Name, account.Number)
 	return a
 }
 
 // explain turns a prober's error into what a caller may read. Texts of unknown errors can hold addresses with keys in
 // them, so they are not shown.
-func explain(ctx context.Context, err error) (Class, string) {
-	var known *ProbeError
-	switch {
-	case errors.As(err, &known) && known.Details != "":
+func explain(err error) (class, details string) {
+	var known *provider.ProbeError
+	if errors.As(err, &known) {
 		return known.Class, known.Details
-	case errors.As(err, &known):
-		return known.Class, "The attempt failed"
-	case errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return Timeout, "The platform did not answer in time; try again later"
 	}
-	return Unknown, "The attempt failed for an unknown reason; try again later"
-}
-
-func shorten(text string) string {
-	if len(text) <= maxDetailBytes {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxDetailBytes], "") + "…"
+	return provider.UnknownClass, "The attempt failed for an unknown reason; try again later"
 }
 
 // record keeps what an attempt with this version of the secret showed. One that was rotated meanwhile keeps its state:
 // the attempt says nothing about the new secret.
-func (s *Service) record(ctx context.Context, used *Resolved, service *catalog.Service, a *attempt) error {
+func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Service, a *attempt) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	defer s.held.drop(used.OrgID, used.ID)
@@ -201,7 +150,7 @@ func (s *Service) record(ctx context.Context, used *Resolved, service *catalog.S
 		}
 		tenancy, err := s.bind(ctx, tx, lock.TenancyID, a)
 		if fault.Is(err, fault.Conflict) {
-			a.fail(AuthFailed, "The secret belongs to another provider account than the credential")
+			a.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential")
 		} else if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package credential
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/google/uuid"
 
@@ -28,31 +27,24 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Cr
 	return c, s.addUses(ctx, q, orgID, []*Credential{c})
 }
 
-// List returns a page of the organization's credentials.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) (Page, error) {
-	var status *string
-	if f.Status != "" {
-		status = &f.Status
-	}
-	total, err := s.queries.CredentialCount(ctx, s.pool, db.CredentialCountParams{OrgID: orgID, Status: status})
+// List returns credentials of the organization in order of creation, and how many there are in that status, on whatever
+// page.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]*Credential, int64, error) {
+	total, err := s.queries.CredentialCount(ctx, s.pool, db.CredentialCountParams{OrgID: orgID, Status: f.Status})
 	if err != nil {
-		return Page{}, fmt.Errorf("count credentials: %w", err)
+		return nil, 0, fmt.Errorf("count credentials: %w", err)
 	}
-	// One row more than asked for tells whether there is a next page.
 	rows, err := s.queries.CredentialList(ctx, s.pool, db.CredentialListParams{
-		OrgID: orgID, After: f.After, Status: status, Skip: clamp(f.Skip), MaxRows: clamp(f.Limit + 1),
+		OrgID: orgID, After: f.After, Status: f.Status, Skip: f.Skip, MaxRows: f.MaxRows,
 	})
 	if err != nil {
-		return Page{}, fmt.Errorf("list credentials: %w", err)
+		return nil, 0, fmt.Errorf("list credentials: %w", err)
 	}
-	page := Page{Total: total, Items: make([]*Credential, 0, len(rows))}
-	for _, row := range rows[:min(len(rows), f.Limit)] {
-		page.Items = append(page.Items, &Credential{FlowCredential: row.FlowCredential, AccountLabel: tenant.Label(row.AccountName, row.AccountNumber)})
+	items := make([]*Credential, len(rows))
+	for i, row := range rows {
+		items[i] = &Credential{FlowCredential: row.FlowCredential, AccountLabel: tenant.Label(row.AccountName, row.AccountNumber)}
 	}
-	if len(rows) > f.Limit {
-		page.Next = page.Items[f.Limit-1].ID
-	}
-	return page, s.addUses(ctx, s.pool, orgID, page.Items)
+	return items, total, s.addUses(ctx, s.pool, orgID, items)
 }
 
 func (s *Service) addUses(ctx context.Context, q db.DBTX, orgID uuid.UUID, items []*Credential) error {
@@ -71,8 +63,4 @@ func (s *Service) addUses(ctx context.Context, q db.DBTX, orgID uuid.UUID, items
 		c.Uses = append(c.Uses, use)
 	}
 	return nil
-}
-
-func clamp(n int) int32 {
-	return int32(max(0, min(n, math.MaxInt32))) //nolint:gosec // bounded
 }

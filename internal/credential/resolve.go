@@ -11,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/pg"
+	"flowlane/internal/provider"
 	"flowlane/internal/vault"
 )
 
@@ -29,7 +30,7 @@ type Resolved struct {
 	ID, OrgID  uuid.UUID
 	PlatformID string
 	AuthMethod string
-	Secret     Secret
+	Secret     provider.Secret
 	// TenancyID is empty until the account is identified.
 	TenancyID string
 	// Status is active, expired or revoked; only an active credential may be used.
@@ -38,7 +39,14 @@ type Resolved struct {
 	Version int64
 }
 
-// Resolve returns the credential with its secret, at most holdFor old; or a NotFound fault.
+// loaded is a Resolved before its secret is made ready for a request.
+type loaded struct {
+	Resolved
+	material secret
+}
+
+// Resolve returns the credential with its secret, at most holdFor old. A credential that is not there is a NotFound fault;
+// one whose stored secret cannot be sent is an error that wraps provider.ErrSecretShape.
 func (s *Service) Resolve(ctx context.Context, orgID, id uuid.UUID) (*Resolved, error) {
 	key := cacheKey{orgID, id}
 	held, mark := s.held.get(key)
@@ -49,12 +57,15 @@ func (s *Service) Resolve(ctx context.Context, orgID, id uuid.UUID) (*Resolved, 
 	if err != nil {
 		return nil, err
 	}
-	s.held.put(key, fresh, mark)
-	return fresh, nil
+	if fresh.Secret, err = fresh.material.outgoing(); err != nil {
+		return nil, fmt.Errorf("credential %s: %w", id, err)
+	}
+	s.held.put(key, &fresh.Resolved, mark)
+	return &fresh.Resolved, nil
 }
 
 // load reads the row and then the secret; the secret's version in both tells that they belong together.
-func (s *Service) load(ctx context.Context, orgID, id uuid.UUID) (*Resolved, error) {
+func (s *Service) load(ctx context.Context, orgID, id uuid.UUID) (*loaded, error) {
 	for range loadTries {
 		row, err := s.queries.CredentialForUse(ctx, s.pool, db.CredentialForUseParams{OrgID: orgID, ID: id})
 		if pg.IsNoRows(err) {
@@ -77,12 +88,13 @@ func (s *Service) load(ctx context.Context, orgID, id uuid.UUID) (*Resolved, err
 		if err != nil {
 			return nil, fmt.Errorf("credential %s: %w", id, err)
 		}
-		r := &Resolved{ID: id, OrgID: orgID, PlatformID: row.PlatformID, AuthMethod: row.AuthMethod, Status: row.Status, Version: version}
-		r.Secret = Secret{AuthMethod: row.AuthMethod, Fields: fields, Placement: placement(row.PlacementHeader, row.PlacementScheme, row.PlacementQuery)}
-		if row.TenancyID != nil {
-			r.TenancyID = *row.TenancyID
-		}
-		return r, nil
+		return &loaded{
+			Resolved: Resolved{
+				ID: id, OrgID: orgID, PlatformID: row.PlatformID, AuthMethod: row.AuthMethod,
+				TenancyID: textOf(row.TenancyID), Status: row.Status, Version: version,
+			},
+			material: secret{method: row.AuthMethod, fields: fields, placement: placement(row.PlacementHeader, row.PlacementScheme, row.PlacementQuery)},
+		}, nil
 	}
 	return nil, fmt.Errorf("read credential %s: it was rotated %d times meanwhile", id, loadTries)
 }

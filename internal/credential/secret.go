@@ -2,48 +2,42 @@ package credential
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/url"
-	"strings"
+
+	"flowlane/internal/provider"
 )
 
 const redacted = "[redacted]"
 
-// Secret is what goes with an outgoing request. It prints as [redacted].
-type Secret struct {
-	// AuthMethod is basic_auth or api_key.
-	AuthMethod string
-	// Fields are the secret's fields by name, for example username and password.
-	Fields map[string]string
-	// Placement is set for api_key.
-	Placement *Placement
+// secret is the material of a credential with where it goes. It prints as [redacted].
+type secret struct {
+	method    string
+	fields    map[string]string
+	placement *Placement
 }
 
 // String hides the fields from logs and errors.
-func (Secret) String() string { return redacted }
+func (secret) String() string { return redacted }
 
 // GoString hides the fields from %#v.
-func (Secret) GoString() string { return "credential.Secret{" + redacted + "}" }
+func (secret) GoString() string { return redacted }
 
-// MarshalJSON hides the fields from JSON and structured logs.
-func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
+// MarshalJSON refuses: only encode writes a secret, for the vault.
+func (secret) MarshalJSON() ([]byte, error) { return nil, errors.New("a secret has no JSON form") }
 
-// scrub takes the values of the named fields out of a text that a platform wrote.
-func (s Secret) scrub(text string, hidden func(field string) bool) string {
-	for name, value := range s.Fields {
-		if value == "" || !hidden(name) {
-			continue
-		}
-		for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value)} {
-			text = strings.ReplaceAll(text, form, redacted)
-		}
+// outgoing is the secret as a request carries it. The error wraps provider.ErrSecretShape.
+func (s secret) outgoing() (provider.Secret, error) {
+	var p provider.Placement
+	if s.placement != nil {
+		p = provider.Placement{HeaderName: textOf(s.placement.HeaderName), Scheme: textOf(s.placement.Scheme), QueryParam: textOf(s.placement.QueryParam)}
 	}
-	return text
+	return provider.NewSecret(s.method, s.fields, p)
 }
 
 // encode returns the plaintext that the vault encrypts.
-func (s Secret) encode() ([]byte, error) {
-	plain, err := json.Marshal(s.Fields)
+func (s secret) encode() ([]byte, error) {
+	plain, err := json.Marshal(s.fields)
 	if err != nil {
 		return nil, fmt.Errorf("encode a secret: %w", err)
 	}
@@ -54,7 +48,14 @@ func decodeFields(plain []byte) (map[string]string, error) {
 	var fields map[string]string
 	if json.Unmarshal(plain, &fields) != nil {
 		// The decoder's error could quote the text.
-		return nil, fmt.Errorf("a stored secret is not an object of strings")
+		return nil, errors.New("a stored secret is not an object of strings")
 	}
 	return fields, nil
+}
+
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }

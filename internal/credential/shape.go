@@ -18,7 +18,7 @@ type checked struct {
 	platform *catalog.Platform
 	service  *catalog.Service
 	// secret is nil where the stored one is kept.
-	secret *Secret
+	secret *secret
 }
 
 // check compares in with the catalog. Faults: NotFound for an unknown platform; Unprocessable with every bad field, none
@@ -37,10 +37,15 @@ func (s *Service) check(in Input) (checked, error) {
 	if in.Secret != nil {
 		fields, wrong := readFields(fieldsOf(service), in.AuthMethod, in.Secret)
 		bad = append(bad, wrong...)
-		out.secret = &Secret{AuthMethod: in.AuthMethod, Fields: fields, Placement: in.Placement}
+		out.secret = &secret{method: in.AuthMethod, fields: fields, placement: in.Placement}
 	}
 	if len(bad) > 0 {
 		return checked{}, fault.Invalidated(bad...)
+	}
+	if out.secret != nil {
+		if _, err := out.secret.outgoing(); err != nil {
+			return checked{}, fault.Invalidated(wrong("value_error", err.Error(), "credentials"))
+		}
 	}
 	return out, nil
 }
@@ -139,18 +144,6 @@ func missingFields(service *catalog.Service, fields map[string]string) []string 
 		}
 	}
 	return missing
-}
-
-// hides tells which fields of a service's secret must not be shown.
-func hides(service *catalog.Service) func(string) bool {
-	return func(name string) bool {
-		for _, field := range fieldsOf(service) {
-			if field.Name == name {
-				return field.Secret
-			}
-		}
-		return true
-	}
 }
 
 // sameIdentity tells whether two secrets name the same user: all fields that are not secret are equal.

@@ -121,7 +121,7 @@ func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.U
 	if err != nil {
 		return err
 	}
-	if method == target.secret.AuthMethod && !sameIdentity(target.service, old, target.secret.Fields) {
+	if method == target.secret.method && !sameIdentity(target.service, old, target.secret.fields) {
 		return fault.New(fault.Conflict, "The credentials belong to another user of the platform; create a new credential for it")
 	}
 	return nil

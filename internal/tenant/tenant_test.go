@@ -1,0 +1,51 @@
+package tenant_test
+
+import (
+	"regexp"
+	"testing"
+
+	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/tenant"
+)
+
+// golden is the id of account 1001 of the platform dialer.
+const golden = "dialer-21ad9dccb2aacd2a"
+
+func TestTenancyID(t *testing.T) {
+	t.Parallel()
+	id := tenant.TenancyID("dialer", "1001")
+	if id != tenant.TenancyID("dialer", "1001") || !regexp.MustCompile(`^dialer-[0-9a-f]{16}$`).MatchString(id) {
+		t.Errorf("id = %q", id)
+	}
+	// The ledger hangs on the id: it must never come out differently.
+	if id != golden {
+		t.Errorf("id = %q, once it was %q", id, golden)
+	}
+	if id == tenant.TenancyID("dialer", "1002") || tenant.TenancyID("a", "b1") == tenant.TenancyID("ab", "1") {
+		t.Error("two accounts have one id")
+	}
+}
+
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	account := tenant.Account{PlatformID: "dialer", Number: "1001", Name: "Acme", TimeZone: "Europe/Berlin"}
+	id, err := tenant.Keep(t.Context(), pool, account)
+	if err != nil || id != tenant.TenancyID("dialer", "1001") {
+		t.Fatalf("id = %q, %v", id, err)
+	}
+	account.Name, account.TimeZone = "Acme Ltd", "Local"
+	if again, err := tenant.Keep(t.Context(), pool, account); err != nil || again != id {
+		t.Fatalf("id = %q, %v", again, err)
+	}
+	var name, zone string
+	if err := pool.QueryRow(t.Context(), "SELECT account_name, time_zone FROM flow.domain").Scan(&name, &zone); err != nil || name != "Acme Ltd" || zone != "UTC" {
+		t.Errorf("name %q, zone %q, %v", name, zone, err)
+	}
+	if _, err := pool.Exec(t.Context(), "UPDATE flow.domain SET account_number = '9'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tenant.Keep(t.Context(), pool, account); err == nil {
+		t.Error("an id moved to another account")
+	}
+}
