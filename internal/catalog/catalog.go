@@ -162,6 +162,9 @@ type Call struct {
 	Result       *Result       `yaml:"result"`
 	// MaxInFlight limits the calls in flight of an unmetered action per credential or host.
 	MaxInFlight int `yaml:"max_in_flight"`
+
+	// Compiled are the templates above, ready to be rendered.
+	Compiled Templates `yaml:"-" json:"-"`
 }
 
 // OutcomeCase is a refinement of an action's outcome check.
@@ -250,6 +253,8 @@ type Result struct {
 	// State names the field whose value is in Running while the result is not there yet.
 	State   string   `yaml:"state"`
 	Running []string `yaml:"running"`
+	// Failed are the values of State after which none of the records was taken; may be empty.
+	Failed []string `yaml:"failed"`
 	// EverySeconds is the pause between two polls.
 	EverySeconds int         `yaml:"every_seconds"`
 	Rows         *RowResults `yaml:"rows"`

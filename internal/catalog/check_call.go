@@ -32,6 +32,7 @@ func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[s
 		call.MaxInFlight = defaultMaxInFlight
 	}
 	ch.within(at, "max_in_flight", call.MaxInFlight, 1, 1000)
+	ch.compile(call, at, params)
 	ch.records(a, at, params)
 	ch.outcomes(a, at)
 	ch.answer(call, at.to("answer"))

@@ -171,6 +171,11 @@ func TestLoad_Mistakes(t *testing.T) {
 		"oauth2":             {"auth_method: api_key", "auth_method: oauth2", "calls are made only for services of kind api"},
 		"buckets no account": {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {61: 0}}}\n    actions:", "needs an account block"},
 		"window":             {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {61: 0}}}\n    actions:", ":17: window 61: 0"},
+		"template":           {"{{ params.sku }}", "{{ params.sku + }}", ":31: template: {{ params.sku + }}"},
+		"template root":      {"{{ params.sku }}", "{{ input.sku }}", ":31: template: {{ input.sku }}"},
+		"template parameter": {"{{ params.sku }}", "{{ params.sky }}", `:31: template: the action has no parameter "sky"`},
+		"path template":      {"path: /orders", "path: '/orders/{{ params.sku'", `:30: path: "}}" is missing`},
+		"condition":          {"          answer:", "          outcome_cases: [{when: 'params.sku', check: safe}]\n          answer:", ":32: template: a condition must be"},
 		"utility and call":   {"        call:", "        utility: transform\n        call:", "needs either a call or a utility"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,136 @@
+package catalog
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"flowlane/internal/expr"
+)
+
+// Templates are the compiled templates of a call; nil where the call has none. They are safe for concurrent use.
+type Templates struct {
+	Method, URL, Headers, Body       *expr.Template
+	ExclusiveOver, IdempotencyHeader *expr.Template
+	// Path are the pieces of the path and query, in order.
+	Path []PathPart
+	// Cases run in parallel to the call's OutcomeCases.
+	Cases                      []*expr.Condition
+	LookupParams, ResultParams *expr.Template
+}
+
+// PathPart is a piece of a path: literal text or, where Value is set, an expression.
+type PathPart struct {
+	Literal string
+	Value   *expr.Template
+	// Query is set behind the question mark, where values are escaped otherwise.
+	Query bool
+}
+
+var (
+	callScope   = expr.Scope{Params: true}
+	lookupScope = expr.Scope{Params: true, Call: true}
+	resultScope = expr.Scope{Reference: true}
+	paramName   = regexp.MustCompile(`\bparams\.([A-Za-z_][A-Za-z0-9_]*)`)
+)
+
+// compile compiles every template of a call. known are the action's parameters: a template that names another one is a
+// slip of the pen.
+func (ch *checker) compile(call *Call, at path, known map[string]bool) {
+	t := templates{ch: ch, known: known}
+	call.Compiled = Templates{
+		Method:            t.text(at.to("method"), call.Method),
+		URL:               t.text(at.to("url"), call.URL),
+		Headers:           t.value(at.to("headers"), call.Headers, callScope),
+		Body:              t.value(at.to("body"), call.Body, callScope),
+		ExclusiveOver:     t.text(at.to("exclusive_over"), call.ExclusiveOver),
+		IdempotencyHeader: t.text(at.to("idempotency_header"), call.IdempotencyHeader),
+		Path:              t.path(at.to("path"), call.Path),
+	}
+	for i, oc := range call.OutcomeCases {
+		here := at.to("outcome_cases", i, "when")
+		cond, errs := expr.CompileCondition(oc.When, callScope)
+		t.report(here, errs)
+		t.names(here, oc.When)
+		call.Compiled.Cases = append(call.Compiled.Cases, cond)
+	}
+	if call.Lookup != nil {
+		call.Compiled.LookupParams = t.value(at.to("lookup", "params"), call.Lookup.Params, lookupScope)
+	}
+	if call.Result != nil {
+		call.Compiled.ResultParams = t.value(at.to("result", "params"), call.Result.Params, resultScope)
+	}
+}
+
+type templates struct {
+	ch    *checker
+	known map[string]bool
+}
+
+func (t templates) value(at path, value JSON, scope expr.Scope) *expr.Template {
+	if len(value) == 0 {
+		return nil
+	}
+	compiled, errs := expr.Compile(json.RawMessage(value), scope)
+	t.report(at, errs)
+	t.names(at, string(value))
+	return compiled
+}
+
+// text compiles a template of a string; an empty one is none.
+func (t templates) text(at path, text string) *expr.Template {
+	if text == "" {
+		return nil
+	}
+	raw, err := marshalPlain(text)
+	if err != nil {
+		t.ch.fail(at, "%v", err)
+		return nil
+	}
+	return t.value(at, raw, callScope)
+}
+
+// path cuts a path at its expressions, so that the value of each can be escaped by itself.
+func (t templates) path(at path, text string) []PathPart {
+	var parts []PathPart
+	query := false
+	for text != "" {
+		literal, rest, found := strings.Cut(text, "{{")
+		query = query || strings.Contains(literal, "?")
+		if literal != "" {
+			parts = append(parts, PathPart{Literal: literal})
+		}
+		if !found {
+			break
+		}
+		source, after, closed := strings.Cut(rest, "}}")
+		if !closed {
+			t.ch.fail(at, `path: "}}" is missing`)
+			return nil
+		}
+		parts = append(parts, PathPart{Value: t.text(at, "{{"+source+"}}"), Query: query})
+		text = after
+	}
+	return parts
+}
+
+func (t templates) report(at path, errs []expr.Error) {
+	for _, e := range errs {
+		here := at
+		for _, step := range e.Path {
+			here = here.to(step)
+		}
+		t.ch.fail(here, "template: %s", e.Error())
+	}
+}
+
+func (t templates) names(at path, text string) {
+	if len(t.known) == 0 {
+		return
+	}
+	for _, m := range paramName.FindAllStringSubmatch(text, -1) {
+		if !t.known[m[1]] {
+			t.ch.fail(at, "template: the action has no parameter %q", m[1])
+		}
+	}
+}

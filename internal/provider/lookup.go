@@ -1,0 +1,144 @@
+package provider
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/expr"
+)
+
+// ErrUnreadable: the answer to a lookup or to the question for a result is not what the catalog describes.
+var ErrUnreadable = errors.New("the answer is not as the catalog describes it")
+
+// Fingerprint is what is known of a call that may have arrived.
+type Fingerprint struct {
+	// Digest is that of the rows as sent, in the provider's notation.
+	Digest string
+	Count  int
+	// FirstKey and LastKey are the keys of the first and last row, numbers as they are written; empty without keys.
+	FirstKey, LastKey string
+	// Since is the earliest time at which the provider may have received it, by the provider's clock.
+	Since time.Time
+}
+
+// LookupMatch is an element of a lookup's answer that fits a fingerprint.
+type LookupMatch struct {
+	Reference string
+	// At is when the provider received it; zero where it does not say.
+	At time.Time
+}
+
+// LookupParams renders the parameters of the action that asks whether a call arrived. since becomes call.since, RFC 3339
+// in UTC.
+func LookupParams(act *catalog.Action, params json.RawMessage, since time.Time) (json.RawMessage, error) {
+	if act.Call == nil || act.Call.Lookup == nil {
+		return nil, fmt.Errorf("action %s has no lookup", act.ID)
+	}
+	call := json.RawMessage(`{"since":` + quote(since.UTC().Format(time.RFC3339Nano)) + `}`)
+	p := preparer{call: act.Call, env: &expr.Env{Params: params, Call: call}}
+	return p.render("lookup params", act.Call.Compiled.LookupParams)
+}
+
+// MatchLookup lists the elements of a lookup's answer that fit in every field that the catalog names. More than one match
+// is for the caller to judge. The error wraps ErrUnreadable: then nothing is known.
+func MatchLookup(act *catalog.Action, body []byte, want Fingerprint) ([]LookupMatch, error) {
+	l := act.Call.Lookup
+	if !gjson.ValidBytes(body) {
+		return nil, ErrUnreadable
+	}
+	items := gjson.ParseBytes(body)
+	if l.Items != "" {
+		items = items.Get(l.Items)
+	}
+	if !items.IsArray() {
+		return nil, ErrUnreadable
+	}
+	var out []LookupMatch
+	var err error
+	items.ForEach(func(_, item gjson.Result) bool {
+		var m LookupMatch
+		var fits bool
+		if m, fits, err = match(l, item, want); fits {
+			out = append(out, m)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func match(l *catalog.Lookup, item gjson.Result, want Fingerprint) (LookupMatch, bool, error) {
+	for _, f := range []struct{ field, want string }{{l.Digest, want.Digest}, {l.FirstKey, want.FirstKey}, {l.LastKey, want.LastKey}} {
+		if f.field == "" {
+			continue
+		}
+		if got, ok := scalar(item.Get(f.field)); !ok || got != f.want {
+			return LookupMatch{}, false, nil
+		}
+	}
+	if l.Count != "" {
+		if n, ok := wholeNumber(item.Get(l.Count)); !ok || n != want.Count {
+			return LookupMatch{}, false, nil
+		}
+	}
+	m := LookupMatch{Reference: scalarText(item.Get(l.Reference))}
+	if m.Reference == "" {
+		return m, false, fmt.Errorf("%w: an element that fits has no %s", ErrUnreadable, l.Reference)
+	}
+	if l.At == "" {
+		return m, true, nil
+	}
+	at, err := time.Parse(time.RFC3339, item.Get(l.At).String())
+	if err != nil {
+		return m, false, fmt.Errorf("%w: %s is no time", ErrUnreadable, l.At)
+	}
+	m.At = at
+	return m, !at.Before(want.Since), nil
+}
+
+// ResultParams renders the parameters of the action that asks for the result of an accepted call.
+func ResultParams(act *catalog.Action, reference string) (json.RawMessage, error) {
+	if act.Call == nil || act.Call.Result == nil {
+		return nil, fmt.Errorf("action %s has no result to ask for", act.ID)
+	}
+	p := preparer{call: act.Call, env: &expr.Env{Reference: json.RawMessage(quote(reference))}}
+	return p.render("result params", act.Call.Compiled.ResultParams)
+}
+
+// ReadResult reads the answer to the question for a result; nRows is the number of rows of the call that was accepted.
+// pending means: ask again later. The reading is Success with the rejected rows, Refused where the whole call failed, or
+// Unknown where the answer cannot be read.
+func ReadResult(act *catalog.Action, body []byte, nRows int) (pending bool, r Reading) {
+	spec := act.Call.Result
+	unreadable := Reading{Kind: Unknown, Reason: ReasonUnreadable}
+	if !gjson.ValidBytes(body) {
+		return false, unreadable
+	}
+	doc := gjson.ParseBytes(body)
+	state := scalarText(doc.Get(spec.State))
+	switch {
+	case state == "":
+		return false, unreadable
+	case slices.Contains(spec.Running, state):
+		return true, Reading{Kind: Pending}
+	case slices.Contains(spec.Failed, state):
+		answer := &act.Call.Answer
+		return false, Reading{Kind: Refused, Reason: ReasonImportFailed, Code: named(doc, answer.Code), Message: named(doc, answer.Message)}
+	}
+	r = Reading{Kind: Success, Output: output(doc, body, spec.Output)}
+	if spec.Rows != nil {
+		var ok bool
+		if r.Rejected, ok = readRows(doc, spec.Rows, nRows); !ok {
+			return false, unreadable
+		}
+	}
+	return false, r
+}

@@ -1,0 +1,96 @@
+package provider
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	c := testCatalog(t)
+	_, act := action(t, c, "dialer__api__upload")
+	since := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
+	params, err := LookupParams(act, json.RawMessage(`{"list":"demo","row":{}}`), since.In(time.FixedZone("", 3600)))
+	if want := `{"list":"demo","since":"2026-01-02T03:04:05.0000006Z"}`; string(params) != want || err != nil {
+		t.Errorf("params are %s, error %v; want %s", params, err, want)
+	}
+	svc, ask := action(t, c, act.Call.Lookup.Action)
+	if bad := ask.ValidateParams(params, false); bad != nil {
+		t.Errorf("the lookup's params break its schema: %v", bad)
+	}
+	r, err := Prepare(svc, ask, params, nil, basic(t), "")
+	if want := "https://api.dialer.example/lists/demo/imports?since=2026-01-02T03%3A04%3A05.0000006Z"; r.URL != want || err != nil {
+		t.Errorf("URL is %s, error %v", r.URL, err)
+	}
+
+	want := Fingerprint{Digest: "d", Count: 2, FirstKey: "1", LastKey: "x", Since: since}
+	item := func(change string) string {
+		fields := map[string]any{"import_id": "i1", "digest": "d", "rows": 2, "first_key": 1, "last_key": "x", "received_at": "2026-01-02T04:04:06+01:00"}
+		var over map[string]any
+		if err := json.Unmarshal([]byte(change), &over); err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range over {
+			fields[k] = v
+		}
+		text, _ := json.Marshal(fields)
+		return string(text)
+	}
+	for body, n := range map[string]int{
+		"[]": 0,
+		"[" + item(`{}`) + "," + item(`{"digest":"e"}`) + "]":        1,
+		"[" + item(`{}`) + "," + item(`{"import_id":"i2"}`) + "]":    2,
+		"[" + item(`{"rows":3}`) + "]":                               0,
+		"[" + item(`{"first_key":2}`) + "]":                          0,
+		"[" + item(`{"last_key":null}`) + "]":                        0,
+		"[" + item(`{"received_at":"2026-01-02T03:04:05Z"}`) + "]":   0,
+		"[" + item(`{"digest":"e","received_at":"yesterday"}`) + "]": 0,
+	} {
+		got, err := MatchLookup(act, []byte(body), want)
+		if err != nil || len(got) != n {
+			t.Errorf("%s: matches are %v, error %v; want %d", body, got, err, n)
+		}
+		if len(got) > 0 && (got[0].Reference != "i1" || !got[0].At.Equal(time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC))) {
+			t.Errorf("match is %+v", got[0])
+		}
+	}
+	for _, body := range []string{"", "{}", "<html>", `{"items":[]}`, "[" + item(`{"received_at":"yesterday"}`) + "]", "[" + item(`{"import_id":null}`) + "]"} {
+		if got, err := MatchLookup(act, []byte(body), want); !errors.Is(err, ErrUnreadable) {
+			t.Errorf("%s: matches are %v, error %v", body, got, err)
+		}
+	}
+}
+
+func TestReadResult(t *testing.T) {
+	t.Parallel()
+	c := testCatalog(t)
+	_, act := action(t, c, "dialer__api__upload_async")
+	params, err := ResultParams(act, `i"1`)
+	if string(params) != `{"import_id":"i\"1"}` || err != nil {
+		t.Errorf("params are %s, error %v", params, err)
+	}
+	for body, want := range map[string]string{
+		`{"state":"running"}`: "true pending",
+		`{"state":"done","import_id":"i","rejected":[{"row":1,"code":"c","reason":"r"}]}`: `false success out={"import_id":"i"} rows=[{1 c r}]`,
+		`{"state":"done","rejected":[{"row":2}]}`:                                         "false unknown reason=unreadable_answer",
+		`{}`:     "false unknown reason=unreadable_answer",
+		`<html>`: "false unknown reason=unreadable_answer",
+	} {
+		pending, r := ReadResult(act, []byte(body), 2)
+		if got := fmt.Sprint(pending, " ", brief(r)); got != want {
+			t.Errorf("%s: result is %s; want %s", body, got, want)
+		}
+	}
+	copied := *act.Call.Result
+	copied.Failed = []string{"broken"}
+	call := *act.Call
+	call.Result = &copied
+	failing := *act
+	failing.Call = &call
+	if _, r := ReadResult(&failing, []byte(`{"state":"broken","fault":"f"}`), 2); brief(r) != "refused reason=import_failed code=f" {
+		t.Errorf("result is %s", brief(r))
+	}
+}

@@ -1,0 +1,97 @@
+package provider
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// output builds what the flow gets to see of a valid answer: the named fields as an object, or the whole body.
+func output(doc gjson.Result, body []byte, fields []string) json.RawMessage {
+	if len(fields) == 0 {
+		return bounded(body)
+	}
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for _, name := range fields {
+		value := doc.Get(name)
+		if !value.Exists() {
+			continue
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		b.WriteString(quote(name[strings.LastIndexByte(name, '.')+1:]))
+		b.WriteByte(':')
+		b.WriteString(value.Raw)
+	}
+	b.WriteByte('}')
+	return bounded(b.Bytes())
+}
+
+// bounded returns a copy of valid JSON that can be stored: valid UTF-8, no NUL. What is too large to be carried through a
+// flow is replaced by a note.
+func bounded(text []byte) json.RawMessage {
+	if len(text) > maxOutput {
+		return json.RawMessage(`{"truncated":true,"size":` + strconv.Itoa(len(text)) + `}`)
+	}
+	return withoutNUL(bytes.ToValidUTF8(text, []byte("\uFFFD")))
+}
+
+// withoutNUL returns a copy in which the escape \u0000, which Postgres cannot store, is the replacement character.
+func withoutNUL(text []byte) []byte {
+	const nul, instead = `\u0000`, `\ufffd`
+	out := bytes.Clone(text)
+	for i := 0; i < len(out); i++ {
+		if out[i] != '\\' {
+			continue
+		}
+		if bytes.HasPrefix(out[i:], []byte(nul)) {
+			copy(out[i:], instead)
+		}
+		i++ // the escaped character is no start of another escape
+	}
+	return out
+}
+
+// quote writes a text as a JSON string.
+func quote(text string) string {
+	raw, err := json.Marshal(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"))
+	if err != nil {
+		return `""`
+	}
+	return string(raw)
+}
+
+// envelope is the output of an action that shows the whole answer: status, headers with names in lower case, and the
+// body, parsed where it is JSON. A body that is too large is cut and becomes a string.
+func envelope(ans Answer) json.RawMessage {
+	var b bytes.Buffer
+	b.WriteString(`{"status":` + strconv.Itoa(ans.Status) + `,"headers":`)
+	headers := make(map[string]string, len(ans.Header))
+	for name, values := range ans.Header {
+		headers[strings.ToLower(name)] = clean(strings.Join(values, ", "), 8<<10)
+	}
+	// A map of strings always has a JSON form, its keys sorted.
+	text, _ := json.Marshal(headers)
+	b.Write(text)
+	b.WriteString(`,"body":`)
+	body := bytes.TrimSpace(ans.Body)
+	const room = maxOutput - 128<<10
+	switch {
+	case len(body) == 0:
+		b.WriteString("null")
+	case len(body) <= room && gjson.ValidBytes(body):
+		b.Write(withoutNUL(bytes.ToValidUTF8(body, []byte("\uFFFD"))))
+	case len(ans.Body) <= room/2:
+		b.WriteString(quote(string(ans.Body)))
+	default:
+		b.WriteString(quote(string(ans.Body[:room/2])))
+		b.WriteString(`,"truncated":true`)
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}

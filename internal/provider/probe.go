@@ -1,0 +1,165 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"flowlane/internal/catalog"
+)
+
+// The classes of a failed probe, as a connection test shows them.
+const (
+	AuthFailed       = "AUTH_FAILED"
+	Network          = "NETWORK"
+	Timeout          = "TIMEOUT"
+	RateLimitedClass = "RATE_LIMITED"
+	PermissionDenied = "PERMISSION_DENIED"
+	InvalidShape     = "INVALID_CREDENTIALS_SHAPE"
+	UnknownClass     = "UNKNOWN"
+)
+
+// probeTimeout bounds a probe whose context has no deadline.
+const probeTimeout = 15 * time.Second
+
+// Account is what a platform says about the owner of a credential.
+type Account struct {
+	Number string
+	// Name and TimeZone are empty where the platform does not say; TimeZone is an IANA name.
+	Name, TimeZone string
+}
+
+// Counter is one of the provider's own counters.
+type Counter struct {
+	Bucket        string
+	WindowSeconds int
+	// Limit is 0 where the provider does not say.
+	Limit, Value int
+}
+
+// ProbeError is a probe that failed. Class is one of the classes above, Details may be shown; neither holds a secret.
+type ProbeError struct {
+	Class   string
+	Details string
+	cause   error
+}
+
+func (e *ProbeError) Error() string { return e.Class + ": " + e.Details }
+func (e *ProbeError) Unwrap() error { return e.cause }
+
+func probeError(class string, cause error, format string, args ...any) *ProbeError {
+	return &ProbeError{Class: class, Details: fmt.Sprintf(format, args...), cause: cause}
+}
+
+// Whoami asks whose credential it is. Errors are *ProbeError.
+func (s *Sender) Whoami(ctx context.Context, p *catalog.Platform, svc *catalog.Service, secret Secret) (Account, error) {
+	if p.Account == nil {
+		return Account{}, probeError(UnknownClass, nil, "Platform %s has no way to test a credential; it shows with the first call.", p.ID)
+	}
+	w := &p.Account.Whoami
+	doc, err := s.probe(ctx, svc, w.Path, secret)
+	if err != nil {
+		return Account{}, err
+	}
+	a := Account{Number: named(doc, w.AccountNumber), Name: named(doc, w.AccountName), TimeZone: named(doc, w.TimeZone)}
+	if a.Number == "" {
+		return Account{}, probeError(UnknownClass, nil, "The platform's answer names no account.")
+	}
+	if _, err := time.LoadLocation(a.TimeZone); err != nil || a.TimeZone == "Local" {
+		a.TimeZone = ""
+	}
+	return a, nil
+}
+
+// Counters asks for the provider's own counters and when they were read; asOf is zero where it does not say. It returns
+// nothing for a platform without counters. Errors are *ProbeError.
+func (s *Sender) Counters(ctx context.Context, p *catalog.Platform, svc *catalog.Service, secret Secret) (counters []Counter, asOf time.Time, err error) {
+	if p.Account == nil || p.Account.Counters == nil {
+		return nil, time.Time{}, nil
+	}
+	spec := p.Account.Counters
+	doc, err := s.probe(ctx, svc, spec.Path, secret)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	unreadable := probeError(UnknownClass, nil, "The platform's counters are not as the catalog describes them.")
+	if spec.AsOf != "" {
+		if asOf, err = time.Parse(time.RFC3339, doc.Get(spec.AsOf).String()); err != nil {
+			return nil, time.Time{}, unreadable
+		}
+	}
+	items := doc
+	if spec.Items != "" {
+		items = doc.Get(spec.Items)
+	}
+	if !items.IsArray() {
+		return nil, time.Time{}, unreadable
+	}
+	for _, item := range items.Array() {
+		c := Counter{Bucket: named(item, spec.Bucket)}
+		var okWindow, okValue bool
+		c.WindowSeconds, okWindow = wholeNumber(item.Get(spec.WindowSeconds))
+		c.Value, okValue = wholeNumber(item.Get(spec.Value))
+		if spec.Limit != "" {
+			c.Limit, _ = wholeNumber(item.Get(spec.Limit))
+		}
+		if c.Bucket == "" || !okWindow || !okValue {
+			return nil, time.Time{}, unreadable
+		}
+		counters = append(counters, c)
+	}
+	return counters, asOf, nil
+}
+
+// probe sends one GET and returns the parsed answer.
+func (s *Sender) probe(ctx context.Context, svc *catalog.Service, path string, secret Secret) (gjson.Result, error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = s.now().Add(probeTimeout)
+	}
+	r := Request{
+		Method: http.MethodGet, URL: svc.BaseURL + path, SendBefore: deadline, AnswerBefore: deadline,
+		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}},
+	}
+	if err := secret.apply(svc, &r); err != nil {
+		return gjson.Result{}, probeError(InvalidShape, err, "The credential lacks what this platform needs.")
+	}
+	ans := s.Send(ctx, r)
+	if err := classify(ans); err != nil {
+		return gjson.Result{}, err
+	}
+	if !gjson.ValidBytes(ans.Body) {
+		return gjson.Result{}, probeError(UnknownClass, nil, "The platform's answer is no JSON.")
+	}
+	return gjson.ParseBytes(ans.Body), nil
+}
+
+// classify returns the error that an answer to a probe means; nil for a readable 200.
+func classify(ans Answer) error {
+	if ans.Sent != Answered {
+		switch {
+		case errors.Is(ans.Err, ErrAddressRefused):
+			return probeError(Network, ans.Err, "The platform's address is not allowed: it lies in a private network or on an unusual port.")
+		case errors.Is(ans.Err, ErrTooLate), reasonOfSilence(ans.Err) == ReasonTimeout:
+			return probeError(Timeout, ans.Err, "The platform did not answer in time.")
+		}
+		return probeError(Network, ans.Err, "The platform could not be reached.")
+	}
+	switch {
+	case ans.Status == http.StatusUnauthorized:
+		return probeError(AuthFailed, nil, "The platform refused the credential (status 401).")
+	case ans.Status == http.StatusForbidden:
+		return probeError(PermissionDenied, nil, "The platform knows the credential but denies access (status 403).")
+	case ans.Status == http.StatusTooManyRequests:
+		return probeError(RateLimitedClass, nil, "The platform asks to come back later (status 429).")
+	case ans.Status != http.StatusOK:
+		return probeError(UnknownClass, nil, "The platform answered with status %d.", ans.Status)
+	case ans.Err != nil:
+		return probeError(Network, ans.Err, "The platform's answer broke off or is too large.")
+	}
+	return nil
+}

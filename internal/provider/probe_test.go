@@ -1,0 +1,120 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"flowlane/internal/catalog"
+)
+
+// probed loads the catalog with the dialer at a test server.
+func probed(t *testing.T, url string) (*Sender, *catalog.Platform, *catalog.Service) {
+	t.Helper()
+	c, err := catalog.Load(catalog.Options{BaseURLs: map[string]string{"dialer": url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := c.Platform("dialer")
+	s, _ := c.Service("dialer__api")
+	return newTestSender(t, hostOf(url)), p, s
+}
+
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "ann" || password != "s3cret-word" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		switch r.URL.Path {
+		case "/whoami":
+			_, _ = io.WriteString(w, `{"account_number":1001,"account_name":"Demo","user":"ann","time_zone":"Europe/Paris"}`)
+		case "/counters":
+			_, _ = io.WriteString(w, `{"as_of":"2026-01-02T03:04:05Z","counters":[{"operation_type":"upload","window_seconds":60,"limit":20,"value":3,"resets_at":"x"}]}`)
+		}
+	}))
+	defer srv.Close()
+	s, p, svc := probed(t, srv.URL)
+	a, err := s.Whoami(t.Context(), p, svc, basic(t))
+	if err != nil || a != (Account{Number: "1001", Name: "Demo", TimeZone: "Europe/Paris"}) {
+		t.Errorf("account is %+v, error %v", a, err)
+	}
+	list, asOf, err := s.Counters(t.Context(), p, svc, basic(t))
+	if err != nil || len(list) != 1 || list[0] != (Counter{Bucket: "upload", WindowSeconds: 60, Limit: 20, Value: 3}) || asOf.Unix() != 1767323045 {
+		t.Errorf("counters are %+v as of %v, error %v", list, asOf, err)
+	}
+}
+
+func TestProbes_Fail(t *testing.T) {
+	t.Parallel()
+	answer := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	for name, tc := range map[string]struct {
+		handler http.HandlerFunc
+		want    string
+	}{
+		"401":      {answer(401, `{"message":"s3cret-word"}`), AuthFailed},
+		"403":      {answer(403, ""), PermissionDenied},
+		"429":      {answer(429, ""), RateLimitedClass},
+		"500":      {answer(500, ""), UnknownClass},
+		"redirect": {answer(302, ""), UnknownClass},
+		"garbage":  {answer(200, "<html>"), UnknownClass},
+		"unnamed":  {answer(200, "{}"), UnknownClass},
+		"cut":      {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, Network},
+		"slow":     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, Timeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := httptest.NewServer(tc.handler)
+			defer srv.Close()
+			s, p, svc := probed(t, srv.URL)
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, err := s.Whoami(ctx, p, svc, basic(t))
+			var failed *ProbeError
+			if !errors.As(err, &failed) || failed.Class != tc.want || failed.Details == "" || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("error is %v; want %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestProbes_Unreachable(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	s, p, svc := probed(t, "http://"+ln.Addr().String())
+	class := func(err error) string {
+		var failed *ProbeError
+		if errors.As(err, &failed) {
+			return failed.Class
+		}
+		return ""
+	}
+	if _, err := s.Whoami(t.Context(), p, svc, basic(t)); class(err) != Network {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := newTestSender(t).Whoami(t.Context(), p, svc, basic(t)); class(err) != Network {
+		t.Errorf("with the guard the error is %v", err)
+	}
+	if _, err := s.Whoami(t.Context(), p, svc, Secret{}); class(err) != InvalidShape {
+		t.Errorf("without a secret the error is %v", err)
+	}
+	if _, err := s.Whoami(t.Context(), &catalog.Platform{ID: "x"}, svc, basic(t)); class(err) != UnknownClass {
+		t.Errorf("without accounts the error is %v", err)
+	}
+}

@@ -1,0 +1,316 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"flowlane/internal/catalog"
+)
+
+// Kind is what an answer proves.
+type Kind string
+
+// The kinds of readings.
+const (
+	// Success: the call was carried out; single rows of it may be rejected.
+	Success Kind = "success"
+	// Pending: the call was accepted, its result comes later.
+	Pending Kind = "pending"
+	// Refused: nothing was done, and sending the same again is useless.
+	Refused Kind = "refused"
+	// RetryLater: nothing was done, but the same call may pass later.
+	RetryLater Kind = "retry_later"
+	// NotArrived: the request provably did not reach the provider, and may be sent again.
+	NotArrived Kind = "not_arrived"
+	// Unknown: nobody knows; it must not be sent again blindly.
+	Unknown Kind = "unknown"
+)
+
+// Reasons of readings that are no success.
+const (
+	ReasonTooLate      = "too_late"           // the deadline for sending passed first
+	ReasonAddress      = "address_refused"    // the address must not be called
+	ReasonRequest      = "bad_request"        // the request cannot be put on the wire
+	ReasonUnreachable  = "unreachable"        // no connection, no such name, no valid certificate
+	ReasonNoAnswer     = "no_answer"          // the connection broke
+	ReasonTimeout      = "timeout"            // no answer in time
+	ReasonUnreadable   = "unreadable_answer"  // a success whose body is cut, too large or no JSON as the catalog describes it
+	ReasonRedirect     = "redirected"         // a redirect, which is not followed
+	ReasonServerError  = "server_error"       // a 5xx
+	ReasonUnexpected   = "unexpected_status"  // a status that the catalog does not know
+	ReasonRefused      = "refused"            // a status that the catalog lists as refusal
+	ReasonRateLimited  = "rate_limited"       // 429
+	ReasonBusy         = "temporarily_denied" // another answer that asks to come back
+	ReasonImportFailed = "import_failed"      // the result of an accepted call says that it failed
+)
+
+// Bounds of what is taken over from an answer.
+const (
+	maxText   = 500     // characters of a code or message
+	maxOutput = 1 << 20 // bytes of an output
+	maxWait   = 24 * time.Hour
+)
+
+// defaultWait is the pause after a 429 that the catalog does not describe.
+const defaultWait = 60 * time.Second
+
+// RowError is a row of a bulk call that the provider rejected. Row counts from 0 within the call.
+type RowError struct {
+	Row           int
+	Code, Message string
+}
+
+// Reading is an answer, understood.
+type Reading struct {
+	Kind Kind
+	// Reason says why it is no success, one of the Reason constants.
+	Reason string
+	// Reference is the provider's name of the call; may be empty.
+	Reference string
+	// Output is valid JSON, nil if there is none.
+	Output json.RawMessage
+	// Rejected are the rows that failed, by ascending row, each once.
+	Rejected []RowError
+	// Code and Message are the provider's own words, cut to 500 characters.
+	Code, Message string
+	// RetryAfter is how long to wait after RetryLater: what the provider asked for, else what the catalog says. It is zero
+	// where the answer only names a window: the wait then ends with that window.
+	RetryAfter time.Duration
+	// Bucket and WindowSeconds say which budget is spent, where the answer says so.
+	Bucket        string
+	WindowSeconds int
+}
+
+// Read says what an answer proves. nRows is the number of rows that a bulk call carried, 0 for a single record.
+func Read(act *catalog.Action, ans Answer, nRows int) Reading {
+	switch ans.Sent {
+	case NotSent:
+		return readNotSent(ans.Err)
+	case Maybe:
+		return Reading{Kind: Unknown, Reason: reasonOfSilence(ans.Err)}
+	}
+	spec := &act.Call.Answer
+	switch {
+	case slices.Contains(spec.Success, ans.Status):
+		return readAccepted(Success, act, ans, nRows)
+	case slices.Contains(spec.Pending, ans.Status):
+		return readAccepted(Pending, act, ans, nRows)
+	}
+	r := Reading{}
+	r.Code, r.Message = readFault(spec, ans)
+	if slices.Contains(spec.Refused, ans.Status) {
+		r.Kind, r.Reason = Refused, ReasonRefused
+		return r
+	}
+	for i := range spec.RetryLater {
+		if spec.RetryLater[i].Status == ans.Status {
+			r.later(&spec.RetryLater[i], ans)
+			return r
+		}
+	}
+	switch {
+	case ans.Status == http.StatusTooManyRequests:
+		r.later(&catalog.RetryLater{Status: ans.Status, WaitSeconds: int(defaultWait / time.Second)}, ans)
+		return r
+	case ans.Status >= 500:
+		r.Reason = ReasonServerError
+	case ans.Status >= 300 && ans.Status < 400:
+		r.Reason = ReasonRedirect
+	default:
+		r.Reason = ReasonUnexpected
+	}
+	r.Kind = Unknown
+	return r
+}
+
+func readNotSent(err error) Reading {
+	switch {
+	case errors.Is(err, ErrTooLate), errors.Is(err, context.DeadlineExceeded):
+		return Reading{Kind: NotArrived, Reason: ReasonTooLate}
+	case errors.Is(err, ErrAddressRefused):
+		return Reading{Kind: Refused, Reason: ReasonAddress}
+	case errors.Is(err, ErrBadRequest):
+		return Reading{Kind: Refused, Reason: ReasonRequest}
+	}
+	return Reading{Kind: NotArrived, Reason: ReasonUnreachable}
+}
+
+func reasonOfSilence(err error) string {
+	var timeout net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooLate) || (errors.As(err, &timeout) && timeout.Timeout()) {
+		return ReasonTimeout
+	}
+	return ReasonNoAnswer
+}
+
+// readAccepted reads an answer that proves acceptance, if it can be read at all.
+func readAccepted(kind Kind, act *catalog.Action, ans Answer, nRows int) Reading {
+	spec := &act.Call.Answer
+	unreadable := Reading{Kind: Unknown, Reason: ReasonUnreadable}
+	if ans.Err != nil {
+		return unreadable
+	}
+	if spec.Envelope {
+		return Reading{Kind: kind, Output: envelope(ans)}
+	}
+	text := bytes.TrimSpace(ans.Body)
+	if len(text) == 0 {
+		if spec.Reference != "" || len(spec.Output) > 0 || spec.Rows != nil {
+			return unreadable
+		}
+		return Reading{Kind: kind}
+	}
+	if !gjson.ValidBytes(text) {
+		return unreadable
+	}
+	doc := gjson.ParseBytes(text)
+	r := Reading{Kind: kind, Output: output(doc, text, spec.Output)}
+	if spec.Reference != "" {
+		if r.Reference = scalarText(doc.Get(spec.Reference)); r.Reference == "" {
+			return unreadable
+		}
+	}
+	if kind == Success && spec.Rows != nil {
+		var ok bool
+		if r.Rejected, ok = readRows(doc, spec.Rows, nRows); !ok {
+			return unreadable
+		}
+	}
+	return r
+}
+
+// readRows lists the rejected rows. It fails on anything that could hide a row: a list that is none, a number that is no
+// row of the call.
+func readRows(doc gjson.Result, spec *catalog.RowResults, nRows int) ([]RowError, bool) {
+	list := doc.Get(spec.At)
+	if !list.Exists() || list.Type == gjson.Null {
+		return nil, true
+	}
+	if !list.IsArray() {
+		return nil, false
+	}
+	var out []RowError
+	ok := true
+	seen := make(map[int]bool)
+	list.ForEach(func(_, item gjson.Result) bool {
+		number := item.Get(spec.Row)
+		row, whole := wholeNumber(number)
+		if !whole || row < 0 || row >= nRows {
+			ok = false
+			return false
+		}
+		if !seen[row] {
+			seen[row] = true
+			out = append(out, RowError{Row: row, Code: named(item, spec.Code), Message: named(item, spec.Reason)})
+		}
+		return true
+	})
+	if !ok {
+		return nil, false
+	}
+	slices.SortFunc(out, func(a, b RowError) int { return a.Row - b.Row })
+	return out, true
+}
+
+func wholeNumber(v gjson.Result) (int, bool) {
+	if v.Type != gjson.Number || v.Num != math.Trunc(v.Num) || math.Abs(v.Num) > 1<<53 {
+		return 0, false
+	}
+	return int(v.Num), true
+}
+
+// readFault takes code and message out of an answer that is no success. A body that is no JSON, such as the HTML page of
+// a gateway, says nothing.
+func readFault(spec *catalog.Answer, ans Answer) (code, message string) {
+	if !gjson.ValidBytes(ans.Body) {
+		return "", ""
+	}
+	doc := gjson.ParseBytes(ans.Body)
+	return named(doc, spec.Code), named(doc, spec.Message)
+}
+
+// later fills in when and why to come back.
+func (r *Reading) later(spec *catalog.RetryLater, ans Answer) {
+	r.Kind, r.Reason = RetryLater, ReasonBusy
+	if ans.Status == http.StatusTooManyRequests {
+		r.Reason = ReasonRateLimited
+	}
+	if gjson.ValidBytes(ans.Body) {
+		doc := gjson.ParseBytes(ans.Body)
+		r.Bucket = named(doc, spec.Bucket)
+		if spec.WindowSeconds != "" {
+			r.WindowSeconds, _ = wholeNumber(doc.Get(spec.WindowSeconds))
+			r.WindowSeconds = max(r.WindowSeconds, 0)
+		}
+	}
+	if wait, ok := retryAfter(ans); ok {
+		r.RetryAfter = wait
+	} else if r.WindowSeconds == 0 {
+		r.RetryAfter = time.Duration(spec.WaitSeconds) * time.Second
+	}
+}
+
+// retryAfter reads the header of that name: seconds, or a date that is compared with the provider's own clock where the
+// answer tells it.
+func retryAfter(ans Answer) (time.Duration, bool) {
+	text := strings.TrimSpace(ans.Header.Get("Retry-After"))
+	if text == "" {
+		return 0, false
+	}
+	if n, err := strconv.Atoi(text); err == nil {
+		if n < 0 {
+			return 0, false
+		}
+		return min(time.Duration(min(n, 1<<30))*time.Second, maxWait), true
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0, false
+	}
+	now := ans.FinishedAt
+	if date, err := http.ParseTime(ans.Header.Get("Date")); err == nil {
+		now = date
+	}
+	return min(max(at.Sub(now), 0), maxWait), true
+}
+
+// named returns the text of a field, cut and cleaned; "" for a field without a name.
+func named(doc gjson.Result, field string) string {
+	if field == "" {
+		return ""
+	}
+	return clean(scalarText(doc.Get(field)), maxText)
+}
+
+func scalarText(v gjson.Result) string {
+	text, _ := scalar(v)
+	return clean(text, maxText)
+}
+
+// clean makes a provider's text fit to be stored and shown: valid UTF-8 without control characters, at most limit
+// characters.
+func clean(text string, limit int) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	text = strings.TrimSpace(text)
+	if utf8.RuneCountInString(text) > limit {
+		text = string([]rune(text)[:limit-1]) + "…"
+	}
+	return text
+}
