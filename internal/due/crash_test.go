@@ -3,6 +3,8 @@ package due_test
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -130,33 +132,64 @@ func TestLease_IsExtendedWhileTheHandlerRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
-	runs := make(chan error, 10)
-	s.Register(kind, 600*time.Millisecond, 2, func(ctx context.Context, l *due.Lease) (time.Time, error) {
-		first := l.Deadline()
-		ticker := time.NewTicker(5 * time.Millisecond)
-		defer ticker.Stop()
-		for time.Now().Before(first.Add(300 * time.Millisecond)) {
-			select {
-			case <-ctx.Done():
-				runs <- context.Cause(ctx)
-				return time.Time{}, context.Cause(ctx)
-			case <-ticker.C:
-			}
+	ends := make(chan time.Time, 2)
+	s.Register(kind, 3*time.Second, 2, func(_ context.Context, l *due.Lease) (time.Time, error) {
+		first, leaseLeft := l.Deadline(), b.row("k").in
+		b.eventually("the deadline moves", func() bool { return l.Deadline().After(first) })
+		if r := b.row("k"); !r.leased || r.in < leaseLeft-500*time.Millisecond {
+			t.Errorf("the database does not know that the lease was extended: %+v, at first %s", r, leaseLeft)
 		}
-		if !l.Deadline().After(first) {
-			runs <- errors.New("the deadline did not move")
-		}
-		runs <- nil
+		ends <- time.Now()
 		return time.Time{}, nil
 	})
 	b.run(s)
 	b.wake(s, "k", due.Now())
-	if err := receive(t, "the run", runs); err != nil {
+	receive(t, "the run", ends)
+	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
+	if len(ends) != 0 {
+		t.Fatal("it ran twice")
+	}
+}
+
+func TestLease_EndsWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	jobs := lostQueue{make(chan due.JobArgs, 1)}
+	pool, err := pg.Open(b.ctx, b.dsn, pg.Options{MaxConns: 2})
+	if err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
-	if len(runs) != 0 {
-		t.Fatal("it ran twice")
+	s := due.New(pool, jobs, due.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	causes := make(chan error, 1)
+	s.Register(kind, 300*time.Millisecond, 1, func(ctx context.Context, _ *due.Lease) (time.Time, error) {
+		pool.Close()
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return time.Time{}, ctx.Err()
+	})
+	b.wake(s, "k", due.Now())
+	if err := s.Work(b.ctx, <-jobs.jobs); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, "the handler's end", causes); !errors.Is(err, due.ErrLost) {
+		t.Fatalf("the context ended with %v, want ErrLost", err)
+	}
+}
+
+func TestWake_BeforeWorkBeginsNeedsNoSecondRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	jobs := lostQueue{make(chan due.JobArgs, 2)}
+	s := due.New(b.pool, jobs, due.Options{})
+	handler, calls := signals()
+	s.Register(kind, hour, 1, handler)
+	b.wake(s, "k", due.Now())
+	b.wake(s, "k", due.Now())
+	if err := s.Work(b.ctx, <-jobs.jobs); err != nil {
+		t.Fatal(err)
+	}
+	if len(calls) != 1 || len(jobs.jobs) != 0 || b.row("k").exists {
+		t.Fatalf("%d calls, %d more jobs, row %+v; want 1, 0, none", len(calls), len(jobs.jobs), b.row("k"))
 	}
 }
 

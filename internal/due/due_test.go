@@ -30,6 +30,7 @@ const (
 type bundle struct {
 	t     *testing.T
 	ctx   context.Context
+	dsn   string
 	pool  *pgxpool.Pool
 	queue *work.Queue
 }
@@ -38,12 +39,12 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
-	pool := pgtest.New(t)
+	dsn, pool := pgtest.NewDatabase(t)
 	queue, err := work.NewQueue(pool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bundle{t: t, ctx: ctx, pool: pool, queue: queue}
+	return &bundle{t: t, ctx: ctx, dsn: dsn, pool: pool, queue: queue}
 }
 
 func (b *bundle) scheduler(opts due.Options) *due.Scheduler {
@@ -363,7 +364,7 @@ func TestTwoProcesses_ShareWithoutDoubleWork(t *testing.T) {
 	var waker *due.Scheduler
 	for _, process := range []string{"one", "two"} {
 		s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
-		s.Register(kind, hour, 4, func(_ context.Context, l *due.Lease) (time.Time, error) {
+		s.Register(kind, 100*hour, 4, func(_ context.Context, l *due.Lease) (time.Time, error) {
 			arrived <- process
 			<-both
 			calls <- call{process, l.Key}

@@ -42,6 +42,9 @@ func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 	next, err := call(work, l, k.handle)
 	stopKeeping()
 	<-kept
+	if err != nil && errors.Is(context.Cause(work), ErrLost) {
+		err = ErrLost
+	}
 	l.end(ctx, next, err)
 	return nil
 }
