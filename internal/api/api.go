@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
 	"flowlane/internal/recordset"
 )
 
@@ -22,10 +23,11 @@ const prefix = "/v1"
 
 // Deps are what the handlers work with. All fields are required.
 type Deps struct {
-	Pool       *pgxpool.Pool
-	Accounts   *account.Service
-	Catalog    *catalog.Catalog
-	RecordSets *recordset.Service
+	Pool        *pgxpool.Pool
+	Accounts    *account.Service
+	Catalog     *catalog.Catalog
+	RecordSets  *recordset.Service
+	Credentials *credential.Service
 	// Now dates nothing that is stored; it measures how long requests take.
 	Now func() time.Time
 	Log *slog.Logger
@@ -35,6 +37,7 @@ type Deps struct {
 type handler struct {
 	accountHandler
 	catalogHandler
+	credentialHandler
 	recordSetHandler
 	pendingGroups
 	errorHandler
@@ -51,10 +54,11 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	h := handler{
-		accountHandler:   accountHandler{pool: d.Pool, accounts: d.Accounts},
-		catalogHandler:   catalogs,
-		recordSetHandler: recordSetHandler{sets: d.RecordSets},
-		errorHandler:     errs,
+		accountHandler:    accountHandler{pool: d.Pool, accounts: d.Accounts},
+		catalogHandler:    catalogs,
+		credentialHandler: credentialHandler{credentials: d.Credentials},
+		recordSetHandler:  recordSetHandler{sets: d.RecordSets},
+		errorHandler:      errs,
 	}
 	server, err := oas.NewServer(h, sec,
 		oas.WithPathPrefix(prefix),
