@@ -1,0 +1,100 @@
+// Package expr owns {{ }} templates: it compiles a JSON value whose strings may hold expressions, lists every bad
+// expression at once, and renders the value for a record within fixed bounds of time and memory.
+//
+// It promises three things. A value that is only passed through (a path, a whole object, an interpolated field) keeps
+// its bytes, so numbers keep their digits. Rendering the same template twice with the same inputs gives the same bytes:
+// no clock, no randomness, nothing outside Env. And no template, however hostile, runs away: every step of an evaluation
+// is paid from a fixed allowance.
+//
+// The grammar is that of github.com/expr-lang/expr, whose parser is used. Its virtual machine is not: it counts neither
+// steps nor the bytes of strings, cannot be stopped, and has no numbers beyond float64. The syntax tree is compiled to
+// closures of our own instead (compile.go), and paths, which are nearly all expressions, to spans of the raw record that
+// one scan finds (path.go, scan.go).
+//
+// It must not know steps, records or batches beyond the names in Scope.
+package expr
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Bounds of one template and one evaluation.
+const (
+	// MaxSource is the longest expression in bytes.
+	MaxSource = 4096
+	// MaxExpressions is how many expressions one JSON value may hold.
+	MaxExpressions = 1000
+	// MaxDepth is how deep a template's JSON value, and the brackets of one expression, may nest.
+	MaxDepth = 64
+	// MaxResult is the size in bytes of one rendered value, and of any string made on the way to it.
+	MaxResult = 1 << 20
+	// maxNodes bounds the compiled size of one expression.
+	maxNodes = 10000
+	// maxFuel is what one rendering may spend: a unit for each step and each element, and one for every 16 bytes of text.
+	maxFuel = 1 << 20
+	// maxDataDepth bounds the nesting of data; deeper records are an error instead of a deep stack.
+	maxDataDepth = 512
+)
+
+// Scope says what may be referred to where the template stands.
+type Scope struct {
+	Input, Metadata, Vars, Batch, Payload bool
+	// Params, Call and Reference stand in the catalog's templates only.
+	Params, Call, Reference bool
+	// Steps maps the id of each earlier step to its tasks, whose output is visible.
+	Steps map[string][]string
+	// AllSteps maps every step of the definition to its tasks, to tell a later step from an unknown one; may be nil.
+	AllSteps map[string][]string
+}
+
+// Error is one bad expression of a template.
+type Error struct {
+	// Path is the place of the string in the JSON value, for example ["row", "phone"] or ["items", "0"].
+	Path []string
+	// Expression is the text between the braces, trimmed; "" if the value as a whole is at fault.
+	Expression string
+	// Msg says what is wrong and, where it can, what would be right.
+	Msg string
+}
+
+func (e Error) Error() string {
+	if e.Expression == "" {
+		return e.Msg
+	}
+	return fmt.Sprintf("{{ %s }}: %s", e.Expression, e.Msg)
+}
+
+// EvalError is an expression that has no value for this record: a wrong type, a division by zero, a bound reached. Its
+// text names the expression and types, never values of the record.
+type EvalError struct {
+	// Expression is the text between the braces; "" if a document of Env is not valid JSON.
+	Expression string
+	Msg        string
+}
+
+func (e *EvalError) Error() string { return Error{Expression: e.Expression, Msg: e.Msg}.Error() }
+
+// Env is what one evaluation can see. Everything is raw JSON and nil reads as null. What is only partly used is checked
+// while it is read; a value that is used whole is passed on unread, so it must be valid.
+type Env struct {
+	Input, Metadata, Vars, Batch, Payload json.RawMessage
+	// Params are those of a call, Call is what is known of one, Reference is the provider's name of it.
+	Params, Call, Reference json.RawMessage
+	// Output returns the output of a task of an earlier step, nil for null. It is called once per rendering for each
+	// task that the template names, and may itself be nil where no step is visible.
+	Output func(step, task string) json.RawMessage
+}
+
+// Refs is what a template refers to.
+type Refs struct {
+	// Input is true if any part of the input is used.
+	Input bool
+	// Fields are the top-level fields of the input that are used, in order of first use; nil if the input is also used
+	// as a whole (or not at all).
+	Fields []string
+	// Steps are the {step, task} pairs whose output is used, in order of first use.
+	Steps [][2]string
+
+	Metadata, Vars, Batch, Payload bool
+}

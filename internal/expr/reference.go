@@ -1,0 +1,208 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// chain takes a reference apart: a.b[0].c is the base a and the keys "b", 0 and "c".
+func chain(n ast.Node) (base ast.Node, keys []ast.Node) {
+	for {
+		switch m := n.(type) {
+		case *ast.ChainNode:
+			n = m.Node
+		case *ast.MemberNode:
+			keys = append(keys, m.Property)
+			n = m.Node
+		default:
+			slices.Reverse(keys)
+			return n, keys
+		}
+	}
+}
+
+// segments returns the keys that are known when compiling, up to the first one that is not.
+func segments(keys []ast.Node) []segment {
+	var segs []segment
+	for _, k := range keys {
+		switch k := k.(type) {
+		case *ast.StringNode:
+			segs = append(segs, key(k.Value))
+		case *ast.IntegerNode:
+			segs = append(segs, segment{index: k.Value, isIndex: true})
+		case *ast.UnaryNode:
+			n, ok := k.Node.(*ast.IntegerNode)
+			if !ok || k.Operator != "-" {
+				return segs
+			}
+			segs = append(segs, segment{index: -n.Value, isIndex: true})
+		default:
+			return segs
+		}
+	}
+	return segs
+}
+
+// path adds the path that a node stands for. rest are its keys behind the part that is known when compiling; ok is
+// false if the node does not start at a root.
+func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error) {
+	base, keys := chain(n)
+	id, isName := base.(*ast.IdentifierNode)
+	if !isName || slices.Contains(c.locals, id.Value) {
+		return 0, nil, false, nil
+	}
+	r, isRoot := rootByName(id.Value)
+	if !isRoot {
+		return 0, nil, false, nil
+	}
+	if !r.allowed(c.scope) {
+		return 0, nil, true, fmt.Errorf("%q is not available here; use %s", id.Value, c.scope)
+	}
+	segs, step, task := segments(keys), "", ""
+	rest = keys[len(segs):]
+	if r == rootOutput {
+		if step, task, err = c.scope.output(segs); err != nil {
+			return 0, nil, true, err
+		}
+		segs = segs[3:]
+	}
+	c.dynamic = true
+	return c.paths.add(r, step, task, segs), rest, true, nil
+}
+
+// output checks a reference to a task's output.
+func (s *Scope) output(segs []segment) (step, task string, err error) {
+	if len(segs) < 3 || segs[0].isIndex || segs[1].isIndex || segs[2].isIndex || segs[2].names[0] != "output" {
+		return "", "", errors.New("write steps.<step>.<task>.output")
+	}
+	step, task = segs[0].names[0], segs[1].names[0]
+	tasks, ok := s.Steps[step]
+	if !ok {
+		if _, known := s.AllSteps[step]; known {
+			return "", "", fmt.Errorf("step %q runs later or is this one; only earlier steps are visible", step)
+		}
+		return "", "", fmt.Errorf("unknown step %q", step)
+	}
+	if !slices.Contains(tasks, task) {
+		return "", "", fmt.Errorf("step %q has no task %q", step, task)
+	}
+	return step, task, nil
+}
+
+// String lists the names that may be used, for messages.
+func (s *Scope) String() string {
+	var names []string
+	for i, name := range rootNames {
+		if root(i).allowed(s) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "no names at all"
+	}
+	return strings.Join(names, ", ")
+}
+
+func (c *compiler) reference(n ast.Node) (evaluator, error) {
+	i, keys, ok, err := c.path(n)
+	if err != nil {
+		return nil, err
+	}
+	from := func(r *run) (any, error) { return r.value(i) }
+	if !ok {
+		var base ast.Node
+		base, keys = chain(n)
+		if id, isName := base.(*ast.IdentifierNode); isName {
+			from, err = c.name(id.Value)
+		} else {
+			from, err = c.compile(base)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	evals, err := c.compileAll(keys)
+	if err != nil {
+		return nil, err
+	}
+	return follow(from, evals), nil
+}
+
+func follow(from evaluator, keys []evaluator) evaluator {
+	if len(keys) == 0 {
+		return from
+	}
+	return func(r *run) (any, error) {
+		v, err := from(r)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			name, err := k(r)
+			if err != nil {
+				return nil, err
+			}
+			if v, err = r.field(v, name); err != nil {
+				return nil, err
+			}
+		}
+		return v, r.spend(len(keys))
+	}
+}
+
+// name resolves a name that is not a root: a `let` variable, or null as JSON spells it.
+func (c *compiler) name(name string) (evaluator, error) {
+	if slot := slices.Index(c.locals, name); slot >= 0 {
+		return func(r *run) (any, error) { return r.locals[slot], nil }, nil
+	}
+	if name == "null" {
+		return constant(nil), nil
+	}
+	if isFunction(name) {
+		return nil, fmt.Errorf("%s is a function; write %s(...)", name, name)
+	}
+	for i, known := range rootNames {
+		if root(i).allowed(c.scope) && similar(name, known) {
+			return nil, fmt.Errorf("unknown name %q; did you mean %q?", name, known)
+		}
+	}
+	return nil, fmt.Errorf("unknown name %q; use %s", name, c.scope)
+}
+
+// similar reports whether two names differ by at most two edits.
+func similar(a, b string) bool {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)] <= 2
+}
+
+func (c *compiler) pointer(n *ast.PointerNode) (evaluator, error) {
+	at := c.level - 1
+	if at < 0 {
+		return nil, errors.New(`"#" only stands inside map, filter and their like`)
+	}
+	switch n.Name {
+	case "":
+		return func(r *run) (any, error) { return r.items[at].value, nil }, nil
+	case "index":
+		return func(r *run) (any, error) { return int64(r.items[at].index), nil }, nil
+	}
+	return nil, fmt.Errorf("unknown name #%s; use # or #index", n.Name)
+}

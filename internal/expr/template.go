@@ -1,0 +1,196 @@
+package expr
+
+import (
+	"encoding/json"
+	"errors"
+)
+
+// Template is a compiled JSON value. It is safe for concurrent use.
+type Template struct {
+	value json.RawMessage
+	scope Scope
+	ops   []op
+	paths paths
+	pool  runPool
+	refs  Refs
+	// expressions counts those inside; without any, value is the result.
+	expressions int
+}
+
+// op appends one piece of the result: literal bytes, the span of a path, or what an evaluator computes.
+type op struct {
+	literal []byte
+	path    int
+	eval    evaluator
+	// source is the expression; "" marks a literal.
+	source string
+	// text is set inside a string: the value is interpolated.
+	text bool
+}
+
+// Append appends the rendered value for env: a JSON value on one line. On an error, an *EvalError, dst comes back as it
+// was.
+func (t *Template) Append(dst []byte, env *Env) ([]byte, error) {
+	if t.expressions == 0 {
+		return append(dst, t.value...), nil
+	}
+	r, err := t.pool.load(&t.paths, env)
+	if err != nil {
+		return dst, &EvalError{Msg: err.Error()}
+	}
+	defer t.pool.release(r)
+	out, limit := dst, len(dst)+MaxResult
+	for i := range t.ops {
+		o := &t.ops[i]
+		if out, err = o.append(out, r, limit); err != nil {
+			return dst, &EvalError{Expression: o.source, Msg: err.Error()}
+		}
+	}
+	return out, nil
+}
+
+func (o *op) append(dst []byte, r *run, limit int) ([]byte, error) {
+	var err error
+	switch {
+	case o.source == "":
+		dst = append(dst, o.literal...)
+	case o.eval == nil:
+		dst, err = o.appendPath(dst, r, limit)
+	default:
+		dst, err = o.appendValue(dst, r, limit)
+	}
+	if err == nil && len(dst) > limit {
+		err = errResult
+	}
+	return dst, err
+}
+
+func (o *op) appendPath(dst []byte, r *run, limit int) ([]byte, error) {
+	raw, err := r.raw(o.path)
+	if err != nil {
+		return dst, err
+	}
+	if len(raw) > limit-len(dst) {
+		return dst, errResult
+	}
+	if o.text {
+		return appendText(dst, raw), nil
+	}
+	return appendRaw(dst, raw), nil
+}
+
+func (o *op) appendValue(dst []byte, r *run, limit int) ([]byte, error) {
+	v, err := o.eval(r)
+	if err != nil {
+		return dst, err
+	}
+	if !o.text {
+		return appendValue(dst, v, limit, 0)
+	}
+	text, err := r.textOf(v)
+	if err != nil {
+		return dst, err
+	}
+	if len(text) > limit-len(dst) {
+		return dst, errResult
+	}
+	return appendEscaped(dst, text), nil
+}
+
+// Refs tells what the template refers to.
+func (t *Template) Refs() Refs { return t.refs }
+
+// Static reports that the result depends neither on the input nor on steps: it is the same for every record of a batch.
+func (t *Template) Static() bool { return !t.refs.Input && len(t.refs.Steps) == 0 }
+
+// IsInput reports that the template is exactly "{{ input }}": the record's own bytes may be used as they are.
+func (t *Template) IsInput() bool {
+	if len(t.ops) != 1 || t.ops[0].source == "" || t.ops[0].eval != nil || t.ops[0].text {
+		return false
+	}
+	p := t.paths.list[t.ops[0].path]
+	return t.paths.sources[p.source].root == rootInput && p.field < 0 && len(p.rest) == 0
+}
+
+// Field returns the template of one field of an object template; false if there is no such field. It compiles anew:
+// call it once, not for every record.
+func (t *Template) Field(name string) (*Template, bool) {
+	if len(t.value) == 0 || t.value[0] != '{' {
+		return nil, false
+	}
+	var out [1][]byte
+	if err := ScanFields(t.value, []string{name}, out[:]); err != nil || out[0] == nil {
+		return nil, false
+	}
+	field, errs := Compile(out[0], t.scope)
+	return field, len(errs) == 0
+}
+
+// Literal returns the value, without white space, if there is no {{ }} inside at all.
+func (t *Template) Literal() (json.RawMessage, bool) {
+	if t.expressions > 0 {
+		return nil, false
+	}
+	return t.value, true
+}
+
+// Condition is a compiled `when` or `filter`. It is safe for concurrent use.
+type Condition struct {
+	// constant conditions hold their value in fixed.
+	constant, fixed bool
+	t               *Template
+}
+
+// CompileCondition compiles a string that is "true", "false" or one {{ }} expression.
+func CompileCondition(s string, scope Scope) (*Condition, []Error) {
+	b := builder{scope: &scope}
+	parts, err := split(trimText(s))
+	switch {
+	case err != nil:
+		return nil, []Error{{Expression: parts[len(parts)-1].text, Msg: err.Error()}}
+	case len(parts) == 1 && (parts[0] == part{text: "true"} || parts[0] == part{text: "false"}):
+		return &Condition{constant: true, fixed: parts[0].text == "true", t: &Template{}}, nil
+	case len(parts) != 1 || !parts[0].isExpr:
+		return nil, []Error{{Msg: "a condition must be one {{ }} expression, true or false"}}
+	}
+	b.expression(parts[0].text, false)
+	if len(b.errs) == 0 && b.ops[0].source == "" {
+		if v := string(b.ops[0].literal); v != "true" && v != "false" {
+			b.fail(parts[0].text, errNotBool)
+		}
+	}
+	if len(b.errs) > 0 {
+		return nil, b.errs
+	}
+	c := &Condition{t: b.template(nil)}
+	c.constant = b.ops[0].source == ""
+	c.fixed = c.constant && string(b.ops[0].literal) == "true"
+	return c, nil
+}
+
+var errNotBool = errors.New(`the condition must be true or false; for a value that may be missing add "?? false"`)
+
+// Eval evaluates the condition; the error is an *EvalError, also if the value is neither true nor false.
+func (c *Condition) Eval(env *Env) (bool, error) {
+	if c.constant {
+		return c.fixed, nil
+	}
+	var buf [64]byte
+	out, err := c.t.Append(buf[:0], env)
+	if err != nil {
+		return false, err
+	}
+	switch string(out) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, &EvalError{Expression: c.t.ops[0].source, Msg: errNotBool.Error()}
+}
+
+// Refs tells what the condition refers to.
+func (c *Condition) Refs() Refs { return c.t.refs }
+
+// Static reports that the condition is the same for every record of a batch.
+func (c *Condition) Static() bool { return c.t.Static() }
