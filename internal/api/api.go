@@ -15,6 +15,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
+	"flowlane/internal/definition"
 	"flowlane/internal/recordset"
 )
 
@@ -27,6 +28,7 @@ type Deps struct {
 	Accounts    *account.Service
 	Catalog     *catalog.Catalog
 	RecordSets  *recordset.Service
+	Definitions *definition.Service
 	Credentials *credential.Service
 	// Now dates nothing that is stored; it measures how long requests take.
 	Now func() time.Time
@@ -39,6 +41,7 @@ type handler struct {
 	catalogHandler
 	credentialHandler
 	recordSetHandler
+	definitionHandler
 	pendingGroups
 	errorHandler
 }
@@ -58,6 +61,7 @@ func New(d Deps) (http.Handler, error) {
 		catalogHandler:    catalogs,
 		credentialHandler: credentialHandler{credentials: d.Credentials},
 		recordSetHandler:  recordSetHandler{sets: d.RecordSets},
+		definitionHandler: definitionHandler{definitions: d.Definitions},
 		errorHandler:      errs,
 	}
 	server, err := oas.NewServer(h, sec,

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"flowlane/internal/catalog"
@@ -17,6 +18,8 @@ const (
 	maxSteps = 50
 	maxTasks = 20
 	maxName  = 200
+	// maxEcho is the longest offending text, in bytes, that is sent back.
+	maxEcho = 200
 )
 
 // slug is what step and task ids look like. One with a dash, or with a digit in front, is reached by brackets in
@@ -63,13 +66,16 @@ func check(doc Document, cat *catalog.Catalog) []fault.Field {
 }
 
 func (c *checker) add(at place, kind string, input any, format string, args ...any) {
+	if text, ok := input.(string); ok && len(text) > maxEcho {
+		input = nil
+	}
 	c.fields = append(c.fields, fault.Field{Loc: at, Type: kind, Input: input, Msg: fmt.Sprintf(format, args...)})
 }
 
 func (c *checker) step(at place, s DocumentStep) {
 	c.id(at.below("id"), s.ID, c.steps, "step")
 	if n := utf8.RuneCountInString(s.Name); n > maxName {
-		c.add(at.below("name"), "string_too_long", nil, "must have at most %d characters, not %d", maxName, n)
+		c.add(at.below("name"), "string_too_long", nil, "Must have at most %d characters, not %d", maxName, n)
 	}
 	c.length(at.below("tasks"), len(s.Tasks), maxTasks, "task")
 	for i, t := range s.Tasks {
@@ -94,7 +100,7 @@ func (c *checker) task(at place, t DocumentTask) {
 	}
 	action, known := c.catalog.Action(t.ActionID)
 	if !known {
-		c.add(at.below("action_id"), "value_error", t.ActionID, "is not an action of the catalog; GET /v1/catalog/actions lists them")
+		c.add(at.below("action_id"), "value_error", t.ActionID, "There is no such action in the catalog; GET /v1/catalog/actions lists them")
 		return
 	}
 	c.action(at, t, action)
@@ -104,11 +110,11 @@ func (c *checker) task(at place, t DocumentTask) {
 func (c *checker) action(at place, t DocumentTask, a *catalog.Action) {
 	service, ok := c.catalog.Service(a.ServiceID)
 	if !ok || (a.Call == nil && a.Utility == "") {
-		c.add(at.below("action_id"), "value_error", t.ActionID, "only describes the product and cannot be run; choose another action")
+		c.add(at.below("action_id"), "value_error", t.ActionID, "This action only describes the product and cannot be run; choose another action")
 		return
 	}
 	if service.RequiresConnection && t.CredentialID == nil {
-		c.add(at.below("credential_id"), "missing", nil, "is required: %s calls %s with a credential of platform %q", a.ID, service.Name, a.PlatformID)
+		c.add(at.below("credential_id"), "missing", nil, "Is required: %s calls %s with a credential of platform %q", a.ID, service.Name, a.PlatformID)
 	}
 	c.params(at.below("params"), t, a)
 }
@@ -117,7 +123,7 @@ func (c *checker) action(at place, t DocumentTask, a *catalog.Action) {
 func (c *checker) params(at place, t DocumentTask, a *catalog.Action) {
 	var names map[string]json.RawMessage
 	if err := json.Unmarshal(t.params(), &names); err != nil || names == nil {
-		c.add(at, "type_error", nil, "must be an object")
+		c.add(at, "object_type", nil, "Must be an object")
 		return
 	}
 	noted := false
@@ -128,35 +134,35 @@ func (c *checker) params(at place, t DocumentTask, a *catalog.Action) {
 	for _, p := range a.ValidateParams(t.params(), true) {
 		noted = noted || len(p.Path) == 1 && p.Path[0] == records
 		below := append(slices.Clone(at), p.Path...)
-		c.add(below, p.Type, nil, "%s", p.Message)
+		c.add(below, p.Type, nil, "%s%s", strings.ToUpper(p.Message[:1]), p.Message[1:])
 	}
 	if _, there := names[records]; records != "" && !there && !noted {
-		c.add(at.below(records), "missing", nil, "is required: it is what is sent for each record")
+		c.add(at.below(records), "missing", nil, "Is required: it is what is sent for each record")
 	}
 }
 
 func (c *checker) id(at place, id string, seen map[string]bool, what string) {
 	switch {
 	case !slug.MatchString(id):
-		c.add(at, "string_pattern_mismatch", id, "must be 1 to 64 lowercase letters, digits, _ or -, and start with a letter or digit")
+		c.add(at, "string_pattern_mismatch", id, "Must be 1 to 64 lowercase letters, digits, _ or -, and start with a letter or digit")
 	case seen[id]:
-		c.add(at, "value_error", id, "must be unique: another %s has the same id", what)
+		c.add(at, "value_error", id, "Must be unique: another %s has the same id", what)
 	}
 	seen[id] = true
 }
 
 func (c *checker) oneOf(at place, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
-		c.add(at, "enum", value, "must be one of %v", allowed)
+		c.add(at, "enum", value, "Must be one of %s", strings.Join(allowed, ", "))
 	}
 }
 
 func (c *checker) length(at place, n, most int, what string) {
 	switch {
 	case n == 0:
-		c.add(at, "too_short", nil, "must have at least one %s", what)
+		c.add(at, "too_short", nil, "Must have at least one %s", what)
 	case n > most:
-		c.add(at, "too_long", nil, "must have at most %d %ss, not %d", most, what, n)
+		c.add(at, "too_long", nil, "Must have at most %d %ss, not %d", most, what, n)
 	}
 }
 
@@ -164,8 +170,8 @@ func bounded[T int | float64](c *checker, at place, value *T, least, most T) {
 	switch {
 	case value == nil:
 	case !(*value >= least): // also NaN
-		c.add(at, "greater_than_equal", *value, "must be at least %v", least)
+		c.add(at, "greater_than_equal", *value, "Must be at least %v", least)
 	case *value > most:
-		c.add(at, "less_than_equal", *value, "must be at most %v", most)
+		c.add(at, "less_than_equal", *value, "Must be at most %v", most)
 	}
 }

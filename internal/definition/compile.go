@@ -79,6 +79,10 @@ func (c *compiler) task(stepID string, t DocumentTask) Task {
 	var errs []expr.Error
 	task.Params, errs = expr.Compile(t.params(), scope)
 	c.note(stepID, t.ID, "params", errs)
+	task.Host = literalHost(t.params())
+	if action.Bulk && len(errs) == 0 {
+		task.Row, task.Settings = split(t.params(), action.Call.Records.Param, scope)
+	}
 	if t.When != nil {
 		task.When, errs = expr.CompileCondition(*t.When, scope)
 		c.note(stepID, t.ID, "when", errs)
@@ -101,14 +105,15 @@ func (t DocumentTask) params() json.RawMessage {
 	return t.Params
 }
 
-// credential returns the authored credential id; not valid where there is none, an error where the text is no id.
+// credential returns the authored credential id; not valid where there is none, an error where the text is no id in the
+// one form in which ids are shown.
 func (t DocumentTask) credential() (uuid.NullUUID, error) {
 	if t.CredentialID == nil {
 		return uuid.NullUUID{}, nil
 	}
 	id, err := uuid.Parse(*t.CredentialID)
-	if err != nil {
-		return uuid.NullUUID{}, fmt.Errorf("credential id: %w", err)
+	if err != nil || id.String() != *t.CredentialID {
+		return uuid.NullUUID{}, fmt.Errorf("%q is no credential id", *t.CredentialID)
 	}
 	return uuid.NullUUID{UUID: id, Valid: true}, nil
 }

@@ -98,7 +98,7 @@ func TestCompile_Fields(t *testing.T) {
 			[]string{"body.steps.0.tasks.0.params.headers.X type_error", "body.steps.0.tasks.0.params.method enum", "body.steps.0.tasks.0.params.more extra_forbidden", "body.steps.0.tasks.0.params.url missing"},
 		},
 		"NoParams":       {one(`{"id": "t", "action_id": "core__flow__fail"}`), []string{"body.steps.0.tasks.0.params.message missing"}},
-		"ParamsNoObject": {one(`{"id": "t", "action_id": "core__flow__fail", "params": "{{ input }}"}`), []string{"body.steps.0.tasks.0.params type_error"}},
+		"ParamsNoObject": {one(`{"id": "t", "action_id": "core__flow__fail", "params": "{{ input }}"}`), []string{"body.steps.0.tasks.0.params object_type"}},
 		"BulkWithoutRecords": {
 			one(`{"id": "t", "action_id": "dialer__api__upload", "credential_id": "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11", "params": {"list": "demo"}}`),
 			[]string{"body.steps.0.tasks.0.params.row missing"},

@@ -112,7 +112,7 @@ func (r *review) credential(at place, s DocumentStep, t DocumentTask, a *catalog
 	}
 	// A service without an account of its own, such as plain HTTP, may call with anybody's credential.
 	if service, ok := r.catalog.Service(a.ServiceID); ok && service.RequiresConnection && row.PlatformID != a.PlatformID {
-		r.checker.add(at, "value_error", *t.CredentialID, "is a credential of platform %q, but %s needs one of platform %q", row.PlatformID, a.ID, a.PlatformID)
+		r.checker.add(at, "value_error", *t.CredentialID, "This is a credential of platform %q, but %s needs one of platform %q", row.PlatformID, a.ID, a.PlatformID)
 	}
 	if row.Status != "active" {
 		r.warn(s, t, "the credential is %s, so that its calls will fail; rotate it or choose another", row.Status)

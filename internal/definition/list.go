@@ -8,17 +8,27 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 )
 
-// List returns up to limit definitions in insertion order, those after the given id (uuid.Nil for the first page), with a
-// status if one is named, and how many there are in all.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, status *string, after uuid.UUID, limit, skip int) ([]Definition, int64, error) {
-	total, err := s.queries.CountDefinitions(ctx, s.pool, db.CountDefinitionsParams{OrgID: orgID, Status: status})
+// Filter selects a page of definitions.
+type Filter struct {
+	// Status is draft, active or archived; nil means all.
+	Status *string
+	// After is the last id of the page before; uuid.Nil on the first.
+	After uuid.UUID
+	// Skip rows are passed over, then up to MaxRows are read.
+	Skip, MaxRows int32
+}
+
+// List returns a page of definitions in insertion order, and how many match the filter in all.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Definition, int64, error) {
+	total, err := s.queries.CountDefinitions(ctx, s.pool, db.CountDefinitionsParams{OrgID: orgID, Status: f.Status})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count definitions: %w", err)
 	}
 	rows, err := s.queries.Definitions(ctx, s.pool, db.DefinitionsParams{
-		OrgID: orgID, Status: status, After: after, RowLimit: int32(limit), RowOffset: int32(skip), //nolint:gosec // bounded by the contract
+		OrgID: orgID, Status: f.Status, After: f.After, RowLimit: f.MaxRows, RowOffset: f.Skip,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list definitions: %w", err)
@@ -43,16 +53,29 @@ type Version struct {
 // Version returns one version. Faults: NotFound, for the definition or for the version.
 func (s *Service) Version(ctx context.Context, orgID, id uuid.UUID, version int32) (Version, error) {
 	row, err := s.queries.DefinitionVersion(ctx, s.pool, db.DefinitionVersionParams{OrgID: orgID, DefinitionID: id, Version: version})
+	if pg.IsNoRows(err) {
+		if _, err := s.queries.DefinitionRow(ctx, s.pool, db.DefinitionRowParams{OrgID: orgID, ID: id}); err != nil {
+			return Version{}, missing(err, "Definition", "read definition")
+		}
+		return Version{}, fault.Missing("Version")
+	}
 	if err != nil {
-		return Version{}, missing(err, "Version", "read definition version")
+		return Version{}, fmt.Errorf("read definition version: %w", err)
 	}
 	doc, err := Decode(row.Doc)
 	return Version{FlowDefinitionVersion: row, Document: doc}, err
 }
 
-// Versions returns up to limit versions, oldest first, those after the given one (0 for the first page), and how many
-// there are in all. Fault: NotFound.
-func (s *Service) Versions(ctx context.Context, orgID, id uuid.UUID, after int32, limit, skip int) ([]Version, int64, error) {
+// VersionFilter selects a page of versions.
+type VersionFilter struct {
+	// After is the last version of the page before; 0 on the first.
+	After int32
+	// Skip rows are passed over, then up to MaxRows are read.
+	Skip, MaxRows int32
+}
+
+// Versions returns a page of versions, oldest first, and how many there are in all. Fault: NotFound.
+func (s *Service) Versions(ctx context.Context, orgID, id uuid.UUID, f VersionFilter) ([]Version, int64, error) {
 	total, err := s.queries.CountDefinitionVersions(ctx, s.pool, db.CountDefinitionVersionsParams{OrgID: orgID, DefinitionID: id})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count definition versions: %w", err)
@@ -61,7 +84,7 @@ func (s *Service) Versions(ctx context.Context, orgID, id uuid.UUID, after int32
 		return nil, 0, fault.Missing("Definition")
 	}
 	rows, err := s.queries.DefinitionVersions(ctx, s.pool, db.DefinitionVersionsParams{
-		OrgID: orgID, DefinitionID: id, After: after, RowLimit: int32(limit), RowOffset: int32(skip), //nolint:gosec // bounded by the contract
+		OrgID: orgID, DefinitionID: id, After: f.After, RowLimit: f.MaxRows, RowOffset: f.Skip,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list definition versions: %w", err)

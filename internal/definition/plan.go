@@ -34,6 +34,11 @@ type Task struct {
 	CredentialID uuid.NullUUID
 	// Params yields the parameters of one record: an object.
 	Params *expr.Template
+	// Row and Settings split the Params of a bulk task: what is evaluated for every record, and what all records of one
+	// call share. Nil for other tasks.
+	Row, Settings *expr.Template
+	// Host is the host that params.url names literally, with its port; empty where there is none.
+	Host string
 	// When decides whether the task runs for a record; nil means always.
 	When *expr.Condition
 	// Timeout bounds one call.

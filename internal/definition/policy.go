@@ -41,17 +41,19 @@ func timeout(t DocumentTask, a *catalog.Action) time.Duration {
 	return defaultTimeout
 }
 
-// policy fills in what the author left out; no policy at all is the default one.
-func (r *DocumentRetry) policy() Retry {
+// Filled returns the policy with everything that the author left out; nil is the default policy.
+func (r *DocumentRetry) Filled() DocumentRetry {
 	if r == nil {
 		r = &DocumentRetry{}
 	}
-	return Retry{
-		MaxAttempts: or(r.MaxAttempts, DefaultAttempts),
-		Initial:     seconds(or(r.InitialSeconds, DefaultInitialSeconds)),
-		Max:         seconds(or(r.MaxSeconds, DefaultMaxSeconds)),
-		Factor:      or(r.Factor, DefaultFactor),
-	}
+	attempts, initial := or(r.MaxAttempts, DefaultAttempts), or(r.InitialSeconds, DefaultInitialSeconds)
+	factor, most := or(r.Factor, DefaultFactor), or(r.MaxSeconds, DefaultMaxSeconds)
+	return DocumentRetry{MaxAttempts: &attempts, InitialSeconds: &initial, Factor: &factor, MaxSeconds: &most}
+}
+
+func (r *DocumentRetry) policy() Retry {
+	f := r.Filled()
+	return Retry{MaxAttempts: *f.MaxAttempts, Initial: seconds(*f.InitialSeconds), Max: seconds(*f.MaxSeconds), Factor: *f.Factor}
 }
 
 func or[T any](value *T, otherwise T) T {

@@ -159,14 +159,14 @@ func checkHead(p Patch) []fault.Field {
 	if p.Name != nil {
 		switch n := utf8.RuneCountInString(*p.Name); {
 		case n == 0:
-			c.add(body.below("name"), "string_too_short", "", "must not be empty")
+			c.add(body.below("name"), "string_too_short", "", "Must not be empty")
 		case n > maxName:
-			c.add(body.below("name"), "string_too_long", nil, "must have at most %d characters, not %d", maxName, n)
+			c.add(body.below("name"), "string_too_long", nil, "Must have at most %d characters, not %d", maxName, n)
 		}
 	}
 	if p.Description != nil {
 		if n := utf8.RuneCountInString(*p.Description); n > maxDescription {
-			c.add(body.below("description"), "string_too_long", nil, "must have at most %d characters, not %d", maxDescription, n)
+			c.add(body.below("description"), "string_too_long", nil, "Must have at most %d characters, not %d", maxDescription, n)
 		}
 	}
 	if p.Status != nil {

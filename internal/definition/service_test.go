@@ -116,7 +116,7 @@ func TestService_Create_Refused(t *testing.T) {
 	}
 	_, err := b.Create(t.Context(), b.org, "me", draft(t, "Bad", `["{{ a }}", "{{ b }}", "{{ c }}"]`))
 	assert.Len(t, asFault(t, err, fault.Unprocessable).Expressions, 3)
-	_, total, err := b.List(t.Context(), b.org, nil, uuid.Nil, 50, 0)
+	_, total, err := b.List(t.Context(), b.org, definition.Filter{MaxRows: 50})
 	require.NoError(t, err)
 	assert.Zero(t, total, "nothing is half done")
 }
@@ -222,23 +222,23 @@ func TestService_List(t *testing.T) {
 		_, err := b.Create(ctx, b.org, "me", d)
 		require.NoError(t, err)
 	}
-	names := func(status *string, after uuid.UUID, limit, skip int) (out []string, last uuid.UUID, total int64) {
-		items, total, err := b.List(ctx, b.org, status, after, limit, skip)
+	names := func(f definition.Filter) (out []string, last uuid.UUID, total int64) {
+		items, total, err := b.List(ctx, b.org, f)
 		require.NoError(t, err)
 		for _, d := range items {
 			out, last = append(out, d.Name), d.ID
 		}
 		return out, last, total
 	}
-	first, last, total := names(nil, uuid.Nil, 2, 0)
+	first, last, total := names(definition.Filter{MaxRows: 2})
 	assert.Equal(t, []string{"d0", "d1"}, first)
 	assert.Equal(t, int64(5), total)
-	next, _, _ := names(nil, last, 2, 0)
+	next, _, _ := names(definition.Filter{After: last, MaxRows: 2})
 	assert.Equal(t, []string{"d2", "d3"}, next)
-	skipped, _, _ := names(nil, uuid.Nil, 50, 4)
+	skipped, _, _ := names(definition.Filter{Skip: 4, MaxRows: 50})
 	assert.Equal(t, []string{"d4"}, skipped)
 	active := definition.StatusActive
-	filtered, _, total := names(&active, uuid.Nil, 50, 0)
+	filtered, _, total := names(definition.Filter{Status: &active, MaxRows: 50})
 	assert.Equal(t, []string{"d1", "d3"}, filtered)
 	assert.Equal(t, int64(2), total)
 }
@@ -249,7 +249,7 @@ func TestService_Versions(t *testing.T) {
 	ctx := t.Context()
 	made, err := b.Create(ctx, b.org, "me", draft(t, "One", "1"))
 	require.NoError(t, err)
-	all, total, err := b.Versions(ctx, b.org, made.ID, 0, 50, 0)
+	all, total, err := b.Versions(ctx, b.org, made.ID, definition.VersionFilter{MaxRows: 50})
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	assert.Equal(t, int64(1), total)
@@ -260,7 +260,9 @@ func TestService_Versions(t *testing.T) {
 
 	_, err = b.Version(ctx, b.org, made.ID, 2)
 	assert.Equal(t, "Version not found", asFault(t, err, fault.NotFound).Detail)
-	_, _, err = b.Versions(ctx, b.organization(), made.ID, 0, 50, 0)
+	_, err = b.Version(ctx, b.organization(), made.ID, 1)
+	assert.Equal(t, "Definition not found", asFault(t, err, fault.NotFound).Detail)
+	_, _, err = b.Versions(ctx, b.organization(), made.ID, definition.VersionFilter{MaxRows: 50})
 	assert.Equal(t, "Definition not found", asFault(t, err, fault.NotFound).Detail)
 	_, err = b.pool.Exec(ctx, "UPDATE flow.definition_version SET doc = '{}'")
 	require.ErrorContains(t, err, "cannot change")

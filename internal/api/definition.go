@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+	"strconv"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/definition"
+	"flowlane/internal/fault"
+)
+
+// definitionHandler serves /flows/definitions, all but the trigger.
+type definitionHandler struct{ definitions *definition.Service }
+
+func (h definitionHandler) ListDefinitions(ctx context.Context, params oas.ListDefinitionsParams) (*oas.DefinitionList, error) {
+	caller := account.FromContext(ctx)
+	p, err := pageOf("definitions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.afterID()
+	if err != nil {
+		return nil, err
+	}
+	rows, total, err := h.definitions.List(ctx, caller.OrgID, definition.Filter{
+		Status: optional(params.Status.Value, params.Status.Set), After: after, Skip: p.Skip(), MaxRows: p.Fetch(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	key := func(d definition.Definition) string { return d.ID.String() }
+	list := oas.DefinitionList(listOf(p, rows, total, key, definitionOf))
+	return &list, nil
+}
+
+func (h definitionHandler) CreateDefinition(ctx context.Context, req *oas.DefinitionCreate) (*oas.Definition, error) {
+	caller := account.FromContext(ctx)
+	return answerDefinition(h.definitions.Create(ctx, caller.OrgID, caller.AccountID.String(), draftOf(req)))
+}
+
+func (h definitionHandler) ValidateDefinition(ctx context.Context, req *oas.DefinitionCreate) (*oas.DefinitionCheck, error) {
+	found, err := h.definitions.Validate(ctx, account.FromContext(ctx).OrgID, draftOf(req))
+	if err != nil {
+		return nil, err
+	}
+	return &oas.DefinitionCheck{
+		Valid:            len(found.ExpressionErrors) == 0,
+		ExpressionErrors: append([]string{}, found.ExpressionErrors...),
+		Warnings:         append([]string{}, found.Warnings...),
+	}, nil
+}
+
+func (h definitionHandler) GetDefinition(ctx context.Context, params oas.GetDefinitionParams) (*oas.Definition, error) {
+	id, err := pathID("Definition", params.DefinitionID)
+	if err != nil {
+		return nil, err
+	}
+	return answerDefinition(h.definitions.Get(ctx, account.FromContext(ctx).OrgID, id))
+}
+
+func (h definitionHandler) UpdateDefinition(ctx context.Context, req *oas.DefinitionUpdate, params oas.UpdateDefinitionParams) (*oas.Definition, error) {
+	id, err := pathID("Definition", params.DefinitionID)
+	if err != nil {
+		return nil, err
+	}
+	return answerDefinition(h.definitions.Patch(ctx, account.FromContext(ctx).OrgID, id, definition.Patch{
+		Name:        optional(req.Name.Value, req.Name.Set),
+		Description: optional(req.Description.Value, req.Description.Set),
+		Status:      optional(req.Status.Value, req.Status.Set),
+	}))
+}
+
+func (h definitionHandler) ListDefinitionVersions(ctx context.Context, params oas.ListDefinitionVersionsParams) (*oas.DefinitionVersionList, error) {
+	caller := account.FromContext(ctx)
+	id, err := pathID("Definition", params.DefinitionID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pageOf("definition-versions", caller.OrgID, params.Limit, params.Skip, params.Cursor, id)
+	if err != nil {
+		return nil, err
+	}
+	after, err := strconv.ParseInt("0"+p.Key, 10, 32)
+	if err != nil {
+		return nil, errCursor
+	}
+	rows, total, err := h.definitions.Versions(ctx, caller.OrgID, id, definition.VersionFilter{After: int32(after), Skip: p.Skip(), MaxRows: p.Fetch()})
+	if err != nil {
+		return nil, err
+	}
+	key := func(v definition.Version) string { return strconv.Itoa(int(v.Version)) }
+	list := oas.DefinitionVersionList(listOf(p, rows, total, key, definitionVersionOf))
+	return &list, nil
+}
+
+func (h definitionHandler) GetDefinitionVersion(ctx context.Context, params oas.GetDefinitionVersionParams) (*oas.DefinitionVersion, error) {
+	id, err := pathID("Definition", params.DefinitionID)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.ParseInt(params.Version, 10, 32)
+	if err != nil || strconv.FormatInt(number, 10) != params.Version {
+		return nil, fault.Missing("Version")
+	}
+	v, err := h.definitions.Version(ctx, account.FromContext(ctx).OrgID, id, int32(number))
+	if err != nil {
+		return nil, err
+	}
+	out := definitionVersionOf(v)
+	return &out, nil
+}
+
+func answerDefinition(d definition.Definition, err error) (*oas.Definition, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := definitionOf(d)
+	return &out, nil
+}
