@@ -31,7 +31,7 @@ const (
 	// Staging is how long a set lives without a new chunk, or after its seal, until a trigger uses it.
 	Staging = 72 * time.Hour
 	// ExpiryKind is the kind of the due rows that end a set's staging; their key is the set's id.
-	ExpiryKind = "record_set.expiry"
+	ExpiryKind = "record_set_expiry"
 )
 
 // Waker plans work: a due row of this kind and key, in the caller's transaction.
