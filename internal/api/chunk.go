@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -25,7 +26,12 @@ type chunkRoute struct {
 	errs errorHandler
 	// append accepts one chunk and must not keep the body.
 	append func(ctx context.Context, orgID, id uuid.UUID, body []byte) (recordset.ChunkResult, error)
+	// slots bounds how many chunks are in memory at once; further uploads wait.
+	slots chan struct{}
 }
+
+// uploadSlots times 16 MiB is the most memory that bodies of chunks take.
+const uploadSlots = 8
 
 func (c chunkRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
@@ -54,7 +60,7 @@ func (c chunkRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errNotJSON stands for a body of another media type.
 var errNotJSON = errors.New("Content-Type must be application/json")
 
-// chunkBuffers holds the bodies of chunks for reuse; how many there are follows from how many uploads run at once.
+// chunkBuffers holds the bodies of chunks for reuse.
 var chunkBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, error) {
@@ -65,6 +71,12 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 	setID, err := pathID("Record set", id)
 	if err != nil {
 		return nil, err
+	}
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait to read a chunk: %w", ctx.Err())
 	}
 	buf := chunkBuffers.Get().(*[]byte)
 	defer chunkBuffers.Put(buf)
