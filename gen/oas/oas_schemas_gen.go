@@ -70,9 +70,8 @@ type Action struct {
 	// JSON Schema 2020-12 of the output of a task.
 	OutputSchema FreeObject `json:"output_schema"`
 	// The rate budgets that a call spends; empty if it is not metered.
-	Buckets []string `json:"buckets"`
-	// The lane of calls for which neither trigger nor definition names one; null if not metered.
-	DefaultLane NilLane `json:"default_lane"`
+	Buckets     []string `json:"buckets"`
+	DefaultLane Lane     `json:"default_lane"`
 	// The most records in one call.
 	MaxRecordsPerRequest int `json:"max_records_per_request"`
 	// The most bytes in the body of one call; null if the provider names no limit.
@@ -122,7 +121,7 @@ func (s *Action) GetBuckets() []string {
 }
 
 // GetDefaultLane returns the value of DefaultLane.
-func (s *Action) GetDefaultLane() NilLane {
+func (s *Action) GetDefaultLane() Lane {
 	return s.DefaultLane
 }
 
@@ -187,7 +186,7 @@ func (s *Action) SetBuckets(val []string) {
 }
 
 // SetDefaultLane sets the value of DefaultLane.
-func (s *Action) SetDefaultLane(val NilLane) {
+func (s *Action) SetDefaultLane(val Lane) {
 	s.DefaultLane = val
 }
 

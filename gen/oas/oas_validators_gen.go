@@ -38,15 +38,8 @@ func (s *Action) Validate() error {
 		})
 	}
 	if err := func() error {
-		if value, ok := s.DefaultLane.Get(); ok {
-			if err := func() error {
-				if err := value.Validate(); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return err
-			}
+		if err := s.DefaultLane.Validate(); err != nil {
+			return err
 		}
 		return nil
 	}(); err != nil {

@@ -49,12 +49,9 @@ func convertAction(a *catalog.Action) oas.Action {
 	out := oas.Action{
 		ID: a.ID, ServiceID: a.ServiceID, Name: a.Name, Description: a.Description,
 		ParamsSchema: oas.FreeObject(a.ParamsSchema), OutputSchema: oas.FreeObject(a.OutputSchema),
-		Buckets: orEmpty(a.Buckets), DefaultLane: oas.NilLane{Null: true}, MaxRecordsPerRequest: max(1, a.MaxRecordsPerRequest),
+		Buckets: orEmpty(a.Buckets), DefaultLane: oas.Lane(a.DefaultLane), MaxRecordsPerRequest: max(1, a.MaxRecordsPerRequest),
 		MaxBytesPerRequest: oas.NilInt{Null: true}, Bulk: a.Bulk, OutcomeCheck: oas.ActionOutcomeCheck(a.OutcomeCheck),
 		Deprecated: a.Deprecated,
-	}
-	if a.DefaultLane != "" {
-		out.DefaultLane = oas.NewNilLane(oas.Lane(a.DefaultLane))
 	}
 	if a.MaxBytesPerRequest > 0 {
 		out.MaxBytesPerRequest = oas.NewNilInt(a.MaxBytesPerRequest)

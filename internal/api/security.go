@@ -25,12 +25,20 @@ func (s security) authenticate(ctx context.Context, key string, roles []string) 
 	if err != nil {
 		return nil, err
 	}
-	for _, role := range roles {
-		if role == string(account.Admin) && caller.Role != account.Admin {
-			return nil, forbidden
-		}
+	if err := permit(caller, roles); err != nil {
+		return nil, err
 	}
 	return account.NewContext(ctx, caller), nil
+}
+
+// permit returns the fault Forbidden unless the caller has every role that the document asks for.
+func permit(caller account.Caller, roles []string) error {
+	for _, role := range roles {
+		if role != string(account.Member) && role != string(caller.Role) {
+			return forbidden
+		}
+	}
+	return nil
 }
 
 // request does the same for a request that the generated server does not see.

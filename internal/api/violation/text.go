@@ -126,11 +126,13 @@ func (w *walker) value(loc []string) {
 	}
 }
 
+// key reads a name and returns it as it may stand in a place.
 func (w *walker) key(loc []string) string {
 	tok, _ := w.dec.Token()
 	name, _ := tok.(string)
-	w.check(name, append(loc[:len(loc):len(loc)], strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "\ufffd"), "\ufffd")))
-	return name
+	shown := strings.ReplaceAll(name, "\x00", "\ufffd")
+	w.check(name, append(loc[:len(loc):len(loc)], shown))
+	return shown
 }
 
 // check looks at the string that was read last. A lone surrogate has become U+FFFD in it, as a real U+FFFD stays one;

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+)
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	field := fault.Field{Loc: []string{"body", "a"}, Msg: "m", Type: "t", Input: "i", Ctx: map[string]any{"ge": 1}}
+	tests := []struct {
+		name   string
+		err    error
+		status int
+		body   string
+	}{
+		{"Invalid", fault.New(fault.Invalid, "x"), 400, `{"detail":"x"}`},
+		{"Unauthenticated", fault.New(fault.Unauthenticated, "x"), 401, `{"detail":"x"}`},
+		{"Forbidden", forbidden, 403, `{"detail":"Admin role required"}`},
+		{"NotFound", fault.Missing("Batch"), 404, `{"detail":"Batch not found"}`},
+		{"Conflict", fault.New(fault.Conflict, "x"), 409, `{"detail":"x"}`},
+		{"TooLarge", fault.New(fault.TooLarge, "x"), 413, `{"detail":"x"}`},
+		{"Fields", fault.Invalidated(field), 422, `{"detail":[{"loc":["body","a"],"msg":"m","type":"t","input":"i","ctx":{"ge":1}}]}`},
+		{"Expressions", fault.BadExpressions([]string{"x"}), 422, `{"detail":{"expression_errors":["x"]}}`},
+		{"RateLimited", &fault.Error{Code: fault.RateLimited, Detail: "x", RetryAfter: 1500 * time.Millisecond}, 429, `{"detail":"x"}`},
+		{"Unavailable", fault.New(fault.Unavailable, "x"), 503, `{"detail":"x"}`},
+		{"Wrapped", fmt.Errorf("somewhere: %w", fault.Missing("Job")), 404, `{"detail":"Job not found"}`},
+		{"WithCause", fault.New(fault.Conflict, "x").Because(errors.New("secret")), 409, `{"detail":"x"}`},
+		{"OfOurs", errors.New("secret: connection refused"), 500, `{"detail":"Internal error; quote the X-Request-Id when you report it"}`},
+		{"UnknownCode", &fault.Error{Code: "new", Detail: "secret"}, 500, `{"detail":"Internal error; quote the X-Request-Id when you report it"}`},
+	}
+	h := errorHandler{log: slog.New(slog.DiscardHandler)}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := httptest.NewRecorder()
+			h.fail(context.Background(), w, tt.err)
+			if w.Code != tt.status || w.Body.String() != tt.body {
+				t.Errorf("%d %s, want %d %s", w.Code, w.Body, tt.status, tt.body)
+			}
+			want := ""
+			if tt.status == 429 {
+				want = "2"
+			}
+			if got := w.Header().Get("Retry-After"); got != want {
+				t.Errorf("Retry-After %q, want %q", got, want)
+			}
+		})
+	}
+	if len(statuses) != 9 {
+		t.Error("a code has no status, or one that this test does not know")
+	}
+}
+
+func TestPermit(t *testing.T) {
+	t.Parallel()
+	member, admin := account.Caller{Role: account.Member}, account.Caller{Role: account.Admin}
+	for _, tt := range []struct {
+		caller account.Caller
+		roles  []string
+		ok     bool
+	}{
+		{member, nil, true}, {admin, nil, true}, {admin, []string{"admin"}, true},
+		{member, []string{"admin"}, false}, {account.Caller{}, []string{"admin"}, false}, {admin, []string{"owner"}, false},
+	} {
+		if err := permit(tt.caller, tt.roles); (err == nil) != tt.ok || err != nil && !fault.Is(err, fault.Forbidden) {
+			t.Errorf("%q with %v: %v", tt.caller.Role, tt.roles, err)
+		}
+	}
+}
+
+// through serves one request through the outermost handler.
+func through(t *testing.T, inner http.HandlerFunc) (*http.Response, error) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	server := httptest.NewServer(outer{next: inner, errs: errorHandler{log: log}, now: time.Now, log: log})
+	t.Cleanup(server.Close)
+	res, err := http.Get(server.URL + "/v1/x")
+	if res != nil {
+		t.Cleanup(func() { _ = res.Body.Close() })
+	}
+	return res, err
+}
+
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	res, err := through(t, func(http.ResponseWriter, *http.Request) { panic("secret") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body struct{ Detail string }
+	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode != 500 || strings.Contains(body.Detail, "secret") || res.Header.Get("X-Request-Id") == "" {
+		t.Errorf("%d %+v %v", res.StatusCode, body, res.Header)
+	}
+}
+
+func TestPanic_AfterTheAnswerBegan(t *testing.T) {
+	t.Parallel()
+	res, err := through(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "half an answer")
+		_ = http.NewResponseController(w).Flush()
+		panic("secret")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("half an answer reads as a whole one: %q", text)
+	}
+}
+
+func TestStreamThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	h := errorHandler{log: slog.New(slog.DiscardHandler)}
+	res, err := through(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "{}\n")
+		_ = http.NewResponseController(w).Flush()
+		h.refused(r.Context(), w, r, errors.New("the database went away"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("a cut stream reads as a whole one: %q", text)
+	}
+}

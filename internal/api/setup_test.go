@@ -1,0 +1,53 @@
+package api_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/internal/account"
+	"flowlane/internal/api"
+	"flowlane/internal/api/apitest"
+	"flowlane/internal/catalog"
+	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/recordset"
+)
+
+// bundle is a service with two organizations; the client speaks for the first.
+type bundle struct {
+	*apitest.Client
+	pool     *pgxpool.Pool
+	accounts *account.Service
+	acme     apitest.Tenant
+	other    apitest.Tenant
+}
+
+func setup(t *testing.T) bundle {
+	t.Helper()
+	pool := pgtest.New(t)
+	b := bundle{pool: pool, accounts: apitest.Accounts(t, pool)}
+	b.acme = apitest.NewTenant(t, pool, b.accounts, "Acme")
+	b.other = apitest.NewTenant(t, pool, b.accounts, "Other")
+	cat, err := catalog.Load(catalog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := api.New(api.Deps{
+		Pool: pool, Accounts: b.accounts, Catalog: cat, RecordSets: recordset.New(pool, noWaker{}), Now: time.Now,
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Client = apitest.Serve(t, handler, b.acme.Key)
+	return b
+}
+
+// noWaker plans nothing: no test of this package waits for time to pass.
+type noWaker struct{}
+
+func (noWaker) Wake(context.Context, pgx.Tx, string, string, time.Time) error { return nil }
