@@ -181,6 +181,8 @@ type Records struct {
 	Param string `yaml:"param"`
 	// KeyParam names the parameter that names the row's key field; empty where rows have no key.
 	KeyParam string `yaml:"key_param"`
+	// KeyDefault is the default of KeyParam in the params_schema; filled in when the catalog is loaded.
+	KeyDefault string `yaml:"-"`
 }
 
 // Answer says how the provider's answer is read.
@@ -237,6 +239,9 @@ type Lookup struct {
 	FirstKey string `yaml:"first_key"`
 	LastKey  string `yaml:"last_key"`
 	At       string `yaml:"at"`
+	// DigestForm says how the provider sums up the bytes of the array of rows: sha256 ("sha256:<hex>", the default) or
+	// crc32c ("crc32c:<hex>").
+	DigestForm string `yaml:"digest_form"`
 	// Reference names the element's reference, which settles one call only.
 	Reference string `yaml:"reference"`
 	// SettlesWithinSeconds: "not found" is final only this long after the call could last have arrived.

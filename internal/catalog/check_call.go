@@ -6,6 +6,12 @@ import (
 	"strings"
 )
 
+// The ways to sum up rows.
+const (
+	DigestSHA256 = "sha256"
+	DigestCRC32C = "crc32c"
+)
+
 // Bounds of what a call may ask for.
 const (
 	defaultTimeoutSeconds = 30
@@ -69,6 +75,7 @@ func (ch *checker) records(a *Action, at path, params map[string]bool) {
 		}
 	}
 	ch.need(here, "param", r.Param)
+	r.KeyDefault = a.defaultOf(r.KeyParam)
 	body := map[string]json.RawMessage{}
 	if len(a.Call.Body) > 0 && json.Unmarshal(a.Call.Body, &body) != nil {
 		ch.fail(at.to("body"), "the body of a bulk action must be an object: the envelope around the records")
@@ -161,6 +168,10 @@ func (ch *checker) lookup(c *Catalog, a *Action, at path) {
 	if l.Digest == "" && (l.Count == "" || l.FirstKey == "" || l.LastKey == "") {
 		ch.fail(at, "a lookup must name the digest, or count, first_key and last_key: otherwise it cannot tell one call from another")
 	}
+	if l.DigestForm == "" {
+		l.DigestForm = DigestSHA256
+	}
+	oneOf(ch, at, "digest_form", l.DigestForm, []string{DigestSHA256, DigestCRC32C})
 	ch.field(at, "reference", l.Reference, true)
 	ch.within(at, "settles_within_seconds", l.SettlesWithinSeconds, 0, 86400)
 	if l.HorizonSeconds <= l.SettlesWithinSeconds {

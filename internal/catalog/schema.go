@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -42,6 +43,20 @@ func (a *Action) ValidateParams(params []byte, skipTemplates bool) []Problem {
 	r := problemList{root: value, skip: skipTemplates}
 	r.collect(failed)
 	return r.out
+}
+
+// defaultOf returns the default of a parameter that is a string; "" where there is none.
+func (a *Action) defaultOf(param string) string {
+	var shape struct {
+		Properties map[string]struct {
+			Default any `json:"default"`
+		} `json:"properties"`
+	}
+	if json.Unmarshal(a.ParamsSchema, &shape) != nil {
+		return ""
+	}
+	text, _ := shape.Properties[param].Default.(string)
+	return text
 }
 
 type problemList struct {

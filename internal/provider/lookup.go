@@ -1,10 +1,13 @@
 package provider
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -75,33 +78,62 @@ func MatchLookup(act *catalog.Action, body []byte, want Fingerprint) ([]LookupMa
 	return out, nil
 }
 
+// match compares one element. A field that the element leaves out proves nothing: an element that fits otherwise is
+// taken only where count and both keys are there, else the answer cannot be judged.
 func match(l *catalog.Lookup, item gjson.Result, want Fingerprint) (LookupMatch, bool, error) {
-	for _, f := range []struct{ field, want string }{{l.Digest, want.Digest}, {l.FirstKey, want.FirstKey}, {l.LastKey, want.LastKey}} {
-		if f.field == "" {
-			continue
-		}
-		if got, ok := scalar(item.Get(f.field)); !ok || got != f.want {
-			return LookupMatch{}, false, nil
-		}
-	}
-	if l.Count != "" {
-		if n, ok := wholeNumber(item.Get(l.Count)); !ok || n != want.Count {
+	keyed := l.Count != "" && l.FirstKey != "" && l.LastKey != "" && want.FirstKey != ""
+	unjudged := false
+	for _, f := range []struct{ field, want string }{{l.Digest, want.Digest}, {l.FirstKey, want.FirstKey}, {l.LastKey, want.LastKey}, {l.Count, strconv.Itoa(want.Count)}} {
+		got, ok := scalar(item.Get(f.field))
+		switch {
+		case f.field == "" || (ok && got == f.want):
+		case ok && got == "":
+			unjudged = unjudged || f.field != l.Digest || !keyed
+		default:
 			return LookupMatch{}, false, nil
 		}
 	}
 	m := LookupMatch{Reference: scalarText(item.Get(l.Reference))}
-	if m.Reference == "" {
-		return m, false, fmt.Errorf("%w: an element that fits has no %s", ErrUnreadable, l.Reference)
+	if l.At != "" {
+		at, err := time.Parse(time.RFC3339, item.Get(l.At).String())
+		if err != nil {
+			return m, false, fmt.Errorf("%w: %s is no time", ErrUnreadable, l.At)
+		}
+		if m.At = at; at.Before(want.Since) {
+			return m, false, nil
+		}
 	}
-	if l.At == "" {
-		return m, true, nil
+	if m.Reference == "" || unjudged {
+		return m, false, fmt.Errorf("%w: an element that may be the call lacks a field that tells", ErrUnreadable)
 	}
-	at, err := time.Parse(time.RFC3339, item.Get(l.At).String())
-	if err != nil {
-		return m, false, fmt.Errorf("%w: %s is no time", ErrUnreadable, l.At)
+	return m, true, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Digest sums up the array of rows as it goes out, in the notation in which the action's lookup answers; "" where the
+// lookup names no digest.
+func Digest(act *catalog.Action, rows []byte) string {
+	if act.Call == nil || act.Call.Lookup == nil || act.Call.Lookup.Digest == "" {
+		return ""
 	}
-	m.At = at
-	return m, !at.Before(want.Since), nil
+	if act.Call.Lookup.DigestForm == catalog.DigestCRC32C {
+		return fmt.Sprintf("crc32c:%08x", crc32.Checksum(rows, castagnoli))
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(rows))
+}
+
+// KeyField names the field of a row that identifies it; "" where the action's rows have no key.
+func KeyField(act *catalog.Action, params json.RawMessage) string {
+	if act.Call == nil || act.Call.Records == nil || act.Call.Records.KeyParam == "" {
+		return ""
+	}
+	given := gjson.ParseBytes(params).Get(act.Call.Records.KeyParam)
+	if !given.Exists() || given.Type == gjson.Null {
+		return act.Call.Records.KeyDefault
+	}
+	text, _ := scalar(given)
+	return text
 }
 
 // ResultParams renders the parameters of the action that asks for the result of an accepted call.

@@ -45,9 +45,11 @@ func TestLookup(t *testing.T) {
 		"[" + item(`{}`) + "," + item(`{"import_id":"i2"}`) + "]":    2,
 		"[" + item(`{"rows":3}`) + "]":                               0,
 		"[" + item(`{"first_key":2}`) + "]":                          0,
-		"[" + item(`{"last_key":null}`) + "]":                        0,
+		"[" + item(`{"last_key":"y"}`) + "]":                         0,
 		"[" + item(`{"received_at":"2026-01-02T03:04:05Z"}`) + "]":   0,
 		"[" + item(`{"digest":"e","received_at":"yesterday"}`) + "]": 0,
+		"[" + item(`{"digest":null}`) + "]":                          1,
+		"[" + item(`{"digest":null,"rows":3}`) + "]":                 0,
 	} {
 		got, err := MatchLookup(act, []byte(body), want)
 		if err != nil || len(got) != n {
@@ -57,7 +59,7 @@ func TestLookup(t *testing.T) {
 			t.Errorf("match is %+v", got[0])
 		}
 	}
-	for _, body := range []string{"", "{}", "<html>", `{"items":[]}`, "[" + item(`{"received_at":"yesterday"}`) + "]", "[" + item(`{"import_id":null}`) + "]"} {
+	for _, body := range []string{"", "{}", "<html>", `{"items":[]}`, "[" + item(`{"received_at":"yesterday"}`) + "]", "[" + item(`{"import_id":null}`) + "]", "[" + item(`{"last_key":null}`) + "]", "[" + item(`{"digest":null,"rows":null}`) + "]"} {
 		if got, err := MatchLookup(act, []byte(body), want); !errors.Is(err, ErrUnreadable) {
 			t.Errorf("%s: matches are %v, error %v", body, got, err)
 		}
@@ -92,5 +94,18 @@ func TestReadResult(t *testing.T) {
 	failing.Call = &call
 	if _, r := ReadResult(&failing, []byte(`{"state":"broken","fault":"f"}`), 2); brief(r) != "refused reason=import_failed code=f" {
 		t.Errorf("result is %s", brief(r))
+	}
+}
+
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	_, act := action(t, testCatalog(t), "dialer__api__upload")
+	if got := Digest(act, []byte("[]")); got != "sha256:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945" {
+		t.Errorf("digest is %s", got)
+	}
+	for params, want := range map[string]string{`{}`: "id", `{"key_field":null}`: "id", `{"key_field":"n"}`: "n"} {
+		if got := KeyField(act, json.RawMessage(params)); got != want {
+			t.Errorf("%s: key field is %q", params, got)
+		}
 	}
 }
