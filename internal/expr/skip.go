@@ -2,6 +2,10 @@ package expr
 
 import "fmt"
 
+// The skip functions take the index of a value's first byte and return the index after its last one, or the complement
+// (so a negative number) of the offset where it stops being JSON. They accept exactly what encoding/json.Valid does, to
+// a depth of maxDataDepth.
+
 // skipKey skips the string at i and says whether it holds escapes.
 func skipKey(raw []byte, i int) (end int, escaped bool) {
 	if i >= len(raw) || raw[i] != '"' {
@@ -32,10 +36,6 @@ func skipColon(raw []byte, i int) int {
 	}
 	return skipSpace(raw, i+1)
 }
-
-// The skip functions take the index of a value's first byte and return the index after its last one, or the complement
-// (so a negative number) of the offset where it stops being JSON. They accept exactly what encoding/json.Valid does, to
-// a depth of maxDataDepth.
 
 func skipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
