@@ -35,7 +35,7 @@ func (s *Service) check(in Input) (checked, error) {
 	out := checked{platform: platform, service: service}
 	bad := checkPlacement(in.AuthMethod, in.Placement)
 	if in.Secret != nil {
-		fields, wrong := readFields(fieldsOf(service), in.AuthMethod, in.Secret)
+		fields, wrong := readFields(service.CredentialFields, in.AuthMethod, in.Secret)
 		bad = append(bad, wrong...)
 		out.secret = &secret{method: in.AuthMethod, fields: fields, placement: in.Placement}
 	}
@@ -69,17 +69,6 @@ func serviceFor(platform *catalog.Platform, method string) (*catalog.Service, er
 }
 
 func supported(method string) bool { return method == BasicAuth || method == APIKey }
-
-// fieldsOf returns the fields of a service's secret: those that the catalog names, else what the method always needs.
-func fieldsOf(service *catalog.Service) []catalog.CredentialField {
-	if len(service.CredentialFields) > 0 {
-		return service.CredentialFields
-	}
-	if service.AuthMethod == APIKey {
-		return []catalog.CredentialField{{Name: "api_key", Required: true, Secret: true}}
-	}
-	return []catalog.CredentialField{{Name: "username", Required: true}, {Name: "password", Required: true, Secret: true}}
-}
 
 // readFields takes the fields out of a JSON object and names every one that is missing, unknown or unusable.
 func readFields(want []catalog.CredentialField, method string, object []byte) (map[string]string, []fault.Field) {
@@ -138,7 +127,7 @@ func readField(field catalog.CredentialField, method string, text json.RawMessag
 // missingFields names the required fields that a stored secret lacks, for example after a change of the catalog.
 func missingFields(service *catalog.Service, fields map[string]string) []string {
 	var missing []string
-	for _, field := range fieldsOf(service) {
+	for _, field := range service.CredentialFields {
 		if field.Required && fields[field.Name] == "" {
 			missing = append(missing, field.Name)
 		}
@@ -148,7 +137,7 @@ func missingFields(service *catalog.Service, fields map[string]string) []string 
 
 // sameIdentity tells whether two secrets name the same user: all fields that are not secret are equal.
 func sameIdentity(service *catalog.Service, a, b map[string]string) bool {
-	for _, field := range fieldsOf(service) {
+	for _, field := range service.CredentialFields {
 		if !field.Secret && a[field.Name] != b[field.Name] {
 			return false
 		}
