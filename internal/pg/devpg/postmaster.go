@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	startTimeout = 60 * time.Second
+	startTimeout = 2 * time.Minute
 	// launchTries bounds the starts that fail because of what another process left or took.
 	launchTries = 20
 	// maxLog is where the server's log starts anew.

@@ -1,0 +1,264 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
+)
+
+func exec(t *testing.T, db pg.DB, sql string) {
+	t.Helper()
+	if _, err := db.Exec(context.Background(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func count(t *testing.T, db pg.DB, sql string) (n int) {
+	t.Helper()
+	if err := db.QueryRow(context.Background(), sql).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// setupTable returns a pool on a database with the table t(id), unique but checked only at commit.
+func setupTable(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	_, pool := pgtest.NewEmpty(t)
+	exec(t, pool, "CREATE TABLE t (id int CONSTRAINT t_once UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+	return pool
+}
+
+func insert(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "INSERT INTO t VALUES (1)")
+	return err
+}
+
+func TestInTx(t *testing.T) {
+	t.Parallel()
+	abort := errors.New("abort")
+	cases := map[string]struct {
+		do   func(ctx context.Context, tx pgx.Tx) error
+		rows int
+		err  error
+	}{
+		"Commit":   {insert, 1, nil},
+		"Rollback": {func(ctx context.Context, tx pgx.Tx) error { return errors.Join(insert(ctx, tx), abort) }, 0, abort},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := setupTable(t)
+			err := pg.InTx(context.Background(), pool, c.do)
+			if !errors.Is(err, c.err) || pg.CommitUnknown(err) {
+				t.Fatalf("error %v, want %v", err, c.err)
+			}
+			if n := count(t, pool, "SELECT count(*) FROM t"); n != c.rows {
+				t.Fatalf("%d rows, want %d", n, c.rows)
+			}
+		})
+	}
+}
+
+func TestInTx_PanicRollsBackAndFreesTheConnection(t *testing.T) {
+	t.Parallel()
+	pool := setupTable(t)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_ = pg.InTx(context.Background(), pool, func(ctx context.Context, tx pgx.Tx) error {
+			if err := insert(ctx, tx); err != nil {
+				t.Error(err)
+			}
+			panic("broken")
+		})
+	}()
+	if n := count(t, pool, "SELECT count(*) FROM t"); n != 0 || pool.Stat().AcquiredConns() != 0 {
+		t.Fatalf("%d rows, %d connections in use", n, pool.Stat().AcquiredConns())
+	}
+}
+
+func TestInTx_CallerGone(t *testing.T) {
+	t.Parallel()
+	pool := setupTable(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	err := pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		defer cancel()
+		return insert(ctx, tx)
+	})
+	if !errors.Is(err, context.Canceled) || pg.CommitUnknown(err) {
+		t.Fatalf("error %v", err)
+	}
+	if n := count(t, pool, "SELECT count(*) FROM t"); n != 0 {
+		t.Fatal("it was committed for a caller who had gone")
+	}
+}
+
+func TestInTx_IsReadCommitted(t *testing.T) {
+	t.Parallel()
+	pool := setupTable(t)
+	exec(t, pool, "ALTER DATABASE "+pool.Config().ConnConfig.Database+" SET default_transaction_isolation = 'serializable'")
+	pool.Reset()
+	err := pg.InTx(context.Background(), pool, func(ctx context.Context, tx pgx.Tx) error {
+		var level string
+		if err := tx.QueryRow(ctx, "SHOW transaction_isolation").Scan(&level); err != nil {
+			return err
+		}
+		if level != "read committed" {
+			t.Errorf("isolation %q", level)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCommitUnknown_Refused(t *testing.T) {
+	t.Parallel()
+	pool := setupTable(t)
+	exec(t, pool, "INSERT INTO t VALUES (1)")
+	err := pg.InTx(context.Background(), pool, insert)
+	if !pg.IsUnique(err, "t_once") || !pg.IsUnique(err, "") || pg.IsUnique(err, "other") {
+		t.Fatalf("error %v, want the unique constraint t_once", err)
+	}
+	if pg.CommitUnknown(err) {
+		t.Fatalf("%v is an answer", err)
+	}
+}
+
+// The server ends the connection while it commits: after the client sent the commit, before any answer.
+func TestCommitUnknown_ConnectionEndsInCommit(t *testing.T) {
+	t.Parallel()
+	pool := setupTable(t)
+	exec(t, pool, `CREATE FUNCTION hang_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$`)
+	exec(t, pool, `CREATE CONSTRAINT TRIGGER hang_up AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hang_up()`)
+	err := pg.InTx(context.Background(), pool, insert)
+	if !pg.CommitUnknown(err) || !pg.IsConnection(err) {
+		t.Fatalf("error %v, want an unknown outcome", err)
+	}
+}
+
+func TestCommitUnknown_ConnectionEndedBefore(t *testing.T) {
+	t.Parallel()
+	pool := setupTable(t)
+	err := pg.InTx(context.Background(), pool, func(ctx context.Context, tx pgx.Tx) error {
+		return tx.Conn().PgConn().Conn().Close()
+	})
+	if err == nil {
+		t.Fatal("committed over a closed connection")
+	}
+	err = pg.InTx(context.Background(), pool, func(ctx context.Context, tx pgx.Tx) error {
+		_ = tx.Conn().Close(ctx)
+		return nil
+	})
+	if err == nil || pg.CommitUnknown(err) {
+		t.Fatalf("error %v: nothing was sent", err)
+	}
+}
+
+func TestIsSerialization(t *testing.T) {
+	t.Parallel()
+	pool := setupTable(t)
+	_, err := pool.Exec(context.Background(), "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '40P01'; END $$")
+	if !pg.IsSerialization(err) || pg.IsConnection(err) || pg.IsUnique(err, "") || pg.IsNoRows(err) {
+		t.Fatalf("%v was taken for something else", err)
+	}
+	if pg.IsSerialization(nil) || pg.IsConnection(nil) || pg.IsUnique(nil, "") || pg.CommitUnknown(nil) {
+		t.Fatal("no error was taken for one")
+	}
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewEmpty(t)
+	pool, err := pg.Open(context.Background(), dsn, pg.Options{MaxConns: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var name string
+	var at time.Time
+	if err := pool.QueryRow(context.Background(), "SELECT current_setting('application_name'), now()").Scan(&name, &at); err != nil {
+		t.Fatal(err)
+	}
+	if name != "flowlane" || at.Location() != time.UTC || pool.Config().MaxConns != 3 {
+		t.Fatalf("application %q, zone %s, %d connections", name, at.Location(), pool.Config().MaxConns)
+	}
+}
+
+func TestOpen_Errors(t *testing.T) {
+	t.Parallel()
+	for name, dsn := range map[string]string{
+		"Empty":       "",
+		"Unreadable":  "postgres://u:topsecret@:what/db",
+		"Unreachable": "postgres://u:topsecret@127.0.0.1:1/db",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := pg.Open(context.Background(), dsn, pg.Options{})
+			if err == nil || !strings.Contains(err.Error(), "DATABASE_URL") || strings.Contains(err.Error(), "topsecret") {
+				t.Fatalf("error %v must name DATABASE_URL and keep the password", err)
+			}
+		})
+	}
+}
+
+func TestMigrate_SeveralAtOnceOnAnEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dsn, pool := pgtest.NewEmpty(t)
+	before, err := pg.Status(ctx, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range before {
+		if m.Applied {
+			t.Fatalf("%+v is applied to an empty database", m)
+		}
+	}
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			own, err := pg.Open(ctx, dsn, pg.Options{MaxConns: 1})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer own.Close()
+			if err := pg.Migrate(ctx, own); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	after, err := pg.Status(ctx, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]int{}
+	for _, m := range after {
+		lines[m.Line]++
+		if !m.Applied || m.Name == "" || m.Line == "flow" && time.Since(m.AppliedAt).Abs() > time.Hour {
+			t.Errorf("%+v, want applied just now", m)
+		}
+	}
+	if lines["flow"] == 0 || lines[pg.RiverSchema] == 0 || len(after) != len(before) {
+		t.Fatalf("migrations by line: %v", lines)
+	}
+	if n := count(t, pool, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"); n != 0 {
+		t.Fatalf("%d tables in the schema public", n)
+	}
+}
