@@ -31,7 +31,7 @@ ORDER BY p.ready_at, p.slice_no, p.from_off LIMIT @max_parts;
 
 -- name: QueueNextReady :one
 -- When the next delayed part of a budget may be claimed.
-SELECT min(n.ready_at)::timestamptz AS at FROM flow.lane_batch q
+SELECT coalesce(min(n.ready_at), '0001-01-01 00:00:00+00')::timestamptz AS at FROM flow.lane_batch q
 CROSS JOIN LATERAL (
     SELECT p.ready_at FROM flow.part p
     WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > flow.clock()
@@ -41,8 +41,8 @@ WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0
 
 -- name: HoldBucket :one
 -- When the automatic backoff of a budget ends.
-SELECT max(expires_at)::timestamptz AS until FROM flow.pause
-WHERE domain = @domain AND bucket = @bucket AND scope = 'bucket' AND status = 'active' AND expires_at > flow.clock();
+SELECT coalesce(max(expires_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pause
+WHERE domain = @domain::text AND bucket = @bucket::text AND scope = 'bucket' AND status = 'active' AND expires_at > flow.clock();
 
 -- name: HoldCovers :many
 -- The active holds of people that cover any of these batches.
@@ -55,13 +55,13 @@ WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket =
 -- name: HoldOpenBackoff :exec
 -- Opens the automatic backoff of a budget, or extends the one that is open.
 INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)
-VALUES (@id, 'bucket', @domain, @bucket, @cause, @reason, flow.clock(), @expires_at)
+VALUES (@id, 'bucket', @domain::text, @bucket::text, @cause, @reason::text, flow.clock(), @expires_at::timestamptz)
 ON CONFLICT (domain, bucket) WHERE status = 'active' AND scope = 'bucket'
 DO UPDATE SET expires_at = greatest(pause.expires_at, excluded.expires_at);
 
 -- name: HoldExpire :exec
 UPDATE flow.pause SET status = 'released', released_at = expires_at
-WHERE domain = @domain AND bucket = @bucket AND scope = 'bucket' AND status = 'active' AND expires_at <= flow.clock();
+WHERE domain = @domain::text AND bucket = @bucket::text AND scope = 'bucket' AND status = 'active' AND expires_at <= flow.clock();
 
 -- name: CallsInFlight :many
 SELECT lane, count(*) AS calls FROM flow.call
@@ -89,7 +89,7 @@ SELECT EXISTS (SELECT FROM flow.call WHERE id = @id AND owner = @owner);
 
 -- name: CallMove :exec
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = d.answered_at,
-    next_check_at = nullif(d.next_check_at, 'infinity'), checks = c.checks + d.checks, note = coalesce(nullif(d.note, ''), c.note), counts_in = d.counts_in::jsonb
+    next_check_at = nullif(d.next_check_at, '9999-01-01 00:00:00+00'), checks = c.checks + d.checks, note = coalesce(nullif(d.note, ''), c.note), counts_in = d.counts_in::jsonb
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@refs::text[]) AS reference,
         unnest(@answered_ats::timestamptz[]) AS answered_at, unnest(@next_check_ats::timestamptz[]) AS next_check_at,
         unnest(@checks::int[]) AS checks, unnest(@notes::text[]) AS note, unnest(@counts_in::text[]) AS counts_in) d
@@ -100,7 +100,7 @@ UPDATE flow.call SET next_check_at = @next_check_at, checks = checks + 1 WHERE i
 
 -- name: CallReferences :many
 -- Which of these references already settle another call.
-SELECT reference::text FROM flow.call WHERE domain = @domain AND bucket = @bucket AND reference = ANY(@refs::text[]) AND id <> @id;
+SELECT reference::text FROM flow.call WHERE domain = @domain AND bucket = @bucket AND reference = ANY(@refs::text[]) AND NOT id = ANY(@ids::uuid[]);
 
 -- name: CallsOverdue :many
 -- Intents whose sender can no longer be sending.
@@ -115,7 +115,7 @@ ORDER BY next_check_at LIMIT @max_calls;
 
 -- name: CallsNextCheck :one
 -- When the next open call of a budget must be looked at.
-SELECT min(CASE WHEN state = 'intent' THEN send_before + make_interval(secs => @margin_seconds::float8) ELSE next_check_at END)::timestamptz AS at
+SELECT coalesce(min(CASE WHEN state = 'intent' THEN send_before + make_interval(secs => @margin_seconds::float8) ELSE next_check_at END), '0001-01-01 00:00:00+00')::timestamptz AS at
 FROM flow.call WHERE domain = @domain AND bucket = @bucket AND state IN ('intent', 'unknown', 'awaiting');
 
 -- name: BatchesOfCalls :many
@@ -163,7 +163,7 @@ SELECT * FROM flow.domain WHERE tenancy_id = @tenancy_id;
 
 -- name: DomainCredential :one
 -- A credential by which an account can be asked about itself.
-SELECT id, org_id FROM flow.credential WHERE tenancy_id = @tenancy_id AND status = 'active'
+SELECT id FROM flow.credential WHERE tenancy_id = @tenancy_id AND org_id = @org_id AND status = 'active'
 ORDER BY id LIMIT 1;
 
 -- name: LaneCharge :exec
@@ -172,3 +172,20 @@ UPDATE flow.budget_lane SET vtime = greatest(vtime, @floor::bigint) + @cost::big
 
 -- name: BudgetSpacing :exec
 UPDATE flow.budget SET next_call_at = @next_call_at WHERE domain = @domain AND bucket = @bucket;
+
+-- name: CredentialDomain :one
+SELECT c.status, c.tenancy_id, d.time_zone FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
+WHERE c.id = @id AND c.org_id = @org_id;
+
+-- name: BudgetCommitted :one
+-- Whether the budget was there before this transaction.
+SELECT EXISTS (SELECT FROM flow.budget WHERE domain = @domain AND bucket = @bucket AND xmin::text::bigint <> txid_current() % 4294967296);
+
+-- name: LanesBusy :many
+SELECT bl.lane, bl.weight, bl.vtime,
+    EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = bl.domain AND q.bucket = bl.bucket AND q.lane = bl.lane AND q.open AND q.ready_parts > 0) AS busy
+FROM flow.budget_lane bl WHERE bl.domain = @domain AND bl.bucket = @bucket;
+
+-- name: DomainAnyOrg :one
+-- An organization whose credential may ask an account about itself.
+SELECT org_id FROM flow.credential WHERE tenancy_id = @tenancy_id AND status = 'active' ORDER BY id LIMIT 1;

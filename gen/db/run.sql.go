@@ -1025,11 +1025,18 @@ func (q *Queries) PartInsertForSlices(ctx context.Context, db DBTX, arg PartInse
 }
 
 const partRequeue = `-- name: PartRequeue :execrows
-UPDATE flow.part SET call_id = NULL, call_seq = NULL, left_out = NULL WHERE id = ANY($1::bigint[]) AND call_id IS NOT NULL
+UPDATE flow.part SET call_id = NULL, call_seq = NULL, left_out = NULL, ready_at = $1, attempt = attempt + $2::int
+WHERE id = ANY($3::bigint[]) AND call_id IS NOT NULL
 `
 
-func (q *Queries) PartRequeue(ctx context.Context, db DBTX, ids []int64) (int64, error) {
-	result, err := db.Exec(ctx, partRequeue, ids)
+type PartRequeueParams struct {
+	ReadyAt  time.Time
+	Attempts int32
+	Ids      []int64
+}
+
+func (q *Queries) PartRequeue(ctx context.Context, db DBTX, arg PartRequeueParams) (int64, error) {
+	result, err := db.Exec(ctx, partRequeue, arg.ReadyAt, arg.Attempts, arg.Ids)
 	if err != nil {
 		return 0, err
 	}

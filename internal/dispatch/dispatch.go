@@ -7,7 +7,6 @@
 package dispatch
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -52,8 +51,9 @@ type Deps struct {
 // Dispatcher sends calls. Any number may work on one database.
 type Dispatcher struct {
 	Deps
-	opts Options
-	q    *db.Queries
+	opts   Options
+	q      *db.Queries
+	asking asking
 }
 
 // New returns a Dispatcher.
@@ -80,7 +80,3 @@ func New(d Deps, opts Options) *Dispatcher {
 type budgetKey struct{ domain, bucket string }
 
 func (k budgetKey) String() string { return run.DispatchKey(k.domain, k.bucket) }
-
-func (d *Dispatcher) wakeReconcile(ctx context.Context, tx db.DBTX, k budgetKey, at time.Time) error {
-	return d.wake(ctx, tx, DueReconcile, k, at)
-}

@@ -144,6 +144,9 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 // Cancelled reports whether the batch is over: nothing of it may be sent any more.
 func (c *Change) Cancelled(batchID uuid.UUID) bool { return c.heads[batchID].cancelled() }
 
+// Plan returns the plan that a batch follows.
+func (c *Change) Plan(batchID uuid.UUID) *definition.Plan { return c.heads[batchID].plan }
+
 func (c *Change) slice(k sliceKey) *sliceDelta {
 	d := c.slices[k]
 	if d == nil {

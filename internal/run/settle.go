@@ -161,6 +161,10 @@ func (c *Change) settleEach(r *Result) {
 	before := map[int32]Status{}
 	offsets := p.Offsets()
 	for _, o := range offsets {
+		if was, ok := c.was[jobKey{p.BatchID, p.First + int64(o)}]; ok && p.ID == 0 {
+			before[o] = was // taken off the queue without a call: the cover no longer shows it
+			continue
+		}
 		before[o] = c.stands(p, o)
 	}
 	if p.ID != 0 {

@@ -1,0 +1,169 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
+	"flowlane/internal/pg"
+	"flowlane/internal/provider"
+)
+
+// spend is one call of ours that carries no record: a lookup or a poll. It goes through the same gate as every send.
+type spend struct {
+	orgID        uuid.UUID
+	domain       string
+	credentialID *uuid.UUID
+	action       *catalog.Action
+	svc          *catalog.Service
+	params       json.RawMessage
+	timeout      time.Duration
+	lane         db.FlowLane
+}
+
+// ask makes a call of another action about the question's call. ok is false where there is no readable success: then
+// nothing is known, and nextAt says when to ask again.
+func (q *question) ask(ctx context.Context, actionID string, params json.RawMessage) (body []byte, ok bool, err error) {
+	action, found := q.d.Catalog.Action(actionID)
+	if !found {
+		return nil, false, fmt.Errorf("the catalog has no action %s any more", actionID)
+	}
+	svc, _ := q.d.Catalog.Service(action.ServiceID)
+	var secret provider.Secret
+	if q.call.CredentialID != nil {
+		cred, err := q.d.credentialFor(ctx, q.call)
+		if err != nil || cred == nil {
+			return nil, false, err
+		}
+		secret = cred.Secret
+	}
+	req, err := provider.Prepare(svc, action, params, nil, secret, "")
+	if err != nil {
+		return nil, false, fmt.Errorf("prepare %s: %w", actionID, err)
+	}
+	s := spend{orgID: q.call.OrgID, domain: q.call.Domain, credentialID: q.call.CredentialID, action: action, svc: svc, params: params,
+		timeout: timeoutOf(action, q.d.opts.Timeout), lane: db.FlowLaneInteractive}
+	ans, next, err := q.d.spend(ctx, &s, req)
+	if err != nil {
+		return nil, false, err
+	}
+	if ans == nil {
+		if next.After(q.nextAt) {
+			q.nextAt = next
+		}
+		return nil, false, nil
+	}
+	reading := provider.Read(action, *ans, 0)
+	if reading.Kind != provider.Success {
+		q.nextAt = later(q.nextAt, q.now.Add(reading.RetryAfter))
+		return nil, false, nil
+	}
+	return ans.Body, true, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func timeoutOf(a *catalog.Action, limit time.Duration) time.Duration {
+	t := time.Duration(a.Call.TimeoutSeconds) * time.Second
+	if t <= 0 {
+		t = 30 * time.Second
+	}
+	if limit > 0 {
+		t = min(t, limit)
+	}
+	return t
+}
+
+// credentialFor returns the credential of a call, or another of the same account and organization where that one is gone.
+func (d *Dispatcher) credentialFor(ctx context.Context, call *db.FlowCall) (*credential.Resolved, error) {
+	cred, err := d.Credentials.Resolve(ctx, call.OrgID, *call.CredentialID)
+	if err == nil {
+		return cred, nil
+	}
+	row, dbErr := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &call.Domain, OrgID: call.OrgID})
+	if pg.IsNoRows(dbErr) {
+		return nil, nil
+	}
+	if dbErr != nil {
+		return nil, fmt.Errorf("find a credential of %s: %w", call.Domain, dbErr)
+	}
+	return d.Credentials.Resolve(ctx, call.OrgID, row)
+}
+
+// spend debits the action's budget for one call, makes it, and settles the debit. No answer: the budget has no room
+// before next.
+func (d *Dispatcher) spend(ctx context.Context, s *spend, req provider.Request) (ans *provider.Answer, next time.Time, err error) {
+	p := &prepared{id: newID(), lane: s.lane, orgID: s.orgID, timeout: s.timeout, params: s.params, digest: bodyDigest(req.Body)}
+	if len(s.action.Buckets) == 0 {
+		a := d.Sender.Send(ctx, withDeadline(req, time.Now().Add(s.timeout)))
+		return &a, next, nil
+	}
+	k := budgetKey{s.domain, s.action.Buckets[0]}
+	started := time.Now()
+	var granted bool
+	err = pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		granted, next, err = d.debitOne(ctx, tx, k, s, p)
+		return err
+	})
+	if err != nil || !granted {
+		return nil, next, err
+	}
+	a := d.Sender.Send(ctx, withDeadline(req, started.Add(s.timeout)))
+	reading := provider.Read(s.action, a, 0)
+	err = d.apply(context.WithoutCancel(ctx), k, []verdict{{id: p.id, reading: reading, startedAt: a.StartedAt, finishedAt: a.FinishedAt}}, false)
+	return &a, next, err
+}
+
+func withDeadline(r provider.Request, at time.Time) provider.Request {
+	r.SendBefore, r.AnswerBefore = at, at
+	return r
+}
+
+// debitOne is the spend gate for one call without records.
+func (d *Dispatcher) debitOne(ctx context.Context, tx pgx.Tx, k budgetKey, s *spend, p *prepared) (granted bool, next time.Time, err error) {
+	zone := "UTC"
+	if domain, err := d.q.DomainGet(ctx, tx, s.domain); err == nil {
+		zone = domain.TimeZone
+	}
+	ensure := db.BudgetEnsureParams{Domain: k.domain, Bucket: k.bucket, ServiceID: s.action.ServiceID, Metered: true, TimeZone: zone, MaxInFlight: int32(d.opts.SmallInFlight)}
+	if err := d.q.BudgetEnsure(ctx, tx, ensure); err != nil {
+		return false, next, fmt.Errorf("make budget %s: %w", k, err)
+	}
+	if err := d.q.BudgetLanesEnsure(ctx, tx, db.BudgetLanesEnsureParams{Domain: k.domain, Bucket: k.bucket}); err != nil {
+		return false, next, fmt.Errorf("make the lanes of %s: %w", k, err)
+	}
+	c := claim{d: d, tx: tx, key: k, out: &claimed{}, owner: d.opts.Owner}
+	if c.budget, err = d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Bucket: k.bucket}); err != nil {
+		return false, next, fmt.Errorf("lock budget %s: %w", k, err)
+	}
+	if c.meter, err = d.meter(ctx, tx, &c.budget); err != nil {
+		return false, next, err
+	}
+	if c.change, err = d.Runs.Begin(ctx, tx); err != nil {
+		return false, next, err
+	}
+	p.probe = true
+	calls, err := c.afford(ctx, []*prepared{p})
+	if err != nil || len(calls) == 0 {
+		return false, c.out.nextAt, err
+	}
+	row := db.CallInsertParams{ID: p.id, OrgID: s.orgID, Domain: k.domain, Bucket: k.bucket, Lane: s.lane, ActionID: s.action.ID, CredentialID: s.credentialID,
+		State: stateIntent, Owner: d.opts.Owner, Attempt: 1, Digest: p.digest, Params: string(s.params), OutcomeCheck: string(catalog.CheckSafe),
+		ClaimedAt: c.change.Now, SendBefore: c.change.Now.Add(p.timeout), CountsIn: p.countsIn}
+	if _, err := d.q.CallInsert(ctx, tx, []db.CallInsertParams{row}); err != nil {
+		return false, next, fmt.Errorf("write down a call: %w", err)
+	}
+	return true, next, d.Due.Wake(ctx, tx, DueReconcile, k.String(), row.SendBefore.Add(d.opts.Margin))
+}

@@ -1,0 +1,287 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"sync"
+
+	"flowlane/internal/expr"
+	"flowlane/internal/provider"
+	"flowlane/internal/run"
+)
+
+// bulk is a bulk call that is being filled. All its records have equal settings: everything but the row itself.
+type bulk struct {
+	prepared
+	r        *renderer
+	settings []byte
+	buf      *rowBuffer
+	keyField string
+	full     bool
+	// lastStart is where the last row begins.
+	lastStart int
+	maxRows   int
+	maxBytes  int
+}
+
+// rowBuffer is the JSON array of a call's rows.
+type rowBuffer struct{ b []byte }
+
+var rowBuffers = sync.Pool{New: func() any { return new(rowBuffer) }}
+
+func newBulk(r *renderer) *bulk {
+	c := &bulk{r: r, buf: rowBuffers.Get().(*rowBuffer)}
+	c.buf.b = append(c.buf.b[:0], '[')
+	c.maxRows, c.maxBytes = bulkLimits(r.task.Action)
+	return c
+}
+
+func (c *bulk) empty() bool { return c.records == 0 && len(c.decided) == 0 }
+
+// release gives the buffer back if the call was not finished.
+func (c *bulk) release() {
+	if c.buf != nil {
+		rowBuffers.Put(c.buf)
+		c.buf = nil
+	}
+}
+
+// fillBulk adds what is ready in a queue, as far as it fits.
+func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, r *renderer, row *queueRow) error {
+	parts, err := d.parts(ctx, row, partsAtOnce)
+	if err != nil {
+		return err
+	}
+	const group = 64
+	for len(parts) > 0 && !c.full {
+		n := min(group, len(parts), max(1, (c.maxRows-c.records+9)/10))
+		if err := c.addParts(ctx, r, row, parts[:n]); err != nil {
+			return err
+		}
+		parts = parts[n:]
+	}
+	return nil
+}
+
+func (c *bulk) addParts(ctx context.Context, r *renderer, row *queueRow, parts []run.Part) error {
+	recs, err := r.open(ctx, parts)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, rec := range recs {
+			rec.Release()
+		}
+	}()
+	s := settler{r: r}
+	for i := range parts {
+		if c.full {
+			return nil
+		}
+		if err := c.addPart(&s, row, parts[i], recs[parts[i].SliceNo]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addPart adds the records of a part, as pieces of the call and of records decided without one.
+func (c *bulk) addPart(s *settler, row *queueRow, part run.Part, rec *run.Records) error {
+	piece := part
+	piece.To = piece.From
+	close := func() {
+		if piece.To > piece.From {
+			c.pieces = append(c.pieces, run.Piece{Part: piece, Seq: int32(len(c.pieces)), Decided: piece.Records() == 0})
+		}
+		piece.From, piece.LeftOut = piece.To, nil
+	}
+	_, gone := members(&part, rec)
+	for o := part.From; o < part.To; o++ {
+		if len(gone) > 0 && gone[0] == o {
+			gone = gone[1:]
+			piece.To = o + 1
+			piece.LeftOut = append(piece.LeftOut, o)
+			continue
+		}
+		env := rec.Env(o)
+		e, fits, err := c.addRow(s, o, &env)
+		if err != nil {
+			return err
+		}
+		if !fits {
+			break
+		}
+		if e != nil {
+			close()
+			c.decide(part, *e)
+			piece.From, piece.To = o+1, o+1
+			continue
+		}
+		piece.To = o + 1
+	}
+	close()
+	if len(c.pieces) > 0 {
+		c.lane, c.orgID = row.Lane, row.OrgID
+		if n := len(c.queues); n == 0 || c.queues[n-1] != keyOf(row) {
+			c.queues = append(c.queues, keyOf(row))
+		}
+	}
+	return nil
+}
+
+// settler renders the settings of one task, those that are the same for all records only once.
+type settler struct {
+	r        *renderer
+	settings []byte
+}
+
+func (s *settler) render(env *expr.Env) ([]byte, error) {
+	if s.settings != nil && s.r.task.Settings.Static() {
+		return s.settings, nil
+	}
+	var err error
+	s.settings, err = s.r.task.Settings.Append(nil, env)
+	return s.settings, err
+}
+
+// addRow renders one record into the call. fits is false where the call must end before it; an exception decides the
+// record without a call.
+func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception, fits bool, err error) {
+	if c.records >= c.maxRows {
+		c.full = true
+		return nil, false, nil
+	}
+	if ex, ok := s.r.exception(offset, env); !ok {
+		return &ex, true, nil
+	}
+	settings, err := s.render(env)
+	if err != nil {
+		ex := s.r.bad(offset, err)
+		return &ex, true, nil
+	}
+	if c.records > 0 && !bytes.Equal(settings, c.settings) {
+		c.full = true
+		return nil, false, nil
+	}
+	at := len(c.buf.b)
+	if c.records > 0 {
+		c.buf.b = append(c.buf.b, ',')
+	}
+	start := len(c.buf.b)
+	if c.buf.b, err = s.r.task.Row.Append(c.buf.b, env); err != nil {
+		c.buf.b = c.buf.b[:at]
+		ex := s.r.bad(offset, err)
+		return &ex, true, nil
+	}
+	if len(c.buf.b)+1 > c.maxBytes {
+		if c.records == 0 {
+			c.buf.b = c.buf.b[:at]
+			ex := run.Exception{Offset: offset, Kind: run.TraceFailed, Error: s.r.failure(codeParams, "The record is larger than one call may be")}
+			return &ex, true, nil
+		}
+		c.buf.b = c.buf.b[:at]
+		c.full = true
+		return nil, false, nil
+	}
+	if c.records == 0 {
+		c.settings = append([]byte(nil), settings...)
+		c.keyField = keyField(s.r.task.Action.Call.Records.KeyParam, c.settings)
+		c.firstKey = keyOfRow(c.buf.b[start:], c.keyField)
+	}
+	c.records++
+	c.lastStart = start
+	return nil, true, nil
+}
+
+// finish makes the call of what was added; nil where nothing was.
+func (c *bulk) finish(d *Dispatcher) (*prepared, error) {
+	if len(c.pieces) == 0 {
+		return nil, nil
+	}
+	p := &c.prepared
+	p.task, p.timeout, p.attempt = c.r.task, c.r.timeout(), 1
+	for i := range p.pieces {
+		p.attempt = max(p.attempt, p.pieces[i].Part.Attempt)
+	}
+	if p.records == 0 {
+		return p, nil
+	}
+	p.id = newID()
+	for i := range p.pieces {
+		if !p.pieces[i].Decided {
+			p.pieces[i].CallID = p.id
+		}
+	}
+	c.buf.b = append(c.buf.b, ']')
+	p.rows, p.params = c.buf.b, json.RawMessage(c.settings)
+	p.lastKey = keyOfRow(p.rows[c.lastStart:len(p.rows)-1], c.keyField)
+	sum := sha256.Sum256(p.rows)
+	p.digest = "sha256:" + hex.EncodeToString(sum[:])
+	var err error
+	action := c.r.task.Action
+	if p.request, err = provider.Prepare(c.r.svc, action, p.params, p.rows, c.r.secret(), ""); err != nil {
+		return c.refuse(err), nil
+	}
+	if p.exclusive, err = provider.ExclusiveOver(action, p.params); err != nil {
+		return c.refuse(err), nil
+	}
+	p.check = provider.OutcomeCheck(action, p.params)
+	c.buf = nil // the request refers to it
+	return p, nil
+}
+
+// refuse decides every record of a call that cannot be rendered.
+func (c *bulk) refuse(err error) *prepared {
+	p := &c.prepared
+	for i := range p.pieces {
+		piece := &p.pieces[i]
+		if piece.Decided {
+			continue
+		}
+		piece.Decided = true
+		part := piece.Part
+		part.ID = 0
+		result := run.Result{Part: part, From: run.Queued}
+		for _, o := range part.Offsets() {
+			result.Exceptions = append(result.Exceptions, c.r.bad(o, err))
+		}
+		p.decided = append(p.decided, result)
+	}
+	p.records = 0
+	return p
+}
+
+// keyField returns the name of the rows' key field, as the settings give it.
+func keyField(param string, settings []byte) string {
+	if param == "" {
+		return ""
+	}
+	out := make([][]byte, 1)
+	if err := expr.ScanFields(settings, []string{param}, out); err != nil || out[0] == nil {
+		return "id"
+	}
+	var name string
+	if json.Unmarshal(out[0], &name) != nil {
+		return ""
+	}
+	return name
+}
+
+// keyOfRow returns the key of a row: a string's text, or a number as it is written.
+func keyOfRow(row []byte, field string) string {
+	if field == "" {
+		return ""
+	}
+	out := make([][]byte, 1)
+	if err := expr.ScanFields(row, []string{field}, out); err != nil || out[0] == nil {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(out[0], &text) == nil {
+		return text
+	}
+	return string(out[0])
+}

@@ -1,0 +1,131 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/run"
+)
+
+const (
+	// perLane bounds the batches of a lane that are looked at together.
+	perLane = 8
+	// partsAtOnce bounds the parts that are read for one choice.
+	partsAtOnce = 512
+	// groupMax bounds the small calls that share a transaction.
+	groupMax = 64
+)
+
+// queueRow is the queue of one task of one batch, chosen to go next.
+type queueRow = db.QueueChooseRow
+
+// sortedWindows returns the keys in the order in which ledger rows are locked.
+func sortedWindows(m map[[2]int64]int32) [][2]int64 {
+	out := make([][2]int64, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b [2]int64) int {
+		if a[0] != b[0] {
+			return int(a[0] - b[0])
+		}
+		return int(a[1] - b[1])
+	})
+	return out
+}
+
+// choose renders the calls that should go next, without locks: up to groupMax small ones, or one bulk call. blocked
+// queues are passed over. It returns none where nothing is ready.
+func (d *Dispatcher) choose(ctx context.Context, k budgetKey, blocked map[queueKey]bool, room map[db.FlowLane]int) ([]*prepared, error) {
+	rows, err := d.q.QueueChoose(ctx, d.Pool, db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, PerLane: perLane})
+	if err != nil {
+		return nil, fmt.Errorf("choose from %s: %w", k, err)
+	}
+	for _, row := range rows {
+		if blocked[keyOf(&row)] || room[row.Lane] <= 0 {
+			continue
+		}
+		calls, err := d.render(ctx, k, &row, rows, blocked, room[row.Lane])
+		if err != nil || len(calls) > 0 {
+			return calls, err
+		}
+	}
+	return nil, nil
+}
+
+// queueKey names the queue of a task.
+type queueKey struct {
+	batch      [16]byte
+	step, task int16
+}
+
+func keyOf(r *queueRow) queueKey { return queueKey{r.BatchID, r.StepNo, r.TaskNo} }
+
+// render renders calls for one queue. A bulk call that its queue does not fill takes records of other batches of the lane
+// whose task has equal settings.
+func (d *Dispatcher) render(ctx context.Context, k budgetKey, row *queueRow, all []queueRow, blocked map[queueKey]bool, room int) ([]*prepared, error) {
+	r, err := d.renderer(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	if !r.task.Action.Bulk {
+		return d.renderSmall(ctx, r, row, min(room, groupMax))
+	}
+	call := newBulk(r)
+	defer call.release()
+	for i := range all {
+		other := &all[i]
+		if other.Lane != row.Lane || blocked[keyOf(other)] || (other != row && other.BatchID == row.BatchID) {
+			continue
+		}
+		if keyOf(other) != keyOf(row) && call.empty() {
+			continue // the chosen queue goes first
+		}
+		or := r
+		if keyOf(other) != keyOf(row) {
+			if or, err = d.renderer(ctx, other); err != nil {
+				return nil, err
+			}
+			if or.task.Action != r.task.Action || or.task.CredentialID != r.task.CredentialID || or.task.Timeout != r.task.Timeout {
+				continue
+			}
+		}
+		if err := d.fillBulk(ctx, call, or, other); err != nil {
+			return nil, err
+		}
+		if call.full {
+			break
+		}
+	}
+	p, err := call.finish(d)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	return []*prepared{p}, nil
+}
+
+// parts reads what is ready in a queue.
+func (d *Dispatcher) parts(ctx context.Context, row *queueRow, limit int) ([]run.Part, error) {
+	rows, err := d.q.PartChoose(ctx, d.Pool, db.PartChooseParams{BatchID: row.BatchID, StepNo: row.StepNo, TaskNo: row.TaskNo, MaxParts: int32(limit)})
+	if err != nil {
+		return nil, fmt.Errorf("read the queue of batch %s: %w", row.BatchID, err)
+	}
+	out := make([]run.Part, len(rows))
+	for i, r := range rows {
+		out[i] = run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, First: r.First,
+			From: r.FromOff, To: r.ToOff, Apart: r.Apart, Attempt: r.Attempt}
+	}
+	return out, nil
+}
+
+// bulkLimits returns how many records and bytes one call of an action may hold.
+func bulkLimits(a *catalog.Action) (records, bytes int) {
+	records, bytes = a.MaxRecordsPerRequest, a.MaxBytesPerRequest
+	if bytes <= 0 {
+		bytes = 32 << 20
+	}
+	return max(records, 1), bytes
+}

@@ -1,0 +1,335 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+// claimed is what came of an attempt to claim calls.
+type claimed struct {
+	// calls are written down and must be sent, each before its deadline.
+	calls []*prepared
+	// nextAt is when to try again where the budget, a backoff or the spacing is in the way; zero otherwise.
+	nextAt time.Time
+	// blocked are queues that cannot go now: an exclusive call is under way, or people hold them.
+	blocked []queueKey
+	// decided tells that records were settled without a call.
+	decided bool
+}
+
+// claim writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1.
+func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, owner string) (claimed, error) {
+	var out claimed
+	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
+	err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		c := claim{d: d, tx: tx, key: k, out: &out, owner: owner}
+		return c.run(ctx, calls)
+	})
+	if err != nil && pg.CommitUnknown(err) && len(out.calls) > 0 {
+		err = d.readBack(ctx, out.calls[0].id, owner, err)
+	}
+	if errors.Is(err, run.ErrMoved) || errors.Is(err, errBudgetMoved) || pg.IsUnique(err, "call_exclusive") {
+		return claimed{decided: true}, nil // choose again
+	}
+	if err != nil {
+		return claimed{}, err
+	}
+	for _, p := range out.calls {
+		p.request.SendBefore = started.Add(p.timeout)
+		p.request.AnswerBefore = p.request.SendBefore
+	}
+	return out, nil
+}
+
+// readBack finds out whether a transaction was committed whose commit got no answer.
+func (d *Dispatcher) readBack(ctx context.Context, id uuid.UUID, owner string, cause error) error {
+	is, err := d.q.CallIs(ctx, d.Pool, db.CallIsParams{ID: id, Owner: owner})
+	if err != nil {
+		return fmt.Errorf("%w; reading it back failed too: %w", cause, err)
+	}
+	if !is {
+		return cause
+	}
+	return nil
+}
+
+// claim is transaction 1 under way.
+type claim struct {
+	d      *Dispatcher
+	tx     pgx.Tx
+	key    budgetKey
+	owner  string
+	out    *claimed
+	budget db.FlowBudget
+	meter  *meter
+	change *run.Change
+}
+
+func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
+	if c.budget, err = c.d.q.BudgetLock(ctx, c.tx, db.BudgetLockParams{Domain: c.key.domain, Bucket: c.key.bucket}); err != nil {
+		return fmt.Errorf("lock budget %s: %w", c.key, err)
+	}
+	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget); err != nil {
+		return err
+	}
+	var ids []uuid.UUID
+	for _, p := range calls {
+		ids = append(ids, p.batches()...)
+	}
+	if c.change, err = c.d.Runs.Begin(ctx, c.tx, ids...); err != nil {
+		return err
+	}
+	if calls, err = c.free(ctx, calls, ids); err != nil || len(calls) == 0 {
+		return err
+	}
+	if calls, err = c.afford(ctx, calls); err != nil || len(calls) == 0 {
+		return err
+	}
+	return c.write(ctx, calls)
+}
+
+// free drops calls that must not go now: cancelled or held batches, exclusive calls under way, no place in flight.
+func (c *claim) free(ctx context.Context, calls []*prepared, ids []uuid.UUID) ([]*prepared, error) {
+	held, err := c.d.q.HoldCovers(ctx, c.tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain, Bucket: c.key.bucket})
+	if err != nil {
+		return nil, fmt.Errorf("read holds: %w", err)
+	}
+	barred := map[uuid.UUID]bool{}
+	for _, id := range held {
+		barred[id] = true
+	}
+	busy, err := c.exclusive(ctx, calls)
+	if err != nil {
+		return nil, err
+	}
+	room, err := c.d.room(ctx, c.tx, &c.budget)
+	if err != nil {
+		return nil, err
+	}
+	var out []*prepared
+	for _, p := range calls {
+		stop := p.exclusive != "" && busy[p.exclusive]
+		for _, id := range p.batches() {
+			stop = stop || barred[id] || c.change.Cancelled(id)
+		}
+		if stop || (!p.empty() && room[p.lane] <= 0) {
+			c.out.blocked = append(c.out.blocked, p.queues...)
+			break // pieces follow each other: what comes after the first that must wait, waits too
+		}
+		if !p.empty() {
+			room[p.lane]--
+			busy[p.exclusive] = p.exclusive != ""
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func (c *claim) exclusive(ctx context.Context, calls []*prepared) (map[string]bool, error) {
+	busy := map[string]bool{}
+	var keys []string
+	for _, p := range calls {
+		if p.exclusive != "" {
+			keys = append(keys, p.exclusive)
+		}
+	}
+	if len(keys) == 0 {
+		return busy, nil
+	}
+	rows, err := c.d.q.CallsExclusive(ctx, c.tx, db.CallsExclusiveParams{Domain: c.key.domain, Keys: keys})
+	if err != nil {
+		return nil, fmt.Errorf("read exclusive calls: %w", err)
+	}
+	for _, k := range rows {
+		busy[k] = true
+	}
+	return busy, nil
+}
+
+// afford keeps as many calls as the budget allows, and says when there will be more.
+func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, error) {
+	until, err := c.d.q.HoldBucket(ctx, c.tx, db.HoldBucketParams{Domain: c.key.domain, Bucket: c.key.bucket})
+	if err != nil {
+		return nil, fmt.Errorf("read the backoff of %s: %w", c.key, err)
+	}
+	wanted, longest := 0, time.Duration(0)
+	for _, p := range calls {
+		if !p.empty() {
+			wanted++
+			longest = max(longest, p.timeout)
+		}
+	}
+	grant := Grant{Calls: wanted}
+	switch {
+	case wanted == 0:
+	case !until.IsZero():
+		grant = Grant{NextAt: until}
+	case c.budget.NextCallAt != nil && c.budget.NextCallAt.After(c.change.Now):
+		grant = Grant{NextAt: *c.budget.NextCallAt}
+	case c.meter != nil:
+		spans, err := c.meter.spans(ctx, c.tx, c.change.Now, c.change.Now.Add(longest))
+		if err != nil {
+			return nil, err
+		}
+		grant = Decide(c.change.Now, spans, wanted)
+		if err := c.meter.debit(ctx, c.tx, spans, grant.Calls); err != nil {
+			return nil, err
+		}
+		counts := countsOf(spans).encode()
+		for _, p := range calls {
+			p.countsIn = counts
+		}
+	}
+	c.out.nextAt = grant.NextAt
+	var out []*prepared
+	for _, p := range calls {
+		if !p.empty() {
+			if grant.Calls == 0 {
+				break
+			}
+			grant.Calls--
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// write claims the pieces, settles what was decided without a call, and inserts the intents.
+func (c *claim) write(ctx context.Context, calls []*prepared) error {
+	var pieces []run.Piece
+	var decided []run.Result
+	var rows []db.CallInsertParams
+	var last time.Time
+	byLane := map[db.FlowLane]int{}
+	for _, p := range calls {
+		pieces = append(pieces, p.pieces...)
+		decided = append(decided, p.decided...)
+		if p.empty() {
+			continue
+		}
+		row := p.row(c)
+		rows = append(rows, row)
+		byLane[p.lane]++
+		if row.SendBefore.After(last) {
+			last = row.SendBefore
+		}
+	}
+	if err := c.change.Claim(ctx, pieces); err != nil {
+		return err
+	}
+	if err := c.change.Settle(ctx, decided); err != nil {
+		return err
+	}
+	if len(rows) > 0 {
+		if _, err := c.d.q.CallInsert(ctx, c.tx, rows); err != nil {
+			return fmt.Errorf("write down calls: %w", err)
+		}
+		for lane, n := range byLane {
+			if err := c.charge(ctx, lane, n); err != nil {
+				return err
+			}
+		}
+		if err := c.d.Due.Wake(ctx, c.tx, DueReconcile, c.key.String(), last.Add(c.d.opts.Margin)); err != nil {
+			return err
+		}
+	}
+	if err := c.change.Apply(ctx); err != nil {
+		return err
+	}
+	for _, p := range calls {
+		if !p.empty() {
+			c.out.calls = append(c.out.calls, p)
+		}
+	}
+	c.out.decided = len(decided) > 0
+	return nil
+}
+
+// charge moves the lane's virtual time on. The floor keeps a lane that was idle from coming back with credit.
+func (c *claim) charge(ctx context.Context, lane db.FlowLane, n int) error {
+	rows, err := c.d.q.LanesBusy(ctx, c.tx, db.LanesBusyParams{Domain: c.key.domain, Bucket: c.key.bucket})
+	if err != nil {
+		return fmt.Errorf("read the lanes of %s: %w", c.key, err)
+	}
+	var busy []int64
+	weight := 1
+	for _, r := range rows {
+		if r.Lane == lane {
+			weight = int(r.Weight)
+		}
+		if r.Busy {
+			busy = append(busy, r.Vtime)
+		}
+	}
+	err = c.d.q.LaneCharge(ctx, c.tx, db.LaneChargeParams{Domain: c.key.domain, Bucket: c.key.bucket, Lane: lane,
+		Floor: floorOf(busy), Cost: Fair(n, weight)})
+	if err != nil {
+		return fmt.Errorf("charge lane %s: %w", lane, err)
+	}
+	return nil
+}
+
+// row is the intent of a call.
+func (p *prepared) row(c *claim) db.CallInsertParams {
+	row := db.CallInsertParams{
+		ID: p.id, OrgID: p.orgID, Domain: c.key.domain, Bucket: c.key.bucket, Lane: p.lane, ActionID: p.task.Action.ID, State: stateIntent,
+		Owner: c.owner, Attempt: p.attempt, Records: int32(p.records), Digest: p.digest, Params: string(p.params), OutcomeCheck: string(p.check),
+		ClaimedAt: c.change.Now, SendBefore: c.change.Now.Add(p.timeout), CountsIn: p.countsIn,
+	}
+	if row.CountsIn == nil {
+		row.CountsIn = countsIn{}.encode()
+	}
+	if p.task.CredentialID.Valid {
+		row.CredentialID = &p.task.CredentialID.UUID
+	}
+	if p.task.AtLeastOnce && (p.check == "lookup" || p.check == "none") {
+		row.OutcomeCheck = checkAuthor
+	}
+	row.FirstKey, row.LastKey, row.ExclusiveKey = text(p.firstKey), text(p.lastKey), text(p.exclusive)
+	return row
+}
+
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// The states of a call.
+const (
+	stateIntent     = "intent"
+	stateUnknown    = "unknown"
+	stateAwaiting   = "awaiting"
+	stateSettled    = "settled"
+	stateRefused    = "refused"
+	stateUnresolved = "unresolved"
+)
+
+// checkAuthor stands for an outcome check where the flow's author chose to send again.
+const checkAuthor = "at_least_once"
+
+// room returns how many more calls each lane of a budget may have in flight.
+func (d *Dispatcher) room(ctx context.Context, conn db.DBTX, b *db.FlowBudget) (map[db.FlowLane]int, error) {
+	room := map[db.FlowLane]int{}
+	for _, lane := range db.AllFlowLaneValues() {
+		room[lane] = int(b.MaxInFlight)
+	}
+	rows, err := d.q.CallsInFlight(ctx, conn, db.CallsInFlightParams{Domain: b.Domain, Bucket: b.Bucket, MarginSeconds: d.opts.Margin.Seconds()})
+	if err != nil {
+		return nil, fmt.Errorf("count calls in flight: %w", err)
+	}
+	for _, r := range rows {
+		room[r.Lane] -= int(r.Calls)
+	}
+	return room, nil
+}

@@ -1,0 +1,194 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+)
+
+// errBudgetMoved means that a debit met a fuller window than was read: choose again.
+var errBudgetMoved = errors.New("the budget has moved on")
+
+// meter is the budget of one operation type of one account, as the ledger and the catalog describe it.
+type meter struct {
+	key  budgetKey
+	loc  *time.Location
+	caps map[int]int
+	// skew is how far the provider's clock may be from ours.
+	skew time.Duration
+}
+
+// Caps returns the effective caps of a bucket in calls, by window length: the provider's own limits where they were read,
+// else the catalog's.
+func Caps(ctx context.Context, conn db.DBTX, tenancyID string, bucket string, b *catalog.RateBucket) (map[int]int, error) {
+	caps := map[int]int{}
+	for seconds, n := range b.Windows {
+		caps[seconds] = n
+	}
+	rows, err := db.New().DomainLimits(ctx, conn, tenancyID)
+	if err != nil {
+		return nil, fmt.Errorf("read limits of %s: %w", tenancyID, err)
+	}
+	for _, r := range rows {
+		if r.Bucket == bucket {
+			caps[int(r.WindowSeconds)] = int(r.Cap)
+		}
+	}
+	return caps, nil
+}
+
+// meter returns the meter of a budget; nil where it is not metered.
+func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget) (*meter, error) {
+	if !b.Metered {
+		return nil, nil
+	}
+	svc, ok := d.Catalog.Service(b.ServiceID)
+	if !ok || svc.RateBuckets[b.Bucket] == nil {
+		return nil, fmt.Errorf("the catalog has no bucket %s of service %s any more", b.Bucket, b.ServiceID)
+	}
+	platform, _ := d.Catalog.Platform(svc.PlatformID)
+	loc, err := time.LoadLocation(b.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("time zone of %s: %w", b.Domain, err)
+	}
+	caps, err := Caps(ctx, conn, b.Domain, b.Bucket, svc.RateBuckets[b.Bucket])
+	if err != nil {
+		return nil, err
+	}
+	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, caps: caps}
+	if platform.Account != nil {
+		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
+	}
+	return m, nil
+}
+
+// spans returns every window in which a call may count that arrives between from and to, with its spend.
+func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]Span, error) {
+	var out []Span
+	for _, seconds := range WindowLengths {
+		if _, limited := m.caps[seconds]; limited {
+			out = append(out, Touched(from.Add(-m.skew), to.Add(m.skew), seconds, m.loc)...)
+		}
+	}
+	rows, err := db.New().LedgerRead(ctx, conn, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: from.Add(-m.skew)})
+	if err != nil {
+		return nil, fmt.Errorf("read the ledger of %s: %w", m.key, err)
+	}
+	for i := range out {
+		s := &out[i]
+		s.Cap = m.caps[s.Seconds]
+		for _, r := range rows {
+			if int(r.WindowSeconds) == s.Seconds && r.StartsAt.Equal(s.Start) {
+				s.Own, s.Foreign = int(r.Own), int(r.ForeignSpend)
+			}
+		}
+	}
+	return out, nil
+}
+
+// debit spends n calls in every span, or fails with errBudgetMoved and leaves it to the caller to roll back.
+func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []Span, n int) error {
+	if len(spans) == 0 || n == 0 {
+		return nil
+	}
+	p := db.LedgerDebitParams{Domain: m.key.domain, Bucket: m.key.bucket}
+	for i := range spans {
+		s := &spans[i]
+		p.Seconds = append(p.Seconds, int32(s.Seconds))
+		p.Starts = append(p.Starts, s.Start)
+		p.Ends = append(p.Ends, s.End)
+		p.Calls = append(p.Calls, int32(n))
+		p.Caps = append(p.Caps, int32(s.Cap))
+	}
+	rows, err := db.New().LedgerDebit(ctx, tx, p)
+	if err != nil {
+		return fmt.Errorf("debit %s: %w", m.key, err)
+	}
+	if int(rows) != len(spans) {
+		return fmt.Errorf("%w: %s", errBudgetMoved, m.key)
+	}
+	return nil
+}
+
+// countsIn is the windows that a call counts in: start times in Unix seconds by window length.
+type countsIn map[int][]int64
+
+func countsOf(spans []Span) countsIn {
+	c := countsIn{}
+	for i := range spans {
+		c[spans[i].Seconds] = append(c[spans[i].Seconds], spans[i].Start.Unix())
+	}
+	return c
+}
+
+func (c countsIn) encode() json.RawMessage {
+	b, _ := json.Marshal(c) // integers alone: cannot fail
+	return b
+}
+
+func decodeCounts(raw json.RawMessage) (countsIn, error) {
+	c := countsIn{}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("the windows of a call: %w", err)
+	}
+	return c, nil
+}
+
+// keep splits the windows by whether a call that arrived between from and to can have counted in them. The zero times
+// say that it did not arrive: nothing is kept.
+func (c countsIn) keep(m *meter, from, to time.Time) (kept, released countsIn) {
+	kept, released = countsIn{}, countsIn{}
+	for seconds, starts := range c {
+		touched := map[int64]bool{}
+		if !from.IsZero() {
+			for _, s := range Touched(from.Add(-m.skew), to.Add(m.skew), seconds, m.loc) {
+				touched[s.Start.Unix()] = true
+			}
+		}
+		for _, start := range starts {
+			if touched[start] {
+				kept[seconds] = append(kept[seconds], start)
+			} else {
+				released[seconds] = append(released[seconds], start)
+			}
+		}
+	}
+	return kept, released
+}
+
+// releases collects what settled calls give back.
+type releases struct {
+	m     *meter
+	calls map[[2]int64]int32
+}
+
+func (r *releases) add(c countsIn) {
+	for seconds, starts := range c {
+		for _, start := range starts {
+			r.calls[[2]int64{int64(seconds), start}]++
+		}
+	}
+}
+
+func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
+	if len(r.calls) == 0 {
+		return nil
+	}
+	p := db.LedgerReleaseParams{Domain: r.m.key.domain, Bucket: r.m.key.bucket}
+	for _, k := range sortedWindows(r.calls) {
+		p.Seconds = append(p.Seconds, int32(k[0]))
+		p.Starts = append(p.Starts, time.Unix(k[1], 0))
+		p.Calls = append(p.Calls, r.calls[k])
+	}
+	if err := db.New().LedgerRelease(ctx, tx, p); err != nil {
+		return fmt.Errorf("release %s: %w", r.m.key, err)
+	}
+	return nil
+}

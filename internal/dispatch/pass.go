@@ -1,0 +1,227 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"flowlane/gen/db"
+	"flowlane/internal/due"
+	"flowlane/internal/provider"
+)
+
+const (
+	// glance is how often a pass with calls in flight looks for new work and new room.
+	glance = 20 * time.Millisecond
+	// settleMax bounds the calls that are settled in one transaction.
+	settleMax = 64
+	// drainFor is how long a pass that is stopped waits for its calls in flight.
+	drainFor = 8 * time.Second
+)
+
+// finished is a call whose round trip is over.
+type finished struct {
+	call   *prepared
+	answer provider.Answer
+}
+
+// pass sends what waits for one budget until nothing is ready and nothing is in flight.
+type pass struct {
+	d        *Dispatcher
+	key      budgetKey
+	owner    string
+	inFlight int
+	done     chan finished
+	settled  chan int
+	failed   chan error
+	blocked  map[queueKey]bool
+	// held is a call that was rendered while another one barred its way.
+	held []*prepared
+}
+
+// Pass is the handler of due rows of kind run.DueDispatch.
+func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time, err error) {
+	domain, bucket, ok := strings.Cut(lease.Key, "\n")
+	if !ok {
+		return time.Time{}, fmt.Errorf("dispatch: %q names no budget", lease.Key)
+	}
+	p := &pass{d: d, key: budgetKey{domain, bucket}, owner: d.opts.Owner, done: make(chan finished, 1024), settled: make(chan int, 1024),
+		failed: make(chan error, 1), blocked: map[queueKey]bool{}}
+	if err := d.q.HoldExpire(ctx, d.Pool, db.HoldExpireParams{Domain: domain, Bucket: bucket}); err != nil {
+		return time.Time{}, fmt.Errorf("expire the backoff of %s: %w", p.key, err)
+	}
+	// Settling outlives a stop by drainFor: what is in flight should be settled, not left to reconciliation.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(drainFor, cancel) })
+	defer stop()
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.settle(work) }()
+	next, err = p.loop(ctx, work)
+	close(p.done)
+	<-ended
+	return next, err
+}
+
+// loop claims and sends until there is nothing to do; next is when to come back.
+func (p *pass) loop(ctx, work context.Context) (next time.Time, err error) {
+	for {
+		var wait time.Time
+		progress := false
+		if ctx.Err() == nil {
+			p.d.refreshStale(work, p.key)
+			if progress, wait, err = p.step(ctx, work); err != nil {
+				p.drain(work)
+				return time.Time{}, err
+			}
+		}
+		if progress {
+			p.collect(work, 0)
+			continue
+		}
+		if p.inFlight == 0 {
+			if ctx.Err() != nil {
+				return time.Time{}, ctx.Err()
+			}
+			return p.next(ctx, wait)
+		}
+		p.collect(work, glance)
+		select {
+		case err := <-p.failed:
+			p.drain(work)
+			return time.Time{}, err
+		default:
+		}
+		if work.Err() != nil {
+			return time.Time{}, work.Err()
+		}
+	}
+}
+
+// step claims once and sends what it got.
+func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, err error) {
+	calls := p.held
+	p.held = nil
+	if len(calls) == 0 {
+		budget, err := p.d.q.BudgetRead(ctx, p.d.Pool, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
+		if err != nil {
+			return false, wait, fmt.Errorf("read budget %s: %w", p.key, err)
+		}
+		room := map[db.FlowLane]int{}
+		for _, lane := range db.AllFlowLaneValues() {
+			room[lane] = int(budget.MaxInFlight) - p.inFlight
+		}
+		if p.inFlight > 0 && int(budget.MaxInFlight) <= p.inFlight {
+			return false, wait, nil
+		}
+		if calls, err = p.d.choose(ctx, p.key, p.blocked, room); err != nil || len(calls) == 0 {
+			return false, wait, err
+		}
+	}
+	got, err := p.d.claim(ctx, p.key, calls, p.owner)
+	if err != nil {
+		return false, wait, err
+	}
+	if len(got.calls) == 0 && !got.decided {
+		if len(got.blocked) > 0 && p.inFlight > 0 && len(calls) == 1 {
+			p.held = calls // its way is free once what is in flight has settled
+			return false, got.nextAt, nil
+		}
+		for _, k := range got.blocked {
+			p.blocked[k] = true
+		}
+		return len(got.blocked) > 0, got.nextAt, nil
+	}
+	for _, call := range got.calls {
+		p.inFlight++
+		go p.send(work, call)
+	}
+	// What the budget refused is asked for again once it has room; until then only calls in flight keep the pass busy.
+	return got.nextAt.IsZero(), got.nextAt, nil
+}
+
+// send makes one round trip. It is the only place from which records leave.
+func (p *pass) send(ctx context.Context, call *prepared) {
+	p.done <- finished{call: call, answer: p.d.Sender.Send(ctx, call.request)}
+}
+
+// settle settles finished calls, many in one transaction where they come in fast.
+func (p *pass) settle(ctx context.Context) {
+	for first := range p.done {
+		group := []finished{first}
+	more:
+		for len(group) < settleMax {
+			select {
+			case f, ok := <-p.done:
+				if !ok {
+					break more
+				}
+				group = append(group, f)
+			default:
+				break more
+			}
+		}
+		if err := p.d.settle(ctx, p.key, group); err != nil {
+			p.d.opts.Log.Error("settle calls", "domain", p.key.domain, "bucket", p.key.bucket, "calls", len(group), "error", err)
+			select {
+			case p.failed <- err:
+			default:
+			}
+		}
+		p.settled <- len(group)
+	}
+}
+
+// collect counts settled calls; it waits for the first one at most this long.
+func (p *pass) collect(ctx context.Context, wait time.Duration) {
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case n := <-p.settled:
+			p.free(n)
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	for {
+		select {
+		case n := <-p.settled:
+			p.free(n)
+		default:
+			return
+		}
+	}
+}
+
+func (p *pass) free(n int) {
+	p.inFlight -= n
+	clear(p.blocked)
+}
+
+// drain waits until nothing is in flight any more, or no longer may be.
+func (p *pass) drain(ctx context.Context) {
+	for p.inFlight > 0 && ctx.Err() == nil {
+		p.collect(ctx, glance)
+	}
+}
+
+// next says when the budget must be looked at again: when there is room, or when delayed work is ready.
+func (p *pass) next(ctx context.Context, wait time.Time) (time.Time, error) {
+	if !wait.IsZero() {
+		return wait, nil
+	}
+	at, err := p.d.q.QueueNextReady(ctx, p.d.Pool, db.QueueNextReadyParams{Domain: p.key.domain, Bucket: p.key.bucket})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read what waits for %s: %w", p.key, err)
+	}
+	if len(p.blocked) > 0 || p.held != nil {
+		// Another process, or an unknown outcome, bars the way: it wakes this budget when it settles, and this is the belt.
+		soon := time.Now().Add(time.Second)
+		if at.IsZero() || soon.Before(at) {
+			at = soon
+		}
+	}
+	return at, nil
+}

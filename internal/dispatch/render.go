@@ -1,0 +1,317 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
+	"flowlane/internal/definition"
+	"flowlane/internal/expr"
+	"flowlane/internal/fault"
+	"flowlane/internal/provider"
+	"flowlane/internal/run"
+)
+
+// prepared is a call whose body is rendered and whose parts are chosen, but not yet claimed.
+type prepared struct {
+	id       uuid.UUID
+	lane     db.FlowLane
+	task     *definition.Task
+	orgID    uuid.UUID
+	params   json.RawMessage
+	rows     []byte
+	digest   string
+	firstKey string
+	lastKey  string
+	records  int
+	attempt  int32
+	pieces   []run.Piece
+	// decided are the records that need no call: skipped by `when`, or impossible to render.
+	decided   []run.Result
+	check     catalog.OutcomeCheck
+	exclusive string
+	request   provider.Request
+	timeout   time.Duration
+	// probe marks a call of ours that carries no record.
+	probe bool
+	// queues are those that the call takes from.
+	queues []queueKey
+	// countsIn are the windows that the call was debited in.
+	countsIn json.RawMessage
+}
+
+// batches returns the batches that the call and its decided records belong to.
+func (p *prepared) batches() []uuid.UUID {
+	var out []uuid.UUID
+	for i := range p.pieces {
+		if id := p.pieces[i].Part.BatchID; !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// empty reports whether there is nothing to send: every record was decided without a call.
+func (p *prepared) empty() bool { return p.records == 0 && !p.probe }
+
+// renderer renders the calls of one task of one batch.
+type renderer struct {
+	d     *Dispatcher
+	batch *run.Batch
+	step  *definition.Step
+	task  *definition.Task
+	svc   *catalog.Service
+	cred  *credential.Resolved
+	// credErr says why the credential cannot be used; every record then fails.
+	credErr *run.JobError
+	outputs [][2]string
+}
+
+// Codes of job errors that this package gives.
+const (
+	codeExpression  = "expression_failed"
+	codeParams      = "invalid_parameters"
+	codeCredential  = "credential_unusable"
+	codeRefused     = "provider_refused"
+	codeRejected    = "record_rejected"
+	codeUnreachable = "provider_unreachable"
+	codeUnknown     = "outcome_unknown"
+)
+
+func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (*renderer, error) {
+	b, err := d.Runs.Batch(ctx, d.Pool, row.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	step := &b.Plan.Steps[row.StepNo]
+	task := &step.Tasks[row.TaskNo]
+	svc, ok := d.Catalog.Service(task.Action.ServiceID)
+	if !ok {
+		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)
+	}
+	r := &renderer{d: d, batch: b, step: step, task: task, svc: svc, outputs: run.OutputsUsed(task)}
+	if !task.CredentialID.Valid {
+		return r, nil
+	}
+	r.cred, err = d.Credentials.Resolve(ctx, b.OrgID, task.CredentialID.UUID)
+	var f *fault.Error
+	switch {
+	case errors.As(err, &f):
+		r.credErr = r.failure(codeCredential, f.Detail)
+	case err != nil:
+		return nil, err
+	case r.cred.Status != "active":
+		r.credErr = r.failure(codeCredential, "The credential is "+r.cred.Status)
+	}
+	return r, nil
+}
+
+func (r *renderer) failure(code, message string) *run.JobError {
+	return &run.JobError{Code: code, Message: message, StepID: r.step.ID, TaskID: r.task.ID}
+}
+
+func (r *renderer) secret() provider.Secret {
+	if r.cred == nil {
+		return provider.Secret{}
+	}
+	return r.cred.Secret
+}
+
+// exception decides a record without a call; ok is true where it must be sent.
+func (r *renderer) exception(offset int32, env *expr.Env) (e run.Exception, ok bool) {
+	if r.credErr != nil {
+		return run.Exception{Offset: offset, Kind: run.TraceFailed, Error: r.credErr}, false
+	}
+	if r.task.When == nil {
+		return e, true
+	}
+	yes, err := r.task.When.Eval(env)
+	if err != nil {
+		return r.bad(offset, err), false
+	}
+	if !yes {
+		return run.Exception{Offset: offset, Kind: run.TraceSkipped}, false
+	}
+	return e, true
+}
+
+func (r *renderer) bad(offset int32, err error) run.Exception {
+	code := codeExpression
+	if errors.Is(err, provider.ErrParams) {
+		code = codeParams
+	}
+	return run.Exception{Offset: offset, Kind: run.TraceFailed, Error: r.failure(code, err.Error())}
+}
+
+// decide adds a record that needs no call as a piece of its own.
+func (p *prepared) decide(part run.Part, e run.Exception) {
+	part.From, part.To, part.LeftOut = e.Offset, e.Offset+1, nil
+	p.pieces = append(p.pieces, run.Piece{Part: part, Decided: true})
+	part.ID = 0 // the piece leaves the queue with its part; there is no row of its own to settle
+	p.decided = append(p.decided, run.Result{Part: part, From: run.Queued, Exceptions: []run.Exception{e}})
+}
+
+// open opens the slices of parts.
+func (r *renderer) open(ctx context.Context, parts []run.Part) (map[int32]*run.Records, error) {
+	var refs []run.SliceRef
+	for i := range parts {
+		ref := run.SliceRef{No: parts[i].SliceNo, First: parts[i].First}
+		if !slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	recs, err := r.d.Runs.Open(ctx, r.d.Pool, r.batch, refs, parts[0].StepNo, r.outputs)
+	if err != nil {
+		return nil, err
+	}
+	out := map[int32]*run.Records{}
+	for _, rec := range recs {
+		out[rec.No] = rec
+	}
+	return out, nil
+}
+
+// members returns the offsets of a part's range that left the slice, and those that did not. A part of one record that
+// goes its own way has itself.
+func members(p *run.Part, rec *run.Records) (in, out []int32) {
+	for o := p.From; o < p.To; o++ {
+		if !p.Apart && slices.Contains(rec.Apart(), o) {
+			out = append(out, o)
+		} else {
+			in = append(in, o)
+		}
+	}
+	return in, out
+}
+
+// renderSmall renders calls of one record each.
+func (d *Dispatcher) renderSmall(ctx context.Context, r *renderer, row *queueRow, limit int) ([]*prepared, error) {
+	parts, err := d.parts(ctx, row, limit)
+	if err != nil || len(parts) == 0 {
+		return nil, err
+	}
+	parts = firstRecords(parts, limit)
+	recs, err := r.open(ctx, parts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, rec := range recs {
+			rec.Release()
+		}
+	}()
+	var out []*prepared
+	for i := range parts {
+		rec := recs[parts[i].SliceNo]
+		in, gone := members(&parts[i], rec)
+		if len(in) == 0 {
+			continue
+		}
+		for n, o := range in {
+			if len(out) == limit {
+				return out, nil
+			}
+			piece := parts[i]
+			piece.From, piece.To, piece.LeftOut = cut(&parts[i], in, gone, n)
+			out = append(out, r.small(row, piece, o, rec))
+		}
+	}
+	return out, nil
+}
+
+// firstRecords keeps the parts that hold the first n records.
+func firstRecords(parts []run.Part, n int) []run.Part {
+	have := 0
+	for i := range parts {
+		have += int(parts[i].To - parts[i].From)
+		if have >= n {
+			return parts[:i+1]
+		}
+	}
+	return parts
+}
+
+// cut returns the piece of a part that holds its n-th member alone, together with the records that left the slice which
+// stand between it and its neighbours, so that pieces follow each other without gaps.
+func cut(p *run.Part, in, gone []int32, n int) (from, to int32, leftOut []int32) {
+	from, to = p.From, p.To
+	if n > 0 {
+		from = in[n-1] + 1
+	}
+	if n < len(in)-1 {
+		to = in[n] + 1
+	}
+	for _, o := range gone {
+		if o >= from && o < to {
+			leftOut = append(leftOut, o)
+		}
+	}
+	return from, to, leftOut
+}
+
+// small renders the call of one record.
+func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.Records) *prepared {
+	p := &prepared{lane: row.Lane, task: r.task, orgID: row.OrgID, timeout: r.timeout(), queues: []queueKey{keyOf(row)}, attempt: piece.Attempt}
+	env := rec.Env(offset)
+	decide := func(e run.Exception) *prepared {
+		p.pieces = []run.Piece{{Part: piece, Decided: true}}
+		piece.ID = 0
+		p.decided = []run.Result{{Part: piece, From: run.Queued, Exceptions: []run.Exception{e}}}
+		return p
+	}
+	if e, ok := r.exception(offset, &env); !ok {
+		return decide(e)
+	}
+	params, err := r.task.Params.Append(nil, &env)
+	if err != nil {
+		return decide(r.bad(offset, err))
+	}
+	p.params = params
+	key := idempotencyKey(piece.BatchID, piece.First+int64(offset), r.step.ID, r.task.ID)
+	if p.request, err = provider.Prepare(r.svc, r.task.Action, params, nil, r.secret(), key); err != nil {
+		return decide(r.bad(offset, err))
+	}
+	if p.exclusive, err = provider.ExclusiveOver(r.task.Action, params); err != nil {
+		return decide(r.bad(offset, err))
+	}
+	p.check = provider.OutcomeCheck(r.task.Action, params)
+	p.digest = bodyDigest(p.request.Body)
+	p.records = 1
+	p.id = newID()
+	p.pieces = []run.Piece{{Part: piece, CallID: p.id}}
+	return p
+}
+
+func (r *renderer) timeout() time.Duration {
+	if r.d.opts.Timeout > 0 {
+		return min(r.d.opts.Timeout, r.task.Timeout)
+	}
+	return r.task.Timeout
+}
+
+// idempotencyKey is the key of a record's task: the same however often it is sent.
+func idempotencyKey(batch uuid.UUID, position int64, step, task string) string {
+	sum := sha256.Sum256([]byte(batch.String() + "." + strconv.FormatInt(position, 10) + "\x00" + step + "\x00" + task))
+	return hex.EncodeToString(sum[:16])
+}
+
+func bodyDigest(body [][]byte) string {
+	h := sha256.New()
+	for _, b := range body {
+		h.Write(b)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }

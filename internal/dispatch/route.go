@@ -1,0 +1,125 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/definition"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+// Router finds the queue of a task and makes sure that its budget exists.
+type Router struct {
+	Catalog *catalog.Catalog
+	// BulkInFlight and SmallInFlight limit the calls in flight of new metered budgets.
+	BulkInFlight, SmallInFlight int
+	known                       sync.Map
+}
+
+// Route implements run.Router.
+func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task, lane *db.FlowLane) (run.Route, error) {
+	out := run.Route{Lane: r.lane(plan, task, lane)}
+	budget := db.BudgetEnsureParams{ServiceID: task.Action.ServiceID, TimeZone: "UTC"}
+	if len(task.Action.Buckets) == 0 {
+		out.Domain, out.Bucket = unmetered(orgID, task), task.Action.ServiceID
+		budget.MaxInFlight = int32(max(task.Action.Call.MaxInFlight, 1))
+	} else {
+		domain, err := r.account(ctx, tx, orgID, task)
+		if err != nil {
+			return out, err
+		}
+		out.Domain, out.Bucket = domain.TenancyID, task.Action.Buckets[0]
+		budget.Metered, budget.TimeZone, budget.MaxInFlight = true, domain.TimeZone, int32(r.SmallInFlight)
+		if task.Action.Bulk {
+			budget.MaxInFlight = int32(r.BulkInFlight)
+		}
+	}
+	budget.Domain, budget.Bucket = out.Domain, out.Bucket
+	return out, r.ensure(ctx, tx, budget)
+}
+
+// account returns the provider account that a metered task spends from.
+func (r *Router) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, task *definition.Task) (db.FlowDomain, error) {
+	if !task.CredentialID.Valid {
+		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account")
+	}
+	row, err := db.New().CredentialDomain(ctx, tx, db.CredentialDomainParams{ID: task.CredentialID.UUID, OrgID: orgID})
+	if pg.IsNoRows(err) {
+		return db.FlowDomain{}, fault.Missing("Credential")
+	}
+	if err != nil {
+		return db.FlowDomain{}, fmt.Errorf("read the account of credential %s: %w", task.CredentialID.UUID, err)
+	}
+	if row.Status != "active" {
+		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential is %s: set its status to active, or choose another", row.Status)
+	}
+	if row.TenancyID == nil {
+		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account")
+	}
+	return db.FlowDomain{TenancyID: *row.TenancyID, TimeZone: *row.TimeZone}, nil
+}
+
+// lane returns the lane of a task: trigger before definition before the bucket's lane for the action before the bucket's.
+func (r *Router) lane(plan *definition.Plan, task *definition.Task, lane *db.FlowLane) db.FlowLane {
+	if lane != nil {
+		return *lane
+	}
+	if plan.Lane != "" {
+		return db.FlowLane(plan.Lane)
+	}
+	for _, name := range task.Action.Buckets {
+		b := r.Catalog.Bucket(task.Action, name)
+		if b == nil {
+			continue
+		}
+		if l := b.DefaultLaneByAction[task.Action.ID]; l != "" {
+			return db.FlowLane(l)
+		}
+		if b.DefaultLane != "" {
+			return db.FlowLane(b.DefaultLane)
+		}
+	}
+	if task.Action.DefaultLane != "" {
+		return db.FlowLane(task.Action.DefaultLane)
+	}
+	return db.FlowLaneInteractive
+}
+
+// unmetered names the budget of calls that no provider meters: that of the credential, else of the host where the address
+// names it literally, else of the organization.
+func unmetered(orgID uuid.UUID, task *definition.Task) string {
+	if task.CredentialID.Valid {
+		return "credential:" + task.CredentialID.UUID.String()
+	}
+	if task.Host != "" {
+		return "host:" + orgID.String() + ":" + task.Host
+	}
+	return "organization:" + orgID.String()
+}
+
+// ensure makes sure that the budget and its lanes are there; those that were seen once are not asked for again.
+func (r *Router) ensure(ctx context.Context, tx pgx.Tx, b db.BudgetEnsureParams) error {
+	key := budgetKey{b.Domain, b.Bucket}
+	if _, ok := r.known.Load(key); ok {
+		return nil
+	}
+	q := db.New()
+	if err := q.BudgetEnsure(ctx, tx, b); err != nil {
+		return fmt.Errorf("make budget %s %s: %w", b.Domain, b.Bucket, err)
+	}
+	if err := q.BudgetLanesEnsure(ctx, tx, db.BudgetLanesEnsureParams{Domain: b.Domain, Bucket: b.Bucket}); err != nil {
+		return fmt.Errorf("make lanes of %s %s: %w", b.Domain, b.Bucket, err)
+	}
+	if exists, err := q.BudgetCommitted(ctx, tx, db.BudgetCommittedParams{Domain: b.Domain, Bucket: b.Bucket}); err == nil && exists {
+		r.known.Store(key, true)
+	}
+	return nil
+}
