@@ -18,7 +18,7 @@ func move(from, to string) error {
 	case from == to,
 		from == StatusDraft && (to == StatusActive || to == StatusArchived),
 		from == StatusActive && to == StatusArchived,
-		from == StatusArchived:
+		from == StatusArchived && to == StatusActive:
 		return nil
 	}
 	return fault.New(fault.Conflict, "Definition cannot go from %s to %s", from, to)
