@@ -371,6 +371,19 @@ func TestCredentials_Placement(t *testing.T) {
 	b.mustNotLeak(t)
 }
 
+func TestCredentials_PlainHTTP(t *testing.T) {
+	t.Parallel()
+	b := setupCredentials(t)
+	created, path := b.create(t, with(keyedBody(object{"header_name": "Authorization", "scheme": "Bearer"}), "platform_id", "core"))
+	if created["tenancy_id"] != nil || created["tenant"] != nil || len(created["telemetry"].(object)) != 0 {
+		t.Errorf("created = %v", created)
+	}
+	if tested := b.Do("POST", path+"/test", nil).Want(200).JSON(); tested["success"] != false || tested["error"] != "UNKNOWN" || tested["details"] == "" {
+		t.Errorf("test = %v", tested)
+	}
+	b.mustNotLeak(t)
+}
+
 func TestCredentials_Rotation(t *testing.T) {
 	t.Parallel()
 	b := setupCredentials(t)

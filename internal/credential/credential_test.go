@@ -310,7 +310,8 @@ func TestCreate_Refused(t *testing.T) {
 		"too long":           {secret(`{"username": "ann", "password": "` + strings.Repeat("x", 20000) + `"}`), "body.credentials.password string_too_long"},
 		"unknown field":      {secret(`{"username": "ann", "password": "needle-secret", "pin": "needle-secret"}`), "body.credentials.pin extra_forbidden"},
 		"other method":       {with(keyed(needle), func(in *credential.Input) { in.PlatformID = "dialer" }), "body.auth_method value_error"},
-		"no credentials":     {with(basic(needle), func(in *credential.Input) { in.PlatformID = "core" }), "body.platform_id value_error"},
+		"core, bad method":   {with(basic(needle), func(in *credential.Input) { in.PlatformID, in.AuthMethod = "core", "jwt" }), "body.auth_method value_error"},
+		"core, no key":       {with(keyed(needle), func(in *credential.Input) { in.PlatformID, in.Secret = "core", []byte("{}") }), "body.credentials.api_key missing"},
 		"unsupported method": {with(basic(needle), func(in *credential.Input) { in.AuthMethod = "oauth2" }), "body.auth_method value_error"},
 		"stray placement":    {with(basic(needle), func(in *credential.Input) { in.Placement = keyed("").Placement }), "body.api_key_placement value_error"},
 		"no placement":       {place(nil), "body.api_key_placement missing"},
@@ -350,6 +351,25 @@ func TestCreate_Refused(t *testing.T) {
 	}
 	if b.prober.calls != 0 {
 		t.Errorf("the platform was asked %d times", b.prober.calls)
+	}
+}
+
+// Plain HTTP calls any address, so that its credentials have no account and need no catalog entry.
+func TestCreate_PlainHTTP(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, in := range []credential.Input{basic("p"), keyed("k")} {
+		in.PlatformID = "core"
+		c := b.create(t, in)
+		if c.TenancyID != nil || len(c.Uses) != 0 {
+			t.Errorf("created = %+v", c)
+		}
+		if r, err := b.service.Resolve(t.Context(), b.org, c.ID); err != nil || r.TenancyID != "" || r.AuthMethod != in.AuthMethod {
+			t.Errorf("resolved = %+v, %v", r, err)
+		}
+	}
+	if b.prober.calls != 0 {
+		t.Errorf("%d calls for a platform without accounts", b.prober.calls)
 	}
 }
 

@@ -97,7 +97,7 @@ func (s *Service) target(platformID, method string) (*catalog.Platform, *catalog
 func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service *catalog.Service, material secret) *attempt {
 	a := &attempt{Outcome: Outcome{TestedAt: s.now()}}
 	defer func() { a.Latency = s.now().Sub(a.TestedAt) }()
-	if missing := missingFields(service, material.fields); len(missing) > 0 {
+	if missing := missingFields(service, material); len(missing) > 0 {
 		a.fail(provider.InvalidShape, "The stored secret lacks %s; rotate the credential with all fields", strings.Join(missing, ", "))
 		return a
 	}

@@ -35,7 +35,7 @@ func (s *Service) check(in Input) (checked, error) {
 	out := checked{platform: platform, service: service}
 	bad := checkPlacement(in.AuthMethod, in.Placement)
 	if in.Secret != nil {
-		fields, wrong := readFields(service.CredentialFields, in.AuthMethod, in.Secret)
+		fields, wrong := readFields(fieldsOf(service, in.AuthMethod), in.AuthMethod, in.Secret)
 		bad = append(bad, wrong...)
 		out.secret = &secret{method: in.AuthMethod, fields: fields, placement: in.Placement}
 	}
@@ -50,25 +50,53 @@ func (s *Service) check(in Input) (checked, error) {
 	return out, nil
 }
 
+// methods are those that are carried out.
+var methods = []string{BasicAuth, APIKey}
+
 // serviceFor returns the platform's first service that takes the method; it is the one that is asked who a credential
 // belongs to.
 func serviceFor(platform *catalog.Platform, method string) (*catalog.Service, error) {
 	var taken []string
 	for _, service := range platform.Services {
-		if service.AuthMethod == method && supported(method) {
-			return service, nil
-		}
-		if supported(service.AuthMethod) && !slices.Contains(taken, service.AuthMethod) {
-			taken = append(taken, service.AuthMethod)
+		for _, m := range methods {
+			if !takes(service, m) {
+				continue
+			}
+			if m == method {
+				return service, nil
+			}
+			if !slices.Contains(taken, m) {
+				taken = append(taken, m)
+			}
 		}
 	}
 	if len(taken) == 0 {
-		return nil, fault.Value([]string{"body", "platform_id"}, "Platform %s takes no credentials that can be stored; supported methods are %s and %s", platform.ID, BasicAuth, APIKey)
+		return nil, fault.Value([]string{"body", "platform_id"}, "Platform %s takes no credentials of a supported method (%s)", platform.ID, strings.Join(methods, ", "))
 	}
 	return nil, fault.Value([]string{"body", "auth_method"}, "Platform %s takes %s", platform.ID, strings.Join(taken, " or "))
 }
 
-func supported(method string) bool { return method == BasicAuth || method == APIKey }
+// takes tells whether a service's calls can carry a secret of the method. A service that calls whatever address the flow
+// names, such as plain HTTP, takes any.
+func takes(service *catalog.Service, method string) bool {
+	return service.AuthMethod == method || anyAddress(service)
+}
+
+func anyAddress(service *catalog.Service) bool {
+	return service.Kind == "api" && service.AuthMethod == "none" && service.BaseURL == ""
+}
+
+// fieldsOf returns the fields of a secret of this method for the service: those of the catalog or, where the service
+// takes any method, what the method always needs.
+func fieldsOf(service *catalog.Service, method string) []catalog.CredentialField {
+	switch {
+	case service.AuthMethod == method:
+		return service.CredentialFields
+	case method == APIKey:
+		return []catalog.CredentialField{{Name: "api_key", Required: true, Secret: true}}
+	}
+	return []catalog.CredentialField{{Name: "username", Required: true}, {Name: "password", Required: true, Secret: true}}
+}
 
 // readFields takes the fields out of a JSON object and names every one that is missing, unknown or unusable.
 func readFields(want []catalog.CredentialField, method string, object []byte) (map[string]string, []fault.Field) {
@@ -125,10 +153,10 @@ func readField(field catalog.CredentialField, method string, text json.RawMessag
 }
 
 // missingFields names the required fields that a stored secret lacks, for example after a change of the catalog.
-func missingFields(service *catalog.Service, fields map[string]string) []string {
+func missingFields(service *catalog.Service, s secret) []string {
 	var missing []string
-	for _, field := range service.CredentialFields {
-		if field.Required && fields[field.Name] == "" {
+	for _, field := range fieldsOf(service, s.method) {
+		if field.Required && s.fields[field.Name] == "" {
 			missing = append(missing, field.Name)
 		}
 	}
@@ -136,8 +164,8 @@ func missingFields(service *catalog.Service, fields map[string]string) []string 
 }
 
 // sameIdentity tells whether two secrets name the same user: all fields that are not secret are equal.
-func sameIdentity(service *catalog.Service, a, b map[string]string) bool {
-	for _, field := range service.CredentialFields {
+func sameIdentity(fields []catalog.CredentialField, a, b map[string]string) bool {
+	for _, field := range fields {
 		if !field.Secret && a[field.Name] != b[field.Name] {
 			return false
 		}

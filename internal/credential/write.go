@@ -121,7 +121,7 @@ func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.U
 	if err != nil {
 		return err
 	}
-	if method == target.secret.method && !sameIdentity(target.service, old, target.secret.fields) {
+	if method == target.secret.method && !sameIdentity(fieldsOf(target.service, method), old, target.secret.fields) {
 		return fault.New(fault.Conflict, "The credentials belong to another user of the platform; create a new credential for it")
 	}
 	return nil
