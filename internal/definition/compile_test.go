@@ -74,7 +74,29 @@ func TestCompile(t *testing.T) {
 	assert.Equal(t, definition.Retry{MaxAttempts: 5, Initial: 500 * time.Millisecond, Factor: 3, Max: 9 * time.Second}, change.Retry)
 	assert.True(t, change.ContinueOnError && change.AtLeastOnce)
 	assert.Equal(t, [][2]string{{"ask", "http"}}, change.Params.Refs().Steps)
-	assert.Equal(t, 60*time.Second, plan.Steps[2].Tasks[0].Timeout)
+	assert.Nil(t, change.Row)
+	assert.Equal(t, "example.com", ask.Host)
+
+	rows := plan.Steps[2].Tasks[0]
+	assert.Equal(t, 60*time.Second, rows.Timeout)
+	assert.True(t, rows.Row.IsInput())
+	got, err = rows.Settings.Append(nil, &expr.Env{})
+	require.NoError(t, err)
+	assert.Equal(t, `{"list":"demo"}`, string(got))
+}
+
+func TestCompile_Host(t *testing.T) {
+	t.Parallel()
+	cat := load(t)
+	for url, want := range map[string]string{
+		"https://Example.com:8443/a": "example.com:8443", "https://example.com/{{ input.id }}": "example.com", "https://example.com?id={{ input.id }}": "example.com",
+		"{{ input.url }}": "", "https://{{ input.host }}/": "", "https://example.com{{ input.rest }}": "", "https://example.com:80{{ input.rest }}": "", "https://user{{ input.rest }}@example.com/": "",
+	} {
+		plan, bad, fields := definition.Compile(document(t, `{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "core__http__request", "params": {"url": "`+url+`"}}]}]}`), cat)
+		require.Empty(t, bad)
+		require.Empty(t, fields)
+		assert.Equal(t, want, plan.Steps[0].Tasks[0].Host, url)
+	}
 }
 
 func TestCompile_Fields(t *testing.T) {
