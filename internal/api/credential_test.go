@@ -381,6 +381,9 @@ func TestCredentials_PlainHTTP(t *testing.T) {
 	if tested := b.Do("POST", path+"/test", nil).Want(200).JSON(); tested["success"] != false || tested["error"] != "UNKNOWN" || tested["details"] == "" {
 		t.Errorf("test = %v", tested)
 	}
+	if read := b.Do("GET", path, nil).Want(200).JSON(); len(read["telemetry"].(object)) != 0 {
+		t.Errorf("a use that never was is recorded: %v", read)
+	}
 	b.mustNotLeak(t)
 }
 
