@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime/pprof"
 	"text/tabwriter"
 	"time"
 )
@@ -74,6 +75,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("run", "", "run only benches whose name matches this regular expression")
 	records := flags.Int("n", 0, "records per measurement; 0 takes each bench's own number")
+	profile := flags.String("cpuprofile", "", "write a CPU profile of the benches to this file")
 	repeats := flags.Int("repeat", 5, "how often to measure; the report shows medians")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -89,6 +91,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	defer e.close()
 	e.records, e.repeats = *records, max(*repeats, 1)
 	fmt.Fprintf(out, "%s, %d CPUs\n", e.server, cpus())
+	if *profile != "" {
+		file, err := os.Create(*profile)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	return report(ctx, e, match, out)
 }
 

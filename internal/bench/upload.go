@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"flowlane/internal/recordset"
@@ -57,54 +55,48 @@ func upload(ctx context.Context, e *env) ([]row, error) {
 // uploader sends the same chunks to a new record set each time.
 type uploader struct {
 	e      *env
-	sets   *recordset.Service
-	org    uuid.UUID
+	api    *service
 	bodies [][]byte
 }
 
 func newUploader(ctx context.Context, e *env, bodies [][]byte) (*uploader, error) {
-	org, err := uuid.NewV7()
+	api, err := serve(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := e.pool.Exec(ctx, "INSERT INTO flow.organization (id, name) VALUES ($1, 'bench')", org); err != nil {
-		return nil, fmt.Errorf("create an organization: %w", err)
-	}
-	return &uploader{e, recordset.New(e.pool, nowhere{}), org, bodies}, nil
+	return &uploader{e, api, bodies}, nil
 }
 
-// run uploads everything with this many senders; creating, sealing and deleting the set are not counted.
+// run uploads everything with this many senders; creating and deleting the set are not counted.
 func (u *uploader) run(ctx context.Context, senders int) (time.Duration, error) {
-	set, err := u.sets.Create(ctx, u.org, 0, nil)
-	if err != nil {
+	var set struct{ ID string }
+	if err := u.api.call(ctx, http.MethodPost, "/data/record-sets", nil, &set); err != nil {
 		return 0, err
 	}
+	path := "/data/record-sets/" + set.ID
 	u.e.settle(ctx)
-	var next atomic.Int64
-	took, err := timed(func() error {
-		group, ctx := errgroup.WithContext(ctx)
-		for range senders {
-			group.Go(func() error {
-				for {
-					i := int(next.Add(1)) - 1
-					if i >= len(u.bodies) {
-						return nil
-					}
-					if _, err := u.sets.Append(ctx, u.org, set.ID, u.bodies[i]); err != nil {
-						return err
-					}
-				}
-			})
-		}
-		return group.Wait()
-	})
+	took, err := timed(func() error { return u.send(ctx, path, senders) })
 	if err != nil {
 		return 0, err
 	}
-	return took, u.sets.Delete(ctx, u.org, set.ID)
+	return took, u.api.call(ctx, http.MethodDelete, path, nil, nil)
 }
 
-// nowhere plans nothing.
-type nowhere struct{}
-
-func (nowhere) Wake(context.Context, pgx.Tx, string, string, time.Time) error { return nil }
+func (u *uploader) send(ctx context.Context, path string, senders int) error {
+	var next atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for range senders {
+		group.Go(func() error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(u.bodies) {
+					return nil
+				}
+				if err := u.api.call(ctx, http.MethodPost, path+"/records", u.bodies[i], nil); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}

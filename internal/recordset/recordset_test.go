@@ -476,3 +476,23 @@ func TestStatusGuard(t *testing.T) {
 		require.Error(t, err, sql)
 	}
 }
+
+// A caller that gives up while its chunk waits for another upload of the same index leaves nothing, and hangs nowhere.
+func TestAppend_GivenUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	m := b.create(t, 20000)
+	gaveUp := errors.New("gave up")
+	failed := pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) VALUES ($1, 0, 1, 1, '')", m.ID)
+		require.NoError(t, err)
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		_, err = b.Append(short, b.org, m.ID, chunkBody(0, 0, 20000))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		return gaveUp
+	})
+	require.ErrorIs(t, failed, gaveUp)
+	assert.Equal(t, 20000, b.send(t, m.ID, chunkBody(0, 0, 20000)).Inserted)
+	assert.Len(t, b.allRows(t, m.ID), 20000)
+}
