@@ -18,10 +18,10 @@ type member struct {
 // scan checks the row at i, puts the values of the wanted names into values, which lie in the same order, and returns the
 // position after the row. The last of two equal names counts.
 func (s *rowScanner) scan(i int, values []span) int {
+	// A value that was found before the looks differ is in the row all the same: it needs no clearing.
 	if end := s.scanAlike(i, values); end >= 0 {
 		return end
 	}
-	clear(values)
 	return s.scanAny(i, values)
 }
 
