@@ -193,6 +193,23 @@ func TestWake_BeforeWorkBeginsNeedsNoSecondRun(t *testing.T) {
 	}
 }
 
+func TestWake_ForLaterBeforeWorkBeginsIsKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	jobs := lostQueue{make(chan due.JobArgs, 2)}
+	s := due.New(b.pool, jobs, due.Options{})
+	handler, _ := signals()
+	s.Register(kind, 3*hour, 1, handler)
+	b.wake(s, "k", due.Now())
+	b.wake(s, "k", b.clock().Add(hour))
+	if err := s.Work(b.ctx, <-jobs.jobs); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.row("k"); !r.exists || r.leased || r.in < 59*time.Minute || r.in > hour {
+		t.Fatalf("%+v, want due in an hour", r)
+	}
+}
+
 func TestFailure_DelaysGrow(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func() error{

@@ -77,6 +77,39 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+func TestElsewhere_OfTemporaryFolders(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.opts.fallback = nil
+	self, err := runnerOf(filepath.Dir(b.opts.DataDir))
+	if os.Geteuid() == 0 {
+		self, err = defaultRunner()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(b.opts.DataDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first, err := self.elsewhere(b.opts)
+	if err != nil || !within(first, os.TempDir()) {
+		t.Fatalf("files of a temporary folder went to %s: %v", first, err)
+	}
+	second, err := self.elsewhere(b.opts)
+	if err != nil || second == first {
+		t.Fatalf("%s was used again: %v", first, err)
+	}
+	if err := os.RemoveAll(b.opts.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	sweep(filepath.Dir(first))
+	for _, dir := range []string{first, second} {
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("%s outlives its data folder", dir)
+		}
+	}
+}
+
 func tarball(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer

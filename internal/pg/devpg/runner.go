@@ -13,6 +13,9 @@ import (
 	"syscall"
 )
 
+// ownerFile names, in a folder elsewhere, the data folder that it belongs to.
+const ownerFile = "belongs-to"
+
 // runner is the user that the server runs as. Postgres refuses root, so root lends the server another user.
 type runner struct {
 	uid, gid int
@@ -114,9 +117,14 @@ func (r runner) place(opts Options, name string) (string, error) {
 // elsewhere makes a folder outside the data folder. Its name tells which data folder it belongs to and is never reused,
 // so that a data folder made anew does not find the old one's data.
 func (r runner) elsewhere(opts Options) (string, error) {
+	temporary := filepath.Join(os.TempDir(), "flowlane")
 	bases := opts.fallback
 	if bases == nil {
-		bases = []string{"/var/lib/flowlane", filepath.Join(os.TempDir(), "flowlane")}
+		bases = []string{"/var/lib/flowlane", temporary}
+		if within(opts.DataDir, os.TempDir()) {
+			bases = []string{temporary}
+			sweep(temporary)
+		}
 	}
 	sum := sha256.Sum256([]byte(opts.DataDir))
 	var failures error
@@ -134,11 +142,33 @@ func (r runner) elsewhere(opts Options) (string, error) {
 			err = os.Chmod(dir, 0o755) //nolint:gosec // the server's user has to enter
 		}
 		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, ownerFile), []byte(opts.DataDir), 0o600)
+		}
+		if err == nil {
 			return dir, nil
 		}
 		failures = errors.Join(failures, err)
 	}
 	return "", fmt.Errorf("the server's user %s cannot reach %s; choose a --data-dir that every user may enter: %w", r.name, opts.DataDir, failures)
+}
+
+// sweep removes what belongs to temporary data folders that are gone.
+func sweep(base string) {
+	owners, _ := filepath.Glob(filepath.Join(base, "*", ownerFile)) // fails for a bad pattern only
+	for _, owner := range owners {
+		dataDir, err := os.ReadFile(owner)
+		if err != nil || !within(string(dataDir), os.TempDir()) {
+			continue
+		}
+		if _, err := os.Stat(string(dataDir)); errors.Is(err, os.ErrNotExist) {
+			_ = os.RemoveAll(filepath.Dir(owner))
+		}
+	}
+}
+
+func within(path, dir string) bool {
+	relative, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(relative)
 }
 
 // canUse tells whether the runner may enter dir and own files there.
