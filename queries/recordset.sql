@@ -74,11 +74,6 @@ SELECT first, rows, raw_bytes, body FROM flow.page
 WHERE set_id = @set_id AND first = ANY(@firsts::bigint[])
 ORDER BY first;
 
--- name: PageRange :many
-SELECT first, rows, raw_bytes, body FROM flow.page
-WHERE set_id = @set_id AND first >= @from_position AND first < @to_position
-ORDER BY first LIMIT @max_rows;
-
 -- name: PageDelete :execrows
 DELETE FROM flow.page d WHERE d.set_id = @set_id AND d.first IN (
     SELECT p.first FROM flow.page p WHERE p.set_id = @set_id ORDER BY p.first LIMIT @max_rows);

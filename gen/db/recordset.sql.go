@@ -129,56 +129,6 @@ func (q *Queries) PageDelete(ctx context.Context, db DBTX, arg PageDeleteParams)
 	return result.RowsAffected(), nil
 }
 
-const pageRange = `-- name: PageRange :many
-SELECT first, rows, raw_bytes, body FROM flow.page
-WHERE set_id = $1 AND first >= $2 AND first < $3
-ORDER BY first LIMIT $4
-`
-
-type PageRangeParams struct {
-	SetID        uuid.UUID
-	FromPosition int64
-	ToPosition   int64
-	MaxRows      int32
-}
-
-type PageRangeRow struct {
-	First    int64
-	Rows     int32
-	RawBytes int32
-	Body     []byte
-}
-
-func (q *Queries) PageRange(ctx context.Context, db DBTX, arg PageRangeParams) ([]PageRangeRow, error) {
-	rows, err := db.Query(ctx, pageRange,
-		arg.SetID,
-		arg.FromPosition,
-		arg.ToPosition,
-		arg.MaxRows,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PageRangeRow
-	for rows.Next() {
-		var i PageRangeRow
-		if err := rows.Scan(
-			&i.First,
-			&i.Rows,
-			&i.RawBytes,
-			&i.Body,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const pageRead = `-- name: PageRead :many
 SELECT first, rows, raw_bytes, body FROM flow.page
 WHERE set_id = $1 AND first = ANY($2::bigint[])
