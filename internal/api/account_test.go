@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,7 @@ func TestAPIKeys(t *testing.T) {
 	b.As(b.other.Key).Do("DELETE", "/account/api-keys/"+created.ID, nil).Detail(404, "API key not found")
 	b.As(created.Key).Do("GET", "/account/me", nil).Want(200)
 	b.Do("DELETE", "/account/api-keys/nonsense", nil).Detail(404, "API key not found")
+	b.Do("DELETE", "/account/api-keys/"+strings.ToUpper(created.ID), nil).Detail(404, "API key not found")
 	b.Do("DELETE", "/account/api-keys/"+created.ID, nil).Want(204)
 	b.As(created.Key).Do("GET", "/account/me", nil).Want(401)
 	b.Do("DELETE", "/account/api-keys/"+created.ID, nil).Want(204)

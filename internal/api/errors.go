@@ -144,7 +144,11 @@ func (h errorHandler) methodNotAllowed(w http.ResponseWriter, _ *http.Request, a
 func (h errorHandler) refused(ctx context.Context, w http.ResponseWriter, r *http.Request, err error) {
 	if headersSent(w) {
 		// Half an answer is out. Cutting the connection is the only way left to say that the rest is missing.
-		h.log.ErrorContext(ctx, "response broke off", "request_id", requestID(ctx), "error", err)
+		level := slog.LevelError
+		if ctx.Err() != nil {
+			level = slog.LevelDebug // the reader went away first
+		}
+		h.log.Log(ctx, level, "response broke off", "request_id", requestID(ctx), "error", err)
 		panic(http.ErrAbortHandler)
 	}
 	var f *fault.Error

@@ -9,8 +9,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"flowlane/internal/account"
@@ -137,5 +139,40 @@ func TestStreamThatBreaksOff(t *testing.T) {
 	}
 	if text, err := io.ReadAll(res.Body); err == nil {
 		t.Errorf("a cut stream reads as a whole one: %q", text)
+	}
+}
+
+func TestReadAll(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("x", 10)
+	for _, length := range []int64{10, -1, 3} {
+		if got, err := readAll(strings.NewReader(text), length, 10, nil); err != nil || string(got) != text {
+			t.Errorf("length %d: %q, %v", length, got, err)
+		}
+		if _, err := readAll(strings.NewReader(text), length, 9, nil); !fault.Is(err, fault.TooLarge) {
+			t.Errorf("length %d over the limit: %v", length, err)
+		}
+	}
+	if _, err := readAll(strings.NewReader(text), 1<<60, 10, nil); !fault.Is(err, fault.TooLarge) {
+		t.Errorf("an announced length over the limit: %v", err)
+	}
+	broken := io.MultiReader(strings.NewReader("x"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	if _, err := readAll(broken, 10, 10, nil); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a body that broke off: %v", err)
+	}
+}
+
+func TestRoutable(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"/v1/a%2Fb": "/v1/a%2Fb", "/v1/%C3%A9": "/v1/%C3%A9", "/v1/a%00b": "/v1/a%EF%BF%BDb", "/v1/%ffb": "/v1/%EF%BF%BDb",
+	} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := routable(u).EscapedPath(); got != want {
+			t.Errorf("%s became %s, want %s", raw, got, want)
+		}
 	}
 }
