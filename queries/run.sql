@@ -16,7 +16,7 @@ VALUES (@id, @org_id, @definition_id, @version, @trigger_id, @trigger_type, @tri
 
 -- name: BatchCountInsert :exec
 INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)
-SELECT @batch_id, @record_count, CASE WHEN @staged::boolean THEN @record_count ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE @record_count END;
+SELECT @batch_id, @record_count::bigint, CASE WHEN @staged::boolean THEN @record_count::bigint ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE @record_count::bigint END;
 
 -- name: SliceInsert :execrows
 -- One slice for each page of the set.

@@ -38,7 +38,7 @@ func (q *Queries) BatchCountCancel(ctx context.Context, db DBTX, batchID uuid.UU
 
 const batchCountInsert = `-- name: BatchCountInsert :exec
 INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)
-SELECT $1, $2, CASE WHEN $3::boolean THEN $2 ELSE 0 END, CASE WHEN $3::boolean THEN 0 ELSE $2 END
+SELECT $1, $2::bigint, CASE WHEN $3::boolean THEN $2::bigint ELSE 0 END, CASE WHEN $3::boolean THEN 0 ELSE $2::bigint END
 `
 
 type BatchCountInsertParams struct {

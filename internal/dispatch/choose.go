@@ -44,11 +44,12 @@ func (d *Dispatcher) choose(ctx context.Context, k budgetKey, blocked map[queueK
 	if err != nil {
 		return nil, fmt.Errorf("choose from %s: %w", k, err)
 	}
-	for _, row := range rows {
-		if blocked[keyOf(&row)] || room[row.Lane] <= 0 {
+	for i := range rows {
+		row := &rows[i]
+		if blocked[keyOf(row)] || room[row.Lane] <= 0 {
 			continue
 		}
-		calls, err := d.render(ctx, k, &row, rows, blocked, room[row.Lane])
+		calls, err := d.render(ctx, row, rows, blocked, room[row.Lane])
 		if err != nil || len(calls) > 0 {
 			return calls, err
 		}
@@ -66,7 +67,7 @@ func keyOf(r *queueRow) queueKey { return queueKey{r.BatchID, r.StepNo, r.TaskNo
 
 // render renders calls for one queue. A bulk call that its queue does not fill takes records of other batches of the lane
 // whose task has equal settings.
-func (d *Dispatcher) render(ctx context.Context, k budgetKey, row *queueRow, all []queueRow, blocked map[queueKey]bool, room int) ([]*prepared, error) {
+func (d *Dispatcher) render(ctx context.Context, row *queueRow, all []queueRow, blocked map[queueKey]bool, room int) ([]*prepared, error) {
 	r, err := d.renderer(ctx, row)
 	if err != nil {
 		return nil, err
@@ -78,14 +79,14 @@ func (d *Dispatcher) render(ctx context.Context, k budgetKey, row *queueRow, all
 	defer call.release()
 	for i := range all {
 		other := &all[i]
-		if other.Lane != row.Lane || blocked[keyOf(other)] || (other != row && other.BatchID == row.BatchID) {
+		if other.Lane != row.Lane || blocked[keyOf(other)] {
 			continue
 		}
-		if keyOf(other) != keyOf(row) && call.empty() {
-			continue // the chosen queue goes first
-		}
 		or := r
-		if keyOf(other) != keyOf(row) {
+		if other != row {
+			if call.empty() || other.BatchID == row.BatchID {
+				continue // the chosen queue goes first
+			}
 			if or, err = d.renderer(ctx, other); err != nil {
 				return nil, err
 			}

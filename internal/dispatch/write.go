@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-
 	"flowlane/gen/db"
 	"flowlane/internal/credential"
 	"flowlane/internal/provider"

@@ -1,0 +1,23 @@
+package dispatch_test
+
+import (
+	"testing"
+
+	"flowlane/internal/dispatch"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/run"
+)
+
+const uploadFlow = `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",
+	"params":{"list":"demo","key_field":"id","row":"{{ input }}"}}]}]`
+
+func TestBulkUpload(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	id := b.start(b.define(uploadFlow), 1234, plainRow)
+	status, counts := b.await(id)
+	if status != run.BatchCompleted || counts.Accepted != 1234 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("demo", dialersim.KindUpload, 1234)
+}

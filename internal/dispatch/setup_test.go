@@ -1,0 +1,197 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
+	"flowlane/internal/definition"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/due"
+	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/provider"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/run"
+	"flowlane/internal/vault"
+	"flowlane/internal/work"
+)
+
+// bundle is the whole stack but HTTP: Postgres, River, the dispatcher, and a simulated platform over real HTTP.
+type bundle struct {
+	t       *testing.T
+	pool    *pgxpool.Pool
+	sim     *dialersim.Sim
+	simURL  string
+	org     uuid.UUID
+	cred    uuid.UUID
+	defs    *definition.Service
+	runs    *run.Service
+	disp    *dispatch.Dispatcher
+	tenancy string
+}
+
+// unlimited are limits that no test reaches.
+var unlimited = map[string]map[int]int64{"*": {60: 1_000_000, 3600: 10_000_000, 86400: 100_000_000}}
+
+func setup(t *testing.T, opts dispatch.Options) *bundle {
+	t.Helper()
+	b := &bundle{t: t, pool: pgtest.New(t), sim: dialersim.New(dialersim.Options{Seed: 1})}
+	server := httptest.NewServer(b.sim)
+	t.Cleanup(server.Close)
+	b.simURL = server.URL
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: unlimited})
+	ctx := t.Context()
+	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	cat := must(catalog.Load(catalog.Options{BaseURLs: map[string]string{"dialer": server.URL}}))
+	kek := must(vault.LoadKEK("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", ""))
+	sender := provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(server.URL, "http://")}})
+	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender, Now: time.Now})
+	b.defs = definition.New(b.pool, cat)
+	sched := due.New(b.pool, must(work.NewQueue(b.pool)), due.Options{Log: log})
+	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 64}
+	b.runs = run.New(b.pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
+	opts.Log = log
+	b.disp = dispatch.New(dispatch.Deps{Pool: b.pool, Runs: b.runs, Catalog: cat, Credentials: creds, Sender: sender, Due: sched, Random: rand.Float64}, opts)
+	sched.Register(run.DueDispatch, 5*time.Second, 8, b.disp.Pass)
+	sched.Register(dispatch.DueReconcile, 5*time.Second, 4, b.disp.Reconcile)
+	sched.Register(run.DueSlices, 5*time.Second, 4, func(ctx context.Context, l *due.Lease) (time.Time, error) {
+		for {
+			more, err := b.runs.Work(ctx, uuid.MustParse(l.Key))
+			if err != nil || !more {
+				return time.Time{}, err
+			}
+		}
+	})
+	sched.Register(run.DueRelease, 5*time.Second, 1, func(ctx context.Context, l *due.Lease) (time.Time, error) {
+		return time.Time{}, pg.InTx(ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error { return b.runs.Release(ctx, tx, uuid.MustParse(l.Key)) })
+	})
+	runner := must(work.New(b.pool, sched, work.Options{Log: log}))
+	if err := runner.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := runner.Stop(stop); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	b.org = must(account.CreateOrg(ctx, b.pool, "Acme")).ID
+	c := must(creds.Create(ctx, b.org, "test", credential.Input{Name: "sim", PlatformID: "dialer", AuthMethod: "basic_auth",
+		Secret: []byte(`{"username":"acme","password":"x"}`)}))
+	b.cred = c.ID
+	if c.TenancyID == nil {
+		t.Fatal("the credential was not identified")
+	}
+	b.tenancy = *c.TenancyID
+	return b
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	if w.t.Context().Err() == nil {
+		w.t.Log(strings.TrimSpace(string(p)))
+	}
+	return len(p), nil
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// task is a task of a definition under test; CRED stands for the credential.
+func (b *bundle) define(steps string) uuid.UUID {
+	b.t.Helper()
+	var doc definition.Document
+	steps = strings.ReplaceAll(steps, "CRED", b.cred.String())
+	if err := json.Unmarshal([]byte(`{"steps":`+steps+`}`), &doc); err != nil {
+		b.t.Fatal(err)
+	}
+	d, err := b.defs.Create(b.t.Context(), b.org, "test", definition.Draft{Name: "flow", Status: "active", Document: doc})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return d.ID
+}
+
+// start starts a batch of n records made by row.
+func (b *bundle) start(def uuid.UUID, n int, row func(i int) string) uuid.UUID {
+	b.t.Helper()
+	records := make([][]byte, n)
+	for i := range records {
+		records[i] = []byte(row(i))
+	}
+	var id uuid.UUID
+	err := pg.InTx(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
+		s, err := b.runs.Start(ctx, tx, run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, Source: run.Source{Records: records}, TriggerType: db.FlowTriggerTypeApiCall})
+		if err != nil {
+			return err
+		}
+		id = s.BatchID
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return id
+}
+
+func plainRow(i int) string { return fmt.Sprintf(`{"id":"k%d","n":%d}`, i, i) }
+
+// await polls until the batch is over, and returns its status and counts.
+func (b *bundle) await(id uuid.UUID) (run.BatchStatus, db.FlowBatchCount) {
+	b.t.Helper()
+	return b.awaitUntil(id, func(s run.BatchStatus, _ db.FlowBatchCount) bool { return run.BatchTerminal(s) })
+}
+
+func (b *bundle) awaitUntil(id uuid.UUID, done func(run.BatchStatus, db.FlowBatchCount) bool) (run.BatchStatus, db.FlowBatchCount) {
+	b.t.Helper()
+	deadline := time.After(60 * time.Second)
+	for {
+		row, err := db.New().BatchGet(b.t.Context(), b.pool, db.BatchGetParams{ID: id, OrgID: b.org})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if done(row.Status, row.FlowBatchCount) {
+			return row.Status, row.FlowBatchCount
+		}
+		select {
+		case <-deadline:
+			b.t.Fatalf("batch %s is still %s: %+v", id, row.Status, row.FlowBatchCount)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// once checks that every key arrived exactly once.
+func (b *bundle) once(list string, kind dialersim.Kind, n int) {
+	b.t.Helper()
+	got := b.sim.ArrivalsOf("", list, kind)
+	if len(got) != n {
+		b.t.Errorf("%d keys arrived in %s, want %d", len(got), list, n)
+	}
+	for k, c := range got {
+		if c != 1 {
+			b.t.Errorf("%s arrived %d times in %s", k, c, list)
+		}
+	}
+}
