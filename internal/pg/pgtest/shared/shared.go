@@ -107,7 +107,12 @@ func awaitAddress(ctx context.Context, dir string, ended <-chan error) (string, 
 
 // Serve is the supervisor: it calls start, announces the address, and calls stop when nobody has used the server for a
 // while. It returns at once when another supervisor serves dir.
-func Serve(dir string, start func(ctx context.Context) (address string, stop func(ctx context.Context), err error)) error {
+func Serve(dir string, start Start) error { return serve(dir, linger, idleCheck, start) }
+
+// Start brings a server up and returns how to reach it and how to end it.
+type Start func(ctx context.Context) (address string, stop func(ctx context.Context), err error)
+
+func serve(dir string, linger, check time.Duration, start Start) error {
 	serving, free := tryLock(filepath.Join(dir, servingLock), syscall.LOCK_EX)
 	if !free {
 		return nil
@@ -123,7 +128,7 @@ func Serve(dir string, start func(ctx context.Context) (address string, stop fun
 	if err := errors.Join(os.WriteFile(next, []byte(address), 0o600), os.Rename(next, filepath.Join(dir, addressFile))); err != nil {
 		return fmt.Errorf("announce the shared server: %w", err)
 	}
-	gate := awaitIdle(dir)
+	gate := awaitIdle(dir, linger, check)
 	_ = os.Remove(filepath.Join(dir, addressFile))
 	ending, cancelEnd := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancelEnd()
@@ -135,8 +140,8 @@ func Serve(dir string, start func(ctx context.Context) (address string, stop fun
 }
 
 // awaitIdle returns when nobody has used the server for the whole linger, with the start lock held: nobody can come.
-func awaitIdle(dir string) (gate *os.File) {
-	ticker := time.NewTicker(idleCheck)
+func awaitIdle(dir string, linger, check time.Duration) (gate *os.File) {
+	ticker := time.NewTicker(check)
 	defer ticker.Stop()
 	idleSince := time.Now()
 	for range ticker.C {
