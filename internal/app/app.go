@@ -1,0 +1,290 @@
+// Package app puts the parts of Flowlane together: it alone knows all of them. It owns the configuration of a server
+// process, its HTTP listener, its workers and their orderly stop. It holds no rules.
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/internal/account"
+	"flowlane/internal/api"
+	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
+	"flowlane/internal/definition"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/due"
+	"flowlane/internal/pg"
+	"flowlane/internal/provider"
+	"flowlane/internal/recordset"
+	"flowlane/internal/run"
+	"flowlane/internal/vault"
+	"flowlane/internal/work"
+)
+
+const (
+	bulkInFlight  = 4
+	smallInFlight = 64
+	// clockConns are the connections on which leases are kept and jobs arrive, so that busy handlers cannot starve them.
+	clockConns = 6
+)
+
+// Config says what a process does and with what.
+type Config struct {
+	// DatabaseURL is the Postgres address: a URL or key=value words.
+	DatabaseURL string
+	// Listen is the host:port of the API; port 0 takes a free one, empty means no API.
+	Listen string
+	// Workers lets this process carry out due work.
+	Workers bool
+	// KEK is the key-encryption key of the installation; required.
+	KEK vault.KEK
+	// BaseURLs replaces the base URL of every service of a platform, by platform id. Their hosts may be private.
+	BaseURLs map[string]string
+	// AllowHosts lists "host:port" in private networks that calls may reach.
+	AllowHosts []string
+	// CatalogDir is a folder with further platforms; empty for none.
+	CatalogDir string
+	// Dispatch tunes the dispatcher; zero values are replaced by good ones.
+	Dispatch dispatch.Options
+	// MaxConns bounds the connections for requests and work; 0 means 20. A few more keep the leases.
+	MaxConns int
+	// Log is nil for slog.Default().
+	Log *slog.Logger
+	// Migrate brings the database up to date first. Otherwise New fails on one that is not.
+	Migrate bool
+}
+
+// App is one process of the service. Its parts are exported for tests; nobody replaces them.
+type App struct {
+	Pool        *pgxpool.Pool
+	Catalog     *catalog.Catalog
+	Vault       *vault.Vault
+	Accounts    *account.Service
+	Credentials *credential.Service
+	Definitions *definition.Service
+	RecordSets  *recordset.Service
+	Runs        *run.Service
+	Dispatcher  *dispatch.Dispatcher
+	Scheduler   *due.Scheduler
+	Sender      *provider.Sender
+
+	cfg      Config
+	clock    *pgxpool.Pool
+	handler  http.Handler
+	listener net.Listener
+	runner   *work.Runner
+	// stopping ends when handlers of due work should.
+	stopping context.Context //nolint:containedctx // the life of the process
+	stop     context.CancelFunc
+	close    sync.Once
+}
+
+// New connects, checks everything that can be checked, and listens; Run serves. Close it in any case.
+func New(ctx context.Context, cfg Config) (_ *App, err error) {
+	if cfg.KEK == (vault.KEK{}) {
+		return nil, fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, for example from `openssl rand -base64 32`", vault.KEKVariable)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Dispatch.Log == nil {
+		cfg.Dispatch.Log = cfg.Log
+	}
+	a := &App{cfg: cfg}
+	a.stopping, a.stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			a.Close()
+		}
+	}()
+	loaded := a.loadCatalog()
+	if err := a.connect(ctx); err != nil {
+		return nil, errors.Join(err, <-loaded)
+	}
+	if err := <-loaded; err != nil {
+		return nil, err
+	}
+	if err := a.wire(); err != nil {
+		return nil, err
+	}
+	if cfg.Workers {
+		if err := a.planHousekeeping(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Listen != "" {
+		if err := a.listen(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// loadCatalog reads the catalog while the database is connected.
+func (a *App) loadCatalog() <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		a.Catalog, err = catalog.Load(catalog.Options{Dir: a.cfg.CatalogDir, BaseURLs: a.cfg.BaseURLs})
+		done <- err
+	}()
+	return done
+}
+
+func (a *App) connect(ctx context.Context) error {
+	var err error
+	if a.Pool, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: a.cfg.MaxConns}); err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	if err := prepare(ctx, a.Pool, a.cfg.Migrate); err != nil {
+		return err
+	}
+	if a.clock, err = pg.Open(ctx, a.cfg.DatabaseURL, pg.Options{MaxConns: clockConns}); err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	return nil
+}
+
+// prepare migrates the database, or says what it lacks.
+func prepare(ctx context.Context, pool *pgxpool.Pool, migrate bool) error {
+	missing, err := pending(ctx, pool)
+	if err != nil || missing == 0 {
+		return err
+	}
+	if !migrate {
+		return fmt.Errorf("the database lacks %d migrations: run `flowlane migrate up` first", missing)
+	}
+	if err := pg.Migrate(ctx, pool); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
+	}
+	return nil
+}
+
+// pending counts the migrations that the database lacks.
+func pending(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+	all, err := pg.Status(ctx, pool)
+	if err != nil {
+		return 0, fmt.Errorf("read the migrations of the database: %w", err)
+	}
+	missing := 0
+	for _, m := range all {
+		if !m.Applied {
+			missing++
+		}
+	}
+	return missing, nil
+}
+
+// wire makes the parts, from the bottom up.
+func (a *App) wire() error {
+	var err error
+	if a.Vault, err = vault.Open(a.cfg.KEK); err != nil {
+		return fmt.Errorf("open the vault: %w", err)
+	}
+	if a.Accounts, err = Accounts(a.Pool, a.Vault, a.cfg.Log); err != nil {
+		return err
+	}
+	a.Sender = provider.NewSender(provider.Options{AllowHosts: allowed(a.cfg)})
+	queue, err := work.NewQueue(a.clock)
+	if err != nil {
+		return fmt.Errorf("make the work queue: %w", err)
+	}
+	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log})
+	a.Credentials = credential.New(credential.Deps{Pool: a.Pool, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now})
+	a.Definitions = definition.New(a.Pool, a.Catalog)
+	a.RecordSets = recordset.New(a.Pool, a.Scheduler)
+	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: bulkInFlight, SmallInFlight: smallInFlight}
+	a.Runs = run.New(a.Pool, definition.NewPlans(a.Catalog, 0), router, a.Scheduler, mathrand.Float64)
+	a.Dispatcher = dispatch.New(dispatch.Deps{
+		Pool: a.Pool, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender, Prober: a.Sender,
+		Due: a.Scheduler, Random: mathrand.Float64,
+	}, a.cfg.Dispatch)
+	a.registerKinds()
+	if a.cfg.Workers {
+		if a.runner, err = work.New(a.clock, a.Scheduler, work.Options{Log: a.cfg.Log}); err != nil {
+			return fmt.Errorf("make the workers: %w", err)
+		}
+	}
+	handler, err := api.New(api.Deps{
+		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions,
+		Credentials: a.Credentials, Now: time.Now, Log: a.cfg.Log,
+	})
+	if err != nil {
+		return fmt.Errorf("make the API: %w", err)
+	}
+	a.handler = a.root(handler)
+	return nil
+}
+
+// Accounts returns the account service of an installation, for commands that need no more than that.
+func Accounts(pool *pgxpool.Pool, v *vault.Vault, log *slog.Logger) (*account.Service, error) {
+	accounts, err := account.New(account.Config{
+		Pool: pool, HashKeys: [][]byte{v.DeriveKey("api-key")}, Random: rand.Reader, Now: time.Now, Log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the accounts: %w", err)
+	}
+	return accounts, nil
+}
+
+// allowed lists the hosts that the operator named, as calls name them: with their port.
+func allowed(cfg Config) []string {
+	hosts := slices.Clone(cfg.AllowHosts)
+	for _, base := range cfg.BaseURLs {
+		u, err := url.Parse(base)
+		if err != nil || u.Host == "" {
+			continue // the catalog refuses it
+		}
+		port := u.Port()
+		if port == "" {
+			port = "80"
+			if strings.EqualFold(u.Scheme, "https") {
+				port = "443"
+			}
+		}
+		hosts = append(hosts, net.JoinHostPort(u.Hostname(), port))
+	}
+	return hosts
+}
+
+// Handler is everything that the process answers: the API under /v1, health and metrics.
+func (a *App) Handler() http.Handler { return a.handler }
+
+// URL is the root of the service, without /v1; empty where it does not listen.
+func (a *App) URL() string {
+	if a.listener == nil {
+		return ""
+	}
+	return "http://" + a.listener.Addr().String()
+}
+
+// Close gives everything back. It comes after Run has returned, and may be called twice.
+func (a *App) Close() {
+	a.close.Do(func() {
+		a.stop()
+		if a.listener != nil {
+			_ = a.listener.Close()
+		}
+		if a.Sender != nil {
+			a.Sender.Close()
+		}
+		for _, pool := range []*pgxpool.Pool{a.clock, a.Pool} {
+			if pool != nil {
+				pool.Close()
+			}
+		}
+	})
+}

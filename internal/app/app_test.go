@@ -1,0 +1,170 @@
+package app_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"flowlane/gen/db"
+	"flowlane/internal/app"
+	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
+)
+
+func get(t *testing.T, url, key string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("X-API-Key", key)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+func TestApp_Serves(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for path, want := range map[string]string{
+		"/v1/account/me": `"Acme"`,
+		"/healthz":       `"ok"`,
+		"/readyz":        `"ok"`,
+		"/metrics":       "flowlane_database_up 1",
+	} {
+		if status, body := get(t, p.URL()+path, p.key); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("GET %s: %d %s", path, status, body)
+		}
+	}
+	if status, _ := get(t, p.URL()+"/v1/account/me", ""); status != http.StatusUnauthorized {
+		t.Errorf("GET /v1/account/me without a key: %d", status)
+	}
+	_, _ = get(t, p.URL()+"/v1/record-sets/0190d5ea-0000-7000-8000-000000000000", p.key)
+	_, body := get(t, p.URL()+"/metrics", "")
+	for _, want := range []string{
+		`flowlane_http_requests_total{method="GET",path="/v1/account/me",status="200"} 1`,
+		`flowlane_http_requests_total{method="",path="",status="404"} 1`,
+		`flowlane_due_rows{kind="housekeeping",state="waiting"} 1`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+func TestApp_Ready_NoDatabase(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.Pool.Close()
+	if status, body := get(t, p.URL()+"/readyz", ""); status != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, _ := get(t, p.URL()+"/healthz", ""); status != http.StatusOK {
+		t.Errorf("healthz: %d", status)
+	}
+}
+
+func TestNew_Unmigrated(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewEmpty(t)
+	cfg := app.Config{DatabaseURL: dsn, KEK: testKEK(t), Log: slog.New(slog.DiscardHandler)}
+	if _, err := app.New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "flowlane migrate up") {
+		t.Fatalf("error %v", err)
+	}
+	cfg.Migrate = true
+	a, err := app.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+}
+
+func TestNew_NoKEK(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewDatabase(t)
+	if _, err := app.New(t.Context(), app.Config{DatabaseURL: dsn}); err == nil || !strings.Contains(err.Error(), "FLOWLANE_KEK") {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestRun_Stops(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	began := time.Now()
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("an idle process took %s to stop", d)
+	}
+}
+
+func TestHousekeeping(t *testing.T) {
+	t.Parallel()
+	_, pool := pgtest.NewDatabase(t)
+	seedOld(t, pool)
+	count := func(table string) (n int) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM flow."+table).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, step := range []struct {
+		ahead               time.Duration
+		ledger, call, pause int
+	}{
+		{0, 2, 3, 1},
+		{8 * 24 * time.Hour, 2, 1, 1},
+		{23 * 24 * time.Hour, 1, 1, 0},
+		{24 * time.Hour, 0, 1, 0},
+	} {
+		pgtest.MoveClock(t, pool, step.ahead)
+		q := db.New()
+		for _, f := range []func() (int64, error){
+			func() (int64, error) { return q.HousekeepLedger(t.Context(), pool, 10) },
+			func() (int64, error) { return q.HousekeepCalls(t.Context(), pool, 10) },
+			func() (int64, error) { return q.HousekeepBackoffs(t.Context(), pool, 10) },
+		} {
+			if _, err := f(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l, c, p := count("ledger"), count("call"), count("pause"); l != step.ledger || c != step.call || p != step.pause {
+			t.Errorf("%s later: %d ledger rows, %d calls, %d holds; want %+v", step.ahead, l, c, p, step)
+		}
+	}
+}
+
+// seedOld stores a minute and a day of a budget, two calls that are over, one that is not resolved, and an old backoff.
+func seedOld(t *testing.T, pool pg.DB) {
+	t.Helper()
+	for _, sql := range []string{
+		`INSERT INTO flow.budget (domain, bucket, service_id, metered, max_in_flight) VALUES ('d', 'b', 's', true, 1)`,
+		`INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at) VALUES
+			('d', 'b', 60, flow.clock() - interval '1 minute', flow.clock()),
+			('d', 'b', 86400, flow.clock() - interval '1 hour', flow.clock() + interval '23 hours')`,
+		`INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at,
+				send_before, counts_in)
+			SELECT gen_random_uuid(), gen_random_uuid(), 'd', 'b', 'bulk', 'a', state, 'o', 1, '', '{}', 'none', flow.clock(), flow.clock(), '{}'
+			FROM unnest(ARRAY['settled', 'refused', 'unresolved']) state`,
+		`INSERT INTO flow.pause (id, scope, domain, bucket, status, cause, created_at, released_at)
+			VALUES (gen_random_uuid(), 'bucket', 'd', 'b', 'released', 'c', flow.clock(), flow.clock())`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/due"
+	"flowlane/internal/pg"
+)
+
+const (
+	// housekeeping is the kind of the one due row that has old rows deleted.
+	housekeeping = "housekeeping"
+	// housekeepEvery is how often; the first time is a minute after a start, when there is more to do than that.
+	housekeepEvery = time.Hour
+	housekeepFirst = time.Minute
+	// housekeepRows bounds one statement, housekeepTurn one turn of the handler.
+	housekeepRows = 1000
+	housekeepTurn = 5 * time.Second
+)
+
+// planHousekeeping makes sure that the row is there; an earlier time stays.
+func (a *App) planHousekeeping(ctx context.Context) error {
+	return pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		now, err := db.New().ClockNow(ctx, tx)
+		if err != nil {
+			return fmt.Errorf("read the clock: %w", err)
+		}
+		return a.Scheduler.Wake(ctx, tx, housekeeping, "all", now.Add(housekeepFirst))
+	})
+}
+
+// housekeep deletes what is only kept for a while, in bounded steps.
+func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
+	q := db.New()
+	steps := []func(context.Context, db.DBTX, int32) (int64, error){q.HousekeepLedger, q.HousekeepCalls, q.HousekeepBackoffs}
+	began := time.Now()
+	for _, step := range steps {
+		for {
+			n, err := step(ctx, a.Pool, housekeepRows)
+			if err != nil {
+				return time.Time{}, fmt.Errorf("delete old rows: %w", err)
+			}
+			if n < housekeepRows {
+				break
+			}
+			if time.Since(began) > housekeepTurn {
+				return due.Now(), nil
+			}
+		}
+	}
+	now, err := q.ClockNow(ctx, a.Pool)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the clock: %w", err)
+	}
+	return now.Add(housekeepEvery), nil
+}

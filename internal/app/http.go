@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+const (
+	// A request's body must arrive within bodyGrace and one second per bodyRate bytes that it announces; one that announces
+	// nothing within bodyMost. An answer may take as long as it wants, but each piece of it must be taken in answerPiece.
+	bodyGrace   = 30 * time.Second
+	bodyRate    = 64 << 10
+	bodyMost    = 5 * time.Minute
+	answerPiece = time.Minute
+	// readyTimeout bounds the question whether the database answers.
+	readyTimeout = 2 * time.Second
+)
+
+// root routes what the process answers.
+func (a *App) root(v1 http.Handler) http.Handler {
+	m := newMetrics(a)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok", "") })
+	mux.HandleFunc("GET /readyz", a.ready())
+	mux.Handle("GET /metrics", m.handler())
+	mux.Handle("/", m.count(v1))
+	return bounded(mux)
+}
+
+// ready answers 200 while the database answers. That it has every migration which this program needs was checked by New,
+// and migrations are never taken back under a running process.
+func (a *App) ready() http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		if a.stopping.Err() != nil {
+			answer(w, http.StatusServiceUnavailable, "stopping", "the process is about to end")
+			return
+		}
+		if err := a.Pool.Ping(ctx); err != nil {
+			a.cfg.Log.WarnContext(ctx, "not ready", "error", err)
+			answer(w, http.StatusServiceUnavailable, "unavailable", "the database does not answer")
+			return
+		}
+		answer(w, http.StatusOK, "ok", "")
+	}
+}
+
+func answer(w http.ResponseWriter, status int, word, detail string) {
+	body := map[string]string{"status": word}
+	if detail != "" {
+		body["detail"] = detail
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// bounded frees the process from clients that stall. The server's own timeouts cannot: they count from the start of a
+// request, and would cut a slow but steady upload or export.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		if r.Body != nil && r.Body != http.NoBody {
+			limit := bodyMost
+			if r.ContentLength >= 0 {
+				limit = min(bodyMost, bodyGrace+time.Duration(r.ContentLength/bodyRate)*time.Second)
+			}
+			_ = control.SetReadDeadline(time.Now().Add(limit))
+			r.Body = &timedBody{ReadCloser: r.Body, control: control}
+		}
+		next.ServeHTTP(&timedWriter{ResponseWriter: w, control: control}, r)
+	})
+}
+
+// timedBody lifts the deadline once the body is there: what comes after is no longer the client's fault.
+type timedBody struct {
+	io.ReadCloser
+
+	control *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF { //nolint:errorlint // readers return it bare
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err //nolint:wrapcheck // a reader
+}
+
+// timedWriter gives each piece of an answer its own time.
+type timedWriter struct {
+	http.ResponseWriter
+
+	control *http.ResponseController
+	until   time.Time
+}
+
+func (w *timedWriter) Write(p []byte) (int, error) {
+	if now := time.Now(); w.until.Sub(now) < answerPiece/2 {
+		w.until = now.Add(answerPiece)
+		_ = w.control.SetWriteDeadline(w.until)
+	}
+	return w.ResponseWriter.Write(p) //nolint:wrapcheck // a writer
+}
+
+// Unwrap gives http.ResponseController what lies below.
+func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// serverLog keeps what net/http has to say, such as failed handshakes, at debug.
+func serverLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelDebug) }

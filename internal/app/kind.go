@@ -1,0 +1,101 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/internal/dispatch"
+	"flowlane/internal/due"
+	"flowlane/internal/pg"
+	"flowlane/internal/recordset"
+	"flowlane/internal/run"
+)
+
+// turn is how long one batch's in-process work goes on before other batches get theirs.
+const turn = time.Second
+
+// registerKinds tells the clock who does what. Every process registers every kind: whoever wakes a row must know it.
+func (a *App) registerKinds() {
+	register := func(kind string, lease time.Duration, workers int, h due.Handler) {
+		a.Scheduler.Register(kind, lease, workers, a.stoppable(h))
+	}
+	register(run.DueDispatch, 10*time.Second, 16, a.Dispatcher.Pass)
+	register(dispatch.DueReconcile, 30*time.Second, 8, a.Dispatcher.Reconcile)
+	register(run.DueSlices, 10*time.Second, 2, a.slices)
+	register(run.DueRelease, 10*time.Second, 2, a.release)
+	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)
+	register(housekeeping, 30*time.Second, 1, a.housekeep)
+}
+
+// stoppable ends the handler's context as soon as the process is asked to stop, so that what is in flight has all of the
+// time to stop for its settlement. Work that is not done by then is due again at once, for other processes.
+func (a *App) stoppable(h due.Handler) due.Handler {
+	return func(ctx context.Context, l *due.Lease) (time.Time, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(a.stopping, cancel)()
+		next, err := h(ctx, l)
+		if err != nil && a.stopping.Err() != nil && context.Cause(ctx) == context.Canceled { //nolint:errorlint // a lost lease has its own cause
+			return due.Now(), nil
+		}
+		return next, err
+	}
+}
+
+// slices does in-process work of one batch.
+func (a *App) slices(ctx context.Context, l *due.Lease) (time.Time, error) {
+	batch, err := keyID(l)
+	if err != nil {
+		return time.Time{}, err
+	}
+	for began := time.Now(); ; {
+		more, err := a.Runs.Work(ctx, batch)
+		if err != nil || !more {
+			return time.Time{}, err //nolint:wrapcheck // says everything
+		}
+		if time.Since(began) > turn {
+			return due.Now(), nil
+		}
+	}
+}
+
+// release lets a batch go whose scheduled time has come.
+func (a *App) release(ctx context.Context, l *due.Lease) (time.Time, error) {
+	batch, err := keyID(l)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Time{}, pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := a.Runs.Release(ctx, tx, batch); err != nil {
+			return err //nolint:wrapcheck // says everything
+		}
+		return l.Finish(ctx, tx, time.Time{})
+	})
+}
+
+// expire ends the staging of a record set.
+func (a *App) expire(ctx context.Context, l *due.Lease) (time.Time, error) {
+	set, err := keyID(l)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Time{}, pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		again, err := a.RecordSets.Expire(ctx, tx, set)
+		if err != nil {
+			return err //nolint:wrapcheck // says everything
+		}
+		return l.Finish(ctx, tx, again)
+	})
+}
+
+func keyID(l *due.Lease) (uuid.UUID, error) {
+	id, err := uuid.Parse(l.Key)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("due work %s has the key %q, which is no id: %w", l.Kind, l.Key, err)
+	}
+	return id, nil
+}

@@ -1,0 +1,146 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"flowlane/gen/db"
+)
+
+// gatherTimeout bounds what one scrape may ask of the database.
+const gatherTimeout = 2 * time.Second
+
+// metrics are the numbers of one process, and of the database as it sees it.
+type metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+}
+
+func newMetrics(a *App) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "flowlane_http_requests_total", Help: "Requests under /v1 by method, path pattern and status.",
+		}, []string{"method", "path", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "flowlane_http_request_seconds", Help: "Time to the end of the answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"method", "path"}),
+	}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		m.requests, m.seconds, stateCollector{a},
+	)
+	return m
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+}
+
+// count counts the requests that pass.
+func (m *metrics) count(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		method, path := r.Method, r.URL.Path
+		defer func() {
+			pattern := patternOf(path, status.status)
+			if pattern == "" {
+				method = ""
+			}
+			m.requests.WithLabelValues(method, pattern, strconv.Itoa(status.status)).Inc()
+			m.seconds.WithLabelValues(method, pattern).Observe(time.Since(began).Seconds())
+		}()
+		next.ServeHTTP(status, r)
+	})
+}
+
+// patternOf replaces the ids in a path. Paths that lead nowhere share the empty pattern, so that no caller can make up
+// label values.
+func patternOf(path string, status int) string {
+	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed || status == http.StatusUnauthorized {
+		return ""
+	}
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if i > 1 && strings.ContainsAny(s, "0123456789") {
+			segments[i] = "{id}"
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap gives http.ResponseController what lies below.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+var (
+	poolDesc = prometheus.NewDesc("flowlane_pool_connections", "Connections to Postgres by state.", []string{"state"}, nil)
+	waitDesc = prometheus.NewDesc("flowlane_pool_wait_seconds_total", "Time spent waiting for a connection.", nil, nil)
+	dueDesc  = prometheus.NewDesc("flowlane_due_rows", "Due rows by kind and state, of all processes.", []string{"kind", "state"}, nil)
+	callDesc = prometheus.NewDesc("flowlane_calls_open", "Calls whose outcome is not settled, by state, of all processes.", []string{"state"}, nil)
+	upDesc   = prometheus.NewDesc("flowlane_database_up", "1 when the database answered this scrape.", nil, nil)
+)
+
+// stateCollector reads the pool and the database at each scrape.
+type stateCollector struct{ a *App }
+
+// Describe implements prometheus.Collector.
+func (stateCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, upDesc} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c stateCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	s := c.a.Pool.Stat()
+	gauge(poolDesc, float64(s.IdleConns()), "idle")
+	gauge(poolDesc, float64(s.AcquiredConns()), "acquired")
+	gauge(poolDesc, float64(s.MaxConns()), "max")
+	out <- prometheus.MustNewConstMetric(waitDesc, prometheus.CounterValue, s.EmptyAcquireWaitTime().Seconds())
+
+	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
+	defer cancel()
+	rows, err := db.New().DueBacklog(ctx, c.a.Pool)
+	if err != nil {
+		gauge(upDesc, 0)
+		return
+	}
+	for _, r := range rows {
+		gauge(dueDesc, float64(r.Waiting), r.Kind, "waiting")
+		gauge(dueDesc, float64(r.Overdue), r.Kind, "overdue")
+		gauge(dueDesc, float64(r.Leased), r.Kind, "leased")
+	}
+	calls, err := db.New().CallsOpen(ctx, c.a.Pool)
+	if err != nil {
+		gauge(upDesc, 0)
+		return
+	}
+	for _, r := range calls {
+		gauge(callDesc, float64(r.Calls), r.State)
+	}
+	gauge(upDesc, 1)
+}

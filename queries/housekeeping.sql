@@ -1,0 +1,42 @@
+-- What is only kept for a while. Each statement deletes a bounded number of rows; nothing else reads them any more.
+
+-- name: HousekeepLedger :execrows
+DELETE FROM flow.ledger l USING (
+    SELECT o.domain, o.bucket, o.window_seconds, o.starts_at FROM flow.ledger o
+    WHERE o.ends_at < flow.clock() - interval '31 days'
+    ORDER BY o.ends_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
+) old
+WHERE l.domain = old.domain AND l.bucket = old.bucket AND l.window_seconds = old.window_seconds AND l.starts_at = old.starts_at;
+
+-- name: HousekeepCalls :execrows
+-- Calls that are over. Unresolved ones stay: a person has to look at them.
+DELETE FROM flow.call c USING (
+    SELECT o.id FROM flow.budget b
+    CROSS JOIN LATERAL (
+        SELECT k.id FROM flow.call k
+        WHERE k.domain = b.domain AND k.bucket = b.bucket AND k.claimed_at < flow.clock() - interval '7 days'
+            AND k.state IN ('settled', 'refused')
+        ORDER BY k.claimed_at LIMIT @max_rows
+    ) o
+    LIMIT @max_rows
+) old
+WHERE c.id = old.id AND c.state IN ('settled', 'refused');
+
+-- name: HousekeepBackoffs :execrows
+DELETE FROM flow.pause p USING (
+    SELECT o.id FROM flow.pause o
+    WHERE o.scope = 'bucket' AND o.status = 'released' AND o.released_at < flow.clock() - interval '30 days'
+    LIMIT @max_rows
+) old
+WHERE p.id = old.id;
+
+-- name: DueBacklog :many
+-- How many due rows of each kind wait for their time, are overdue, or are being worked on.
+SELECT kind,
+    count(*) FILTER (WHERE NOT leased AND due_at > flow.clock()) AS waiting,
+    count(*) FILTER (WHERE NOT leased AND due_at <= flow.clock()) AS overdue,
+    count(*) FILTER (WHERE leased) AS leased
+FROM flow.due GROUP BY kind ORDER BY kind;
+
+-- name: CallsOpen :many
+SELECT state, count(*) AS calls FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting') GROUP BY state ORDER BY state;
