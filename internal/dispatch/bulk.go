@@ -3,8 +3,6 @@ package dispatch
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"sync"
 
@@ -188,7 +186,7 @@ func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception
 	}
 	if c.records == 0 {
 		c.settings = append([]byte(nil), settings...)
-		c.keyField = keyField(s.r.task.Action.Call.Records.KeyParam, c.settings)
+		c.keyField = provider.KeyField(s.r.task.Action, c.settings)
 		c.firstKey = keyOfRow(c.buf.b[start:], c.keyField)
 	}
 	c.records++
@@ -218,8 +216,7 @@ func (c *bulk) finish(d *Dispatcher) (*prepared, error) {
 	c.buf.b = append(c.buf.b, ']')
 	p.rows, p.params = c.buf.b, json.RawMessage(c.settings)
 	p.lastKey = keyOfRow(p.rows[c.lastStart:len(p.rows)-1], c.keyField)
-	sum := sha256.Sum256(p.rows)
-	p.digest = "sha256:" + hex.EncodeToString(sum[:])
+	p.digest = provider.Digest(c.r.task.Action, p.rows)
 	var err error
 	action := c.r.task.Action
 	if p.request, err = provider.Prepare(c.r.svc, action, p.params, p.rows, c.r.secret(), ""); err != nil {
@@ -252,22 +249,6 @@ func (c *bulk) refuse(err error) *prepared {
 	}
 	p.records = 0
 	return p
-}
-
-// keyField returns the name of the rows' key field, as the settings give it.
-func keyField(param string, settings []byte) string {
-	if param == "" {
-		return ""
-	}
-	out := make([][]byte, 1)
-	if err := expr.ScanFields(settings, []string{param}, out); err != nil || out[0] == nil {
-		return "id"
-	}
-	var name string
-	if json.Unmarshal(out[0], &name) != nil {
-		return ""
-	}
-	return name
 }
 
 // keyOfRow returns the key of a row: a string's text, or a number as it is written.
