@@ -1,0 +1,34 @@
+-- name: DomainList :many
+-- The accounts of an organization's credentials, in insertion order from one account on.
+SELECT sqlc.embed(d),
+    (SELECT array_agg(c.id ORDER BY c.id) FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id)::uuid[] AS credential_ids,
+    (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
+FROM flow.domain d
+WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id)
+    AND (sqlc.narg('tenancy_id')::text IS NULL OR d.tenancy_id = sqlc.narg('tenancy_id'))
+    AND (d.created_at, d.tenancy_id) > (@after_created_at::timestamptz, @after_id::text)
+ORDER BY d.created_at, d.tenancy_id LIMIT @max_rows OFFSET @skip_rows;
+
+-- name: DomainTotal :one
+SELECT count(*) FROM flow.domain d
+WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id);
+
+-- name: DomainDispatched :one
+-- Whether anything was ever sent to an account.
+SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain) OR EXISTS (SELECT FROM flow.ledger l WHERE l.domain = @domain AND l.own > 0))::boolean AS dispatched;
+
+-- name: LedgerOpen :many
+-- The windows of an account that are not over.
+SELECT bucket, window_seconds, starts_at, own, foreign_spend FROM flow.ledger WHERE domain = @domain AND ends_at > @now::timestamptz;
+
+-- name: BudgetHolds :many
+-- What delays the budgets of an account besides their windows: the spacing of calls, and the automatic backoff.
+SELECT b.bucket, b.next_call_at, (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
+    WHERE h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active' AND h.expires_at > @now::timestamptz)::timestamptz AS held_until
+FROM flow.budget b WHERE b.domain = @domain;
+
+-- name: QueueWaiting :many
+-- The queues of a budget that have records waiting, but for one batch, whoever they belong to.
+SELECT q.org_id, q.batch_id, q.step_no, q.task_no, q.ready_records, b.definition_id, b.version
+FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id
+WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0 AND q.batch_id <> @except_batch;

@@ -1,0 +1,103 @@
+-- name: BatchList :many
+-- In insertion order, from one id on. record_set_id is null where the trigger brought its own rows.
+SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
+FROM flow.batch b
+JOIN flow.batch_count c ON c.batch_id = b.id
+LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
+WHERE b.org_id = @org_id AND b.id > @after
+    AND (sqlc.narg('id')::uuid IS NULL OR b.id = sqlc.narg('id'))
+    AND (sqlc.narg('status')::text IS NULL OR b.status::text = sqlc.narg('status'))
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('schedule_id')::uuid IS NULL OR b.schedule_id = sqlc.narg('schedule_id'))
+    AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type::text = sqlc.narg('trigger_type'))
+ORDER BY b.id LIMIT @max_rows OFFSET @skip_rows;
+
+-- name: BatchTotal :one
+SELECT count(*) FROM flow.batch b
+WHERE b.org_id = @org_id
+    AND (sqlc.narg('status')::text IS NULL OR b.status::text = sqlc.narg('status'))
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('schedule_id')::uuid IS NULL OR b.schedule_id = sqlc.narg('schedule_id'))
+    AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type::text = sqlc.narg('trigger_type'));
+
+-- name: BatchIDs :many
+-- Ids of batches that have jobs in any of these statuses, in insertion order from one id on, with how many.
+SELECT d.id, d.matching::bigint AS matching FROM (
+    SELECT b.id, (CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN c.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN c.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN c.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN c.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END) AS matching
+    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
+    WHERE b.org_id = @org_id AND b.id >= @from_id AND (sqlc.narg('batch_id')::uuid IS NULL OR b.id = sqlc.narg('batch_id'))
+) d WHERE d.matching > 0 ORDER BY d.id LIMIT @max_rows;
+
+-- name: JobTotal :one
+-- How many jobs of an organization, or of one of its batches, are in any of these statuses.
+SELECT coalesce(sum((CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN c.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN c.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN c.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN c.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END)), 0)::bigint AS total
+FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
+WHERE b.org_id = @org_id AND (sqlc.narg('batch_id')::uuid IS NULL OR b.id = sqlc.narg('batch_id'));
+
+-- name: SliceAt :one
+-- The slice that holds a position.
+SELECT coalesce(flow.slice_at(@batch_id::uuid, @place::bigint), 0)::int AS no;
+
+-- name: SlicesFrom :many
+-- Slices that can have jobs in any of these statuses, with how many by their counters. begun narrows what is queued: 'yes' to
+-- slices in which something was done already, 'no' to those at their first step, '' to nothing.
+SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.matching::bigint AS matching FROM (
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, (CASE WHEN 'staged' = ANY(@statuses::text[]) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN s.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN s.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN s.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN s.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN s.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN s.unresolved ELSE 0 END)
+        + CASE WHEN @begun::text = 'yes' AND s.queued > 0
+            AND (s.step_no > 0 OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
+        - CASE WHEN @begun::text = 'no' AND s.step_no > 0 THEN s.queued ELSE 0 END AS matching
+    FROM flow.slice s WHERE s.batch_id = @batch_id AND s.no >= @from_no
+) d WHERE d.matching > 0 ORDER BY d.no LIMIT @max_rows;
+
+-- name: QueuedBegun :one
+-- Of the queued jobs of a batch: how many are past their first step, by the counters.
+SELECT coalesce(sum(queued), 0)::bigint AS jobs FROM flow.slice WHERE batch_id = @batch_id AND step_no > 0;
+
+-- name: SlicesMixed :many
+-- Slices at their first step of whose queued records some may have been tried already.
+SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart FROM flow.slice s
+WHERE s.batch_id = @batch_id AND s.step_no = 0 AND s.queued > 0 AND s.no >= @from_no
+    AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)
+ORDER BY s.no LIMIT @max_rows;
+
+-- name: PartsRead :many
+SELECT p.slice_no, p.step_no, p.task_no, p.from_off, p.to_off, p.apart, p.attempt, p.left_out, c.state AS call_state, c.claimed_at
+FROM flow.part p LEFT JOIN flow.call c ON c.id = p.call_id
+WHERE p.batch_id = @batch_id AND p.slice_no = ANY(@slice_nos::int[]) ORDER BY p.slice_no, p.id;
+
+-- name: JobsRead :many
+SELECT position, slice_no, apart_step, step_no, status, attempts, error, started_at, updated_at FROM flow.job
+WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) ORDER BY slice_no, position;
+
+-- name: FragmentSizes :many
+-- Bytes of the fragments of slices, so that readers take no more of them at once than memory allows.
+SELECT slice_no, sum(octet_length(body))::bigint AS bytes FROM flow.fragment
+WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) AND step_no >= @from_step GROUP BY slice_no;
+
+-- name: FragmentsRead :many
+-- In the order in which they came: the last one counts.
+SELECT slice_no, step_no, task_no, body FROM flow.fragment
+WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) AND step_no >= @from_step
+ORDER BY slice_no, step_no, task_no, seq;
+
+-- name: HoldsOfBatchRelease :exec
+UPDATE flow.pause SET status = 'released', released_at = @now::timestamptz, released_by = sqlc.narg('released_by')::uuid
+WHERE batch_id = @batch_id::uuid AND scope = 'batch' AND status = 'active';
+
+-- name: BatchExists :one
+SELECT EXISTS (SELECT FROM flow.batch WHERE org_id = @org_id AND id = @id);
