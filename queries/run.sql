@@ -139,10 +139,10 @@ INSERT INTO flow.job (batch_id, position, slice_no, apart_step, step_no, remaini
 VALUES (@batch_id, @position, @slice_no, @apart_step, @step_no, @remaining, @status, @ready, @doomed, @attempts, @error, @started_at, @updated_at);
 
 -- name: JobUpdate :exec
-UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status, ready = d.ready,
+UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status::flow.job_status, ready = d.ready,
     doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''), started_at = coalesce(j.started_at, @now::timestamptz), updated_at = @now::timestamptz
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position, unnest(@step_nos::smallint[]) AS step_no,
-        unnest(@remaining::smallint[]) AS remaining, unnest(@statuses::flow.job_status[]) AS status, unnest(@readies::boolean[]) AS ready,
+        unnest(@remaining::smallint[]) AS remaining, unnest(@statuses::text[]) AS status, unnest(@readies::boolean[]) AS ready,
         unnest(@doomed::text[]) AS doomed, unnest(@attempts::int[]) AS attempts, unnest(@errors::text[]) AS error) d
 WHERE j.batch_id = d.batch_id AND j.position = d.position;
 

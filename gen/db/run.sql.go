@@ -583,10 +583,10 @@ func (q *Queries) JobUnprocess(ctx context.Context, db DBTX, arg JobUnprocessPar
 }
 
 const jobUpdate = `-- name: JobUpdate :exec
-UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status, ready = d.ready,
+UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status::flow.job_status, ready = d.ready,
     doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''), started_at = coalesce(j.started_at, $1::timestamptz), updated_at = $1::timestamptz
 FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::bigint[]) AS position, unnest($4::smallint[]) AS step_no,
-        unnest($5::smallint[]) AS remaining, unnest($6::flow.job_status[]) AS status, unnest($7::boolean[]) AS ready,
+        unnest($5::smallint[]) AS remaining, unnest($6::text[]) AS status, unnest($7::boolean[]) AS ready,
         unnest($8::text[]) AS doomed, unnest($9::int[]) AS attempts, unnest($10::text[]) AS error) d
 WHERE j.batch_id = d.batch_id AND j.position = d.position
 `
@@ -597,7 +597,7 @@ type JobUpdateParams struct {
 	Positions []int64
 	StepNos   []int16
 	Remaining []int16
-	Statuses  []FlowJobStatus
+	Statuses  []string
 	Readies   []bool
 	Doomed    []string
 	Attempts  []int32

@@ -43,6 +43,7 @@ type bundle struct {
 	runs    *run.Service
 	disp    *dispatch.Dispatcher
 	tenancy string
+	moved   time.Duration
 }
 
 // unlimited are limits that no test reaches.
@@ -195,3 +196,13 @@ func (b *bundle) once(list string, kind dialersim.Kind, n int) {
 		}
 	}
 }
+
+// minutePasses moves the clocks of the database and of the platform to the next minute.
+func (b *bundle) minutePasses() {
+	b.t.Helper()
+	pgtest.MoveClock(b.t, b.pool, time.Minute)
+	b.moved += time.Minute
+	b.sim.SetAccount("acme", dialersim.AccountSettings{ClockOffsetMS: ref(b.moved.Milliseconds())})
+}
+
+func ref[T any](v T) *T { return &v }

@@ -136,7 +136,7 @@ func (c *Change) writeJobs(ctx context.Context) error {
 		up.Positions = append(up.Positions, j.Position)
 		up.StepNos = append(up.StepNos, j.StepNo)
 		up.Remaining = append(up.Remaining, j.Remaining)
-		up.Statuses = append(up.Statuses, j.Status)
+		up.Statuses = append(up.Statuses, string(j.Status))
 		up.Readies = append(up.Readies, j.Ready)
 		up.Doomed = append(up.Doomed, string(deref(j.Doomed)))
 		up.Attempts = append(up.Attempts, j.Attempts)

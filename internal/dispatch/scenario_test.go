@@ -1,0 +1,187 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"flowlane/gen/db"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/run"
+)
+
+// hasty are options under which an unknown outcome is looked into after a second instead of a minute.
+var hasty = dispatch.Options{Timeout: time.Second, Margin: 100 * time.Millisecond}
+
+const (
+	modifyTask = `{"id":"%s","action_id":"dialer__api__modify","credential_id":"CRED","params":{"list":"%s","key":"{{ input.id }}","fields":%s},"retry":{"max_attempts":5,"initial_seconds":0.1}}`
+	asyncFlow  = `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload_async","credential_id":"CRED","params":{"list":"demo","row":"{{ input }}"}}]}]`
+	dialFlow   = `[{"id":"call","tasks":[{"id":"dial","action_id":"dialer__api__dial","credential_id":"CRED","params":{"number":"{{ input.id }}","campaign":"c"}}]}]`
+)
+
+func modify(id, list, fields string) string { return fmt.Sprintf(modifyTask, id, list, fields) }
+
+func flowOf(steps ...string) string {
+	out := "["
+	for i, tasks := range steps {
+		if i > 0 {
+			out += ","
+		}
+		out += fmt.Sprintf(`{"id":"s%d","tasks":[%s]}`, i, tasks)
+	}
+	return out + "]"
+}
+
+func TestRejectedRows(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "every_nth", N: 10}}})
+	status, counts := b.await(b.start(b.define(uploadFlow), 600, plainRow))
+	if status != run.BatchPartiallyFailed || counts.Rejected != 60 || counts.Accepted != 540 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("demo", dialersim.KindUpload, 600)
+}
+
+func TestSingleCalls(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	status, counts := b.await(b.start(b.define(flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`))), 700, plainRow))
+	if status != run.BatchCompleted || counts.Completed != 700 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("l", dialersim.KindModify, 700)
+}
+
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	flow := flowOf(
+		`{"id":"t","action_id":"core__flow__transform","params":{"value":{"double":"{{ input.n * 2 }}"}}}`,
+		modify("m", "l", `{"twice":"{{ steps.s0.t.output.double }}"}`),
+		`{"id":"u","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"demo","row":{"id":"{{ input.id }}","twice":"{{ steps.s0.t.output.double }}"}}}`,
+	)
+	status, counts := b.await(b.start(b.define(flow), 600, plainRow))
+	if status != run.BatchCompleted || counts.Accepted != 600 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("l", dialersim.KindModify, 600)
+	b.once("demo", dialersim.KindUpload, 600)
+}
+
+func TestTasksSideBySide(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.sim.AddFault(dialersim.Fault{Kind: "status", Status: 503, Operation: "modify", Probability: 0.1, Count: 30})
+	flow := flowOf(
+		modify("a", "la", `{"n":1}`)+","+modify("b", "lb", `{"n":2}`)+`,{"id":"t","action_id":"core__flow__transform","params":{"value":1}}`,
+		modify("c", "lc", `{"n":3}`))
+	status, counts := b.await(b.start(b.define(flow), 300, plainRow))
+	if status != run.BatchCompleted || counts.Completed != 300 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	for _, list := range []string{"la", "lb", "lc"} {
+		b.once(list, dialersim.KindModify, 300)
+	}
+}
+
+func TestConditionsAndBadRecords(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	flow := flowOf(`{"id":"u","action_id":"dialer__api__upload","credential_id":"CRED","when":"{{ input.n % 2 == 0 }}",
+		"params":{"list":"demo","row":{"id":"{{ input.id }}","inverse":"{{ 1 / (input.n - 100) }}"}}}`)
+	status, counts := b.await(b.start(b.define(flow), 500, plainRow))
+	if status != run.BatchPartiallyFailed || counts.Accepted != 249 || counts.Completed != 250 || counts.Failed != 1 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("demo", dialersim.KindUpload, 249)
+}
+
+func TestRateLimitBacksOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.sim.AddFault(dialersim.Fault{Kind: "over_limit", Operation: "upload", RetryAfter: 1})
+	status, counts := b.await(b.start(b.define(uploadFlow), 300, plainRow))
+	if status != run.BatchCompleted || counts.Accepted != 300 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("demo", dialersim.KindUpload, 300)
+}
+
+func TestCutAfterAcceptanceIsLookedUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t, hasty)
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "every_nth", N: 50}}})
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload"})
+	status, counts := b.await(b.start(b.define(uploadFlow), 300, plainRow))
+	if status != run.BatchPartiallyFailed || counts.Accepted != 294 || counts.Rejected != 6 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("demo", dialersim.KindUpload, 300)
+}
+
+func TestCutBeforeAcceptanceIsSentAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t, hasty)
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_before", Operation: "upload"})
+	id := b.start(b.define(uploadFlow), 300, plainRow)
+	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.NeedsReconcile == 300 })
+	status, counts := b.await(id)
+	if status != run.BatchCompleted || counts.Accepted != 300 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("demo", dialersim.KindUpload, 300)
+}
+
+func TestRedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, hasty)
+	b.sim.AddFault(dialersim.Fault{Kind: "redirect_307", Operation: "upload", Accept: true})
+	status, counts := b.await(b.start(b.define(uploadFlow), 300, plainRow))
+	if status != run.BatchCompleted || counts.Accepted != 300 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("demo", dialersim.KindUpload, 300)
+}
+
+func TestAsynchronousImport(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "every_nth", N: 25}}})
+	status, counts := b.await(b.start(b.define(asyncFlow), 250, plainRow))
+	if status != run.BatchPartiallyFailed || counts.Accepted != 240 || counts.Rejected != 10 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("demo", dialersim.KindUpload, 250)
+}
+
+func TestUnknownOutcomeOfAPhoneCallIsLeftToAPerson(t *testing.T) {
+	t.Parallel()
+	b := setup(t, hasty)
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "dial", Skip: 3})
+	id := b.start(b.define(dialFlow), 10, func(i int) string { return fmt.Sprintf(`{"id":"+1555000%04d"}`, i) })
+	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 9 && c.Unresolved == 1 })
+	b.once("calls", dialersim.KindDial, 10)
+}
+
+func TestBudgetIsKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"modify": {60: 30, 3600: 1000, 86400: 10000}}})
+	if _, err := b.disp.Refresh(t.Context(), b.org, b.tenancy); err != nil {
+		t.Fatal(err)
+	}
+	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 100, plainRow)
+	for sent := 30; sent < 100; sent += 30 {
+		b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed >= int64(sent) })
+		b.minutePasses()
+	}
+	if status, counts := b.await(id); status != run.BatchCompleted {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("l", dialersim.KindModify, 100)
+	if n := b.sim.Totals().Operations["modify"]; n.OverLimit != 0 {
+		t.Errorf("the platform refused %d calls", n.OverLimit)
+	}
+}
