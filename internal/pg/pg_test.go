@@ -262,3 +262,13 @@ func TestMigrate_SeveralAtOnceOnAnEmptyDatabase(t *testing.T) {
 		t.Fatalf("%d tables in the schema public", n)
 	}
 }
+
+// BenchmarkMigrate_Nothing is what every start of a server pays.
+func BenchmarkMigrate_Nothing(b *testing.B) {
+	pool := pgtest.New(b)
+	for b.Loop() {
+		if err := pg.Migrate(b.Context(), pool); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -215,6 +215,29 @@ func TestStart_Fast(t *testing.T) {
 	}
 }
 
+func TestStart_OddFolderNames(t *testing.T) {
+	t.Parallel()
+	base, err := created()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, socket := range map[string]bool{"a b%20?c": true, "a,b": false, strings.Repeat("long", 20): false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.opts.DataDir = filepath.Join(filepath.Dir(b.opts.DataDir), name)
+			if out, err := exec.CommandContext(b.ctx, "cp", "-a", base, b.opts.DataDir).CombinedOutput(); err != nil {
+				t.Fatalf("copy the database: %v: %s", err, out)
+			}
+			server := b.start()
+			b.query(server.LocalDSN(), "SELECT 'reached'")
+			if got := server.LocalDSN() != server.DSN(); got != socket {
+				t.Fatalf("socket %t, want %t", got, socket)
+			}
+		})
+	}
+}
+
 func TestStart_FixedPort(t *testing.T) {
 	t.Parallel()
 	b := setupCreated(t)
@@ -400,4 +423,23 @@ func TestStop_InsistsWhenTimeIsUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-server.Done()
+}
+
+// BenchmarkStart_Warm is a start on data that was shut down cleanly.
+func BenchmarkStart_Warm(b *testing.B) {
+	base, err := created()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		server, err := Start(b.Context(), Options{DataDir: base})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if err := server.Stop(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,16 +32,18 @@ func newState(port int, password, socketDir string) state {
 	tcp := url.URL{Scheme: "postgres", User: login, Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: database, RawQuery: "sslmode=disable"}
 	st := state{TCP: tcp.String(), Port: port}
 	if socketDir != "" {
-		query := url.Values{"host": {socketDir}, "port": {strconv.Itoa(port)}}
-		socket := url.URL{Scheme: "postgres", User: login, Path: "/" + database, RawQuery: query.Encode()}
+		query := url.Values{"host": {socketDir}, "port": {strconv.Itoa(port)}}.Encode()
+		// In addresses of Postgres a plus stands for itself.
+		socket := url.URL{Scheme: "postgres", User: login, Path: "/" + database, RawQuery: strings.ReplaceAll(query, "+", "%20")}
 		st.Socket = socket.String()
 	}
 	return st
 }
 
-// socketDir is where the server's Unix socket can lie: dir, or nowhere when its path would be too long.
+// socketDir is where the server's Unix socket can lie: dir, or nowhere when its path would be too long. Addresses and
+// settings take a comma for the end of a folder's name.
 func socketDir(dir string) string {
-	if len(filepath.Join(dir, ".s.PGSQL.65535.lock")) > maxSocketPath {
+	if len(filepath.Join(dir, ".s.PGSQL.65535.lock")) > maxSocketPath || strings.ContainsAny(dir, `,"`) {
 		return ""
 	}
 	return dir
