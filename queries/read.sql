@@ -84,10 +84,12 @@ WHERE p.batch_id = @batch_id AND p.slice_no = ANY(@slice_nos::int[]) ORDER BY p.
 SELECT position, slice_no, apart_step, step_no, status, attempts, error, started_at, updated_at FROM flow.job
 WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) ORDER BY slice_no, position;
 
--- name: FragmentSizes :many
--- Bytes of the fragments of slices, so that readers take no more of them at once than memory allows.
-SELECT slice_no, sum(octet_length(body))::bigint AS bytes FROM flow.fragment
-WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) AND step_no >= @from_step GROUP BY slice_no;
+-- name: SliceSizes :many
+-- Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on,
+-- and the pages where they are wanted.
+SELECT s.no, (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= @from_step), 0)
+    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE @pages::boolean AND p.set_id = @page_set AND p.first = s.first), 0))::bigint AS bytes
+FROM flow.slice s WHERE s.batch_id = @batch_id AND s.no = ANY(@slice_nos::int[]) ORDER BY s.no;
 
 -- name: FragmentsRead :many
 -- In the order in which they came: the last one counts.

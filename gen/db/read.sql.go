@@ -211,43 +211,6 @@ func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams)
 	return count, err
 }
 
-const fragmentSizes = `-- name: FragmentSizes :many
-SELECT slice_no, sum(octet_length(body))::bigint AS bytes FROM flow.fragment
-WHERE batch_id = $1 AND slice_no = ANY($2::int[]) AND step_no >= $3 GROUP BY slice_no
-`
-
-type FragmentSizesParams struct {
-	BatchID  uuid.UUID
-	SliceNos []int32
-	FromStep int16
-}
-
-type FragmentSizesRow struct {
-	SliceNo int32
-	Bytes   int64
-}
-
-// Bytes of the fragments of slices, so that readers take no more of them at once than memory allows.
-func (q *Queries) FragmentSizes(ctx context.Context, db DBTX, arg FragmentSizesParams) ([]FragmentSizesRow, error) {
-	rows, err := db.Query(ctx, fragmentSizes, arg.BatchID, arg.SliceNos, arg.FromStep)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []FragmentSizesRow
-	for rows.Next() {
-		var i FragmentSizesRow
-		if err := rows.Scan(&i.SliceNo, &i.Bytes); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const fragmentsRead = `-- name: FragmentsRead :many
 SELECT slice_no, step_no, task_no, body FROM flow.fragment
 WHERE batch_id = $1 AND slice_no = ANY($2::int[]) AND step_no >= $3
@@ -468,6 +431,53 @@ func (q *Queries) SliceAt(ctx context.Context, db DBTX, arg SliceAtParams) (int3
 	var no int32
 	err := row.Scan(&no)
 	return no, err
+}
+
+const sliceSizes = `-- name: SliceSizes :many
+SELECT s.no, (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= $1), 0)
+    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $2::boolean AND p.set_id = $3 AND p.first = s.first), 0))::bigint AS bytes
+FROM flow.slice s WHERE s.batch_id = $4 AND s.no = ANY($5::int[]) ORDER BY s.no
+`
+
+type SliceSizesParams struct {
+	FromStep int16
+	Pages    bool
+	PageSet  uuid.UUID
+	BatchID  uuid.UUID
+	SliceNos []int32
+}
+
+type SliceSizesRow struct {
+	No    int32
+	Bytes int64
+}
+
+// Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on,
+// and the pages where they are wanted.
+func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams) ([]SliceSizesRow, error) {
+	rows, err := db.Query(ctx, sliceSizes,
+		arg.FromStep,
+		arg.Pages,
+		arg.PageSet,
+		arg.BatchID,
+		arg.SliceNos,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SliceSizesRow
+	for rows.Next() {
+		var i SliceSizesRow
+		if err := rows.Scan(&i.No, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const slicesFrom = `-- name: SlicesFrom :many

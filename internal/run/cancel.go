@@ -1,0 +1,51 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/fault"
+)
+
+// Cancellation says who cancels a batch and why.
+type Cancellation struct {
+	Reason *string
+	By     *uuid.UUID
+}
+
+// Cancel ends a batch in the caller's transaction: what was not sent will never be. It touches no slice, whatever the size
+// of the batch; readers show as unprocessed what still waits there. Calls under way settle later. Faults: NotFound;
+// Conflict for a batch that is over.
+func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, why Cancellation) (*BatchRow, error) {
+	c, err := s.Begin(ctx, tx, batchID)
+	if err != nil {
+		return nil, err
+	}
+	h := c.heads[batchID]
+	if h == nil || h.OrgID != orgID {
+		return nil, fault.Missing("Batch")
+	}
+	if BatchTerminal(h.Status) {
+		return nil, fault.New(fault.Conflict, "Batch is already %s", h.Status)
+	}
+	if _, err := s.q.LaneBatchClose(ctx, tx, batchID); err != nil {
+		return nil, fmt.Errorf("close the queues of batch %s: %w", batchID, err)
+	}
+	if _, err := s.q.JobUnprocess(ctx, tx, db.JobUnprocessParams{BatchID: batchID, Now: c.Now}); err != nil {
+		return nil, fmt.Errorf("end the waiting jobs of batch %s: %w", batchID, err)
+	}
+	if err := s.q.BatchCountCancel(ctx, tx, batchID); err != nil {
+		return nil, fmt.Errorf("count the jobs of batch %s: %w", batchID, err)
+	}
+	if err := s.q.BatchCancel(ctx, tx, db.BatchCancelParams{ID: batchID, Reason: why.Reason, Now: c.Now}); err != nil {
+		return nil, fmt.Errorf("cancel batch %s: %w", batchID, err)
+	}
+	if err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By, BatchID: batchID}); err != nil {
+		return nil, fmt.Errorf("release the holds of batch %s: %w", batchID, err)
+	}
+	return s.readBatch(ctx, tx, orgID, batchID)
+}

@@ -1,0 +1,79 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/fault"
+)
+
+// BatchRow is a batch with its counters, and the record set whose rows it works on.
+type BatchRow = db.BatchListRow
+
+// BatchFilter says which batches a list shows: those that have every value that is set, after the id After, from the
+// Skip-th on, at most MaxRows.
+type BatchFilter struct {
+	Status, TriggerType      *string
+	DefinitionID, ScheduleID *uuid.UUID
+	After                    uuid.UUID
+	Skip, MaxRows            int32
+}
+
+// Batches lists batches in the order of their creation, and says how many there are on all pages.
+func (s *Service) Batches(ctx context.Context, orgID uuid.UUID, f BatchFilter) ([]BatchRow, int64, error) {
+	rows, err := s.q.BatchList(ctx, s.pool, db.BatchListParams{OrgID: orgID, After: f.After, Status: f.Status, DefinitionID: f.DefinitionID,
+		ScheduleID: f.ScheduleID, TriggerType: f.TriggerType, SkipRows: f.Skip, MaxRows: f.MaxRows})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list batches: %w", err)
+	}
+	total, err := s.q.BatchTotal(ctx, s.pool, db.BatchTotalParams{OrgID: orgID, Status: f.Status, DefinitionID: f.DefinitionID, ScheduleID: f.ScheduleID,
+		TriggerType: f.TriggerType})
+	if err != nil {
+		return nil, 0, fmt.Errorf("count batches: %w", err)
+	}
+	return rows, total, nil
+}
+
+// ReadBatch reads one batch. Fault: NotFound.
+func (s *Service) ReadBatch(ctx context.Context, orgID, id uuid.UUID) (*BatchRow, error) {
+	return s.readBatch(ctx, s.pool, orgID, id)
+}
+
+func (s *Service) readBatch(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*BatchRow, error) {
+	rows, err := s.q.BatchList(ctx, conn, db.BatchListParams{OrgID: orgID, ID: &id, MaxRows: 1})
+	if err != nil {
+		return nil, fmt.Errorf("read batch %s: %w", id, err)
+	}
+	if len(rows) == 0 {
+		return nil, fault.Missing("Batch")
+	}
+	return &rows[0], nil
+}
+
+// view reads a batch with its plan. Fault: NotFound.
+func (s *Service) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*batchView, error) {
+	row, err := s.readBatch(ctx, conn, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.plans.Plan(ctx, conn, orgID, row.FlowBatch.DefinitionID, row.FlowBatch.Version)
+	if err != nil {
+		return nil, fmt.Errorf("plan of batch %s: %w", id, err)
+	}
+	return &batchView{BatchRow: row, plan: plan}, nil
+}
+
+// JobCounts returns how many of the batch's jobs stand where.
+func JobCounts(r *BatchRow) Counts { return countsOf(&r.FlowBatchCount) }
+
+// Progress returns the share of jobs that are over, in percent; 100 for a batch without records.
+func Progress(r *BatchRow) float64 {
+	if r.FlowBatch.RecordCount == 0 {
+		return 100
+	}
+	counts := JobCounts(r)
+	return 100 * float64(counts.terminal()) / float64(r.FlowBatch.RecordCount)
+}

@@ -1,0 +1,259 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/definition"
+	"flowlane/internal/fault"
+)
+
+// TaskStatus is where a task, or a step, of an execution stands.
+type TaskStatus string
+
+// The statuses of a task of an execution.
+const (
+	TaskPending     TaskStatus = "pending"
+	TaskWaiting     TaskStatus = "waiting"
+	TaskRunning     TaskStatus = "running"
+	TaskReconciling TaskStatus = "reconciling"
+	TaskCompleted   TaskStatus = "completed"
+	TaskFailed      TaskStatus = "failed"
+	TaskSkipped     TaskStatus = "skipped"
+	TaskCancelled   TaskStatus = "cancelled"
+)
+
+// ExecutionStep is a step of an execution.
+type ExecutionStep struct {
+	Step                   *definition.Step
+	Status                 TaskStatus
+	StartedAt, CompletedAt *time.Time
+	Tasks                  []ExecutionTask
+}
+
+// ExecutionTask is a task of an execution.
+type ExecutionTask struct {
+	Task                   *definition.Task
+	Status                 TaskStatus
+	Attempts               int32
+	StartedAt, CompletedAt *time.Time
+	// Output is raw JSON; nil where there is none.
+	Output json.RawMessage
+	Error  *JobError
+}
+
+// Record reads one record of a batch, with its input, output and history. thing names what is missing if it is not there:
+// "Job" or "Execution". Fault: NotFound.
+func (s *Service) Record(ctx context.Context, orgID, batchID uuid.UUID, position int64, thing string) (*Record, error) {
+	var out *Record
+	err := s.one(ctx, orgID, batchID, position, thing, func(v *sliceView, offset int32, rows [][]byte) (err error) {
+		out, err = v.single(offset, rows)
+		return err
+	})
+	return out, err
+}
+
+// Execution reads run 1 of a record of a batch: its path through every step and task. Fault: NotFound.
+func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, position int64) (*Record, []ExecutionStep, error) {
+	var out *Record
+	var steps []ExecutionStep
+	err := s.one(ctx, orgID, batchID, position, "Execution", func(v *sliceView, offset int32, rows [][]byte) (err error) {
+		if out, err = v.single(offset, rows); err != nil {
+			return err
+		}
+		steps, err = v.path(offset, out)
+		return err
+	})
+	return out, steps, err
+}
+
+// one opens the slice of one record.
+func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, thing string, do func(v *sliceView, offset int32, rows [][]byte) error) error {
+	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		b, err := s.view(ctx, tx, orgID, batchID)
+		if fault.Is(err, fault.NotFound) || (err == nil && position >= b.FlowBatch.RecordCount) {
+			return fault.Missing(thing)
+		}
+		if err != nil {
+			return err
+		}
+		no, err := s.q.SliceAt(ctx, tx, db.SliceAtParams{BatchID: batchID, Place: position})
+		if err != nil {
+			return fmt.Errorf("find position %d of batch %s: %w", position, batchID, err)
+		}
+		found, err := s.q.SliceRows(ctx, tx, db.SliceRowsParams{BatchID: batchID, Nos: []int32{no}})
+		if err != nil || len(found) != 1 {
+			return fmt.Errorf("read slice %d of batch %s: %w", no, batchID, err)
+		}
+		r := found[0]
+		row := sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo}
+		views, err := b.open(ctx, s.q, tx, []sliceRow{row}, 0)
+		if err != nil {
+			return err
+		}
+		pages, err := readInputs(ctx, tx, b, views)
+		if err != nil {
+			return err
+		}
+		page := pages[r.First]
+		defer page.Release()
+		rows, err := page.Rows()
+		if err != nil {
+			return fmt.Errorf("records from %d of batch %s: %w", r.First, batchID, err)
+		}
+		return do(views[0], int32(position-r.First), rows)
+	})
+}
+
+func (v *sliceView) only(offset int32) []bool {
+	wanted := make([]bool, v.records)
+	wanted[offset] = true
+	return wanted
+}
+
+func (v *sliceView) single(offset int32, rows [][]byte) (*Record, error) {
+	found, err := v.list(v.only(offset), Want{Input: true, Output: true, History: true}, rows)
+	if err != nil {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+// path tells how the record at this offset came through every step.
+func (v *sliceView) path(offset int32, r *Record) ([]ExecutionStep, error) {
+	steps := make([]ExecutionStep, len(v.batch.plan.Steps))
+	for i := range steps {
+		step := &v.batch.plan.Steps[i]
+		steps[i] = ExecutionStep{Step: step, Tasks: make([]ExecutionTask, len(step.Tasks))}
+		for j := range step.Tasks {
+			steps[i].Tasks[j] = ExecutionTask{Task: &step.Tasks[j], Status: TaskPending}
+		}
+	}
+	err := v.traces(v.only(offset), func(step, task int16, t *Trace) {
+		if t.covers(offset) {
+			steps[step].Tasks[task].add(t)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range v.parts {
+		if p := &v.parts[i]; v.concerns(p, offset) {
+			steps[p.StepNo].Tasks[p.TaskNo].cover(p)
+		}
+	}
+	for i := range steps {
+		steps[i].sum(Terminal(r.Status))
+	}
+	return steps, nil
+}
+
+// add takes over what a trace tells.
+func (t *ExecutionTask) add(trace *Trace) {
+	if trace.StartedAt > 0 {
+		t.start(time.UnixMilli(trace.StartedAt).UTC())
+	}
+	if trace.CallID != "" || (t.Task.Action.Call == nil && trace.Kind != TraceSkipped) {
+		t.Attempts = max(t.Attempts, trace.Attempt)
+	}
+	t.Error = trace.Error
+	switch trace.Kind {
+	case TraceOK:
+		t.Status = TaskCompleted
+	case TraceSkipped:
+		t.Status = TaskSkipped
+	case TraceFailed, TraceRejected:
+		t.Status = TaskFailed
+	default:
+		return
+	}
+	t.Output = trace.Output
+	if trace.EndedAt > 0 {
+		t.CompletedAt = ref(time.UnixMilli(trace.EndedAt).UTC())
+		t.start(*t.CompletedAt)
+	}
+}
+
+func (t *ExecutionTask) start(at time.Time) {
+	if t.StartedAt == nil || at.Before(*t.StartedAt) {
+		t.StartedAt = &at
+	}
+}
+
+// cover takes over where the call of the task stands.
+func (t *ExecutionTask) cover(p *readPart) {
+	switch p.state {
+	case Queued:
+		t.Status = TaskWaiting
+		t.Attempts = max(t.Attempts, p.Attempt-1)
+		return
+	case Started:
+		t.Status = TaskRunning
+	default:
+		t.Status = TaskReconciling
+	}
+	t.Attempts = max(t.Attempts, p.Attempt)
+	if p.claimedAt != nil {
+		t.start(*p.claimedAt)
+	}
+}
+
+// sum makes the step's status and times from those of its tasks. Of an execution that is over, nothing waits any more.
+func (s *ExecutionStep) sum(over bool) {
+	count := map[TaskStatus]int{}
+	finished := 0
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
+		if over && (t.Status == TaskPending || t.Status == TaskWaiting) {
+			t.Status = TaskCancelled
+		}
+		status := t.Status
+		if status == TaskFailed && t.Task.ContinueOnError {
+			status = TaskCompleted
+		}
+		count[status]++
+		if t.StartedAt != nil && (s.StartedAt == nil || t.StartedAt.Before(*s.StartedAt)) {
+			s.StartedAt = t.StartedAt
+		}
+		if t.CompletedAt != nil && (s.CompletedAt == nil || t.CompletedAt.After(*s.CompletedAt)) {
+			s.CompletedAt = t.CompletedAt
+		}
+		if status == TaskCompleted || status == TaskSkipped || status == TaskFailed {
+			finished++
+		}
+	}
+	s.Status = stepStatus(count, finished, len(s.Tasks))
+	if finished < len(s.Tasks) {
+		s.CompletedAt = nil
+	}
+}
+
+func stepStatus(count map[TaskStatus]int, finished, tasks int) TaskStatus {
+	switch {
+	case finished == tasks && count[TaskFailed] > 0:
+		return TaskFailed
+	case count[TaskSkipped] == tasks:
+		return TaskSkipped
+	case finished == tasks:
+		return TaskCompleted
+	case count[TaskReconciling] > 0:
+		return TaskReconciling
+	case count[TaskRunning] > 0:
+		return TaskRunning
+	case count[TaskFailed] > 0 && count[TaskCancelled] > 0:
+		return TaskFailed
+	case count[TaskCancelled] > 0:
+		return TaskCancelled
+	case finished > 0:
+		return TaskRunning
+	case count[TaskWaiting] > 0:
+		return TaskWaiting
+	}
+	return TaskPending
+}

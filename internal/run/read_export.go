@@ -1,0 +1,211 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+)
+
+// Export is the results of a batch as newline-delimited JSON, read as they are needed: memory holds a few slices,
+// whatever the size of the batch. Each record is shown as it stands when it is read. It is not safe for concurrent use.
+type Export struct {
+	ctx   context.Context //nolint:containedctx // an io.Reader has no other place for it
+	s     *Service
+	batch *batchView
+	match matcher
+	// from is the first position to show, skip how many matching ones to pass over before.
+	from, skip int64
+	no         int32
+	views      []*sliceView
+	done       bool
+	buf        []byte
+	at         int
+	line       lineWriter
+}
+
+// Export opens the results of a batch in position order: from position from on, of the matching ones all but the first
+// skip. Fault: NotFound.
+func (s *Service) Export(ctx context.Context, orgID, batchID uuid.UUID, status *Status, from, skip int64) (*Export, error) {
+	e := &Export{ctx: ctx, s: s, match: newMatcher(status, nil), from: from, skip: skip}
+	err := s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if e.batch, err = s.view(ctx, tx, orgID, batchID); err != nil {
+			return err
+		}
+		if e.match.all() {
+			e.from, e.skip = from+skip, 0
+		}
+		if e.from > 0 {
+			e.no, err = s.q.SliceAt(ctx, tx, db.SliceAtParams{BatchID: batchID, Place: e.from})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.line = newLineWriter(batchID)
+	return e, nil
+}
+
+// Read implements io.Reader.
+func (e *Export) Read(p []byte) (int, error) {
+	for e.at == len(e.buf) {
+		if err := e.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, e.buf[e.at:])
+	e.at += n
+	return n, nil
+}
+
+// fill writes the next slice into the buffer.
+func (e *Export) fill() error {
+	e.buf, e.at = e.buf[:0], 0
+	if len(e.views) == 0 {
+		if e.done {
+			return io.EOF
+		}
+		if err := e.s.snapshot(e.ctx, e.load); err != nil {
+			return err
+		}
+		return nil
+	}
+	v := e.views[0]
+	e.views[0] = nil
+	e.views = e.views[1:]
+	return e.write(v)
+}
+
+// load reads the next slices, and the batch again: it may have been cancelled meanwhile.
+func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
+	id := e.batch.FlowBatch.ID
+	if !e.batch.over() {
+		row, err := e.s.readBatch(ctx, tx, e.batch.FlowBatch.OrgID, id)
+		if err != nil {
+			return err
+		}
+		e.batch = &batchView{BatchRow: row, plan: e.batch.plan}
+	}
+	statuses, _ := e.match.ofSlices(e.batch.over())
+	found, err := e.s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, BatchID: id, FromNo: e.no, MaxRows: walkSlices})
+	if err != nil {
+		return err
+	}
+	rows := make([]sliceRow, len(found))
+	for i, r := range found {
+		rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo}
+	}
+	n, err := e.s.fit(ctx, tx, e.batch, rows, e.batch.lastStep(), false)
+	if err != nil {
+		return err
+	}
+	if e.views, err = e.batch.open(ctx, e.s.q, tx, rows[:n], e.batch.lastStep()); err != nil {
+		return err
+	}
+	e.done = n == len(rows) && n < walkSlices
+	if n > 0 {
+		e.no = rows[n-1].no + 1
+	}
+	return nil
+}
+
+func (e *Export) write(v *sliceView) error {
+	wanted := make([]bool, v.records)
+	for o := range wanted {
+		wanted[o] = v.first+int64(o) >= e.from && e.match.job(v.statuses[o])
+		if wanted[o] && e.skip > 0 {
+			e.skip--
+			wanted[o] = false
+		}
+	}
+	_, outs, err := v.tell(wanted, Want{Output: true})
+	if err != nil {
+		return err
+	}
+	for o := range v.records {
+		if !wanted[o] {
+			continue
+		}
+		failure, err := v.failure(o)
+		if err != nil {
+			return err
+		}
+		e.buf = e.line.append(e.buf, v.first+int64(o), v.statuses[o], outs.of(o), failure)
+	}
+	return nil
+}
+
+// lineWriter writes results by hand. Neighbours mostly have the same end, which is kept.
+type lineWriter struct {
+	// middle stands between the position and its repetition in the job's id.
+	middle []byte
+	status Status
+	output json.RawMessage
+	end    []byte
+}
+
+func newLineWriter(batchID uuid.UUID) lineWriter {
+	return lineWriter{middle: []byte(`,"job_id":"` + batchID.String() + `.`)}
+}
+
+func (w *lineWriter) append(b []byte, position int64, status Status, output json.RawMessage, failure *JobError) []byte {
+	b = append(b, `{"position":`...)
+	at := len(b)
+	b = strconv.AppendInt(b, position, 10)
+	digits := b[at:len(b):len(b)]
+	b = append(b, w.middle...)
+	b = append(b, digits...)
+	if failure != nil {
+		return appendFailure(appendOutcome(b, status, output), failure)
+	}
+	if w.end == nil || w.status != status || !same(w.output, output) {
+		w.status, w.output = status, output
+		w.end = append(appendOutcome(w.end[:0], status, output), "null}\n"...)
+	}
+	return append(b, w.end...)
+}
+
+// same reports whether two outputs are the same one, or both absent or equal small ones.
+func same(a, b json.RawMessage) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	return len(a) == 0 || &a[0] == &b[0] || (len(a) < 64 && bytes.Equal(a, b))
+}
+
+func appendOutcome(b []byte, status Status, output json.RawMessage) []byte {
+	b = append(b, `","status":"`...)
+	b = append(b, status...)
+	b = append(b, `","output":`...)
+	if len(output) == 0 {
+		b = append(b, "null"...)
+	}
+	b = append(b, output...)
+	return append(b, `,"error":`...)
+}
+
+func appendFailure(b []byte, f *JobError) []byte {
+	for i, field := range [...]struct{ name, value string }{
+		{"code", f.Code}, {"message", f.Message}, {"step_id", f.StepID}, {"task_id", f.TaskID}, {"provider_code", f.ProviderCode}, {"provider_message", f.ProviderMessage},
+	} {
+		sep := `,"`
+		if i == 0 {
+			sep = `{"`
+		}
+		b = append(append(append(b, sep...), field.name...), `":`...)
+		if i > 1 && field.value == "" {
+			b = append(b, "null"...)
+			continue
+		}
+		text, _ := json.Marshal(field.value) // a string: cannot fail
+		b = append(b, text...)
+	}
+	return append(b, "}}\n"...)
+}

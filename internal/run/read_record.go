@@ -1,0 +1,224 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Record is one record of a batch as its readers see it: a job, an execution, a result.
+type Record struct {
+	Batch    *BatchRow
+	Position int64
+	Status   Status
+	// Execution is the status of run 1.
+	Execution ExecutionStatus
+	// Attempts is how many calls carried the record.
+	Attempts int32
+	// Input and Output are raw JSON; nil where they were not asked for. An output that is not there is nil too.
+	Input, Output json.RawMessage
+	Error         *JobError
+	// StartedAt is when work on the record began, CompletedAt when its status became terminal.
+	StartedAt, CompletedAt *time.Time
+	UpdatedAt              time.Time
+}
+
+// JobID names a record of a batch.
+func JobID(batchID uuid.UUID, position int64) string {
+	return fmt.Sprintf("%s.%d", batchID, position)
+}
+
+// Want says what a reader needs of records besides status, position and error.
+type Want struct {
+	Input, Output bool
+	// History is attempts, times and the status of the execution.
+	History bool
+}
+
+func (w Want) fromStep(b *batchView) int16 {
+	switch {
+	case w.History:
+		return 0
+	case w.Output:
+		return b.lastStep()
+	}
+	return noTraces
+}
+
+// history is what the traces and open calls of a record tell.
+type history struct {
+	// touched: something was done for the record.
+	touched bool
+	// started and ended are Unix milliseconds; 0 where no trace has a time.
+	started, ended int64
+	attempts       int32
+}
+
+func (h *history) saw(started, ended int64) {
+	h.touched = true
+	if started == 0 {
+		started = ended
+	}
+	if started > 0 && (h.started == 0 || started < h.started) {
+		h.started = started
+	}
+	h.ended = max(h.ended, started, ended)
+}
+
+// list makes the records at the wanted offsets, in order. rows are the raw records of the slice, nil where no input is
+// wanted; they are copied.
+func (v *sliceView) list(wanted []bool, want Want, rows [][]byte) ([]Record, error) {
+	histories, outputs, err := v.tell(wanted, want)
+	if err != nil {
+		return nil, err
+	}
+	var out []Record
+	for o := range v.records {
+		if !wanted[o] {
+			continue
+		}
+		r := Record{Batch: v.batch.BatchRow, Position: v.first + int64(o), Status: v.statuses[o]}
+		if rows != nil {
+			r.Input = append(json.RawMessage(nil), rows[o]...)
+		}
+		if outputs != nil {
+			r.Output = outputs.of(o)
+		}
+		if r.Error, err = v.failure(o); err != nil {
+			return nil, err
+		}
+		if want.History {
+			v.date(&r, o, &histories[o])
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// tell reads the traces of the wanted records once, for their history and their output.
+func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) {
+	var histories []history
+	if want.History {
+		histories = make([]history, v.records)
+	}
+	var outs *outputs
+	if want.Output {
+		outs = newOutputs(v.batch.plan, v.records)
+	}
+	attempts := map[[2]int16][]int32{}
+	carried := func(step, task int16) []int32 {
+		k := [2]int16{step, task}
+		if attempts[k] == nil {
+			attempts[k] = make([]int32, v.records)
+		}
+		return attempts[k]
+	}
+	err := v.traces(wanted, func(step, task int16, t *Trace) {
+		if outs != nil && step == v.batch.lastStep() {
+			outs.add(task, t)
+		}
+		if !want.History {
+			return
+		}
+		calls := carried(step, task)
+		t.each(func(o int32) {
+			histories[o].saw(t.StartedAt, t.EndedAt)
+			if t.CallID != "" {
+				calls[o] = max(calls[o], t.Attempt)
+			}
+		})
+	})
+	if err != nil || !want.History {
+		return histories, outs, err
+	}
+	for i := range v.parts {
+		p := &v.parts[i]
+		calls := carried(p.StepNo, p.TaskNo)
+		for o := p.From; o < p.To; o++ {
+			if !wanted[o] || !v.concerns(p, o) {
+				continue
+			}
+			if p.state == Queued {
+				calls[o] = max(calls[o], p.Attempt-1)
+				continue
+			}
+			calls[o] = max(calls[o], p.Attempt)
+			histories[o].saw(millis(deref(p.claimedAt)), 0)
+		}
+	}
+	for _, calls := range attempts {
+		for o, n := range calls {
+			histories[o].attempts += n
+		}
+	}
+	return histories, outs, nil
+}
+
+// each calls do with every offset that the trace covers.
+func (t *Trace) each(do func(o int32)) {
+	left := t.LeftOut
+	for o := t.From; o < t.To; o++ {
+		if len(left) > 0 && left[0] == o {
+			left = left[1:]
+			continue
+		}
+		do(o)
+	}
+}
+
+// begun reports whether anything was done for the record at this offset.
+func (v *sliceView) begun(o int32, h *history) bool {
+	return v.step > 0 || h.touched || v.jobs[o] != nil
+}
+
+// date fills in the record's times, attempts and execution status.
+func (v *sliceView) date(r *Record, o int32, h *history) {
+	b := &v.batch.FlowBatch
+	begun := v.begun(o, h) || (Terminal(r.Status) && r.Status != Unprocessed)
+	r.Execution, r.Attempts = executionOf(r.Status, begun), h.attempts
+	switch {
+	case h.started > 0:
+		r.StartedAt = ref(time.UnixMilli(h.started).UTC())
+	case begun && b.StartedAt != nil:
+		r.StartedAt = b.StartedAt
+	}
+	r.UpdatedAt = b.CreatedAt
+	if r.StartedAt != nil {
+		r.UpdatedAt = later(r.UpdatedAt, *r.StartedAt)
+	}
+	if h.ended > 0 {
+		r.UpdatedAt = later(r.UpdatedAt, time.UnixMilli(h.ended).UTC())
+	}
+	j := v.jobs[o]
+	if j != nil {
+		r.UpdatedAt = later(r.UpdatedAt, j.UpdatedAt)
+	}
+	if !Terminal(r.Status) {
+		return
+	}
+	if r.Status == Unprocessed && j == nil && b.CompletedAt != nil {
+		r.UpdatedAt = later(r.UpdatedAt, *b.CompletedAt)
+	}
+	r.CompletedAt = ref(r.UpdatedAt)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func (v *sliceView) failure(o int32) (*JobError, error) {
+	j := v.jobs[o]
+	if j == nil || deref(j.Error) == "" {
+		return nil, nil
+	}
+	var e JobError
+	if err := json.Unmarshal([]byte(*j.Error), &e); err != nil {
+		return nil, fmt.Errorf("the error of job %s: %w", JobID(v.batch.FlowBatch.ID, j.Position), err)
+	}
+	return &e, nil
+}

@@ -1,0 +1,251 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/definition"
+)
+
+// batchView is a batch as readers see it.
+type batchView struct {
+	*BatchRow
+	plan *definition.Plan
+}
+
+func (b *batchView) over() bool      { return BatchTerminal(b.FlowBatch.Status) }
+func (b *batchView) lastStep() int16 { return int16(len(b.plan.Steps) - 1) }
+
+// sliceRow is a slice as stored; matching is how many of its records a filter can match, by its counters.
+type sliceRow struct {
+	no, records, apart int32
+	first, matching    int64
+	state              string
+	step               int16
+}
+
+// readPart is a part with what readers show of the call that covers it.
+type readPart struct {
+	coverPart
+	claimedAt *time.Time
+}
+
+// sliceView is a slice opened for reading.
+type sliceView struct {
+	sliceRow
+	batch    *batchView
+	statuses []Status
+	// jobs are the records set apart, by offset.
+	jobs  map[int32]*db.JobsReadRow
+	parts []readPart
+	// bodies are the fragments as stored, by step and task in the order in which they came.
+	bodies []taskBody
+}
+
+type taskBody struct {
+	step, task int16
+	body       []byte
+}
+
+// noTraces as first step says that no fragments are wanted.
+const noTraces = 1 << 14
+
+// open reads slices with their fragments from a step on. All queries must see one state of the database.
+func (b *batchView) open(ctx context.Context, q *db.Queries, tx pgx.Tx, rows []sliceRow, fromStep int16) ([]*sliceView, error) {
+	out := make([]*sliceView, len(rows))
+	byNo := make(map[int32]*sliceView, len(rows))
+	var all, apart, covered []int32
+	for i, r := range rows {
+		out[i] = &sliceView{sliceRow: r, batch: b}
+		byNo[r.no] = out[i]
+		all = append(all, r.no)
+		if r.apart > 0 {
+			apart = append(apart, r.no)
+		}
+		if r.apart > 0 || r.state == sliceCalling {
+			covered = append(covered, r.no)
+		}
+	}
+	if err := b.readParts(ctx, q, tx, covered, byNo); err != nil {
+		return nil, err
+	}
+	if err := b.readJobs(ctx, q, tx, apart, byNo); err != nil {
+		return nil, err
+	}
+	if fromStep < noTraces {
+		found, err := q.FragmentsRead(ctx, tx, db.FragmentsReadParams{BatchID: b.FlowBatch.ID, SliceNos: all, FromStep: fromStep})
+		if err != nil {
+			return nil, fmt.Errorf("read outputs of batch %s: %w", b.FlowBatch.ID, err)
+		}
+		for _, f := range found {
+			v := byNo[f.SliceNo]
+			v.bodies = append(v.bodies, taskBody{f.StepNo, f.TaskNo, f.Body})
+		}
+	}
+	for _, v := range out {
+		v.statuses = v.derive()
+	}
+	return out, nil
+}
+
+func (b *batchView) readParts(ctx context.Context, q *db.Queries, tx pgx.Tx, nos []int32, byNo map[int32]*sliceView) error {
+	if len(nos) == 0 {
+		return nil
+	}
+	rows, err := q.PartsRead(ctx, tx, db.PartsReadParams{BatchID: b.FlowBatch.ID, SliceNos: nos})
+	if err != nil {
+		return fmt.Errorf("read parts of batch %s: %w", b.FlowBatch.ID, err)
+	}
+	for _, r := range rows {
+		v := byNo[r.SliceNo]
+		p := Part{StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff, To: r.ToOff, Apart: r.Apart, Attempt: r.Attempt, LeftOut: r.LeftOut}
+		v.parts = append(v.parts, readPart{coverPart{p, partStatus(r.CallState)}, r.ClaimedAt})
+	}
+	return nil
+}
+
+func (b *batchView) readJobs(ctx context.Context, q *db.Queries, tx pgx.Tx, nos []int32, byNo map[int32]*sliceView) error {
+	if len(nos) == 0 {
+		return nil
+	}
+	rows, err := q.JobsRead(ctx, tx, db.JobsReadParams{BatchID: b.FlowBatch.ID, SliceNos: nos})
+	if err != nil {
+		return fmt.Errorf("read jobs of batch %s: %w", b.FlowBatch.ID, err)
+	}
+	for i := range rows {
+		v := byNo[rows[i].SliceNo]
+		if v.jobs == nil {
+			v.jobs = make(map[int32]*db.JobsReadRow, v.apart)
+		}
+		v.jobs[int32(rows[i].Position-v.first)] = &rows[i]
+	}
+	return nil
+}
+
+// derive returns the status of every record of the slice, by offset. It is the one place that says what a record is that
+// has no row of its own; the counters of the slice agree with it.
+func (v *sliceView) derive() []Status {
+	out := make([]Status, v.records)
+	base := Queued
+	switch {
+	case v.state == sliceStaged:
+		base = Staged
+	case v.state == sliceDone, v.state == sliceCalling && v.step == v.batch.lastStep():
+		base = finalStatus(v.batch.plan)
+	}
+	for i := range out {
+		out[i] = base
+	}
+	painted := make([]bool, v.records)
+	for i := range v.parts {
+		p := &v.parts[i]
+		if p.Apart || p.StepNo != v.step {
+			continue
+		}
+		p.each(func(o int32) {
+			if !painted[o] || rank(p.state) > rank(out[o]) {
+				out[o], painted[o] = p.state, true
+			}
+		})
+	}
+	for o, j := range v.jobs {
+		out[o] = j.Status
+	}
+	if v.batch.over() {
+		for i, s := range out {
+			if s == Staged || s == Queued || s == Pending {
+				out[i] = Unprocessed
+			}
+		}
+	}
+	return out
+}
+
+// each calls do with every offset of the part.
+func (p *Part) each(do func(o int32)) {
+	left := p.LeftOut
+	for o := p.From; o < p.To; o++ {
+		if len(left) > 0 && left[0] == o {
+			left = left[1:]
+			continue
+		}
+		do(o)
+	}
+}
+
+// concerns reports whether the part speaks of the record at this offset of the slice.
+func (v *sliceView) concerns(p *readPart, o int32) bool {
+	if o < p.From || o >= p.To || slices.Contains(p.LeftOut, o) {
+		return false
+	}
+	j := v.jobs[o]
+	if j == nil {
+		return !p.Apart
+	}
+	return p.Apart || p.StepNo == j.ApartStep
+}
+
+// traces decodes those traces of the slice that cover a wanted offset, and gives each to do in the order in which they
+// came, by step and task.
+func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) error {
+	// before[o] is how many offsets below o are wanted.
+	before := make([]int32, len(wanted)+1)
+	for o, w := range wanted {
+		before[o+1] = before[o]
+		if w {
+			before[o+1]++
+		}
+	}
+	most := int32(len(wanted))
+	for _, f := range v.bodies {
+		raw, err := unpackFragment(f.body)
+		if err != nil {
+			return fmt.Errorf("slice %d of batch %s: %w", v.no, v.batch.FlowBatch.ID, err)
+		}
+		for len(raw) > 0 {
+			line := raw
+			if i := bytes.IndexByte(raw, '\n'); i >= 0 {
+				line, raw = raw[:i], raw[i+1:]
+			} else {
+				raw = nil
+			}
+			if from, to, ok := spanOf(line); ok && before[min(to, most)] == before[min(from, most)] {
+				continue
+			}
+			var t Trace
+			if err := json.Unmarshal(line, &t); err != nil {
+				return fmt.Errorf("slice %d of batch %s: %w: %w", v.no, v.batch.FlowBatch.ID, errFragment, err)
+			}
+			t.To = min(t.To, most)
+			do(f.step, f.task, &t)
+		}
+	}
+	return nil
+}
+
+// spanOf reads the range at the beginning of an encoded trace, so that most traces need not be decoded to be passed over.
+func spanOf(line []byte) (from, to int32, ok bool) {
+	rest, found := bytes.CutPrefix(line, []byte(`{"f":`))
+	if !found {
+		return 0, 0, false
+	}
+	a, rest, found := bytes.Cut(rest, []byte(`,"t":`))
+	if !found {
+		return 0, 0, false
+	}
+	b, _, found := bytes.Cut(rest, []byte(`,`))
+	if !found {
+		return 0, 0, false
+	}
+	f, err1 := strconv.ParseInt(string(a), 10, 32)
+	t, err2 := strconv.ParseInt(string(b), 10, 32)
+	return int32(f), int32(t), err1 == nil && err2 == nil && f >= 0 && t >= f
+}

@@ -1,0 +1,383 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/recordset"
+)
+
+// RecordFilter says which records a list shows, and which page of it: from the record at FromPosition of FromBatch on, the
+// first Skip matching ones passed over, at most Limit.
+type RecordFilter struct {
+	// BatchID and, with it, Position narrow the list; nil for all.
+	BatchID  *uuid.UUID
+	Position *int64
+	// Status or Execution narrows it further; at most one is set.
+	Status    *Status
+	Execution *ExecutionStatus
+
+	FromBatch    uuid.UUID
+	FromPosition int64
+	Skip, Limit  int
+	Want         Want
+}
+
+// RecordPage is a page of records. It can be shorter than Limit although there are more: a page is bounded in bytes too.
+type RecordPage struct {
+	Records []Record
+	More    bool
+	// Total is how many records match, on all pages.
+	Total int64
+}
+
+const (
+	// walkSlices is how many slices are looked at per query, walkBytes how much of them is in memory at once.
+	walkSlices = 64
+	walkBytes  = 8 << 20
+	// pageBytes bounds the inputs and outputs of a page.
+	pageBytes = 8 << 20
+)
+
+// Records lists records of an organization in the order of batch and position, as of one moment.
+func (s *Service) Records(ctx context.Context, orgID uuid.UUID, f RecordFilter) (RecordPage, error) {
+	var out RecordPage
+	err := s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		w := newWalk(s, tx, orgID, f)
+		if out.Total, err = w.total(ctx); err != nil {
+			return err
+		}
+		if err := w.run(ctx); err != nil {
+			return err
+		}
+		out.Records, out.More = w.out, w.more
+		return nil
+	})
+	return out, err
+}
+
+// snapshot runs do on one state of the database.
+func (s *Service) snapshot(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		return do(ctx, tx)
+	})
+	return err //nolint:wrapcheck // do has said what failed
+}
+
+// walk is a list under way.
+type walk struct {
+	s     *Service
+	tx    pgx.Tx
+	orgID uuid.UUID
+	f     RecordFilter
+	match matcher
+	skip  int64
+	out   []Record
+	bytes int
+	more  bool
+}
+
+func newWalk(s *Service, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
+	w := &walk{s: s, tx: tx, orgID: orgID, f: f, match: newMatcher(f.Status, f.Execution), skip: int64(f.Skip)}
+	if w.match.begun != "" {
+		w.f.Want.History = true
+	}
+	return w
+}
+
+func (w *walk) run(ctx context.Context) error {
+	const batchesAtOnce = 64
+	for from := w.f.FromBatch; !w.more; {
+		ids, err := w.s.q.BatchIDs(ctx, w.tx, db.BatchIDsParams{Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, BatchID: w.f.BatchID, MaxRows: batchesAtOnce})
+		if err != nil {
+			return fmt.Errorf("list batches: %w", err)
+		}
+		for _, b := range ids {
+			start := int64(0)
+			if b.ID == w.f.FromBatch {
+				start = w.f.FromPosition
+			}
+			if w.match.begun == "" && start == 0 && w.f.Position == nil && w.skip >= b.Matching {
+				w.skip -= b.Matching
+				continue
+			}
+			if err := w.batch(ctx, b.ID, start); err != nil || w.more {
+				return err
+			}
+		}
+		if len(ids) < batchesAtOnce {
+			return nil
+		}
+		from = after(ids[len(ids)-1].ID)
+	}
+	return nil
+}
+
+// after returns the least id that is greater.
+func after(id uuid.UUID) uuid.UUID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
+}
+
+// batch lists the records of one batch from a position on.
+func (w *walk) batch(ctx context.Context, id uuid.UUID, start int64) error {
+	b, err := w.s.view(ctx, w.tx, w.orgID, id)
+	if err != nil {
+		return err
+	}
+	end := b.FlowBatch.RecordCount
+	if p := w.f.Position; p != nil {
+		if *p < start {
+			return nil
+		}
+		start, end = *p, min(*p+1, end)
+	} else if w.match.all() {
+		start, w.skip = start+w.skip, 0
+		if start >= end {
+			w.skip = start - end
+			return nil
+		}
+	}
+	if start >= end {
+		return nil
+	}
+	no := int32(0)
+	if start > 0 {
+		if no, err = w.s.q.SliceAt(ctx, w.tx, db.SliceAtParams{BatchID: id, Place: start}); err != nil {
+			return fmt.Errorf("find position %d of batch %s: %w", start, id, err)
+		}
+	}
+	statuses, begun := w.match.ofSlices(b.over())
+	for !w.more {
+		found, err := w.s.q.SlicesFrom(ctx, w.tx, db.SlicesFromParams{Statuses: statuses, Begun: begun, BatchID: id, FromNo: no, MaxRows: walkSlices})
+		if err != nil {
+			return fmt.Errorf("list slices of batch %s: %w", id, err)
+		}
+		if err := w.slices(ctx, b, w.enough(found, start, end), start, end); err != nil {
+			return err
+		}
+		if len(found) == 0 || w.more {
+			return nil
+		}
+		last := found[len(found)-1]
+		if len(found) < walkSlices || last.First+int64(last.Records) >= end {
+			return nil
+		}
+		no = last.No + 1
+	}
+	return nil
+}
+
+// enough leaves out the slices that the skip passes over. Their counters are exact but for what is queued and begun.
+func (w *walk) enough(found []db.SlicesFromRow, start, end int64) []sliceRow {
+	var out []sliceRow
+	for _, r := range found {
+		if r.First >= end {
+			break
+		}
+		if w.match.begun == "" && r.First >= start && w.skip >= r.Matching {
+			w.skip -= r.Matching
+			continue
+		}
+		out = append(out, sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, matching: r.Matching, state: r.State, step: r.StepNo})
+	}
+	return out
+}
+
+// slices lists the records of these slices, opening as few at once as the page can need and as fit into memory.
+func (w *walk) slices(ctx context.Context, b *batchView, rows []sliceRow, start, end int64) error {
+	from := w.f.Want.fromStep(b)
+	for len(rows) > 0 && !w.more {
+		need, n := w.skip+int64(w.f.Limit-len(w.out))+1, 0
+		for need > 0 && n < len(rows) {
+			need -= min(rows[n].matching, rows[n].first+int64(rows[n].records)-start)
+			n++
+		}
+		n, err := w.s.fit(ctx, w.tx, b, rows[:n], from, w.f.Want.Input)
+		if err != nil {
+			return err
+		}
+		views, err := b.open(ctx, w.s.q, w.tx, rows[:n], from)
+		if err != nil {
+			return err
+		}
+		if err := w.take(ctx, b, views, start, end); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// fit returns how many of the first slices fit into memory together, at least one.
+func (s *Service) fit(ctx context.Context, tx pgx.Tx, b *batchView, rows []sliceRow, fromStep int16, pages bool) (int, error) {
+	if len(rows) < 2 || (fromStep >= noTraces && !pages) {
+		return len(rows), nil
+	}
+	nos := make([]int32, len(rows))
+	for i, r := range rows {
+		nos[i] = r.no
+	}
+	sizes, err := s.q.SliceSizes(ctx, tx, db.SliceSizesParams{FromStep: fromStep, Pages: pages, PageSet: b.FlowBatch.PageSet, BatchID: b.FlowBatch.ID, SliceNos: nos})
+	if err != nil {
+		return 0, fmt.Errorf("read sizes of slices of batch %s: %w", b.FlowBatch.ID, err)
+	}
+	total := int64(0)
+	for i, z := range sizes {
+		if total += z.Bytes; total > walkBytes {
+			return max(i, 1), nil
+		}
+	}
+	return len(rows), nil
+}
+
+// take appends the matching records of opened slices to the page.
+func (w *walk) take(ctx context.Context, b *batchView, views []*sliceView, start, end int64) error {
+	var pages map[int64]*recordset.Page
+	if w.f.Want.Input {
+		var err error
+		if pages, err = readInputs(ctx, w.tx, b, views); err != nil {
+			return err
+		}
+		defer func() {
+			for _, p := range pages {
+				p.Release()
+			}
+		}()
+	}
+	for _, v := range views {
+		var rows [][]byte
+		if p := pages[v.first]; p != nil {
+			var err error
+			if rows, err = p.Rows(); err != nil {
+				return fmt.Errorf("records from %d of batch %s: %w", v.first, b.FlowBatch.ID, err)
+			}
+		}
+		if err := w.takeSlice(v, rows, start, end); err != nil || w.more {
+			return err
+		}
+	}
+	return nil
+}
+
+func readInputs(ctx context.Context, tx pgx.Tx, b *batchView, views []*sliceView) (map[int64]*recordset.Page, error) {
+	firsts := make([]int64, len(views))
+	for i, v := range views {
+		firsts[i] = v.first
+	}
+	pages, err := recordset.ReadPages(ctx, tx, b.FlowBatch.PageSet, firsts)
+	if err != nil {
+		return nil, fmt.Errorf("read records of batch %s: %w", b.FlowBatch.ID, err)
+	}
+	out := make(map[int64]*recordset.Page, len(pages))
+	for i := range pages {
+		out[pages[i].First] = &pages[i]
+	}
+	return out, nil
+}
+
+func (w *walk) takeSlice(v *sliceView, rows [][]byte, start, end int64) error {
+	wanted := make([]bool, v.records)
+	some := false
+	for o := range wanted {
+		at := v.first + int64(o)
+		wanted[o] = at >= start && at < end && w.match.job(v.statuses[o])
+		some = some || wanted[o]
+	}
+	if !some {
+		return nil
+	}
+	found, err := v.list(wanted, w.f.Want, rows)
+	if err != nil {
+		return err
+	}
+	for _, r := range found {
+		switch {
+		case !w.match.execution(r.Execution):
+			continue
+		case w.skip > 0:
+			w.skip--
+			continue
+		case len(w.out) >= w.f.Limit, w.bytes > pageBytes:
+			w.more = true
+			return nil
+		}
+		w.bytes += len(r.Input) + len(r.Output)
+		w.out = append(w.out, r)
+	}
+	return nil
+}
+
+// matcher is the filter by status, as far as the counters of batches and slices can answer it, and the rest.
+type matcher struct {
+	// statuses of jobs that match, or can match, by the counters of batches.
+	statuses []string
+	status   *Status
+	exec     *ExecutionStatus
+	// begun is 'yes' or 'no' where a queued record matches only if it was, or was not, worked on before.
+	begun string
+}
+
+func newMatcher(status *Status, exec *ExecutionStatus) matcher {
+	m := matcher{status: status, exec: exec}
+	for _, s := range Statuses {
+		if m.job(s) {
+			m.statuses = append(m.statuses, string(s))
+		}
+	}
+	if exec != nil {
+		switch *exec {
+		case ExecutionPending:
+			m.begun = "no"
+		case ExecutionRunning:
+			m.begun = "yes"
+		}
+	}
+	return m
+}
+
+func (m *matcher) all() bool { return len(m.statuses) == len(Statuses) }
+
+// job reports whether a record whose job has this status can match.
+func (m *matcher) job(s Status) bool {
+	switch {
+	case m.status != nil:
+		return s == *m.status
+	case m.exec != nil:
+		return executionOf(s, true) == *m.exec || executionOf(s, false) == *m.exec
+	}
+	return true
+}
+
+func (m *matcher) execution(s ExecutionStatus) bool { return m.exec == nil || s == *m.exec }
+
+// ofSlices returns the statuses by the counters of slices. Those of a batch that is over still count as waiting what will
+// never be sent. What is queued and begun is for the query to tell.
+func (m *matcher) ofSlices(over bool) (statuses []string, begun string) {
+	waiting := []Status{Staged, Queued, Pending}
+	for _, s := range Statuses {
+		shown := s
+		if over && slices.Contains(waiting, s) {
+			shown = Unprocessed
+		}
+		if m.begun == "yes" && !over && s == Queued {
+			continue
+		}
+		if m.job(shown) {
+			statuses = append(statuses, string(s))
+		}
+	}
+	if over {
+		return statuses, ""
+	}
+	return statuses, m.begun
+}
