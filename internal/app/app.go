@@ -59,6 +59,9 @@ type Config struct {
 	CatalogDir string
 	// Dispatch tunes the dispatcher; zero values are replaced by good ones.
 	Dispatch dispatch.Options
+	// Lease bounds what a crash of this process may hold up: for so long nobody else takes over what it was doing. 0 keeps
+	// the lease of each kind of work, seconds.
+	Lease time.Duration
 	// MaxConns bounds the connections for requests and work; 0 means 20. A few more keep the leases.
 	MaxConns int
 	// Log is nil for slog.Default().

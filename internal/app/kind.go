@@ -21,6 +21,9 @@ const turn = time.Second
 // registerKinds tells the clock who does what. Every process registers every kind: whoever wakes a row must know it.
 func (a *App) registerKinds() {
 	register := func(kind string, lease time.Duration, workers int, h due.Handler) {
+		if a.cfg.Lease > 0 {
+			lease = min(lease, a.cfg.Lease)
+		}
 		a.Scheduler.Register(kind, lease, workers, a.stoppable(h))
 	}
 	register(run.DueDispatch, 10*time.Second, 16, a.Dispatcher.Pass)
