@@ -16,7 +16,9 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
+	"flowlane/internal/forecast"
 	"flowlane/internal/recordset"
+	"flowlane/internal/run"
 )
 
 // prefix is the version segment under which everything stands.
@@ -30,6 +32,10 @@ type Deps struct {
 	RecordSets  *recordset.Service
 	Definitions *definition.Service
 	Credentials *credential.Service
+	Runs        *run.Service
+	Forecasts   *forecast.Service
+	// Refresher is the dispatcher.
+	Refresher Refresher
 	// Now dates nothing that is stored; it measures how long requests take.
 	Now func() time.Time
 	Log *slog.Logger
@@ -41,12 +47,21 @@ type handler struct {
 	catalogHandler
 	credentialHandler
 	recordSetHandler
-	definitionHandler
-	pendingGroups
+	definitionGroup
+	batchHandler
+	jobHandler
+	executionHandler
+	dispatchHandler
 	errorHandler
 }
 
 var _ oas.Handler = handler{}
+
+// definitionGroup is what the document groups under definitions.
+type definitionGroup struct {
+	definitionHandler
+	triggerHandler
+}
 
 // New returns the handler of every path under /v1; any other path is 404 in the error envelope.
 func New(d Deps) (http.Handler, error) {
@@ -61,8 +76,15 @@ func New(d Deps) (http.Handler, error) {
 		catalogHandler:    catalogs,
 		credentialHandler: credentialHandler{credentials: d.Credentials},
 		recordSetHandler:  recordSetHandler{sets: d.RecordSets},
-		definitionHandler: definitionHandler{definitions: d.Definitions},
-		errorHandler:      errs,
+		definitionGroup: definitionGroup{
+			definitionHandler: definitionHandler{definitions: d.Definitions},
+			triggerHandler:    triggerHandler{pool: d.Pool, definitions: d.Definitions, runs: d.Runs, forecasts: d.Forecasts},
+		},
+		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs},
+		jobHandler:       jobHandler{runs: d.Runs},
+		executionHandler: executionHandler{runs: d.Runs},
+		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher},
+		errorHandler:     errs,
 	}
 	server, err := oas.NewServer(h, sec,
 		oas.WithPathPrefix(prefix),

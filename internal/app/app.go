@@ -26,6 +26,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
+	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/recordset"
@@ -210,7 +211,8 @@ func (a *App) wire() error {
 	a.Definitions = definition.New(a.Pool, a.Catalog)
 	a.RecordSets = recordset.New(a.Pool, a.Scheduler)
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: bulkInFlight, SmallInFlight: smallInFlight}
-	a.Runs = run.New(a.Pool, definition.NewPlans(a.Catalog, 0), router, a.Scheduler, mathrand.Float64)
+	plans := definition.NewPlans(a.Catalog, 0)
+	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
 	a.Dispatcher = dispatch.New(dispatch.Deps{
 		Pool: a.Pool, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender, Prober: a.Sender,
 		Due: a.Scheduler, Random: mathrand.Float64,
@@ -223,7 +225,8 @@ func (a *App) wire() error {
 	}
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions,
-		Credentials: a.Credentials, Now: time.Now, Log: a.cfg.Log,
+		Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecast.New(a.Pool, a.Catalog, plans), Refresher: a.Dispatcher,
+		Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)

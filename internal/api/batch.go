@@ -1,0 +1,137 @@
+package api
+
+import (
+	"bufio"
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+// batchHandler serves /flows/batches.
+type batchHandler struct {
+	pool *pgxpool.Pool
+	runs *run.Service
+}
+
+func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesParams) (*oas.BatchList, error) {
+	caller := account.FromContext(ctx)
+	p, err := pageOf("batches", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.DefinitionID, "\x00",
+		params.ScheduleID, "\x00", params.TriggerType.Value)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.afterID()
+	if err != nil {
+		return nil, err
+	}
+	f := run.BatchFilter{
+		Status: optional(params.Status.Value, params.Status.Set), TriggerType: optional(params.TriggerType.Value, params.TriggerType.Set),
+		After: after, Skip: p.Skip(), MaxRows: p.Fetch(),
+	}
+	definition, known := filterID(params.DefinitionID)
+	schedule, also := filterID(params.ScheduleID)
+	if !known || !also {
+		list := oas.BatchList(nothing[oas.Batch](p))
+		return &list, nil
+	}
+	f.DefinitionID, f.ScheduleID = definition, schedule
+	rows, total, err := h.runs.Batches(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	key := func(r run.BatchRow) string { return r.FlowBatch.ID.String() }
+	list := oas.BatchList(listOf(p, rows, total, key, func(r run.BatchRow) oas.Batch { return batchOf(&r) }))
+	return &list, nil
+}
+
+// filterID reads an id of a filter; ok is false for one that names nothing.
+func filterID(text oas.OptString) (id *uuid.UUID, ok bool) {
+	value, set := text.Get()
+	if !set {
+		return nil, true
+	}
+	parsed, ok := parseID(value)
+	return &parsed, ok
+}
+
+func (h batchHandler) GetBatch(ctx context.Context, params oas.GetBatchParams) (*oas.Batch, error) {
+	id, err := pathID("Batch", params.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	return answerBatch(h.runs.ReadBatch(ctx, account.FromContext(ctx).OrgID, id))
+}
+
+func (h batchHandler) CancelBatch(ctx context.Context, req oas.OptBatchCancel, params oas.CancelBatchParams) (*oas.Batch, error) {
+	caller := account.FromContext(ctx)
+	id, err := pathID("Batch", params.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	why := run.Cancellation{By: &caller.AccountID}
+	if reason, ok := req.Value.Reason.Get(); ok && reason != "" {
+		why.Reason = &reason
+	}
+	var row *run.BatchRow
+	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
+		row, err = h.runs.Cancel(ctx, tx, caller.OrgID, id, why)
+		return err
+	})
+	return answerBatch(row, err)
+}
+
+func answerBatch(r *run.BatchRow, err error) (*oas.Batch, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := batchOf(r)
+	return &out, nil
+}
+
+// exportBuffer is how much of an export is handed to the connection at once.
+const exportBuffer = 256 << 10
+
+func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatchResultsParams) (oas.ListBatchResultsRes, error) {
+	caller := account.FromContext(ctx)
+	id, err := pathID("Batch", params.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pageOf("results", caller.OrgID, params.Limit, params.Skip, params.Cursor, id, params.Status.Value)
+	if err != nil {
+		return nil, err
+	}
+	f := run.RecordFilter{BatchID: &id, Want: run.Want{Output: true}}
+	if params.Status.Set {
+		status := run.Status(params.Status.Value)
+		f.Status = &status
+	}
+	if err := p.beginAt(&f); err != nil {
+		return nil, err
+	}
+	if params.Format.Value == oas.ListBatchResultsFormatNdjson {
+		export, err := h.runs.Export(ctx, caller.OrgID, id, f.Status, f.FromPosition, int64(f.Skip))
+		if err != nil {
+			return nil, err
+		}
+		return &oas.ListBatchResultsOKApplicationXNdjson{Data: bufio.NewReaderSize(export, exportBuffer)}, nil
+	}
+	if _, err := h.runs.ReadBatch(ctx, caller.OrgID, id); err != nil {
+		return nil, err
+	}
+	found, err := h.runs.Records(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	list := oas.ResultList(listOfRecords(p, found, resultOf))
+	return &list, nil
+}
+
+var _ oas.BatchHandler = batchHandler{}

@@ -1,0 +1,104 @@
+package api
+
+import (
+	"flowlane/gen/oas"
+	"flowlane/internal/run"
+)
+
+func batchOf(r *run.BatchRow) oas.Batch {
+	b := &r.FlowBatch
+	out := oas.Batch{
+		ID: b.ID.String(), DefinitionID: b.DefinitionID.String(), DefinitionVersion: int(b.Version), OrgID: b.OrgID.String(),
+		TriggerID: b.TriggerID.String(), TriggerType: oas.TriggerType(b.TriggerType), TriggerSource: nilString(b.TriggerSource),
+		ScheduleID: nilID(b.ScheduleID), RecordSetID: nilID(r.RecordSetID), Metadata: oas.FreeObject(b.Metadata),
+		Status: oas.BatchStatus(b.Status), StatusReason: nilString(b.CancelReason), RecordCount: int(b.RecordCount),
+		JobCounts: jobCountsOf(run.JobCounts(r)), ProgressPercent: run.Progress(r),
+		ScheduledAt: nilTime(b.ScheduledAt), StartedAt: nilTime(b.StartedAt), CompletedAt: nilTime(b.CompletedAt),
+		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(),
+		Lane: oas.NilLane{Null: true}, Priority: oas.NilPriority{Null: true}, Pacing: oas.NilPacing{Null: true},
+	}
+	if b.Lane != nil {
+		out.Lane = oas.NewNilLane(oas.Lane(*b.Lane))
+	}
+	if b.Priority != nil {
+		out.Priority = oas.NewNilPriority(oas.Priority(*b.Priority))
+	}
+	return out
+}
+
+func jobCountsOf(c run.Counts) oas.JobCounts {
+	n := func(s run.Status) int { return int(c.Of(s)) }
+	return oas.JobCounts{
+		Staged: n(run.Staged), Queued: n(run.Queued), Pending: n(run.Pending), Started: n(run.Started), NeedsReconcile: n(run.NeedsReconcile),
+		Completed: n(run.Completed), Failed: n(run.Failed), Cancelled: n(run.Cancelled), Accepted: n(run.Accepted), Rejected: n(run.Rejected),
+		Unprocessed: n(run.Unprocessed), Unresolved: n(run.Unresolved),
+	}
+}
+
+func jobErrorOf(e *run.JobError) oas.NilJobError {
+	if e == nil {
+		return oas.NilJobError{Null: true}
+	}
+	some := func(s string) oas.NilString { return oas.NilString{Value: s, Null: s == ""} }
+	return oas.NewNilJobError(oas.JobError{
+		Code: e.Code, Message: e.Message, StepID: some(e.StepID), TaskID: some(e.TaskID),
+		ProviderCode: some(e.ProviderCode), ProviderMessage: some(e.ProviderMessage),
+	})
+}
+
+func resultOf(r *run.Record) oas.Result {
+	return oas.Result{
+		Position: int(r.Position), JobID: jobIDOf(r), Status: oas.JobStatus(r.Status), Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
+	}
+}
+
+func jobOf(r *run.Record) oas.Job {
+	b := &r.Batch.FlowBatch
+	return oas.Job{
+		ID: jobIDOf(r), BatchID: b.ID.String(), DefinitionID: b.DefinitionID.String(), OrgID: b.OrgID.String(),
+		TriggerID: b.TriggerID.String(), TriggerType: oas.TriggerType(b.TriggerType), Position: int(r.Position),
+		InputData: oas.FreeObject(r.Input), Status: oas.JobStatus(r.Status), Attempts: int(r.Attempts),
+		Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
+		CreatedAt: b.CreatedAt.UTC(), StartedAt: nilTime(r.StartedAt), UpdatedAt: r.UpdatedAt.UTC(),
+	}
+}
+
+func executionOf(r *run.Record) oas.Execution {
+	b := &r.Batch.FlowBatch
+	return oas.Execution{
+		ID: jobIDOf(r) + executionSuffix, JobID: jobIDOf(r), BatchID: b.ID.String(), DefinitionID: b.DefinitionID.String(),
+		DefinitionVersion: int(b.Version), OrgID: b.OrgID.String(), Run: 1, Status: oas.ExecutionStatus(r.Execution), Error: jobErrorOf(r.Error),
+		CreatedAt: b.CreatedAt.UTC(), StartedAt: nilTime(r.StartedAt), CompletedAt: nilTime(r.CompletedAt), UpdatedAt: r.UpdatedAt.UTC(),
+	}
+}
+
+func executionDetailOf(r *run.Record, steps []run.ExecutionStep) oas.ExecutionDetail {
+	e := executionOf(r)
+	out := oas.ExecutionDetail{
+		ID: e.ID, JobID: e.JobID, BatchID: e.BatchID, DefinitionID: e.DefinitionID, DefinitionVersion: e.DefinitionVersion, OrgID: e.OrgID,
+		Run: e.Run, Status: e.Status, Error: e.Error, CreatedAt: e.CreatedAt, StartedAt: e.StartedAt, CompletedAt: e.CompletedAt,
+		UpdatedAt: e.UpdatedAt, InputData: oas.FreeObject(r.Input), Steps: make([]oas.ExecutionStep, len(steps)),
+	}
+	for i := range steps {
+		out.Steps[i] = executionStepOf(&steps[i])
+	}
+	return out
+}
+
+func executionStepOf(s *run.ExecutionStep) oas.ExecutionStep {
+	out := oas.ExecutionStep{
+		ID: s.Step.ID, Name: s.Step.Name, Status: oas.TaskStatus(s.Status), StartedAt: nilTime(s.StartedAt), CompletedAt: nilTime(s.CompletedAt),
+		Tasks: make([]oas.ExecutionTask, len(s.Tasks)),
+	}
+	if out.Name == "" {
+		out.Name = out.ID
+	}
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
+		out.Tasks[i] = oas.ExecutionTask{
+			ID: t.Task.ID, ActionID: t.Task.Action.ID, Status: oas.TaskStatus(t.Status), Attempts: int(t.Attempts),
+			StartedAt: nilTime(t.StartedAt), CompletedAt: nilTime(t.CompletedAt), Output: oas.AnyValue(t.Output), Error: jobErrorOf(t.Error),
+		}
+	}
+	return out
+}

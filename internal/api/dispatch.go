@@ -1,0 +1,98 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/forecast"
+)
+
+// Refresher asks a provider for the limits and counters of an account again.
+type Refresher interface {
+	Refresh(ctx context.Context, orgID uuid.UUID, tenancyID string) (int, error)
+}
+
+// dispatchHandler serves /platforms/dialer/domains.
+type dispatchHandler struct {
+	forecasts *forecast.Service
+	refresher Refresher
+}
+
+func (h dispatchHandler) ListDomains(ctx context.Context, params oas.ListDomainsParams) (*oas.DomainList, error) {
+	caller := account.FromContext(ctx)
+	p, err := pageOf("domains", caller.OrgID, params.Limit, params.Skip, params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	var after forecast.Place
+	if p.Key != "" {
+		at, id, _ := strings.Cut(p.Key, " ")
+		if after.CreatedAt, err = time.Parse(time.RFC3339Nano, at); err != nil {
+			return nil, errCursor
+		}
+		after.ID = id
+	}
+	rows, total, err := h.forecasts.Domains(ctx, caller.OrgID, after, p.Skip(), p.Fetch())
+	if err != nil {
+		return nil, err
+	}
+	key := func(d forecast.Domain) string { return d.CreatedAt.UTC().Format(time.RFC3339Nano) + " " + d.TenancyID }
+	list := oas.DomainList(listOf(p, rows, total, key, domainOf))
+	return &list, nil
+}
+
+func (h dispatchHandler) GetDomain(ctx context.Context, params oas.GetDomainParams) (*oas.Domain, error) {
+	d, err := h.forecasts.Domain(ctx, account.FromContext(ctx).OrgID, params.TenancyID)
+	if err != nil {
+		return nil, err
+	}
+	out := domainOf(d)
+	return &out, nil
+}
+
+func (h dispatchHandler) GetHeadroom(ctx context.Context, params oas.GetHeadroomParams) (*oas.Headroom, error) {
+	return answerHeadroom(h.forecasts.Headroom(ctx, account.FromContext(ctx).OrgID, params.TenancyID))
+}
+
+func (h dispatchHandler) RefreshLimits(ctx context.Context, params oas.RefreshLimitsParams) (*oas.Headroom, error) {
+	org := account.FromContext(ctx).OrgID
+	if _, err := h.forecasts.Domain(ctx, org, params.TenancyID); err != nil {
+		return nil, err
+	}
+	if _, err := h.refresher.Refresh(ctx, org, params.TenancyID); err != nil {
+		return nil, err
+	}
+	return answerHeadroom(h.forecasts.Headroom(ctx, org, params.TenancyID))
+}
+
+func (h dispatchHandler) EstimateUpload(ctx context.Context, req *oas.EstimateRequest, params oas.EstimateUploadParams) (*oas.Estimate, error) {
+	q := forecast.Question{
+		Bucket: optional(req.Bucket.Value, req.Bucket.Set), ActionID: optional(req.ActionID.Value, req.ActionID.Set),
+		RecordSetID: optional(req.RecordSetID.Value, req.RecordSetID.Set),
+	}
+	if n, ok := req.RecordCount.Get(); ok {
+		count := int64(n)
+		q.RecordCount = &count
+	}
+	e, err := h.forecasts.Estimate(ctx, account.FromContext(ctx).OrgID, params.TenancyID, q)
+	if err != nil {
+		return nil, err
+	}
+	out := estimateOf(e)
+	return &out, nil
+}
+
+func answerHeadroom(h *forecast.Headroom, err error) (*oas.Headroom, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := headroomOf(h)
+	return &out, nil
+}
+
+var _ oas.DispatchHandler = dispatchHandler{}

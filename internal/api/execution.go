@@ -1,0 +1,72 @@
+package api
+
+import (
+	"context"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/run"
+)
+
+// executionHandler serves /flows/executions.
+type executionHandler struct{ runs *run.Service }
+
+func (h executionHandler) ListExecutions(ctx context.Context, params oas.ListExecutionsParams) (*oas.ExecutionList, error) {
+	caller := account.FromContext(ctx)
+	p, err := pageOf("executions", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.BatchID, "\x00", params.JobID)
+	if err != nil {
+		return nil, err
+	}
+	f := run.RecordFilter{Want: run.Want{History: true}}
+	if params.Status.Set {
+		status := run.ExecutionStatus(params.Status.Value)
+		f.Execution = &status
+	}
+	if err := p.beginAt(&f); err != nil {
+		return nil, err
+	}
+	if !ofJob(&f, params) {
+		list := oas.ExecutionList(nothing[oas.Execution](p))
+		return &list, nil
+	}
+	found, err := h.runs.Records(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	list := oas.ExecutionList(listOfRecords(p, found, executionOf))
+	return &list, nil
+}
+
+// ofJob narrows the list to a batch and a job; false where they name nothing, or not the same batch.
+func ofJob(f *run.RecordFilter, params oas.ListExecutionsParams) bool {
+	known := false
+	if f.BatchID, known = filterID(params.BatchID); !known {
+		return false
+	}
+	text, set := params.JobID.Get()
+	if !set {
+		return true
+	}
+	batch, position, ok := parseJobID(text)
+	if !ok || (f.BatchID != nil && *f.BatchID != batch) {
+		return false
+	}
+	f.BatchID, f.Position = &batch, &position
+	return true
+}
+
+func (h executionHandler) GetExecution(ctx context.Context, params oas.GetExecutionParams) (*oas.ExecutionDetail, error) {
+	batch, position, ok := parseExecutionID(params.ExecutionID)
+	if !ok {
+		return nil, fault.Missing("Execution")
+	}
+	r, steps, err := h.runs.Execution(ctx, account.FromContext(ctx).OrgID, batch, position)
+	if err != nil {
+		return nil, err
+	}
+	out := executionDetailOf(r, steps)
+	return &out, nil
+}
+
+var _ oas.ExecutionHandler = executionHandler{}

@@ -1,0 +1,134 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/definition"
+	"flowlane/internal/fault"
+	"flowlane/internal/forecast"
+	"flowlane/internal/jsonraw"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+// triggerHandler serves the trigger of a definition.
+type triggerHandler struct {
+	pool        *pgxpool.Pool
+	definitions *definition.Service
+	runs        *run.Service
+	forecasts   *forecast.Service
+}
+
+func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTriggerRequest, params oas.TriggerDefinitionParams) (*oas.TriggerResult, error) {
+	caller := account.FromContext(ctx)
+	id, err := pathID("Definition", params.DefinitionID)
+	if err != nil {
+		return nil, err
+	}
+	in, err := startOf(&req.Value)
+	if err != nil {
+		return nil, err
+	}
+	in.OrgID, in.DefinitionID, in.CreatedBy, in.TriggerType = caller.OrgID, id, &caller.AccountID, db.FlowTriggerTypeApiCall
+	var started *run.StartedBatch
+	var estimate *forecast.Estimate
+	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
+		active, err := h.definitions.Active(ctx, tx, caller.OrgID, id)
+		if err != nil {
+			return err
+		}
+		in.Version = active.Version
+		if started, err = h.runs.Start(ctx, tx, in); err != nil {
+			return err
+		}
+		// Before the commit: nothing of the batch is spent yet.
+		estimate, err = h.forecasts.OfBatch(ctx, tx, caller.OrgID, started)
+		return err
+	})
+	if err != nil && !h.committed(ctx, caller.OrgID, started, err) {
+		return nil, startFailed(ctx, err)
+	}
+	return triggerResultOf(started, estimate), nil
+}
+
+// committed finds out whether a start happened whose commit got no answer.
+func (h triggerHandler) committed(ctx context.Context, orgID uuid.UUID, started *run.StartedBatch, err error) bool {
+	if started == nil || !pg.CommitUnknown(err) {
+		return false
+	}
+	_, readErr := h.runs.ReadBatch(context.WithoutCancel(ctx), orgID, started.BatchID)
+	return readErr == nil
+}
+
+// startFailed hides a failure of ours: nothing of the start remains.
+func startFailed(ctx context.Context, err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) || ctx.Err() != nil {
+		return err
+	}
+	return fault.New(fault.Unavailable, "Workflow start failed, records cleaned up").Because(err)
+}
+
+// startOf checks the sources of a trigger: at most one of them.
+func startOf(req *oas.TriggerRequest) (run.StartInput, error) {
+	var in run.StartInput
+	var bad []fault.Field
+	sources := 0
+	for _, s := range []struct {
+		name string
+		set  bool
+	}{{"record_set_id", req.RecordSetID.Set}, {"records", req.Records != nil}, {"input_data", req.InputData.Set}} {
+		if s.set {
+			sources++
+			bad = append(bad, fault.Field{Loc: []string{"body", s.name}, Msg: "Give at most one of record_set_id, records and input_data", Type: "value_error"})
+		}
+	}
+	if sources > 1 {
+		return in, fault.Invalidated(bad...)
+	}
+	switch {
+	case req.RecordSetID.Set:
+		id, err := pathID("Record set", req.RecordSetID.Value)
+		if err != nil {
+			return in, err
+		}
+		in.Source.RecordSetID = id
+	case req.Records != nil:
+		for _, r := range req.Records {
+			in.Source.Records = append(in.Source.Records, jsonraw.Object(r).Bytes())
+		}
+	default:
+		in.Source.Records = [][]byte{jsonraw.Object(req.InputData.Value).Bytes()}
+	}
+	in.Metadata = jsonraw.Object(req.Metadata.Value).Bytes()
+	if lane, ok := req.Lane.Get(); ok {
+		value := db.FlowLane(lane)
+		in.Lane = &value
+	}
+	if at, ok := req.ScheduledAt.Get(); ok {
+		in.ScheduledAt = &at
+	}
+	return in, nil
+}
+
+func triggerResultOf(s *run.StartedBatch, e *forecast.Estimate) *oas.TriggerResult {
+	out := &oas.TriggerResult{
+		TriggerID: s.TriggerID.String(), BatchID: s.BatchID.String(), Status: oas.BatchStatus(s.Status), RecordCount: int(s.RecordCount),
+		ExecutionID: oas.NilString{Null: true}, Estimate: oas.NilEstimate{Null: true},
+	}
+	if s.RecordCount == 1 {
+		out.ExecutionID = oas.NewNilString(run.JobID(s.BatchID, 0) + executionSuffix)
+	}
+	if e != nil {
+		out.Estimate = oas.NewNilEstimate(estimateOf(e))
+	}
+	return out
+}

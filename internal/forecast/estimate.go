@@ -1,0 +1,242 @@
+package forecast
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+const daySeconds = 86400
+
+// Question asks what an upload would cost. Exactly one of RecordSetID and RecordCount is set, and at least one of Bucket
+// and ActionID.
+type Question struct {
+	Bucket, ActionID, RecordSetID *string
+	RecordCount                   *int64
+}
+
+// Estimate is what records cost of one budget.
+type Estimate struct {
+	TenancyID, Bucket    string
+	ActionID             *string
+	RecordCount          int64
+	MaxRecordsPerRequest int
+	Calls, QueuedCalls   int64
+	// Day is what the day's budget has left; nil where it has no cap.
+	Day *Day
+	// Warning can be shown to customers; empty where there is nothing to say.
+	Warning string
+}
+
+// Day is the daily budget beside an estimate.
+type Day struct {
+	Cap, Remaining int64
+	// Percent is the estimate's own share of what remains.
+	Percent float64
+	// Spills tells that the estimate and what is queued go past the day.
+	Spills bool
+}
+
+// Estimate answers a question. Faults: NotFound for the account or the record set, Conflict for a set that is open or
+// consumed, Unprocessable for a question that makes no sense.
+func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID string, q Question) (*Estimate, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	d, err := s.domain(ctx, s.pool, orgID, tenancyID)
+	if err != nil {
+		return nil, err
+	}
+	name, bucket, action, err := s.target(&d, q)
+	if err != nil {
+		return nil, err
+	}
+	records, err := s.count(ctx, orgID, q)
+	if err != nil {
+		return nil, err
+	}
+	e := &Estimate{TenancyID: tenancyID, Bucket: name, RecordCount: records, MaxRecordsPerRequest: bucket.MaxRecordsPerRequest}
+	if action != nil {
+		e.ActionID, e.MaxRecordsPerRequest = &action.ID, action.MaxRecordsPerRequest
+	}
+	e.Calls = calls(records, e.MaxRecordsPerRequest)
+	_, err = s.weigh(ctx, s.pool, &d, bucket, e, uuid.Nil)
+	return e, err
+}
+
+func (q *Question) check() error {
+	var bad []fault.Field
+	add := func(msg string, names ...string) {
+		for _, n := range names {
+			bad = append(bad, fault.Field{Loc: []string{"body", n}, Msg: msg, Type: "value_error"})
+		}
+	}
+	if q.Bucket == nil && q.ActionID == nil {
+		add("Give bucket, action_id, or both", "bucket", "action_id")
+	}
+	if (q.RecordSetID == nil) == (q.RecordCount == nil) {
+		add("Give exactly one of record_set_id and record_count", "record_set_id", "record_count")
+	}
+	if len(bad) > 0 {
+		return fault.Invalidated(bad...)
+	}
+	return nil
+}
+
+// target finds the budget that a question is about.
+func (s *Service) target(d *Domain, q Question) (string, *catalog.RateBucket, *catalog.Action, error) {
+	byName := map[string]*catalog.RateBucket{}
+	for _, b := range s.buckets(d.PlatformID) {
+		byName[b.name] = b.RateBucket
+	}
+	if q.ActionID == nil {
+		if b := byName[*q.Bucket]; b != nil {
+			return *q.Bucket, b, nil, nil
+		}
+		return "", nil, nil, fault.Value([]string{"body", "bucket"}, "The account has no such bucket; it has %v", d.Buckets)
+	}
+	at := []string{"body", "action_id"}
+	a, ok := s.catalog.Action(*q.ActionID)
+	switch {
+	case !ok || a.PlatformID != d.PlatformID || len(a.Buckets) == 0:
+		return "", nil, nil, fault.Value(at, "The account does not meter this action")
+	case len(a.Buckets) > 1:
+		return "", nil, nil, fault.Value(at, "The action spends several budgets: %v", a.Buckets)
+	case q.Bucket != nil && *q.Bucket != a.Buckets[0]:
+		return "", nil, nil, fault.Value([]string{"body", "bucket"}, "The action spends the bucket %s", a.Buckets[0])
+	}
+	return a.Buckets[0], byName[a.Buckets[0]], a, nil
+}
+
+// count returns how many records a question is about.
+func (s *Service) count(ctx context.Context, orgID uuid.UUID, q Question) (int64, error) {
+	if q.RecordCount != nil {
+		return *q.RecordCount, nil
+	}
+	id, err := uuid.Parse(*q.RecordSetID)
+	if err != nil || id.String() != *q.RecordSetID {
+		return 0, fault.Missing("Record set")
+	}
+	set, err := s.q.RecordSetGet(ctx, s.pool, db.RecordSetGetParams{OrgID: orgID, ID: id})
+	switch {
+	case pg.IsNoRows(err):
+		return 0, fault.Missing("Record set")
+	case err != nil:
+		return 0, fmt.Errorf("read record set %s: %w", id, err)
+	case set.Status == db.FlowRecordSetStatusOpen:
+		return 0, fault.New(fault.Conflict, "Record set is not sealed")
+	case set.Status == db.FlowRecordSetStatusConsumed:
+		return 0, fault.New(fault.Conflict, "Record set is already consumed")
+	}
+	return set.ReceivedCount, nil
+}
+
+func calls(records int64, perCall int) int64 {
+	n := int64(max(perCall, 1))
+	return records/n + min(records%n, 1)
+}
+
+// weigh compares the estimate's calls with the budget; what the batch except itself has queued does not count as queued
+// before it. It returns how long the calls take at the rate of the tightest window.
+func (s *Service) weigh(ctx context.Context, conn db.DBTX, d *Domain, bucket *catalog.RateBucket, e *Estimate, except uuid.UUID) (time.Duration, error) {
+	caps, err := dispatch.Caps(ctx, conn, d.TenancyID, e.Bucket, bucket)
+	if err != nil {
+		return 0, err
+	}
+	if e.QueuedCalls, err = s.queued(ctx, conn, d.TenancyID, e.Bucket, bucket.MaxRecordsPerRequest, except); err != nil {
+		return 0, err
+	}
+	sp, err := s.spend(ctx, conn, d)
+	if err != nil {
+		return 0, err
+	}
+	slowest := 0.0
+	for _, w := range sp.current(e.Bucket, caps) {
+		slowest = max(slowest, float64(e.Calls)*float64(w.Seconds)/float64(max(w.Cap, 1)))
+		if w.Seconds == daySeconds {
+			e.day(&w)
+		}
+	}
+	return time.Duration(min(slowest, math.MaxInt32) * float64(time.Second)), nil
+}
+
+func (e *Estimate) day(w *dispatch.Span) {
+	left := int64(w.Remaining())
+	e.Day = &Day{
+		Cap: int64(w.Cap), Remaining: left, Spills: e.Calls > 0 && e.Calls+e.QueuedCalls > left,
+		Percent: math.Round(float64(e.Calls)/float64(max(left, 1))*10000) / 100,
+	}
+	if e.Day.Spills {
+		e.Warning = fmt.Sprintf("This upload takes %d calls and %d are queued before it, but %d of the day's %d are left. The rest is delivered "+
+			"at the permitted rate from %s on.", e.Calls, e.QueuedCalls, max(left, 0), w.Cap, w.End.UTC().Format(time.RFC3339))
+	}
+}
+
+// queued counts the calls that wait in a budget, at the most records that each may carry; most is that of the bucket.
+func (s *Service) queued(ctx context.Context, conn db.DBTX, domain, bucket string, most int, except uuid.UUID) (int64, error) {
+	rows, err := s.q.QueueWaiting(ctx, conn, db.QueueWaitingParams{Domain: domain, Bucket: bucket, ExceptBatch: except})
+	if err != nil {
+		return 0, fmt.Errorf("read the queue of %s: %w", domain, err)
+	}
+	total := int64(0)
+	for _, r := range rows {
+		perCall := most
+		// A version that no longer fits the catalog must not stop the question of somebody else.
+		if plan, err := s.plans.Plan(ctx, conn, r.OrgID, r.DefinitionID, r.Version); err == nil {
+			perCall = plan.Steps[r.StepNo].Tasks[r.TaskNo].Action.MaxRecordsPerRequest
+		}
+		total += calls(r.ReadyRecords, perCall)
+	}
+	return total, nil
+}
+
+// OfBatch estimates what a batch that was just started costs of the slowest budget that it spends, in the transaction that
+// starts it. Nil where it spends none.
+func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b *run.StartedBatch) (*Estimate, error) {
+	type key struct{ domain, bucket string }
+	byBucket := map[key]*Estimate{}
+	rate := map[key]*catalog.RateBucket{}
+	var order []key
+	for _, r := range b.Routes {
+		a := r.Task.Action
+		if len(a.Buckets) == 0 {
+			continue
+		}
+		k := key{r.Route.Domain, r.Route.Bucket}
+		e := byBucket[k]
+		if e == nil {
+			e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.RecordCount, MaxRecordsPerRequest: a.MaxRecordsPerRequest}
+			byBucket[k], rate[k] = e, s.catalog.Bucket(a, k.bucket)
+			order = append(order, k)
+		} else if *e.ActionID != a.ID {
+			e.MaxRecordsPerRequest = min(e.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
+		}
+		e.Calls += calls(b.RecordCount, a.MaxRecordsPerRequest)
+	}
+	var out *Estimate
+	var longest time.Duration
+	for _, k := range order {
+		d, err := s.domain(ctx, conn, orgID, k.domain)
+		if err != nil {
+			return nil, err
+		}
+		takes, err := s.weigh(ctx, conn, &d, rate[k], byBucket[k], b.BatchID)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil || takes > longest {
+			out, longest = byBucket[k], takes
+		}
+	}
+	return out, nil
+}

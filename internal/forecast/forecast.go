@@ -1,0 +1,181 @@
+// Package forecast answers what rate budgets have left and what work would cost. It only reads, at the moment of the
+// question, and reserves nothing. Its rules about windows and caps are the dispatcher's own functions, so that both say
+// the same. It knows no HTTP, and of providers only what the catalog says.
+package forecast
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/definition"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/fault"
+	"flowlane/internal/tenant"
+)
+
+// Planner returns the compiled plan of a definition's version.
+type Planner interface {
+	Plan(ctx context.Context, db db.DBTX, orgID, definitionID uuid.UUID, version int32) (*definition.Plan, error)
+}
+
+// Service answers the questions.
+type Service struct {
+	pool    *pgxpool.Pool
+	catalog *catalog.Catalog
+	plans   Planner
+	q       *db.Queries
+}
+
+// New returns a Service.
+func New(pool *pgxpool.Pool, cat *catalog.Catalog, plans Planner) *Service {
+	return &Service{pool: pool, catalog: cat, plans: plans, q: db.New()}
+}
+
+// Domain is a provider account to which credentials of an organization belong.
+type Domain struct {
+	db.FlowDomain
+	// Label is how the account is shown to people.
+	Label string
+	// Buckets are the names of its rate budgets.
+	Buckets       []string
+	CredentialIDs []uuid.UUID
+	// LimitsReadAt is when the provider's limits were last read; nil if never.
+	LimitsReadAt *time.Time
+}
+
+// Place is where a page of Domains begins: after the one with this time and id.
+type Place struct {
+	CreatedAt time.Time
+	ID        string
+}
+
+// Domains lists the accounts of an organization's credentials in the order in which they became known, and says how many
+// there are on all pages.
+func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, after Place, skip, maxRows int32) ([]Domain, int64, error) {
+	rows, err := s.q.DomainList(ctx, s.pool, db.DomainListParams{OrgID: orgID, AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list domains: %w", err)
+	}
+	total, err := s.q.DomainTotal(ctx, s.pool, orgID)
+	if err != nil {
+		return nil, 0, fmt.Errorf("count domains: %w", err)
+	}
+	out := make([]Domain, len(rows))
+	for i := range rows {
+		out[i] = s.domainOf(&rows[i])
+	}
+	return out, total, nil
+}
+
+// Domain reads one account. Fault: NotFound, also where no credential of the organization belongs to it.
+func (s *Service) Domain(ctx context.Context, orgID uuid.UUID, tenancyID string) (Domain, error) {
+	return s.domain(ctx, s.pool, orgID, tenancyID)
+}
+
+func (s *Service) domain(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tenancyID string) (Domain, error) {
+	rows, err := s.q.DomainList(ctx, conn, db.DomainListParams{OrgID: orgID, TenancyID: &tenancyID, MaxRows: 1})
+	if err != nil {
+		return Domain{}, fmt.Errorf("read domain %s: %w", tenancyID, err)
+	}
+	if len(rows) == 0 {
+		return Domain{}, fault.Missing("Domain")
+	}
+	return s.domainOf(&rows[0]), nil
+}
+
+func (s *Service) domainOf(r *db.DomainListRow) Domain {
+	d := Domain{FlowDomain: r.FlowDomain, CredentialIDs: r.CredentialIds, Buckets: []string{}}
+	number := ""
+	if r.FlowDomain.AccountNumber != nil {
+		number = *r.FlowDomain.AccountNumber
+	}
+	d.Label = tenant.Label(r.FlowDomain.AccountName, number)
+	if !r.LimitsReadAt.IsZero() {
+		d.LimitsReadAt = &r.LimitsReadAt
+	}
+	for _, b := range s.buckets(d.PlatformID) {
+		d.Buckets = append(d.Buckets, b.name)
+	}
+	return d
+}
+
+// bucket is a rate budget of a platform.
+type bucket struct {
+	name string
+	*catalog.RateBucket
+}
+
+func (s *Service) buckets(platformID string) []bucket {
+	var out []bucket
+	for _, svc := range s.catalog.Services(platformID) {
+		for _, name := range slices.Sorted(maps.Keys(svc.RateBuckets)) {
+			out = append(out, bucket{name, svc.RateBuckets[name]})
+		}
+	}
+	return out
+}
+
+// spend is what the ledger says of an account at one time.
+type spend struct {
+	now  time.Time
+	loc  *time.Location
+	skew time.Duration
+	rows []db.LedgerOpenRow
+}
+
+func (s *Service) spend(ctx context.Context, conn db.DBTX, d *Domain) (*spend, error) {
+	out := &spend{}
+	var err error
+	if out.loc, err = time.LoadLocation(d.TimeZone); err != nil {
+		return nil, fmt.Errorf("time zone of %s: %w", d.TenancyID, err)
+	}
+	if out.now, err = s.q.Clock(ctx, conn); err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	if p, ok := s.catalog.Platform(d.PlatformID); ok && p.Account != nil {
+		out.skew = time.Duration(p.Account.ClockSkewSeconds) * time.Second
+	}
+	out.rows, err = s.q.LedgerOpen(ctx, conn, db.LedgerOpenParams{Domain: d.TenancyID, Now: out.now.Add(-out.skew)})
+	if err != nil {
+		return nil, fmt.Errorf("read the ledger of %s: %w", d.TenancyID, err)
+	}
+	return out, nil
+}
+
+// current returns the windows of a bucket that are open now, those that it has caps for.
+func (s *spend) current(bucket string, caps map[int]int) []dispatch.Span {
+	return s.spans(bucket, caps, s.now, s.now)
+}
+
+// touched returns every window in which a call may count that is sent now.
+func (s *spend) touched(bucket string, caps map[int]int) []dispatch.Span {
+	return s.spans(bucket, caps, s.now.Add(-s.skew), s.now.Add(s.skew))
+}
+
+func (s *spend) spans(bucket string, caps map[int]int, from, to time.Time) []dispatch.Span {
+	var out []dispatch.Span
+	for _, seconds := range dispatch.WindowLengths {
+		limit, limited := caps[seconds]
+		if !limited {
+			continue
+		}
+		for _, w := range dispatch.Touched(from, to, seconds, s.loc) {
+			w.Cap = limit
+			for _, r := range s.rows {
+				if r.Bucket == bucket && int(r.WindowSeconds) == seconds && r.StartsAt.Equal(w.Start) {
+					w.Own, w.Foreign = int(r.Own), int(r.ForeignSpend)
+				}
+			}
+			out = append(out, w)
+		}
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+package forecast
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/dispatch"
+)
+
+// Headroom is what is left of the budgets of an account.
+type Headroom struct {
+	TenancyID string
+	// AsOf is nil where nothing was ever sent to the account.
+	AsOf    *time.Time
+	Buckets map[string]Bucket
+}
+
+// Bucket is what is left of one budget.
+type Bucket struct {
+	Label string
+	// Windows are the current ones, in ascending length.
+	Windows []dispatch.Span
+	// NextAllowedAt is when the next call may be sent; nil where nothing holds it.
+	NextAllowedAt *time.Time
+}
+
+// Headroom reads the budgets of an account. Fault: NotFound.
+func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID string) (*Headroom, error) {
+	d, err := s.domain(ctx, s.pool, orgID, tenancyID)
+	if err != nil {
+		return nil, err
+	}
+	sp, err := s.spend(ctx, s.pool, &d)
+	if err != nil {
+		return nil, err
+	}
+	dispatched, err := s.q.DomainDispatched(ctx, s.pool, tenancyID)
+	if err != nil {
+		return nil, fmt.Errorf("read calls of %s: %w", tenancyID, err)
+	}
+	holds, err := s.q.BudgetHolds(ctx, s.pool, db.BudgetHoldsParams{Domain: tenancyID, Now: sp.now})
+	if err != nil {
+		return nil, fmt.Errorf("read holds of %s: %w", tenancyID, err)
+	}
+	out := &Headroom{TenancyID: tenancyID, Buckets: map[string]Bucket{}}
+	if dispatched {
+		out.AsOf = &sp.now
+	}
+	for _, b := range s.buckets(d.PlatformID) {
+		caps, err := dispatch.Caps(ctx, s.pool, tenancyID, b.name, b.RateBucket)
+		if err != nil {
+			return nil, err
+		}
+		next := dispatch.Decide(sp.now, sp.touched(b.name, caps), 1).NextAt
+		for _, h := range holds {
+			if h.Bucket != b.name {
+				continue
+			}
+			if h.HeldUntil.After(next) {
+				next = h.HeldUntil
+			}
+			if h.NextCallAt != nil && h.NextCallAt.After(next) {
+				next = *h.NextCallAt
+			}
+		}
+		left := Bucket{Label: b.Label, Windows: sp.current(b.name, caps)}
+		if next.After(sp.now) {
+			left.NextAllowedAt = &next
+		}
+		out.Buckets[b.name] = left
+	}
+	return out, nil
+}
