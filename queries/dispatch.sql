@@ -149,7 +149,7 @@ ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
 
 -- name: CallsSince :many
 -- Calls that a reading of the provider's counters up to since may not hold yet.
-SELECT counts_in FROM flow.call WHERE domain = @domain AND bucket = @bucket AND claimed_at > @since AND state NOT IN ('refused');
+SELECT counts_in FROM flow.call WHERE domain = @domain AND bucket = @bucket AND (claimed_at > @since OR state = 'intent') AND state <> 'refused';
 
 -- name: DomainLimits :many
 SELECT bucket, window_seconds, cap FROM flow.domain_limit WHERE tenancy_id = @tenancy_id;

@@ -454,7 +454,7 @@ func (q *Queries) CallsOverdue(ctx context.Context, db DBTX, arg CallsOverduePar
 }
 
 const callsSince = `-- name: CallsSince :many
-SELECT counts_in FROM flow.call WHERE domain = $1 AND bucket = $2 AND claimed_at > $3 AND state NOT IN ('refused')
+SELECT counts_in FROM flow.call WHERE domain = $1 AND bucket = $2 AND (claimed_at > $3 OR state = 'intent') AND state <> 'refused'
 `
 
 type CallsSinceParams struct {

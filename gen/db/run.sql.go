@@ -464,6 +464,61 @@ func (q *Queries) FragmentInsert(ctx context.Context, db DBTX, arg FragmentInser
 	return err
 }
 
+const fragmentsMany = `-- name: FragmentsMany :many
+SELECT f.batch_id, f.slice_no, f.task_no, array_agg(f.seq ORDER BY f.seq)::bigint[] AS seqs, array_agg(f.body ORDER BY f.seq)::bytea[] AS bodies
+FROM flow.fragment f
+JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no, unnest($3::smallint[]) AS step_no) d
+    ON f.batch_id = d.batch_id AND f.slice_no = d.slice_no AND f.step_no = d.step_no
+GROUP BY f.batch_id, f.slice_no, f.task_no HAVING count(*) > $4::int
+`
+
+type FragmentsManyParams struct {
+	BatchIds []uuid.UUID
+	SliceNos []int32
+	StepNos  []int16
+	Keep     int32
+}
+
+type FragmentsManyRow struct {
+	BatchID uuid.UUID
+	SliceNo int32
+	TaskNo  int16
+	Seqs    []int64
+	Bodies  [][]byte
+}
+
+// Tasks of a step whose slices hold more fragments than they should keep.
+func (q *Queries) FragmentsMany(ctx context.Context, db DBTX, arg FragmentsManyParams) ([]FragmentsManyRow, error) {
+	rows, err := db.Query(ctx, fragmentsMany,
+		arg.BatchIds,
+		arg.SliceNos,
+		arg.StepNos,
+		arg.Keep,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FragmentsManyRow
+	for rows.Next() {
+		var i FragmentsManyRow
+		if err := rows.Scan(
+			&i.BatchID,
+			&i.SliceNo,
+			&i.TaskNo,
+			&i.Seqs,
+			&i.Bodies,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const fragmentsOfSlices = `-- name: FragmentsOfSlices :many
 SELECT slice_no, step_no, task_no, seq, body FROM flow.fragment WHERE batch_id = $1 AND slice_no = ANY($2::int[]) ORDER BY slice_no, step_no, task_no, seq
 `

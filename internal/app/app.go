@@ -37,7 +37,7 @@ import (
 
 const (
 	bulkInFlight  = 4
-	smallInFlight = 64
+	smallInFlight = 256
 	// clockConns are the connections on which leases are kept and jobs arrive, so that busy handlers cannot starve them.
 	clockConns = 6
 )
@@ -48,6 +48,8 @@ type Config struct {
 	DatabaseURL string
 	// Listen is the host:port of the API; port 0 takes a free one, empty means no API.
 	Listen string
+	// HealthOnly leaves the API out: what listens answers health and metrics.
+	HealthOnly bool
 	// Workers lets this process carry out due work.
 	Workers bool
 	// KEK is the key-encryption key of the installation; required.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"sync"
 
 	"flowlane/internal/expr"
 	"flowlane/internal/provider"
@@ -16,7 +15,7 @@ type bulk struct {
 	prepared
 	r        *renderer
 	settings []byte
-	buf      *rowBuffer
+	buf      []byte
 	keyField string
 	full     bool
 	// lastStart is where the last row begins.
@@ -25,27 +24,14 @@ type bulk struct {
 	maxBytes  int
 }
 
-// rowBuffer is the JSON array of a call's rows.
-type rowBuffer struct{ b []byte }
-
-var rowBuffers = sync.Pool{New: func() any { return new(rowBuffer) }}
-
 func newBulk(r *renderer) *bulk {
-	c := &bulk{r: r, buf: rowBuffers.Get().(*rowBuffer)}
-	c.buf.b = append(c.buf.b[:0], '[')
+	// Calls of a flow are much alike: as much room as the last one needed saves growing into it.
+	c := &bulk{r: r, buf: append(make([]byte, 0, r.d.bulkSize.Load()+1024), '[')}
 	c.maxRows, c.maxBytes = bulkLimits(r.task.Action)
 	return c
 }
 
 func (c *bulk) empty() bool { return c.records == 0 && len(c.decided) == 0 }
-
-// release gives the buffer back if the call was not finished.
-func (c *bulk) release() {
-	if c.buf != nil {
-		rowBuffers.Put(c.buf)
-		c.buf = nil
-	}
-}
 
 // fillBulk adds what is ready in a queue, as far as it fits.
 func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, r *renderer, row *queueRow) error {
@@ -164,30 +150,30 @@ func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception
 		c.full = true
 		return nil, false, nil
 	}
-	at := len(c.buf.b)
+	at := len(c.buf)
 	if c.records > 0 {
-		c.buf.b = append(c.buf.b, ',')
+		c.buf = append(c.buf, ',')
 	}
-	start := len(c.buf.b)
-	if c.buf.b, err = s.r.task.Row.Append(c.buf.b, env); err != nil {
-		c.buf.b = c.buf.b[:at]
+	start := len(c.buf)
+	if c.buf, err = s.r.task.Row.Append(c.buf, env); err != nil {
+		c.buf = c.buf[:at]
 		ex := s.r.bad(offset, err)
 		return &ex, true, nil
 	}
-	if len(c.buf.b)+1 > c.maxBytes {
+	if len(c.buf)+1 > c.maxBytes {
 		if c.records == 0 {
-			c.buf.b = c.buf.b[:at]
+			c.buf = c.buf[:at]
 			ex := run.Exception{Offset: offset, Kind: run.TraceFailed, Error: s.r.failure(codeParams, "The record is larger than one call may be")}
 			return &ex, true, nil
 		}
-		c.buf.b = c.buf.b[:at]
+		c.buf = c.buf[:at]
 		c.full = true
 		return nil, false, nil
 	}
 	if c.records == 0 {
 		c.settings = append([]byte(nil), settings...)
 		c.keyField = provider.KeyField(s.r.task.Action, c.settings)
-		c.firstKey = keyOfRow(c.buf.b[start:], c.keyField)
+		c.firstKey = keyOfRow(c.buf[start:], c.keyField)
 	}
 	c.records++
 	c.lastStart = start
@@ -213,8 +199,8 @@ func (c *bulk) finish(d *Dispatcher) (*prepared, error) {
 			p.pieces[i].CallID = p.id
 		}
 	}
-	c.buf.b = append(c.buf.b, ']')
-	p.rows, p.params = c.buf.b, json.RawMessage(c.settings)
+	c.buf = append(c.buf, ']')
+	p.rows, p.params = c.buf, json.RawMessage(c.settings)
 	p.lastKey = keyOfRow(p.rows[c.lastStart:len(p.rows)-1], c.keyField)
 	p.digest = provider.Digest(c.r.task.Action, p.rows)
 	var err error
@@ -226,7 +212,7 @@ func (c *bulk) finish(d *Dispatcher) (*prepared, error) {
 		return c.refuse(err), nil
 	}
 	p.check = provider.OutcomeCheck(action, p.params)
-	c.buf = nil // the request refers to it
+	c.r.d.bulkSize.Store(int64(len(p.rows)))
 	return p, nil
 }
 

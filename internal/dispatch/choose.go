@@ -16,7 +16,7 @@ const (
 	// partsAtOnce bounds the parts that are read for one choice.
 	partsAtOnce = 512
 	// groupMax bounds the small calls that share a transaction.
-	groupMax = 64
+	groupMax = 128
 )
 
 // queueRow is the queue of one task of one batch, chosen to go next.
@@ -76,7 +76,6 @@ func (d *Dispatcher) render(ctx context.Context, row *queueRow, all []queueRow, 
 		return d.renderSmall(ctx, r, row, min(room, groupMax))
 	}
 	call := newBulk(r)
-	defer call.release()
 	for i := range all {
 		other := &all[i]
 		if other.Lane != row.Lane || blocked[keyOf(other)] {

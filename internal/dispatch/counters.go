@@ -111,7 +111,7 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	return nil
 }
 
-// recent counts, by window, our calls that a reading up to since may not hold yet.
+// recent counts, by window, our calls that a reading up to since may not hold yet: young ones, and those still under way.
 func (d *Dispatcher) recent(ctx context.Context, tx pgx.Tx, k budgetKey, since time.Time) (map[[2]int64]int, error) {
 	rows, err := d.q.CallsSince(ctx, tx, db.CallsSinceParams{Domain: k.domain, Bucket: k.bucket, Since: since})
 	if err != nil {
@@ -200,13 +200,13 @@ func (d *Dispatcher) refreshStale(ctx context.Context, k budgetKey) {
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		org, err := d.q.DomainAnyOrg(ctx, d.Pool, &k.domain)
 		if err == nil {
 			_, err = d.Refresh(ctx, org, k.domain)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil {
 			d.opts.Log.Warn("read the provider's counters", "domain", k.domain, "error", err)
 		}
 	}()

@@ -8,6 +8,7 @@ package dispatch
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,7 +32,7 @@ type Options struct {
 	Margin time.Duration
 	// Timeout, if set, bounds every call instead of what the catalog says; for tests that cannot wait.
 	Timeout time.Duration
-	// BulkInFlight and SmallInFlight limit the calls in flight of a metered budget. Defaults 4 and 64.
+	// BulkInFlight and SmallInFlight limit the calls in flight of a metered budget. Defaults 4 and 256.
 	BulkInFlight, SmallInFlight int
 	Log                         *slog.Logger
 }
@@ -54,6 +55,8 @@ type Dispatcher struct {
 	opts   Options
 	q      *db.Queries
 	asking asking
+	// bulkSize is the length of the rows of the last bulk call.
+	bulkSize atomic.Int64
 }
 
 // New returns a Dispatcher.
@@ -68,7 +71,7 @@ func New(d Deps, opts Options) *Dispatcher {
 		opts.BulkInFlight = 4
 	}
 	if opts.SmallInFlight == 0 {
-		opts.SmallInFlight = 64
+		opts.SmallInFlight = 256
 	}
 	if opts.Log == nil {
 		opts.Log = slog.Default()

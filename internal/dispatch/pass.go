@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"flowlane/gen/db"
@@ -14,8 +15,12 @@ import (
 const (
 	// glance is how often a pass with calls in flight looks for new work and new room.
 	glance = 20 * time.Millisecond
+	// holdFor is how long rendered calls wait for room before they are tried again, unless one in flight settles.
+	holdFor = 200 * time.Millisecond
 	// settleMax bounds the calls that are settled in one transaction.
-	settleMax = 64
+	settleMax = 256
+	// linger is how long the first of a group waits for others: many in one transaction cost little more than one.
+	linger = 2 * time.Millisecond
 	// drainFor is how long a pass that is stopped waits for its calls in flight.
 	drainFor = 8 * time.Second
 )
@@ -32,12 +37,18 @@ type pass struct {
 	key      budgetKey
 	owner    string
 	inFlight int
-	done     chan finished
-	settled  chan int
-	failed   chan error
-	blocked  map[queueKey]bool
-	// held is a call that was rendered while another one barred its way.
+	// sent counts the calls that were sent and not gathered yet.
+	sent    atomic.Int64
+	done    chan finished
+	settled chan int
+	failed  chan error
+	blocked map[queueKey]bool
+	// held are calls that were rendered and could not go: another one barred their way, or the budget had no room.
 	held []*prepared
+	// roomSince is when a little room opened; more may follow at once.
+	roomSince time.Time
+	// holdUntil is when to try them again, unless a call settles before.
+	holdUntil time.Time
 }
 
 // Pass is the handler of due rows of kind run.DueDispatch.
@@ -86,7 +97,7 @@ func (p *pass) loop(ctx, work context.Context) (next time.Time, err error) {
 			}
 			return p.next(ctx, wait)
 		}
-		p.collect(work, glance)
+		p.collect(work, p.pause())
 		select {
 		case err := <-p.failed:
 			p.drain(work)
@@ -99,8 +110,19 @@ func (p *pass) loop(ctx, work context.Context) (next time.Time, err error) {
 	}
 }
 
+// pause is how long to wait for a call to settle before looking again.
+func (p *pass) pause() time.Duration {
+	if !p.roomSince.IsZero() {
+		return linger
+	}
+	return glance
+}
+
 // step claims once and sends what it got.
 func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, err error) {
+	if time.Now().Before(p.holdUntil) {
+		return false, wait, nil
+	}
 	calls := p.held
 	p.held = nil
 	if len(calls) == 0 {
@@ -112,9 +134,15 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 		for _, lane := range db.AllFlowLaneValues() {
 			room[lane] = int(budget.MaxInFlight) - p.inFlight
 		}
-		if p.inFlight > 0 && int(budget.MaxInFlight) <= p.inFlight {
-			return false, wait, nil
+		if free := int(budget.MaxInFlight) - p.inFlight; p.inFlight > 0 && free < min(groupMax, int(budget.MaxInFlight))/2 {
+			if now := time.Now(); p.roomSince.IsZero() || free <= 0 {
+				p.roomSince = now
+			}
+			if free <= 0 || time.Since(p.roomSince) < linger {
+				return false, wait, nil
+			}
 		}
+		p.roomSince = time.Time{}
 		if calls, err = p.d.choose(ctx, p.key, p.blocked, room); err != nil || len(calls) == 0 {
 			return false, wait, err
 		}
@@ -124,8 +152,8 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 		return false, wait, err
 	}
 	if len(got.calls) == 0 && !got.decided {
-		if len(got.blocked) > 0 && p.inFlight > 0 && len(calls) == 1 {
-			p.held = calls // its way is free once what is in flight has settled
+		if p.inFlight > 0 && (!got.nextAt.IsZero() || len(calls) == 1) {
+			p.held, p.holdUntil = calls, time.Now().Add(holdFor)
 			return false, got.nextAt, nil
 		}
 		for _, k := range got.blocked {
@@ -135,9 +163,12 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 	}
 	for _, call := range got.calls {
 		p.inFlight++
+		p.sent.Add(1)
 		go p.send(work, call)
 	}
-	// What the budget refused is asked for again once it has room; until then only calls in flight keep the pass busy.
+	if !got.nextAt.IsZero() {
+		p.holdUntil = time.Now().Add(holdFor)
+	}
 	return got.nextAt.IsZero(), got.nextAt, nil
 }
 
@@ -149,19 +180,8 @@ func (p *pass) send(ctx context.Context, call *prepared) {
 // settle settles finished calls, many in one transaction where they come in fast.
 func (p *pass) settle(ctx context.Context) {
 	for first := range p.done {
-		group := []finished{first}
-	more:
-		for len(group) < settleMax {
-			select {
-			case f, ok := <-p.done:
-				if !ok {
-					break more
-				}
-				group = append(group, f)
-			default:
-				break more
-			}
-		}
+		group := p.gather(first)
+		p.sent.Add(-int64(len(group)))
 		if err := p.d.settle(ctx, p.key, group); err != nil {
 			p.d.opts.Log.Error("settle calls", "domain", p.key.domain, "bucket", p.key.bucket, "calls", len(group), "error", err)
 			select {
@@ -171,6 +191,25 @@ func (p *pass) settle(ctx context.Context) {
 		}
 		p.settled <- len(group)
 	}
+}
+
+// gather waits a little for calls that finish together.
+func (p *pass) gather(first finished) []finished {
+	group := []finished{first}
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	for len(group) < settleMax && int64(len(group)) < p.sent.Load() {
+		select {
+		case f, ok := <-p.done:
+			if !ok {
+				return group
+			}
+			group = append(group, f)
+		case <-timer.C:
+			return group
+		}
+	}
+	return group
 }
 
 // collect counts settled calls; it waits for the first one at most this long.
@@ -197,6 +236,7 @@ func (p *pass) collect(ctx context.Context, wait time.Duration) {
 
 func (p *pass) free(n int) {
 	p.inFlight -= n
+	p.holdUntil = time.Time{}
 	clear(p.blocked)
 }
 
@@ -218,7 +258,11 @@ func (p *pass) next(ctx context.Context, wait time.Time) (time.Time, error) {
 	}
 	if len(p.blocked) > 0 || p.held != nil {
 		// Another process, or an unknown outcome, bars the way: it wakes this budget when it settles, and this is the belt.
-		soon := time.Now().Add(time.Second)
+		now, err := p.d.q.Clock(ctx, p.d.Pool)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("read the clock: %w", err)
+		}
+		soon := now.Add(time.Second)
 		if at.IsZero() || soon.Before(at) {
 			at = soon
 		}

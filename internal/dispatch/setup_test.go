@@ -64,7 +64,7 @@ func setup(t *testing.T, opts dispatch.Options) *bundle {
 	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender, Now: time.Now})
 	b.defs = definition.New(b.pool, cat)
 	sched := due.New(b.pool, must(work.NewQueue(b.pool)), due.Options{Log: log})
-	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 64}
+	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 256}
 	b.runs = run.New(b.pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
 	opts.Log = log
 	b.disp = dispatch.New(dispatch.Deps{Pool: b.pool, Runs: b.runs, Catalog: cat, Credentials: creds, Sender: sender, Due: sched, Random: rand.Float64}, opts)

@@ -100,7 +100,7 @@ func TestReadResult(t *testing.T) {
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	_, act := action(t, testCatalog(t), "dialer__api__upload")
-	if got := Digest(act, []byte("[]")); got != "sha256:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945" {
+	if got := Digest(act, []byte("[]")); got != "crc32c:764dbd76" {
 		t.Errorf("digest is %s", got)
 	}
 	for params, want := range map[string]string{`{}`: "id", `{"key_field":null}`: "id", `{"key_field":"n"}`: "n"} {

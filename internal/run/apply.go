@@ -17,7 +17,7 @@ func (c *Change) Apply(ctx context.Context) error {
 	if err := c.moveSlices(ctx); err != nil {
 		return err
 	}
-	for _, write := range []func(context.Context) error{c.writeJobs, c.writeParts, c.writeLanes, c.writeTraces, c.moveBatches, c.wake} {
+	for _, write := range []func(context.Context) error{c.writeJobs, c.writeParts, c.writeLanes, c.writeTraces, c.compact, c.moveBatches, c.wake} {
 		if err := write(ctx); err != nil {
 			return err
 		}
@@ -51,6 +51,8 @@ func (c *Change) moveSlices(ctx context.Context) error {
 		if r.Remaining != 0 || r.State != sliceCalling || h.cancelled() {
 			continue
 		}
+		c.ended.BatchIds, c.ended.SliceNos = append(c.ended.BatchIds, r.BatchID), append(c.ended.SliceNos, r.No)
+		c.ended.StepNos = append(c.ended.StepNos, r.StepNo)
 		step, state, remaining := c.advanceSlice(h, &r)
 		adv.BatchIds = append(adv.BatchIds, r.BatchID)
 		adv.Nos = append(adv.Nos, r.No)

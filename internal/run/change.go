@@ -108,8 +108,10 @@ type Change struct {
 	deleted []int64
 	// advances are the slices that leave in-process work.
 	advances db.SliceAdvanceParams
-	wakeAt   map[laneKey]time.Time
-	work     map[uuid.UUID]bool
+	// ended are the steps of slices that came to their end.
+	ended  db.FragmentsManyParams
+	wakeAt map[laneKey]time.Time
+	work   map[uuid.UUID]bool
 }
 
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.

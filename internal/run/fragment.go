@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/s2"
+
+	"flowlane/gen/db"
 )
 
 // JobError says why a job, or one attempt of a task, failed.
@@ -163,4 +166,50 @@ func decodeTraces(body []byte) ([]Trace, error) {
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+// fragmentsKept is how many fragments a slice's task may keep after its end; more are joined into one.
+const fragmentsKept = 3
+
+// compact joins the fragments of steps that came to their end: calls of one record each leave one for nearly every
+// transaction, and readers open them all.
+func (c *Change) compact(ctx context.Context) error {
+	if len(c.ended.SliceNos) == 0 {
+		return nil
+	}
+	c.ended.Keep = fragmentsKept
+	rows, err := c.s.q.FragmentsMany(ctx, c.tx, c.ended)
+	if err != nil {
+		return fmt.Errorf("read fragments: %w", err)
+	}
+	steps := map[sliceKey]int16{}
+	for i, no := range c.ended.SliceNos {
+		steps[sliceKey{c.ended.BatchIds[i], no}] = c.ended.StepNos[i]
+	}
+	in := db.FragmentInsertParams{}
+	for _, r := range rows {
+		plain := []byte{encodingPlain}
+		for _, body := range r.Bodies {
+			raw, err := unpackFragment(body)
+			if err != nil {
+				return err
+			}
+			plain = append(plain, raw...)
+		}
+		step := steps[sliceKey{r.BatchID, r.SliceNo}]
+		err := c.s.q.FragmentDelete(ctx, c.tx, db.FragmentDeleteParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: step, TaskNo: r.TaskNo, Seqs: r.Seqs})
+		if err != nil {
+			return fmt.Errorf("delete joined fragments: %w", err)
+		}
+		in.BatchIds, in.SliceNos = append(in.BatchIds, r.BatchID), append(in.SliceNos, r.SliceNo)
+		in.StepNos, in.TaskNos = append(in.StepNos, step), append(in.TaskNos, r.TaskNo)
+		in.Bodies = append(in.Bodies, packFragment(plain))
+	}
+	if len(in.Bodies) == 0 {
+		return nil
+	}
+	if err := c.s.q.FragmentInsert(ctx, c.tx, in); err != nil {
+		return fmt.Errorf("insert joined fragments: %w", err)
+	}
+	return nil
 }

@@ -105,8 +105,8 @@ func (c *Change) passes(p *Part, e *Exception) bool {
 	return e.Kind != TraceRetry && c.heads[p.BatchID].plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
 }
 
-// ended returns where a record ends whose last task came out like this.
-func (c *Change) ended(p *Part, e *Exception) Status {
+// endsAs returns where a record ends whose last task came out like this.
+func (c *Change) endsAs(p *Part, e *Exception) Status {
 	if e != nil {
 		return Completed
 	}
@@ -133,7 +133,7 @@ func (c *Change) settlePlain(r *Result) {
 	for i := range r.Exceptions {
 		e := &r.Exceptions[i]
 		switch {
-		case c.passes(p, e) && !(h.last(p.StepNo) && c.ended(p, e) != target):
+		case c.passes(p, e) && !(h.last(p.StepNo) && c.endsAs(p, e) != target):
 			continue // goes on with its slice
 		case c.passes(p, e):
 			c.moveJob(c.setApart(p, e.Offset, r.From, 0), Completed)
@@ -189,7 +189,7 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 	}
 	if j == nil {
 		open := int16(len(cov.covering(p.StepNo, offset, -1)))
-		diverges := !c.passes(p, e) || (open == 0 && h.last(p.StepNo) && c.ended(p, e) != h.final())
+		diverges := !c.passes(p, e) || (open == 0 && h.last(p.StepNo) && c.endsAs(p, e) != h.final())
 		if !diverges {
 			c.slice(k).counts.move(before, c.stands(p, offset), 1)
 			return
@@ -211,7 +211,7 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 		j.Error = ref(errorText(e.Error))
 	}
 	if j.Remaining == 0 {
-		c.advanceJob(j, p.First, c.ended(p, e))
+		c.advanceJob(j, p.First, c.endsAs(p, e))
 	} else if s, ok := cov.status(p.StepNo, offset, j.ApartStep); ok {
 		c.moveJob(j, s)
 	}

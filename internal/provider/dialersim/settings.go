@@ -35,7 +35,7 @@ type AccountSettings struct {
 	Lists       []string `json:"lists,omitempty"`
 	// ExclusiveImports takes one import at a time in a list; the default.
 	ExclusiveImports *bool `json:"exclusive_imports,omitempty"`
-	// Digest is how the bytes of an import are summed up: sha256 (the default), crc32c, or none. Without instructions for
+	// Digest is how the bytes of an import are summed up: sha256, crc32c (the default), or none. Without instructions for
 	// it in the processor sha256 is most of what an upload costs here.
 	Digest string `json:"digest,omitempty"`
 	// Rules reject rows; an empty list takes all rules away.
@@ -94,7 +94,7 @@ type settings struct {
 func defaultSettings(account string) *settings {
 	return &settings{
 		name: "Account " + account, zone: time.UTC, limits: defaultLimits, exclusive: true,
-		digest: digestSHA256, importDuration: Range{FixedMS: 100},
+		digest: digestCRC32C, importDuration: Range{FixedMS: 100},
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 func TestUpload_DigestAndLookup(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.sim.SetAccount("1001", dialersim.AccountSettings{Digest: "sha256"})
 	array := "[ {\"id\" : \"a\\u00e9\", \"n\":1.50},\n{\"id\": 17, \"n\":[{\"id\":\"inner\"}]} ,{\"x\":null}]"
 	first := read[imported](b, b.do(200, http.MethodPost, "/lists/demo/upload", ` {"other":[1,{}], "rows" : `+array+` , "key_field":"id"} `))
 	if first.Received != 3 || first.Accepted != 3 || len(first.Rejected) != 0 || first.ImportID == "" {
@@ -62,10 +63,10 @@ func TestUpload_DigestAndLookup(t *testing.T) {
 func TestUpload_OtherDigests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for digest, want := range map[string]string{"crc32c": `"digest":"crc32c:`, "none": `"last_key":"a"}`} {
+	for digest, want := range map[string]string{"": `"digest":"crc32c:`, "sha256": `"digest":"sha256:`, "none": `"last_key":"a"}`} {
 		b.sim.SetAccount("1001", dialersim.AccountSettings{Digest: digest})
-		b.do(200, http.MethodPost, "/lists/"+digest+"/upload", rows("a"))
-		if r := b.do(200, http.MethodGet, "/lists/"+digest+"/imports", ""); !strings.Contains(r.body, want) {
+		b.do(200, http.MethodPost, "/lists/l"+digest+"/upload", rows("a"))
+		if r := b.do(200, http.MethodGet, "/lists/l"+digest+"/imports", ""); !strings.Contains(r.body, want) {
 			t.Errorf("%s: %s", digest, r.body)
 		}
 	}
