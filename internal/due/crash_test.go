@@ -3,7 +3,6 @@ package due_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -159,7 +158,7 @@ func TestLease_EndsWithoutTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := due.New(pool, jobs, due.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	s := due.New(pool, jobs, due.Options{Log: slog.New(slog.DiscardHandler)})
 	causes := make(chan error, 1)
 	s.Register(kind, 300*time.Millisecond, 1, func(ctx context.Context, _ *due.Lease) (time.Time, error) {
 		pool.Close()

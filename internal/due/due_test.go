@@ -3,7 +3,6 @@ package due_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -48,14 +47,14 @@ func setup(t *testing.T) *bundle {
 }
 
 func (b *bundle) scheduler(opts due.Options) *due.Scheduler {
-	opts.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	opts.Log = slog.New(slog.DiscardHandler)
 	return due.New(b.pool, b.queue, opts)
 }
 
 // run starts the workers of a scheduler and stops them when the test ends.
 func (b *bundle) run(s *due.Scheduler) *work.Runner {
 	b.t.Helper()
-	runner, err := work.New(b.pool, s, work.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	runner, err := work.New(b.pool, s, work.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.t.Fatal(err)
 	}

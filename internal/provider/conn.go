@@ -5,6 +5,7 @@ package provider
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -151,7 +152,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	if failed != nil && g.late() {
 		failed = ErrTooLate
 	}
-	if failed == ErrTooLate || failed == errResend {
+	if errors.Is(failed, ErrTooLate) || errors.Is(failed, errResend) {
 		// Other failures are left to net/http: an early answer may still be on its way.
 		g.abort(failed)
 	}

@@ -108,7 +108,7 @@ func scalar(v gjson.Result) (string, bool) {
 }
 
 func (p *preparer) address(svc *catalog.Service) (string, error) {
-	whole := ""
+	var whole string
 	if p.call.Compiled.URL != nil {
 		text, err := p.text("url", p.call.Compiled.URL)
 		if err != nil {

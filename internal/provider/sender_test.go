@@ -168,7 +168,7 @@ func TestGuard_SecondConnection(t *testing.T) {
 	}
 	req.Header.Set("Idempotency-Key", "k")
 	req.Body, req.GetBody = http.NoBody, func() (io.ReadCloser, error) { return http.NoBody, nil }
-	if _, err = s.transport.RoundTrip(req); err == nil || context.Cause(ctx) != errResend {
+	if _, err = s.transport.RoundTrip(req); err == nil || !errors.Is(context.Cause(ctx), errResend) {
 		t.Errorf("error is %v because of %v; want the refusal of a second connection", err, context.Cause(ctx))
 	}
 	if got := c.requests.Load(); got != 2 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -116,7 +117,7 @@ func (c compiler) operation(at, method string, item, o map[string]any) (op opera
 	if err != nil {
 		return op, err
 	}
-	op.query = append(shared, own...)
+	op.query = slices.Concat(shared, own)
 	return op, nil
 }
 

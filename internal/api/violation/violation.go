@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -112,7 +113,7 @@ func sortFields(fields []fault.Field) {
 			if errX == nil && errY == nil {
 				return i - j
 			}
-			return bytes.Compare([]byte(x), []byte(y))
+			return strings.Compare(x, y)
 		})
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -53,7 +52,7 @@ type Server struct {
 // already, the answer refers to it, and Stop leaves it alone.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Log == nil {
-		opts.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	dir, err := filepath.Abs(opts.DataDir)
 	if err != nil {

@@ -176,11 +176,11 @@ func (r runner) canUse(dir string) bool {
 	if !r.lent {
 		return true
 	}
-	real, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return false
 	}
-	for at := real; ; at = filepath.Dir(at) {
+	for at := resolved; ; at = filepath.Dir(at) {
 		if !r.mayEnter(at) {
 			return false
 		}
@@ -189,7 +189,7 @@ func (r runner) canUse(dir string) bool {
 		}
 	}
 	// Some mounted folders refuse other owners.
-	probe, err := os.MkdirTemp(real, ".owner-")
+	probe, err := os.MkdirTemp(resolved, ".owner-")
 	if err != nil {
 		return false
 	}
