@@ -28,7 +28,9 @@ func (a *App) root(v1 http.Handler) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok", "") })
 	mux.HandleFunc("GET /readyz", a.ready())
 	mux.Handle("GET /metrics", m.handler())
-	mux.Handle("/", m.count(v1))
+	if !a.cfg.HealthOnly {
+		mux.Handle("/", m.count(v1))
+	}
 	return bounded(mux)
 }
 

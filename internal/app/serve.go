@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// stopWithin is how long an orderly stop may take.
-	stopWithin = 10 * time.Second
+	// stopWithin is how long an orderly stop may take; a second is left for what the process has beside the service.
+	stopWithin = 9 * time.Second
 	// httpMargin is what is kept of it for the answers that are cut.
 	httpMargin = 500 * time.Millisecond
 

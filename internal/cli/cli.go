@@ -1,0 +1,124 @@
+// Package cli is the commands of the program flowlane. It owns flags, environment, what is printed, and exit codes. What
+// the commands do is the business of package app and, over HTTP, of a server; only the bootstrap of organizations and keys
+// goes to the database directly.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// commands is the whole command line.
+type commands struct {
+	LogLevel  string `enum:"debug,info,warn,error,auto" default:"auto" env:"FLOWLANE_LOG_LEVEL" help:"Least level of log lines: ${enum}. Auto is warn for dev, else info."`
+	LogFormat string `enum:"text,json" default:"text" env:"FLOWLANE_LOG_FORMAT" help:"Form of log lines: ${enum}."`
+
+	Dev     devCommand     `cmd:"" help:"Run everything on this machine: Postgres, a simulated platform, API and workers."`
+	Serve   serveCommand   `cmd:"" help:"Run the API and workers against DATABASE_URL."`
+	Work    workCommand    `cmd:"" help:"Run workers only."`
+	Migrate migrateCommand `cmd:"" help:"Bring the database up to date, or see how far it is."`
+	Org     orgCommand     `cmd:"" help:"Create, list and suspend organizations."`
+	Apikey  apikeyCommand  `cmd:"" help:"Create API keys."`
+	Env     envCommand     `cmd:"" help:"Print the settings of a development server, for a shell: eval \"$$(flowlane env)\"."`
+	Sim     simCommand     `cmd:"" help:"Run a simulated platform on its own."`
+	Records recordsCommand `cmd:"" help:"Upload records."`
+	Demo    demoCommand    `cmd:"" help:"Run sample records through a flow on a server, and watch."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// process is what a command gets from the outside.
+type process struct {
+	stdout, stderr io.Writer
+	log            *slog.Logger
+}
+
+// Main runs the program and returns its exit code. args are without the program's name.
+func Main(args []string, stdout, stderr io.Writer) int {
+	var c commands
+	code := -1
+	parser, err := kong.New(&c, kong.Name("flowlane"),
+		kong.Description("Flowlane runs flows against third-party platforms: reliably, at the rate each provider allows, and never twice."),
+		kong.Writers(stdout, stderr), kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Exit(func(n int) { code = n }),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "flowlane:", err)
+		return exitFailed
+	}
+	selected, err := parser.Parse(args)
+	if code >= 0 {
+		return code // --help was answered
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "flowlane: %v\nRun `flowlane --help`, or --help after a command.\n", err)
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks to stop; once that has begun the second one ends the process at once.
+	context.AfterFunc(ctx, stop)
+	p := &process{stdout: stdout, stderr: stderr}
+	p.log = c.logger(stderr, selected.Command() == "dev")
+	slog.SetDefault(p.log)
+	selected.BindTo(ctx, (*context.Context)(nil))
+	err = selected.Run(p)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		fmt.Fprintln(stderr, "flowlane: stopped")
+		return exitInterrupted
+	default:
+		fmt.Fprintln(stderr, "flowlane:", err)
+		return exitFailed
+	}
+}
+
+func (c *commands) logger(w io.Writer, quiet bool) *slog.Logger {
+	level := slog.LevelInfo
+	switch {
+	case c.LogLevel == "auto" && quiet:
+		level = slog.LevelWarn
+	case c.LogLevel != "auto":
+		_ = level.UnmarshalText([]byte(c.LogLevel)) // kong has checked it
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// output is the flag of commands that print facts.
+type output struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// print writes facts as one JSON line, or as human does.
+func (o output) print(p *process, facts any, human func(w io.Writer)) error {
+	if !o.JSON {
+		human(p.stdout)
+		return nil
+	}
+	if err := json.NewEncoder(p.stdout).Encode(facts); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}

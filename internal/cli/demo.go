@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/cli/remote"
+	"flowlane/internal/cli/upload"
+)
+
+const (
+	demoRecords = 10_000
+	// pollEvery is how often the batch is asked about.
+	pollEvery = 100 * time.Millisecond
+	// listPage is how many definitions or credentials are read at once.
+	listPage = 100
+)
+
+type demoCommand struct {
+	target
+	output
+
+	Records int `default:"10000" help:"How many records."`
+}
+
+// Run runs the demo against a server.
+func (c *demoCommand) Run(ctx context.Context, p *process) error {
+	if c.Records < 1 {
+		return errors.New("--records must be at least 1")
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	w := p.stdout
+	if c.JSON {
+		w = p.stderr
+	}
+	facts, err := runDemo(ctx, client, demoOptions{records: c.Records, out: w, keyText: "$" + varKey})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return c.print(p, facts, nil)
+	}
+	return nil
+}
+
+type demoOptions struct {
+	records int
+	out     io.Writer
+	// keyText is what stands for the key in what is printed.
+	keyText string
+}
+
+type demoFacts struct {
+	DefinitionID string         `json:"definition_id"`
+	RecordSetID  string         `json:"record_set_id"`
+	BatchID      string         `json:"batch_id"`
+	Status       string         `json:"status"`
+	Records      int            `json:"records"`
+	JobCounts    map[string]int `json:"job_counts"`
+	Calls        int            `json:"calls"`
+	Seconds      float64        `json:"seconds"`
+}
+
+// demo is one run of the main job, as a client sees it.
+type demo struct {
+	demoOptions
+
+	client *remote.Client
+	facts  demoFacts
+	// domain is the provider account, spent what of its day's budget was spent before.
+	domain string
+	spent  int
+}
+
+// runDemo uploads sample records, starts a flow over them, and watches until all are settled.
+func runDemo(ctx context.Context, client *remote.Client, o demoOptions) (demoFacts, error) {
+	d := &demo{demoOptions: o, client: client}
+	for _, step := range []func(context.Context) error{d.find, d.upload, d.trigger, d.report} {
+		if err := step(ctx); err != nil {
+			return d.facts, err
+		}
+	}
+	return d.facts, nil
+}
+
+func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
+
+// find reuses the active definition that has the demo's name, or makes it.
+func (d *demo) find(ctx context.Context) error {
+	params := oas.ListDefinitionsParams{Limit: oas.NewOptInt(listPage), Status: oas.NewOptDefinitionStatus(oas.DefinitionStatusActive)}
+	for {
+		page, err := d.client.ListDefinitions(ctx, params)
+		if err != nil {
+			return d.client.Explain("list the definitions", err)
+		}
+		for _, f := range page.Items {
+			if f.Name == demoDefinition {
+				d.facts.DefinitionID = f.ID
+				if task := f.Steps[0].Tasks[0]; task.CredentialID.Value != "" {
+					return d.account(ctx, task.CredentialID.Value)
+				}
+				return nil
+			}
+		}
+		if page.NextCursor.Null {
+			return d.create(ctx)
+		}
+		params.Cursor = oas.NewOptString(page.NextCursor.Value)
+	}
+}
+
+// account remembers which provider account the calls spend from.
+func (d *demo) account(ctx context.Context, credentialID string) error {
+	c, err := d.client.GetCredential(ctx, oas.GetCredentialParams{CredentialID: credentialID})
+	if err != nil {
+		return d.client.Explain("read the credential of the definition "+demoDefinition, err)
+	}
+	d.domain = c.TenancyID.Or("")
+	return nil
+}
+
+// create makes the definition, and the simulator's credential where there is none for the platform.
+func (d *demo) create(ctx context.Context) error {
+	page, err := d.client.ListCredentials(ctx, oas.ListCredentialsParams{Limit: oas.NewOptInt(listPage)})
+	if err != nil {
+		return d.client.Explain("list the credentials", err)
+	}
+	usable := func(c oas.Credential) bool { return c.PlatformID == dialerPlatform && !c.TenancyID.Null }
+	var credential oas.Credential
+	if i := slices.IndexFunc(page.Items, usable); i >= 0 {
+		credential = page.Items[i]
+	} else {
+		made, err := d.client.CreateCredential(ctx, &oas.CredentialCreate{
+			Name: "dialer demo", PlatformID: dialerPlatform, AuthMethod: oas.AcceptedAuthMethodBasicAuth,
+			Credentials: oas.FreeObject(`{"username": "demo", "password": "demo"}`),
+		})
+		if err != nil {
+			return d.client.Explain("create a credential for the simulated dialer", err)
+		}
+		if made.TenancyID.Null {
+			return fmt.Errorf("the server reaches no simulated dialer: start `flowlane sim dialer`, then the server with %s set to its address", varSim)
+		}
+		credential = *made
+	}
+	d.domain = credential.TenancyID.Value
+	made, err := d.client.CreateDefinition(ctx, &oas.DefinitionCreate{
+		Name: demoDefinition, Status: oas.NewOptDefinitionCreateStatus(oas.DefinitionCreateStatusActive),
+		Steps: []oas.StepInput{{ID: "upload", Tasks: []oas.TaskInput{{
+			ID: "upload", ActionID: demoAction, CredentialID: oas.NewOptNilString(credential.ID),
+			Params: oas.NewOptFreeObject(oas.FreeObject(demoParams)),
+		}}}},
+	})
+	if err != nil {
+		return d.client.Explain("create the definition "+demoDefinition, err)
+	}
+	d.facts.DefinitionID = made.ID
+	return nil
+}
+
+func (d *demo) upload(ctx context.Context) error {
+	d.say("1. Uploading %s sample records", thousands(int64(d.records)))
+	bar := newBar(d.out, "   ")
+	source := func() (upload.Rows, io.Closer, error) {
+		s := &sample{records: d.records}
+		return s, s, nil
+	}
+	began := time.Now()
+	result, err := upload.Run(ctx, d.client, source, upload.Options{Progress: bar.upload})
+	bar.end()
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	d.facts.RecordSetID = result.RecordSetID
+	d.say("   sealed record set %s in %s; its content hash is that of what was read", result.RecordSetID, took(began))
+	return nil
+}
+
+// trigger starts the batch and watches it.
+func (d *demo) trigger(ctx context.Context) error {
+	windows, err := d.headroom(ctx)
+	if err != nil {
+		return err
+	}
+	d.spent = windows["86400"].Used
+	began := time.Now()
+	started, err := d.client.TriggerDefinition(ctx,
+		oas.NewOptTriggerRequest(oas.TriggerRequest{RecordSetID: oas.NewOptString(d.facts.RecordSetID)}),
+		oas.TriggerDefinitionParams{DefinitionID: d.facts.DefinitionID})
+	if err != nil {
+		return d.client.Explain("trigger the definition "+demoDefinition, err)
+	}
+	d.facts.BatchID = started.BatchID
+	d.say("2. Triggered the flow %s: batch %s in %s", demoDefinition, started.BatchID, took(began))
+	if e, ok := started.Estimate.Get(); ok {
+		d.say("   estimated calls: %d, of up to %s records each", e.EstimatedCalls, thousands(int64(e.MaxRecordsPerRequest)))
+	}
+	bar := newBar(d.out, "   ")
+	for {
+		batch, err := d.client.GetBatch(ctx, oas.GetBatchParams{BatchID: started.BatchID})
+		if err != nil {
+			bar.end()
+			return d.client.Explain("read the batch", err)
+		}
+		counts := countsOf(batch.JobCounts)
+		bar.show(int64(batch.ProgressPercent*100), 100_00, summary(counts))
+		if slices.Contains(terminalStatuses, batch.Status) {
+			bar.end()
+			d.facts.Status, d.facts.Records, d.facts.JobCounts = string(batch.Status), batch.RecordCount, counts
+			d.facts.Seconds = time.Since(began).Seconds()
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			bar.end()
+			return fmt.Errorf("watch batch %s, which goes on: %w", started.BatchID, ctx.Err())
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// terminalStatuses are those in which a batch is over.
+var terminalStatuses = []oas.BatchStatus{
+	oas.BatchStatusCompleted, oas.BatchStatusPartiallyFailed, oas.BatchStatusFailed, oas.BatchStatusCancelled,
+}
+
+func countsOf(c oas.JobCounts) map[string]int {
+	return map[string]int{
+		"staged": c.Staged, "queued": c.Queued, "pending": c.Pending, "started": c.Started, "needs_reconcile": c.NeedsReconcile,
+		"completed": c.Completed, "failed": c.Failed, "cancelled": c.Cancelled, "accepted": c.Accepted, "rejected": c.Rejected,
+		"unprocessed": c.Unprocessed, "unresolved": c.Unresolved,
+	}
+}
+
+// summary lists the counts that are not zero.
+func summary(counts map[string]int) string {
+	var parts []string
+	for name, n := range counts {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", thousands(int64(n)), name))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+// report shows the result, the budget, and where to look.
+func (d *demo) report(ctx context.Context) error {
+	d.say("3. The batch is %s after %.2f s: %s", d.facts.Status, d.facts.Seconds, summary(d.facts.JobCounts))
+	page, err := d.client.ListBatchResults(ctx, oas.ListBatchResultsParams{BatchID: d.facts.BatchID, Limit: oas.NewOptInt(2)})
+	if err != nil {
+		return d.client.Explain("read the results", err)
+	}
+	if list, ok := page.(*oas.ResultList); ok {
+		for _, r := range list.Items {
+			text, err := r.MarshalJSON()
+			if err != nil {
+				return fmt.Errorf("print a result: %w", err)
+			}
+			d.say("   %s", text)
+		}
+	}
+	if err := d.budget(ctx); err != nil {
+		return err
+	}
+	header := fmt.Sprintf(`-H "X-API-Key: %s"`, d.keyText)
+	d.say("\n   See it yourself:")
+	d.say("   curl %s %s/v1/flows/batches/%s", header, d.client.URL, d.facts.BatchID)
+	d.say("   curl %s '%s/v1/flows/batches/%s/results?limit=5'", header, d.client.URL, d.facts.BatchID)
+	return nil
+}
+
+// headroom reads the windows of the budget that the demo spends; none where the account is not known.
+func (d *demo) headroom(ctx context.Context) (oas.BucketHeadroomWindows, error) {
+	if d.domain == "" {
+		return nil, nil
+	}
+	h, err := d.client.GetHeadroom(ctx, oas.GetHeadroomParams{TenancyID: d.domain})
+	if err != nil {
+		return nil, d.client.Explain("read the budget", err)
+	}
+	return h.Buckets[demoBucket].Windows, nil
+}
+
+// budget shows what the calls have spent.
+func (d *demo) budget(ctx context.Context) error {
+	windows, err := d.headroom(ctx)
+	if err != nil || len(windows) == 0 {
+		return err
+	}
+	day, minute := windows["86400"], windows["60"]
+	d.facts.Calls = max(0, day.Used-d.spent)
+	d.say("   %d calls for %s records; budget of the account: %d of %d calls this minute, %d of %d today",
+		d.facts.Calls, thousands(int64(d.facts.Records)), minute.Used, minute.Cap, day.Used, day.Cap)
+	return nil
+}
+
+func took(began time.Time) string { return time.Since(began).Round(time.Millisecond).String() }

@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flowlane/internal/app"
+	"flowlane/internal/cli/remote"
+	"flowlane/internal/pg/devpg"
+	"flowlane/internal/vault"
+)
+
+const (
+	defaultListen = "127.0.0.1:8080"
+	// stopPostgres bounds the orderly end of the embedded server.
+	stopPostgres = 5 * time.Second
+)
+
+type devCommand struct {
+	folder
+	output
+
+	Listen      string `name:"listen" env:"FLOWLANE_LISTEN" help:"HOST:PORT of the API. Default: 127.0.0.1:8080, or a free port that is then kept."`
+	Demo        bool   `help:"Run 10,000 sample records through a flow once the service answers."`
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Use this Postgres instead of an embedded one."`
+	SimURL      string `name:"sim-url" env:"FLOWLANE_SIM_URL" help:"Use this simulator instead of one inside."`
+	KEK         string `name:"kek" env:"FLOWLANE_KEK" help:"Key-encryption key: 32 bytes in base64. Default: a file of the data folder."`
+}
+
+// dev is a development server as it comes up.
+type dev struct {
+	devCommand
+
+	p     *process
+	state *devState
+	// postgres and sim are nil where others are used.
+	postgres *devpg.Server
+	sim      *sim
+	kek      vault.KEK
+	app      *app.App
+	seeded   seeded
+}
+
+// Run brings everything up, serves until it is told to stop, and takes everything down.
+func (c *devCommand) Run(ctx context.Context, p *process) (err error) {
+	state, err := openState(c.DataDir)
+	if err != nil {
+		return err
+	}
+	defer state.close()
+	d := &dev{devCommand: *c, p: p, state: state}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	return d.serve(ctx)
+}
+
+// start brings up what the service needs, side by side, then the service.
+func (d *dev) start(ctx context.Context) error {
+	if d.DatabaseURL == d.state.Postgres {
+		d.DatabaseURL = "" // it is our own, which `flowlane env` has put into the environment
+	}
+	if d.SimURL != "" && d.SimURL == d.state.simURL() {
+		d.SimURL = ""
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.startPostgres(gctx) })
+	g.Go(func() error { return d.startSim(gctx) })
+	g.Go(func() (err error) {
+		d.kek, err = keyring{KEK: d.KEK}.load(d.p, d.folder)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return err //nolint:wrapcheck // each says what it is about
+	}
+	cfg := app.Config{
+		DatabaseURL: d.DatabaseURL, KEK: d.kek, BaseURLs: map[string]string{dialerPlatform: d.SimURL},
+		Listen: d.listen(ctx), Workers: true, Migrate: true, Log: d.p.log,
+	}
+	if d.postgres != nil {
+		cfg.DatabaseURL = d.postgres.LocalDSN()
+	}
+	var err error
+	if d.app, err = app.New(ctx, cfg); err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	if d.seeded, err = d.seed(ctx); err != nil {
+		return err
+	}
+	return d.remember()
+}
+
+func (d *dev) startPostgres(ctx context.Context) (err error) {
+	if d.DatabaseURL != "" {
+		return nil
+	}
+	if d.postgres, err = devpg.Start(ctx, devpg.Options{DataDir: d.DataDir, Log: d.p.log}); err != nil {
+		return err //nolint:wrapcheck // says what to do
+	}
+	d.DatabaseURL = d.postgres.DSN()
+	d.state.Postgres = d.DatabaseURL
+	return nil
+}
+
+// startSim starts the simulator where it was last time.
+func (d *dev) startSim(ctx context.Context) (err error) {
+	if d.SimURL != "" {
+		return nil
+	}
+	if d.sim, err = startSim(ctx, d.state.simListen(), 0); err != nil {
+		d.p.log.Warn("the simulator moves to another port", "cause", err)
+		if d.sim, err = startSim(ctx, "127.0.0.1:0", 0); err != nil {
+			return err
+		}
+	}
+	d.SimURL = d.sim.url
+	d.state.SimPort = portOf(d.sim.url)
+	return nil
+}
+
+// listen returns the address of the API: as it was asked for; else as it was last time or by default, if that is free.
+func (d *dev) listen(ctx context.Context) string {
+	if d.Listen != "" {
+		return d.Listen
+	}
+	listen := defaultListen
+	if d.state.APIPort != 0 {
+		listen = loopback(d.state.APIPort)
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", listen)
+	if err != nil {
+		d.p.log.Warn("the port of the API is taken; another one is used", "address", listen)
+		return "127.0.0.1:0"
+	}
+	_ = l.Close()
+	return listen
+}
+
+// remember writes down what the next start and other programs need.
+func (d *dev) remember() error {
+	if d.Listen == "" {
+		d.state.APIPort = portOf(d.app.URL())
+	}
+	if err := d.state.save(); err != nil {
+		return err
+	}
+	return d.save(map[string]string{
+		varURL: d.app.URL(), varKey: d.seeded.key, varDatabase: d.DatabaseURL, varSim: d.SimURL,
+	})
+}
+
+// serve says where everything is, runs the demo if asked, and goes on.
+func (d *dev) serve(ctx context.Context) error {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := make(chan error, 1)
+	go func() { done <- d.app.Run(running) }()
+	if d.postgres != nil && d.postgres.Done() != nil {
+		go func() {
+			select {
+			case <-d.postgres.Done():
+				stop(errors.New("the embedded Postgres has ended; its log is postgres.log in the data folder"))
+			case <-running.Done():
+			}
+		}()
+	}
+	if err := d.announce(); err != nil {
+		return err
+	}
+	if d.Demo {
+		d.demo(running)
+	}
+	err := <-done
+	if ctx.Err() == nil {
+		err = errors.Join(err, context.Cause(running))
+	} else {
+		fmt.Fprintln(d.p.stderr, "Stopped.")
+	}
+	return err
+}
+
+// demo shows the main job. Its failure does not end the service.
+func (d *dev) demo(ctx context.Context) {
+	client, err := remote.New(d.app.URL(), d.seeded.key)
+	if err == nil {
+		w := d.p.stdout
+		if d.JSON {
+			w = d.p.stderr
+		}
+		fmt.Fprintln(w)
+		_, err = runDemo(ctx, client, demoOptions{records: demoRecords, out: w, keyText: "$" + varKey})
+	}
+	switch {
+	case err == nil, ctx.Err() != nil:
+	default:
+		fmt.Fprintln(d.p.stderr, "The demo failed:", err)
+	}
+	if ctx.Err() == nil && !d.JSON {
+		fmt.Fprintln(d.p.stdout, "\nFlowlane goes on serving; press Ctrl-C to stop.")
+	}
+}
+
+type devFacts struct {
+	URL         string `json:"url"`
+	APIKey      string `json:"api_key,omitempty"`
+	DatabaseURL string `json:"database_url"`
+	SimURL      string `json:"sim_url"`
+	DataDir     string `json:"data_dir"`
+	EnvFile     string `json:"env_file"`
+	FirstStart  bool   `json:"first_start"`
+}
+
+func (d *dev) announce() error {
+	facts := devFacts{
+		URL: d.app.URL(), DatabaseURL: d.DatabaseURL, SimURL: d.SimURL, DataDir: d.DataDir, EnvFile: d.envFile(), FirstStart: d.seeded.first,
+	}
+	if d.seeded.newKey {
+		facts.APIKey = d.seeded.key
+	}
+	return d.print(d.p, facts, func(w io.Writer) {
+		fmt.Fprintf(w, "Flowlane is ready.\n\n")
+		line := func(name, text string) { fmt.Fprintf(w, "  %-10s %s\n", name, text) }
+		line("URL", facts.URL)
+		key := facts.APIKey
+		if key == "" {
+			line("API key", "in "+facts.EnvFile)
+			key = "$" + varKey
+		} else {
+			line("API key", key+"  (shown once; kept in "+facts.EnvFile+")")
+		}
+		line("Postgres", facts.DatabaseURL)
+		line("Simulator", facts.SimURL)
+		line("Data", facts.DataDir+d.kept())
+		fmt.Fprintln(w)
+		if !d.seeded.newKey {
+			fmt.Fprintf(w, "  set -a; . %s; set +a\n", facts.EnvFile)
+		}
+		fmt.Fprintf(w, "  curl -H \"X-API-Key: %s\" %s/v1/account/me\n", key, facts.URL)
+	})
+}
+
+// kept says what was there already.
+func (d *dev) kept() string {
+	switch n := d.seeded.batches; {
+	case d.seeded.first:
+		return "  (new)"
+	case n == 1:
+		return "  (kept: 1 batch)"
+	default:
+		return fmt.Sprintf("  (kept: %d batches)", n)
+	}
+}
+
+// close takes everything down: the service first, Postgres last.
+func (d *dev) close() error {
+	if d.app != nil {
+		d.app.Close()
+	}
+	if d.sim != nil {
+		d.sim.close()
+	}
+	if d.postgres == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopPostgres)
+	defer cancel()
+	return d.postgres.Stop(ctx) //nolint:wrapcheck // says everything
+}
+
+// terminal tells whether a person looks at w.
+func terminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

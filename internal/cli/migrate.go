@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"flowlane/internal/pg"
+)
+
+type migrateCommand struct {
+	Up     migrateUp     `cmd:"" help:"Apply every migration that the database lacks."`
+	Status migrateStatus `cmd:"" help:"List the migrations and which are applied."`
+}
+
+type migrateUp struct {
+	database
+	output
+}
+
+// Run applies what is missing.
+func (c *migrateUp) Run(ctx context.Context, p *process) error {
+	pool, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	before, err := pg.Status(ctx, pool)
+	if err != nil {
+		return fmt.Errorf("read the migrations of the database: %w", err)
+	}
+	if err := pg.Migrate(ctx, pool); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
+	}
+	facts := struct {
+		Applied int `json:"applied"`
+		Total   int `json:"total"`
+	}{Total: len(before)}
+	for _, m := range before {
+		if !m.Applied {
+			facts.Applied++
+		}
+	}
+	return c.print(p, facts, func(w io.Writer) {
+		if facts.Applied == 0 {
+			fmt.Fprintln(w, "The database is up to date.")
+			return
+		}
+		fmt.Fprintf(w, "Applied %d of %d migrations; the database is up to date.\n", facts.Applied, facts.Total)
+	})
+}
+
+type migrateStatus struct {
+	database
+	output
+}
+
+type migrationFacts struct {
+	Line      string     `json:"line"`
+	Version   int64      `json:"version"`
+	Name      string     `json:"name"`
+	Applied   bool       `json:"applied"`
+	AppliedAt *time.Time `json:"applied_at"`
+}
+
+// Run lists the migrations.
+func (c *migrateStatus) Run(ctx context.Context, p *process) error {
+	pool, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	all, err := pg.Status(ctx, pool)
+	if err != nil {
+		return fmt.Errorf("read the migrations of the database: %w", err)
+	}
+	facts := make([]migrationFacts, len(all))
+	for i, m := range all {
+		facts[i] = migrationFacts{Line: m.Line, Version: m.Version, Name: m.Name, Applied: m.Applied}
+		if !m.AppliedAt.IsZero() {
+			facts[i].AppliedAt = &m.AppliedAt
+		}
+	}
+	return c.print(p, facts, func(w io.Writer) {
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		defer table.Flush()
+		for _, m := range facts {
+			state := "pending"
+			if m.Applied {
+				state = "applied"
+			}
+			fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", m.Line, m.Version, m.Name, state)
+		}
+	})
+}

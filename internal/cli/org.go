@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/app"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/vault"
+)
+
+type orgCommand struct {
+	Create  orgCreate  `cmd:"" help:"Create an organization."`
+	List    orgList    `cmd:"" help:"List the organizations."`
+	Suspend orgSuspend `cmd:"" help:"Refuse all requests of an organization; its work goes on. --resume takes it back."`
+}
+
+// unmigrated explains the errors of a database that has no tables yet.
+func unmigrated(err error) error {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && (pgErr.Code == "42P01" || pgErr.Code == "3F000" || pgErr.Code == "42883") {
+		return fmt.Errorf("the database lacks tables: run `flowlane migrate up` first: %w", err)
+	}
+	return err
+}
+
+type orgFacts struct {
+	ID         uuid.UUID  `json:"id"`
+	Name       string     `json:"name"`
+	Status     string     `json:"status,omitempty"`
+	ActiveKeys *int64     `json:"active_api_keys,omitempty"`
+	CreatedAt  *time.Time `json:"created_at,omitempty"`
+}
+
+type orgCreate struct {
+	database
+	output
+
+	Name string `required:"" help:"Name of the organization."`
+}
+
+// Run creates an organization.
+func (c *orgCreate) Run(ctx context.Context, p *process) error {
+	name := strings.TrimSpace(c.Name)
+	if name == "" {
+		return errors.New("--name is empty: give the organization a name")
+	}
+	pool, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var org account.Org
+	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		org, err = account.CreateOrg(ctx, tx, name)
+		return err //nolint:wrapcheck // explained below
+	})
+	if err != nil {
+		return unmigrated(err)
+	}
+	return c.print(p, orgFacts{ID: org.ID, Name: org.Name}, func(w io.Writer) {
+		fmt.Fprintf(w, "Created organization %q: %s\n", org.Name, org.ID)
+	})
+}
+
+type orgList struct {
+	database
+	output
+}
+
+// Run lists the organizations.
+func (c *orgList) Run(ctx context.Context, p *process) error {
+	pool, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	rows, err := db.New().OrgList(ctx, pool)
+	if err != nil {
+		return unmigrated(fmt.Errorf("list the organizations: %w", err))
+	}
+	facts := make([]orgFacts, len(rows))
+	for i, r := range rows {
+		facts[i] = orgFacts{ID: r.ID, Name: r.Name, Status: r.Status, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
+	}
+	return c.print(p, facts, func(w io.Writer) {
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		defer table.Flush()
+		for _, f := range facts {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d active API keys\n", f.ID, f.Name, f.Status, *f.ActiveKeys)
+		}
+	})
+}
+
+type orgSuspend struct {
+	database
+	output
+
+	Org    string `required:"" help:"Id of the organization." placeholder:"ID"`
+	Resume bool   `help:"Let it in again."`
+}
+
+// Run suspends an organization, or takes that back.
+func (c *orgSuspend) Run(ctx context.Context, p *process) error {
+	id, err := orgID(c.Org)
+	if err != nil {
+		return err
+	}
+	pool, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	status := "suspended"
+	if c.Resume {
+		status = "active"
+	}
+	org, err := db.New().OrgSetStatus(ctx, pool, db.OrgSetStatusParams{ID: id, Status: status})
+	if pg.IsNoRows(err) {
+		return noOrg(id)
+	}
+	if err != nil {
+		return unmigrated(fmt.Errorf("set the status of the organization: %w", err))
+	}
+	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, Status: org.Status}, func(w io.Writer) {
+		fmt.Fprintf(w, "Organization %q is %s.\n", org.Name, org.Status)
+	})
+}
+
+func orgID(text string) (uuid.UUID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("--org %q is no id of an organization; `flowlane org list` shows them", text)
+	}
+	return id, nil
+}
+
+func noOrg(id uuid.UUID) error {
+	return fmt.Errorf("there is no organization %s; `flowlane org list` shows them", id)
+}
+
+type apikeyCommand struct {
+	Create apikeyCreate `cmd:"" help:"Create an API key with the admin role. Its text is shown this once."`
+}
+
+type apikeyCreate struct {
+	database
+	keyring
+	output
+
+	Org       string        `required:"" help:"Id of the organization." placeholder:"ID"`
+	Name      string        `required:"" help:"What the key is for."`
+	ExpiresIn time.Duration `name:"expires-in" help:"The key stops after this time, for example 720h; never by default."`
+}
+
+// Run creates a key.
+func (c *apikeyCreate) Run(ctx context.Context, p *process) error {
+	id, err := orgID(c.Org)
+	if err != nil {
+		return err
+	}
+	kek, err := c.load(p, c.folder)
+	if err != nil {
+		return err
+	}
+	v, err := vault.Open(kek)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	pool, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	accounts, err := app.Accounts(pool, v, p.log)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	request := account.NewKey{OrgID: id, Name: c.Name}
+	if c.ExpiresIn != 0 {
+		at := time.Now().Add(c.ExpiresIn)
+		request.ExpiresAt = &at
+	}
+	key, row, err := accounts.CreateKey(ctx, pool, request)
+	if fault.Is(err, fault.NotFound) {
+		return noOrg(id)
+	}
+	if err != nil {
+		return unmigrated(err)
+	}
+	facts := struct {
+		ID  uuid.UUID `json:"id"`
+		Key string    `json:"key"`
+	}{row.ID, key}
+	return c.print(p, facts, func(w io.Writer) {
+		fmt.Fprintf(w, "%s\n", key)
+		fmt.Fprintln(p.stderr, "This is the only time that the key is shown.")
+	})
+}

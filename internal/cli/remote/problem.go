@@ -1,0 +1,112 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ogen-go/ogen/validate"
+
+	"flowlane/gen/oas"
+)
+
+// Problem is an answer that is no success.
+type Problem struct {
+	Status     int
+	Detail     string
+	RetryAfter time.Duration
+}
+
+func (p *Problem) Error() string {
+	text := fmt.Sprintf("the server answered %d: %s", p.Status, p.Detail)
+	switch p.Status {
+	case http.StatusUnauthorized:
+		text += " (check FLOWLANE_API_KEY; FLOWLANE_URL must be the server that gave it)"
+	case http.StatusForbidden:
+		text += " (this needs a key with the admin role)"
+	}
+	return text
+}
+
+// Status returns the status of a Problem in err, 0 if there is none.
+func Status(err error) int {
+	var p *Problem
+	if errors.As(explain(err), &p) {
+		return p.Status
+	}
+	return 0
+}
+
+// Explain puts an error of the client into words for a person. what says what was tried: "create the record set".
+func (c *Client) Explain(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = explain(err)
+	var network *url.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w", what, context.Canceled)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%s: no server answers at %s; start one with `flowlane dev`, or set FLOWLANE_URL", what, c.URL)
+	case errors.As(err, &network):
+		return fmt.Errorf("%s: %s: %w", what, c.URL, network.Err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// explain finds the answer in an error of the generated client.
+func explain(err error) error {
+	var coded *oas.ErrorStatusCodeWithHeaders
+	var unexpected *validate.UnexpectedStatusCodeError
+	switch {
+	case errors.As(err, &coded):
+		p := &Problem{Status: coded.StatusCode, Detail: detail(coded.Response.Detail)}
+		p.RetryAfter = time.Duration(coded.RetryAfter.Or(0)) * time.Second
+		return p
+	case errors.As(err, &unexpected):
+		return &Problem{Status: unexpected.StatusCode, Detail: "this is not an answer of Flowlane; check FLOWLANE_URL"}
+	}
+	return err
+}
+
+// detail puts the detail of an error answer into one line.
+func detail(d oas.ErrorDetail) string {
+	switch d.Type {
+	case oas.StringErrorDetail:
+		return d.String
+	case oas.ValidationEntryArrayErrorDetail:
+		lines := make([]string, len(d.ValidationEntryArray))
+		for i, e := range d.ValidationEntryArray {
+			lines[i] = strings.Join(e.Loc, ".") + ": " + e.Msg
+		}
+		return strings.Join(lines, "; ")
+	default:
+		return strings.Join(d.ExpressionErrors.ExpressionErrors, "; ")
+	}
+}
+
+// temporary tells whether the same may succeed in a moment.
+func temporary(err error) bool {
+	err = explain(err)
+	var p *Problem
+	if errors.As(err, &p) {
+		switch p.Status {
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return true
+		}
+		return false
+	}
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	var network net.Error
+	var sent *url.Error
+	return errors.As(err, &network) || errors.As(err, &sent)
+}

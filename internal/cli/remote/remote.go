@@ -1,0 +1,116 @@
+// Package remote is the way from the command line to a server: the generated client, chunks as raw bytes, retries of what
+// may be repeated, and errors in words that say what to do. It knows no command.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"flowlane/gen/oas"
+)
+
+const (
+	// answerTimeout bounds the wait for the beginning of an answer.
+	answerTimeout = 2 * time.Minute
+	// maxAnswer bounds what is read of an answer to a chunk.
+	maxAnswer = 1 << 20
+	// attempts and firstDelay: temporary failures are tried again for about 15 s.
+	attempts   = 7
+	firstDelay = 250 * time.Millisecond
+)
+
+// Client talks to one server with one key.
+type Client struct {
+	*oas.Client
+
+	// URL is the root of the server, without /v1.
+	URL  string
+	key  string
+	http *http.Client
+}
+
+// New returns a client. The errors say which setting to correct.
+func New(server, key string) (*Client, error) {
+	server = strings.TrimSuffix(strings.TrimRight(server, "/"), "/v1")
+	u, err := url.Parse(server)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fmt.Errorf("FLOWLANE_URL is %q: it must be the root of a server, for example http://127.0.0.1:8080", server)
+	}
+	if key == "" {
+		return nil, errors.New("no API key: set FLOWLANE_API_KEY, or make a key with `flowlane apikey create`")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
+	transport.ResponseHeaderTimeout, transport.MaxIdleConnsPerHost = answerTimeout, 8
+	c := &Client{URL: server, key: key, http: &http.Client{Transport: transport}}
+	if c.Client, err = oas.NewClient(server+"/v1", c, oas.WithClient(c.http)); err != nil {
+		return nil, fmt.Errorf("make the client: %w", err)
+	}
+	return c, nil
+}
+
+// ApiKeyAuth implements oas.SecuritySource.
+func (c *Client) ApiKeyAuth(context.Context, oas.OperationName) (oas.ApiKeyAuth, error) { //nolint:revive // named by the generator
+	return oas.ApiKeyAuth{APIKey: c.key}, nil
+}
+
+// AppendChunk uploads the body of one chunk as it is: the generated client would take every record apart first.
+func (c *Client) AppendChunk(ctx context.Context, setID string, body []byte) error {
+	target := c.URL + "/v1/data/record-sets/" + url.PathEscape(setID) + "/records"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("make the request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-API-Key", c.key)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return err //nolint:wrapcheck // Explain knows it
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return nil
+	}
+	p := &Problem{Status: res.StatusCode, Detail: strings.TrimSpace(string(text))}
+	var e oas.Error
+	if e.UnmarshalJSON(text) == nil {
+		p.Detail = detail(e.Detail)
+	}
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
+		p.RetryAfter = time.Duration(s) * time.Second
+	}
+	return p
+}
+
+// Retry calls do until it succeeds, fails for good, or has failed too often. Only for what may be repeated.
+func Retry(ctx context.Context, do func() error) error {
+	delay := firstDelay
+	for n := 1; ; n++ {
+		err := do()
+		if err == nil || n == attempts || ctx.Err() != nil || !temporary(err) {
+			return err
+		}
+		wait := delay
+		var p *Problem
+		if errors.As(err, &p) && p.RetryAfter > wait {
+			wait = min(p.RetryAfter, time.Minute)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+		delay = min(2*delay, 5*time.Second)
+	}
+}

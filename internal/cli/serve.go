@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"flowlane/internal/app"
+	"flowlane/internal/dispatch"
+)
+
+// dialerPlatform is the platform that the simulator stands for.
+const dialerPlatform = "dialer"
+
+// server is the flags of a server process.
+type server struct {
+	database
+	keyring
+
+	CatalogDir string            `name:"catalog-dir" env:"FLOWLANE_CATALOG_DIR" help:"Folder with further platforms, one YAML file each." type:"path"`
+	BaseURL    map[string]string `name:"base-url" env:"FLOWLANE_BASE_URLS" help:"Base URL to use for a platform, as PLATFORM=URL; its host may be private." placeholder:"PLATFORM=URL;..."`
+	SimURL     string            `name:"sim-url" env:"FLOWLANE_SIM_URL" help:"Base URL for the platform dialer: a simulator."`
+	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach."`
+	MaxConns   int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"20" help:"Most connections to Postgres for requests and work; six more keep the leases."`
+	Margin     time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
+	Migrate    bool              `name:"migrate" env:"FLOWLANE_MIGRATE" default:"true" negatable:"" help:"Bring the database up to date first."`
+}
+
+func (s server) config(p *process) (app.Config, error) {
+	kek, err := s.load(p, s.folder)
+	if err != nil {
+		return app.Config{}, err
+	}
+	dsn, err := s.setting(s.DatabaseURL, varDatabase)
+	if err != nil {
+		return app.Config{}, err
+	}
+	return app.Config{
+		DatabaseURL: dsn, KEK: kek, BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
+		Dispatch: dispatch.Options{Margin: s.Margin}, MaxConns: s.MaxConns, Log: p.log, Migrate: s.Migrate,
+	}, nil
+}
+
+// baseURLs adds the simulator to the base URLs, unless the platform has one of its own.
+func (s server) baseURLs() map[string]string {
+	out := map[string]string{}
+	if s.SimURL != "" {
+		out[dialerPlatform] = s.SimURL
+	}
+	maps.Copy(out, s.BaseURL)
+	return out
+}
+
+type serveCommand struct {
+	server
+	output
+
+	Listen string `name:"listen" env:"FLOWLANE_LISTEN" default:"127.0.0.1:8080" help:"HOST:PORT of the API; port 0 takes a free one."`
+}
+
+// Run serves until it is told to stop.
+func (c *serveCommand) Run(ctx context.Context, p *process) error {
+	cfg, err := c.config(p)
+	if err != nil {
+		return err
+	}
+	cfg.Listen, cfg.Workers = c.Listen, true
+	return serve(ctx, p, cfg, c.output)
+}
+
+type workCommand struct {
+	server
+	output
+
+	Listen string `name:"listen" env:"FLOWLANE_LISTEN" help:"HOST:PORT for health and metrics; none by default."`
+}
+
+// Run works until it is told to stop.
+func (c *workCommand) Run(ctx context.Context, p *process) error {
+	cfg, err := c.config(p)
+	if err != nil {
+		return err
+	}
+	cfg.Listen, cfg.Workers, cfg.HealthOnly = c.Listen, true, true
+	return serve(ctx, p, cfg, c.output)
+}
+
+func serve(ctx context.Context, p *process, cfg app.Config, out output) error {
+	a, err := app.New(ctx, cfg)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	defer a.Close()
+	facts := struct {
+		URL string `json:"url,omitempty"`
+	}{a.URL()}
+	if err := out.print(p, facts, func(w io.Writer) {
+		switch {
+		case cfg.HealthOnly:
+			fmt.Fprintln(w, "Flowlane works.", a.URL())
+		default:
+			fmt.Fprintf(w, "Flowlane serves at %s\n", a.URL())
+		}
+	}); err != nil {
+		return err
+	}
+	return a.Run(ctx) //nolint:wrapcheck // says everything
+}

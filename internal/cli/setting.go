@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/internal/cli/remote"
+	"flowlane/internal/pg"
+	"flowlane/internal/vault"
+)
+
+// The settings that a development server writes down.
+const (
+	varURL      = "FLOWLANE_URL"
+	varKey      = "FLOWLANE_API_KEY"
+	varDatabase = "DATABASE_URL"
+	varSim      = "FLOWLANE_SIM_URL"
+)
+
+// settingNames is their order in the file.
+var settingNames = []string{varURL, varKey, varDatabase, varSim}
+
+// folder is the flag of commands that use the data of a development server.
+type folder struct {
+	DataDir string `name:"data-dir" default:".flowlane" env:"FLOWLANE_DATA_DIR" help:"Folder of the development server's data and settings." type:"path"`
+}
+
+func (f folder) envFile() string { return filepath.Join(f.DataDir, "env") }
+
+// settings reads the settings file; there are none when it is not there.
+func (f folder) settings() (map[string]string, error) {
+	file, err := os.Open(f.envFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]string{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the settings: %w", err)
+	}
+	defer file.Close()
+	out := map[string]string{}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if name, value, ok := strings.Cut(lines.Text(), "="); ok && !strings.HasPrefix(name, "#") {
+			out[name] = value
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", f.envFile(), err)
+	}
+	return out, nil
+}
+
+// save replaces the settings file, which only its owner may read.
+func (f folder) save(settings map[string]string) error {
+	var text strings.Builder
+	for _, name := range settingNames {
+		fmt.Fprintf(&text, "%s=%s\n", name, settings[name])
+	}
+	if err := writeFile(f.envFile(), []byte(text.String())); err != nil {
+		return fmt.Errorf("write the settings: %w", err)
+	}
+	return nil
+}
+
+// writeFile replaces a file whole or not at all; only its owner may read it.
+func writeFile(path string, text []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err //nolint:wrapcheck // names the file
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
+}
+
+// setting returns the value of a flag or, where that is empty, what the development server in this folder wrote down.
+func (f folder) setting(given, name string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	settings, err := f.settings()
+	return settings[name], err
+}
+
+// target says which server a command talks to.
+type target struct {
+	folder
+
+	URL string `name:"url" env:"FLOWLANE_URL" help:"Root of the server. Default: the development server of the data folder."`
+	Key string `name:"api-key" env:"FLOWLANE_API_KEY" help:"API key with the admin role. Better set by the environment."`
+}
+
+func (t target) client() (*remote.Client, error) {
+	server, err := t.setting(t.URL, varURL)
+	if err != nil {
+		return nil, err
+	}
+	if server == "" {
+		return nil, fmt.Errorf("no server: set %s and %s, or start one here with `flowlane dev`", varURL, varKey)
+	}
+	key := t.Key
+	if key == "" {
+		// A key goes only to the server that it was written down with.
+		settings, err := t.settings()
+		if err != nil {
+			return nil, err
+		}
+		if settings[varURL] == server {
+			key = settings[varKey]
+		}
+	}
+	return remote.New(server, key) //nolint:wrapcheck // says what to set
+}
+
+// database says which database a command works on.
+type database struct {
+	folder
+
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Postgres address. Default: that of the development server of the data folder."`
+}
+
+func (d database) open(ctx context.Context) (*pgxpool.Pool, error) {
+	dsn, err := d.setting(d.DatabaseURL, varDatabase)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pg.Open(ctx, dsn, pg.Options{MaxConns: 2})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return pool, nil
+}
+
+// keyring says where the key-encryption key is.
+type keyring struct {
+	KEK     string `name:"kek" env:"FLOWLANE_KEK" help:"Key-encryption key: 32 bytes in base64. Better set by the environment."`
+	KEKFile string `name:"kek-file" env:"FLOWLANE_KEK_FILE" help:"File with the key-encryption key, readable by its owner only."`
+}
+
+// load returns the key. Without a setting it is a file of the data folder, which is made when it is missing.
+func (k keyring) load(p *process, f folder) (vault.KEK, error) {
+	if k.KEK != "" || k.KEKFile != "" {
+		return vault.LoadKEK(k.KEK, k.KEKFile) //nolint:wrapcheck // says what to set
+	}
+	if err := os.MkdirAll(f.DataDir, 0o755); err != nil { //nolint:gosec // Postgres's own user must reach its data below
+		return vault.KEK{}, fmt.Errorf("make the data folder; choose another with --data-dir: %w", err)
+	}
+	path := filepath.Join(f.DataDir, "kek")
+	p.log.Info("using the key-encryption key of the data folder; keep it: without it stored credentials and API keys are lost", "file", path,
+		"or_set", vault.KEKVariable)
+	return vault.LoadOrCreateKEK("", path, rand.Reader) //nolint:wrapcheck // says what to set
+}

@@ -1,0 +1,97 @@
+package upload
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Memory is a small file that says how far the upload of one file to one server came. All methods take a nil Memory, which
+// remembers nothing.
+type Memory struct{ path string }
+
+// remembered is what the file holds.
+type remembered struct {
+	RecordSetID string `json:"record_set_id"`
+	ChunkSize   int    `json:"chunk_size"`
+	// Done are the chunks that the server has confirmed.
+	Done []int `json:"done"`
+}
+
+// Remember returns the memory, in dir, for a file as it is now: one that was changed is another upload. An empty dir means
+// the user's cache folder.
+func Remember(dir, server, file string) (*Memory, error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", file, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("look at the file: %w", err)
+	}
+	if dir == "" {
+		if dir, err = os.UserCacheDir(); err != nil {
+			dir = os.TempDir()
+		}
+		dir = filepath.Join(dir, "flowlane", "uploads")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder that remembers uploads: %w", err)
+	}
+	key := fmt.Sprintf("%s\n%s\n%d\n%d", server, path, info.Size(), info.ModTime().UnixNano())
+	sum := sha256.Sum256([]byte(key))
+	return &Memory{path: filepath.Join(dir, hex.EncodeToString(sum[:12])+".json")}, nil
+}
+
+// load returns what is remembered; nothing when the file is not there or makes no sense.
+func (m *Memory) load() remembered {
+	if m == nil {
+		return remembered{}
+	}
+	text, err := os.ReadFile(m.path)
+	if err != nil {
+		return remembered{}
+	}
+	var r remembered
+	if json.Unmarshal(text, &r) != nil || r.ChunkSize < 1 {
+		return remembered{}
+	}
+	return r
+}
+
+// save replaces what is remembered, whole or not at all.
+func (m *Memory) save(setID string, chunkSize int, done map[int]bool) error {
+	if m == nil {
+		return nil
+	}
+	text, err := json.Marshal(remembered{setID, chunkSize, slices.Sorted(maps.Keys(done))})
+	if err != nil {
+		return fmt.Errorf("remember the upload: %w", err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(m.path), ".upload-*")
+	if err != nil {
+		return fmt.Errorf("remember the upload: %w", err)
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), m.path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+		return fmt.Errorf("remember the upload: %w", err)
+	}
+	return nil
+}
+
+// Forget removes what is remembered: the upload is over, or cannot go on.
+func (m *Memory) Forget() {
+	if m != nil {
+		_ = os.Remove(m.path)
+	}
+}

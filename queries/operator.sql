@@ -1,0 +1,14 @@
+-- What an operator does from the command line, across organizations.
+
+-- name: OrgList :many
+SELECT o.*, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
+FROM flow.organization o ORDER BY o.id;
+
+-- name: OrgOldestByName :one
+SELECT * FROM flow.organization WHERE name = @name ORDER BY id LIMIT 1;
+
+-- name: OrgSetStatus :one
+UPDATE flow.organization SET status = @status WHERE id = @id RETURNING *;
+
+-- name: OrgBatches :one
+SELECT count(*) FROM flow.batch WHERE org_id = @org_id;
