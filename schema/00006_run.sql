@@ -110,7 +110,8 @@ CREATE TABLE flow.job (
     batch_id uuid NOT NULL,
     position bigint NOT NULL,
     slice_no int NOT NULL,
-    -- The step at which it left its slice, and the one at which it stands now.
+    -- The last step in which parts of its slice speak of it (-1 where it left before the first), and the one at which it
+    -- stands now.
     apart_step smallint NOT NULL,
     step_no smallint NOT NULL,
     -- Tasks of the current step that are not settled yet.

@@ -45,12 +45,15 @@ func newCover(rows []db.PartsOfSlicesRow) *cover {
 	return c
 }
 
+// withSlice stands for the apart step of a record that is with its slice.
+const withSlice = -2
+
 // covering returns the parts of a step that speak of the record at this offset. A record that left its slice at apartStep
-// still belongs to the slice's parts of that step; pass -1 for one that is with its slice.
+// still belongs to the slice's parts of that step; withSlice is one that did not leave.
 func (c *cover) covering(step int16, offset int32, apartStep int16) []coverPart {
 	var out []coverPart
 	for _, p := range c.parts {
-		own := p.Apart == (apartStep >= 0) || (!p.Apart && apartStep == step)
+		own := p.Apart == (apartStep != withSlice) || (!p.Apart && apartStep == step)
 		if own && p.StepNo == step && offset >= p.From && offset < p.To && !slices.Contains(p.LeftOut, offset) {
 			out = append(out, p)
 		}

@@ -26,8 +26,8 @@ const (
 // on a batch at a time; a second one wastes its effort and harms nothing.
 func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err error) {
 	b, err := s.Batch(ctx, s.pool, batchID)
-	if err != nil {
-		return false, err
+	if err != nil || b.over {
+		return false, err // the slices of a cancelled batch stay as they were
 	}
 	ready, err := s.q.SlicesReady(ctx, s.pool, db.SlicesReadyParams{BatchID: batchID, MaxSlices: slicesAtOnce})
 	if err != nil {
@@ -263,6 +263,7 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 	for _, o := range w.members {
 		if e := w.failed[o]; e != nil {
 			j := c.setApart(p, o, Queued, 0)
+			j.ApartStep = w.step - 1 // it left before the step's calls: they must not send it
 			j.Error = ref(errorText(e))
 			c.moveJob(j, Failed)
 		}

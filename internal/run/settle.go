@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -89,7 +90,14 @@ func (c *Change) traceResult(r *Result) {
 	t := Trace{From: r.Part.From, To: r.Part.To, LeftOut: r.Part.LeftOut, Kind: TraceOK, Attempt: r.Part.Attempt,
 		CallID: callText(r.CallID), StartedAt: millis(r.StartedAt), EndedAt: millis(r.EndedAt), Output: r.Output}
 	if int32(len(r.Exceptions)) < r.Part.Records() {
-		c.trace(&r.Part, t)
+		// The exceptions have traces of their own: this one must not tell of an attempt that never was.
+		rest := t
+		rest.LeftOut = slices.Clone(t.LeftOut)
+		for _, e := range r.Exceptions {
+			rest.LeftOut = append(rest.LeftOut, e.Offset)
+		}
+		slices.Sort(rest.LeftOut)
+		c.trace(&r.Part, rest)
 	}
 	for _, e := range r.Exceptions {
 		t.From, t.To, t.LeftOut, t.Kind, t.Error, t.Output = e.Offset, e.Offset+1, nil, e.Kind, e.Error, nil
@@ -188,7 +196,7 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 		c.slice(k).remaining--
 	}
 	if j == nil {
-		open := int16(len(cov.covering(p.StepNo, offset, -1)))
+		open := int16(len(cov.covering(p.StepNo, offset, withSlice)))
 		diverges := !c.passes(p, e) || (open == 0 && h.last(p.StepNo) && c.endsAs(p, e) != h.final())
 		if !diverges {
 			c.slice(k).counts.move(before, c.stands(p, offset), 1)
@@ -222,7 +230,7 @@ func (c *Change) stands(p *Part, offset int32) Status {
 	if j := c.jobs[jobKey{p.BatchID, p.First + int64(offset)}]; j != nil {
 		return j.Status
 	}
-	if s, ok := c.covers[sliceKey{p.BatchID, p.SliceNo}].status(p.StepNo, offset, -1); ok {
+	if s, ok := c.covers[sliceKey{p.BatchID, p.SliceNo}].status(p.StepNo, offset, withSlice); ok {
 		return s
 	}
 	if h := c.heads[p.BatchID]; h.last(p.StepNo) {

@@ -20,6 +20,8 @@ type Batch struct {
 	Plan               *definition.Plan
 	Metadata           json.RawMessage
 	facts              json.RawMessage
+	// over is set where nothing of the batch is to be done any more.
+	over bool
 }
 
 // Batch reads one batch for evaluation.
@@ -43,7 +45,8 @@ func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch
 	if err != nil {
 		return nil, fmt.Errorf("facts of batch %s: %w", id, err)
 	}
-	return &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts}, nil
+	return &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts,
+		over: BatchTerminal(r.Status)}, nil
 }
 
 // Records is a slice opened for evaluation. Release it when done: rows and outputs point into its memory.
@@ -97,9 +100,11 @@ func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []Slice
 	for i := range pages {
 		byFirst[pages[i].First] = &pages[i]
 	}
-	apart, err := s.apart(ctx, conn, b.ID, nos, step, refs)
-	if err != nil {
-		return nil, err
+	var apart map[int32][]int32
+	if step > 0 || entryState(&b.Plan.Steps[0]) == sliceReady { // else nobody can have left yet
+		if apart, err = s.apart(ctx, conn, b.ID, nos, step, refs); err != nil {
+			return nil, err
+		}
 	}
 	out := make([]*Records, len(refs))
 	for i, ref := range refs {
@@ -120,9 +125,6 @@ func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []Slice
 }
 
 func (s *Service) apart(ctx context.Context, conn db.DBTX, batchID uuid.UUID, nos []int32, step int16, refs []SliceRef) (map[int32][]int32, error) {
-	if step == 0 {
-		return nil, nil
-	}
 	rows, err := s.q.JobPositionsApart(ctx, conn, db.JobPositionsApartParams{BatchID: batchID, SliceNos: nos, StepNo: step})
 	if err != nil {
 		return nil, fmt.Errorf("read who left slices of batch %s: %w", batchID, err)

@@ -1,0 +1,316 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// The model of what should become of records: every record on its own, without parts, covers or counters. It speaks of
+// slices only where the rules do: records that nothing set apart go on to the next step together.
+
+// modelTask is a task as the model knows it.
+type modelTask struct {
+	kind   string // transform, skip, fail, bad, upload, modify
+	passes bool   // on_error: continue
+}
+
+func (t modelTask) calls() bool { return t.kind == "upload" || t.kind == "modify" }
+
+type modelPlan [][]modelTask
+
+func (p modelPlan) calls(step int) (calling, local bool) {
+	for _, t := range p[step] {
+		if t.calls() {
+			calling = true
+		} else {
+			local = true
+		}
+	}
+	return calling, local
+}
+
+func (p modelPlan) end() Status {
+	if last := p[len(p)-1]; len(last) == 1 && last[0].kind == "upload" {
+		return Accepted
+	}
+	return Completed
+}
+
+// place is where one task of one record stands.
+type place int
+
+const (
+	away    place = iota // not queued: its step's in-process work comes first, or it was dropped by a cancel
+	waiting              // in a queue
+	flying
+	doubted
+	lost
+	over
+)
+
+var placeStatus = map[place]Status{away: Queued, waiting: Queued, flying: Started, doubted: NeedsReconcile, lost: Unresolved, over: Queued}
+
+type modelRecord struct {
+	slice  *modelSlice
+	offset int32
+	// a and z are what the record's expressions look at.
+	a, z  bool
+	apart bool
+	step  int
+	local bool // in-process work is to be done
+	tasks []place
+	// alone tells which tasks wait, or fly, in a part of the record's own.
+	alone []bool
+	doom  Status
+	end   Status
+	// settled counts by {step, task} how often a task came to its end, outputs what it gave.
+	settled map[[2]int]int
+	outputs map[[2]int]string
+}
+
+type modelSlice struct {
+	batch   *modelBatch
+	no      int32
+	first   int64
+	step    int
+	records []*modelRecord
+}
+
+type modelBatch struct {
+	id        uuid.UUID
+	plan      modelPlan
+	staged    bool
+	touched   bool
+	cancelled bool
+	slices    []*modelSlice
+	// fresh are the tasks that were queued since it was last cleared, as {step, task}; freshWork tells of in-process work.
+	fresh     map[[2]int]bool
+	freshWork bool
+}
+
+func (b *modelBatch) records() (out []*modelRecord) {
+	for _, s := range b.slices {
+		out = append(out, s.records...)
+	}
+	return out
+}
+
+// status is where the record stands.
+func (r *modelRecord) status() Status {
+	if r.end != "" {
+		return r.end
+	}
+	b := r.slice.batch
+	s := Queued
+	if b.staged {
+		s = Staged
+	}
+	worst := away
+	for _, p := range r.tasks {
+		if p != over && p > worst {
+			worst = p
+		}
+	}
+	if worst > waiting {
+		return placeStatus[worst]
+	}
+	if b.cancelled {
+		return Unprocessed
+	}
+	return s
+}
+
+// enter lets a record enter a step, with its slice or alone.
+func (r *modelRecord) enter(step int) {
+	b := r.slice.batch
+	r.step, r.tasks, r.alone = step, make([]place, len(b.plan[step])), make([]bool, len(b.plan[step]))
+	if _, r.local = b.plan.calls(step); r.local {
+		b.freshWork = true
+		return
+	}
+	r.queue()
+}
+
+func (r *modelRecord) queue() {
+	b := r.slice.batch
+	for i, t := range b.plan[r.step] {
+		r.tasks[i] = over
+		if t.calls() {
+			r.tasks[i], r.alone[i] = waiting, r.apart
+			b.fresh[[2]int{r.step, i}] = true
+		}
+	}
+}
+
+// localOutcome says how an in-process task ends for the record.
+func (r *modelRecord) localOutcome(t modelTask) string {
+	switch {
+	case t.kind == "skip" && !r.a, t.kind == "fail" && !r.a:
+		return TraceSkipped
+	case t.kind == "fail", t.kind == "bad" && !r.z:
+		return TraceFailed
+	}
+	return TraceOK
+}
+
+// work does the in-process work of everything that has some now.
+func (b *modelBatch) work() {
+	var due []*modelRecord
+	for _, r := range b.records() {
+		if r.local && r.end == "" {
+			due = append(due, r)
+		}
+	}
+	for _, r := range due {
+		r.workOne()
+	}
+	for _, s := range b.slices {
+		s.advance()
+	}
+}
+
+func (r *modelRecord) workOne() {
+	b := r.slice.batch
+	r.local = false
+	for i, t := range b.plan[r.step] {
+		if t.calls() {
+			continue
+		}
+		out := r.localOutcome(t)
+		r.settled[[2]int{r.step, i}]++
+		r.outputs[[2]int{r.step, i}] = ""
+		if out == TraceOK {
+			r.outputs[[2]int{r.step, i}] = "1"
+		}
+		if out == TraceFailed && !t.passes {
+			r.end, r.apart = Failed, true
+			for j := range r.tasks {
+				r.tasks[j] = over
+			}
+			return
+		}
+	}
+	r.queue()
+	if calling, _ := b.plan.calls(r.step); !calling && (r.apart || r.step == len(b.plan)-1) {
+		r.stepOver(TraceOK)
+	}
+}
+
+// stepOver moves a record on whose tasks are all over; the last one came out like this.
+func (r *modelRecord) stepOver(outcome string) {
+	b := r.slice.batch
+	end := Completed
+	if outcome == TraceOK {
+		end = b.plan.end()
+	}
+	switch {
+	case r.doom != "":
+		r.end = r.doom
+	case r.step == len(b.plan)-1:
+		r.end = end
+		r.apart = r.apart || end != b.plan.end()
+	case r.apart && !b.cancelled:
+		r.enter(r.step + 1)
+	}
+}
+
+// settle ends one attempt of a task that makes calls.
+func (r *modelRecord) settle(task int, outcome, output string) {
+	b := r.slice.batch
+	t := b.plan[r.step][task]
+	if outcome == TraceRetry {
+		r.apart, r.tasks[task], r.alone[task] = true, waiting, true
+		if b.cancelled {
+			r.tasks[task] = away
+		} else {
+			b.fresh[[2]int{r.step, task}] = true
+		}
+		r.slice.advance()
+		return
+	}
+	r.tasks[task] = over
+	k := [2]int{r.step, task}
+	r.settled[k]++
+	r.outputs[k] = output
+	if (outcome == TraceFailed || outcome == TraceRejected) && !t.passes {
+		r.apart, r.doom = true, Failed
+		if outcome == TraceRejected {
+			r.doom = Rejected
+		}
+	}
+	if r.allOver() {
+		r.stepOver(outcome)
+	}
+	r.slice.advance()
+}
+
+func (r *modelRecord) allOver() bool {
+	for _, p := range r.tasks {
+		if p != over {
+			return false
+		}
+	}
+	return true
+}
+
+// advance takes the records that are with their slice to the next step once nothing of the slice is open in this one.
+func (s *modelSlice) advance() {
+	b := s.batch
+	if b.cancelled || b.staged {
+		return
+	}
+	var members []*modelRecord
+	for _, r := range s.records {
+		if !r.apart {
+			members = append(members, r)
+		}
+		if r.step != s.step {
+			continue
+		}
+		if !r.apart && (r.local || r.end != "") {
+			if r.local {
+				return
+			}
+			continue
+		}
+		for i, p := range r.tasks {
+			if p != over && !r.alone[i] && b.plan[r.step][i].calls() && (p != away || !r.apart) {
+				return
+			}
+		}
+	}
+	if s.step == len(b.plan)-1 || len(members) == 0 {
+		return
+	}
+	s.step++
+	for _, r := range members {
+		r.enter(s.step)
+	}
+}
+
+// state is where the batch stands.
+func (b *modelBatch) state() BatchStatus {
+	var c Counts
+	for _, r := range b.records() {
+		c[index(r.status())]++
+	}
+	n := int64(len(b.records()))
+	switch {
+	case b.cancelled:
+		return BatchCancelled
+	case !b.touched:
+		return BatchQueued
+	case c.terminal() < n:
+		return BatchRunning
+	case c.Of(Completed)+c.Of(Accepted) == n:
+		return BatchCompleted
+	case c.Of(Completed)+c.Of(Accepted) == 0:
+		return BatchFailed
+	}
+	return BatchPartiallyFailed
+}
+
+func (r *modelRecord) String() string {
+	return fmt.Sprintf("record %d (slice %d, step %d, apart %t, places %v, end %q)", r.slice.first+int64(r.offset), r.slice.no, r.step, r.apart, r.tasks, r.end)
+}

@@ -1,0 +1,208 @@
+package run
+
+import (
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/gen/db"
+)
+
+// stored is what the rows of a batch say.
+type stored struct {
+	slices map[int32]*db.FlowSlice
+	jobs   map[int64]*db.FlowJob
+	parts  []db.PartsOfSlicesRow
+	lanes  map[[2]int]db.FlowLaneBatch
+	status BatchStatus
+	counts Counts
+}
+
+func rowsOf[T any](p *play, sql string, args ...any) []*T {
+	rows, err := p.pool.Query(p.ctx, sql, args...)
+	require.NoError(p.t, err)
+	out, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[T])
+	require.NoError(p.t, err)
+	return out
+}
+
+func (p *play) read(b *modelBatch) *stored {
+	s := &stored{slices: map[int32]*db.FlowSlice{}, jobs: map[int64]*db.FlowJob{}, lanes: map[[2]int]db.FlowLaneBatch{}}
+	args := db.PartsOfSlicesParams{}
+	for _, r := range rowsOf[db.FlowSlice](p, "SELECT * FROM flow.slice WHERE batch_id = $1", b.id) {
+		s.slices[r.No] = r
+		args.BatchIds, args.SliceNos = append(args.BatchIds, b.id), append(args.SliceNos, r.No)
+	}
+	for _, r := range rowsOf[db.FlowJob](p, "SELECT * FROM flow.job WHERE batch_id = $1", b.id) {
+		s.jobs[r.Position] = r
+	}
+	var err error
+	s.parts, err = p.q.PartsOfSlices(p.ctx, p.pool, args)
+	require.NoError(p.t, err)
+	for _, r := range rowsOf[db.FlowLaneBatch](p, "SELECT * FROM flow.lane_batch WHERE batch_id = $1", b.id) {
+		s.lanes[[2]int{int(r.StepNo), int(r.TaskNo)}] = *r
+	}
+	row, err := p.q.BatchGet(p.ctx, p.pool, db.BatchGetParams{ID: b.id, OrgID: p.org})
+	require.NoError(p.t, err)
+	s.status, s.counts = row.Status, countsOf(&row.FlowBatchCount)
+	return s
+}
+
+// covers reports whether a part speaks of a record.
+func (s *stored) covers(part *db.PartsOfSlicesRow, r *modelRecord) bool {
+	j := s.jobs[r.slice.first+int64(r.offset)]
+	if part.SliceNo != r.slice.no || r.offset < part.FromOff || r.offset >= part.ToOff || slices.Contains(part.LeftOut, r.offset) {
+		return false
+	}
+	if part.Apart {
+		return j != nil
+	}
+	return j == nil || j.ApartStep >= part.StepNo
+}
+
+func (p *play) check(after string) {
+	for _, b := range p.batches {
+		s := p.read(b)
+		p.checkRecords(after, b, s)
+		p.checkCounts(after, b, s)
+		p.checkWakes(after, b)
+		require.Equal(p.t, b.state(), s.status, "batch after %s", after)
+	}
+}
+
+// checkRecords checks where every record stands, and that exactly one part speaks of each of its open tasks.
+func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
+	open, covered := 0, 0
+	for _, r := range b.records() {
+		position := r.slice.first + int64(r.offset)
+		j := s.jobs[position]
+		require.Equal(p.t, r.apart, j != nil, "%v has a row of its own, after %s", r, after)
+		if j != nil {
+			require.Equal(p.t, r.status(), j.Status, "%v after %s", r, after)
+			require.Equal(p.t, r.local && !b.cancelled, j.Ready, "%v is ready, after %s", r, after)
+		} else {
+			require.Equal(p.t, r.status(), p.derived(b, s, r), "%v after %s", r, after)
+		}
+		left := 0
+		for task, at := range r.tasks {
+			if at == away || at == over {
+				continue
+			}
+			left++
+			n := 0
+			for i := range s.parts {
+				part := &s.parts[i]
+				if int(part.StepNo) == r.step && int(part.TaskNo) == task && s.covers(part, r) {
+					n++
+					require.Equal(p.t, placeStatus[at], partStatus(part.CallState), "%v: task %d after %s", r, task, after)
+				}
+			}
+			require.Equal(p.t, 1, n, "parts with task %d of %v, after %s", task, r, after)
+		}
+		open += left
+		for i := range s.parts {
+			if s.covers(&s.parts[i], r) {
+				covered++
+			}
+		}
+		if j != nil && !Terminal(j.Status) && !j.Ready {
+			require.EqualValues(p.t, left, j.Remaining, "open tasks of %v, after %s", r, after)
+		}
+	}
+	require.Equal(p.t, open, covered, "records in parts, after %s", after)
+}
+
+// derived is where a record stands that has no row of its own, by its slice and parts.
+func (p *play) derived(b *modelBatch, s *stored, r *modelRecord) Status {
+	sl := s.slices[r.slice.no]
+	require.EqualValues(p.t, r.slice.step, sl.StepNo, "step of slice %d", sl.No)
+	out, last := Queued, int(sl.StepNo) == len(p.plan)-1
+	if sl.State == sliceStaged {
+		out = Staged
+	}
+	if sl.State == sliceDone || sl.State == sliceCalling && last {
+		out = b.plan.end()
+	}
+	worst := 0
+	for i := range s.parts {
+		if part := &s.parts[i]; part.StepNo == sl.StepNo && s.covers(part, r) {
+			if st := partStatus(part.CallState); rank(st) > worst {
+				out, worst = st, rank(st)
+			}
+		}
+	}
+	if b.cancelled && (out == Queued || out == Staged) {
+		return Unprocessed
+	}
+	return out
+}
+
+// checkCounts checks the counters of slices, queues and the batch.
+func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
+	var total Counts
+	for _, sl := range b.slices {
+		row := s.slices[sl.no]
+		var want Counts
+		remaining, apart := 0, 0
+		for _, r := range sl.records {
+			st := r.status()
+			total[index(st)]++
+			if st == Unprocessed {
+				st = Queued // a cancelled batch's slices are not touched
+				if row.State == sliceStaged {
+					st = Staged
+				}
+			}
+			want[index(st)]++
+			if r.apart {
+				apart++
+			}
+			for task, at := range r.tasks {
+				if at != away && at != over && !r.alone[task] {
+					remaining++
+				}
+			}
+		}
+		got := Counts{int64(row.Staged), int64(row.Queued), int64(row.Pending), int64(row.Started), int64(row.NeedsReconcile), int64(row.Completed),
+			int64(row.Failed), int64(row.Cancelled), int64(row.Accepted), int64(row.Rejected), int64(row.Unprocessed), int64(row.Unresolved)}
+		require.Equal(p.t, want, got, "counters of slice %d after %s", sl.no, after)
+		require.EqualValues(p.t, apart, row.Apart, "records that left slice %d, after %s", sl.no, after)
+		if row.State == sliceCalling {
+			require.EqualValues(p.t, remaining, row.Remaining, "open pairs of slice %d, after %s", sl.no, after)
+		}
+	}
+	require.Equal(p.t, total, s.counts, "counters of the batch after %s", after)
+	for k, lane := range s.lanes {
+		parts, records := 0, 0
+		for i := range s.parts {
+			if part := &s.parts[i]; part.CallID == nil && [2]int{int(part.StepNo), int(part.TaskNo)} == k {
+				parts++
+				for _, r := range b.records() {
+					if s.covers(part, r) {
+						records++
+					}
+				}
+			}
+		}
+		require.EqualValues(p.t, parts, lane.ReadyParts, "parts in queue %v after %s", k, after)
+		require.EqualValues(p.t, records, lane.ReadyRecords, "records in queue %v after %s", k, after)
+		require.Equal(p.t, !b.cancelled, lane.Open, "queue %v is open", k)
+	}
+}
+
+// checkWakes checks that whatever got work was woken.
+func (p *play) checkWakes(after string, b *modelBatch) {
+	for k, queued := range b.fresh {
+		if queued {
+			key := DispatchKey("d", "dialer__api__"+p.plan[k[0]][k[1]].kind)
+			require.True(p.t, p.woken[DueDispatch+" "+key], "%s is woken after %s", key, after)
+		}
+	}
+	if b.freshWork && !b.cancelled {
+		require.True(p.t, p.woken[DueSlices+" "+b.id.String()], "the batch is woken after %s", after)
+	}
+	if b.staged && after == "start" {
+		require.True(p.t, p.woken[DueRelease+" "+b.id.String()] || b.id != p.batches[len(p.batches)-1].id, "the release is woken")
+	}
+}

@@ -1,0 +1,200 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var standsAt = map[string]Status{"intent": Started, "unknown": NeedsReconcile, "unresolved": Unresolved}
+
+// verdict is what becomes of one call in a settlement.
+type verdict struct {
+	call  *simCall
+	what  string
+	state string
+}
+
+// settle settles some calls in one change, as the dispatcher does: what is put back or doubted first, then the results.
+func (p *play) settle(kind bool) {
+	calls := p.calls(p.t, p.batches)
+	var verdicts []verdict
+	n := len(calls)
+	if !kind {
+		n = rapid.IntRange(1, min(4, len(calls))).Draw(p.t, "calls")
+	}
+	for range n {
+		i := 0
+		if !kind {
+			i = rapid.IntRange(0, len(calls)-1).Draw(p.t, "call")
+		}
+		v := verdict{call: calls[i], what: "results", state: "settled"}
+		if !kind {
+			v.what = rapid.SampledFrom(verdictsOf(calls[i].state)).Draw(p.t, "verdict")
+		}
+		if s, ok := map[string]string{"requeue": "refused", "attempted": "refused", "doubt": "unknown", "abandon": "unresolved"}[v.what]; ok {
+			v.state = s
+		}
+		verdicts = append(verdicts, v)
+		calls = slices.Delete(calls, i, i+1)
+	}
+	var after []func()
+	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
+		after = nil
+		var ids []uuid.UUID
+		for _, b := range p.batches {
+			ids = append(ids, b.id)
+		}
+		c, err := p.s.Begin(ctx, tx, ids...)
+		if err != nil {
+			return err
+		}
+		var results []Result
+		for _, v := range verdicts {
+			do, rs, err := p.apply(ctx, c, v, kind)
+			if err != nil {
+				return err
+			}
+			after, results = append(after, do...), append(results, rs...)
+		}
+		if err := c.Settle(ctx, results); err != nil {
+			return err
+		}
+		for _, v := range verdicts {
+			if _, err := tx.Exec(ctx, "UPDATE flow.call SET state = $2 WHERE id = $1", v.call.id, v.state); err != nil {
+				return err
+			}
+		}
+		return c.Apply(ctx)
+	})
+	for _, f := range after {
+		f()
+	}
+}
+
+func verdictsOf(state string) []string {
+	switch state {
+	case "intent":
+		return []string{"results", "results", "results", "requeue", "attempted", "doubt"}
+	case "unknown":
+		return []string{"results", "requeue", "abandon"}
+	}
+	return []string{"results", "requeue"}
+}
+
+// apply does to a change what a verdict says. The model follows once the change is committed.
+func (p *play) apply(ctx context.Context, c *Change, v verdict, kind bool) (after []func(), results []Result, err error) {
+	from := standsAt[v.call.state]
+	put := func(at place) {
+		p.each(v.call.parts, func(r *modelRecord, part *Part, _ int32) {
+			after = append(after, func() {
+				r.tasks[part.TaskNo] = at
+				if at == waiting {
+					r.slice.batch.fresh[[2]int{r.step, int(part.TaskNo)}] = !r.slice.batch.cancelled
+				}
+			})
+		})
+	}
+	switch v.what {
+	case "requeue", "attempted":
+		put(waiting)
+		again := Again{From: from, Attempted: v.what == "attempted"}
+		if rapid.Bool().Draw(p.t, "why") {
+			again.Why = &JobError{Code: "later"}
+		}
+		return after, nil, c.Requeue(ctx, v.call.parts, again)
+	case "doubt":
+		put(doubted)
+		return after, nil, c.Doubt(ctx, v.call.parts)
+	case "abandon":
+		put(lost)
+		return after, nil, c.Abandon(ctx, v.call.parts)
+	}
+	p.outputs++
+	out := fmt.Sprint(p.outputs)
+	for i := range v.call.parts {
+		part := &v.call.parts[i]
+		r := Result{Part: *part, From: from, CallID: v.call.id, StartedAt: c.Now, EndedAt: c.Now, Output: json.RawMessage(out)}
+		p.each(v.call.parts[i:i+1], func(rec *modelRecord, part *Part, o int32) {
+			outcome, output := TraceOK, out
+			if !kind {
+				outcome = p.outcome(part)
+			}
+			if outcome != TraceOK {
+				r.Exceptions = append(r.Exceptions, Exception{Offset: o, Kind: outcome, Error: &JobError{Code: "x"}, RetryAt: time.Time{}})
+				output = ""
+			}
+			task := int(part.TaskNo)
+			after = append(after, func() { rec.settle(task, outcome, output) })
+		})
+		results = append(results, r)
+	}
+	return after, results, nil
+}
+
+func (p *play) outcome(part *Part) string {
+	outcomes := []string{TraceOK, TraceOK, TraceOK, TraceFailed}
+	if p.plan[part.StepNo][part.TaskNo].kind == "upload" {
+		outcomes = append(outcomes, TraceRejected)
+	}
+	if part.Attempt < 4 {
+		outcomes = append(outcomes, TraceRetry)
+	}
+	return rapid.SampledFrom(outcomes).Draw(p.t, "outcome")
+}
+
+// each calls f with the records of parts, in order.
+func (p *play) each(parts []Part, f func(r *modelRecord, part *Part, offset int32)) {
+	for i := range parts {
+		part := &parts[i]
+		b := p.batches[slices.IndexFunc(p.batches, func(b *modelBatch) bool { return b.id == part.BatchID })]
+		for _, o := range part.Offsets() {
+			f(b.record(part, o), part, o)
+		}
+	}
+}
+
+// checkTraces checks that every task of every record was settled exactly as often as it should be, and left its output.
+func (p *play) checkTraces(b *modelBatch) {
+	rows, err := p.pool.Query(p.ctx, "SELECT slice_no, step_no, task_no, body FROM flow.fragment WHERE batch_id = $1 ORDER BY seq", b.id)
+	require.NoError(p.t, err)
+	type key struct {
+		r *modelRecord
+		k [2]int
+	}
+	settled, outputs := map[key]int{}, map[key]string{}
+	var no int32
+	var step, task int
+	var body []byte
+	_, err = pgx.ForEachRow(rows, []any{&no, &step, &task, &body}, func() error {
+		traces, err := decodeTraces(body)
+		for i := range traces {
+			for _, r := range b.slices[no].records {
+				if traces[i].decides() && traces[i].covers(r.offset) {
+					k := key{r, [2]int{step, task}}
+					settled[k]++
+					outputs[k] = string(traces[i].Output)
+				}
+			}
+		}
+		return err
+	})
+	require.NoError(p.t, err)
+	for _, r := range b.records() {
+		for step := range p.plan {
+			for task := range p.plan[step] {
+				k := [2]int{step, task}
+				require.LessOrEqual(p.t, r.settled[k], 1, "%v: task %v in the model", r, k)
+				require.Equal(p.t, r.settled[k], settled[key{r, k}], "%v: how often task %v was settled", r, k)
+				require.Equal(p.t, r.outputs[k], outputs[key{r, k}], "%v: output of task %v", r, k)
+			}
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package run
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// propertyTime bounds the property below unless the number of its checks is asked for (-rapid.checks=1000).
+const propertyTime = 12 * time.Second
+
+// Whatever is claimed, settled, put back, doubted, abandoned and cancelled in whatever order, the rows say of every record
+// what a model says that knows neither slices' counters nor parts.
+func TestProperty_Records(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" || f.Name == "rapid.seed" })
+	deadline := time.Now().Add(propertyTime)
+	failing, done := false, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		if !failing && !asked && time.Now().After(deadline) {
+			return
+		}
+		ended := false
+		defer func() { failing = failing || !ended }()
+		p := &play{world: w, t: rt}
+		p.begin()
+		p.run()
+		ended, done = true, done+1
+	})
+	t.Logf("%d runs", done)
+}
+
+// play is one run of the property.
+type play struct {
+	*world
+	t       *rapid.T
+	plan    modelPlan
+	batches []*modelBatch
+	outputs int
+}
+
+func taskKinds() *rapid.Generator[modelTask] {
+	return rapid.Custom(func(t *rapid.T) modelTask {
+		return modelTask{
+			kind:   rapid.SampledFrom([]string{"modify", "upload", "transform", "skip", "fail", "bad", "modify"}).Draw(t, "kind"),
+			passes: rapid.IntRange(0, 3).Draw(t, "continue") == 3,
+		}
+	})
+}
+
+func (p *play) begin() {
+	p.plan = rapid.SliceOfN(rapid.SliceOfN(taskKinds(), 1, 3), 1, 3).Draw(p.t, "plan")
+	def := p.define(p.t, p.plan)
+	for i := range rapid.IntRange(1, 2).Draw(p.t, "batches") {
+		p.forget()
+		n := rapid.IntRange(1, 8).Draw(p.t, fmt.Sprint("records", i))
+		in := make([]modelInput, n)
+		for j := range in {
+			in[j] = modelInput{a: rapid.IntRange(0, 3).Draw(p.t, "a") == 1, z: rapid.IntRange(0, 4).Draw(p.t, "z") != 1}
+		}
+		perSlice := rapid.IntRange(2, 6).Draw(p.t, "per_slice")
+		staged := rapid.IntRange(0, 5).Draw(p.t, "staged") == 5
+		p.batches = append(p.batches, p.start(p.t, p.plan, def, in, perSlice, staged))
+		p.check("start")
+	}
+}
+
+// run makes random moves, then kind ones until every record is over.
+func (p *play) run() {
+	steps := rapid.IntRange(0, 30).Draw(p.t, "steps")
+	for i := 0; ; i++ {
+		kind := i >= steps
+		moves := p.moves(kind)
+		if len(moves) == 0 {
+			break
+		}
+		require.Less(p.t, i, 400, "the run does not end")
+		names := make([]string, len(moves))
+		for j := range moves {
+			names[j] = moves[j].name
+		}
+		j := 0
+		if !kind {
+			j = rapid.IntRange(0, len(moves)-1).Draw(p.t, "move")
+		}
+		p.forget()
+		moves[j].make()
+		p.check(moves[j].name)
+	}
+	for _, b := range p.batches {
+		for _, r := range b.records() {
+			require.True(p.t, Terminal(r.status()), "%v is not over", r)
+		}
+		p.checkTraces(b)
+	}
+}
+
+// forget clears what was queued and woken so far.
+func (p *play) forget() {
+	clear(p.woken)
+	for _, b := range p.batches {
+		clear(b.fresh)
+		b.freshWork = false
+	}
+}
+
+type move struct {
+	name string
+	make func()
+}
+
+// moves are the moves that are possible now. Kind ones bring the batches to their end.
+func (p *play) moves(kind bool) (out []move) {
+	for i, b := range p.batches {
+		name := func(what string) string { return fmt.Sprintf("%s of batch %d", what, i) }
+		if b.cancelled {
+			continue
+		}
+		if b.staged {
+			out = append(out, move{name("release"), func() { p.release(b) }})
+		}
+		local, over := false, true
+		queues := map[[2]int]bool{}
+		for _, r := range b.records() {
+			over = over && r.end != ""
+			local = local || r.local
+			for task, at := range r.tasks {
+				if at == waiting {
+					queues[[2]int{r.step, task}] = true
+				}
+			}
+		}
+		if local {
+			out = append(out, move{name("work"), func() { p.work(b) }})
+		}
+		for step := range p.plan {
+			for task := range p.plan[step] {
+				if queues[[2]int{step, task}] {
+					out = append(out, move{name(fmt.Sprintf("claim %d.%d", step, task)), func() { p.claim(b, step, task, kind) }})
+				}
+			}
+		}
+		if !kind && !over {
+			out = append(out, move{name("cancel"), func() { p.cancel(b) }})
+		}
+	}
+	if len(p.calls(p.t, p.batches)) > 0 {
+		settle := move{"settle", func() { p.settle(kind) }}
+		out = append(out, settle)
+		if !kind {
+			out = append(out, settle, settle)
+		}
+	}
+	if !kind && len(out) > 0 && rapid.IntRange(0, 3).Draw(p.t, "rare") > 0 {
+		out = slices.DeleteFunc(out, func(m move) bool { return len(m.name) > 6 && m.name[:6] == "cancel" })
+	}
+	return out
+}
+
+func (p *play) release(b *modelBatch) {
+	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error { return p.s.Release(ctx, tx, b.id) })
+	b.staged = false
+	for _, r := range b.records() {
+		r.enter(0)
+	}
+}
+
+func (p *play) work(b *modelBatch) {
+	more, err := p.s.Work(p.ctx, b.id)
+	require.NoError(p.t, err)
+	require.True(p.t, more, "there was work")
+	b.touched = true
+	b.work()
+}
+
+func (p *play) cancel(b *modelBatch) {
+	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := p.s.Cancel(ctx, tx, p.org, b.id, Cancellation{})
+		return err
+	})
+	b.cancelled = true
+	more, err := p.s.Work(p.ctx, b.id)
+	require.NoError(p.t, err)
+	require.False(p.t, more, "a cancelled batch has no work")
+}
+
+func (b *modelBatch) record(p *Part, offset int32) *modelRecord {
+	return b.slices[p.SliceNo].records[offset]
+}
+
+// cutting cuts queued parts into pieces from the front, as the dispatcher does.
+type cutting struct {
+	pieces  []Piece
+	decided []Result
+	calls   []uuid.UUID
+	// after is what the model does once the pieces are claimed.
+	after []func()
+}
+
+func (p *play) claim(b *modelBatch, step, task int, kind bool) {
+	parts := p.queued(p.t, b.id, step, task)
+	require.NotEmpty(p.t, parts, "records wait, but no part")
+	bulk := p.plan[step][task].kind == "upload"
+	total := 0
+	for i := range parts {
+		in, _ := p.members(p.t, &parts[i])
+		total += len(in)
+	}
+	take := total
+	if !kind {
+		take = rapid.IntRange(1, total).Draw(p.t, "take")
+	}
+	c := cutting{}
+	var bulkID uuid.UUID
+	if bulk {
+		bulkID = uuid.Must(uuid.NewV7())
+	}
+	for i := range parts {
+		if take > 0 {
+			take -= p.cut(&c, b, parts[i], take, bulkID, kind)
+		}
+	}
+	action := "dialer__api__" + p.plan[step][task].kind
+	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
+		ch, err := p.s.Begin(ctx, tx, b.id)
+		if err != nil {
+			return err
+		}
+		if err := ch.Claim(ctx, c.pieces); err != nil {
+			return err
+		}
+		if err := ch.Settle(ctx, c.decided); err != nil {
+			return err
+		}
+		if err := p.insertCalls(ctx, tx, action, c.calls, ch.Now); err != nil {
+			return err
+		}
+		return ch.Apply(ctx)
+	})
+	b.touched = true
+	for _, f := range c.after {
+		f()
+	}
+}
+
+// cut takes up to n members off a part, and returns how many.
+func (p *play) cut(c *cutting, b *modelBatch, part Part, n int, bulkID uuid.UUID, kind bool) int {
+	in, gone := p.members(p.t, &part)
+	require.NotEmpty(p.t, in, "a part without records")
+	n = min(n, len(in))
+	from, open := part.From, false
+	for i, o := range in[:n] {
+		r := b.record(&part, o)
+		require.Equal(p.t, waiting, r.tasks[part.TaskNo], "%v is offered by a part", r)
+		piece := part
+		piece.From, piece.To, piece.LeftOut = from, o+1, nil
+		if i == len(in)-1 {
+			piece.To = part.To
+		}
+		for _, g := range gone {
+			if g >= piece.From && g < piece.To {
+				piece.LeftOut = append(piece.LeftOut, g)
+			}
+		}
+		from = piece.To
+		decide := !kind && rapid.IntRange(0, 5).Draw(p.t, "decide") == 5
+		switch {
+		case decide:
+			p.decide(c, r, piece, o)
+			open = false
+		case bulkID != uuid.Nil && open:
+			last := &c.pieces[len(c.pieces)-1].Part
+			last.To, last.LeftOut = piece.To, append(last.LeftOut, piece.LeftOut...)
+		default:
+			id := bulkID
+			if id == uuid.Nil {
+				id = uuid.Must(uuid.NewV7())
+			}
+			if !slices.Contains(c.calls, id) {
+				c.calls = append(c.calls, id)
+			}
+			c.pieces = append(c.pieces, Piece{Part: piece, CallID: id, Seq: int32(len(c.pieces))})
+			open = true
+		}
+		if !decide {
+			task := part.TaskNo
+			c.after = append(c.after, func() { r.tasks[task] = flying })
+		}
+	}
+	return n
+}
+
+func (p *play) decide(c *cutting, r *modelRecord, piece Part, o int32) {
+	c.pieces = append(c.pieces, Piece{Part: piece, Decided: true})
+	piece.ID = 0
+	e := Exception{Offset: o, Kind: TraceSkipped}
+	if rapid.Bool().Draw(p.t, "decided_bad") {
+		e.Kind, e.Error = TraceFailed, &JobError{Code: CodeExpression}
+	}
+	c.decided = append(c.decided, Result{Part: piece, From: Queued, Exceptions: []Exception{e}})
+	task := int(piece.TaskNo)
+	c.after = append(c.after, func() { r.settle(task, e.Kind, "") })
+}
