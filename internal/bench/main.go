@@ -27,6 +27,10 @@ type bench struct {
 // benches run in this order.
 var benches = []bench{
 	{"upload", upload},
+	{"run", runs},
+	{"single", single},
+	{"start", starts},
+	{"dev", warmStart},
 }
 
 // row is one line of the report.
@@ -65,6 +69,13 @@ func (r row) line() string {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if child, err := inRole(ctx); child {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

@@ -60,7 +60,7 @@ type uploader struct {
 }
 
 func newUploader(ctx context.Context, e *env, bodies [][]byte) (*uploader, error) {
-	api, err := serve(ctx, e)
+	api, err := e.stack(ctx)
 	if err != nil {
 		return nil, err
 	}
