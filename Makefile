@@ -1,13 +1,61 @@
+GOLANGCI_LINT_VERSION = v2.11.0
+REDOCLY_VERSION = 2.30.6
+
 SQLC = CGO_ENABLED=0 go tool -modfile=tools/go.mod sqlc
+GOLANGCI_LINT = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
+REDOCLY = REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --yes @redocly/cli@$(REDOCLY_VERSION)
+# Tests share one Postgres: on a large machine, fewer of them at once than there are processors.
+AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); if [ "$$n" -gt 4 ]; then echo 4; else echo "$$n"; fi)
 
 .PHONY: help
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
+# What the program is made of.
+SOURCES = go.mod go.sum openapi.yaml $(wildcard schema/*.sql internal/catalog/data/*.yaml) \
+	$(shell find . -name '*.go' -not -name '*_test.go' -not -path './bin/*' -not -path './.flowlane/*')
+
+.PHONY: run
+run: bin/flowlane ## Run the whole service here, on a Postgres of its own, and show the main job; Ctrl-C stops it
+	@bin/flowlane dev --demo
+
+.PHONY: demo
+demo: bin/flowlane ## Run the main job on the server that FLOWLANE_URL names, or on the one that make run has started
+	@bin/flowlane demo
+
+.PHONY: build
+build: bin/flowlane ## Build bin/flowlane
+
+bin/flowlane: $(SOURCES)
+	go build -o $@ ./cmd/flowlane
+
 .PHONY: generate
 generate: ## Generate gen/oas from openapi.yaml and gen/db from schema and queries
 	go tool ogen --target gen/oas --package oas --clean --config ogen.yml openapi.yaml
 	$(SQLC) generate
+
+.PHONY: verify
+verify: generate ## Fail when gen/ is not what its sources give, or on a flaw of modules, formatting, vet or the API document
+	@if [ -n "$$(git status --porcelain -- gen)" ]; then git status --short -- gen; git --no-pager diff --stat -- gen; \
+		echo 'gen/ does not follow from its sources: run `make generate` and commit the result.' >&2; exit 1; fi
+	go mod verify
+	go -C tools mod verify
+	@if [ -n "$$(gofmt -l $$(git ls-files '*.go'))" ]; then gofmt -l $$(git ls-files '*.go'); \
+		echo 'These files are not formatted: run `gofmt -w` on them.' >&2; exit 1; fi
+	go vet ./...
+	$(REDOCLY) lint openapi.yaml
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run all linters, the import rules included; .golangci.yml says which and why
+	$(GOLANGCI_LINT) run
+
+$(GOLANGCI_LINT):
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	mv bin/golangci-lint $@
+
+.PHONY: test
+test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
+	go test -timeout 10m -p $(AT_ONCE) -parallel $(AT_ONCE) $(TEST) ./...
 
 .PHONY: bench
 bench: ## Measure the speed targets of docs/architecture.md; BENCH=regex picks some
