@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"flowlane/internal/account"
+	"flowlane/internal/app"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/vault"
+)
+
+// The service and the simulated platform run as processes of their own, so that what each costs can be told apart. They
+// are this program again, in a role that the environment names.
+const (
+	roleVariable = "FLOWLANE_BENCH_ROLE"
+	roleService  = "service"
+	rolePlatform = "platform"
+	dsnVariable  = "DATABASE_URL"
+	simVariable  = "FLOWLANE_SIM_URL"
+	hostVariable = "FLOWLANE_BENCH_HOST"
+)
+
+// child is a process of the bench.
+type child struct {
+	cmd *exec.Cmd
+	// url is the root of what it serves.
+	url string
+}
+
+// spawn starts this program in a role and waits until it says where it listens.
+func spawn(ctx context.Context, e *env, role string, extra ...string) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self) //nolint:gosec // this program
+	cmd.Env = append(append(os.Environ(), roleVariable+"="+role), extra...)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 15 * time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		_ = cmd.Process.Kill()
+		return nil, fmt.Errorf("the %s did not start: %w", role, errors.Join(err, cmd.Wait()))
+	}
+	c := &child{cmd, strings.TrimSpace(line)}
+	e.closers = append(e.closers, func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	return c, nil
+}
+
+// inRole carries out a role; false where the environment names none.
+func inRole(ctx context.Context) (bool, error) {
+	switch os.Getenv(roleVariable) {
+	case roleService:
+		return true, runService(ctx)
+	case rolePlatform:
+		return true, runPlatform(ctx)
+	}
+	return false, nil
+}
+
+func runService(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	kek, err := vault.LoadKEK(os.Getenv(vault.KEKVariable), "")
+	if err != nil {
+		return err
+	}
+	a, err := app.New(ctx, app.Config{
+		DatabaseURL: os.Getenv(dsnVariable), Listen: "127.0.0.1:0", Workers: true, KEK: kek, AllowHosts: []string{os.Getenv(hostVariable)},
+		BaseURLs: map[string]string{"dialer": os.Getenv(simVariable)}, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+	})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	fmt.Println(a.URL())
+	return a.Run(ctx)
+}
+
+func runPlatform(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	sim := dialersim.New(dialersim.Options{Seed: 1})
+	defer sim.Close()
+	const plenty = 1_000_000_000
+	sim.SetAccount(benchAccount, dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: plenty, 3600: plenty, 86400: plenty}}})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println("http://" + listener.Addr().String())
+	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second}
+	go func() { <-ctx.Done(); _ = server.Close() }()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+const benchAccount = "bench"
+
+// stack starts the service and the platform once for all benches, with an organization, a key and a credential.
+func (e *env) stack(ctx context.Context) (*service, error) {
+	if e.service != nil {
+		return e.service, nil
+	}
+	platform, err := spawn(ctx, e, rolePlatform)
+	if err != nil {
+		return nil, err
+	}
+	target, err := newTarget(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, err
+	}
+	key := base64.StdEncoding.EncodeToString(secret)
+	served, err := spawn(ctx, e, roleService, dsnVariable+"="+e.dsn, simVariable+"="+platform.url, vault.KEKVariable+"="+key, hostVariable+"="+target.host)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{url: served.url, http: &http.Client{}, pid: served.cmd.Process.Pid, platform: platform, target: target}
+	if err := s.admit(ctx, e, key); err != nil {
+		return nil, err
+	}
+	e.service = s
+	return s, nil
+}
+
+// admit makes the organization, its key and its credential for the platform.
+func (s *service) admit(ctx context.Context, e *env, key string) error {
+	kek, err := vault.LoadKEK(key, "")
+	if err != nil {
+		return err
+	}
+	v, err := vault.Open(kek)
+	if err != nil {
+		return err
+	}
+	accounts, err := app.Accounts(e.pool, v, slog.Default())
+	if err != nil {
+		return err
+	}
+	org, err := account.CreateOrg(ctx, e.pool, "bench")
+	if err != nil {
+		return err
+	}
+	if s.key, _, err = accounts.CreateKey(ctx, e.pool, account.NewKey{OrgID: org.ID, Name: "bench"}); err != nil {
+		return err
+	}
+	var cred struct {
+		ID        string
+		TenancyID string `json:"tenancy_id"`
+	}
+	body := fmt.Appendf(nil, `{"name":"bench","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":%q,"password":"x"}}`, benchAccount)
+	if err := s.call(ctx, http.MethodPost, "/credentials", body, &cred); err != nil {
+		return err
+	}
+	s.credential = cred.ID
+	return s.call(ctx, http.MethodPost, "/platforms/dialer/domains/"+cred.TenancyID+"/refresh-limits", nil, nil)
+}
+
+// define makes an active definition of one task.
+func (s *service) define(ctx context.Context, task string) (id string, err error) {
+	var d struct{ ID string }
+	body := strings.ReplaceAll(`{"name":"bench","status":"active","steps":[{"id":"s","tasks":[`+task+`]}]}`, "CRED", s.credential)
+	err = s.call(ctx, http.MethodPost, "/flows/definitions", []byte(body), &d)
+	return d.ID, err
+}
