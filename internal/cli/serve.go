@@ -25,6 +25,8 @@ type server struct {
 	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach."`
 	MaxConns   int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"20" help:"Most connections to Postgres for requests and work; six more keep the leases."`
 	Margin     time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
+	Timeout    time.Duration     `name:"call-timeout" env:"FLOWLANE_CALL_TIMEOUT" help:"Most time that any call to a provider may take. Default: what its action says."`
+	Lease      time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
 	Migrate    bool              `name:"migrate" env:"FLOWLANE_MIGRATE" default:"true" negatable:"" help:"Bring the database up to date first."`
 }
 
@@ -39,7 +41,7 @@ func (s server) config(p *process) (app.Config, error) {
 	}
 	return app.Config{
 		DatabaseURL: dsn, KEK: kek, BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
-		Dispatch: dispatch.Options{Margin: s.Margin}, MaxConns: s.MaxConns, Log: p.log, Migrate: s.Migrate,
+		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Lease: s.Lease, MaxConns: s.MaxConns, Log: p.log, Migrate: s.Migrate,
 	}, nil
 }
 
