@@ -89,6 +89,7 @@ type App struct {
 
 	cfg      Config
 	clock    *pgxpool.Pool
+	metrics  *metrics
 	handler  http.Handler
 	listener net.Listener
 	runner   *work.Runner
@@ -110,6 +111,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 		cfg.Dispatch.Log = cfg.Log
 	}
 	a := &App{cfg: cfg}
+	a.metrics = newMetrics(a)
 	a.stopping, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
@@ -215,6 +217,9 @@ func (a *App) wire() error {
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: bulkInFlight, SmallInFlight: smallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
+	if a.cfg.Dispatch.Observed == nil {
+		a.cfg.Dispatch.Observed = a.metrics.called
+	}
 	a.Dispatcher = dispatch.New(dispatch.Deps{
 		Pool: a.Pool, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender, Prober: a.Sender,
 		Due: a.Scheduler, Random: mathrand.Float64,

@@ -23,7 +23,7 @@ const (
 
 // root routes what the process answers.
 func (a *App) root(v1 http.Handler) http.Handler {
-	m := newMetrics(a)
+	m := a.metrics
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok", "") })
 	mux.HandleFunc("GET /readyz", a.ready())

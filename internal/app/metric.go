@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"flowlane/gen/db"
+	"flowlane/internal/provider"
 )
 
 // gatherTimeout bounds what one scrape may ask of the database.
@@ -22,6 +23,7 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	calls    *prometheus.CounterVec
 }
 
 func newMetrics(a *App) *metrics {
@@ -34,16 +36,24 @@ func newMetrics(a *App) *metrics {
 			Name: "flowlane_http_request_seconds", Help: "Time to the end of the answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"method", "path"}),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "flowlane_calls_total", Help: "Calls that this process sent, by action and what the answer proved.",
+		}, []string{"action", "outcome"}),
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.seconds, stateCollector{a},
+		m.requests, m.seconds, m.calls, stateCollector{a},
 	)
 	return m
 }
 
 func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+}
+
+// called counts a call.
+func (m *metrics) called(actionID string, outcome provider.Kind) {
+	m.calls.WithLabelValues(actionID, string(outcome)).Inc()
 }
 
 // count counts the requests that pass.

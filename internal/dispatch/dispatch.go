@@ -35,6 +35,8 @@ type Options struct {
 	// BulkInFlight and SmallInFlight limit the calls in flight of a metered budget. Defaults 4 and 256.
 	BulkInFlight, SmallInFlight int
 	Log                         *slog.Logger
+	// Observed, if set, is told of every round trip: the action, and what the answer proves. It must be quick.
+	Observed func(actionID string, outcome provider.Kind)
 }
 
 // Deps are what a Dispatcher works with.
@@ -75,6 +77,9 @@ func New(d Deps, opts Options) *Dispatcher {
 	}
 	if opts.Log == nil {
 		opts.Log = slog.Default()
+	}
+	if opts.Observed == nil {
+		opts.Observed = func(string, provider.Kind) {}
 	}
 	return &Dispatcher{Deps: d, opts: opts, q: db.New()}
 }

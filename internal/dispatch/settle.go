@@ -36,6 +36,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished) 
 		}
 		verdicts[i] = verdict{id: f.call.id, reading: provider.Read(f.call.task.Action, f.answer, n),
 			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt}
+		d.opts.Observed(f.call.task.Action.ID, verdicts[i].reading.Kind)
 		d.observe(ctx, f.call, &verdicts[i])
 	}
 	return d.apply(ctx, k, verdicts, false)
