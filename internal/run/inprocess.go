@@ -213,6 +213,7 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		for task, traces := range w.traces {
 			k.TaskNo = task
 			for _, t := range traces {
+				t.EndedAt = millis(c.Now)
 				c.trace(&k, t)
 			}
 		}
