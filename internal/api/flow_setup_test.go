@@ -1,0 +1,214 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"flowlane/internal/account"
+	"flowlane/internal/api/apitest"
+	"flowlane/internal/app"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/vault"
+)
+
+// stack is a whole process of the service with a simulated platform, both over real HTTP, and two organizations; the
+// client speaks for the first, which has a credential of the platform's account "acme".
+type stack struct {
+	*apitest.Client
+	t          *testing.T
+	app        *app.App
+	sim        *dialersim.Sim
+	simURL     string
+	other      *apitest.Client
+	credential string
+	tenancy    string
+}
+
+// wide are limits that no test reaches.
+var wide = map[string]map[int]int64{"*": {60: 1_000_000, 3600: 10_000_000, 86400: 100_000_000}}
+
+// serveStack starts the stack. Without workers nothing is done that is due.
+func serveStack(t *testing.T, workers bool) *stack {
+	t.Helper()
+	s := &stack{t: t, sim: dialersim.New(dialersim.Options{Seed: 1})}
+	platform := httptest.NewServer(s.sim)
+	t.Cleanup(platform.Close)
+	s.simURL = platform.URL
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
+	kek, err := vault.LoadKEK("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn, _ := pgtest.NewDatabase(t)
+	s.app, err = app.New(t.Context(), app.Config{
+		DatabaseURL: dsn, Listen: "127.0.0.1:0", Workers: workers, KEK: kek, BaseURLs: map[string]string{"dialer": platform.URL},
+		Dispatch: dispatch.Options{Margin: 200 * time.Millisecond}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.app.Close)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.app.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	s.Client = apitest.NewClient(t, s.app.URL(), s.tenant("Acme"))
+	s.other = s.As(s.tenant("Other"))
+	s.identify()
+	return s
+}
+
+func (s *stack) tenant(name string) (key string) {
+	s.t.Helper()
+	org, err := account.CreateOrg(s.t.Context(), s.app.Pool, name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	key, _, err = s.app.Accounts.CreateKey(s.t.Context(), s.app.Pool, account.NewKey{OrgID: org.ID, Name: "test"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return key
+}
+
+func (s *stack) identify() {
+	s.t.Helper()
+	c := s.Do(http.MethodPost, "/credentials", `{"name":"sim","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`).
+		Want(http.StatusCreated).JSON()
+	s.credential, s.tenancy = c["id"].(string), c["tenancy_id"].(string)
+}
+
+// define makes an active definition of these steps; CRED and SIM stand for the credential and the platform's address.
+func (s *stack) define(steps string) (id string) {
+	s.t.Helper()
+	steps = strings.NewReplacer("CRED", s.credential, "SIM", s.simURL).Replace(steps)
+	return s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"flow","status":"active","steps":%s}`, steps)).
+		Want(http.StatusCreated).JSON()["id"].(string)
+}
+
+const uploadSteps = `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",
+	"params":{"list":"demo","key_field":"id","row":"{{ input }}"}}]}]`
+
+const transformSteps = `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]`
+
+// upload makes a sealed record set of these rows.
+func (s *stack) upload(rows []string) (id string) {
+	s.t.Helper()
+	id = s.Do(http.MethodPost, "/data/record-sets", nil).Want(http.StatusCreated).JSON()["id"].(string)
+	body := `{"chunk_index":0,"records":[` + strings.Join(rows, ",") + `]}`
+	s.Do(http.MethodPost, "/data/record-sets/"+id+"/records", body).Want(http.StatusOK)
+	s.Do(http.MethodPost, "/data/record-sets/"+id+"/seal", fmt.Sprintf(`{"expected_count":%d}`, len(rows))).Want(http.StatusOK)
+	return id
+}
+
+func rowsOf(n int) []string {
+	rows := make([]string, n)
+	for i := range rows {
+		rows[i] = fmt.Sprintf(`{"id":"k%d","n":%d}`, i, i)
+	}
+	return rows
+}
+
+// trigger starts a batch and returns its id.
+func (s *stack) trigger(definition, body string) (batch string) {
+	s.t.Helper()
+	return s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger", body).Want(http.StatusOK).JSON()["batch_id"].(string)
+}
+
+func (s *stack) get(path string) map[string]any {
+	s.t.Helper()
+	return s.Do(http.MethodGet, path, nil).Want(http.StatusOK).JSON()
+}
+
+// await polls until the batch is over.
+func (s *stack) await(batch string) map[string]any {
+	s.t.Helper()
+	return s.until(batch, func(b map[string]any) bool { return b["completed_at"] != nil })
+}
+
+func (s *stack) until(batch string, done func(map[string]any) bool) map[string]any {
+	s.t.Helper()
+	deadline := time.After(60 * time.Second)
+	for {
+		b := s.get("/flows/batches/" + batch)
+		if done(b) {
+			return b
+		}
+		select {
+		case <-deadline:
+			s.t.Fatalf("waited for too long: %v", b)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// pages reads a list to its end by cursor and returns its items as they were sent.
+func (s *stack) pages(path string, limit int) (items []json.RawMessage) {
+	s.t.Helper()
+	sep, cursor := "?", ""
+	if strings.Contains(path, "?") {
+		sep = "&"
+	}
+	for {
+		var page struct {
+			Items      []json.RawMessage
+			Total      int
+			NextCursor *string `json:"next_cursor"`
+		}
+		s.Do(http.MethodGet, fmt.Sprintf("%s%slimit=%d%s", path, sep, limit, cursor), nil).Want(http.StatusOK).Into(&page)
+		items = append(items, page.Items...)
+		if page.NextCursor == nil {
+			if len(items) != page.Total {
+				s.t.Fatalf("%s: %d items in pages of %d, but total is %d", path, len(items), limit, page.Total)
+			}
+			return items
+		}
+		if len(page.Items) == 0 {
+			s.t.Fatalf("%s: an empty page with a cursor", path)
+		}
+		cursor = "&cursor=" + *page.NextCursor
+	}
+}
+
+// lines reads an export.
+func (s *stack) lines(path string) (items []json.RawMessage) {
+	s.t.Helper()
+	res := s.Do(http.MethodGet, path, nil).Want(http.StatusOK)
+	if got := res.Header.Get("Content-Type"); got != "application/x-ndjson" {
+		s.t.Fatalf("content type %s", got)
+	}
+	for _, line := range bytes.Split(bytes.TrimSuffix(res.Body, []byte("\n")), []byte("\n")) {
+		if len(line) > 0 {
+			items = append(items, json.RawMessage(line))
+		}
+	}
+	return items
+}
+
+func field[T any](t *testing.T, item json.RawMessage, name string) T {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal(item, &m); err != nil {
+		t.Fatal(err)
+	}
+	v, ok := m[name].(T)
+	if !ok {
+		t.Fatalf("%s of %s is a %T", name, item, m[name])
+	}
+	return v
+}
