@@ -1,0 +1,223 @@
+package torture_test
+
+import (
+	"bytes"
+	"context"
+	crand "crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
+	"flowlane/internal/definition"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/due"
+	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/provider"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/run"
+	"flowlane/internal/vault"
+	"flowlane/internal/work"
+)
+
+// unlimited are limits that no test reaches.
+var unlimited = map[string]map[int]int64{"*": {60: 10_000_000, 3600: 100_000_000, 86400: 1_000_000_000}}
+
+// kek is the key-encryption key of every process of a test.
+var kek = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
+
+// world is a database, a platform, and what a customer has set up; processes of the service come and go.
+type world struct {
+	*testing.T
+
+	dsn   string
+	pool  *pgxpool.Pool
+	sim   *dialersim.Sim
+	front *front
+	// url is the platform's address, through the front.
+	url   string
+	org   uuid.UUID
+	key   string
+	creds []uuid.UUID
+	defs  *definition.Service
+	runs  *run.Service
+	// accounts are the platform's names of the accounts of creds.
+	accounts []string
+	random   *rand.Rand
+	output   *output
+	batches  []*batch
+}
+
+// setup makes a world with so many accounts on the platform.
+func setup(t *testing.T, accounts int) *world {
+	t.Helper()
+	dsn, pool := pgtest.NewDatabase(t)
+	return setupOn(t, dsn, pool, accounts)
+}
+
+func setupOn(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int) *world {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	w := &world{T: t, dsn: dsn, pool: pool, sim: dialersim.New(dialersim.Options{Seed: seed}), random: rand.New(rand.NewPCG(seed, 1))}
+	w.front = &front{sim: w.sim, random: rand.New(rand.NewPCG(seed, 2))}
+	server := httptest.NewUnstartedServer(w.front)
+	_ = server.Listener.Close()
+	server.Listener = narrowListener(t)
+	server.Start()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		w.sim.Close()
+		server.Close()
+	})
+	w.url = server.URL
+	w.output = newOutput(t)
+	w.watchCalls()
+
+	cat := must(catalog.Load(catalog.Options{BaseURLs: map[string]string{"dialer": w.url}}))
+	sender := provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(w.url, "http://")}})
+	box := must(vault.Open(must(vault.LoadKEK(kek, ""))))
+	creds := credential.New(credential.Deps{Pool: pool, Vault: box, Catalog: cat, Prober: sender, Now: time.Now})
+	w.defs = definition.New(pool, cat)
+	// The kinds are only named here, so that starting a batch can wake them: nobody works in this process.
+	sched := due.New(pool, must(work.NewQueue(pool)), due.Options{})
+	for _, kind := range []string{run.DueDispatch, dispatch.DueReconcile, run.DueSlices, run.DueRelease} {
+		sched.Register(kind, lease, 1, func(context.Context, *due.Lease) (time.Time, error) { return time.Time{}, nil })
+	}
+	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 64}
+	w.runs = run.New(pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
+
+	org := must(account.CreateOrg(t.Context(), pool, "Acme"))
+	w.org = org.ID
+	keys := must(account.New(account.Config{Pool: pool, HashKeys: [][]byte{box.DeriveKey("api-key")}, Random: crand.Reader, Now: time.Now, Log: slog.Default()}))
+	key, _, err := keys.CreateKey(t.Context(), pool, account.NewKey{OrgID: org.ID, Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.key = key
+	for i := range accounts {
+		name := fmt.Sprintf("acme%d", i)
+		w.sim.SetAccount(name, dialersim.AccountSettings{Limits: unlimited})
+		c := must(creds.Create(t.Context(), w.org, "test", credential.Input{Name: name, PlatformID: "dialer", AuthMethod: "basic_auth",
+			Secret: fmt.Appendf(nil, `{"username":%q,"password":"x"}`, name)}))
+		w.accounts, w.creds = append(w.accounts, name), append(w.creds, c.ID)
+	}
+	return w
+}
+
+// everywhere changes every account of the platform.
+func (w *world) everywhere(a dialersim.AccountSettings) {
+	for _, name := range w.accounts {
+		w.sim.SetAccount(name, a)
+	}
+}
+
+// define makes a definition; CRED stands for the credential of an account, SIM for the platform's address.
+func (w *world) define(account int, steps string) uuid.UUID {
+	w.Helper()
+	var doc definition.Document
+	steps = strings.NewReplacer("CRED", w.creds[account].String(), "SIM", w.url).Replace(steps)
+	if err := json.Unmarshal([]byte(`{"steps":`+steps+`}`), &doc); err != nil {
+		w.Fatal(err)
+	}
+	d, err := w.defs.Create(w.Context(), w.org, "test", definition.Draft{Name: "flow", Status: "active", Document: doc})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return d.ID
+}
+
+// batch is a batch that was started, and what must become of it.
+type batch struct {
+	id      uuid.UUID
+	records int
+	// accepted, rejected and completed are how many jobs must end so.
+	accepted, rejected, completed int
+	started                       time.Time
+}
+
+// start starts a batch of these records.
+func (w *world) start(def uuid.UUID, records [][]byte, want batch) *batch {
+	w.Helper()
+	b := &want
+	b.records, b.started = len(records), time.Now()
+	err := pg.InTx(w.Context(), w.pool, func(ctx context.Context, tx pgx.Tx) error {
+		s, err := w.runs.Start(ctx, tx, run.StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: run.Source{Records: records},
+			TriggerType: db.FlowTriggerTypeApiCall})
+		if err != nil {
+			return err
+		}
+		b.id = s.BatchID
+		return nil
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.batches = append(w.batches, b)
+	return b
+}
+
+func (w *world) status(b *batch) (run.BatchStatus, db.FlowBatchCount) {
+	w.Helper()
+	row, err := db.New().BatchGet(w.Context(), w.pool, db.BatchGetParams{ID: b.id, OrgID: w.org})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return row.Status, row.FlowBatchCount
+}
+
+// open returns how many batches are not over.
+func (w *world) open() int {
+	w.Helper()
+	return w.count("SELECT count(*) FROM flow.batch WHERE status IN ('queued', 'running', 'paused')")
+}
+
+func (w *world) count(sql string, args ...any) (n int) {
+	w.Helper()
+	if err := w.pool.QueryRow(w.Context(), sql, args...).Scan(&n); err != nil {
+		w.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// until polls until the condition holds.
+func (w *world) until(what string, patience time.Duration, holds func() bool) {
+	w.Helper()
+	deadline := time.After(patience)
+	for !holds() {
+		select {
+		case <-deadline:
+			w.output.show(w.T)
+			w.Fatalf("waited %s in vain until %s", patience, what)
+		case <-w.Context().Done():
+			w.FailNow()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// between is a random duration.
+func (w *world) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(w.random.Int64N(int64(high-low)))
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
