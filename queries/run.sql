@@ -37,7 +37,9 @@ UPDATE flow.slice SET state = @state, queued = staged, staged = 0 WHERE batch_id
 UPDATE flow.batch_count SET queued = queued + staged, staged = 0 WHERE batch_id = @batch_id;
 
 -- name: SliceMove :many
+-- Counts what happened to slices. One whose last step is over is done at once; others are moved on by SliceAdvance.
 UPDATE flow.slice s SET
+    state = CASE WHEN s.state = 'calling' AND s.remaining + d.remaining = 0 AND s.step_no = d.last_step THEN 'done' ELSE s.state END,
     remaining = s.remaining + d.remaining,
     apart = s.apart + d.apart,
     staged = s.staged + (@deltas::int[])[d.i * 12 + 1],
@@ -53,7 +55,7 @@ UPDATE flow.slice s SET
     unprocessed = s.unprocessed + (@deltas::int[])[d.i * 12 + 11],
     unresolved = s.unresolved + (@deltas::int[])[d.i * 12 + 12]
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@remaining::int[]) AS remaining,
-        unnest(@apart::int[]) AS apart, generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
+        unnest(@apart::int[]) AS apart, unnest(@last_steps::smallint[]) AS last_step, generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no
 RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart;
 

@@ -1315,6 +1315,7 @@ func (q *Queries) SliceInsert(ctx context.Context, db DBTX, arg SliceInsertParam
 
 const sliceMove = `-- name: SliceMove :many
 UPDATE flow.slice s SET
+    state = CASE WHEN s.state = 'calling' AND s.remaining + d.remaining = 0 AND s.step_no = d.last_step THEN 'done' ELSE s.state END,
     remaining = s.remaining + d.remaining,
     apart = s.apart + d.apart,
     staged = s.staged + ($1::int[])[d.i * 12 + 1],
@@ -1330,7 +1331,7 @@ UPDATE flow.slice s SET
     unprocessed = s.unprocessed + ($1::int[])[d.i * 12 + 11],
     unresolved = s.unresolved + ($1::int[])[d.i * 12 + 12]
 FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::int[]) AS remaining,
-        unnest($5::int[]) AS apart, generate_series(0, cardinality($3::int[]) - 1) AS i) d
+        unnest($5::int[]) AS apart, unnest($6::smallint[]) AS last_step, generate_series(0, cardinality($3::int[]) - 1) AS i) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no
 RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart
 `
@@ -1341,6 +1342,7 @@ type SliceMoveParams struct {
 	Nos       []int32
 	Remaining []int32
 	Apart     []int32
+	LastSteps []int16
 }
 
 type SliceMoveRow struct {
@@ -1354,6 +1356,7 @@ type SliceMoveRow struct {
 	Apart     int32
 }
 
+// Counts what happened to slices. One whose last step is over is done at once; others are moved on by SliceAdvance.
 func (q *Queries) SliceMove(ctx context.Context, db DBTX, arg SliceMoveParams) ([]SliceMoveRow, error) {
 	rows, err := db.Query(ctx, sliceMove,
 		arg.Deltas,
@@ -1361,6 +1364,7 @@ func (q *Queries) SliceMove(ctx context.Context, db DBTX, arg SliceMoveParams) (
 		arg.Nos,
 		arg.Remaining,
 		arg.Apart,
+		arg.LastSteps,
 	)
 	if err != nil {
 		return nil, err

@@ -34,6 +34,7 @@ func (c *Change) moveSlices(ctx context.Context) error {
 		args.Nos = append(args.Nos, k.no)
 		args.Remaining = append(args.Remaining, d.remaining)
 		args.Apart = append(args.Apart, d.apart)
+		args.LastSteps = append(args.LastSteps, c.heads[k.batch].lastStep())
 		for _, n := range d.counts {
 			args.Deltas = append(args.Deltas, int32(n))
 		}
@@ -48,11 +49,16 @@ func (c *Change) moveSlices(ctx context.Context) error {
 	adv := c.advances
 	for _, r := range rows {
 		h := c.heads[r.BatchID]
-		if r.Remaining != 0 || r.State != sliceCalling || h.cancelled() {
+		if r.Remaining != 0 || (r.State != sliceCalling && r.State != sliceDone) {
 			continue
 		}
-		c.ended.BatchIds, c.ended.SliceNos = append(c.ended.BatchIds, r.BatchID), append(c.ended.SliceNos, r.No)
-		c.ended.StepNos = append(c.ended.StepNos, r.StepNo)
+		if k := (sliceKey{r.BatchID, r.No}); c.widest[k] < r.Records {
+			c.over.BatchIds, c.over.SliceNos = append(c.over.BatchIds, r.BatchID), append(c.over.SliceNos, r.No)
+			c.over.StepNos = append(c.over.StepNos, r.StepNo)
+		}
+		if r.State == sliceDone || h.cancelled() {
+			continue
+		}
 		step, state, remaining := c.advanceSlice(h, &r)
 		adv.BatchIds = append(adv.BatchIds, r.BatchID)
 		adv.Nos = append(adv.Nos, r.No)
@@ -69,10 +75,10 @@ func (c *Change) moveSlices(ctx context.Context) error {
 	return nil
 }
 
-// advanceSlice decides where a slice goes whose step is over, and queues the calls of the step that it enters.
+// advanceSlice decides where a slice goes whose step is over but not its last, and queues the calls of the next one.
 func (c *Change) advanceSlice(h *head, r *db.SliceMoveRow) (step int16, state string, remaining int32) {
 	members := r.Records - r.Apart
-	if h.last(r.StepNo) || members == 0 {
+	if members == 0 {
 		return r.StepNo, sliceDone, 0
 	}
 	step = r.StepNo + 1

@@ -73,11 +73,10 @@ type head struct {
 	started bool
 }
 
-func (h *head) cancelled() bool { return BatchTerminal(h.Status) }
-func (h *head) final() Status   { return finalStatus(h.plan) }
-func (h *head) last(step int16) bool {
-	return int(step) == len(h.plan.Steps)-1
-}
+func (h *head) cancelled() bool      { return BatchTerminal(h.Status) }
+func (h *head) final() Status        { return finalStatus(h.plan) }
+func (h *head) lastStep() int16      { return int16(len(h.plan.Steps) - 1) } //nolint:gosec // at most 50 steps
+func (h *head) last(step int16) bool { return step == h.lastStep() }
 
 type sliceDelta struct {
 	counts           Counts
@@ -108,8 +107,10 @@ type Change struct {
 	deleted []int64
 	// advances are the slices that leave in-process work.
 	advances db.SliceAdvanceParams
-	// ended are the steps of slices that came to their end.
-	ended  db.FragmentsManyParams
+	// over are the steps of slices that came to their end and may have left many fragments; widest is the most records of
+	// a slice that were settled at once.
+	over   db.FragmentsManyParams
+	widest map[sliceKey]int32
 	wakeAt map[laneKey]time.Time
 	work   map[uuid.UUID]bool
 }
@@ -127,7 +128,7 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 	}
 	c := &Change{
 		s: s, tx: tx, heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{},
-		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, wakeAt: map[laneKey]time.Time{},
+		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{},
 		work: map[uuid.UUID]bool{},
 	}
 	for _, r := range rows {

@@ -174,17 +174,17 @@ const fragmentsKept = 3
 // compact joins the fragments of steps that came to their end: calls of one record each leave one for nearly every
 // transaction, and readers open them all.
 func (c *Change) compact(ctx context.Context) error {
-	if len(c.ended.SliceNos) == 0 {
+	if len(c.over.SliceNos) == 0 {
 		return nil
 	}
-	c.ended.Keep = fragmentsKept
-	rows, err := c.s.q.FragmentsMany(ctx, c.tx, c.ended)
+	c.over.Keep = fragmentsKept
+	rows, err := c.s.q.FragmentsMany(ctx, c.tx, c.over)
 	if err != nil {
 		return fmt.Errorf("read fragments: %w", err)
 	}
 	steps := map[sliceKey]int16{}
-	for i, no := range c.ended.SliceNos {
-		steps[sliceKey{c.ended.BatchIds[i], no}] = c.ended.StepNos[i]
+	for i, no := range c.over.SliceNos {
+		steps[sliceKey{c.over.BatchIds[i], no}] = c.over.StepNos[i]
 	}
 	in := db.FragmentInsertParams{}
 	for _, r := range rows {

@@ -131,13 +131,15 @@ func doom(e *Exception) Status {
 
 func (c *Change) settlePlain(r *Result) {
 	p, h := &r.Part, c.heads[r.Part.BatchID]
-	d := c.slice(sliceKey{p.BatchID, p.SliceNo})
+	k := sliceKey{p.BatchID, p.SliceNo}
+	d := c.slice(k)
 	target := Queued
 	if h.last(p.StepNo) {
 		target = h.final()
 	}
 	n := p.Records()
 	d.remaining -= n
+	c.widest[k] = max(c.widest[k], p.To-p.From)
 	for i := range r.Exceptions {
 		e := &r.Exceptions[i]
 		switch {
