@@ -99,7 +99,7 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		defer table.Flush()
 		for _, f := range facts {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d active API keys\n", f.ID, f.Name, f.Status, *f.ActiveKeys)
+			fmt.Fprintf(table, "%s\t%s\t%s\tAPI keys: %d\n", f.ID, f.Name, f.Status, *f.ActiveKeys)
 		}
 	})
 }

@@ -1,0 +1,167 @@
+package cli_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"flowlane/internal/pg/pgtest"
+)
+
+type urlFacts struct {
+	URL string `json:"url"`
+}
+
+// TestServe goes the way of an operator: migrate, organization, key, simulator, two servers and a worker on one database.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewEmpty(t)
+	env := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + testKEK}
+	if code, said := fails(t, env, "org", "create", "--name", "Acme"); code != 1 || !strings.Contains(said, "flowlane migrate up") {
+		t.Errorf("an empty database: exit %d, %s", code, said)
+	}
+	if code, said := fails(t, env, "serve", "--no-migrate", "--listen", "127.0.0.1:0"); code != 1 || !strings.Contains(said, "flowlane migrate up") {
+		t.Errorf("an empty database: exit %d, %s", code, said)
+	}
+	var migrated struct{ Applied, Total int }
+	output(t, env, &migrated, "migrate", "up")
+	if migrated.Applied == 0 || migrated.Applied != migrated.Total {
+		t.Errorf("migrate up: %+v", migrated)
+	}
+	var org struct{ ID, Name string }
+	output(t, env, &org, "org", "create", "--name", "Acme")
+	var key struct{ ID, Key string }
+	output(t, env, &key, "apikey", "create", "--org", org.ID, "--name", "test")
+
+	var sim, one, two, worker urlFacts
+	launch(t, nil, &sim, "sim", "dialer", "--listen", "127.0.0.1:0")
+	env = append(env, "FLOWLANE_SIM_URL="+sim.URL, "FLOWLANE_API_KEY="+key.Key)
+	first := launch(t, env, &one, "serve", "--listen", "127.0.0.1:0")
+	second := launch(t, env, &two, "serve", "--listen", "127.0.0.1:0", "--no-migrate")
+	third := launch(t, env, &worker, "work", "--listen", "127.0.0.1:0")
+	if status := get(t, worker.URL+"/readyz", "", nil); status != http.StatusOK {
+		t.Errorf("worker: /readyz answers %d", status)
+	}
+	if status := get(t, worker.URL+"/v1/account/me", key.Key, nil); status != http.StatusNotFound {
+		t.Errorf("worker: /v1 answers %d", status)
+	}
+	var demo struct {
+		Status  string
+		BatchID string `json:"batch_id"`
+	}
+	output(t, append(env, "FLOWLANE_URL="+one.URL), &demo, "demo", "--records", "500")
+	if demo.Status != "completed" {
+		t.Errorf("demo: %+v", demo)
+	}
+	var batch struct {
+		Counts struct{ Accepted int } `json:"job_counts"`
+	}
+	if get(t, two.URL+"/v1/flows/batches/"+demo.BatchID, key.Key, &batch); batch.Counts.Accepted != 500 {
+		t.Errorf("the other server says %+v", batch)
+	}
+	for _, p := range []*running{first, second, third} {
+		p.stop(t, syscall.SIGTERM)
+	}
+}
+
+// TestOrg_Suspend: a suspended organization is refused, until that is taken back.
+func TestOrg_Suspend(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewDatabase(t)
+	env := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + testKEK}
+	var org struct{ ID, Status string }
+	output(t, env, &org, "org", "create", "--name", "Acme")
+	var key struct{ Key string }
+	output(t, env, &key, "apikey", "create", "--org", org.ID, "--name", "test", "--expires-in", "1h")
+	for _, tt := range []struct {
+		flag   []string
+		status string
+		want   int
+	}{{nil, "suspended", http.StatusUnauthorized}, {[]string{"--resume"}, "active", http.StatusOK}} {
+		output(t, env, &org, append([]string{"org", "suspend", "--org", org.ID}, tt.flag...)...)
+		var at urlFacts
+		p := launch(t, env, &at, "serve", "--listen", "127.0.0.1:0")
+		if status := get(t, at.URL+"/v1/account/me", key.Key, nil); status != tt.want || org.Status != tt.status {
+			t.Errorf("%s: %d, want %d", org.Status, status, tt.want)
+		}
+		p.stop(t, syscall.SIGINT)
+	}
+	var all []struct {
+		ID   string
+		Keys int `json:"active_api_keys"`
+	}
+	if output(t, env, &all, "org", "list"); len(all) != 1 || all[0].ID != org.ID || all[0].Keys != 1 {
+		t.Errorf("org list: %+v", all)
+	}
+}
+
+func TestRecordsUpload(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewDatabase(t)
+	env := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + testKEK}
+	var org struct{ ID string }
+	output(t, env, &org, "org", "create", "--name", "Acme")
+	var key struct{ Key string }
+	output(t, env, &key, "apikey", "create", "--org", org.ID, "--name", "test")
+	var at urlFacts
+	launch(t, env, &at, "serve", "--listen", "127.0.0.1:0")
+	env = []string{"FLOWLANE_URL=" + at.URL, "FLOWLANE_API_KEY=" + key.Key}
+	file := filepath.Join(t.TempDir(), "rows.csv")
+	if err := os.WriteFile(file, []byte("id,name\n1,Ada\n2,\n3,\"a,b\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var result struct {
+		RecordSetID string `json:"record_set_id"`
+		Records     int
+		ContentHash string `json:"content_hash"`
+	}
+	output(t, env, &result, "records", "upload", file, "--chunk-size", "2")
+	var set struct {
+		Status        string
+		ReceivedCount int    `json:"received_count"`
+		ContentHash   string `json:"content_hash"`
+	}
+	get(t, at.URL+"/v1/data/record-sets/"+result.RecordSetID, key.Key, &set)
+	if set.Status != "sealed" || set.ReceivedCount != 3 || result.Records != 3 || set.ContentHash != result.ContentHash {
+		t.Errorf("printed %+v, the server has %+v", result, set)
+	}
+	if err := os.WriteFile(file, []byte("id,id\n1,2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := fails(t, env, "records", "upload", file); code != 1 || !strings.Contains(said, `both named "id"`) {
+		t.Errorf("exit %d, %s", code, said)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		env  []string
+		args []string
+		code int
+		says string
+	}{
+		"unknown command":  {nil, []string{"fly"}, 2, "unexpected argument fly"},
+		"missing flag":     {nil, []string{"org", "create"}, 2, "--name"},
+		"no settings":      {nil, []string{"env"}, 1, "flowlane dev"},
+		"no server":        {nil, []string{"demo"}, 1, "FLOWLANE_URL"},
+		"no key":           {[]string{"FLOWLANE_URL=http://127.0.0.1:1"}, []string{"demo"}, 1, "FLOWLANE_API_KEY"},
+		"server is down":   {[]string{"FLOWLANE_URL=http://127.0.0.1:1", "FLOWLANE_API_KEY=flow_x"}, []string{"demo"}, 1, "no server answers"},
+		"bad URL":          {[]string{"FLOWLANE_URL=localhost", "FLOWLANE_API_KEY=flow_x"}, []string{"demo"}, 1, "root of a server"},
+		"no database":      {nil, []string{"org", "list"}, 1, "DATABASE_URL"},
+		"database is down": {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x"}, []string{"org", "list"}, 1, "no Postgres answers"},
+		"bad KEK":          {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x", "FLOWLANE_KEK=short"}, []string{"serve"}, 1, "32 bytes"},
+		"bad org":          {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x"}, []string{"org", "suspend", "--org", "x"}, 1, "org list"},
+		"no such file":     {nil, []string{"records", "upload", "gone.csv"}, 2, "gone.csv"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if code, said := fails(t, tt.env, tt.args...); code != tt.code || !strings.Contains(said, tt.says) {
+				t.Errorf("exit %d, %s", code, said)
+			}
+		})
+	}
+}
