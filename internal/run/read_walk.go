@@ -84,7 +84,7 @@ type walk struct {
 
 func newWalk(s *Service, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
 	w := &walk{s: s, tx: tx, orgID: orgID, f: f, match: newMatcher(f.Status, f.Execution), skip: int64(f.Skip)}
-	if w.match.begun != "" {
+	if f.Execution != nil {
 		w.f.Want.History = true
 	}
 	return w

@@ -1,0 +1,60 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// CheckReads compares, as of one moment, what readers see of every record of a batch with the counters of its slices and
+// with its own.
+func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) error {
+	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		b, err := s.view(ctx, tx, orgID, batchID)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `SELECT no, first, records, apart, state, step_no,
+			ARRAY[staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved]::bigint[]
+			FROM flow.slice WHERE batch_id = $1 ORDER BY no`, batchID)
+		if err != nil {
+			return err
+		}
+		var slices []sliceRow
+		var kept []Counts
+		for rows.Next() {
+			var r sliceRow
+			var counts []int64
+			if err := rows.Scan(&r.no, &r.first, &r.records, &r.apart, &r.state, &r.step, &counts); err != nil {
+				return err
+			}
+			slices, kept = append(slices, r), append(kept, Counts(counts))
+		}
+		views, err := b.open(ctx, s.q, tx, slices, 0)
+		if err != nil {
+			return err
+		}
+		var all Counts
+		for i, v := range views {
+			var seen Counts
+			for _, st := range v.statuses {
+				seen[index(st)]++
+				all[index(st)]++
+			}
+			if b.over() {
+				for _, st := range []Status{Staged, Queued, Pending} {
+					kept[i].move(st, Unprocessed, kept[i].Of(st))
+				}
+			}
+			if seen != kept[i] {
+				return fmt.Errorf("slice %d (%s, step %d, %d apart): readers see %v, its counters say %v", v.no, v.state, v.step, v.apart, seen, kept[i])
+			}
+		}
+		if counts := JobCounts(b.BatchRow); all != counts {
+			return fmt.Errorf("batch %s: readers see %v, its counters say %v", b.FlowBatch.Status, all, counts)
+		}
+		return nil
+	})
+}
