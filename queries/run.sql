@@ -2,8 +2,14 @@
 SELECT flow.clock()::timestamptz;
 
 -- name: BatchLock :many
--- Locks batches against every other change, in one order.
-SELECT c.batch_id FROM flow.batch_count c WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE;
+-- Locks batches against every other change, in one order, and reads them. The clock stands outside, where it is read after
+-- each row's lock was had: beside FOR UPDATE it would be read before.
+WITH locked AS MATERIALIZED (
+    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count
+    FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
+    WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
+)
+SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 
 -- name: BatchHeads :many
 SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count FROM flow.batch WHERE id = ANY(@ids::uuid[]);

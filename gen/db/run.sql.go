@@ -309,23 +309,53 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 }
 
 const batchLock = `-- name: BatchLock :many
-SELECT c.batch_id FROM flow.batch_count c WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE
+WITH locked AS MATERIALIZED (
+    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count
+    FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
+    WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
+)
+SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, flow.clock()::timestamptz AS now FROM locked
 `
 
-// Locks batches against every other change, in one order.
-func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]uuid.UUID, error) {
+type BatchLockRow struct {
+	ID           uuid.UUID
+	OrgID        uuid.UUID
+	DefinitionID uuid.UUID
+	Version      int32
+	Status       FlowBatchStatus
+	PageSet      uuid.UUID
+	Metadata     string
+	CreatedAt    time.Time
+	RecordCount  int64
+	Now          time.Time
+}
+
+// Locks batches against every other change, in one order, and reads them. The clock stands outside, where it is read after
+// each row's lock was had: beside FOR UPDATE it would be read before.
+func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]BatchLockRow, error) {
 	rows, err := db.Query(ctx, batchLock, ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []uuid.UUID
+	var items []BatchLockRow
 	for rows.Next() {
-		var batch_id uuid.UUID
-		if err := rows.Scan(&batch_id); err != nil {
+		var i BatchLockRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.DefinitionID,
+			&i.Version,
+			&i.Status,
+			&i.PageSet,
+			&i.Metadata,
+			&i.CreatedAt,
+			&i.RecordCount,
+			&i.Now,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, batch_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

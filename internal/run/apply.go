@@ -17,12 +17,15 @@ func (c *Change) Apply(ctx context.Context) error {
 	if err := c.moveSlices(ctx); err != nil {
 		return err
 	}
-	for _, write := range []func(context.Context) error{c.writeJobs, c.writeParts, c.writeLanes, c.writeTraces, c.compact, c.moveBatches, c.wake} {
+	for _, write := range []func(context.Context) error{c.writeJobs, c.writeParts, c.writeLanes, c.writeTraces, c.compact, c.moveBatches} {
 		if err := write(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := c.later.Send(ctx, c.tx); err != nil {
+		return err
+	}
+	return c.wake(ctx)
 }
 
 // moveSlices writes the slices' counters and moves on those whose step is over.
@@ -69,7 +72,7 @@ func (c *Change) moveSlices(ctx context.Context) error {
 	if len(adv.Nos) == 0 {
 		return nil
 	}
-	if err := c.s.q.SliceAdvance(ctx, c.tx, adv); err != nil {
+	if err := c.s.q.SliceAdvance(ctx, c.later, adv); err != nil {
 		return fmt.Errorf("advance slices: %w", err)
 	}
 	return nil
@@ -140,7 +143,7 @@ func (c *Change) writeParts(ctx context.Context) error {
 		in.Attempts = append(in.Attempts, p.Attempt)
 		in.ReadyAts = append(in.ReadyAts, c.readyAt[i])
 	}
-	if err := c.s.q.PartInsert(ctx, c.tx, in); err != nil {
+	if err := c.s.q.PartInsert(ctx, c.later, in); err != nil {
 		return fmt.Errorf("queue parts: %w", err)
 	}
 	return nil
@@ -161,7 +164,7 @@ func (c *Change) writeLanes(ctx context.Context) error {
 	if len(args.Parts) == 0 {
 		return nil
 	}
-	if err := c.s.q.LaneBatchMove(ctx, c.tx, args); err != nil {
+	if err := c.s.q.LaneBatchMove(ctx, c.later, args); err != nil {
 		return fmt.Errorf("count queued parts: %w", err)
 	}
 	return nil
@@ -233,7 +236,7 @@ func (c *Change) moveBatches(ctx context.Context) error {
 		if counts.terminal() != rows[i].RecordCount || h.Status == BatchPaused || h.cancelled() {
 			continue
 		}
-		if err := c.s.q.BatchEnd(ctx, c.tx, db.BatchEndParams{ID: h.ID, Status: counts.outcome(), Now: c.Now}); err != nil {
+		if err := c.s.q.BatchEnd(ctx, c.later, db.BatchEndParams{ID: h.ID, Status: counts.outcome(), Now: c.Now}); err != nil {
 			return fmt.Errorf("end batch %s: %w", h.ID, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/pg"
 )
 
 // Part is a range of a slice's records for one task: queued, or covered by a call.
@@ -66,7 +67,7 @@ type (
 
 // head is what a change knows of a batch.
 type head struct {
-	db.BatchHeadsRow
+	db.BatchLockRow
 	plan  *definition.Plan
 	lanes map[laneKey]Route
 	// started is set when the change is the first work of the batch.
@@ -112,22 +113,21 @@ type Change struct {
 	over   db.FragmentsManyParams
 	widest map[sliceKey]int32
 	wakeAt map[laneKey]time.Time
-	work   map[uuid.UUID]bool
+	// later are statements that Apply sends together.
+	later *pg.Pipeline
+	work  map[uuid.UUID]bool
 }
 
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.
 func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
 	slices.SortFunc(batchIDs, func(a, b uuid.UUID) int { return strings.Compare(string(a[:]), string(b[:])) })
 	batchIDs = slices.Compact(batchIDs)
-	if _, err := s.q.BatchLock(ctx, tx, batchIDs); err != nil {
+	rows, err := s.q.BatchLock(ctx, tx, batchIDs)
+	if err != nil {
 		return nil, fmt.Errorf("lock batches: %w", err)
 	}
-	rows, err := s.q.BatchHeads(ctx, tx, batchIDs)
-	if err != nil {
-		return nil, fmt.Errorf("read batches: %w", err)
-	}
 	c := &Change{
-		s: s, tx: tx, heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{},
+		s: s, tx: tx, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{},
 		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{},
 		work: map[uuid.UUID]bool{},
 	}
@@ -136,10 +136,15 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 		if err != nil {
 			return nil, fmt.Errorf("plan of batch %s: %w", r.ID, err)
 		}
-		c.heads[r.ID] = &head{BatchHeadsRow: r, plan: plan}
+		c.heads[r.ID] = &head{BatchLockRow: r, plan: plan}
+		if r.Now.After(c.Now) {
+			c.Now = r.Now
+		}
 	}
-	if c.Now, err = s.q.Clock(ctx, tx); err != nil {
-		return nil, fmt.Errorf("read the clock: %w", err)
+	if c.Now.IsZero() {
+		if c.Now, err = s.q.Clock(ctx, tx); err != nil {
+			return nil, fmt.Errorf("read the clock: %w", err)
+		}
 	}
 	return c, nil
 }

@@ -122,17 +122,17 @@ func addClaimed(in *db.PartInsertClaimedParams, p *Piece) {
 
 func (c *Change) writeTaken(ctx context.Context, whole db.PartClaimParams, shrink db.PartShrinkParams, insert db.PartInsertClaimedParams) error {
 	if len(whole.Ids) > 0 {
-		if err := c.s.q.PartClaim(ctx, c.tx, whole); err != nil {
+		if err := c.s.q.PartClaim(ctx, c.later, whole); err != nil {
 			return fmt.Errorf("claim parts: %w", err)
 		}
 	}
 	if len(shrink.Ids) > 0 {
-		if err := c.s.q.PartShrink(ctx, c.tx, shrink); err != nil {
+		if err := c.s.q.PartShrink(ctx, c.later, shrink); err != nil {
 			return fmt.Errorf("shorten parts: %w", err)
 		}
 	}
 	if len(insert.Froms) > 0 {
-		if err := c.s.q.PartInsertClaimed(ctx, c.tx, insert); err != nil {
+		if err := c.s.q.PartInsertClaimed(ctx, c.later, insert); err != nil {
 			return fmt.Errorf("insert claimed parts: %w", err)
 		}
 	}
