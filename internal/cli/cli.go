@@ -82,8 +82,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "flowlane: stopped")
+		return exitInterrupted
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "flowlane: stopped:", err)
 		return exitInterrupted
 	default:
 		fmt.Fprintln(stderr, "flowlane:", err)

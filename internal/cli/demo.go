@@ -298,7 +298,7 @@ func (d *demo) budget(ctx context.Context) error {
 	}
 	day, minute := windows["86400"], windows["60"]
 	d.facts.Calls = max(0, day.Used-d.spent)
-	d.say("   %d calls for %s records; budget of the account: %d of %d calls this minute, %d of %d today",
+	d.say("   Calls for these %[2]s records: %[1]d. Budget of the account: %[3]d of %[4]d calls this minute, %[5]d of %[6]d today",
 		d.facts.Calls, thousands(int64(d.facts.Records)), minute.Used, minute.Cap, day.Used, day.Cap)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -102,7 +103,7 @@ func (d *dev) startPostgres(ctx context.Context) (err error) {
 	if d.DatabaseURL != "" {
 		return nil
 	}
-	if d.postgres, err = devpg.Start(ctx, devpg.Options{DataDir: d.DataDir, Log: d.p.log}); err != nil {
+	if d.postgres, err = devpg.Start(ctx, devpg.Options{DataDir: d.DataDir, Log: slog.New(notices{d.p.stderr})}); err != nil {
 		return err //nolint:wrapcheck // says what to do
 	}
 	d.DatabaseURL = d.postgres.DSN()
