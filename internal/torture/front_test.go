@@ -3,6 +3,7 @@ package torture_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -29,6 +30,8 @@ type front struct {
 	delay time.Duration
 	// stall, if set, stops reading upload bodies after so many bytes, once each, until it is released.
 	stall *stall
+	// rows, if set, are the rows that were passed on, by their id.
+	rows map[string]string
 
 	lost, whole, broken atomic.Int64
 }
@@ -54,6 +57,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	f.whole.Add(1)
+	f.remember(body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	f.sim.ServeHTTP(w, r)
 }
@@ -82,6 +86,22 @@ func (f *front) read(r *http.Request, s *stall) ([]byte, error) {
 	}
 	_, err := io.Copy(&body, r.Body)
 	return body.Bytes(), err
+}
+
+// remember keeps the rows of an upload that is passed on.
+func (f *front) remember(body []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rows == nil {
+		return
+	}
+	var upload struct{ Rows []json.RawMessage }
+	_ = json.Unmarshal(body, &upload) // the platform says what is wrong
+	for _, row := range upload.Rows {
+		var key struct{ ID string }
+		_ = json.Unmarshal(row, &key)
+		f.rows[key.ID] = string(row)
+	}
 }
 
 // setStall makes uploads stall from now on; nil ends it for new ones.
