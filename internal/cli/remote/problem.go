@@ -16,14 +16,14 @@ import (
 	"flowlane/gen/oas"
 )
 
-// Problem is an answer that is no success.
-type Problem struct {
+// AnswerError is an answer that is no success.
+type AnswerError struct {
 	Status     int
 	Detail     string
 	RetryAfter time.Duration
 }
 
-func (p *Problem) Error() string {
+func (p *AnswerError) Error() string {
 	text := fmt.Sprintf("the server answered %d: %s", p.Status, p.Detail)
 	switch p.Status {
 	case http.StatusUnauthorized:
@@ -34,9 +34,9 @@ func (p *Problem) Error() string {
 	return text
 }
 
-// Status returns the status of a Problem in err, 0 if there is none.
+// Status returns the status of a AnswerError in err, 0 if there is none.
 func Status(err error) int {
-	var p *Problem
+	var p *AnswerError
 	if errors.As(explain(err), &p) {
 		return p.Status
 	}
@@ -67,11 +67,11 @@ func explain(err error) error {
 	var unexpected *validate.UnexpectedStatusCodeError
 	switch {
 	case errors.As(err, &coded):
-		p := &Problem{Status: coded.StatusCode, Detail: detail(coded.Response.Detail)}
+		p := &AnswerError{Status: coded.StatusCode, Detail: detail(coded.Response.Detail)}
 		p.RetryAfter = time.Duration(coded.RetryAfter.Or(0)) * time.Second
 		return p
 	case errors.As(err, &unexpected):
-		return &Problem{Status: unexpected.StatusCode, Detail: "this is not an answer of Flowlane; check FLOWLANE_URL"}
+		return &AnswerError{Status: unexpected.StatusCode, Detail: "this is not an answer of Flowlane; check FLOWLANE_URL"}
 	}
 	return err
 }
@@ -95,7 +95,7 @@ func detail(d oas.ErrorDetail) string {
 // temporary tells whether the same may succeed in a moment.
 func temporary(err error) bool {
 	err = explain(err)
-	var p *Problem
+	var p *AnswerError
 	if errors.As(err, &p) {
 		switch p.Status {
 		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

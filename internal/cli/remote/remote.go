@@ -82,7 +82,7 @@ func (c *Client) AppendChunk(ctx context.Context, setID string, body []byte) err
 	if res.StatusCode == http.StatusOK {
 		return nil
 	}
-	p := &Problem{Status: res.StatusCode, Detail: strings.TrimSpace(string(text))}
+	p := &AnswerError{Status: res.StatusCode, Detail: strings.TrimSpace(string(text))}
 	var e oas.Error
 	if e.UnmarshalJSON(text) == nil {
 		p.Detail = detail(e.Detail)
@@ -102,7 +102,7 @@ func Retry(ctx context.Context, do func() error) error {
 			return err
 		}
 		wait := delay
-		var p *Problem
+		var p *AnswerError
 		if errors.As(err, &p) && p.RetryAfter > wait {
 			wait = min(p.RetryAfter, time.Minute)
 		}

@@ -25,7 +25,7 @@ const bufferBytes = 256 << 10
 
 // Open opens a file by its name: .csv, or .ndjson and .jsonl. The caller closes the closer.
 func Open(path string) (Rows, io.Closer, error) {
-	make, err := format(path)
+	read, err := format(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -33,7 +33,7 @@ func Open(path string) (Rows, io.Closer, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the file: %w", err)
 	}
-	rows, err := make(file)
+	rows, err := read(file)
 	if err != nil {
 		_ = file.Close()
 		return nil, nil, fmt.Errorf("%s: %w", path, err)

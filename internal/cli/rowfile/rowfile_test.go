@@ -1,8 +1,8 @@
 package rowfile_test
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -27,7 +27,7 @@ func read(t *testing.T, name, text string) ([]string, error) {
 	var out []string
 	for {
 		row, err := rows.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out, nil
 		}
 		if err != nil {
@@ -110,7 +110,7 @@ func FuzzCSV(f *testing.F) {
 				t.Fatalf("%q: %v", row, err)
 			}
 			for name, value := range object {
-				if !bytes.Contains([]byte(strings.ReplaceAll(text, `""`, `"`)), []byte(value)) && !strings.ContainsAny(value, "\"\n") {
+				if !strings.Contains(strings.ReplaceAll(text, `""`, `"`), value) && !strings.ContainsAny(value, "\"\n") {
 					t.Fatalf("%q: %q is not in the file", name, value)
 				}
 			}
