@@ -281,7 +281,11 @@ func (a *App) URL() string {
 	if a.listener == nil {
 		return ""
 	}
-	return "http://" + a.listener.Addr().String()
+	host, port, err := net.SplitHostPort(a.listener.Addr().String())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // it listens everywhere, here too
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }
 
 // Close gives everything back. It comes after Run has returned, and may be called twice.

@@ -10,16 +10,20 @@ import (
 	"time"
 )
 
-const (
-	// A request's body must arrive within bodyGrace and one second per bodyRate bytes that it announces; one that announces
-	// nothing within bodyMost. An answer may take as long as it wants, but each piece of it must be taken in answerPiece.
-	bodyGrace   = 30 * time.Second
-	bodyRate    = 64 << 10
-	bodyMost    = 5 * time.Minute
-	answerPiece = time.Minute
-	// readyTimeout bounds the question whether the database answers.
-	readyTimeout = 2 * time.Second
-)
+// readyTimeout bounds the question whether the database answers.
+const readyTimeout = 2 * time.Second
+
+// bounds are how long clients may stall.
+type bounds struct {
+	// A request's body must arrive within grace and one second per rate bytes that it announces, but within most; one that
+	// announces nothing has most.
+	grace, most time.Duration
+	rate        int64
+	// An answer may take as long as it wants, but each piece of it must be taken within piece.
+	piece time.Duration
+}
+
+var standardBounds = bounds{grace: 30 * time.Second, most: 5 * time.Minute, rate: 64 << 10, piece: time.Minute}
 
 // root routes what the process answers.
 func (a *App) root(v1 http.Handler) http.Handler {
@@ -31,7 +35,7 @@ func (a *App) root(v1 http.Handler) http.Handler {
 	if !a.cfg.HealthOnly {
 		mux.Handle("/", m.count(v1))
 	}
-	return bounded(mux)
+	return standardBounds.around(mux)
 }
 
 // ready answers 200 while the database answers. That it has every migration which this program needs was checked by New,
@@ -64,20 +68,20 @@ func answer(w http.ResponseWriter, status int, word, detail string) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// bounded frees the process from clients that stall. The server's own timeouts cannot: they count from the start of a
+// around frees the process from clients that stall. The server's own timeouts cannot: they count from the start of a
 // request, and would cut a slow but steady upload or export.
-func bounded(next http.Handler) http.Handler {
+func (b bounds) around(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		if r.Body != nil && r.Body != http.NoBody {
-			limit := bodyMost
+			limit := b.most
 			if r.ContentLength >= 0 {
-				limit = min(bodyMost, bodyGrace+time.Duration(r.ContentLength/bodyRate)*time.Second)
+				limit = min(b.most, b.grace+time.Duration(r.ContentLength/b.rate)*time.Second)
 			}
 			_ = control.SetReadDeadline(time.Now().Add(limit))
 			r.Body = &timedBody{ReadCloser: r.Body, control: control}
 		}
-		next.ServeHTTP(&timedWriter{ResponseWriter: w, control: control}, r)
+		next.ServeHTTP(&timedWriter{ResponseWriter: w, control: control, piece: b.piece}, r)
 	})
 }
 
@@ -101,12 +105,13 @@ type timedWriter struct {
 	http.ResponseWriter
 
 	control *http.ResponseController
+	piece   time.Duration
 	until   time.Time
 }
 
 func (w *timedWriter) Write(p []byte) (int, error) {
-	if now := time.Now(); w.until.Sub(now) < answerPiece/2 {
-		w.until = now.Add(answerPiece)
+	if now := time.Now(); w.until.Sub(now) < w.piece/2 {
+		w.until = now.Add(w.piece)
 		_ = w.control.SetWriteDeadline(w.until)
 	}
 	return w.ResponseWriter.Write(p) //nolint:wrapcheck // a writer
