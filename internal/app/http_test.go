@@ -1,0 +1,105 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tight are bounds that a test can wait for.
+var tight = bounds{grace: 100 * time.Millisecond, most: 200 * time.Millisecond, rate: 1 << 30, piece: 100 * time.Millisecond}
+
+func serveBounded(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(tight.around(h))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestBounds_StalledBody(t *testing.T) {
+	t.Parallel()
+	got := make(chan error, 1)
+	server := serveBounded(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		got <- err
+	})
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestBounds_LongWork: the bound is on the body, not on what is done with it.
+func TestBounds_LongWork(t *testing.T) {
+	t.Parallel()
+	server := serveBounded(t, func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-r.Context().Done():
+			t.Error("the request was cancelled")
+		case <-time.After(4 * tight.grace):
+		}
+		_, _ = io.WriteString(w, "done")
+	})
+	res, err := http.Post(server.URL, "text/plain", strings.NewReader("abc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); err != nil || string(text) != "done" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+func TestBounds_StalledReader(t *testing.T) {
+	t.Parallel()
+	got := make(chan error, 1)
+	server := serveBounded(t, func(w http.ResponseWriter, _ *http.Request) {
+		for piece := bytes.Repeat([]byte("x"), 1<<20); ; {
+			if _, err := w.Write(piece); err != nil {
+				got <- err
+				return
+			}
+		}
+	})
+	res, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := <-got; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestPatternOf(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/v1/account/me": "/v1/account/me",
+		"/v1/data/record-sets/0190d5ea-0000-7000-8000-000000000000/seal": "/v1/data/record-sets/{id}/seal",
+		"/v1/flows/jobs/0190d5ea-0000-7000-8000-000000000000.17":         "/v1/flows/jobs/{id}",
+	} {
+		if got := patternOf(path, http.StatusOK); got != want {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+	if got := patternOf("/v1/made-up", http.StatusNotFound); got != "" {
+		t.Errorf("a path that leads nowhere has the pattern %q", got)
+	}
+}
