@@ -41,7 +41,7 @@ const (
 	walkSlices = 64
 	walkBytes  = 8 << 20
 	// pageBytes bounds the inputs and outputs of a page.
-	pageBytes = 8 << 20
+	pageBytes = 16 << 20
 )
 
 // Records lists records of an organization in the order of batch and position, as of one moment.
