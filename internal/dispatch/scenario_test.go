@@ -172,6 +172,7 @@ func TestBudgetIsKept(t *testing.T) {
 	if _, err := b.disp.Refresh(t.Context(), b.org, b.tenancy); err != nil {
 		t.Fatal(err)
 	}
+	b.minutePasses()
 	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 100, plainRow)
 	for sent := 30; sent < 100; sent += 30 {
 		b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed >= int64(sent) })

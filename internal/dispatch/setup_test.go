@@ -197,12 +197,15 @@ func (b *bundle) once(list string, kind dialersim.Kind, n int) {
 	}
 }
 
-// minutePasses moves the clocks of the database and of the platform to the next minute.
+// minutePasses moves the clocks of the platform and of the database to the fifth second of the next minute. Nothing may be
+// under way: what is sent in one minute would arrive in another.
 func (b *bundle) minutePasses() {
 	b.t.Helper()
-	pgtest.MoveClock(b.t, b.pool, time.Minute)
-	b.moved += time.Minute
+	now := time.Now().Add(b.moved)
+	ahead := now.Truncate(time.Minute).Add(65 * time.Second).Sub(now)
+	b.moved += ahead
 	b.sim.SetAccount("acme", dialersim.AccountSettings{ClockOffsetMS: ref(b.moved.Milliseconds())})
+	pgtest.MoveClock(b.t, b.pool, ahead)
 }
 
 func ref[T any](v T) *T { return &v }
