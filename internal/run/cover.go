@@ -10,7 +10,6 @@ import (
 
 // cover is the parts of one slice: which of its records wait for, or are in, a call of which task.
 type cover struct {
-	step  int16
 	parts []coverPart
 }
 
@@ -70,6 +69,14 @@ func (c *cover) status(step int16, offset int32, apartStep int16) (s Status, ok 
 		}
 	}
 	return s, ok
+}
+
+// standing is status of a record with tasks that are not settled: one that no part covers waits, or would but for a cancel.
+func (c *cover) standing(step int16, offset int32, apartStep int16) Status {
+	if s, ok := c.status(step, offset, apartStep); ok {
+		return s
+	}
+	return Queued
 }
 
 func (c *cover) remove(id int64) {

@@ -15,6 +15,8 @@ var immediately = time.Time{}
 type job struct {
 	db.FlowJob
 	isNew bool
+	// stored is the status of its row.
+	stored Status
 }
 
 // loadJobs reads the rows of these records, where they have one.
@@ -34,7 +36,7 @@ func (c *Change) loadJobs(ctx context.Context, keys []jobKey) error {
 		return fmt.Errorf("read jobs: %w", err)
 	}
 	for _, r := range rows {
-		c.jobs[jobKey{r.BatchID, r.Position}] = &job{FlowJob: r}
+		c.jobs[jobKey{r.BatchID, r.Position}] = &job{FlowJob: r, stored: r.Status}
 	}
 	return nil
 }
@@ -64,10 +66,6 @@ func (c *Change) moveJob(j *job, to Status) {
 	if h.cancelled() && to == Queued {
 		to = Unprocessed
 	}
-	if !j.isNew && j.Status != to && !Allowed(j.Status, to) && Allowed(j.Status, Queued) {
-		// Two calls of one step: the one that settles first leaves the other under way.
-		to = Queued
-	}
 	j.Status = to
 }
 
@@ -80,6 +78,7 @@ func (c *Change) retryJob(j *job, p *Part, offset int32, at time.Time) {
 	again.ID, again.Apart, again.From, again.To, again.LeftOut = 0, true, offset, offset+1, nil
 	again.Attempt = p.Attempt + 1
 	j.Attempts = max(j.Attempts, again.Attempt)
+	c.coverAdd(&again, Queued)
 	c.enqueue(again, 1, at)
 }
 
@@ -122,6 +121,7 @@ func (c *Change) queueJob(j *job, first int64, tasks []int16) {
 // writeJobs inserts new rows and updates changed ones.
 func (c *Change) writeJobs(ctx context.Context) error {
 	var fresh []db.JobInsertParams
+	var hops []db.JobUpdateParams
 	up := db.JobUpdateParams{Now: c.Now}
 	for _, j := range c.jobs {
 		if j.isNew {
@@ -132,27 +132,40 @@ func (c *Change) writeJobs(ctx context.Context) error {
 			})
 			continue
 		}
-		up.BatchIds = append(up.BatchIds, j.BatchID)
-		up.Positions = append(up.Positions, j.Position)
-		up.StepNos = append(up.StepNos, j.StepNo)
-		up.Remaining = append(up.Remaining, j.Remaining)
-		up.Statuses = append(up.Statuses, string(j.Status))
-		up.Readies = append(up.Readies, j.Ready)
-		up.Doomed = append(up.Doomed, string(deref(j.Doomed)))
-		up.Attempts = append(up.Attempts, j.Attempts)
-		up.Errors = append(up.Errors, deref(j.Error))
+		for i, s := range between(j.stored, j.Status) {
+			if i == len(hops) {
+				hops = append(hops, db.JobUpdateParams{Now: c.Now})
+			}
+			addJob(&hops[i], j, s)
+		}
+		addJob(&up, j, j.Status)
 	}
 	if len(fresh) > 0 {
 		if _, err := c.s.q.JobInsert(ctx, c.tx, fresh); err != nil {
 			return fmt.Errorf("set jobs apart: %w", err)
 		}
 	}
-	if len(up.Positions) > 0 {
-		if err := c.s.q.JobUpdate(ctx, c.tx, up); err != nil {
+	for _, u := range append(hops, up) {
+		if len(u.Positions) == 0 {
+			continue
+		}
+		if err := c.s.q.JobUpdate(ctx, c.tx, u); err != nil {
 			return fmt.Errorf("move jobs: %w", err)
 		}
 	}
 	return nil
+}
+
+func addJob(up *db.JobUpdateParams, j *job, status Status) {
+	up.BatchIds = append(up.BatchIds, j.BatchID)
+	up.Positions = append(up.Positions, j.Position)
+	up.StepNos = append(up.StepNos, j.StepNo)
+	up.Remaining = append(up.Remaining, j.Remaining)
+	up.Statuses = append(up.Statuses, string(status))
+	up.Readies = append(up.Readies, j.Ready)
+	up.Doomed = append(up.Doomed, string(deref(j.Doomed)))
+	up.Attempts = append(up.Attempts, j.Attempts)
+	up.Errors = append(up.Errors, deref(j.Error))
 }
 
 func deref[T any](p *T) (v T) {

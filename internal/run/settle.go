@@ -208,11 +208,7 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 	}
 	if e != nil && e.Kind == TraceRetry {
 		c.retryJob(j, p, offset, e.RetryAt)
-		if s, ok := cov.status(p.StepNo, offset, j.ApartStep); ok {
-			c.moveJob(j, s)
-		} else {
-			c.moveJob(j, Queued)
-		}
+		c.moveJob(j, cov.standing(p.StepNo, offset, j.ApartStep))
 		return
 	}
 	j.Remaining--
@@ -222,8 +218,8 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 	}
 	if j.Remaining == 0 {
 		c.advanceJob(j, p.First, c.endsAs(p, e))
-	} else if s, ok := cov.status(p.StepNo, offset, j.ApartStep); ok {
-		c.moveJob(j, s)
+	} else {
+		c.moveJob(j, cov.standing(p.StepNo, offset, j.ApartStep))
 	}
 }
 

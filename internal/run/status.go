@@ -93,6 +93,30 @@ func Allowed(from, to Status) bool {
 	return false
 }
 
+// between returns the statuses that lie on the shortest drawn way from one status to another. A record with two calls in
+// a step needs that: it stands where the worst known one stands, so that the end of one call can show the other under way.
+func between(from, to Status) []Status {
+	if from == to || Allowed(from, to) {
+		return nil
+	}
+	came := map[Status]Status{from: from}
+	for next := []Status{from}; len(next) > 0; next = next[1:] {
+		for _, s := range drawn[next[0]] {
+			if _, seen := came[s]; !seen {
+				came[s] = next[0]
+				next = append(next, s)
+			}
+		}
+	}
+	var way []Status
+	if _, reached := came[to]; reached {
+		for s := came[to]; s != from; s = came[s] {
+			way = append([]Status{s}, way...)
+		}
+	}
+	return way
+}
+
 // BatchStatus is where a batch stands.
 type BatchStatus = db.FlowBatchStatus
 
