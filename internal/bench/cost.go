@@ -37,7 +37,7 @@ func (e *env) cost(ctx context.Context, pid int) (c cost, err error) {
 	c.service = own.used
 	some, err := readStat(backend)
 	if err != nil {
-		return c, nil // a server on another host: its processor time is not to be had
+		return c, nil //nolint:nilerr // a server on another host: its processor time is not to be had
 	}
 	postmaster, err := readStat(some.parent)
 	if err != nil {

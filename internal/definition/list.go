@@ -55,7 +55,7 @@ func (s *Service) Version(ctx context.Context, orgID, id uuid.UUID, version int3
 	row, err := s.queries.DefinitionVersion(ctx, s.pool, db.DefinitionVersionParams{OrgID: orgID, DefinitionID: id, Version: version})
 	if pg.IsNoRows(err) {
 		if _, err := s.queries.DefinitionRow(ctx, s.pool, db.DefinitionRowParams{OrgID: orgID, ID: id}); err != nil {
-			return Version{}, missing(err, "Definition", "read definition")
+			return Version{}, missing(err, "read definition")
 		}
 		return Version{}, fault.Missing("Version")
 	}

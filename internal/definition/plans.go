@@ -60,7 +60,7 @@ func (p *Plans) Plan(ctx context.Context, q db.DBTX, orgID, definitionID uuid.UU
 	}
 	row, err := p.queries.DefinitionVersion(ctx, q, db.DefinitionVersionParams{OrgID: orgID, DefinitionID: definitionID, Version: version})
 	if err != nil {
-		return nil, missing(err, "Definition", "read definition version")
+		return nil, missing(err, "read definition version")
 	}
 	plan, err := compileVersion(row, p.catalog)
 	if err != nil {

@@ -99,7 +99,7 @@ func (s *Service) Get(ctx context.Context, orgID, id uuid.UUID) (Definition, err
 func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (Definition, error) {
 	row, err := s.queries.Definition(ctx, q, db.DefinitionParams{OrgID: orgID, ID: id})
 	if err != nil {
-		return Definition{}, missing(err, "Definition", "read definition")
+		return Definition{}, missing(err, "read definition")
 	}
 	doc, err := Decode(row.Doc)
 	return Definition{FlowDefinition: row.FlowDefinition, Document: doc}, err
@@ -120,7 +120,7 @@ func (s *Service) Patch(ctx context.Context, orgID, id uuid.UUID, p Patch) (Defi
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		old, err := s.queries.DefinitionForUpdate(ctx, tx, db.DefinitionForUpdateParams{OrgID: orgID, ID: id})
 		if err != nil {
-			return missing(err, "Definition", "lock definition")
+			return missing(err, "lock definition")
 		}
 		next := db.UpdateDefinitionParams{
 			OrgID: orgID, ID: id,
@@ -144,7 +144,7 @@ func (s *Service) Patch(ctx context.Context, orgID, id uuid.UUID, p Patch) (Defi
 func (s *Service) Active(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (db.FlowDefinition, error) {
 	row, err := s.queries.DefinitionRow(ctx, q, db.DefinitionRowParams{OrgID: orgID, ID: id})
 	if err != nil {
-		return db.FlowDefinition{}, missing(err, "Definition", "read definition")
+		return db.FlowDefinition{}, missing(err, "read definition")
 	}
 	if row.Status != StatusActive {
 		return db.FlowDefinition{}, fault.New(fault.Invalid, "Definition is not active")
@@ -175,10 +175,10 @@ func checkHead(p Patch) []fault.Field {
 	return c.fields
 }
 
-// missing turns "no rows" into the NotFound fault of a thing and wraps everything else.
-func missing(err error, thing, doing string) error {
+// missing turns "no rows" into the NotFound fault of a definition and wraps everything else.
+func missing(err error, doing string) error {
 	if pg.IsNoRows(err) {
-		return fault.Missing(thing)
+		return fault.Missing("Definition")
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -65,18 +65,16 @@ func (c *bulk) addParts(ctx context.Context, r *renderer, row *queueRow, parts [
 		if c.full {
 			return nil
 		}
-		if err := c.addPart(&s, row, parts[i], recs[parts[i].SliceNo]); err != nil {
-			return err
-		}
+		c.addPart(&s, row, parts[i], recs[parts[i].SliceNo])
 	}
 	return nil
 }
 
 // addPart adds the records of a part, as pieces of the call and of records decided without one.
-func (c *bulk) addPart(s *settler, row *queueRow, part run.Part, rec *run.Records) error {
+func (c *bulk) addPart(s *settler, row *queueRow, part run.Part, rec *run.Records) {
 	piece := part
 	piece.To = piece.From
-	close := func() {
+	flush := func() {
 		if piece.To > piece.From {
 			c.pieces = append(c.pieces, run.Piece{Part: piece, Seq: int32(len(c.pieces)), Decided: piece.Records() == 0})
 		}
@@ -91,29 +89,25 @@ func (c *bulk) addPart(s *settler, row *queueRow, part run.Part, rec *run.Record
 			continue
 		}
 		env := rec.Env(o)
-		e, fits, err := c.addRow(s, o, &env)
-		if err != nil {
-			return err
-		}
+		e, fits := c.addRow(s, o, &env)
 		if !fits {
 			break
 		}
 		if e != nil {
-			close()
+			flush()
 			c.decide(part, *e)
 			piece.From, piece.To = o+1, o+1
 			continue
 		}
 		piece.To = o + 1
 	}
-	close()
+	flush()
 	if len(c.pieces) > 0 {
 		c.lane, c.orgID = row.Lane, row.OrgID
 		if n := len(c.queues); n == 0 || c.queues[n-1] != keyOf(row) {
 			c.queues = append(c.queues, keyOf(row))
 		}
 	}
-	return nil
 }
 
 // settler renders the settings of one task, those that are the same for all records only once.
@@ -133,22 +127,22 @@ func (s *settler) render(env *expr.Env) ([]byte, error) {
 
 // addRow renders one record into the call. fits is false where the call must end before it; an exception decides the
 // record without a call.
-func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception, fits bool, err error) {
+func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception, fits bool) {
 	if c.records >= c.maxRows {
 		c.full = true
-		return nil, false, nil
+		return nil, false
 	}
 	if ex, ok := s.r.exception(offset, env); !ok {
-		return &ex, true, nil
+		return &ex, true
 	}
 	settings, err := s.render(env)
 	if err != nil {
 		ex := s.r.bad(offset, err)
-		return &ex, true, nil
+		return &ex, true
 	}
 	if c.records > 0 && !bytes.Equal(settings, c.settings) {
 		c.full = true
-		return nil, false, nil
+		return nil, false
 	}
 	at := len(c.buf)
 	if c.records > 0 {
@@ -158,17 +152,17 @@ func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception
 	if c.buf, err = s.r.task.Row.Append(c.buf, env); err != nil {
 		c.buf = c.buf[:at]
 		ex := s.r.bad(offset, err)
-		return &ex, true, nil
+		return &ex, true
 	}
 	if len(c.buf)+1 > c.maxBytes {
 		if c.records == 0 {
 			c.buf = c.buf[:at]
 			ex := run.Exception{Offset: offset, Kind: run.TraceFailed, Error: s.r.failure(codeParams, "The record is larger than one call may be")}
-			return &ex, true, nil
+			return &ex, true
 		}
 		c.buf = c.buf[:at]
 		c.full = true
-		return nil, false, nil
+		return nil, false
 	}
 	if c.records == 0 {
 		c.settings = append([]byte(nil), settings...)
@@ -177,11 +171,11 @@ func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception
 	}
 	c.records++
 	c.lastStart = start
-	return nil, true, nil
+	return nil, true
 }
 
 // finish makes the call of what was added; nil where nothing was.
-func (c *bulk) finish(d *Dispatcher) (*prepared, error) {
+func (c *bulk) finish() (*prepared, error) {
 	if len(c.pieces) == 0 {
 		return nil, nil
 	}

@@ -100,7 +100,7 @@ func (d *Dispatcher) render(ctx context.Context, row *queueRow, all []queueRow, 
 			break
 		}
 	}
-	p, err := call.finish(d)
+	p, err := call.finish()
 	if err != nil || p == nil {
 		return nil, err
 	}

@@ -38,12 +38,12 @@ const (
 
 var tableSeed = maphash.MakeSeed()
 
-// add counts one arrival of a key and returns how often it has arrived. A key that was rejected once stays marked.
-func (t *keytable) add(key []byte, rejected bool) int {
+// add counts one arrival of a key and returns how often it has arrived.
+func (t *keytable) add(key []byte) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.settle()
-	return t.addLocked(key, 1, rejected)
+	return t.addLocked(key, 1, false)
 }
 
 // log notes the arrivals of a call for later.

@@ -41,7 +41,7 @@ func (c *call) putRecord() {
 	if !ok || !c.spend() {
 		return
 	}
-	l.arrived[KindModify].add([]byte(key), false)
+	l.arrived[KindModify].add([]byte(key))
 	revision := l.write(key, body, c.now, &c.sim.recordBytes)
 	c.accept(1)
 	answer := appendString([]byte(`{"key":`), []byte(key))
@@ -157,7 +157,7 @@ func (c *call) dial() {
 	if !c.spend() {
 		return
 	}
-	l.arrived[KindDial].add([]byte(request.Number), false)
+	l.arrived[KindDial].add([]byte(request.Number))
 	c.accept(1)
 	c.answerValue(http.StatusCreated, map[string]string{"call_id": c.sim.newID("call")})
 }

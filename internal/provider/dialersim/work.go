@@ -55,11 +55,11 @@ func (c *call) plainWork(failRate float64, latency time.Duration) {
 		return
 	}
 	var n int
-	replayed := len(repeat) > 0 && l.arrived[kindRepeat].add(repeat, false) > 1
+	replayed := len(repeat) > 0 && l.arrived[kindRepeat].add(repeat) > 1
 	if replayed {
 		n = l.arrived[KindHTTP].count(key)
 	} else {
-		n = l.arrived[KindHTTP].add(key, false)
+		n = l.arrived[KindHTTP].add(key)
 	}
 	c.accept(1)
 	answer := encode(struct {
