@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,8 +38,9 @@ type pass struct {
 	key      budgetKey
 	owner    string
 	inFlight int
-	// sent counts the calls that were sent and not gathered yet.
+	// sent counts the calls that were sent and not gathered yet, senders those that may still hand over an answer.
 	sent    atomic.Int64
+	senders sync.WaitGroup
 	done    chan finished
 	settled chan int
 	failed  chan error
@@ -70,6 +72,9 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	ended := make(chan struct{})
 	go func() { defer close(ended); p.settle(work) }()
 	next, err = p.loop(ctx, work)
+	// Nothing is in flight, or the time to drain is over: who still sends is told to stop, and is left to reconciliation.
+	cancel()
+	p.senders.Wait()
 	close(p.done)
 	<-ended
 	return next, err
@@ -164,7 +169,7 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 	for _, call := range got.calls {
 		p.inFlight++
 		p.sent.Add(1)
-		go p.send(work, call)
+		p.senders.Go(func() { p.send(work, call) })
 	}
 	if !got.nextAt.IsZero() {
 		p.holdUntil = time.Now().Add(holdFor)
