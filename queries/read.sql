@@ -5,12 +5,18 @@ FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
 WHERE b.org_id = @org_id AND b.id > @after
-    AND (sqlc.narg('id')::uuid IS NULL OR b.id = sqlc.narg('id'))
     AND (sqlc.narg('status')::text IS NULL OR b.status::text = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR b.schedule_id = sqlc.narg('schedule_id'))
     AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type::text = sqlc.narg('trigger_type'))
 ORDER BY b.id LIMIT @max_rows OFFSET @skip_rows;
+
+-- name: BatchRead :one
+SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
+FROM flow.batch b
+JOIN flow.batch_count c ON c.batch_id = b.id
+LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
+WHERE b.id = @id AND b.org_id = @org_id;
 
 -- name: BatchTotal :one
 SELECT count(*) FROM flow.batch b
@@ -21,7 +27,7 @@ WHERE b.org_id = @org_id
     AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type::text = sqlc.narg('trigger_type'));
 
 -- name: BatchIDs :many
--- Ids of batches that have jobs in any of these statuses, in insertion order from one id on, with how many.
+-- Ids of batches that have jobs in any of these statuses, in insertion order between two ids, with how many.
 SELECT d.id, d.matching::bigint AS matching FROM (
     SELECT b.id, (CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN c.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN c.started ELSE 0 END
@@ -30,11 +36,11 @@ SELECT d.id, d.matching::bigint AS matching FROM (
         + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
         + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END) AS matching
     FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-    WHERE b.org_id = @org_id AND b.id >= @from_id AND (sqlc.narg('batch_id')::uuid IS NULL OR b.id = sqlc.narg('batch_id'))
+    WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id
 ) d WHERE d.matching > 0 ORDER BY d.id LIMIT @max_rows;
 
 -- name: JobTotal :one
--- How many jobs of an organization, or of one of its batches, are in any of these statuses.
+-- How many jobs of an organization's batches between two ids are in any of these statuses.
 SELECT coalesce(sum((CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN c.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN c.started ELSE 0 END
         + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN c.completed ELSE 0 END
@@ -42,7 +48,7 @@ SELECT coalesce(sum((CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged E
         + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
         + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END)), 0)::bigint AS total
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-WHERE b.org_id = @org_id AND (sqlc.narg('batch_id')::uuid IS NULL OR b.id = sqlc.narg('batch_id'));
+WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id;
 
 -- name: SliceAt :one
 -- The slice that holds a position.
@@ -100,6 +106,3 @@ ORDER BY slice_no, step_no, task_no, seq;
 -- name: HoldsOfBatchRelease :exec
 UPDATE flow.pause SET status = 'released', released_at = @now::timestamptz, released_by = sqlc.narg('released_by')::uuid
 WHERE batch_id = @batch_id::uuid AND scope = 'batch' AND status = 'active';
-
--- name: BatchExists :one
-SELECT EXISTS (SELECT FROM flow.batch WHERE org_id = @org_id AND id = @id);

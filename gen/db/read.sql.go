@@ -12,22 +12,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const batchExists = `-- name: BatchExists :one
-SELECT EXISTS (SELECT FROM flow.batch WHERE org_id = $1 AND id = $2)
-`
-
-type BatchExistsParams struct {
-	OrgID uuid.UUID
-	ID    uuid.UUID
-}
-
-func (q *Queries) BatchExists(ctx context.Context, db DBTX, arg BatchExistsParams) (bool, error) {
-	row := db.QueryRow(ctx, batchExists, arg.OrgID, arg.ID)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
-}
-
 const batchIDs = `-- name: BatchIDs :many
 SELECT d.id, d.matching::bigint AS matching FROM (
     SELECT b.id, (CASE WHEN 'staged' = ANY($1::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY($1::text[]) THEN c.queued ELSE 0 END
@@ -37,7 +21,7 @@ SELECT d.id, d.matching::bigint AS matching FROM (
         + CASE WHEN 'accepted' = ANY($1::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($1::text[]) THEN c.rejected ELSE 0 END
         + CASE WHEN 'unprocessed' = ANY($1::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($1::text[]) THEN c.unresolved ELSE 0 END) AS matching
     FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-    WHERE b.org_id = $2 AND b.id >= $3 AND ($4::uuid IS NULL OR b.id = $4)
+    WHERE b.org_id = $2 AND b.id BETWEEN $3 AND $4
 ) d WHERE d.matching > 0 ORDER BY d.id LIMIT $5
 `
 
@@ -45,7 +29,7 @@ type BatchIDsParams struct {
 	Statuses []string
 	OrgID    uuid.UUID
 	FromID   uuid.UUID
-	BatchID  *uuid.UUID
+	ToID     uuid.UUID
 	MaxRows  int32
 }
 
@@ -54,13 +38,13 @@ type BatchIDsRow struct {
 	Matching int64
 }
 
-// Ids of batches that have jobs in any of these statuses, in insertion order from one id on, with how many.
+// Ids of batches that have jobs in any of these statuses, in insertion order between two ids, with how many.
 func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]BatchIDsRow, error) {
 	rows, err := db.Query(ctx, batchIDs,
 		arg.Statuses,
 		arg.OrgID,
 		arg.FromID,
-		arg.BatchID,
+		arg.ToID,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -87,18 +71,16 @@ FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
 WHERE b.org_id = $1 AND b.id > $2
-    AND ($3::uuid IS NULL OR b.id = $3)
-    AND ($4::text IS NULL OR b.status::text = $4)
-    AND ($5::uuid IS NULL OR b.definition_id = $5)
-    AND ($6::uuid IS NULL OR b.schedule_id = $6)
-    AND ($7::text IS NULL OR b.trigger_type::text = $7)
-ORDER BY b.id LIMIT $9 OFFSET $8
+    AND ($3::text IS NULL OR b.status::text = $3)
+    AND ($4::uuid IS NULL OR b.definition_id = $4)
+    AND ($5::uuid IS NULL OR b.schedule_id = $5)
+    AND ($6::text IS NULL OR b.trigger_type::text = $6)
+ORDER BY b.id LIMIT $8 OFFSET $7
 `
 
 type BatchListParams struct {
 	OrgID        uuid.UUID
 	After        uuid.UUID
-	ID           *uuid.UUID
 	Status       *string
 	DefinitionID *uuid.UUID
 	ScheduleID   *uuid.UUID
@@ -118,7 +100,6 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 	rows, err := db.Query(ctx, batchList,
 		arg.OrgID,
 		arg.After,
-		arg.ID,
 		arg.Status,
 		arg.DefinitionID,
 		arg.ScheduleID,
@@ -179,6 +160,69 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const batchRead = `-- name: BatchRead :one
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, r.id AS record_set_id
+FROM flow.batch b
+JOIN flow.batch_count c ON c.batch_id = b.id
+LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
+WHERE b.id = $1 AND b.org_id = $2
+`
+
+type BatchReadParams struct {
+	ID    uuid.UUID
+	OrgID uuid.UUID
+}
+
+type BatchReadRow struct {
+	FlowBatch      FlowBatch
+	FlowBatchCount FlowBatchCount
+	RecordSetID    *uuid.UUID
+}
+
+func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (BatchReadRow, error) {
+	row := db.QueryRow(ctx, batchRead, arg.ID, arg.OrgID)
+	var i BatchReadRow
+	err := row.Scan(
+		&i.FlowBatch.ID,
+		&i.FlowBatch.OrgID,
+		&i.FlowBatch.DefinitionID,
+		&i.FlowBatch.Version,
+		&i.FlowBatch.TriggerID,
+		&i.FlowBatch.TriggerType,
+		&i.FlowBatch.TriggerSource,
+		&i.FlowBatch.ScheduleID,
+		&i.FlowBatch.Metadata,
+		&i.FlowBatch.Status,
+		&i.FlowBatch.RecordCount,
+		&i.FlowBatch.PageSet,
+		&i.FlowBatch.Lane,
+		&i.FlowBatch.Priority,
+		&i.FlowBatch.CancelReason,
+		&i.FlowBatch.ScheduledAt,
+		&i.FlowBatch.StartedAt,
+		&i.FlowBatch.CompletedAt,
+		&i.FlowBatch.CreatedBy,
+		&i.FlowBatch.CreatedAt,
+		&i.FlowBatch.UpdatedAt,
+		&i.FlowBatchCount.BatchID,
+		&i.FlowBatchCount.RecordCount,
+		&i.FlowBatchCount.Staged,
+		&i.FlowBatchCount.Queued,
+		&i.FlowBatchCount.Pending,
+		&i.FlowBatchCount.Started,
+		&i.FlowBatchCount.NeedsReconcile,
+		&i.FlowBatchCount.Completed,
+		&i.FlowBatchCount.Failed,
+		&i.FlowBatchCount.Cancelled,
+		&i.FlowBatchCount.Accepted,
+		&i.FlowBatchCount.Rejected,
+		&i.FlowBatchCount.Unprocessed,
+		&i.FlowBatchCount.Unresolved,
+		&i.RecordSetID,
+	)
+	return i, err
 }
 
 const batchTotal = `-- name: BatchTotal :one
@@ -280,18 +324,24 @@ SELECT coalesce(sum((CASE WHEN 'staged' = ANY($1::text[]) THEN c.staged ELSE 0 E
         + CASE WHEN 'accepted' = ANY($1::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($1::text[]) THEN c.rejected ELSE 0 END
         + CASE WHEN 'unprocessed' = ANY($1::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($1::text[]) THEN c.unresolved ELSE 0 END)), 0)::bigint AS total
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-WHERE b.org_id = $2 AND ($3::uuid IS NULL OR b.id = $3)
+WHERE b.org_id = $2 AND b.id BETWEEN $3 AND $4
 `
 
 type JobTotalParams struct {
 	Statuses []string
 	OrgID    uuid.UUID
-	BatchID  *uuid.UUID
+	FromID   uuid.UUID
+	ToID     uuid.UUID
 }
 
-// How many jobs of an organization, or of one of its batches, are in any of these statuses.
+// How many jobs of an organization's batches between two ids are in any of these statuses.
 func (q *Queries) JobTotal(ctx context.Context, db DBTX, arg JobTotalParams) (int64, error) {
-	row := db.QueryRow(ctx, jobTotal, arg.Statuses, arg.OrgID, arg.BatchID)
+	row := db.QueryRow(ctx, jobTotal,
+		arg.Statuses,
+		arg.OrgID,
+		arg.FromID,
+		arg.ToID,
+	)
 	var total int64
 	err := row.Scan(&total)
 	return total, err

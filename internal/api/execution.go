@@ -40,7 +40,7 @@ func (h executionHandler) ListExecutions(ctx context.Context, params oas.ListExe
 
 // ofJob narrows the list to a batch and a job; false where they name nothing, or not the same batch.
 func ofJob(f *run.RecordFilter, params oas.ListExecutionsParams) bool {
-	known := false
+	var known bool
 	if f.BatchID, known = filterID(params.BatchID); !known {
 		return false
 	}

@@ -26,7 +26,7 @@ func (h jobHandler) ListJobs(ctx context.Context, params oas.ListJobsParams) (*o
 	if err := p.beginAt(&f); err != nil {
 		return nil, err
 	}
-	known := false
+	var known bool
 	if f.BatchID, known = filterID(params.BatchID); !known {
 		list := oas.JobList(nothing[oas.Job](p))
 		return &list, nil

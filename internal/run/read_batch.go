@@ -8,6 +8,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 )
 
 // BatchRow is a batch with its counters, and the record set whose rows it works on.
@@ -43,14 +44,15 @@ func (s *Service) ReadBatch(ctx context.Context, orgID, id uuid.UUID) (*BatchRow
 }
 
 func (s *Service) readBatch(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*BatchRow, error) {
-	rows, err := s.q.BatchList(ctx, conn, db.BatchListParams{OrgID: orgID, ID: &id, MaxRows: 1})
+	found, err := s.q.BatchRead(ctx, conn, db.BatchReadParams{OrgID: orgID, ID: id})
+	if pg.IsNoRows(err) {
+		return nil, fault.Missing("Batch")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read batch %s: %w", id, err)
 	}
-	if len(rows) == 0 {
-		return nil, fault.Missing("Batch")
-	}
-	return &rows[0], nil
+	row := BatchRow(found)
+	return &row, nil
 }
 
 // view reads a batch with its plan. Fault: NotFound.

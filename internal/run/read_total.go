@@ -15,7 +15,8 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 	if w.f.Position != nil {
 		return w.one(ctx)
 	}
-	n, err := w.s.q.JobTotal(ctx, w.tx, db.JobTotalParams{Statuses: w.match.statuses, OrgID: w.orgID, BatchID: w.f.BatchID})
+	from, to := w.between()
+	n, err := w.s.q.JobTotal(ctx, w.tx, db.JobTotalParams{Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to})
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
 	}
@@ -46,8 +47,8 @@ func (w *walk) one(ctx context.Context) (int64, error) {
 // queued counts the queued records of the batches listed, and those among them that were worked on before.
 func (w *walk) queued(ctx context.Context) (begun, queued int64, err error) {
 	const batchesAtOnce = 64
-	for from := uuid.Nil; ; {
-		ids, err := w.s.q.BatchIDs(ctx, w.tx, db.BatchIDsParams{Statuses: []string{string(Queued)}, OrgID: w.orgID, FromID: from, BatchID: w.f.BatchID, MaxRows: batchesAtOnce})
+	for from, to := w.between(); ; {
+		ids, err := w.s.q.BatchIDs(ctx, w.tx, db.BatchIDsParams{Statuses: []string{string(Queued)}, OrgID: w.orgID, FromID: from, ToID: to, MaxRows: batchesAtOnce})
 		if err != nil {
 			return 0, 0, fmt.Errorf("list batches: %w", err)
 		}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -92,8 +93,9 @@ func newWalk(s *Service, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
 
 func (w *walk) run(ctx context.Context) error {
 	const batchesAtOnce = 64
-	for from := w.f.FromBatch; !w.more; {
-		ids, err := w.s.q.BatchIDs(ctx, w.tx, db.BatchIDsParams{Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, BatchID: w.f.BatchID, MaxRows: batchesAtOnce})
+	from, to := w.between()
+	for from = greater(from, w.f.FromBatch); !w.more; {
+		ids, err := w.s.q.BatchIDs(ctx, w.tx, db.BatchIDsParams{Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to, MaxRows: batchesAtOnce})
 		if err != nil {
 			return fmt.Errorf("list batches: %w", err)
 		}
@@ -116,6 +118,21 @@ func (w *walk) run(ctx context.Context) error {
 		from = after(ids[len(ids)-1].ID)
 	}
 	return nil
+}
+
+// between returns the first and the last batch that the list can have.
+func (w *walk) between() (from, to uuid.UUID) {
+	if w.f.BatchID != nil {
+		return *w.f.BatchID, *w.f.BatchID
+	}
+	return uuid.Nil, uuid.Max
+}
+
+func greater(a, b uuid.UUID) uuid.UUID {
+	if bytes.Compare(a[:], b[:]) > 0 {
+		return a
+	}
+	return b
 }
 
 // after returns the least id that is greater.
