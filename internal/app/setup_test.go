@@ -32,10 +32,16 @@ func testKEK(t *testing.T) vault.KEK {
 
 func start(t *testing.T) *process {
 	t.Helper()
+	return startWith(t, func(*app.Config) {})
+}
+
+func startWith(t *testing.T, change func(*app.Config)) *process {
+	t.Helper()
 	dsn, _ := pgtest.NewDatabase(t)
 	cfg := app.Config{
 		DatabaseURL: dsn, Listen: "127.0.0.1:0", Workers: true, KEK: testKEK(t), Log: slog.New(slog.DiscardHandler),
 	}
+	change(&cfg)
 	a, err := app.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

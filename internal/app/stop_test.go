@@ -1,0 +1,124 @@
+package app_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"flowlane/internal/app"
+	"flowlane/internal/credential"
+	"flowlane/internal/definition"
+	"flowlane/internal/provider/dialersim"
+)
+
+// TestRun_Stops_InFlight stops a process while a call is under way: an answer that comes soon is settled; one that does not
+// come is left to reconciliation, and the process ends in time all the same.
+func TestRun_Stops_InFlight(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		latency time.Duration
+		state   string
+		status  string
+	}{
+		"answered": {1500 * time.Millisecond, "settled", "completed"},
+		"silent":   {time.Minute, "intent", "running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sim := dialersim.New(dialersim.Options{})
+			platform := httptest.NewServer(sim)
+			t.Cleanup(platform.Close)
+			t.Cleanup(sim.Close)
+			p := startWith(t, func(c *app.Config) { c.BaseURLs = map[string]string{"dialer": platform.URL} })
+			flow := p.define(t)
+			sim.SetAccount("acme", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{"upload": {FixedMS: tt.latency.Milliseconds()}}})
+			p.trigger(t, flow)
+			p.awaitCall(t)
+			began := time.Now()
+			if err := p.stop(); err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(began); d > 10*time.Second {
+				t.Errorf("it took %s to stop", d)
+			}
+			var state, status string
+			if err := p.Pool.QueryRow(t.Context(), "SELECT c.state, b.status FROM flow.call c, flow.batch b").Scan(&state, &status); err != nil {
+				t.Fatal(err)
+			}
+			if state != tt.state || status != tt.status {
+				t.Errorf("the call is %s, the batch %s; want %s, %s", state, status, tt.state, tt.status)
+			}
+		})
+	}
+}
+
+// define makes a credential for the account acme of the simulator and an active flow that uploads records.
+func (p *process) define(t *testing.T) string {
+	t.Helper()
+	by := p.org.AccountID.String()
+	c, err := p.Credentials.Create(t.Context(), p.org.ID, by, credential.Input{
+		Name: "acme", PlatformID: "dialer", AuthMethod: credential.BasicAuth, Secret: []byte(`{"username": "acme", "password": "x"}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := c.ID.String()
+	d, err := p.Definitions.Create(t.Context(), p.org.ID, by, definition.Draft{
+		Name: "up", Status: definition.StatusActive, Document: definition.Document{Steps: []definition.DocumentStep{{
+			ID: "up", Tasks: []definition.DocumentTask{{
+				ID: "up", ActionID: "dialer__api__upload", CredentialID: &id, Params: json.RawMessage(`{"list": "l", "row": "{{ input }}"}`),
+			}},
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.ID.String()
+}
+
+// trigger starts the flow over two records.
+func (p *process) trigger(t *testing.T, flow string) {
+	t.Helper()
+	body := []byte(`{"records": [{"id": "1"}, {"id": "2"}]}`)
+	url := fmt.Sprintf("%s/v1/flows/definitions/%s/trigger", p.URL(), flow)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-API-Key", p.key)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("trigger: %s", res.Status)
+	}
+}
+
+// awaitCall waits until a call was written down.
+func (p *process) awaitCall(t *testing.T) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var n int
+		if err := p.Pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.call").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n == 1 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("no call was made")
+		}
+	}
+}
