@@ -44,7 +44,7 @@ func IsConnection(err error) bool {
 // and only reading its rows back tells.
 func CommitUnknown(err error) bool {
 	c, ok := asCommit(err)
-	if !ok || errors.Is(c.err, pgx.ErrTxCommitRollback) || errors.Is(c.err, pgx.ErrTxClosed) || pgconn.SafeToRetry(c.err) {
+	if !ok || !c.tried || errors.Is(c.err, pgx.ErrTxCommitRollback) || errors.Is(c.err, pgx.ErrTxClosed) {
 		return false
 	}
 	pe, refused := asPg(c.err)

@@ -45,8 +45,10 @@ func InTx(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pg
 func commit(ctx context.Context, tx pgx.Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
+	// Asked before: what pgx says afterwards about a connection that broke does not tell whether the commit was sent.
+	open := !tx.Conn().IsClosed()
 	if err := tx.Commit(ctx); err != nil {
-		return &commitError{err}
+		return &commitError{err: err, tried: open}
 	}
 	return nil
 }
@@ -59,8 +61,11 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 	_ = tx.Rollback(ctx)
 }
 
-// commitError marks an error as that of a commit.
-type commitError struct{ err error }
+// commitError marks an error as that of a commit; tried tells that there was a connection to send it on.
+type commitError struct {
+	err   error
+	tried bool
+}
 
 func (e *commitError) Error() string { return "commit: " + e.err.Error() }
 func (e *commitError) Unwrap() error { return e.err }
