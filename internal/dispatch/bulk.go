@@ -175,9 +175,9 @@ func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception
 }
 
 // finish makes the call of what was added; nil where nothing was.
-func (c *bulk) finish() (*prepared, error) {
+func (c *bulk) finish() *prepared {
 	if len(c.pieces) == 0 {
-		return nil, nil
+		return nil
 	}
 	p := &c.prepared
 	p.task, p.timeout, p.attempt = c.r.task, c.r.timeout(), 1
@@ -185,7 +185,7 @@ func (c *bulk) finish() (*prepared, error) {
 		p.attempt = max(p.attempt, p.pieces[i].Part.Attempt)
 	}
 	if p.records == 0 {
-		return p, nil
+		return p
 	}
 	p.id = newID()
 	for i := range p.pieces {
@@ -200,14 +200,14 @@ func (c *bulk) finish() (*prepared, error) {
 	var err error
 	action := c.r.task.Action
 	if p.request, err = provider.Prepare(c.r.svc, action, p.params, p.rows, c.r.secret(), ""); err != nil {
-		return c.refuse(err), nil
+		return c.refuse(err)
 	}
 	if p.exclusive, err = provider.ExclusiveOver(action, p.params); err != nil {
-		return c.refuse(err), nil
+		return c.refuse(err)
 	}
 	p.check = provider.OutcomeCheck(action, p.params)
 	c.r.d.bulkSize.Store(int64(len(p.rows)))
-	return p, nil
+	return p
 }
 
 // refuse decides every record of a call that cannot be rendered.

@@ -100,11 +100,10 @@ func (d *Dispatcher) render(ctx context.Context, row *queueRow, all []queueRow, 
 			break
 		}
 	}
-	p, err := call.finish()
-	if err != nil || p == nil {
-		return nil, err
+	if p := call.finish(); p != nil {
+		return []*prepared{p}, nil
 	}
-	return []*prepared{p}, nil
+	return nil, nil
 }
 
 // parts reads what is ready in a queue.
