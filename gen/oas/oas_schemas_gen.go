@@ -4666,7 +4666,8 @@ func (s *JobCounts) SetUnresolved(val int) {
 
 // Ref: #/components/schemas/JobError
 type JobError struct {
-	// A stable word.
+	// A stable word: expression_failed, flow_failed, invalid_parameters, credential_unusable,
+	// record_rejected, provider_refused, provider_unreachable or outcome_unknown.
 	Code string `json:"code"`
 	// What happened.
 	Message string    `json:"message"`
