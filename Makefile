@@ -38,6 +38,8 @@ generate: ## Generate gen/oas from openapi.yaml and gen/db from schema and queri
 verify: generate ## Fail when gen/ is not what its sources give, or on a flaw of modules, formatting, vet or the API document
 	@if [ -n "$$(git status --porcelain -- gen)" ]; then git status --short -- gen; git --no-pager diff --stat -- gen; \
 		echo 'gen/ does not follow from its sources: run `make generate` and commit the result.' >&2; exit 1; fi
+	@for f in gen/db/*.sql.go; do q=queries/$$(basename $$f .go); \
+		[ -f $$q ] || { echo "$$f has no $$q any more: delete it." >&2; exit 1; }; done
 	go mod verify
 	go -C tools mod verify
 	@if [ -n "$$(gofmt -l $$(git ls-files '*.go'))" ]; then gofmt -l $$(git ls-files '*.go'); \
