@@ -167,8 +167,7 @@ SELECT id FROM flow.credential WHERE tenancy_id = @tenancy_id AND org_id = @org_
 ORDER BY id LIMIT 1;
 
 -- name: LaneCharge :exec
--- Charges a lane for what it sent. A lane that was idle does not come back with credit: it starts where the busy ones are.
-UPDATE flow.budget_lane SET vtime = greatest(vtime, @floor::bigint) + @cost::bigint WHERE domain = @domain AND bucket = @bucket AND lane = @lane;
+UPDATE flow.budget_lane SET vstart = @vstart, vtime = @vtime WHERE domain = @domain AND bucket = @bucket AND lane = @lane;
 
 -- name: BudgetSpacing :exec
 UPDATE flow.budget SET next_call_at = @next_call_at WHERE domain = @domain AND bucket = @bucket;
@@ -181,10 +180,8 @@ WHERE c.id = @id AND c.org_id = @org_id;
 -- Whether the budget was there before this transaction.
 SELECT EXISTS (SELECT FROM flow.budget WHERE domain = @domain AND bucket = @bucket AND xmin::text::bigint <> txid_current() % 4294967296);
 
--- name: LanesBusy :many
-SELECT bl.lane, bl.weight, bl.vtime,
-    EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = bl.domain AND q.bucket = bl.bucket AND q.lane = bl.lane AND q.open AND q.ready_parts > 0) AS busy
-FROM flow.budget_lane bl WHERE bl.domain = @domain AND bl.bucket = @bucket;
+-- name: BudgetLanes :many
+SELECT * FROM flow.budget_lane WHERE domain = @domain AND bucket = @bucket;
 
 -- name: DomainAnyOrg :one
 -- An organization whose credential may ask an account about itself.

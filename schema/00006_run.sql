@@ -175,13 +175,15 @@ CREATE TABLE flow.budget (
     PRIMARY KEY (domain, bucket)
 ) WITH (fillfactor = 50);
 
--- A lane of a budget. vtime is its share in weighted fair queueing: the lane with the least goes first.
+-- A lane of a budget. vtime is its share in weighted fair queueing: the lane with the least goes first. vstart is where its
+-- last charge began.
 CREATE TABLE flow.budget_lane (
     domain text NOT NULL,
     bucket text NOT NULL,
     lane flow.lane NOT NULL,
     weight int NOT NULL CHECK (weight BETWEEN 1 AND 100),
     vtime bigint NOT NULL DEFAULT 0,
+    vstart bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (domain, bucket, lane),
     FOREIGN KEY (domain, bucket) REFERENCES flow.budget (domain, bucket) ON DELETE CASCADE
 ) WITH (fillfactor = 50);

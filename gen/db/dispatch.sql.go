@@ -54,6 +54,42 @@ func (q *Queries) BudgetCommitted(ctx context.Context, db DBTX, arg BudgetCommit
 	return exists, err
 }
 
+const budgetLanes = `-- name: BudgetLanes :many
+SELECT domain, bucket, lane, weight, vtime, vstart FROM flow.budget_lane WHERE domain = $1 AND bucket = $2
+`
+
+type BudgetLanesParams struct {
+	Domain string
+	Bucket string
+}
+
+func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParams) ([]FlowBudgetLane, error) {
+	rows, err := db.Query(ctx, budgetLanes, arg.Domain, arg.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowBudgetLane
+	for rows.Next() {
+		var i FlowBudgetLane
+		if err := rows.Scan(
+			&i.Domain,
+			&i.Bucket,
+			&i.Lane,
+			&i.Weight,
+			&i.Vtime,
+			&i.Vstart,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const budgetLock = `-- name: BudgetLock :one
 SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at FROM flow.budget WHERE domain = $1 AND bucket = $2 FOR UPDATE
 `
@@ -764,70 +800,26 @@ func (q *Queries) HoldOpenBackoff(ctx context.Context, db DBTX, arg HoldOpenBack
 }
 
 const laneCharge = `-- name: LaneCharge :exec
-UPDATE flow.budget_lane SET vtime = greatest(vtime, $1::bigint) + $2::bigint WHERE domain = $3 AND bucket = $4 AND lane = $5
+UPDATE flow.budget_lane SET vstart = $1, vtime = $2 WHERE domain = $3 AND bucket = $4 AND lane = $5
 `
 
 type LaneChargeParams struct {
-	Floor  int64
-	Cost   int64
+	Vstart int64
+	Vtime  int64
 	Domain string
 	Bucket string
 	Lane   FlowLane
 }
 
-// Charges a lane for what it sent. A lane that was idle does not come back with credit: it starts where the busy ones are.
 func (q *Queries) LaneCharge(ctx context.Context, db DBTX, arg LaneChargeParams) error {
 	_, err := db.Exec(ctx, laneCharge,
-		arg.Floor,
-		arg.Cost,
+		arg.Vstart,
+		arg.Vtime,
 		arg.Domain,
 		arg.Bucket,
 		arg.Lane,
 	)
 	return err
-}
-
-const lanesBusy = `-- name: LanesBusy :many
-SELECT bl.lane, bl.weight, bl.vtime,
-    EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = bl.domain AND q.bucket = bl.bucket AND q.lane = bl.lane AND q.open AND q.ready_parts > 0) AS busy
-FROM flow.budget_lane bl WHERE bl.domain = $1 AND bl.bucket = $2
-`
-
-type LanesBusyParams struct {
-	Domain string
-	Bucket string
-}
-
-type LanesBusyRow struct {
-	Lane   FlowLane
-	Weight int32
-	Vtime  int64
-	Busy   bool
-}
-
-func (q *Queries) LanesBusy(ctx context.Context, db DBTX, arg LanesBusyParams) ([]LanesBusyRow, error) {
-	rows, err := db.Query(ctx, lanesBusy, arg.Domain, arg.Bucket)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LanesBusyRow
-	for rows.Next() {
-		var i LanesBusyRow
-		if err := rows.Scan(
-			&i.Lane,
-			&i.Weight,
-			&i.Vtime,
-			&i.Busy,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const ledgerDebit = `-- name: LedgerDebit :execrows

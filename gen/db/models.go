@@ -450,6 +450,7 @@ type FlowBudgetLane struct {
 	Lane   FlowLane
 	Weight int32
 	Vtime  int64
+	Vstart int64
 }
 
 type FlowCall struct {

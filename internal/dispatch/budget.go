@@ -1,26 +1,55 @@
 package dispatch
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // WindowLengths are the lengths of rate windows in seconds.
 var WindowLengths = []int{60, 3600, 86400}
 
-// WindowAt returns the window of this length that holds t. Windows are aligned to the wall clock of loc: a day with a
-// daylight-saving change has 23 or 25 hours.
+// WindowAt returns the window of this length that holds t. Windows are aligned to the wall clock of loc and follow each
+// other without gap or overlap: a day with a daylight-saving change has 23 or 25 hours, and a change that is no multiple of
+// the length cuts a window short.
 func WindowAt(t time.Time, seconds int, loc *time.Location) (start, end time.Time) {
 	t = t.In(loc)
 	if seconds == 86400 {
-		y, m, d := t.Date()
-		return time.Date(y, m, d, 0, 0, 0, 0, loc).UTC(), time.Date(y, m, d+1, 0, 0, 0, 0, loc).UTC()
+		return dayAt(t)
 	}
 	_, offset := t.Zone()
 	length := int64(seconds)
 	local := t.Unix() + int64(offset)
 	begin := local - ((local%length)+length)%length - int64(offset)
-	return time.Unix(begin, 0).UTC(), time.Unix(begin+length, 0).UTC()
+	start, end = time.Unix(begin, 0).UTC(), time.Unix(begin+length, 0).UTC()
+	from, until := t.ZoneBounds()
+	if !from.IsZero() && from.After(start) {
+		start = from.UTC()
+	}
+	if !until.IsZero() && until.Before(end) {
+		end = until.UTC()
+	}
+	return start, end
+}
+
+// dayAt returns the day that holds t. Where clocks go back across midnight, the new day keeps what it has begun.
+func dayAt(t time.Time) (start, end time.Time) {
+	y, m, d := t.Date()
+	for start, end = midnight(y, m, d, t.Location()), midnight(y, m, d+1, t.Location()); !t.Before(end); d++ {
+		start, end = end, midnight(y, m, d+2, t.Location())
+	}
+	return start, end
+}
+
+// midnight returns the first instant at which the clocks of loc show this day or a later one: there may be no midnight, or
+// two.
+func midnight(y int, m time.Month, d int, loc *time.Location) time.Time {
+	wall := time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix()
+	for probe := time.Unix(wall, 0).Add(-26 * time.Hour).In(loc); ; {
+		_, until := probe.ZoneBounds()
+		_, offset := probe.Zone()
+		at := time.Unix(max(probe.Unix(), wall-int64(offset)), 0)
+		if until.IsZero() || at.Before(until) {
+			return at.UTC()
+		}
+		probe = until
+	}
 }
 
 // Span is one window of a budget.
@@ -29,6 +58,8 @@ type Span struct {
 	Start, End   time.Time
 	Cap          int
 	Own, Foreign int
+	// Lag is how long after End a call of ours may still count in it: the provider's clock may be late.
+	Lag time.Duration
 }
 
 // Used is the spend that counts: our own debits, clamped up to what the provider counted.
@@ -74,13 +105,14 @@ func Decide(now time.Time, spans []Span, wanted int) Grant {
 	if g.Calls == wanted {
 		return g
 	}
-	// Ask again when the first full window that is already open ends: a later one may be full because of this one.
+	// Ask again when no full window can hold a call any more. One that has not begun is full of calls that may yet turn out
+	// to count before it: ask when it begins.
 	for i := range spans {
 		s := &spans[i]
 		if s.Remaining() > g.Calls {
 			continue
 		}
-		at := s.End
+		at := s.End.Add(s.Lag)
 		if s.Start.After(now) {
 			at = s.Start
 		}
@@ -91,15 +123,18 @@ func Decide(now time.Time, spans []Span, wanted int) Grant {
 	return g
 }
 
-// Fair charges the lane that sent n calls of a lane of this weight, in the units of a lane's virtual time.
-func Fair(n, weight int) int64 { return int64(n) * fairUnit / int64(weight) }
+// LaneTag is where a lane stands in weighted fair queueing: the virtual times at which its last charge began and ended.
+// The lane with the least Finish goes next.
+type LaneTag struct{ Start, Finish int64 }
+
+// NextTag charges one of a budget's lanes, of this weight, for n calls. A lane that had nothing to send starts where the
+// others are: it does not come back with the credit of the time in which it wanted nothing.
+func NextTag(lanes []LaneTag, lane, n, weight int) LaneTag {
+	start := lanes[lane].Finish
+	for _, l := range lanes {
+		start = max(start, l.Start)
+	}
+	return LaneTag{Start: start, Finish: start + int64(n)*fairUnit/int64(weight)}
+}
 
 const fairUnit = 1 << 20
-
-// floorOf returns the least virtual time among lanes that have work.
-func floorOf(vtimes []int64) int64 {
-	if len(vtimes) == 0 {
-		return 0
-	}
-	return slices.Min(vtimes)
-}

@@ -254,24 +254,24 @@ func (c *claim) write(ctx context.Context, calls []*prepared) error {
 	return nil
 }
 
-// charge moves the lane's virtual time on. The floor keeps a lane that was idle from coming back with credit.
+// charge moves the lane's virtual time on.
 func (c *claim) charge(ctx context.Context, lane db.FlowLane, n int) error {
-	rows, err := c.d.q.LanesBusy(ctx, c.tx, db.LanesBusyParams{Domain: c.key.domain, Bucket: c.key.bucket})
+	rows, err := c.d.q.BudgetLanes(ctx, c.tx, db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket})
 	if err != nil {
 		return fmt.Errorf("read the lanes of %s: %w", c.key, err)
 	}
-	var busy []int64
-	weight := 1
-	for _, r := range rows {
+	tags, own, weight := make([]LaneTag, len(rows)), -1, 1
+	for i, r := range rows {
+		tags[i] = LaneTag{Start: r.Vstart, Finish: r.Vtime}
 		if r.Lane == lane {
-			weight = int(r.Weight)
-		}
-		if r.Busy {
-			busy = append(busy, r.Vtime)
+			own, weight = i, int(r.Weight)
 		}
 	}
-	err = c.d.q.LaneCharge(ctx, c.tx, db.LaneChargeParams{Domain: c.key.domain, Bucket: c.key.bucket, Lane: lane,
-		Floor: floorOf(busy), Cost: Fair(n, weight)})
+	if own < 0 {
+		return fmt.Errorf("budget %s has no lane %s", c.key, lane)
+	}
+	tag := NextTag(tags, own, n, weight)
+	err = c.d.q.LaneCharge(ctx, c.tx, db.LaneChargeParams{Domain: c.key.domain, Bucket: c.key.bucket, Lane: lane, Vstart: tag.Start, Vtime: tag.Finish})
 	if err != nil {
 		return fmt.Errorf("charge lane %s: %w", lane, err)
 	}

@@ -83,7 +83,7 @@ func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]
 	}
 	for i := range out {
 		s := &out[i]
-		s.Cap = m.caps[s.Seconds]
+		s.Cap, s.Lag = m.caps[s.Seconds], m.skew
 		for _, r := range rows {
 			if int(r.WindowSeconds) == s.Seconds && r.StartsAt.Equal(s.Start) {
 				s.Own, s.Foreign = int(r.Own), int(r.ForeignSpend)
