@@ -55,8 +55,8 @@ func (c *demoCommand) Run(ctx context.Context, p *process) error {
 type demoOptions struct {
 	records int
 	out     io.Writer
-	// keyText is what stands for the key in what is printed.
-	keyText string
+	// keyText is what stands for the key in what is printed, before a command that makes it stand for it; empty for none.
+	keyText, before string
 }
 
 type demoFacts struct {
@@ -273,6 +273,9 @@ func (d *demo) report(ctx context.Context) error {
 	}
 	header := fmt.Sprintf(`-H "X-API-Key: %s"`, d.keyText)
 	d.say("\n   See it yourself:")
+	if d.before != "" {
+		d.say("   %s", d.before)
+	}
 	d.say("   curl %s %s/v1/flows/batches/%s", header, d.client.URL, d.facts.BatchID)
 	d.say("   curl %s '%s/v1/flows/batches/%s/results?limit=5'", header, d.client.URL, d.facts.BatchID)
 	return nil

@@ -198,7 +198,7 @@ func (d *dev) demo(ctx context.Context) {
 			w = d.p.stderr
 		}
 		fmt.Fprintln(w)
-		_, err = runDemo(ctx, client, demoOptions{records: demoRecords, out: w, keyText: "$" + varKey})
+		_, err = runDemo(ctx, client, demoOptions{records: demoRecords, out: w, keyText: "$" + varKey, before: d.source()})
 	}
 	switch {
 	case err == nil, ctx.Err() != nil:
@@ -243,11 +243,14 @@ func (d *dev) announce() error {
 		line("Data", facts.DataDir+d.kept())
 		fmt.Fprintln(w)
 		if !d.seeded.newKey {
-			fmt.Fprintf(w, "  set -a; . %s; set +a\n", facts.EnvFile)
+			fmt.Fprintf(w, "  %s\n", d.source())
 		}
 		fmt.Fprintf(w, "  curl -H \"X-API-Key: %s\" %s/v1/account/me\n", key, facts.URL)
 	})
 }
+
+// source is the command that puts the settings into a shell.
+func (d *dev) source() string { return fmt.Sprintf("set -a; . %s; set +a", d.envFile()) }
 
 // kept says what was there already.
 func (d *dev) kept() string {
