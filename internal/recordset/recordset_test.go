@@ -197,10 +197,10 @@ func TestAppend_WhileSealed(t *testing.T) {
 	b := setup(t)
 	m := b.create(t, 10)
 	b.send(t, m.ID, chunkBody(0, 0, 10))
+	failed := make(chan error, 1)
 	require.NoError(t, pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := b.q.RecordSetLock(ctx, tx, db.RecordSetLockParams{OrgID: b.org, ID: m.ID})
 		require.NoError(t, err)
-		failed := make(chan error, 1)
 		go func() {
 			_, err := b.Append(b.ctx, b.org, m.ID, chunkBody(1, 10, 20))
 			failed <- err
@@ -213,9 +213,9 @@ func TestAppend_WhileSealed(t *testing.T) {
 		}, 10*time.Second, time.Millisecond, "the chunk waits for the seal")
 		_, err = b.q.RecordSetSeal(ctx, tx, db.RecordSetSealParams{OrgID: b.org, ID: m.ID, ContentHash: "sha256:00", StagingSeconds: 60})
 		require.NoError(t, err)
-		t.Cleanup(func() { requireConflict(t, <-failed, "Record set is not open") })
 		return nil
 	}))
+	requireConflict(t, <-failed, "Record set is not open")
 	require.Eventually(t, func() bool { return len(b.allRows(t, m.ID)) == 10 }, 10*time.Second, time.Millisecond)
 }
 
