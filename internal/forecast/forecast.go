@@ -168,7 +168,7 @@ func (s *spend) spans(bucket string, caps map[int]int, from, to time.Time) []dis
 			continue
 		}
 		for _, w := range dispatch.Touched(from, to, seconds, s.loc) {
-			w.Cap = limit
+			w.Cap, w.Lag = limit, s.skew
 			for _, r := range s.rows {
 				if r.Bucket == bucket && int(r.WindowSeconds) == seconds && r.StartsAt.Equal(w.Start) {
 					w.Own, w.Foreign = int(r.Own), int(r.ForeignSpend)
