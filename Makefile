@@ -36,13 +36,13 @@ generate: ## Generate gen/oas from openapi.yaml and gen/db from schema and queri
 
 .PHONY: verify
 verify: generate ## Fail when gen/ is not what its sources give, or on a flaw of modules, formatting, vet or the API document
-	@if [ -n "$$(git status --porcelain -- gen)" ]; then git status --short -- gen; git --no-pager diff --stat -- gen; \
+	@drift=$$(git status --porcelain -- gen) || exit 1; if [ -n "$$drift" ]; then git --no-pager diff --stat -- gen; echo "$$drift"; \
 		echo 'gen/ does not follow from its sources: run `make generate` and commit the result.' >&2; exit 1; fi
 	@for f in gen/db/*.sql.go; do q=queries/$$(basename $$f .go); \
 		[ -f $$q ] || { echo "$$f has no $$q any more: delete it." >&2; exit 1; }; done
 	go mod verify
 	go -C tools mod verify
-	@if [ -n "$$(gofmt -l $$(git ls-files '*.go'))" ]; then gofmt -l $$(git ls-files '*.go'); \
+	@files=$$(git ls-files '*.go') && bad=$$(gofmt -l $$files) || exit 1; if [ -n "$$bad" ]; then echo "$$bad"; \
 		echo 'These files are not formatted: run `gofmt -w` on them.' >&2; exit 1; fi
 	go vet ./...
 	$(REDOCLY) lint openapi.yaml
