@@ -52,7 +52,11 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 
 // readBack finds out whether a transaction was committed whose commit got no answer.
 func (d *Dispatcher) readBack(ctx context.Context, id uuid.UUID, owner string, cause error) error {
-	is, err := d.q.CallIs(ctx, d.Pool, db.CallIsParams{ID: id, Owner: owner})
+	is := false
+	err := d.patiently(ctx, func() (err error) {
+		is, err = d.q.CallIs(ctx, d.Pool, db.CallIsParams{ID: id, Owner: owner})
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("%w; reading it back failed too: %w", cause, err)
 	}

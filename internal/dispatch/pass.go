@@ -10,6 +10,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/due"
+	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 )
 
@@ -24,6 +25,8 @@ const (
 	linger = 2 * time.Millisecond
 	// drainFor is how long a pass that is stopped waits for its calls in flight.
 	drainFor = 8 * time.Second
+	// patience is how long an answer is kept for a database that is away.
+	patience = 30 * time.Second
 )
 
 // finished is a call whose round trip is over.
@@ -187,7 +190,8 @@ func (p *pass) settle(ctx context.Context) {
 	for first := range p.done {
 		group := p.gather(first)
 		p.sent.Add(-int64(len(group)))
-		if err := p.d.settle(ctx, p.key, group); err != nil {
+		err := p.d.patiently(ctx, func() error { return p.d.settle(ctx, p.key, group) })
+		if err != nil {
 			p.d.opts.Log.Error("settle calls", "domain", p.key.domain, "bucket", p.key.bucket, "calls", len(group), "error", err)
 			select {
 			case p.failed <- err:
@@ -215,6 +219,26 @@ func (p *pass) gather(first finished) []finished {
 		}
 	}
 	return group
+}
+
+// patiently repeats what failed because the database was away: an answer that is given up costs a lookup, or is lost for
+// good where there is none. do must be harmless to repeat.
+func (d *Dispatcher) patiently(ctx context.Context, do func() error) error {
+	began := time.Now()
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := do()
+		if err == nil || !(pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err)) || time.Since(began) > patience {
+			return err
+		}
+		d.opts.Log.Warn("the database is away; trying again", "error", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
 }
 
 // collect counts settled calls; it waits for the first one at most this long.

@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/provider"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
 )
@@ -154,6 +157,27 @@ func TestAsynchronousImport(t *testing.T) {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 250)
+}
+
+// The owner of a call was stopped before it could write down that the result comes later; by then others have their doubts.
+func TestLateAnswerThatTheResultIsPending(t *testing.T) {
+	t.Parallel()
+	b := setup(t, hasty)
+	b.sim.SetAccount("acme", dialersim.AccountSettings{ImportDuration: &dialersim.Range{FixedMS: 3000}})
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload_async"})
+	batch := b.start(b.define(asyncFlow), 100, plainRow)
+	b.awaitUntil(batch, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.NeedsReconcile == 100 })
+	var call uuid.UUID
+	if err := b.pool.QueryRow(t.Context(), "SELECT id FROM flow.call WHERE state = 'unknown'").Scan(&call); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.disp.Late(t.Context(), b.tenancy, "upload_async", call, provider.Reading{Kind: provider.Pending, Reference: "late"}); err != nil {
+		t.Fatal(err)
+	}
+	if status, counts := b.await(batch); status != run.BatchCompleted || counts.Accepted != 100 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	b.once("demo", dialersim.KindUpload, 100)
 }
 
 func TestUnknownOutcomeOfAPhoneCallIsLeftToAPerson(t *testing.T) {

@@ -145,6 +145,9 @@ func (s *settlement) one(ctx context.Context, call *openCall, v *verdict) error 
 	case provider.Success:
 		return s.success(call, v)
 	case provider.Pending:
+		if call.State != stateIntent {
+			return nil // its records are in doubt already: the lookup finds the result
+		}
 		s.move(call, v, stateAwaiting, s.change.Now.Add(s.pollEvery(call)))
 		return nil
 	case provider.Refused:
