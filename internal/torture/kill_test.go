@@ -32,8 +32,10 @@ type storm struct {
 	lists []string
 	// defs by account.
 	upload, async, modify []uuid.UUID
-	uploaded, modified    int
-	records               int
+	// dial, if set, are phone calls: what became of one can never be found out.
+	dial                       []uuid.UUID
+	uploaded, modified, dialed int
+	records                    int
 }
 
 const again = `"retry":{"max_attempts":20,"initial_seconds":0.1,"max_seconds":1}`
@@ -56,17 +58,32 @@ func newStorm(w *world) *storm {
 	return s
 }
 
+// withPhoneCalls adds phone calls to the storm.
+func (s *storm) withPhoneCalls() *storm {
+	for i := range s.accounts {
+		s.dial = append(s.dial, s.define(i, `[{"id":"call","tasks":[{"id":"d","action_id":"dialer__api__dial","credential_id":"CRED",`+again+`,
+			"params":{"number":"{{ input.number }}","campaign":"c"}}]}]`))
+	}
+	s.everywhere(dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{"dial": {MinMS: 1, MaxMS: 40}}})
+	return s
+}
+
 // more starts one batch of a random kind.
 func (s *storm) more() {
 	account, n := s.random.IntN(len(s.accounts)), 1+s.random.IntN(600)
 	def, want := s.upload[account], batch{}
-	single := false
+	count := &s.uploaded
 	switch s.random.IntN(6) {
 	case 0:
 		def = s.async[account]
 	case 1:
-		def, single, n = s.modify[account], true, 1+n/3
+		def, count, n = s.modify[account], &s.modified, 1+n/3
+	case 2:
+		if s.dial != nil {
+			def, count, n = s.dial[account], &s.dialed, 1+n/3
+		}
 	}
+	single := count != &s.uploaded
 	records := make([][]byte, n)
 	list, stretch := "", 0
 	for i := range records {
@@ -87,13 +104,9 @@ func (s *storm) more() {
 			want.accepted++
 		}
 		s.records++
-		records[i] = fmt.Appendf(nil, `{"id":"r%d","list":%q,"bad":%q,"pad":"%0*d"}`, s.records, list, bad, s.random.IntN(200), 0)
+		records[i] = fmt.Appendf(nil, `{"id":"r%[1]d","number":"+1555%07[1]d","list":%q,"bad":%q,"pad":"%0*d"}`, s.records, list, bad, s.random.IntN(200), 0)
 	}
-	if single {
-		s.modified += n
-	} else {
-		s.uploaded += n
-	}
+	*count += n
 	s.start(def, records, want)
 }
 
@@ -120,6 +133,9 @@ func (s *storm) check(patience time.Duration) {
 	// A single change may be repeated: the same write again changes nothing. None may be missing.
 	if got := len(s.sim.ArrivalsOf("", "changed", dialersim.KindModify)); got != s.modified {
 		s.Errorf("%d records were changed, want %d", got, s.modified)
+	}
+	if s.dialed > 0 {
+		s.arrivedOnce(dialersim.KindDial, s.dialed, "calls")
 	}
 }
 

@@ -24,7 +24,7 @@ func TestPostgresRestart(t *testing.T) {
 	dsn := server.DSN()
 	w := setupOn(t, dsn, pool, 3)
 	w.front.delay = 20 * time.Millisecond
-	s := newStorm(w)
+	s := newStorm(w).withPhoneCalls()
 	p := w.serve(hasty).ready(w)
 	restarts := 2 + kills(t)/50
 	for i := range restarts {

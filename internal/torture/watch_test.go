@@ -99,7 +99,8 @@ func (w *world) settle(patience time.Duration) {
 			FROM flow.slice GROUP BY batch_id) s USING (batch_id)
 			WHERE (c.record_count, c.accepted, c.rejected, c.completed) IS DISTINCT FROM (s.n, s.accepted, s.rejected, s.completed)`,
 		"moves that nobody has drawn": `SELECT count(*) FROM torture.move WHERE NOT (
-			was = 'intent' OR was = 'unknown' AND is_now IN ('settled', 'refused', 'awaiting') OR was = 'awaiting' AND is_now = 'settled')`,
+			was = 'intent' OR was = 'unknown' AND is_now IN ('settled', 'refused', 'awaiting') OR was = 'awaiting' AND is_now = 'settled'
+			OR was = 'unresolved' AND is_now IN ('settled', 'refused'))`, // an answer that came late
 		"unknown outcomes of calls that need no lookup": "SELECT count(*) FROM torture.move WHERE is_now = 'unknown' AND checked <> 'lookup'",
 	} {
 		if n := w.count(sql); n != 0 {

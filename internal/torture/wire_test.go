@@ -23,7 +23,7 @@ func TestDatabaseCuts(t *testing.T) {
 	dsn, pool := pgtest.NewDatabase(t)
 	w := setupOn(t, dsn, pool, 3)
 	w.front.delay = 10 * time.Millisecond
-	s := newStorm(w)
+	s := newStorm(w).withPhoneCalls()
 	wire := newWire(t, dsn)
 	w.dsn = wire.dsn
 	p := w.serve(hasty).ready(w)
