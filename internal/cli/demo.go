@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,8 @@ const (
 	pollEvery = 100 * time.Millisecond
 	// listPage is how many definitions or credentials are read at once.
 	listPage = 100
+	// shownResults is how many results are shown.
+	shownResults = 2
 )
 
 type demoCommand struct {
@@ -76,9 +79,8 @@ type demo struct {
 
 	client *remote.Client
 	facts  demoFacts
-	// domain is the provider account, spent what of its day's budget was spent before.
+	// domain is the provider account.
 	domain string
-	spent  int
 }
 
 // runDemo uploads sample records, starts a flow over them, and watches until all are settled.
@@ -186,11 +188,6 @@ func (d *demo) upload(ctx context.Context) error {
 
 // trigger starts the batch and watches it.
 func (d *demo) trigger(ctx context.Context) error {
-	windows, err := d.headroom(ctx)
-	if err != nil {
-		return err
-	}
-	d.spent = windows["86400"].Used
 	began := time.Now()
 	started, err := d.client.TriggerDefinition(ctx,
 		oas.NewOptTriggerRequest(oas.TriggerRequest{RecordSetID: oas.NewOptString(d.facts.RecordSetID)}),
@@ -255,18 +252,8 @@ func summary(counts map[string]int) string {
 // report shows the result, the budget, and where to look.
 func (d *demo) report(ctx context.Context) error {
 	d.say("3. The batch is %s after %.2f s: %s", d.facts.Status, d.facts.Seconds, summary(d.facts.JobCounts))
-	page, err := d.client.ListBatchResults(ctx, oas.ListBatchResultsParams{BatchID: d.facts.BatchID, Limit: oas.NewOptInt(2)})
-	if err != nil {
-		return d.client.Explain("read the results", err)
-	}
-	if list, ok := page.(*oas.ResultList); ok {
-		for _, r := range list.Items {
-			text, err := r.MarshalJSON()
-			if err != nil {
-				return fmt.Errorf("print a result: %w", err)
-			}
-			d.say("   %s", text)
-		}
+	if err := d.results(ctx); err != nil {
+		return err
 	}
 	if err := d.budget(ctx); err != nil {
 		return err
@@ -281,28 +268,52 @@ func (d *demo) report(ctx context.Context) error {
 	return nil
 }
 
-// headroom reads the windows of the budget that the demo spends; none where the account is not known.
-func (d *demo) headroom(ctx context.Context) (oas.BucketHeadroomWindows, error) {
+// results reads every result, shows the first ones, and counts the imports that the provider names in them: the calls.
+func (d *demo) results(ctx context.Context) error {
+	imports := map[string]bool{}
+	n := 0
+	err := d.client.EachResult(ctx, d.facts.BatchID, func(text []byte) error {
+		var r struct {
+			Position int `json:"position"`
+			Output   struct {
+				ImportID string `json:"import_id"`
+			} `json:"output"`
+		}
+		if err := json.Unmarshal(text, &r); err != nil {
+			return fmt.Errorf("result %d: %w", n, err)
+		}
+		if r.Position != n {
+			return fmt.Errorf("result %d is that of record %d", n, r.Position)
+		}
+		if n < shownResults {
+			d.say("   %s", text)
+		}
+		if r.Output.ImportID != "" {
+			imports[r.Output.ImportID] = true
+		}
+		n++
+		return nil
+	})
+	if err != nil {
+		return d.client.Explain("read the results", err)
+	}
+	d.facts.Calls = len(imports)
+	d.say("   %s results, one per record, in order; calls: %d", thousands(int64(n)), d.facts.Calls)
+	return nil
+}
+
+// budget shows what the account has spent.
+func (d *demo) budget(ctx context.Context) error {
 	if d.domain == "" {
-		return nil, nil
+		return nil
 	}
 	h, err := d.client.GetHeadroom(ctx, oas.GetHeadroomParams{TenancyID: d.domain})
 	if err != nil {
-		return nil, d.client.Explain("read the budget", err)
+		return d.client.Explain("read the budget", err)
 	}
-	return h.Buckets[demoBucket].Windows, nil
-}
-
-// budget shows what the calls have spent.
-func (d *demo) budget(ctx context.Context) error {
-	windows, err := d.headroom(ctx)
-	if err != nil || len(windows) == 0 {
-		return err
-	}
-	day, minute := windows["86400"], windows["60"]
-	d.facts.Calls = max(0, day.Used-d.spent)
-	d.say("   Calls for these %[2]s records: %[1]d. Budget of the account: %[3]d of %[4]d calls this minute, %[5]d of %[6]d today",
-		d.facts.Calls, thousands(int64(d.facts.Records)), minute.Used, minute.Cap, day.Used, day.Cap)
+	windows := h.Buckets[demoBucket].Windows
+	minute, day := windows["60"], windows["86400"]
+	d.say("   budget of the account: %d of %d calls this minute, %d of %d today", minute.Used, minute.Cap, day.Used, day.Cap)
 	return nil
 }
 

@@ -3,6 +3,7 @@
 package remote
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -20,8 +21,9 @@ import (
 const (
 	// answerTimeout bounds the wait for the beginning of an answer.
 	answerTimeout = 2 * time.Minute
-	// maxAnswer bounds what is read of an answer to a chunk.
+	// maxAnswer bounds what is read of an answer that is no success, maxResult one result of a batch.
 	maxAnswer = 1 << 20
+	maxResult = 64 << 20
 	// attempts and firstDelay: temporary failures are tried again for about 15 s.
 	attempts   = 7
 	firstDelay = 250 * time.Millisecond
@@ -69,18 +71,50 @@ func (c *Client) AppendChunk(ctx context.Context, setID string, body []byte) err
 		return fmt.Errorf("make the request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	res, err := c.do(req)
+	if err != nil {
+		return err
+	}
+	return res.Body.Close() //nolint:wrapcheck // cannot matter
+}
+
+// EachResult calls see with every result of a batch, in order, each the text of a JSON object that is valid until see
+// returns. The results are not held in memory.
+func (c *Client) EachResult(ctx context.Context, batchID string, see func(result []byte) error) error {
+	target := c.URL + "/v1/flows/batches/" + url.PathEscape(batchID) + "/results?format=ndjson"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return fmt.Errorf("make the request: %w", err)
+	}
+	res, err := c.do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, maxResult)
+	for lines.Scan() {
+		if err := see(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+	return lines.Err() //nolint:wrapcheck // Explain knows it
+}
+
+// do makes a request by hand. The caller closes the body of a success; anything else is an error.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
 	req.Header.Set("X-API-Key", c.key)
 	res, err := c.http.Do(req)
 	if err != nil {
-		return err //nolint:wrapcheck // Explain knows it
+		return nil, err //nolint:wrapcheck // Explain knows it
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	if res.StatusCode == http.StatusOK {
-		return nil
+		return nil, fmt.Errorf("read the answer: %w", err)
 	}
 	p := &AnswerError{Status: res.StatusCode, Detail: strings.TrimSpace(string(text))}
 	var e oas.Error
@@ -90,7 +124,7 @@ func (c *Client) AppendChunk(ctx context.Context, setID string, body []byte) err
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
 		p.RetryAfter = time.Duration(s) * time.Second
 	}
-	return p
+	return nil, p
 }
 
 // Retry calls do until it succeeds, fails for good, or has failed too often. Only for what may be repeated.
