@@ -1,14 +1,19 @@
 package dispatch_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/jackc/pgx/v5"
+
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
@@ -187,6 +192,34 @@ func TestUnknownOutcomeOfAPhoneCallIsLeftToAPerson(t *testing.T) {
 	id := b.start(b.define(dialFlow), 10, func(i int) string { return fmt.Sprintf(`{"id":"+1555000%04d"}`, i) })
 	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 9 && c.Unresolved == 1 })
 	b.once("calls", dialersim.KindDial, 10)
+
+	// Its owner was stopped, and goes on: it knows no more than others do, or it knows the answer.
+	var call uuid.UUID
+	if err := b.pool.QueryRow(t.Context(), "SELECT id FROM flow.call WHERE state = 'unresolved'").Scan(&call); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []provider.Kind{provider.Unknown, provider.Success} {
+		if err := b.disp.Late(t.Context(), b.tenancy, "dial", call, provider.Reading{Kind: kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, counts := b.await(id); status != run.BatchCompleted || counts.Completed != 10 {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+}
+
+// A result that never comes is left to a person once the provider has forgotten the call.
+func TestResultThatNeverComes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{ImportDuration: &dialersim.Range{FixedMS: 600_000}})
+	id := b.start(b.define(asyncFlow), 50, plainRow)
+	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+		var n int
+		return b.pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.call WHERE state = 'awaiting'").Scan(&n) == nil && n == 1
+	})
+	pgtest.MoveClock(t, b.pool, 25*time.Hour)
+	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 50 })
 }
 
 func TestBudgetIsKept(t *testing.T) {
@@ -208,5 +241,25 @@ func TestBudgetIsKept(t *testing.T) {
 	b.once("l", dialersim.KindModify, 100)
 	if n := b.sim.Totals().Operations["modify"]; n.OverLimit != 0 {
 		t.Errorf("the platform refused %d calls", n.OverLimit)
+	}
+}
+
+func TestInProcessWorkEndsWithItsBatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	id := b.start(b.define(flowOf(`{"id":"t","action_id":"core__flow__transform","params":{"value":1}}`)), 50_000, plainRow)
+	err := pg.InTx(t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := b.runs.Cancel(ctx, tx, b.org, id, run.Cancellation{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if more, err := b.runs.Work(t.Context(), id); more || err != nil {
+		t.Errorf("work on a cancelled batch: more %t, error %v", more, err)
+	}
+	status, c := b.await(id)
+	if status != run.BatchCancelled || c.Unprocessed == 0 || c.Unprocessed+c.Completed != 50_000 {
+		t.Errorf("batch ended %s with %+v", status, c)
 	}
 }
