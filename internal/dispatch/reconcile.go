@@ -77,6 +77,9 @@ func (d *Dispatcher) check(ctx context.Context, k budgetKey, call *db.FlowCall) 
 	if err := q.open(ctx); err != nil {
 		return err
 	}
+	if q.pastHorizon() {
+		return d.giveUp(ctx, k, call, "past_horizon")
+	}
 	var v *verdict
 	var err error
 	if call.State == stateAwaiting {
@@ -124,14 +127,17 @@ func (q *question) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// pastHorizon reports whether the provider has forgotten the call by now, however often it is asked.
+func (q *question) pastHorizon() bool {
+	l := q.action.Call.Lookup
+	return l != nil && l.HorizonSeconds > 0 && q.now.Sub(q.call.ClaimedAt) > time.Duration(l.HorizonSeconds)*time.Second
+}
+
 // lookup asks whether the call arrived. No verdict: nobody can say yet.
 func (q *question) lookup(ctx context.Context) (*verdict, error) {
 	l := q.action.Call.Lookup
 	if l == nil {
 		return &verdict{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: "no_lookup"}}, nil
-	}
-	if l.HorizonSeconds > 0 && q.now.Sub(q.call.ClaimedAt) > time.Duration(l.HorizonSeconds)*time.Second {
-		return &verdict{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: "past_horizon"}}, nil
 	}
 	skew := q.skew()
 	since := q.call.ClaimedAt.Add(-skew - lookupSlack)

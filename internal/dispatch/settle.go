@@ -298,14 +298,16 @@ func (s *settlement) again(ctx context.Context, call *openCall, v *verdict, code
 
 // unknown decides by the action's outcome check: repeat what is harmless to repeat, else find out.
 func (s *settlement) unknown(ctx context.Context, call *openCall, v *verdict) error {
+	if call.State == stateUnresolved {
+		return nil // it is left to a person already
+	}
 	switch catalog.OutcomeCheck(call.OutcomeCheck) {
 	case catalog.CheckSafe, catalog.CheckKeyed, checkAuthor:
 		s.move(call, v, stateSettled, time.Time{})
 		return s.again(ctx, call, v, codeUnknown, "The provider gave no clear answer")
 	case catalog.CheckLookup:
 		if v.unresolved {
-			s.move(call, v, stateUnresolved, time.Time{})
-			return s.change.Abandon(ctx, call.parts)
+			return s.abandon(ctx, call, v)
 		}
 		if call.State != stateIntent {
 			return nil
@@ -313,14 +315,19 @@ func (s *settlement) unknown(ctx context.Context, call *openCall, v *verdict) er
 		s.move(call, v, stateUnknown, s.change.Now)
 		return s.change.Doubt(ctx, call.parts)
 	default:
-		s.move(call, v, stateUnresolved, time.Time{})
-		if call.State == stateIntent {
-			if err := s.change.Doubt(ctx, call.parts); err != nil {
-				return err
-			}
-		}
-		return s.change.Abandon(ctx, call.parts)
+		return s.abandon(ctx, call, v)
 	}
+}
+
+// abandon leaves a call to a person.
+func (s *settlement) abandon(ctx context.Context, call *openCall, v *verdict) error {
+	s.move(call, v, stateUnresolved, time.Time{})
+	if call.from == run.Started {
+		if err := s.change.Doubt(ctx, call.parts); err != nil {
+			return err
+		}
+	}
+	return s.change.Abandon(ctx, call.parts)
 }
 
 func firstOf(list ...string) string {
