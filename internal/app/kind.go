@@ -28,6 +28,7 @@ func (a *App) registerKinds() {
 	}
 	register(run.DueDispatch, 10*time.Second, 16, a.Dispatcher.Pass)
 	register(dispatch.DueReconcile, 30*time.Second, 8, a.Dispatcher.Reconcile)
+	register(dispatch.DueCounters, 30*time.Second, 4, a.Dispatcher.Counters)
 	register(run.DueSlices, 10*time.Second, 2, a.slices)
 	register(run.DueRelease, 10*time.Second, 2, a.release)
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)

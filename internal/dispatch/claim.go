@@ -242,8 +242,9 @@ func (c *claim) write(ctx context.Context, calls []*prepared) error {
 				return err
 			}
 		}
-		if err := c.d.Due.Wake(ctx, c.tx, DueReconcile, c.key.String(), last.Add(c.d.opts.Margin)); err != nil {
-			return err
+		c.change.Wake(DueReconcile, c.key.String(), last.Add(c.d.opts.Margin))
+		if c.meter != nil && c.meter.askEvery > 0 && c.d.asked.due(c.key.domain, c.meter.askEvery, time.Now()) {
+			c.change.Wake(DueCounters, c.key.domain, c.change.Now)
 		}
 	}
 	if err := c.change.Apply(ctx); err != nil {

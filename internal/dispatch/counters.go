@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
+	"flowlane/internal/due"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
@@ -22,41 +23,53 @@ import (
 // caps, counters clamp the ledger up. It answers how many counters were read. Faults: 404 for an account without a usable
 // credential of the organization; 503 where the provider does not answer.
 func (d *Dispatcher) Refresh(ctx context.Context, orgID uuid.UUID, tenancyID string) (int, error) {
+	r, err := d.read(ctx, orgID, tenancyID)
+	return r.counters, err
+}
+
+// reading is what came of one look at the provider's counters.
+type reading struct {
+	counters int
+	// young: calls of ours may be missing in it; every is when to look again.
+	young bool
+	every time.Duration
+}
+
+func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string) (r reading, err error) {
 	domain, err := d.q.DomainGet(ctx, d.Pool, tenancyID)
 	if pg.IsNoRows(err) {
-		return 0, fault.Missing("Domain")
+		return r, fault.Missing("Domain")
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read domain %s: %w", tenancyID, err)
+		return r, fmt.Errorf("read domain %s: %w", tenancyID, err)
 	}
 	platform, ok := d.Catalog.Platform(domain.PlatformID)
 	if !ok || platform.Account == nil || platform.Account.Counters == nil {
-		return 0, nil // a platform that does not tell: the catalog's caps stand
+		return r, nil // a platform that does not tell: the catalog's caps stand
 	}
 	id, err := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &tenancyID, OrgID: orgID})
 	if pg.IsNoRows(err) {
-		return 0, fault.Missing("Domain")
+		return r, fault.Missing("Domain")
 	}
 	if err != nil {
-		return 0, fmt.Errorf("find a credential of %s: %w", tenancyID, err)
+		return r, fmt.Errorf("find a credential of %s: %w", tenancyID, err)
 	}
 	cred, err := d.Credentials.Resolve(ctx, orgID, id)
 	if err != nil {
-		return 0, err
+		return r, err
 	}
 	svc := platform.Services[0]
 	counters, asOf, err := d.Sender.Counters(ctx, platform, svc, cred.Secret)
 	if err != nil {
-		return 0, fault.New(fault.Unavailable, "The provider did not tell its limits: %v", err).Because(err)
+		return r, fault.New(fault.Unavailable, "The provider did not tell its limits: %v", err).Because(err)
 	}
-	if err := d.takeOver(ctx, &domain, platform, counters, asOf); err != nil {
-		return 0, err
-	}
-	return len(counters), nil
+	r.counters, r.every = len(counters), time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second
+	r.young, err = d.takeOver(ctx, &domain, platform, counters, asOf)
+	return r, err
 }
 
-// takeOver writes what the provider counted.
-func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *catalog.Platform, counters []provider.Counter, asOf time.Time) error {
+// takeOver writes what the provider counted. young tells that calls of ours may be missing in that.
+func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *catalog.Platform, counters []provider.Counter, asOf time.Time) (young bool, err error) {
 	byBucket := map[string][]provider.Counter{}
 	for _, c := range counters {
 		byBucket[c.Bucket] = append(byBucket[c.Bucket], c)
@@ -67,48 +80,50 @@ func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *cat
 				continue
 			}
 			err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-				return d.takeOverBucket(ctx, tx, domain, p, svc, name, byBucket[name], asOf)
+				some, err := d.takeOverBucket(ctx, tx, domain, p, svc, name, byBucket[name], asOf)
+				young = young || some
+				return err
 			})
 			if err != nil {
-				return err
+				return young, err
 			}
 		}
 	}
-	return nil
+	return young, nil
 }
 
 func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.FlowDomain, p *catalog.Platform, svc *catalog.Service, bucket string,
 	counters []provider.Counter, asOf time.Time,
-) error {
+) (young bool, err error) {
 	k := budgetKey{domain.TenancyID, bucket}
 	ensure := db.BudgetEnsureParams{Domain: k.domain, Bucket: bucket, ServiceID: svc.ID, Metered: true, TimeZone: domain.TimeZone, MaxInFlight: int32(d.opts.SmallInFlight)}
 	if svc.RateBuckets[bucket].MaxRecordsPerRequest > 1 {
 		ensure.MaxInFlight = int32(d.opts.BulkInFlight)
 	}
 	if err := d.q.BudgetEnsure(ctx, tx, ensure); err != nil {
-		return fmt.Errorf("make budget %s: %w", k, err)
+		return false, fmt.Errorf("make budget %s: %w", k, err)
 	}
 	if err := d.q.BudgetLanesEnsure(ctx, tx, db.BudgetLanesEnsureParams{Domain: k.domain, Bucket: bucket}); err != nil {
-		return fmt.Errorf("make the lanes of %s: %w", k, err)
+		return false, fmt.Errorf("make the lanes of %s: %w", k, err)
 	}
 	budget, err := d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Bucket: bucket})
 	if err != nil {
-		return fmt.Errorf("lock budget %s: %w", k, err)
+		return false, fmt.Errorf("lock budget %s: %w", k, err)
 	}
 	m, err := d.meter(ctx, tx, &budget)
 	if err != nil {
-		return err
+		return false, err
 	}
 	recent, err := d.recent(ctx, tx, k, asOf.Add(-time.Duration(p.Account.Counters.LagSeconds)*time.Second-m.skew))
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, c := range counters {
 		if err := d.observeWindow(ctx, tx, m, c, asOf, recent); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return len(recent) > 0, nil
 }
 
 // recent counts, by window, our calls that a reading up to since may not hold yet: young ones, and those still under way.
@@ -163,70 +178,45 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 // recent are own debits that are too young for it.
 func Foreign(observed, own, recent int) int { return max(0, observed-max(0, own-recent)) }
 
-// stale remembers when the counters of an account were last asked for, so that one pass at a time does.
-type stale struct {
+// asked remembers when this process last asked for the counters of an account to be read.
+type asked struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 }
 
-func (s *stale) due(domain string, every time.Duration, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Sub(s.last[domain]) < every {
+// maxAsked bounds the accounts that are remembered.
+const maxAsked = 10_000
+
+func (a *asked) due(domain string, every time.Duration, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Sub(a.last[domain]) < every {
 		return false
 	}
-	if s.last == nil || len(s.last) > 10_000 {
-		s.last = map[string]time.Time{}
+	if a.last == nil || len(a.last) > maxAsked {
+		a.last = map[string]time.Time{}
 	}
-	s.last[domain] = now
+	a.last[domain] = now
 	return true
 }
 
-// refreshStale asks for the counters of an account, beside the sending, where the last reading is old.
-func (d *Dispatcher) refreshStale(ctx context.Context, k budgetKey) {
-	d.asking.mu.Lock()
-	every, known := d.asking.every[k.domain]
-	d.asking.mu.Unlock()
-	if !known {
-		every = d.askEvery(ctx, k.domain)
-		d.asking.mu.Lock()
-		if d.asking.every == nil || len(d.asking.every) > 10_000 {
-			d.asking.every = map[string]time.Duration{}
-		}
-		d.asking.every[k.domain] = every
-		d.asking.mu.Unlock()
+// Counters is the handler of due rows of kind DueCounters. It comes back while calls of ours are too young for the
+// reading: until one holds them all, the account's use is put too high rather than too low.
+func (d *Dispatcher) Counters(ctx context.Context, lease *due.Lease) (next time.Time, err error) {
+	org, err := d.q.DomainAnyOrg(ctx, d.Pool, &lease.Key)
+	if pg.IsNoRows(err) {
+		return time.Time{}, nil
 	}
-	if every <= 0 || !d.asking.stale.due(k.domain, every, time.Now()) {
-		return
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		org, err := d.q.DomainAnyOrg(ctx, d.Pool, &k.domain)
-		if err == nil {
-			_, err = d.Refresh(ctx, org, k.domain)
-		}
-		if err != nil {
-			d.opts.Log.Warn("read the provider's counters", "domain", k.domain, "error", err)
-		}
-	}()
-}
-
-// asking holds how often the counters of an account are asked for, and when they last were.
-type asking struct {
-	mu    sync.Mutex
-	every map[string]time.Duration
-	stale stale
-}
-
-func (d *Dispatcher) askEvery(ctx context.Context, domain string) time.Duration {
-	row, err := d.q.DomainGet(ctx, d.Pool, domain)
 	if err != nil {
-		return 0
+		return time.Time{}, fmt.Errorf("find a credential of %s: %w", lease.Key, err)
 	}
-	p, ok := d.Catalog.Platform(row.PlatformID)
-	if !ok || p.Account == nil || p.Account.Counters == nil {
-		return 0
+	r, err := d.read(ctx, org, lease.Key)
+	if err != nil || !r.young {
+		return time.Time{}, err
 	}
-	return time.Duration(max(p.Account.Counters.EverySeconds, 1)) * time.Second
+	now, err := d.q.Clock(ctx, d.Pool)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the clock: %w", err)
+	}
+	return now.Add(r.every), nil
 }

@@ -24,6 +24,9 @@ import (
 // DueReconcile: a budget (key: run.DispatchKey) has calls whose outcome must be found out.
 const DueReconcile = "reconcile"
 
+// DueCounters: the provider's own counters of an account (key: its tenancy id) are to be read.
+const DueCounters = "counters"
+
 // Options tune a Dispatcher; zero values are replaced by good ones.
 type Options struct {
 	// Owner names this process in calls.
@@ -54,9 +57,9 @@ type Deps struct {
 // Dispatcher sends calls. Any number may work on one database.
 type Dispatcher struct {
 	Deps
-	opts   Options
-	q      *db.Queries
-	asking asking
+	opts  Options
+	q     *db.Queries
+	asked asked
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
 }

@@ -23,6 +23,8 @@ type meter struct {
 	caps map[int]int
 	// skew is how far the provider's clock may be from ours.
 	skew time.Duration
+	// askEvery is how often the provider's own counters are read while they can be behind; 0 where it has none.
+	askEvery time.Duration
 }
 
 // Caps returns the effective caps of a bucket in calls, by window length: the provider's own limits where they were read,
@@ -65,6 +67,9 @@ func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget) 
 	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, caps: caps}
 	if platform.Account != nil {
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
+		if platform.Account.Counters != nil {
+			m.askEvery = time.Duration(max(platform.Account.Counters.EverySeconds, 1)) * time.Second
+		}
 	}
 	return m, nil
 }

@@ -89,7 +89,6 @@ func (p *pass) loop(ctx, work context.Context) (next time.Time, err error) {
 		var wait time.Time
 		progress := false
 		if ctx.Err() == nil {
-			p.d.refreshStale(work, p.key)
 			if progress, wait, err = p.step(ctx, work); err != nil {
 				p.drain(work)
 				return time.Time{}, err

@@ -70,6 +70,7 @@ func setup(t *testing.T, opts dispatch.Options) *bundle {
 	b.disp = dispatch.New(dispatch.Deps{Pool: b.pool, Runs: b.runs, Catalog: cat, Credentials: creds, Sender: sender, Due: sched, Random: rand.Float64}, opts)
 	sched.Register(run.DueDispatch, 5*time.Second, 8, b.disp.Pass)
 	sched.Register(dispatch.DueReconcile, 5*time.Second, 4, b.disp.Reconcile)
+	sched.Register(dispatch.DueCounters, 5*time.Second, 4, b.disp.Counters)
 	sched.Register(run.DueSlices, 5*time.Second, 4, func(ctx context.Context, l *due.Lease) (time.Time, error) {
 		for {
 			more, err := b.runs.Work(ctx, uuid.MustParse(l.Key))
@@ -202,7 +203,12 @@ func (b *bundle) once(list string, kind dialersim.Kind, n int) {
 func (b *bundle) minutePasses() {
 	b.t.Helper()
 	now := time.Now().Add(b.moved)
-	ahead := now.Truncate(time.Minute).Add(65 * time.Second).Sub(now)
+	b.pass(now.Truncate(time.Minute).Add(65 * time.Second).Sub(now))
+}
+
+// pass moves the clocks of the platform and of the database ahead.
+func (b *bundle) pass(ahead time.Duration) {
+	b.t.Helper()
 	b.moved += ahead
 	b.sim.SetAccount("acme", dialersim.AccountSettings{ClockOffsetMS: ref(b.moved.Milliseconds())})
 	pgtest.MoveClock(b.t, b.pool, ahead)

@@ -71,18 +71,13 @@ func (s *settlement) write(ctx context.Context, wake bool) error {
 	if err := s.released.write(ctx, s.tx); err != nil {
 		return err
 	}
-	if err := s.change.Apply(ctx); err != nil {
-		return err
-	}
 	if !s.checkAt.IsZero() {
-		if err := s.d.Due.Wake(ctx, s.tx, DueReconcile, s.key.String(), s.checkAt); err != nil {
-			return err
-		}
+		s.change.Wake(DueReconcile, s.key.String(), s.checkAt)
 	}
 	if wake {
-		return s.d.Due.Wake(ctx, s.tx, run.DueDispatch, s.key.String(), s.change.Now)
+		s.change.Wake(run.DueDispatch, s.key.String(), s.change.Now)
 	}
-	return nil
+	return s.change.Apply(ctx)
 }
 
 // references drops a reference that settles another call already: a provider that repeats itself must not stop us.

@@ -2,10 +2,13 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -248,30 +251,36 @@ func countsOf(r *db.FlowBatchCount) Counts {
 		r.Unprocessed, r.Unresolved}
 }
 
+// Wake makes (kind, key) due at a time once the change is applied, keeping the earlier of two times. All wake-ups of a
+// transaction go through here: due rows are locked in one order.
+func (c *Change) Wake(kind, key string, at time.Time) {
+	k := dueKey{kind, key}
+	if old, ok := c.wakes[k]; !ok || at.Before(old) {
+		c.wakes[k] = at
+	}
+}
+
 // wake makes everything due that the change gave work to.
 func (c *Change) wake(ctx context.Context) error {
-	keys := map[string]laneKey{}
 	for k, at := range c.wakeAt {
 		route, err := c.route(ctx, k)
 		if err != nil {
 			return err
 		}
-		name := DispatchKey(route.Domain, route.Bucket)
-		if old, ok := keys[name]; !ok || at.Before(c.wakeAt[old]) {
-			keys[name] = k
-		}
+		c.Wake(DueDispatch, DispatchKey(route.Domain, route.Bucket), at)
 	}
-	for _, name := range sortedKeys(keys) {
-		at := c.wakeAt[keys[name]]
+	for id := range c.work {
+		c.Wake(DueSlices, id.String(), c.Now)
+	}
+	keys := slices.SortedFunc(maps.Keys(c.wakes), func(a, b dueKey) int {
+		return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.key, b.key))
+	})
+	for _, k := range keys {
+		at := c.wakes[k]
 		if at.Before(c.Now) {
 			at = c.Now
 		}
-		if err := c.s.due.Wake(ctx, c.tx, DueDispatch, name, at); err != nil {
-			return err
-		}
-	}
-	for id := range c.work {
-		if err := c.s.due.Wake(ctx, c.tx, DueSlices, id.String(), c.Now); err != nil {
+		if err := c.s.due.Wake(ctx, c.tx, k.kind, k.key, at); err != nil {
 			return err
 		}
 	}

@@ -59,6 +59,7 @@ type (
 		slice      sliceKey
 		step, task int16
 	}
+	dueKey struct{ kind, key string }
 	jobKey struct {
 		batch    uuid.UUID
 		position int64
@@ -113,6 +114,7 @@ type Change struct {
 	over   db.FragmentsManyParams
 	widest map[sliceKey]int32
 	wakeAt map[laneKey]time.Time
+	wakes  map[dueKey]time.Time
 	// later are statements that Apply sends together.
 	later *pg.Pipeline
 	work  map[uuid.UUID]bool
@@ -128,7 +130,7 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 	}
 	c := &Change{
 		s: s, tx: tx, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{},
-		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{},
+		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: map[dueKey]time.Time{},
 		work: map[uuid.UUID]bool{},
 	}
 	for _, r := range rows {
