@@ -159,13 +159,23 @@ func decodeTraces(body []byte) ([]Trace, error) {
 		} else {
 			raw = nil
 		}
-		var t Trace
-		if err := json.Unmarshal(line, &t); err != nil {
-			return nil, fmt.Errorf("%w: %w", errFragment, err)
+		t, err := decodeTrace(line)
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+func decodeTrace(line []byte) (t Trace, err error) {
+	if err := json.Unmarshal(line, &t); err != nil {
+		return t, fmt.Errorf("%w: %w", errFragment, err)
+	}
+	if t.From < 0 || t.To < t.From {
+		return t, fmt.Errorf("%w: a trace of the records %d to %d", errFragment, t.From, t.To)
+	}
+	return t, nil
 }
 
 // fragmentsKept is how many fragments a slice's task may keep after its end; more are joined into one.

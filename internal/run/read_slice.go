@@ -3,7 +3,6 @@ package run
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -220,9 +219,9 @@ func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) e
 			if from, to, ok := spanOf(line); ok && before[min(to, most)] == before[min(from, most)] {
 				continue
 			}
-			var t Trace
-			if err := json.Unmarshal(line, &t); err != nil {
-				return fmt.Errorf("slice %d of batch %s: %w: %w", v.no, v.batch.FlowBatch.ID, errFragment, err)
+			t, err := decodeTrace(line)
+			if err != nil {
+				return fmt.Errorf("slice %d of batch %s: %w", v.no, v.batch.FlowBatch.ID, err)
 			}
 			t.To = min(t.To, most)
 			do(f.step, f.task, &t)

@@ -1,0 +1,155 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var traceKinds = []string{TraceOK, TraceSkipped, TraceFailed, TraceRejected, TraceRetry, TraceUnknown, TraceRequeued}
+
+func anyTrace() *rapid.Generator[Trace] {
+	return rapid.Custom(func(t *rapid.T) Trace {
+		out := Trace{From: rapid.Int32Range(0, 12).Draw(t, "from"), Kind: rapid.SampledFrom(traceKinds).Draw(t, "kind"),
+			Attempt: rapid.Int32Range(0, 3).Draw(t, "attempt")}
+		out.To = rapid.Int32Range(out.From, 14).Draw(t, "to")
+		for o := out.From; o < out.To; o++ {
+			if rapid.IntRange(0, 4).Draw(t, "left") == 0 {
+				out.LeftOut = append(out.LeftOut, o)
+			}
+		}
+		if rapid.Bool().Draw(t, "call") {
+			out.CallID = uuid.NewString()
+			out.StartedAt, out.EndedAt = rapid.Int64Range(0, 1<<45).Draw(t, "started"), rapid.Int64Range(0, 1<<45).Draw(t, "ended")
+		}
+		switch rapid.IntRange(0, 4).Draw(t, "output") {
+		case 0:
+			text, _ := json.Marshal(rapid.String().Draw(t, "text"))
+			out.Output = text
+		case 1:
+			out.Output = json.RawMessage(`{"big":12345678901234567890,"html":"<a&b>","null":null}`)
+		case 2:
+			out.Output = json.RawMessage(`"` + strings.Repeat("x", rapid.IntRange(0, 2000).Draw(t, "long")) + `"`)
+		}
+		if rapid.Bool().Draw(t, "error") {
+			out.Error = &JobError{Code: "c", Message: rapid.String().Draw(t, "message"), ProviderCode: "<p>"}
+		}
+		return out
+	})
+}
+
+func TestProperty_FragmentRoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		traces := rapid.SliceOfN(anyTrace(), 0, 8).Draw(t, "traces")
+		body, err := encodeTraces(traces)
+		require.NoError(t, err)
+		got, err := decodeTraces(body)
+		require.NoError(t, err)
+		require.Len(t, got, len(traces))
+		for i := range traces {
+			want := traces[i]
+			if want.Error != nil { // what is no UTF-8 is stored as replacement characters
+				e := *want.Error
+				e.Message = strings.ToValidUTF8(e.Message, "\uFFFD")
+				want.Error = &e
+			}
+			require.Equal(t, want, got[i])
+		}
+	})
+}
+
+// Of the traces that say how a task ended for a record, the last one is in force.
+func TestProperty_LastDecidingTraceWins(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		traces := rapid.SliceOfN(anyTrace(), 0, 12).Draw(t, "traces")
+		const records = 10 // fewer than some traces speak of
+		got := make([]json.RawMessage, records)
+		applyOutputs(got, traces)
+		for o := range int32(records) {
+			var want json.RawMessage
+			for _, tr := range traces {
+				tells := tr.Kind != TraceRetry && tr.Kind != TraceUnknown && tr.Kind != TraceRequeued
+				inside := o >= tr.From && o < tr.To
+				for _, x := range tr.LeftOut {
+					inside = inside && x != o
+				}
+				if tells && inside {
+					want = tr.Output
+				}
+			}
+			require.Equal(t, want, got[o], "record %d", o)
+		}
+	})
+}
+
+// A damaged fragment is an error or some traces, and never more than that.
+func TestProperty_DamagedFragment(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		body, err := encodeTraces(rapid.SliceOfN(anyTrace(), 1, 4).Draw(t, "traces"))
+		require.NoError(t, err)
+		for range rapid.IntRange(1, 4).Draw(t, "damages") {
+			at := rapid.IntRange(0, len(body)-1).Draw(t, "at")
+			body[at] = rapid.SampledFrom([]byte("-\n{}[],\"0915psn\x00\xff")).Draw(t, "byte")
+		}
+		readAll(body[:rapid.IntRange(0, len(body)).Draw(t, "cut")])
+	})
+}
+
+// readAll reads a fragment as all readers do.
+func readAll(body []byte) {
+	traces, err := decodeTraces(body)
+	if err != nil {
+		return
+	}
+	applyOutputs(make([]json.RawMessage, 5), traces)
+	for i := range traces {
+		_ = traces[i].covers(3)
+		_ = traces[i].decides()
+	}
+}
+
+func FuzzDecodeTraces(f *testing.F) {
+	for _, s := range []string{"", "p", "s", "x", "p{}", "p{\"f\":0,\"t\":2,\"k\":\"ok\",\"o\":1}\n", "p{\"f\":-1,\"t\":2,\"k\":\"ok\"}\n",
+		"p{\"f\":3,\"t\":2,\"k\":\"ok\"}\n", "p{\"f\":0,\"t\":2147483647,\"k\":\"ok\"}\n", "s\xff\xff\xff\xff\x0f", "s\x05\x10{}\n{}", "p\n\n"} {
+		f.Add([]byte(s))
+	}
+	long, err := encodeTraces([]Trace{{To: 5, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*compressOver)))}})
+	require.NoError(f, err)
+	require.EqualValues(f, encodingS2, long[0])
+	f.Add(long)
+	f.Fuzz(func(_ *testing.T, body []byte) { readAll(body) })
+}
+
+func TestDecodeTraces_RefusesImpossibleRanges(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{`p{"f":-1,"t":2,"k":"ok"}`, `p{"f":3,"t":2,"k":"ok"}`, `p{"f":0,"t":99999999999,"k":"ok"}`, "p\n", "s", ""} {
+		_, err := decodeTraces([]byte(s))
+		require.ErrorIs(t, err, errFragment, s)
+	}
+}
+
+// A joined fragment holds what its parts held, in their order, whatever their encoding.
+func TestFragment_Joined(t *testing.T) {
+	t.Parallel()
+	var want []Trace
+	plain := []byte{encodingPlain}
+	for i := range 6 {
+		tr := Trace{From: int32(i), To: int32(i) + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("z", i*300)))}
+		body, err := encodeTraces([]Trace{tr})
+		require.NoError(t, err)
+		raw, err := unpackFragment(body)
+		require.NoError(t, err)
+		plain, want = append(plain, raw...), append(want, tr)
+	}
+	got, err := decodeTraces(packFragment(plain))
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
