@@ -243,8 +243,8 @@ func (c *claim) write(ctx context.Context, calls []*prepared) error {
 			}
 		}
 		c.change.Wake(DueReconcile, c.key.String(), last.Add(c.d.opts.Margin))
-		if c.meter != nil && c.meter.askEvery > 0 && c.d.asked.due(c.key.domain, c.meter.askEvery, time.Now()) {
-			c.change.Wake(DueCounters, c.key.domain, c.change.Now)
+		if c.meter != nil && c.meter.askEvery > 0 && c.d.toRead.due(c.key.domain, c.meter.young, time.Now()) {
+			c.change.Wake(DueCounters, c.key.domain, c.change.Now.Add(c.meter.young))
 		}
 	}
 	if err := c.change.Apply(ctx); err != nil {

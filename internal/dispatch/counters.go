@@ -17,6 +17,7 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
+	"flowlane/internal/run"
 )
 
 // Refresh reads the limits and counters of an account from its provider and takes them over: limits replace the catalog's
@@ -118,8 +119,16 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	if err != nil {
 		return false, err
 	}
+	freed := false
 	for _, c := range counters {
-		if err := d.observeWindow(ctx, tx, m, c, asOf, recent); err != nil {
+		less, err := d.observeWindow(ctx, tx, m, c, asOf, recent)
+		freed = freed || less
+		if err != nil {
+			return false, err
+		}
+	}
+	if freed { // work may wait for a window to end that has room now
+		if err := d.Due.Wake(ctx, tx, run.DueDispatch, k.String(), asOf); err != nil {
 			return false, err
 		}
 	}
@@ -147,38 +156,65 @@ func (d *Dispatcher) recent(ctx context.Context, tx pgx.Tx, k budgetKey, since t
 	return out, nil
 }
 
-func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, asOf time.Time, recent map[[2]int64]int) error {
+// observeWindow takes over one counter; freed tells that others spent less than was thought.
+func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, asOf time.Time, recent map[[2]int64]int) (freed bool, err error) {
 	if c.Limit > 0 {
 		err := d.q.DomainLimitPut(ctx, tx, db.DomainLimitPutParams{TenancyID: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), Cap: int32(c.Limit)})
 		if err != nil {
-			return fmt.Errorf("write a limit of %s: %w", m.key, err)
+			return false, fmt.Errorf("write a limit of %s: %w", m.key, err)
 		}
 	}
 	start, end := WindowAt(asOf, c.WindowSeconds, m.loc)
 	rows, err := d.q.LedgerRead(ctx, tx, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: start})
 	if err != nil {
-		return fmt.Errorf("read the ledger of %s: %w", m.key, err)
+		return false, fmt.Errorf("read the ledger of %s: %w", m.key, err)
 	}
-	own := 0
+	own, was := 0, 0
 	for _, r := range rows {
 		if int(r.WindowSeconds) == c.WindowSeconds && r.StartsAt.Equal(start) {
-			own = int(r.Own)
+			own, was = int(r.Own), int(r.ForeignSpend)
 		}
 	}
+	foreign := Foreign(c.Value, own, recent[[2]int64{int64(c.WindowSeconds), start.Unix()}])
 	observed, at := int32(c.Value), asOf
 	err = d.q.LedgerObserve(ctx, tx, db.LedgerObserveParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), StartsAt: start, EndsAt: end,
-		ForeignSpend: int32(Foreign(c.Value, own, recent[[2]int64{int64(c.WindowSeconds), start.Unix()}])), Observed: &observed, ObservedAt: &at})
+		ForeignSpend: int32(foreign), Observed: &observed, ObservedAt: &at})
 	if err != nil {
-		return fmt.Errorf("observe %s: %w", m.key, err)
+		return false, fmt.Errorf("observe %s: %w", m.key, err)
 	}
-	return nil
+	return foreign < was, nil
 }
 
 // Foreign is what others spent in a window: what the provider counted beyond our own debits that its reading can hold.
 // recent are own debits that are too young for it.
 func Foreign(observed, own, recent int) int { return max(0, observed-max(0, own-recent)) }
 
-// asked remembers when this process last asked for the counters of an account to be read.
+// readFirst reads the counters of an account before a pass sends, where the last reading of this process is old: what
+// others spent is then known, and no call of ours is too young for the reading. That it fails stops nobody.
+func (d *Dispatcher) readFirst(ctx context.Context, k budgetKey) {
+	budget, err := d.q.BudgetRead(ctx, d.Pool, db.BudgetReadParams{Domain: k.domain, Bucket: k.bucket})
+	if err != nil || !budget.Metered {
+		return
+	}
+	m, err := d.meter(ctx, d.Pool, &budget)
+	if err != nil || m.askEvery == 0 || !d.asked.due(k.domain, m.askEvery, time.Now()) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, readFirstFor)
+	defer cancel()
+	org, err := d.q.DomainAnyOrg(ctx, d.Pool, &k.domain)
+	if err == nil {
+		_, err = d.read(ctx, org, k.domain)
+	}
+	if err != nil {
+		d.opts.Log.Warn("read the provider's counters", "domain", k.domain, "error", err)
+	}
+}
+
+// readFirstFor bounds how long a pass waits for the provider's counters.
+const readFirstFor = 3 * time.Second
+
+// asked remembers when something was last done for an account in this process.
 type asked struct {
 	mu   sync.Mutex
 	last map[string]time.Time

@@ -57,9 +57,10 @@ type Deps struct {
 // Dispatcher sends calls. Any number may work on one database.
 type Dispatcher struct {
 	Deps
-	opts  Options
-	q     *db.Queries
-	asked asked
+	opts Options
+	q    *db.Queries
+	// asked is when the counters of an account were last read before sending, toRead when a reading was last planned.
+	asked, toRead asked
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
 }

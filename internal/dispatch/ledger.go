@@ -23,8 +23,9 @@ type meter struct {
 	caps map[int]int
 	// skew is how far the provider's clock may be from ours.
 	skew time.Duration
-	// askEvery is how often the provider's own counters are read while they can be behind; 0 where it has none.
-	askEvery time.Duration
+	// askEvery is how often the provider's own counters are read while calls go out; 0 where it has none. A reading may
+	// miss calls that are younger than young.
+	askEvery, young time.Duration
 }
 
 // Caps returns the effective caps of a bucket in calls, by window length: the provider's own limits where they were read,
@@ -69,6 +70,7 @@ func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget) 
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		if platform.Account.Counters != nil {
 			m.askEvery = time.Duration(max(platform.Account.Counters.EverySeconds, 1)) * time.Second
+			m.young = time.Duration(platform.Account.Counters.LagSeconds)*time.Second + m.skew + time.Second
 		}
 	}
 	return m, nil

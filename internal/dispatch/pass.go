@@ -67,6 +67,7 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	if err := d.q.HoldExpire(ctx, d.Pool, db.HoldExpireParams{Domain: domain, Bucket: bucket}); err != nil {
 		return time.Time{}, fmt.Errorf("expire the backoff of %s: %w", p.key, err)
 	}
+	d.readFirst(ctx, p.key)
 	// Settling outlives a stop by drainFor: what is in flight should be settled, not left to reconciliation.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
