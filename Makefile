@@ -61,7 +61,7 @@ test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATA
 
 .PHONY: torture
 torture: ## Kill, stop and cut off real processes during runs, and look for rows that got lost or came twice; FLOWLANE_KILLS=200
-	FLOWLANE_KILLS=$${FLOWLANE_KILLS:-200} go test -count=1 -v -timeout 60m -parallel 1 ./internal/torture/
+	FLOWLANE_KILLS=$${FLOWLANE_KILLS:-200} go test -count=1 -v -timeout 60m -parallel 2 ./internal/torture/
 
 .PHONY: bench
 bench: ## Measure the speed targets of docs/architecture.md; BENCH=regex picks some

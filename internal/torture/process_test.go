@@ -3,8 +3,6 @@ package torture_test
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -55,9 +53,23 @@ var hasty = limits{timeout: time.Second, margin: 200 * time.Millisecond}
 type process struct {
 	*exec.Cmd
 	t *testing.T
-	// url is the root of its API.
+	// url is the root of its API, once it is ready.
 	url   string
+	says  *announcement
 	ended chan struct{}
+}
+
+// announcement waits for the address in what a process prints.
+type announcement struct {
+	*output
+	url chan string
+}
+
+func (a *announcement) Write(p []byte) (int, error) {
+	if _, url, ok := strings.Cut(string(p), "serves at "); ok {
+		a.url <- strings.TrimSpace(url)
+	}
+	return a.output.Write(p)
 }
 
 // serve starts a process. It is killed when the test ends.
@@ -67,11 +79,10 @@ func (w *world) serve(l limits) *process {
 	if err != nil {
 		w.Fatal(err)
 	}
-	address := freeAddress(w.T)
-	p := &process{Cmd: exec.Command(path, "serve"), t: w.T, url: "http://" + address, ended: make(chan struct{})}
-	p.Env = append(os.Environ(), "DATABASE_URL="+w.dsn, "FLOWLANE_KEK="+kek, "FLOWLANE_LISTEN="+address, "FLOWLANE_SIM_URL="+w.url,
+	p := &process{Cmd: exec.Command(path, "serve"), t: w.T, says: &announcement{w.output, make(chan string, 1)}, ended: make(chan struct{})}
+	p.Env = append(os.Environ(), "DATABASE_URL="+w.dsn, "FLOWLANE_KEK="+kek, "FLOWLANE_LISTEN=127.0.0.1:0", "FLOWLANE_SIM_URL="+w.url,
 		"FLOWLANE_CALL_TIMEOUT="+l.timeout.String(), "FLOWLANE_RECONCILE_MARGIN="+l.margin.String(), "FLOWLANE_LEASE="+lease.String())
-	p.Stdout, p.Stderr = w.output, w.output
+	p.Stdout, p.Stderr = p.says, w.output
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.Start(); err != nil {
 		w.Fatal(err)
@@ -87,6 +98,17 @@ func (w *world) serve(l limits) *process {
 // ready waits until the process answers.
 func (p *process) ready(w *world) *process {
 	w.Helper()
+	if p.url == "" {
+		select {
+		case p.url = <-p.says.url:
+		case <-p.ended:
+			w.output.show(w.T)
+			w.Fatal("the process has ended")
+		case <-time.After(30 * time.Second):
+			w.output.show(w.T)
+			w.Fatal("the process does not say where it serves")
+		}
+	}
 	w.until("the service is ready", 30*time.Second, func() bool {
 		resp, err := http.Get(p.url + "/readyz")
 		if err != nil {
@@ -120,13 +142,6 @@ func (p *process) proceed() {
 	if err := p.Process.Signal(syscall.SIGCONT); err != nil {
 		p.t.Fatal(err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // output is what the processes of a world said.
@@ -187,5 +202,3 @@ func (o *output) show(t *testing.T) {
 	text := o.text.Bytes()
 	t.Logf("the processes said, at the end:\n%s", text[max(0, len(text)-8000):])
 }
-
-var _ io.Writer = (*output)(nil)

@@ -90,14 +90,14 @@ func (w *world) settle(patience time.Duration) {
 	}
 	for what, sql := range map[string]string{
 		"calls in doubt for ever":       "SELECT count(*) FROM flow.call WHERE state = 'unresolved'",
-		"parts left":                    "SELECT count(*) FROM flow.part",
-		"queues with something in them": "SELECT count(*) FROM flow.lane_batch WHERE ready_parts <> 0 OR ready_records <> 0",
-		"slices that are not done":      "SELECT count(*) FROM flow.slice WHERE state <> 'done'",
-		"jobs that are not over":        "SELECT count(*) FROM flow.job WHERE status NOT IN ('completed', 'accepted', 'rejected')",
+		"parts left":                    "SELECT count(*) FROM flow.part p JOIN flow.batch b ON b.id = p.batch_id WHERE b.status <> 'cancelled' OR p.call_id IS NOT NULL",
+		"queues with something in them": "SELECT count(*) FROM flow.lane_batch WHERE open AND (ready_parts <> 0 OR ready_records <> 0)",
+		"slices that are not done":      "SELECT count(*) FROM flow.slice JOIN flow.batch b ON b.id = batch_id WHERE state <> 'done' AND b.status <> 'cancelled'",
+		"jobs that are not over":        "SELECT count(*) FROM flow.job WHERE status NOT IN ('completed', 'accepted', 'rejected', 'unprocessed')",
 		"batches whose slices say something else": `SELECT count(*) FROM flow.batch_count c JOIN (
 			SELECT batch_id, sum(records) AS n, sum(accepted) AS accepted, sum(rejected) AS rejected, sum(completed) AS completed
-			FROM flow.slice GROUP BY batch_id) s USING (batch_id)
-			WHERE (c.record_count, c.accepted, c.rejected, c.completed) IS DISTINCT FROM (s.n, s.accepted, s.rejected, s.completed)`,
+			FROM flow.slice GROUP BY batch_id) s USING (batch_id) JOIN flow.batch b ON b.id = batch_id
+			WHERE b.status <> 'cancelled' AND (c.record_count, c.accepted, c.rejected, c.completed) IS DISTINCT FROM (s.n, s.accepted, s.rejected, s.completed)`,
 		"moves that nobody has drawn": `SELECT count(*) FROM torture.move WHERE NOT (
 			was = 'intent' OR was = 'unknown' AND is_now IN ('settled', 'refused', 'awaiting') OR was = 'awaiting' AND is_now = 'settled'
 			OR was = 'unresolved' AND is_now IN ('settled', 'refused'))`, // an answer that came late
@@ -120,6 +120,12 @@ func (w *world) settle(patience time.Duration) {
 func (w *world) checkBatch(b *batch) {
 	w.Helper()
 	status, c := w.status(b)
+	if b.cancelled {
+		if over := c.Accepted + c.Rejected + c.Completed + c.Unprocessed; status != run.BatchCancelled || over != c.RecordCount {
+			w.Errorf("batch %s was cancelled and is %s with %+v", b.id, status, c)
+		}
+		return
+	}
 	want := db.FlowBatchCount{BatchID: b.id, RecordCount: int64(b.records), Accepted: int64(b.accepted), Rejected: int64(b.rejected), Completed: int64(b.completed)}
 	end := run.BatchCompleted
 	if b.rejected > 0 {

@@ -148,6 +148,8 @@ type batch struct {
 	// accepted, rejected and completed are how many jobs must end so.
 	accepted, rejected, completed int
 	started                       time.Time
+	// cancelled batches end with what was sent by then.
+	cancelled bool
 }
 
 // start starts a batch of these records.
