@@ -72,15 +72,31 @@ func (c *bulk) addParts(ctx context.Context, r *renderer, row *queueRow, parts [
 
 // addPart adds the records of a part, as pieces of the call and of records decided without one.
 func (c *bulk) addPart(s *settler, row *queueRow, part run.Part, rec *run.Records) {
+	_, gone := members(&part, rec)
+	c.tile(part, gone, func(o int32) (*run.Exception, bool) {
+		env := rec.Env(o)
+		return c.addRow(s, o, &env)
+	})
+	if len(c.pieces) > 0 {
+		c.lane, c.orgID = row.Lane, row.OrgID
+		if n := len(c.queues); n == 0 || c.queues[n-1] != keyOf(row) {
+			c.queues = append(c.queues, keyOf(row))
+		}
+	}
+}
+
+// tile takes a part off its queue from the front, as pieces that follow each other without gaps: runs of records that add
+// took into the call, and one for each record that it decided, up to the first one that does not fit. gone are the offsets,
+// ascending, of records that left the slice.
+func (p *prepared) tile(part run.Part, gone []int32, add func(o int32) (e *run.Exception, fits bool)) {
 	piece := part
 	piece.To = piece.From
 	flush := func() {
 		if piece.To > piece.From {
-			c.pieces = append(c.pieces, run.Piece{Part: piece, Seq: int32(len(c.pieces)), Decided: piece.Records() == 0})
+			p.pieces = append(p.pieces, run.Piece{Part: piece, Seq: int32(len(p.pieces)), Decided: piece.Records() == 0})
 		}
 		piece.From, piece.LeftOut = piece.To, nil
 	}
-	_, gone := members(&part, rec)
 	for o := part.From; o < part.To; o++ {
 		if len(gone) > 0 && gone[0] == o {
 			gone = gone[1:]
@@ -88,26 +104,19 @@ func (c *bulk) addPart(s *settler, row *queueRow, part run.Part, rec *run.Record
 			piece.LeftOut = append(piece.LeftOut, o)
 			continue
 		}
-		env := rec.Env(o)
-		e, fits := c.addRow(s, o, &env)
+		e, fits := add(o)
 		if !fits {
 			break
 		}
 		if e != nil {
 			flush()
-			c.decide(part, *e)
+			p.decide(part, *e)
 			piece.From, piece.To = o+1, o+1
 			continue
 		}
 		piece.To = o + 1
 	}
 	flush()
-	if len(c.pieces) > 0 {
-		c.lane, c.orgID = row.Lane, row.OrgID
-		if n := len(c.queues); n == 0 || c.queues[n-1] != keyOf(row) {
-			c.queues = append(c.queues, keyOf(row))
-		}
-	}
 }
 
 // settler renders the settings of one task, those that are the same for all records only once.

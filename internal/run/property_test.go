@@ -301,6 +301,12 @@ func (p *play) cut(c *cutting, b *modelBatch, part Part, n int, bulkID uuid.UUID
 }
 
 func (p *play) decide(c *cutting, r *modelRecord, piece Part, o int32) {
+	if n := len(piece.LeftOut); n > 0 && piece.To == o+1 && rapid.Bool().Draw(p.t, "split") {
+		// Who left can be taken off the queue as a piece without records.
+		left := piece
+		left.To, piece.From, piece.LeftOut = o, o, nil
+		c.pieces = append(c.pieces, Piece{Part: left, Decided: true})
+	}
 	c.pieces = append(c.pieces, Piece{Part: piece, Decided: true})
 	piece.ID = 0
 	e := Exception{Offset: o, Kind: TraceSkipped}
