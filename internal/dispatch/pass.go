@@ -190,8 +190,7 @@ func (p *pass) settle(ctx context.Context) {
 	for first := range p.done {
 		group := p.gather(first)
 		p.sent.Add(-int64(len(group)))
-		err := p.d.patiently(ctx, func() error { return p.d.settle(ctx, p.key, group) })
-		if err != nil {
+		if err := p.d.settle(ctx, p.key, group); err != nil {
 			p.d.opts.Log.Error("settle calls", "domain", p.key.domain, "bucket", p.key.bucket, "calls", len(group), "error", err)
 			select {
 			case p.failed <- err:
@@ -227,7 +226,7 @@ func (d *Dispatcher) patiently(ctx context.Context, do func() error) error {
 	began := time.Now()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := do()
-		if err == nil || !(pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err)) || time.Since(began) > patience {
+		if err == nil || !passing(err) || time.Since(began) > patience {
 			return err
 		}
 		d.opts.Log.Warn("the database is away; trying again", "error", err)
@@ -239,6 +238,11 @@ func (d *Dispatcher) patiently(ctx context.Context, do func() error) error {
 			return err
 		}
 	}
+}
+
+// passing reports whether the same work may succeed a little later.
+func passing(err error) bool {
+	return pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err)
 }
 
 // collect counts settled calls; it waits for the first one at most this long.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -30,17 +31,22 @@ func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (next time
 		return time.Time{}, fmt.Errorf("reconcile: %q names no budget", lease.Key)
 	}
 	k := budgetKey{domain, bucket}
-	if err := d.doubtOverdue(ctx, k); err != nil {
-		return time.Time{}, err
-	}
+	// A call that fails must not hold up the others.
+	failed := d.doubtOverdue(ctx, k)
 	calls, err := d.q.CallsToCheck(ctx, d.Pool, db.CallsToCheckParams{Domain: domain, Bucket: bucket, MaxCalls: checksAtOnce})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read calls to look into: %w", err)
 	}
 	for i := range calls {
 		if err := d.check(ctx, k, &calls[i]); err != nil {
-			return time.Time{}, err
+			failed = errors.Join(failed, fmt.Errorf("call %s: %w", calls[i].ID, err))
+			if passing(err) || ctx.Err() != nil {
+				break
+			}
 		}
+	}
+	if failed != nil {
+		return time.Time{}, failed
 	}
 	at, err := d.q.CallsNextCheck(ctx, d.Pool, db.CallsNextCheckParams{Domain: domain, Bucket: bucket, MarginSeconds: d.opts.Margin.Seconds()})
 	return at, err
@@ -60,7 +66,7 @@ func (d *Dispatcher) doubtOverdue(ctx context.Context, k budgetKey) error {
 		for i, id := range ids {
 			verdicts[i] = verdict{id: id, reading: provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonNoAnswer}}
 		}
-		if err := d.apply(ctx, k, verdicts, true); err != nil {
+		if err := d.applyAll(ctx, k, verdicts, true); err != nil {
 			return err
 		}
 		d.opts.Log.Info("calls without a known outcome", "domain", k.domain, "bucket", k.bucket, "calls", len(ids))

@@ -263,3 +263,29 @@ func TestInProcessWorkEndsWithItsBatch(t *testing.T) {
 		t.Errorf("batch ended %s with %+v", status, c)
 	}
 }
+
+// A call that cannot be settled, whatever the reason, must not hold up others of its budget.
+func TestOneCallThatCannotBeSettled(t *testing.T) {
+	t.Parallel()
+	b := setup(t, hasty)
+	for _, sql := range []string{
+		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$",
+		"CREATE TRIGGER refuse BEFORE UPDATE ON flow.call FOR EACH ROW WHEN (NEW.params LIKE '%/k7%' OR NEW.params LIKE '%k7\"%') EXECUTE FUNCTION refuse()",
+	} {
+		if _, err := b.pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 60, plainRow)
+	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 59 })
+
+	// Nor those that are looked into.
+	lists := `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"{{ input.id }}","row":"{{ input }}"}}]}]`
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: 10})
+	id = b.start(b.define(lists), 10, plainRow)
+	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted == 9 })
+	var stuck int
+	if err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.call WHERE state = 'intent' AND records > 0").Scan(&stuck); err != nil || stuck != 2 {
+		t.Fatalf("%d calls cannot be settled, want 2 (%v): the test shows nothing", stuck, err)
+	}
+}

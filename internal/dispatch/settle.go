@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,7 +40,22 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished) 
 		d.opts.Observed(f.call.task.Action.ID, verdicts[i].reading.Kind)
 		d.observe(ctx, f.call, &verdicts[i])
 	}
-	return d.apply(ctx, k, verdicts, false)
+	return d.patiently(ctx, func() error { return d.applyAll(ctx, k, verdicts, false) })
+}
+
+// applyAll is apply, one by one where it fails for all of them: a call that cannot be settled must not hold up others.
+func (d *Dispatcher) applyAll(ctx context.Context, k budgetKey, verdicts []verdict, wake bool) error {
+	err := d.apply(ctx, k, verdicts, wake)
+	if err == nil || len(verdicts) == 1 || passing(err) || ctx.Err() != nil {
+		return err
+	}
+	var failed error
+	for i := range verdicts {
+		if err := d.apply(ctx, k, verdicts[i:i+1], wake); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("call %s: %w", verdicts[i].id, err))
+		}
+	}
+	return failed
 }
 
 // apply records verdicts about open calls of one budget. A call that is over already is left alone. wake makes the budget
