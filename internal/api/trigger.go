@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -40,6 +39,7 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 	in.OrgID, in.DefinitionID, in.CreatedBy, in.TriggerType = caller.OrgID, id, &caller.AccountID, db.FlowTriggerTypeApiCall
 	var started *run.StartedBatch
 	var estimate *forecast.Estimate
+	var txID string
 	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
 		active, err := h.definitions.Active(ctx, tx, caller.OrgID, id)
 		if err != nil {
@@ -49,23 +49,26 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 		if started, err = h.runs.Start(ctx, tx, in); err != nil {
 			return err
 		}
+		if txID, err = pg.TxID(ctx, tx); err != nil {
+			return err
+		}
 		// Before the commit: nothing of the batch is spent yet.
 		estimate, err = h.forecasts.OfBatch(ctx, tx, caller.OrgID, started)
 		return err
 	})
-	if err != nil && !h.committed(ctx, caller.OrgID, started, err) {
+	if err != nil && !h.committed(ctx, txID, err) {
 		return nil, startFailed(ctx, err)
 	}
 	return triggerResultOf(started, estimate), nil
 }
 
 // committed finds out whether a start happened whose commit got no answer.
-func (h triggerHandler) committed(ctx context.Context, orgID uuid.UUID, started *run.StartedBatch, err error) bool {
-	if started == nil || !pg.CommitUnknown(err) {
+func (h triggerHandler) committed(ctx context.Context, txID string, err error) bool {
+	if !pg.CommitUnknown(err) {
 		return false
 	}
-	_, readErr := h.runs.ReadBatch(context.WithoutCancel(ctx), orgID, started.BatchID)
-	return readErr == nil
+	is, readErr := pg.Committed(context.WithoutCancel(ctx), h.pool, txID)
+	return readErr == nil && is
 }
 
 // startFailed hides a failure of ours: nothing of the start remains.

@@ -35,7 +35,7 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 		return c.run(ctx, calls)
 	})
 	if err != nil && pg.CommitUnknown(err) && len(out.calls) > 0 {
-		err = d.readBack(ctx, out.calls[0].id, owner, err)
+		err = d.readBack(ctx, k, out.calls[0].id, owner, err)
 	}
 	if errors.Is(err, run.ErrMoved) || errors.Is(err, errBudgetMoved) || pg.IsUnique(err, "call_exclusive") {
 		return claimed{decided: true}, nil // choose again
@@ -50,12 +50,18 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 	return out, nil
 }
 
-// readBack finds out whether a transaction was committed whose commit got no answer.
-func (d *Dispatcher) readBack(ctx context.Context, id uuid.UUID, owner string, cause error) error {
+// readBack finds out whether a claim was committed whose commit got no answer. The budget's lock waits for a commit that is
+// still under way.
+func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, owner string, cause error) error {
 	is := false
-	err := d.patiently(ctx, func() (err error) {
-		is, err = d.q.CallIs(ctx, d.Pool, db.CallIsParams{ID: id, Owner: owner})
-		return err
+	err := d.patiently(ctx, func() error {
+		return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+			_, err := d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Bucket: k.bucket})
+			if err == nil {
+				is, err = d.q.CallIs(ctx, tx, db.CallIsParams{ID: id, Owner: owner})
+			}
+			return err
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("%w; reading it back failed too: %w", cause, err)

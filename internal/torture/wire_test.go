@@ -65,15 +65,26 @@ func TestCommitAnswerLost(t *testing.T) {
 	wire := newWire(t, dsn)
 	pool := must(pg.Open(t.Context(), wire.dsn, pg.Options{MaxConns: 1}))
 	defer pool.Close()
-	insert := func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "INSERT INTO kept VALUES (1)")
+	var id string
+	insert := func(ctx context.Context, tx pgx.Tx) (err error) {
+		if _, err = tx.Exec(ctx, "INSERT INTO kept VALUES (1)"); err == nil {
+			id, err = pg.TxID(ctx, tx)
+		}
 		return err
 	}
+	committed := 0
 	for range 10 {
 		wire.cutCommit.Store(true)
 		if err := pg.InTx(t.Context(), pool, insert); !pg.CommitUnknown(err) {
 			t.Errorf("error %v; the outcome of a commit without an answer is unknown", err)
 		}
+		if must(pg.Committed(t.Context(), pool, id)) {
+			committed++
+		}
+	}
+	var kept int
+	if err := direct.QueryRow(t.Context(), "SELECT count(*) FROM kept").Scan(&kept); err != nil || kept != committed || kept == 0 {
+		t.Errorf("%d of 10 commits without an answer happened, %d were found out (%v)", kept, committed, err)
 	}
 }
 
