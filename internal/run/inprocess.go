@@ -29,9 +29,6 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 	if err != nil || b.over {
 		return false, err // the slices of a cancelled batch stay as they were
 	}
-	if b.over {
-		return false, nil // cancelled: what waits here stays where it is
-	}
 	ready, err := s.q.SlicesReady(ctx, s.pool, db.SlicesReadyParams{BatchID: batchID, MaxSlices: slicesAtOnce})
 	if err != nil {
 		return false, fmt.Errorf("read ready slices: %w", err)
