@@ -35,7 +35,10 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 		return c.run(ctx, calls)
 	})
 	if err != nil && pg.CommitUnknown(err) && len(out.calls) > 0 {
+		// Even when the lease is gone: what is written down and was not sent must be known for that.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
 		err = d.readBack(ctx, k, out.calls[0].id, owner, err)
+		cancel()
 	}
 	if errors.Is(err, run.ErrMoved) || errors.Is(err, errBudgetMoved) || pg.IsUnique(err, "call_exclusive") {
 		return claimed{decided: true}, nil // choose again

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -68,10 +69,10 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 		return time.Time{}, fmt.Errorf("expire the backoff of %s: %w", p.key, err)
 	}
 	d.readFirst(ctx, p.key)
-	// Settling outlives a stop by drainFor: what is in flight should be settled, not left to reconciliation.
+	// Settling outlives a stop, and the loss of the lease: what is in flight should be settled, not left to reconciliation.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(drainFor, cancel) })
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(drainTime(ctx), cancel) })
 	defer stop()
 	ended := make(chan struct{})
 	go func() { defer close(ended); p.settle(work) }()
@@ -82,6 +83,15 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	close(p.done)
 	<-ended
 	return next, err
+}
+
+// drainTime is how long a pass may go on to settle. One that lost its lease, as happens when the database is away, has the
+// time that answers are kept for.
+func drainTime(ctx context.Context) time.Duration {
+	if errors.Is(context.Cause(ctx), due.ErrLost) {
+		return patience
+	}
+	return drainFor
 }
 
 // loop claims and sends until there is nothing to do; next is when to come back.
