@@ -186,7 +186,7 @@ func (o *output) sum(t *testing.T) {
 		t.Logf("errors that were logged:\n%s", strings.Join(lines, "\n"))
 	}
 	if to := os.Getenv("FLOWLANE_TORTURE_LOG"); to != "" {
-		_ = os.WriteFile(filepath.Join(to, t.Name()+".log"), o.text.Bytes(), 0o600)
+		_ = os.WriteFile(filepath.Join(to, t.Name()+time.Now().Format("-150405")+".log"), o.text.Bytes(), 0o600)
 	}
 }
 

@@ -1,9 +1,11 @@
 package torture_test
 
 import (
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/provider/dialersim"
@@ -81,7 +83,7 @@ func (w *world) tally() tally {
 // settle waits until everything is over, and checks that it ended as it must.
 func (w *world) settle(patience time.Duration) {
 	w.Helper()
-	w.until("every batch is over", patience, func() bool { return w.open() == 0 })
+	w.until("every batch is over", patience, func() bool { return w.open() == 0 }, w.leftovers)
 	w.until("no call is open", patience, func() bool {
 		return w.count("SELECT count(*) FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting')") == 0
 	})
@@ -114,6 +116,29 @@ func (w *world) settle(patience time.Duration) {
 	w.checkSpend()
 	if w.Failed() {
 		w.output.show(w.T)
+	}
+}
+
+// leftovers prints what is not over.
+func (w *world) leftovers() {
+	w.Helper()
+	for _, sql := range []string{
+		`SELECT to_jsonb(c)::text FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id WHERE b.status IN ('queued', 'running', 'paused') LIMIT 5`,
+		"SELECT to_jsonb(c)::text FROM flow.call c WHERE state IN ('intent', 'unknown', 'awaiting', 'unresolved') ORDER BY claimed_at LIMIT 5",
+		"SELECT to_jsonb(p)::text FROM flow.part p JOIN flow.batch b ON b.id = p.batch_id WHERE b.status IN ('queued', 'running', 'paused') ORDER BY p.id LIMIT 5",
+		"SELECT to_jsonb(q)::text FROM flow.lane_batch q WHERE open AND ready_parts > 0 LIMIT 5",
+		"SELECT to_jsonb(d)::text || ' now ' || flow.clock() FROM flow.due d",
+		"SELECT to_jsonb(h)::text FROM flow.pause h WHERE status = 'active'",
+	} {
+		rows, err := w.pool.Query(w.Context(), sql)
+		if err != nil {
+			w.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.Logf("%s\n\t%s", sql, strings.Join(lines, "\n\t"))
 	}
 }
 

@@ -196,14 +196,17 @@ func (w *world) count(sql string, args ...any) (n int) {
 	return n
 }
 
-// until polls until the condition holds.
-func (w *world) until(what string, patience time.Duration, holds func() bool) {
+// until polls until the condition holds; where it does not, explain says more.
+func (w *world) until(what string, patience time.Duration, holds func() bool, explain ...func()) {
 	w.Helper()
 	deadline := time.After(patience)
 	for !holds() {
 		select {
 		case <-deadline:
 			w.output.show(w.T)
+			for _, f := range explain {
+				f()
+			}
 			w.Fatalf("waited %s in vain until %s", patience, what)
 		case <-w.Context().Done():
 			w.FailNow()
