@@ -82,7 +82,9 @@ func (p *play) begin() {
 }
 
 func (p *play) beginSmall() {
-	kinds := rapid.Custom(func(t *rapid.T) modelTask { return modelTask{kind: "modify", passes: rapid.IntRange(0, 5).Draw(t, "continue") == 5} })
+	kinds := rapid.Custom(func(t *rapid.T) modelTask {
+		return modelTask{kind: "modify", passes: rapid.IntRange(0, 5).Draw(t, "continue") == 5}
+	})
 	p.plan = modelPlan{rapid.SliceOfN(kinds, 2, 3).Draw(p.t, "tasks")}
 	if last := rapid.SampledFrom([]string{"", "upload", "transform"}).Draw(p.t, "last"); last != "" {
 		p.plan = append(p.plan, []modelTask{{kind: last}})

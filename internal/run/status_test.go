@@ -1,0 +1,204 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// The database refuses exactly the moves that are not drawn.
+func TestAllowed_AgreesWithTheDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := uuid.Must(uuid.NewV7())
+	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
+		for i, from := range Statuses {
+			for j, to := range Statuses {
+				position := i*len(Statuses) + j
+				_, err := tx.Exec(ctx, `INSERT INTO flow.job (batch_id, position, slice_no, apart_step, step_no, status, updated_at)
+					VALUES ($1, $2, 0, 0, 0, $3, now())`, id, position, from)
+				if err != nil {
+					return err
+				}
+				err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+					_, err := tx.Exec(ctx, "UPDATE flow.job SET status = $3 WHERE batch_id = $1 AND position = $2", id, position, to)
+					return err
+				})
+				require.Equal(t, from == to || Allowed(from, to), err == nil, "from %s to %s: %v", from, to, err)
+			}
+		}
+		return nil
+	})
+}
+
+// A way goes along drawn moves, and there is one from every status that is not over to every one that is.
+func TestBetween(t *testing.T) {
+	t.Parallel()
+	for _, from := range Statuses {
+		for _, to := range Statuses {
+			way := between(from, to)
+			if len(way) == 0 {
+				continue
+			}
+			require.False(t, Allowed(from, to), "a detour from %s to %s", from, to)
+			at := from
+			for _, s := range append(way, to) {
+				require.True(t, Allowed(at, s), "from %s to %s by %v", from, to, way)
+				at = s
+			}
+		}
+	}
+	require.Equal(t, []Status{Queued}, between(NeedsReconcile, Started))
+	require.Equal(t, []Status{Started}, between(Queued, Rejected))
+	require.Equal(t, []Status{Queued, Started}, between(Unresolved, NeedsReconcile))
+	require.Empty(t, between(Completed, Queued), "what is over stays over")
+}
+
+// script drives one record through a step of two calls.
+type script struct {
+	*world
+	t *testing.T
+	b *modelBatch
+}
+
+func newScript(t *testing.T, plan modelPlan) *script {
+	w := newWorld(t)
+	s := &script{world: w, t: t}
+	s.b = w.start(t, plan, w.define(t, plan), []modelInput{{}}, 2, false)
+	return s
+}
+
+// claim puts the task's queued part into a call.
+func (s *script) claim(task int) uuid.UUID {
+	id := uuid.Must(uuid.NewV7())
+	s.do(s.t, func(ctx context.Context, tx pgx.Tx) error {
+		c, err := s.s.Begin(ctx, tx, s.b.id)
+		require.NoError(s.t, err)
+		require.NoError(s.t, c.Claim(ctx, []Piece{{Part: s.queued(s.t, s.b.id, 0, task)[0], CallID: id}}))
+		require.NoError(s.t, s.insertCalls(ctx, tx, "dialer__api__modify", []uuid.UUID{id}, c.Now))
+		return c.Apply(ctx)
+	})
+	return id
+}
+
+// settle ends a call; doubt leaves it unknown.
+func (s *script) settle(id uuid.UUID, kind string) {
+	for _, call := range s.calls(s.t, []*modelBatch{s.b}) {
+		if call.id != id {
+			continue
+		}
+		s.do(s.t, func(ctx context.Context, tx pgx.Tx) error {
+			c, err := s.s.Begin(ctx, tx, s.b.id)
+			require.NoError(s.t, err)
+			state := "settled"
+			r := Result{Part: call.parts[0], From: standsAt[call.state], CallID: id}
+			switch kind {
+			case "doubt":
+				state = "unknown"
+				require.NoError(s.t, c.Doubt(ctx, call.parts))
+			case TraceOK:
+				require.NoError(s.t, c.Settle(ctx, []Result{r}))
+			default:
+				r.Exceptions = []Exception{{Offset: 0, Kind: kind, Error: &JobError{Code: "x"}}}
+				require.NoError(s.t, c.Settle(ctx, []Result{r}))
+			}
+			_, err = tx.Exec(ctx, "UPDATE flow.call SET state = $2 WHERE id = $1", id, state)
+			require.NoError(s.t, err)
+			return c.Apply(ctx)
+		})
+		return
+	}
+	s.t.Fatalf("call %s is not open", id)
+}
+
+// stands checks where the record's own row and the counters say it stands.
+func (s *script) stands(want Status) {
+	s.t.Helper()
+	var got Status
+	require.NoError(s.t, s.pool.QueryRow(s.ctx, "SELECT status FROM flow.job WHERE batch_id = $1", s.b.id).Scan(&got))
+	require.Equal(s.t, want, got)
+	var n int
+	require.NoError(s.t, s.pool.QueryRow(s.ctx, fmt.Sprintf("SELECT %s FROM flow.batch_count WHERE batch_id = $1", want), s.b.id).Scan(&n))
+	require.Equal(s.t, 1, n, "counted as %s", want)
+}
+
+var twoCalls = modelPlan{{{kind: "modify"}, {kind: "modify"}}}
+
+// The doubt about one call ends while the other one is under way: the record is started again, by way of queued.
+func TestChange_DoubtEndsBesideACall(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, twoCalls)
+	a, b := s.claim(0), s.claim(1)
+	s.settle(a, "doubt")
+	s.settle(b, TraceRetry)
+	s.stands(NeedsReconcile)
+	b = s.claim(1)
+	s.stands(NeedsReconcile)
+	s.settle(a, TraceOK)
+	s.stands(Started)
+	s.settle(b, TraceOK)
+	s.stands(Completed)
+}
+
+// A bulk call rejects the record while the call beside it waits; that one is then not needed.
+func TestChange_RejectedBesideASkippedCall(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, modelPlan{{{kind: "upload"}, {kind: "modify"}}})
+	s.settle(s.claim(0), TraceRejected)
+	s.stands(Queued)
+	s.do(t, func(ctx context.Context, tx pgx.Tx) error {
+		c, err := s.s.Begin(ctx, tx, s.b.id)
+		require.NoError(t, err)
+		part := s.queued(t, s.b.id, 0, 1)[0]
+		require.NoError(t, c.Claim(ctx, []Piece{{Part: part, Decided: true}}))
+		part.ID = 0
+		require.NoError(t, c.Settle(ctx, []Result{{Part: part, From: Queued, Exceptions: []Exception{{Kind: TraceSkipped}}}}))
+		return c.Apply(ctx)
+	})
+	s.stands(Rejected)
+}
+
+// A retry that a cancel drops does not keep the record started once the call beside it ends.
+func TestChange_CancelDropsARetry(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, twoCalls)
+	a, b := s.claim(0), s.claim(1)
+	s.do(t, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := s.s.Cancel(ctx, tx, s.org, s.b.id, Cancellation{})
+		return err
+	})
+	s.settle(a, TraceRetry)
+	s.stands(Started)
+	s.settle(b, TraceOK)
+	s.stands(Unprocessed)
+}
+
+// A retry that is queued in the same change as the other call's end leaves the record queued.
+func TestChange_RetryBesideAnEnd(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, twoCalls)
+	a, b := s.claim(0), s.claim(1)
+	s.do(t, func(ctx context.Context, tx pgx.Tx) error {
+		c, err := s.s.Begin(ctx, tx, s.b.id)
+		require.NoError(t, err)
+		var results []Result
+		for _, call := range s.calls(t, []*modelBatch{s.b}) {
+			r := Result{Part: call.parts[0], From: Started, CallID: call.id}
+			if call.id == a {
+				r.Exceptions = []Exception{{Kind: TraceRetry, Error: &JobError{Code: "x"}}}
+			}
+			results = append(results, r)
+		}
+		require.NoError(t, c.Settle(ctx, results))
+		_, err = tx.Exec(ctx, "UPDATE flow.call SET state = 'settled' WHERE id = ANY($1)", []uuid.UUID{a, b})
+		require.NoError(t, err)
+		return c.Apply(ctx)
+	})
+	s.stands(Queued)
+	s.settle(s.claim(0), TraceOK)
+	s.stands(Completed)
+}
