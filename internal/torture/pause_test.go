@@ -11,6 +11,7 @@ import (
 func TestPause(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 4)
+	w.late = true
 	w.front.delay = 20 * time.Millisecond
 	s := newStorm(w)
 	both := []*process{w.serve(hasty).ready(w), w.serve(hasty).ready(w)}
@@ -41,7 +42,6 @@ func TestOrderlyStop(t *testing.T) {
 	w := setup(t, 3)
 	w.front.delay = 20 * time.Millisecond
 	s := newStorm(w)
-	patient := limits{timeout: 10 * time.Second, margin: time.Second} // no call is late because the machine is busy
 	stops, longest := 2+kills(t)/10, time.Duration(0)
 	for range stops {
 		p := w.serve(patient).ready(w)

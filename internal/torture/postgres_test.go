@@ -23,9 +23,10 @@ func TestPostgresRestart(t *testing.T) {
 	}
 	dsn := server.DSN()
 	w := setupOn(t, dsn, pool, 3)
+	w.late = true
 	w.front.delay = 20 * time.Millisecond
 	s := newStorm(w).withPhoneCalls()
-	p := w.serve(hasty).ready(w)
+	p := w.serve(patient).ready(w)
 	restarts := 2 + kills(t)/50
 	for i := range restarts {
 		s.keep(30, w.between(time.Second, 2*time.Second))

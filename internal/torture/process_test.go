@@ -49,6 +49,9 @@ const lease = time.Second
 // hasty look into an unknown outcome soon.
 var hasty = limits{timeout: time.Second, margin: 200 * time.Millisecond}
 
+// patient have no call late because the machine is busy.
+var patient = limits{timeout: 10 * time.Second, margin: time.Second}
+
 // process is one process of the service.
 type process struct {
 	*exec.Cmd

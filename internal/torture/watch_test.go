@@ -110,7 +110,9 @@ func (w *world) settle(patience time.Duration) {
 		}
 	}
 	inDoubt := w.count("SELECT coalesce(sum(records), 0) FROM torture.doubt")
-	if calls := w.count("SELECT coalesce(sum(records), 0) FROM torture.move WHERE is_now = 'unknown'"); inDoubt != calls {
+	calls := w.count("SELECT coalesce(sum(records), 0) FROM torture.move WHERE is_now = 'unknown'")
+	// A late answer may take records out of doubt in the transaction that brings others into it: only the sum is seen.
+	if inDoubt > calls || inDoubt < calls && !w.late || calls > 0 && inDoubt == 0 {
 		w.Errorf("%d records were in unknown calls, but %d went through needs_reconcile", calls, inDoubt)
 	}
 	w.checkSpend()
@@ -153,7 +155,10 @@ func (w *world) checkBatch(b *batch) {
 	}
 	want := db.FlowBatchCount{BatchID: b.id, RecordCount: int64(b.records), Accepted: int64(b.accepted), Rejected: int64(b.rejected), Completed: int64(b.completed)}
 	end := run.BatchCompleted
-	if b.rejected > 0 {
+	switch {
+	case b.rejected == b.records:
+		end = run.BatchFailed
+	case b.rejected > 0:
 		end = run.BatchPartiallyFailed
 	}
 	if c != want || status != end {

@@ -22,11 +22,12 @@ func TestDatabaseCuts(t *testing.T) {
 	t.Parallel()
 	dsn, pool := pgtest.NewDatabase(t)
 	w := setupOn(t, dsn, pool, 3)
+	w.late = true
 	w.front.delay = 10 * time.Millisecond
 	s := newStorm(w).withPhoneCalls()
 	wire := newWire(t, dsn)
 	w.dsn = wire.dsn
-	p := w.serve(hasty).ready(w)
+	p := w.serve(patient).ready(w)
 	over := time.After(3*time.Second + time.Duration(kills(t))*200*time.Millisecond)
 	for cutting := true; cutting; {
 		select {

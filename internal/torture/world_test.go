@@ -60,6 +60,8 @@ type world struct {
 	random   *rand.Rand
 	output   *output
 	batches  []*batch
+	// late says that answers may come when others have their doubts already.
+	late bool
 }
 
 // setup makes a world with so many accounts on the platform.
