@@ -19,14 +19,20 @@ const propertyTime = 12 * time.Second
 
 // Whatever is claimed, settled, put back, doubted, abandoned and cancelled in whatever order, the rows say of every record
 // what a model says that knows neither slices' counters nor parts.
-func TestProperty_Records(t *testing.T) { playAll(t, (*play).begin) }
+func TestProperty_Records(t *testing.T) {
+	t.Parallel()
+	playAll(t, (*play).begin)
+}
 
 // The same where it is hardest, and small enough to be searched well: two or three calls of one step about one or two
 // records, and then another step.
-func TestProperty_RecordsOfManyCalls(t *testing.T) { playAll(t, (*play).beginSmall) }
+func TestProperty_RecordsOfManyCalls(t *testing.T) {
+	t.Parallel()
+	playAll(t, (*play).beginSmall)
+}
 
 func playAll(t *testing.T, begin func(*play)) {
-	t.Parallel()
+	t.Helper()
 	w := newWorld(t)
 	asked := false
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" || f.Name == "rapid.seed" })
