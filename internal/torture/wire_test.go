@@ -28,17 +28,13 @@ func TestDatabaseCuts(t *testing.T) {
 	wire := newWire(t, dsn)
 	w.dsn = wire.dsn
 	p := w.serve(patient).ready(w)
-	over := time.After(3*time.Second + time.Duration(kills(t))*200*time.Millisecond)
-	for cutting := true; cutting; {
-		select {
-		case <-over:
-			cutting = false
-		default:
-			s.keep(30, w.between(50*time.Millisecond, 400*time.Millisecond))
-			wire.cut(w.random.IntN(100))
-			wire.cutCommit.Store(w.random.IntN(2) == 0)
-		}
-	}
+	n := int64(6 + kills(t)/2)
+	w.until("enough was cut", 5*time.Minute, func() bool {
+		s.keep(30, w.between(50*time.Millisecond, 400*time.Millisecond))
+		wire.cut(w.random.IntN(100))
+		wire.cutCommit.Store(wire.commits.Load() < n)
+		return wire.cuts.Load() >= n && wire.commits.Load() >= n
+	})
 	wire.cutCommit.Store(false)
 	s.check(2 * time.Minute)
 	select {
@@ -51,9 +47,6 @@ func TestDatabaseCuts(t *testing.T) {
 	t.Logf("%d connections cut, %d between a commit and its answer; %d batches, %d records, %d calls", wire.cuts.Load(), wire.commits.Load(),
 		len(w.batches), s.records, sum.Calls)
 	t.Logf("%d unknown outcomes: lookups found %d and did not find %d; %d calls were retries", sum.Unknown, sum.Found, sum.NotFound, sum.Retries)
-	if wire.commits.Load() == 0 {
-		t.Error("no commit lost its answer: the test shows nothing")
-	}
 }
 
 // A commit whose answer is lost must be told from one that was never sent: whoever relies on it reads back.
