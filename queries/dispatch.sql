@@ -6,6 +6,7 @@ SELECT * FROM flow.budget WHERE domain = @domain AND bucket = @bucket FOR UPDATE
 
 -- name: QueueChoose :many
 -- The batches that may go next, by lane: the lane with the least virtual time first, in it the boosted ones, then the oldest.
+-- Queues to skip do not take the places of others.
 SELECT bl.lane, bl.vtime, bl.weight, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records
 FROM flow.budget_lane bl
 CROSS JOIN LATERAL (
@@ -18,6 +19,9 @@ CROSS JOIN LATERAL (
             AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
                 OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
                 OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
+        AND NOT EXISTS (SELECT FROM (SELECT unnest(@skip_batches::uuid[]) AS batch_id, unnest(@skip_steps::smallint[]) AS step_no,
+                unnest(@skip_tasks::smallint[]) AS task_no) s
+            WHERE s.batch_id = q.batch_id AND s.step_no = q.step_no AND s.task_no = q.task_no)
     ORDER BY q.high DESC, q.batch_id LIMIT @per_lane
 ) l
 WHERE bl.domain = @domain AND bl.bucket = @bucket

@@ -1034,16 +1034,22 @@ CROSS JOIN LATERAL (
             AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
                 OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
                 OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
-    ORDER BY q.high DESC, q.batch_id LIMIT $1
+        AND NOT EXISTS (SELECT FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no,
+                unnest($3::smallint[]) AS task_no) s
+            WHERE s.batch_id = q.batch_id AND s.step_no = q.step_no AND s.task_no = q.task_no)
+    ORDER BY q.high DESC, q.batch_id LIMIT $4
 ) l
-WHERE bl.domain = $2 AND bl.bucket = $3
+WHERE bl.domain = $5 AND bl.bucket = $6
 ORDER BY bl.vtime, bl.lane, l.high DESC, l.batch_id
 `
 
 type QueueChooseParams struct {
-	PerLane int32
-	Domain  string
-	Bucket  string
+	SkipBatches []uuid.UUID
+	SkipSteps   []int16
+	SkipTasks   []int16
+	PerLane     int32
+	Domain      string
+	Bucket      string
 }
 
 type QueueChooseRow struct {
@@ -1058,8 +1064,16 @@ type QueueChooseRow struct {
 }
 
 // The batches that may go next, by lane: the lane with the least virtual time first, in it the boosted ones, then the oldest.
+// Queues to skip do not take the places of others.
 func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParams) ([]QueueChooseRow, error) {
-	rows, err := db.Query(ctx, queueChoose, arg.PerLane, arg.Domain, arg.Bucket)
+	rows, err := db.Query(ctx, queueChoose,
+		arg.SkipBatches,
+		arg.SkipSteps,
+		arg.SkipTasks,
+		arg.PerLane,
+		arg.Domain,
+		arg.Bucket,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,11 @@ func sortedWindows(m map[[2]int64]int32) [][2]int64 {
 // choose renders the calls that should go next, without locks: up to groupMax small ones, or one bulk call. blocked
 // queues are passed over. It returns none where nothing is ready.
 func (d *Dispatcher) choose(ctx context.Context, k budgetKey, blocked map[queueKey]bool, room map[db.FlowLane]int) ([]*prepared, error) {
-	rows, err := d.q.QueueChoose(ctx, d.Pool, db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, PerLane: perLane})
+	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, PerLane: perLane}
+	for b := range blocked {
+		p.SkipBatches, p.SkipSteps, p.SkipTasks = append(p.SkipBatches, b.batch), append(p.SkipSteps, b.step), append(p.SkipTasks, b.task)
+	}
+	rows, err := d.q.QueueChoose(ctx, d.Pool, p)
 	if err != nil {
 		return nil, fmt.Errorf("choose from %s: %w", k, err)
 	}

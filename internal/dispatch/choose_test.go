@@ -1,0 +1,33 @@
+package dispatch_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/dispatch"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/run"
+)
+
+// Any number of batches that wait for one list does not hold up a batch of another list.
+func TestChoose_PassesOverManyBlockedBatches(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	other := b.start(b.define(strings.ReplaceAll(uploadFlow, "demo", "warmup")), 1, plainRow)
+	b.await(other) // makes the budget
+	_, err := b.pool.Exec(t.Context(), `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params,
+			outcome_check, exclusive_key, claimed_at, send_before, next_check_at, counts_in)
+		SELECT gen_random_uuid(), org_id, domain, bucket, lane, action_id, 'awaiting', 'test', 0, '', '{}', 'lookup', 'demo', claimed_at, send_before,
+			flow.clock() + interval '1 hour', '{}' FROM flow.call WHERE exclusive_key = 'warmup'`)
+	require.NoError(t, err)
+	def := b.define(uploadFlow)
+	for range 12 {
+		b.start(def, 1, plainRow)
+	}
+	status, _ := b.await(b.start(b.define(strings.ReplaceAll(uploadFlow, "demo", "free")), 10, plainRow))
+	require.Equal(t, run.BatchCompleted, status)
+	b.once("free", dialersim.KindUpload, 10)
+	require.Empty(t, b.sim.ArrivalsOf("", "demo", dialersim.KindUpload))
+}
