@@ -73,11 +73,12 @@ func (c *bulk) addParts(ctx context.Context, r *renderer, row *queueRow, parts [
 // addPart adds the records of a part, as pieces of the call and of records decided without one.
 func (c *bulk) addPart(s *settler, row *queueRow, part run.Part, rec *run.Records) {
 	_, gone := members(&part, rec)
+	had := len(c.pieces)
 	c.tile(part, gone, func(o int32) (*run.Exception, bool) {
 		env := rec.Env(o)
 		return c.addRow(s, o, &env)
 	})
-	if len(c.pieces) > 0 {
+	if len(c.pieces) > had { // a queue of which nothing fits must not wait for what bars this call
 		c.lane, c.orgID = row.Lane, row.OrgID
 		if n := len(c.queues); n == 0 || c.queues[n-1] != keyOf(row) {
 			c.queues = append(c.queues, keyOf(row))
