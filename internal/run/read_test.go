@@ -21,6 +21,7 @@ import (
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
@@ -153,7 +154,8 @@ func (p *process) watch(id uuid.UUID, cancel bool) {
 				_, err := p.Runs.Cancel(ctx, tx, p.org, id, run.Cancellation{})
 				return err
 			})
-			if err != nil {
+			// A conflict is true: the batch may have ended since it was read.
+			if err != nil && !fault.Is(err, fault.Conflict) {
 				p.t.Fatal(err)
 			}
 		}
