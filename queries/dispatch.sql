@@ -14,8 +14,8 @@ CROSS JOIN LATERAL (
     FROM flow.lane_batch q
     WHERE q.domain = bl.domain AND q.bucket = bl.bucket AND q.lane = bl.lane AND q.open AND q.ready_parts > 0
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
-            AND p.call_id IS NULL AND p.ready_at <= flow.clock())
-        AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > flow.clock())
+            AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
+        AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
             AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
                 OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
                 OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
@@ -28,17 +28,29 @@ WHERE bl.domain = @domain AND bl.bucket = @bucket
 ORDER BY bl.vtime, bl.lane, l.high DESC, l.batch_id;
 
 -- name: PartChoose :many
-SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, s.first
-FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no = p.slice_no
-WHERE p.batch_id = @batch_id AND p.step_no = @step_no AND p.task_no = @task_no AND p.call_id IS NULL AND p.ready_at <= flow.clock()
-ORDER BY p.ready_at, p.slice_no, p.from_off LIMIT @max_parts;
+-- What is ready in a queue, slice by slice, in the order in which it goes.
+SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
+    (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
+    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
+    p.apart, p.attempt, s.first, s.records AS size
+FROM (
+    SELECT * FROM flow.part q
+    WHERE q.batch_id = @batch_id AND q.step_no = @step_no AND q.task_no = @task_no AND q.call_id IS NULL
+        AND q.ready_at <= (SELECT flow.clock())
+    ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT @max_parts
+) p
+CROSS JOIN LATERAL (
+    SELECT z.no, z.first, z.records FROM flow.slice z
+    WHERE z.batch_id = p.batch_id AND z.no BETWEEN p.slice_no AND p.last_no ORDER BY z.no LIMIT @max_parts
+) s
+ORDER BY p.ready_at, p.slice_no, p.from_off, s.no LIMIT @max_parts;
 
 -- name: QueueNextReady :one
 -- When the next delayed part of a budget may be claimed.
 SELECT coalesce(min(n.ready_at), '0001-01-01 00:00:00+00')::timestamptz AS at FROM flow.lane_batch q
 CROSS JOIN LATERAL (
     SELECT p.ready_at FROM flow.part p
-    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > flow.clock()
+    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > (SELECT flow.clock())
     ORDER BY p.ready_at LIMIT 1
 ) n
 WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0;
@@ -46,11 +58,11 @@ WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0
 -- name: HoldBucket :one
 -- When the automatic backoff of a budget ends.
 SELECT coalesce(max(expires_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pause
-WHERE domain = @domain::text AND bucket = @bucket::text AND scope = 'bucket' AND status = 'active' AND expires_at > flow.clock();
+WHERE domain = @domain::text AND bucket = @bucket::text AND scope = 'bucket' AND status = 'active' AND expires_at > (SELECT flow.clock());
 
 -- name: HoldCovers :many
 -- The active holds of people that cover any of these batches.
-SELECT DISTINCT q.batch_id FROM flow.lane_batch q JOIN flow.pause h ON h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > flow.clock())
+SELECT DISTINCT q.batch_id FROM flow.lane_batch q JOIN flow.pause h ON h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
     AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
         OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
         OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id))
@@ -65,11 +77,11 @@ DO UPDATE SET expires_at = greatest(pause.expires_at, excluded.expires_at);
 
 -- name: HoldExpire :exec
 UPDATE flow.pause SET status = 'released', released_at = expires_at
-WHERE domain = @domain::text AND bucket = @bucket::text AND scope = 'bucket' AND status = 'active' AND expires_at <= flow.clock();
+WHERE domain = @domain::text AND bucket = @bucket::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock());
 
 -- name: CallsInFlight :many
 SELECT lane, count(*) AS calls FROM flow.call
-WHERE domain = @domain AND bucket = @bucket AND state = 'intent' AND send_before > flow.clock() - make_interval(secs => @margin_seconds::float8)
+WHERE domain = @domain AND bucket = @bucket AND state = 'intent' AND send_before > (SELECT flow.clock()) - make_interval(secs => @margin_seconds::float8)
 GROUP BY lane;
 
 -- name: CallsExclusive :many
@@ -84,9 +96,6 @@ VALUES (@id, @org_id, @domain, @bucket, @lane, @action_id, @credential_id, @stat
 
 -- name: CallLock :many
 SELECT * FROM flow.call WHERE id = ANY(@ids::uuid[]) ORDER BY id FOR UPDATE;
-
--- name: CallGet :one
-SELECT * FROM flow.call WHERE id = @id;
 
 -- name: CallIs :one
 SELECT EXISTS (SELECT FROM flow.call WHERE id = @id AND owner = @owner);
@@ -109,12 +118,12 @@ SELECT reference::text FROM flow.call WHERE domain = @domain AND bucket = @bucke
 -- name: CallsOverdue :many
 -- Intents whose sender can no longer be sending.
 SELECT id FROM flow.call
-WHERE domain = @domain AND bucket = @bucket AND state = 'intent' AND send_before <= flow.clock() - make_interval(secs => @margin_seconds::float8)
+WHERE domain = @domain AND bucket = @bucket AND state = 'intent' AND send_before <= (SELECT flow.clock()) - make_interval(secs => @margin_seconds::float8)
 ORDER BY send_before LIMIT @max_calls;
 
 -- name: CallsToCheck :many
 SELECT * FROM flow.call
-WHERE domain = @domain AND bucket = @bucket AND state IN ('unknown', 'awaiting') AND next_check_at <= flow.clock()
+WHERE domain = @domain AND bucket = @bucket AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
 ORDER BY next_check_at LIMIT @max_calls;
 
 -- name: CallsNextCheck :one

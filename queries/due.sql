@@ -20,7 +20,7 @@ RETURNING lease_no;
 -- Leases up to max_rows rows of these kinds that are due: nobody works on them, or the lease of who did has ended.
 WITH picked AS (
     SELECT d.kind, d.key FROM flow.due d
-    WHERE d.due_at <= flow.clock() AND d.kind = ANY(@kinds::text[])
+    WHERE d.due_at <= (SELECT flow.clock()) AND d.kind = ANY(@kinds::text[])
     ORDER BY d.due_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
 )
 UPDATE flow.due u

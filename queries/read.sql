@@ -81,11 +81,6 @@ WHERE s.batch_id = @batch_id AND s.step_no = 0 AND s.queued > 0 AND s.no >= @fro
     AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)
 ORDER BY s.no LIMIT @max_rows;
 
--- name: PartsRead :many
-SELECT p.slice_no, p.step_no, p.task_no, p.from_off, p.to_off, p.apart, p.attempt, p.left_out, c.state AS call_state, c.claimed_at
-FROM flow.part p LEFT JOIN flow.call c ON c.id = p.call_id
-WHERE p.batch_id = @batch_id AND p.slice_no = ANY(@slice_nos::int[]) ORDER BY p.slice_no, p.id;
-
 -- name: JobsRead :many
 SELECT position, slice_no, apart_step, step_no, status, attempts, error, started_at, updated_at FROM flow.job
 WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) ORDER BY slice_no, position;

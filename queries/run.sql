@@ -31,10 +31,10 @@ SELECT @batch_id, row_number() OVER (ORDER BY p.first) - 1, p.first, p.rows, @st
     CASE WHEN @staged::boolean THEN p.rows ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE p.rows END
 FROM flow.page p WHERE p.set_id = @page_set;
 
--- name: PartInsertForSlices :execrows
--- Queues every record of every slice of a batch for one task.
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off)
-SELECT s.batch_id, @step_no, @task_no, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = @batch_id ORDER BY s.no;
+-- name: PartInsertWhole :exec
+-- Queues every record of a batch for one task.
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
+SELECT s.batch_id, @step_no, @task_no, 0, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = @batch_id AND s.no = @last_no;
 
 -- name: SliceRelease :execrows
 UPDATE flow.slice SET state = @state, queued = staged, staged = 0 WHERE batch_id = @batch_id AND state = 'staged';
@@ -115,9 +115,9 @@ SELECT batch_id, step_no, task_no, domain, bucket, lane FROM flow.lane_batch WHE
 UPDATE flow.lane_batch SET open = false WHERE batch_id = @batch_id RETURNING domain, bucket;
 
 -- name: PartInsert :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, ready_at)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, ready_at)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]),
-    unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@ready_ats::timestamptz[]);
+    unnest(@slice_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@ready_ats::timestamptz[]);
 
 -- name: PartDelete :execrows
 DELETE FROM flow.part WHERE id = ANY(@ids::bigint[]);
@@ -127,11 +127,20 @@ UPDATE flow.part SET call_id = NULL, call_seq = NULL, left_out = NULL, ready_at 
 WHERE id = ANY(@ids::bigint[]) AND call_id IS NOT NULL;
 
 -- name: PartsOfSlices :many
-SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, p.left_out, p.call_id, c.state AS call_state
-FROM flow.part p
-JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS slice_no) d ON p.batch_id = d.batch_id AND p.slice_no = d.slice_no
+-- The parts of slices, each cut to its slice.
+SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
+    (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
+    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
+    p.apart, p.attempt, p.left_out, p.call_id, c.state AS call_state, c.claimed_at
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
+JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+CROSS JOIN LATERAL (
+    SELECT b.* FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
+    UNION ALL
+    SELECT a.* FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
+) p
 LEFT JOIN flow.call c ON c.id = p.call_id
-ORDER BY p.id;
+ORDER BY p.id, s.no;
 
 -- name: JobsOfSlices :many
 SELECT j.* FROM flow.job j
@@ -198,9 +207,6 @@ UPDATE flow.batch SET status = 'cancelled', cancel_reason = @reason, completed_a
 -- name: BatchCountCancel :exec
 UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0 WHERE batch_id = @batch_id;
 
--- name: BatchStatusLocked :one
-SELECT b.status FROM flow.batch b WHERE b.id = @id AND b.org_id = @org_id FOR UPDATE;
-
 -- name: BudgetEnsure :exec
 INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight)
 VALUES (@domain, @bucket, @service_id, @metered, @time_zone, @max_in_flight)
@@ -212,7 +218,7 @@ VALUES (@domain, @bucket, 'interactive', 50), (@domain, @bucket, 'compliance', 3
 ON CONFLICT DO NOTHING;
 
 -- name: PartsQueued :many
-SELECT id, from_off, to_off FROM flow.part WHERE id = ANY(@ids::bigint[]) AND call_id IS NULL;
+SELECT id, slice_no, last_no, from_off, to_off FROM flow.part WHERE id = ANY(@ids::bigint[]) AND call_id IS NULL;
 
 -- name: PartClaim :exec
 UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, left_out = nullif(d.left_out, '')::int[]
@@ -220,18 +226,23 @@ FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@call_ids::uuid[]) AS call_id,
 WHERE p.id = d.id;
 
 -- name: PartShrink :exec
-UPDATE flow.part p SET from_off = d.from_off FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@froms::int[]) AS from_off) d WHERE p.id = d.id;
+UPDATE flow.part p SET slice_no = d.slice_no, from_off = d.from_off
+FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@slice_nos::int[]) AS slice_no, unnest(@froms::int[]) AS from_off) d WHERE p.id = d.id;
 
 -- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, call_id, call_seq, left_out)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, left_out)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]),
-    unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@call_ids::uuid[]),
+    unnest(@last_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@call_ids::uuid[]),
     unnest(@seqs::int[]), nullif(unnest(@left_out::text[]), '')::int[];
 
 -- name: PartsOfCall :many
-SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, p.left_out, p.call_id, s.first
-FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no = p.slice_no
-WHERE p.call_id = ANY(@call_ids::uuid[]) ORDER BY p.call_id, p.call_seq;
+-- The parts of calls, slice by slice, in the order in which their records were sent.
+SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
+    (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
+    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
+    p.apart, p.attempt, p.left_out, p.call_id, s.first, s.records AS size
+FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
+WHERE p.call_id = ANY(@call_ids::uuid[]) ORDER BY p.call_id, p.call_seq, s.no;
 
 -- name: SliceRows :many
 SELECT batch_id, no, first, records, state, step_no, remaining, apart FROM flow.slice WHERE batch_id = @batch_id AND no = ANY(@nos::int[]) ORDER BY no;

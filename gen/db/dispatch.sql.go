@@ -153,43 +153,6 @@ func (q *Queries) BudgetSpacing(ctx context.Context, db DBTX, arg BudgetSpacingP
 	return err
 }
 
-const callGet = `-- name: CallGet :one
-SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note FROM flow.call WHERE id = $1
-`
-
-func (q *Queries) CallGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowCall, error) {
-	row := db.QueryRow(ctx, callGet, id)
-	var i FlowCall
-	err := row.Scan(
-		&i.ID,
-		&i.OrgID,
-		&i.Domain,
-		&i.Bucket,
-		&i.Lane,
-		&i.ActionID,
-		&i.CredentialID,
-		&i.State,
-		&i.Owner,
-		&i.Attempt,
-		&i.Records,
-		&i.Digest,
-		&i.FirstKey,
-		&i.LastKey,
-		&i.Params,
-		&i.OutcomeCheck,
-		&i.ExclusiveKey,
-		&i.Reference,
-		&i.ClaimedAt,
-		&i.SendBefore,
-		&i.AnsweredAt,
-		&i.NextCheckAt,
-		&i.Checks,
-		&i.CountsIn,
-		&i.Note,
-	)
-	return i, err
-}
-
 type CallInsertParams struct {
 	ID           uuid.UUID
 	OrgID        uuid.UUID
@@ -396,7 +359,7 @@ func (q *Queries) CallsExclusive(ctx context.Context, db DBTX, arg CallsExclusiv
 
 const callsInFlight = `-- name: CallsInFlight :many
 SELECT lane, count(*) AS calls FROM flow.call
-WHERE domain = $1 AND bucket = $2 AND state = 'intent' AND send_before > flow.clock() - make_interval(secs => $3::float8)
+WHERE domain = $1 AND bucket = $2 AND state = 'intent' AND send_before > (SELECT flow.clock()) - make_interval(secs => $3::float8)
 GROUP BY lane
 `
 
@@ -452,7 +415,7 @@ func (q *Queries) CallsNextCheck(ctx context.Context, db DBTX, arg CallsNextChec
 
 const callsOverdue = `-- name: CallsOverdue :many
 SELECT id FROM flow.call
-WHERE domain = $1 AND bucket = $2 AND state = 'intent' AND send_before <= flow.clock() - make_interval(secs => $3::float8)
+WHERE domain = $1 AND bucket = $2 AND state = 'intent' AND send_before <= (SELECT flow.clock()) - make_interval(secs => $3::float8)
 ORDER BY send_before LIMIT $4
 `
 
@@ -522,7 +485,7 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 
 const callsToCheck = `-- name: CallsToCheck :many
 SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note FROM flow.call
-WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= flow.clock()
+WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
 ORDER BY next_check_at LIMIT $3
 `
 
@@ -704,7 +667,7 @@ func (q *Queries) DomainLimits(ctx context.Context, db DBTX, tenancyID string) (
 
 const holdBucket = `-- name: HoldBucket :one
 SELECT coalesce(max(expires_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pause
-WHERE domain = $1::text AND bucket = $2::text AND scope = 'bucket' AND status = 'active' AND expires_at > flow.clock()
+WHERE domain = $1::text AND bucket = $2::text AND scope = 'bucket' AND status = 'active' AND expires_at > (SELECT flow.clock())
 `
 
 type HoldBucketParams struct {
@@ -721,7 +684,7 @@ func (q *Queries) HoldBucket(ctx context.Context, db DBTX, arg HoldBucketParams)
 }
 
 const holdCovers = `-- name: HoldCovers :many
-SELECT DISTINCT q.batch_id FROM flow.lane_batch q JOIN flow.pause h ON h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > flow.clock())
+SELECT DISTINCT q.batch_id FROM flow.lane_batch q JOIN flow.pause h ON h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
     AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
         OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
         OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id))
@@ -757,7 +720,7 @@ func (q *Queries) HoldCovers(ctx context.Context, db DBTX, arg HoldCoversParams)
 
 const holdExpire = `-- name: HoldExpire :exec
 UPDATE flow.pause SET status = 'released', released_at = expires_at
-WHERE domain = $1::text AND bucket = $2::text AND scope = 'bucket' AND status = 'active' AND expires_at <= flow.clock()
+WHERE domain = $1::text AND bucket = $2::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock())
 `
 
 type HoldExpireParams struct {
@@ -959,10 +922,21 @@ func (q *Queries) LedgerRelease(ctx context.Context, db DBTX, arg LedgerReleaseP
 }
 
 const partChoose = `-- name: PartChoose :many
-SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, s.first
-FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no = p.slice_no
-WHERE p.batch_id = $1 AND p.step_no = $2 AND p.task_no = $3 AND p.call_id IS NULL AND p.ready_at <= flow.clock()
-ORDER BY p.ready_at, p.slice_no, p.from_off LIMIT $4
+SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
+    (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
+    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
+    p.apart, p.attempt, s.first, s.records AS size
+FROM (
+    SELECT id, batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, ready_at, call_id, call_seq, left_out, last_no FROM flow.part q
+    WHERE q.batch_id = $1 AND q.step_no = $2 AND q.task_no = $3 AND q.call_id IS NULL
+        AND q.ready_at <= (SELECT flow.clock())
+    ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT $4
+) p
+CROSS JOIN LATERAL (
+    SELECT z.no, z.first, z.records FROM flow.slice z
+    WHERE z.batch_id = p.batch_id AND z.no BETWEEN p.slice_no AND p.last_no ORDER BY z.no LIMIT $4
+) s
+ORDER BY p.ready_at, p.slice_no, p.from_off, s.no LIMIT $4
 `
 
 type PartChooseParams struct {
@@ -983,8 +957,10 @@ type PartChooseRow struct {
 	Apart   bool
 	Attempt int32
 	First   int64
+	Size    int32
 }
 
+// What is ready in a queue, slice by slice, in the order in which it goes.
 func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams) ([]PartChooseRow, error) {
 	rows, err := db.Query(ctx, partChoose,
 		arg.BatchID,
@@ -1010,6 +986,7 @@ func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams)
 			&i.Apart,
 			&i.Attempt,
 			&i.First,
+			&i.Size,
 		); err != nil {
 			return nil, err
 		}
@@ -1029,8 +1006,8 @@ CROSS JOIN LATERAL (
     FROM flow.lane_batch q
     WHERE q.domain = bl.domain AND q.bucket = bl.bucket AND q.lane = bl.lane AND q.open AND q.ready_parts > 0
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
-            AND p.call_id IS NULL AND p.ready_at <= flow.clock())
-        AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > flow.clock())
+            AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
+        AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
             AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
                 OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
                 OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
@@ -1105,7 +1082,7 @@ const queueNextReady = `-- name: QueueNextReady :one
 SELECT coalesce(min(n.ready_at), '0001-01-01 00:00:00+00')::timestamptz AS at FROM flow.lane_batch q
 CROSS JOIN LATERAL (
     SELECT p.ready_at FROM flow.part p
-    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > flow.clock()
+    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > (SELECT flow.clock())
     ORDER BY p.ready_at LIMIT 1
 ) n
 WHERE q.domain = $1 AND q.bucket = $2 AND q.open AND q.ready_parts > 0

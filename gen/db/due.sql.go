@@ -149,7 +149,7 @@ func (q *Queries) DueLease(ctx context.Context, db DBTX, arg DueLeaseParams) (in
 const dueTake = `-- name: DueTake :many
 WITH picked AS (
     SELECT d.kind, d.key FROM flow.due d
-    WHERE d.due_at <= flow.clock() AND d.kind = ANY($1::text[])
+    WHERE d.due_at <= (SELECT flow.clock()) AND d.kind = ANY($1::text[])
     ORDER BY d.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
 )
 UPDATE flow.due u

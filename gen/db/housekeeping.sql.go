@@ -82,7 +82,7 @@ func (q *Queries) DueBacklog(ctx context.Context, db DBTX) ([]DueBacklogRow, err
 const housekeepBackoffs = `-- name: HousekeepBackoffs :execrows
 DELETE FROM flow.pause p USING (
     SELECT o.id FROM flow.pause o
-    WHERE o.scope = 'bucket' AND o.status = 'released' AND o.released_at < flow.clock() - interval '30 days'
+    WHERE o.scope = 'bucket' AND o.status = 'released' AND o.released_at < (SELECT flow.clock()) - interval '30 days'
     LIMIT $1
 ) old
 WHERE p.id = old.id
@@ -101,7 +101,7 @@ DELETE FROM flow.call c USING (
     SELECT o.id FROM flow.budget b
     CROSS JOIN LATERAL (
         SELECT k.id FROM flow.call k
-        WHERE k.domain = b.domain AND k.bucket = b.bucket AND k.claimed_at < flow.clock() - interval '7 days'
+        WHERE k.domain = b.domain AND k.bucket = b.bucket AND k.claimed_at < (SELECT flow.clock()) - interval '7 days'
             AND k.state IN ('settled', 'refused')
         ORDER BY k.claimed_at LIMIT $1
     ) o
@@ -123,7 +123,7 @@ const housekeepLedger = `-- name: HousekeepLedger :execrows
 
 DELETE FROM flow.ledger l USING (
     SELECT o.domain, o.bucket, o.window_seconds, o.starts_at FROM flow.ledger o
-    WHERE o.ends_at < flow.clock() - interval '31 days'
+    WHERE o.ends_at < (SELECT flow.clock()) - interval '31 days'
     ORDER BY o.ends_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ) old
 WHERE l.domain = old.domain AND l.bucket = old.bucket AND l.window_seconds = old.window_seconds AND l.starts_at = old.starts_at

@@ -659,6 +659,7 @@ type FlowPart struct {
 	CallID  *uuid.UUID
 	CallSeq *int32
 	LeftOut []int32
+	LastNo  int32
 }
 
 type FlowPause struct {

@@ -399,61 +399,6 @@ func (q *Queries) JobsRead(ctx context.Context, db DBTX, arg JobsReadParams) ([]
 	return items, nil
 }
 
-const partsRead = `-- name: PartsRead :many
-SELECT p.slice_no, p.step_no, p.task_no, p.from_off, p.to_off, p.apart, p.attempt, p.left_out, c.state AS call_state, c.claimed_at
-FROM flow.part p LEFT JOIN flow.call c ON c.id = p.call_id
-WHERE p.batch_id = $1 AND p.slice_no = ANY($2::int[]) ORDER BY p.slice_no, p.id
-`
-
-type PartsReadParams struct {
-	BatchID  uuid.UUID
-	SliceNos []int32
-}
-
-type PartsReadRow struct {
-	SliceNo   int32
-	StepNo    int16
-	TaskNo    int16
-	FromOff   int32
-	ToOff     int32
-	Apart     bool
-	Attempt   int32
-	LeftOut   []int32
-	CallState *string
-	ClaimedAt *time.Time
-}
-
-func (q *Queries) PartsRead(ctx context.Context, db DBTX, arg PartsReadParams) ([]PartsReadRow, error) {
-	rows, err := db.Query(ctx, partsRead, arg.BatchID, arg.SliceNos)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PartsReadRow
-	for rows.Next() {
-		var i PartsReadRow
-		if err := rows.Scan(
-			&i.SliceNo,
-			&i.StepNo,
-			&i.TaskNo,
-			&i.FromOff,
-			&i.ToOff,
-			&i.Apart,
-			&i.Attempt,
-			&i.LeftOut,
-			&i.CallState,
-			&i.ClaimedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const queuedBegun = `-- name: QueuedBegun :one
 SELECT coalesce(sum(queued), 0)::bigint AS jobs FROM flow.slice WHERE batch_id = $1 AND step_no > 0
 `

@@ -377,22 +377,6 @@ func (q *Queries) BatchStart(ctx context.Context, db DBTX, arg BatchStartParams)
 	return err
 }
 
-const batchStatusLocked = `-- name: BatchStatusLocked :one
-SELECT b.status FROM flow.batch b WHERE b.id = $1 AND b.org_id = $2 FOR UPDATE
-`
-
-type BatchStatusLockedParams struct {
-	ID    uuid.UUID
-	OrgID uuid.UUID
-}
-
-func (q *Queries) BatchStatusLocked(ctx context.Context, db DBTX, arg BatchStatusLockedParams) (FlowBatchStatus, error) {
-	row := db.QueryRow(ctx, batchStatusLocked, arg.ID, arg.OrgID)
-	var status FlowBatchStatus
-	err := row.Scan(&status)
-	return status, err
-}
-
 const budgetEnsure = `-- name: BudgetEnsure :exec
 INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight)
 VALUES ($1, $2, $3, $4, $5, $6)
@@ -1019,9 +1003,9 @@ func (q *Queries) PartDelete(ctx context.Context, db DBTX, ids []int64) (int64, 
 }
 
 const partInsert = `-- name: PartInsert :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, ready_at)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, ready_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
-    unnest($5::int[]), unnest($6::int[]), unnest($7::boolean[]), unnest($8::int[]), unnest($9::timestamptz[])
+    unnest($4::int[]), unnest($5::int[]), unnest($6::int[]), unnest($7::boolean[]), unnest($8::int[]), unnest($9::timestamptz[])
 `
 
 type PartInsertParams struct {
@@ -1052,10 +1036,10 @@ func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams)
 }
 
 const partInsertClaimed = `-- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, call_id, call_seq, left_out)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, left_out)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
-    unnest($5::int[]), unnest($6::int[]), unnest($7::boolean[]), unnest($8::int[]), unnest($9::uuid[]),
-    unnest($10::int[]), nullif(unnest($11::text[]), '')::int[]
+    unnest($5::int[]), unnest($6::int[]), unnest($7::int[]), unnest($8::boolean[]), unnest($9::int[]), unnest($10::uuid[]),
+    unnest($11::int[]), nullif(unnest($12::text[]), '')::int[]
 `
 
 type PartInsertClaimedParams struct {
@@ -1063,6 +1047,7 @@ type PartInsertClaimedParams struct {
 	StepNos  []int16
 	TaskNos  []int16
 	SliceNos []int32
+	LastNos  []int32
 	Froms    []int32
 	Tos      []int32
 	Aparts   []bool
@@ -1078,6 +1063,7 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 		arg.StepNos,
 		arg.TaskNos,
 		arg.SliceNos,
+		arg.LastNos,
 		arg.Froms,
 		arg.Tos,
 		arg.Aparts,
@@ -1089,24 +1075,27 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 	return err
 }
 
-const partInsertForSlices = `-- name: PartInsertForSlices :execrows
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, from_off, to_off)
-SELECT s.batch_id, $1, $2, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = $3 ORDER BY s.no
+const partInsertWhole = `-- name: PartInsertWhole :exec
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
+SELECT s.batch_id, $1, $2, 0, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = $3 AND s.no = $4
 `
 
-type PartInsertForSlicesParams struct {
+type PartInsertWholeParams struct {
 	StepNo  int16
 	TaskNo  int16
 	BatchID uuid.UUID
+	LastNo  int32
 }
 
-// Queues every record of every slice of a batch for one task.
-func (q *Queries) PartInsertForSlices(ctx context.Context, db DBTX, arg PartInsertForSlicesParams) (int64, error) {
-	result, err := db.Exec(ctx, partInsertForSlices, arg.StepNo, arg.TaskNo, arg.BatchID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// Queues every record of a batch for one task.
+func (q *Queries) PartInsertWhole(ctx context.Context, db DBTX, arg PartInsertWholeParams) error {
+	_, err := db.Exec(ctx, partInsertWhole,
+		arg.StepNo,
+		arg.TaskNo,
+		arg.BatchID,
+		arg.LastNo,
+	)
+	return err
 }
 
 const partRequeue = `-- name: PartRequeue :execrows
@@ -1129,23 +1118,28 @@ func (q *Queries) PartRequeue(ctx context.Context, db DBTX, arg PartRequeueParam
 }
 
 const partShrink = `-- name: PartShrink :exec
-UPDATE flow.part p SET from_off = d.from_off FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::int[]) AS from_off) d WHERE p.id = d.id
+UPDATE flow.part p SET slice_no = d.slice_no, from_off = d.from_off
+FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::int[]) AS slice_no, unnest($3::int[]) AS from_off) d WHERE p.id = d.id
 `
 
 type PartShrinkParams struct {
-	Ids   []int64
-	Froms []int32
+	Ids      []int64
+	SliceNos []int32
+	Froms    []int32
 }
 
 func (q *Queries) PartShrink(ctx context.Context, db DBTX, arg PartShrinkParams) error {
-	_, err := db.Exec(ctx, partShrink, arg.Ids, arg.Froms)
+	_, err := db.Exec(ctx, partShrink, arg.Ids, arg.SliceNos, arg.Froms)
 	return err
 }
 
 const partsOfCall = `-- name: PartsOfCall :many
-SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, p.left_out, p.call_id, s.first
-FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no = p.slice_no
-WHERE p.call_id = ANY($1::uuid[]) ORDER BY p.call_id, p.call_seq
+SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
+    (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
+    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
+    p.apart, p.attempt, p.left_out, p.call_id, s.first, s.records AS size
+FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
+WHERE p.call_id = ANY($1::uuid[]) ORDER BY p.call_id, p.call_seq, s.no
 `
 
 type PartsOfCallRow struct {
@@ -1161,8 +1155,10 @@ type PartsOfCallRow struct {
 	LeftOut []int32
 	CallID  *uuid.UUID
 	First   int64
+	Size    int32
 }
 
+// The parts of calls, slice by slice, in the order in which their records were sent.
 func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID) ([]PartsOfCallRow, error) {
 	rows, err := db.Query(ctx, partsOfCall, callIds)
 	if err != nil {
@@ -1185,6 +1181,7 @@ func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID)
 			&i.LeftOut,
 			&i.CallID,
 			&i.First,
+			&i.Size,
 		); err != nil {
 			return nil, err
 		}
@@ -1197,11 +1194,19 @@ func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID)
 }
 
 const partsOfSlices = `-- name: PartsOfSlices :many
-SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, p.left_out, p.call_id, c.state AS call_state
-FROM flow.part p
-JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no) d ON p.batch_id = d.batch_id AND p.slice_no = d.slice_no
+SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
+    (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
+    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
+    p.apart, p.attempt, p.left_out, p.call_id, c.state AS call_state, c.claimed_at
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
+JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+CROSS JOIN LATERAL (
+    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.to_off, b.apart, b.attempt, b.ready_at, b.call_id, b.call_seq, b.left_out, b.last_no FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
+    UNION ALL
+    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.to_off, a.apart, a.attempt, a.ready_at, a.call_id, a.call_seq, a.left_out, a.last_no FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
+) p
 LEFT JOIN flow.call c ON c.id = p.call_id
-ORDER BY p.id
+ORDER BY p.id, s.no
 `
 
 type PartsOfSlicesParams struct {
@@ -1222,8 +1227,10 @@ type PartsOfSlicesRow struct {
 	LeftOut   []int32
 	CallID    *uuid.UUID
 	CallState *string
+	ClaimedAt *time.Time
 }
 
+// The parts of slices, each cut to its slice.
 func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesParams) ([]PartsOfSlicesRow, error) {
 	rows, err := db.Query(ctx, partsOfSlices, arg.BatchIds, arg.SliceNos)
 	if err != nil {
@@ -1246,6 +1253,7 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 			&i.LeftOut,
 			&i.CallID,
 			&i.CallState,
+			&i.ClaimedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -1258,11 +1266,13 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 }
 
 const partsQueued = `-- name: PartsQueued :many
-SELECT id, from_off, to_off FROM flow.part WHERE id = ANY($1::bigint[]) AND call_id IS NULL
+SELECT id, slice_no, last_no, from_off, to_off FROM flow.part WHERE id = ANY($1::bigint[]) AND call_id IS NULL
 `
 
 type PartsQueuedRow struct {
 	ID      int64
+	SliceNo int32
+	LastNo  int32
 	FromOff int32
 	ToOff   int32
 }
@@ -1276,7 +1286,13 @@ func (q *Queries) PartsQueued(ctx context.Context, db DBTX, ids []int64) ([]Part
 	var items []PartsQueuedRow
 	for rows.Next() {
 		var i PartsQueuedRow
-		if err := rows.Scan(&i.ID, &i.FromOff, &i.ToOff); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.SliceNo,
+			&i.LastNo,
+			&i.FromOff,
+			&i.ToOff,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

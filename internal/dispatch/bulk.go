@@ -41,7 +41,11 @@ func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, r *renderer, row *qu
 	}
 	const group = 64
 	for len(parts) > 0 && !c.full {
-		n := min(group, len(parts), max(1, (c.maxRows-c.records+9)/10))
+		if c.records >= c.maxRows {
+			c.full = true
+			break
+		}
+		n := min(group, len(firstRecords(parts, c.maxRows-c.records)))
 		if err := c.addParts(ctx, r, row, parts[:n]); err != nil {
 			return err
 		}

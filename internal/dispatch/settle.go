@@ -149,7 +149,7 @@ func (d *Dispatcher) settlement(ctx context.Context, tx pgx.Tx, k budgetKey, ver
 	for _, p := range parts {
 		if call := s.calls[*p.CallID]; call != nil {
 			call.parts = append(call.parts, run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
-				First: p.First, From: p.FromOff, To: p.ToOff, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut})
+				First: p.First, From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut})
 		}
 	}
 	return s, nil
@@ -287,7 +287,8 @@ func (s *settlement) notArrived(ctx context.Context, call *openCall, v *verdict)
 
 // again tries records again after the pause of their task's retry policy, or fails them when it is used up.
 func (s *settlement) again(ctx context.Context, call *openCall, v *verdict, code, message string) error {
-	for i := range call.parts {
+	jitter := s.d.Random()
+	for i := 0; i < len(call.parts); i++ {
 		p := &call.parts[i]
 		_, task := s.task(p)
 		e := s.failure(p, code, message, &v.reading)
@@ -295,12 +296,17 @@ func (s *settlement) again(ctx context.Context, call *openCall, v *verdict, code
 			s.failAll(call, p, v, e)
 			continue
 		}
-		at := s.change.Now.Add(max(task.Retry.Delay(int(p.Attempt), s.d.Random()), v.reading.RetryAfter))
+		at := s.change.Now.Add(max(task.Retry.Delay(int(p.Attempt), jitter), v.reading.RetryAfter))
 		if task.Action.Bulk {
-			err := s.change.Requeue(ctx, []run.Part{*p}, run.Again{From: call.from, ReadyAt: at, Attempted: true, Why: e})
+			same := i + 1 // one stored part goes back as a whole
+			for same < len(call.parts) && call.parts[same].ID == p.ID {
+				same++
+			}
+			err := s.change.Requeue(ctx, call.parts[i:same], run.Again{From: call.from, ReadyAt: at, Attempted: true, Why: e})
 			if err != nil {
 				return err
 			}
+			i = same - 1
 			continue
 		}
 		r := s.result(call, p, v)

@@ -16,7 +16,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// Part is a range of a slice's records for one task: queued, or covered by a call.
+// Part is a range of a slice's records for one task: queued, or covered by a call. A stored part can go over several slices;
+// it is then several of these, with one ID.
 type Part struct {
 	ID             int64
 	BatchID        uuid.UUID
@@ -25,6 +26,8 @@ type Part struct {
 	// First is the position of the slice's first record.
 	First    int64
 	From, To int32
+	// Size is how many records the slice has.
+	Size int32
 	// Apart marks one record that goes its own way.
 	Apart   bool
 	Attempt int32

@@ -63,56 +63,105 @@ func (c *Change) take(ctx context.Context, pieces []Piece) error {
 	if err != nil {
 		return fmt.Errorf("read queued parts: %w", err)
 	}
-	have := map[int64]db.PartsQueuedRow{}
-	for _, r := range rows {
-		have[r.ID] = r
+	if len(rows) != len(order) {
+		return fmt.Errorf("%w: %d of %d parts are queued", ErrMoved, len(rows), len(order))
 	}
-	var whole db.PartClaimParams
-	var shrink db.PartShrinkParams
-	var insert db.PartInsertClaimedParams
-	for _, id := range order {
-		ps := byPart[id]
-		r, ok := have[id]
-		first, last := &ps[0].Part, &ps[len(ps)-1].Part
-		if !ok || r.FromOff != first.From || r.ToOff < last.To {
-			return fmt.Errorf("%w: part %d", ErrMoved, id)
-		}
-		lane := c.lane(laneKey{first.BatchID, first.StepNo, first.TaskNo})
-		if len(ps) == 1 && r.ToOff == last.To && !ps[0].Decided {
-			lane.parts--
-			whole.Ids = append(whole.Ids, id)
-			whole.CallIds = append(whole.CallIds, ps[0].CallID)
-			whole.Seqs = append(whole.Seqs, ps[0].Seq)
-			whole.LeftOut = append(whole.LeftOut, intsText(first.LeftOut))
-			c.coverSet(first, Started)
-			continue
-		}
-		c.coverShrink(first, last.To)
-		if r.ToOff == last.To {
-			lane.parts--
-			c.deleted = append(c.deleted, id)
-		} else {
-			shrink.Ids = append(shrink.Ids, id)
-			shrink.Froms = append(shrink.Froms, last.To)
-		}
-		for _, p := range ps {
-			p.Part.ID = 0
-			if !p.Decided {
-				addClaimed(&insert, p)
-				c.coverAdd(&p.Part, Started)
-			}
+	var t taken
+	for i := range rows {
+		if err := c.takePart(&t, &rows[i], byPart[rows[i].ID]); err != nil {
+			return err
 		}
 	}
-	return c.writeTaken(ctx, whole, shrink, insert)
+	return c.writeTaken(ctx, &t)
 }
 
-func addClaimed(in *db.PartInsertClaimedParams, p *Piece) {
+// taken is what take writes.
+type taken struct {
+	whole  db.PartClaimParams
+	shrink db.PartShrinkParams
+	insert db.PartInsertClaimedParams
+}
+
+// takePart takes pieces from one stored part. They must follow each other from its front on.
+func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
+	no, off := r.SliceNo, r.FromOff
+	for _, p := range ps {
+		end := p.Part.Size
+		if no == r.LastNo {
+			end = r.ToOff
+		}
+		if no > r.LastNo || p.Part.SliceNo != no || p.Part.From != off || p.Part.To > end {
+			return fmt.Errorf("%w: part %d", ErrMoved, r.ID)
+		}
+		if off = p.Part.To; off == end {
+			no, off = no+1, 0
+		}
+	}
+	first := &ps[0].Part
+	lane := c.lane(laneKey{first.BatchID, first.StepNo, first.TaskNo})
+	runs := runsOf(ps)
+	all := no > r.LastNo
+	if all {
+		lane.parts--
+	}
+	if all && len(runs) == 1 && len(runs[0]) == len(ps) {
+		t.whole.Ids = append(t.whole.Ids, r.ID)
+		t.whole.CallIds = append(t.whole.CallIds, ps[0].CallID)
+		t.whole.Seqs = append(t.whole.Seqs, ps[0].Seq)
+		t.whole.LeftOut = append(t.whole.LeftOut, intsText(first.LeftOut))
+		for _, p := range ps {
+			c.coverSet(&p.Part, Started)
+		}
+		return nil
+	}
+	if all {
+		c.deleted = append(c.deleted, r.ID)
+	} else {
+		t.shrink.Ids = append(t.shrink.Ids, r.ID)
+		t.shrink.SliceNos = append(t.shrink.SliceNos, no)
+		t.shrink.Froms = append(t.shrink.Froms, off)
+	}
+	for _, p := range ps {
+		c.coverShrink(&p.Part, p.Part.To)
+		p.Part.ID = 0
+		if !p.Decided {
+			c.coverAdd(&p.Part, Started)
+		}
+	}
+	for _, run := range runs {
+		addClaimed(&t.insert, run)
+	}
+	return nil
+}
+
+// runsOf groups pieces that can be one stored part: whole ends of slices that follow each other in one call.
+func runsOf(ps []*Piece) (runs [][]*Piece) {
+	for i, p := range ps {
+		if p.Decided {
+			continue
+		}
+		if i > 0 && len(runs) > 0 {
+			last := ps[i-1]
+			if !last.Decided && last.CallID == p.CallID && last.Part.To == last.Part.Size && p.Part.From == 0 &&
+				len(last.Part.LeftOut) == 0 && len(p.Part.LeftOut) == 0 {
+				runs[len(runs)-1] = append(runs[len(runs)-1], p)
+				continue
+			}
+		}
+		runs = append(runs, []*Piece{p})
+	}
+	return runs
+}
+
+func addClaimed(in *db.PartInsertClaimedParams, run []*Piece) {
+	p, last := run[0], run[len(run)-1]
 	in.BatchIds = append(in.BatchIds, p.Part.BatchID)
 	in.StepNos = append(in.StepNos, p.Part.StepNo)
 	in.TaskNos = append(in.TaskNos, p.Part.TaskNo)
 	in.SliceNos = append(in.SliceNos, p.Part.SliceNo)
+	in.LastNos = append(in.LastNos, last.Part.SliceNo)
 	in.Froms = append(in.Froms, p.Part.From)
-	in.Tos = append(in.Tos, p.Part.To)
+	in.Tos = append(in.Tos, last.Part.To)
 	in.Aparts = append(in.Aparts, p.Part.Apart)
 	in.Attempts = append(in.Attempts, p.Part.Attempt)
 	in.CallIds = append(in.CallIds, p.CallID)
@@ -120,19 +169,19 @@ func addClaimed(in *db.PartInsertClaimedParams, p *Piece) {
 	in.LeftOut = append(in.LeftOut, intsText(p.Part.LeftOut))
 }
 
-func (c *Change) writeTaken(ctx context.Context, whole db.PartClaimParams, shrink db.PartShrinkParams, insert db.PartInsertClaimedParams) error {
-	if len(whole.Ids) > 0 {
-		if err := c.s.q.PartClaim(ctx, c.later, whole); err != nil {
+func (c *Change) writeTaken(ctx context.Context, t *taken) error {
+	if len(t.whole.Ids) > 0 {
+		if err := c.s.q.PartClaim(ctx, c.later, t.whole); err != nil {
 			return fmt.Errorf("claim parts: %w", err)
 		}
 	}
-	if len(shrink.Ids) > 0 {
-		if err := c.s.q.PartShrink(ctx, c.later, shrink); err != nil {
+	if len(t.shrink.Ids) > 0 {
+		if err := c.s.q.PartShrink(ctx, c.later, t.shrink); err != nil {
 			return fmt.Errorf("shorten parts: %w", err)
 		}
 	}
-	if len(insert.Froms) > 0 {
-		if err := c.s.q.PartInsertClaimed(ctx, c.later, insert); err != nil {
+	if len(t.insert.Froms) > 0 {
+		if err := c.s.q.PartInsertClaimed(ctx, c.later, t.insert); err != nil {
 			return fmt.Errorf("insert claimed parts: %w", err)
 		}
 	}
@@ -151,19 +200,22 @@ type Again struct {
 	Why *JobError
 }
 
-// Requeue puts parts back whose call provably did nothing, or may be repeated without harm.
+// Requeue puts parts back whose call provably did nothing, or may be repeated without harm. Those of one ID stand together,
+// all of them.
 func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
 	if err := c.look(ctx, pointers(ps)); err != nil {
 		return err
 	}
-	ids := make([]int64, len(ps))
+	var ids []int64
 	for i := range ps {
 		p := &ps[i]
-		ids[i] = p.ID
 		c.remember(p)
 		k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
 		d := c.lane(k)
-		d.parts++
+		if i == 0 || ps[i-1].ID != p.ID {
+			ids = append(ids, p.ID)
+			d.parts++
+		}
 		d.records += int64(p.Records())
 		if old, ok := c.wakeAt[k]; !ok || again.ReadyAt.Before(old) {
 			c.wakeAt[k] = again.ReadyAt

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -99,7 +100,8 @@ func (b *batchView) readParts(ctx context.Context, q *db.Queries, tx pgx.Tx, nos
 	if len(nos) == 0 {
 		return nil
 	}
-	rows, err := q.PartsRead(ctx, tx, db.PartsReadParams{BatchID: b.FlowBatch.ID, SliceNos: nos})
+	ids := slices.Repeat([]uuid.UUID{b.FlowBatch.ID}, len(nos))
+	rows, err := q.PartsOfSlices(ctx, tx, db.PartsOfSlicesParams{BatchIds: ids, SliceNos: nos})
 	if err != nil {
 		return fmt.Errorf("read parts of batch %s: %w", b.FlowBatch.ID, err)
 	}

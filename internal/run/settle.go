@@ -33,14 +33,15 @@ type Exception struct {
 	RetryAt time.Time
 }
 
-// Settle records how parts came out and moves their records on. Parts must not be settled twice.
+// Settle records how parts came out and moves their records on. Parts must not be settled twice; those of one ID stand
+// together, all of them.
 func (c *Change) Settle(ctx context.Context, results []Result) error {
 	if err := c.look(ctx, parts(results)); err != nil {
 		return err
 	}
 	for i := range results {
 		r := &results[i]
-		if r.Part.ID != 0 {
+		if r.Part.ID != 0 && (i == 0 || results[i-1].Part.ID != r.Part.ID) {
 			c.deleted = append(c.deleted, r.Part.ID)
 		}
 		c.traceResult(r)

@@ -182,10 +182,10 @@ func (s *Service) queueFirst(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		return s.due.Wake(ctx, tx, DueSlices, batchID.String(), now)
 	}
 	for _, t := range callTasks(&plan.Steps[0]) {
-		if _, err := s.q.PartInsertForSlices(ctx, tx, db.PartInsertForSlicesParams{BatchID: batchID, TaskNo: t}); err != nil {
+		if err := s.q.PartInsertWhole(ctx, tx, db.PartInsertWholeParams{BatchID: batchID, TaskNo: t, LastNo: int32(slices) - 1}); err != nil {
 			return fmt.Errorf("queue the first step: %w", err)
 		}
-		err := s.q.LaneBatchReady(ctx, tx, db.LaneBatchReadyParams{BatchID: batchID, TaskNo: t, Parts: int32(slices), Records: count})
+		err := s.q.LaneBatchReady(ctx, tx, db.LaneBatchReadyParams{BatchID: batchID, TaskNo: t, Parts: 1, Records: count})
 		if err != nil {
 			return fmt.Errorf("count the first step: %w", err)
 		}

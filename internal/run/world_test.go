@@ -181,7 +181,7 @@ func (w *world) queued(t require.TestingT, batch uuid.UUID, step, task int) (out
 	require.NoError(t, err)
 	for _, r := range rows {
 		out = append(out, Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, First: r.First,
-			From: r.FromOff, To: r.ToOff, Apart: r.Apart, Attempt: r.Attempt})
+			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt})
 	}
 	return out
 }
@@ -217,7 +217,7 @@ func (w *world) calls(t require.TestingT, batches []*modelBatch) (out []*simCall
 	for _, p := range parts {
 		c := byID[*p.CallID]
 		c.parts = append(c.parts, Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo, First: p.First,
-			From: p.FromOff, To: p.ToOff, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut})
+			From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut})
 	}
 	return out
 }
