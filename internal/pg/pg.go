@@ -88,6 +88,7 @@ func config(dsn string, opts Options) (*pgxpool.Config, error) {
 	}
 	setDefault(conn.RuntimeParams, "idle_in_transaction_session_timeout", strconv.FormatInt(idleInTransaction.Milliseconds(), 10))
 	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+		registerUUID(c)
 		c.TypeMap().RegisterType(&pgtype.Type{
 			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 		})

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/pgtest"
@@ -271,4 +273,22 @@ func BenchmarkMigrate_Nothing(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestUUIDs(t *testing.T) {
+	t.Parallel()
+	_, pool := pgtest.NewEmpty(t)
+	id, other := uuid.New(), uuid.New()
+	var got uuid.UUID
+	var list []uuid.UUID
+	var absent, present *uuid.UUID
+	var text string
+	err := pool.QueryRow(t.Context(), "SELECT $1::uuid, $2::uuid[], NULL::uuid, $1::uuid, $1::text", id, []uuid.UUID{id, other}).Scan(&got, &list, &absent, &present, &text)
+	require.NoError(t, err)
+	require.Equal(t, id, got)
+	require.Equal(t, []uuid.UUID{id, other}, list)
+	require.Nil(t, absent)
+	require.Equal(t, id, *present)
+	require.Equal(t, id.String(), text)
+	require.Error(t, pool.QueryRow(t.Context(), "SELECT NULL::uuid").Scan(&got), "nothing is no id")
 }
