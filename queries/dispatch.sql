@@ -2,7 +2,11 @@
 SELECT * FROM flow.budget WHERE domain = @domain AND bucket = @bucket;
 
 -- name: BudgetLock :one
-SELECT * FROM flow.budget WHERE domain = @domain AND bucket = @bucket FOR UPDATE;
+-- Locks a budget against other claims, but not against starts that refer to it. The clock is read after the lock was had.
+WITH locked AS MATERIALIZED (
+    SELECT * FROM flow.budget WHERE domain = @domain AND bucket = @bucket FOR NO KEY UPDATE
+)
+SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 
 -- name: QueueChoose :many
 -- The batches that may go next, by lane: the lane with the least virtual time first, in it the boosted ones, then the oldest.
@@ -85,8 +89,7 @@ WHERE domain = @domain AND bucket = @bucket AND state = 'intent' AND send_before
 GROUP BY lane;
 
 -- name: CallsExclusive :many
-SELECT exclusive_key::text FROM flow.call
-WHERE domain = @domain AND exclusive_key = ANY(@keys::text[]) AND state IN ('intent', 'unknown', 'awaiting');
+SELECT exclusive_key::text FROM flow.call WHERE domain = @domain AND exclusive_key = ANY(@keys::text[]);
 
 -- name: CallInsert :copyfrom
 INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
@@ -94,19 +97,27 @@ INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_i
 VALUES (@id, @org_id, @domain, @bucket, @lane, @action_id, @credential_id, @state, @owner, @attempt, @records, @digest, @first_key, @last_key,
     @params, @outcome_check, @exclusive_key, @claimed_at, @send_before, @counts_in);
 
--- name: CallLock :many
-SELECT * FROM flow.call WHERE id = ANY(@ids::uuid[]) ORDER BY id FOR UPDATE;
+-- name: CallsRead :many
+-- Calls of one budget, with what says in which windows they count, and the time.
+SELECT sqlc.embed(c), (SELECT b.time_zone FROM flow.budget b WHERE b.domain = @domain AND b.bucket = @bucket) AS time_zone,
+    (SELECT b.service_id FROM flow.budget b WHERE b.domain = @domain AND b.bucket = @bucket) AS service_id,
+    (SELECT b.metered FROM flow.budget b WHERE b.domain = @domain AND b.bucket = @bucket) AS metered,
+    (SELECT flow.clock())::timestamptz AS now
+FROM flow.call c WHERE c.id = ANY(@ids::uuid[]) ORDER BY c.id;
 
 -- name: CallIs :one
 SELECT EXISTS (SELECT FROM flow.call WHERE id = @id AND owner = @owner);
 
--- name: CallMove :exec
+-- name: CallMove :execrows
+-- Moves calls that are still in the state that they were seen in.
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = d.answered_at,
-    next_check_at = nullif(d.next_check_at, '9999-01-01 00:00:00+00'), checks = c.checks + d.checks, note = coalesce(nullif(d.note, ''), c.note), counts_in = d.counts_in::jsonb
+    next_check_at = nullif(d.next_check_at, '9999-01-01 00:00:00+00'), checks = c.checks + d.checks, note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
+    exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@refs::text[]) AS reference,
         unnest(@answered_ats::timestamptz[]) AS answered_at, unnest(@next_check_ats::timestamptz[]) AS next_check_at,
-        unnest(@checks::int[]) AS checks, unnest(@notes::text[]) AS note, unnest(@counts_in::text[]) AS counts_in) d
-WHERE c.id = d.id;
+        unnest(@checks::int[]) AS checks, unnest(@notes::text[]) AS note, unnest(@counts_in::text[]) AS counts_in,
+        unnest(@seen::text[]) AS seen) d
+WHERE c.id = d.id AND c.state = d.seen;
 
 -- name: CallPostpone :exec
 UPDATE flow.call SET next_check_at = @next_check_at, checks = checks + 1 WHERE id = @id AND state IN ('unknown', 'awaiting');
@@ -130,9 +141,6 @@ ORDER BY next_check_at LIMIT @max_calls;
 -- When the next open call of a budget must be looked at.
 SELECT coalesce(min(CASE WHEN state = 'intent' THEN send_before + make_interval(secs => @margin_seconds::float8) ELSE next_check_at END), '0001-01-01 00:00:00+00')::timestamptz AS at
 FROM flow.call WHERE domain = @domain AND bucket = @bucket AND state IN ('intent', 'unknown', 'awaiting');
-
--- name: BatchesOfCalls :many
-SELECT DISTINCT batch_id FROM flow.part WHERE call_id = ANY(@call_ids::uuid[]);
 
 -- name: LedgerRead :many
 SELECT * FROM flow.ledger WHERE domain = @domain AND bucket = @bucket AND ends_at > @since ORDER BY window_seconds, starts_at;

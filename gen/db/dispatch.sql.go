@@ -13,30 +13,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const batchesOfCalls = `-- name: BatchesOfCalls :many
-SELECT DISTINCT batch_id FROM flow.part WHERE call_id = ANY($1::uuid[])
-`
-
-func (q *Queries) BatchesOfCalls(ctx context.Context, db DBTX, callIds []uuid.UUID) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, batchesOfCalls, callIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []uuid.UUID
-	for rows.Next() {
-		var batch_id uuid.UUID
-		if err := rows.Scan(&batch_id); err != nil {
-			return nil, err
-		}
-		items = append(items, batch_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const budgetCommitted = `-- name: BudgetCommitted :one
 SELECT EXISTS (SELECT FROM flow.budget WHERE domain = $1 AND bucket = $2 AND xmin::text::bigint <> txid_current() % 4294967296)
 `
@@ -91,7 +67,10 @@ func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParam
 }
 
 const budgetLock = `-- name: BudgetLock :one
-SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at FROM flow.budget WHERE domain = $1 AND bucket = $2 FOR UPDATE
+WITH locked AS MATERIALIZED (
+    SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at FROM flow.budget WHERE domain = $1 AND bucket = $2 FOR NO KEY UPDATE
+)
+SELECT locked.domain, locked.bucket, locked.service_id, locked.metered, locked.time_zone, locked.max_in_flight, locked.next_call_at, flow.clock()::timestamptz AS now FROM locked
 `
 
 type BudgetLockParams struct {
@@ -99,9 +78,21 @@ type BudgetLockParams struct {
 	Bucket string
 }
 
-func (q *Queries) BudgetLock(ctx context.Context, db DBTX, arg BudgetLockParams) (FlowBudget, error) {
+type BudgetLockRow struct {
+	Domain      string
+	Bucket      string
+	ServiceID   string
+	Metered     bool
+	TimeZone    string
+	MaxInFlight int32
+	NextCallAt  *time.Time
+	Now         time.Time
+}
+
+// Locks a budget against other claims, but not against starts that refer to it. The clock is read after the lock was had.
+func (q *Queries) BudgetLock(ctx context.Context, db DBTX, arg BudgetLockParams) (BudgetLockRow, error) {
 	row := db.QueryRow(ctx, budgetLock, arg.Domain, arg.Bucket)
-	var i FlowBudget
+	var i BudgetLockRow
 	err := row.Scan(
 		&i.Domain,
 		&i.Bucket,
@@ -110,6 +101,7 @@ func (q *Queries) BudgetLock(ctx context.Context, db DBTX, arg BudgetLockParams)
 		&i.TimeZone,
 		&i.MaxInFlight,
 		&i.NextCallAt,
+		&i.Now,
 	)
 	return i, err
 }
@@ -192,63 +184,15 @@ func (q *Queries) CallIs(ctx context.Context, db DBTX, arg CallIsParams) (bool, 
 	return exists, err
 }
 
-const callLock = `-- name: CallLock :many
-SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note FROM flow.call WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
-`
-
-func (q *Queries) CallLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]FlowCall, error) {
-	rows, err := db.Query(ctx, callLock, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []FlowCall
-	for rows.Next() {
-		var i FlowCall
-		if err := rows.Scan(
-			&i.ID,
-			&i.OrgID,
-			&i.Domain,
-			&i.Bucket,
-			&i.Lane,
-			&i.ActionID,
-			&i.CredentialID,
-			&i.State,
-			&i.Owner,
-			&i.Attempt,
-			&i.Records,
-			&i.Digest,
-			&i.FirstKey,
-			&i.LastKey,
-			&i.Params,
-			&i.OutcomeCheck,
-			&i.ExclusiveKey,
-			&i.Reference,
-			&i.ClaimedAt,
-			&i.SendBefore,
-			&i.AnsweredAt,
-			&i.NextCheckAt,
-			&i.Checks,
-			&i.CountsIn,
-			&i.Note,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const callMove = `-- name: CallMove :exec
+const callMove = `-- name: CallMove :execrows
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = d.answered_at,
-    next_check_at = nullif(d.next_check_at, '9999-01-01 00:00:00+00'), checks = c.checks + d.checks, note = coalesce(nullif(d.note, ''), c.note), counts_in = d.counts_in::jsonb
+    next_check_at = nullif(d.next_check_at, '9999-01-01 00:00:00+00'), checks = c.checks + d.checks, note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
+    exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS reference,
         unnest($4::timestamptz[]) AS answered_at, unnest($5::timestamptz[]) AS next_check_at,
-        unnest($6::int[]) AS checks, unnest($7::text[]) AS note, unnest($8::text[]) AS counts_in) d
-WHERE c.id = d.id
+        unnest($6::int[]) AS checks, unnest($7::text[]) AS note, unnest($8::text[]) AS counts_in,
+        unnest($9::text[]) AS seen) d
+WHERE c.id = d.id AND c.state = d.seen
 `
 
 type CallMoveParams struct {
@@ -260,10 +204,12 @@ type CallMoveParams struct {
 	Checks       []int32
 	Notes        []string
 	CountsIn     []string
+	Seen         []string
 }
 
-func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) error {
-	_, err := db.Exec(ctx, callMove,
+// Moves calls that are still in the state that they were seen in.
+func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (int64, error) {
+	result, err := db.Exec(ctx, callMove,
 		arg.Ids,
 		arg.States,
 		arg.Refs,
@@ -272,8 +218,12 @@ func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) err
 		arg.Checks,
 		arg.Notes,
 		arg.CountsIn,
+		arg.Seen,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const callPostpone = `-- name: CallPostpone :exec
@@ -328,8 +278,7 @@ func (q *Queries) CallReferences(ctx context.Context, db DBTX, arg CallReference
 }
 
 const callsExclusive = `-- name: CallsExclusive :many
-SELECT exclusive_key::text FROM flow.call
-WHERE domain = $1 AND exclusive_key = ANY($2::text[]) AND state IN ('intent', 'unknown', 'awaiting')
+SELECT exclusive_key::text FROM flow.call WHERE domain = $1 AND exclusive_key = ANY($2::text[])
 `
 
 type CallsExclusiveParams struct {
@@ -445,6 +394,79 @@ func (q *Queries) CallsOverdue(ctx context.Context, db DBTX, arg CallsOverduePar
 			return nil, err
 		}
 		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const callsRead = `-- name: CallsRead :many
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, (SELECT b.time_zone FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS time_zone,
+    (SELECT b.service_id FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS service_id,
+    (SELECT b.metered FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS metered,
+    (SELECT flow.clock())::timestamptz AS now
+FROM flow.call c WHERE c.id = ANY($3::uuid[]) ORDER BY c.id
+`
+
+type CallsReadParams struct {
+	Domain string
+	Bucket string
+	Ids    []uuid.UUID
+}
+
+type CallsReadRow struct {
+	FlowCall  FlowCall
+	TimeZone  string
+	ServiceID string
+	Metered   bool
+	Now       time.Time
+}
+
+// Calls of one budget, with what says in which windows they count, and the time.
+func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) ([]CallsReadRow, error) {
+	rows, err := db.Query(ctx, callsRead, arg.Domain, arg.Bucket, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CallsReadRow
+	for rows.Next() {
+		var i CallsReadRow
+		if err := rows.Scan(
+			&i.FlowCall.ID,
+			&i.FlowCall.OrgID,
+			&i.FlowCall.Domain,
+			&i.FlowCall.Bucket,
+			&i.FlowCall.Lane,
+			&i.FlowCall.ActionID,
+			&i.FlowCall.CredentialID,
+			&i.FlowCall.State,
+			&i.FlowCall.Owner,
+			&i.FlowCall.Attempt,
+			&i.FlowCall.Records,
+			&i.FlowCall.Digest,
+			&i.FlowCall.FirstKey,
+			&i.FlowCall.LastKey,
+			&i.FlowCall.Params,
+			&i.FlowCall.OutcomeCheck,
+			&i.FlowCall.ExclusiveKey,
+			&i.FlowCall.Reference,
+			&i.FlowCall.ClaimedAt,
+			&i.FlowCall.SendBefore,
+			&i.FlowCall.AnsweredAt,
+			&i.FlowCall.NextCheckAt,
+			&i.FlowCall.Checks,
+			&i.FlowCall.CountsIn,
+			&i.FlowCall.Note,
+			&i.TimeZone,
+			&i.ServiceID,
+			&i.Metered,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -221,7 +221,7 @@ func (a *App) wire() error {
 		a.cfg.Dispatch.Observed = a.metrics.called
 	}
 	a.Dispatcher = dispatch.New(dispatch.Deps{
-		Pool: a.Pool, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender, Prober: a.Sender,
+		Pool: a.Pool, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender,
 		Due: a.Scheduler, Random: mathrand.Float64,
 	}, a.cfg.Dispatch)
 	a.registerKinds()

@@ -145,13 +145,10 @@ func (d *Dispatcher) debitOne(ctx context.Context, tx pgx.Tx, k budgetKey, s *sp
 		return false, next, fmt.Errorf("make the lanes of %s: %w", k, err)
 	}
 	c := claim{d: d, tx: tx, key: k, out: &claimed{}, owner: d.opts.Owner}
-	if c.budget, err = d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Bucket: k.bucket}); err != nil {
-		return false, next, fmt.Errorf("lock budget %s: %w", k, err)
-	}
-	if c.meter, err = d.meter(ctx, tx, &c.budget); err != nil {
+	if c.budget, c.now, err = d.lockBudget(ctx, tx, k); err != nil {
 		return false, next, err
 	}
-	if c.change, err = d.Runs.Begin(ctx, tx); err != nil {
+	if c.meter, err = d.meter(ctx, tx, &c.budget); err != nil {
 		return false, next, err
 	}
 	p.probe = true
@@ -161,9 +158,12 @@ func (d *Dispatcher) debitOne(ctx context.Context, tx pgx.Tx, k budgetKey, s *sp
 	}
 	row := db.CallInsertParams{ID: p.id, OrgID: s.orgID, Domain: k.domain, Bucket: k.bucket, Lane: s.lane, ActionID: s.action.ID, CredentialID: s.credentialID,
 		State: stateIntent, Owner: d.opts.Owner, Attempt: 1, Digest: p.digest, Params: string(s.params), OutcomeCheck: string(catalog.CheckSafe),
-		ClaimedAt: c.change.Now, SendBefore: c.change.Now.Add(p.timeout), CountsIn: p.countsIn}
+		ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: p.countsIn}
 	if _, err := d.q.CallInsert(ctx, tx, []db.CallInsertParams{row}); err != nil {
 		return false, next, fmt.Errorf("write down a call: %w", err)
+	}
+	if err := c.debit(ctx); err != nil {
+		return false, next, err
 	}
 	return true, next, d.Due.Wake(ctx, tx, DueReconcile, k.String(), row.SendBefore.Add(d.opts.Margin))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
@@ -20,7 +21,7 @@ func TestChoose_PassesOverManyBlockedBatches(t *testing.T) {
 	_, err := b.pool.Exec(t.Context(), `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params,
 			outcome_check, exclusive_key, claimed_at, send_before, next_check_at, counts_in)
 		SELECT gen_random_uuid(), org_id, domain, bucket, lane, action_id, 'awaiting', 'test', 0, '', '{}', 'lookup', 'demo', claimed_at, send_before,
-			flow.clock() + interval '1 hour', '{}' FROM flow.call WHERE exclusive_key = 'warmup'`)
+			flow.clock() + interval '1 hour', '{}' FROM flow.call WHERE records = 1`)
 	require.NoError(t, err)
 	def := b.define(uploadFlow)
 	for range 12 {
@@ -30,4 +31,23 @@ func TestChoose_PassesOverManyBlockedBatches(t *testing.T) {
 	require.Equal(t, run.BatchCompleted, status)
 	b.once("free", dialersim.KindUpload, 10)
 	require.Empty(t, b.sim.ArrivalsOf("", "demo", dialersim.KindUpload))
+}
+
+// While a call waits for the one before it to the same list, calls to other lists go.
+func TestChoose_GoesOnBesideAHeldCall(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.sim.AddFault(dialersim.Fault{Kind: "hang", MS: 3000, Accept: true, Operation: "upload"})
+	def := b.define(uploadFlow)
+	slow := b.start(def, 5, plainRow)
+	b.awaitUntil(slow, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Started > 0 })
+	held := b.start(def, 5, func(i int) string { return plainRow(i + 5) })
+	free := b.define(strings.ReplaceAll(uploadFlow, "demo", "free"))
+	for range 3 {
+		b.await(b.start(free, 1, plainRow))
+	}
+	_, counts := b.awaitUntil(slow, func(run.BatchStatus, db.FlowBatchCount) bool { return true })
+	require.EqualValues(t, 5, counts.Started, "the slow call was answered before the others went")
+	b.await(held)
+	b.once("demo", dialersim.KindUpload, 10)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,8 +21,10 @@ type claimed struct {
 	calls []*prepared
 	// nextAt is when to try again where the budget, a backoff or the spacing is in the way; zero otherwise.
 	nextAt time.Time
-	// blocked are queues that cannot go now: an exclusive call is under way, or people hold them.
+	// blocked are queues that cannot go now. busy tells why: an exclusive call, or as many as may be, are under way; else
+	// people hold them, or their batch is over.
 	blocked []queueKey
+	busy    bool
 	// decided tells that records were settled without a call.
 	decided bool
 }
@@ -39,6 +42,9 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
 		err = d.readBack(ctx, k, out.calls[0].id, owner, err)
 		cancel()
+	}
+	if errors.Is(err, errBarred) {
+		return claimed{blocked: out.blocked}, nil
 	}
 	if errors.Is(err, run.ErrMoved) || errors.Is(err, errBudgetMoved) || pg.IsUnique(err, "call_exclusive") {
 		return claimed{decided: true}, nil // choose again
@@ -59,7 +65,7 @@ func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, ow
 	is := false
 	err := d.patiently(ctx, func() error {
 		return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-			_, err := d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Bucket: k.bucket})
+			_, _, err := d.lockBudget(ctx, tx, k)
 			if err == nil {
 				is, err = d.q.CallIs(ctx, tx, db.CallIsParams{ID: id, Owner: owner})
 			}
@@ -84,42 +90,42 @@ type claim struct {
 	out    *claimed
 	budget db.FlowBudget
 	meter  *meter
-	change *run.Change
+	// now is the database's time, taken under the budget's lock.
+	now time.Time
+	// spans are the windows that the granted calls are debited in.
+	spans   []Span
+	granted int
+	change  *run.Change
 }
 
+// errBarred rolls back a claim of batches that people hold, or that are over.
+var errBarred = errors.New("the batch must not be worked on")
+
+// run locks late: whatever does not depend on a batch is done before its lock, which settlements of the batch wait for.
 func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
-	if c.budget, err = c.d.q.BudgetLock(ctx, c.tx, db.BudgetLockParams{Domain: c.key.domain, Bucket: c.key.bucket}); err != nil {
-		return fmt.Errorf("lock budget %s: %w", c.key, err)
+	if c.budget, c.now, err = c.d.lockBudget(ctx, c.tx, c.key); err != nil {
+		return err
 	}
 	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget); err != nil {
 		return err
 	}
-	var ids []uuid.UUID
-	for _, p := range calls {
-		ids = append(ids, p.batches()...)
-	}
-	if c.change, err = c.d.Runs.Begin(ctx, c.tx, ids...); err != nil {
-		return err
-	}
-	if calls, err = c.free(ctx, calls, ids); err != nil || len(calls) == 0 {
+	if calls, err = c.free(ctx, calls); err != nil || len(calls) == 0 {
 		return err
 	}
 	if calls, err = c.afford(ctx, calls); err != nil || len(calls) == 0 {
 		return err
 	}
-	return c.write(ctx, calls)
+	if err := c.intend(ctx, calls); err != nil {
+		return err
+	}
+	if err := c.begin(ctx, calls); err != nil {
+		return err
+	}
+	return c.take(ctx, calls)
 }
 
-// free drops calls that must not go now: cancelled or held batches, exclusive calls under way, no place in flight.
-func (c *claim) free(ctx context.Context, calls []*prepared, ids []uuid.UUID) ([]*prepared, error) {
-	held, err := c.d.q.HoldCovers(ctx, c.tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain, Bucket: c.key.bucket})
-	if err != nil {
-		return nil, fmt.Errorf("read holds: %w", err)
-	}
-	barred := map[uuid.UUID]bool{}
-	for _, id := range held {
-		barred[id] = true
-	}
+// free drops calls that must not go now: exclusive calls are under way, or there is no place in flight.
+func (c *claim) free(ctx context.Context, calls []*prepared) ([]*prepared, error) {
 	busy, err := c.exclusive(ctx, calls)
 	if err != nil {
 		return nil, err
@@ -130,21 +136,43 @@ func (c *claim) free(ctx context.Context, calls []*prepared, ids []uuid.UUID) ([
 	}
 	var out []*prepared
 	for _, p := range calls {
-		stop := p.exclusive != "" && busy[p.exclusive]
-		for _, id := range p.batches() {
-			stop = stop || barred[id] || c.change.Cancelled(id)
-		}
-		if stop || (!p.empty() && room[p.lane] <= 0) {
-			c.out.blocked = append(c.out.blocked, p.queues...)
-			break // pieces follow each other: what comes after the first that must wait, waits too
-		}
 		if !p.empty() {
+			if room[p.lane] <= 0 || (p.exclusive != "" && busy[p.exclusive]) {
+				c.out.blocked, c.out.busy = p.queues, true
+				break // pieces follow each other: what comes after the first that must wait, waits too
+			}
 			room[p.lane]--
 			busy[p.exclusive] = p.exclusive != ""
 		}
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// begin locks the batches, and makes sure that they may go: what people hold from now on, they hold.
+func (c *claim) begin(ctx context.Context, calls []*prepared) (err error) {
+	var ids []uuid.UUID
+	for _, p := range calls {
+		ids = append(ids, p.batches()...)
+	}
+	if c.change, err = c.d.Runs.Begin(ctx, c.tx, ids...); err != nil {
+		return err
+	}
+	held, err := c.d.q.HoldCovers(ctx, c.tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain, Bucket: c.key.bucket})
+	if err != nil {
+		return fmt.Errorf("read holds: %w", err)
+	}
+	var barred []queueKey
+	for _, p := range calls {
+		if slices.ContainsFunc(p.batches(), func(id uuid.UUID) bool { return c.change.Cancelled(id) || slices.Contains(held, id) }) {
+			barred = append(barred, p.queues...)
+		}
+	}
+	if len(barred) > 0 {
+		c.out.blocked = barred
+		return errBarred
+	}
+	return nil
 }
 
 func (c *claim) exclusive(ctx context.Context, calls []*prepared) (map[string]bool, error) {
@@ -186,17 +214,15 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, err
 	case wanted == 0:
 	case !until.IsZero():
 		grant = Grant{NextAt: until}
-	case c.budget.NextCallAt != nil && c.budget.NextCallAt.After(c.change.Now):
+	case c.budget.NextCallAt != nil && c.budget.NextCallAt.After(c.now):
 		grant = Grant{NextAt: *c.budget.NextCallAt}
 	case c.meter != nil:
-		spans, err := c.meter.spans(ctx, c.tx, c.change.Now, c.change.Now.Add(longest))
+		spans, err := c.meter.spans(ctx, c.tx, c.now, c.now.Add(longest))
 		if err != nil {
 			return nil, err
 		}
-		grant = Decide(c.change.Now, spans, wanted)
-		if err := c.meter.debit(ctx, c.tx, spans, grant.Calls); err != nil {
-			return nil, err
-		}
+		grant = Decide(c.now, spans, wanted)
+		c.spans, c.granted = spans, grant.Calls
 		counts := countsOf(spans).encode()
 		for _, p := range calls {
 			p.countsIn = counts
@@ -216,24 +242,49 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, err
 	return out, nil
 }
 
-// write claims the pieces, settles what was decided without a call, and inserts the intents.
-func (c *claim) write(ctx context.Context, calls []*prepared) error {
+// intend inserts the intents, charges their lanes, and debits them last: settlements wait for the ledger.
+func (c *claim) intend(ctx context.Context, calls []*prepared) error {
+	var rows []db.CallInsertParams
+	byLane := map[db.FlowLane]int{}
+	for _, p := range calls {
+		if !p.empty() {
+			rows = append(rows, p.row(c))
+			byLane[p.lane]++
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := c.d.q.CallInsert(ctx, c.tx, rows); err != nil {
+		return fmt.Errorf("write down calls: %w", err)
+	}
+	for lane, n := range byLane {
+		if err := c.charge(ctx, lane, n); err != nil {
+			return err
+		}
+	}
+	return c.debit(ctx)
+}
+
+// debit spends what was granted.
+func (c *claim) debit(ctx context.Context) error {
+	if c.granted == 0 {
+		return nil
+	}
+	return c.meter.debit(ctx, c.tx, c.spans, c.granted)
+}
+
+// take takes the pieces off their queues, and settles what was decided without a call.
+func (c *claim) take(ctx context.Context, calls []*prepared) error {
 	var pieces []run.Piece
 	var decided []run.Result
-	var rows []db.CallInsertParams
 	var last time.Time
-	byLane := map[db.FlowLane]int{}
 	for _, p := range calls {
 		pieces = append(pieces, p.pieces...)
 		decided = append(decided, p.decided...)
-		if p.empty() {
-			continue
-		}
-		row := p.row(c)
-		rows = append(rows, row)
-		byLane[p.lane]++
-		if row.SendBefore.After(last) {
-			last = row.SendBefore
+		if !p.empty() {
+			c.out.calls = append(c.out.calls, p)
+			last = later(last, c.now.Add(p.timeout))
 		}
 	}
 	if err := c.change.Claim(ctx, pieces); err != nil {
@@ -242,30 +293,14 @@ func (c *claim) write(ctx context.Context, calls []*prepared) error {
 	if err := c.change.Settle(ctx, decided); err != nil {
 		return err
 	}
-	if len(rows) > 0 {
-		if _, err := c.d.q.CallInsert(ctx, c.tx, rows); err != nil {
-			return fmt.Errorf("write down calls: %w", err)
-		}
-		for lane, n := range byLane {
-			if err := c.charge(ctx, lane, n); err != nil {
-				return err
-			}
-		}
+	if len(c.out.calls) > 0 {
 		c.change.Wake(DueReconcile, c.key.String(), last.Add(c.d.opts.Margin))
 		if c.meter != nil && c.meter.askEvery > 0 && c.d.toRead.due(c.key.domain, c.meter.young, time.Now()) {
-			c.change.Wake(DueCounters, c.key.domain, c.change.Now.Add(c.meter.young))
-		}
-	}
-	if err := c.change.Apply(ctx); err != nil {
-		return err
-	}
-	for _, p := range calls {
-		if !p.empty() {
-			c.out.calls = append(c.out.calls, p)
+			c.change.Wake(DueCounters, c.key.domain, c.now.Add(c.meter.young))
 		}
 	}
 	c.out.decided = len(decided) > 0
-	return nil
+	return c.change.Apply(ctx)
 }
 
 // charge moves the lane's virtual time on.
@@ -297,7 +332,7 @@ func (p *prepared) row(c *claim) db.CallInsertParams {
 	row := db.CallInsertParams{
 		ID: p.id, OrgID: p.orgID, Domain: c.key.domain, Bucket: c.key.bucket, Lane: p.lane, ActionID: p.task.Action.ID, State: stateIntent,
 		Owner: c.owner, Attempt: p.attempt, Records: int32(p.records), Digest: p.digest, Params: string(p.params), OutcomeCheck: string(p.check),
-		ClaimedAt: c.change.Now, SendBefore: c.change.Now.Add(p.timeout), CountsIn: p.countsIn,
+		ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: p.countsIn,
 	}
 	if row.CountsIn == nil {
 		row.CountsIn = countsIn{}.encode()

@@ -107,9 +107,9 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	if err := d.q.BudgetLanesEnsure(ctx, tx, db.BudgetLanesEnsureParams{Domain: k.domain, Bucket: bucket}); err != nil {
 		return false, fmt.Errorf("make the lanes of %s: %w", k, err)
 	}
-	budget, err := d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Bucket: bucket})
+	budget, _, err := d.lockBudget(ctx, tx, k)
 	if err != nil {
-		return false, fmt.Errorf("lock budget %s: %w", k, err)
+		return false, err
 	}
 	m, err := d.meter(ctx, tx, &budget)
 	if err != nil {

@@ -47,8 +47,19 @@ func Caps(ctx context.Context, conn db.DBTX, tenancyID string, bucket string, b 
 	return caps, nil
 }
 
-// meter returns the meter of a budget; nil where it is not metered.
+// meter returns the meter of a budget with its caps; nil where it is not metered.
 func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget) (*meter, error) {
+	m, err := d.windows(b)
+	if m == nil || err != nil {
+		return nil, err
+	}
+	svc, _ := d.Catalog.Service(b.ServiceID)
+	m.caps, err = Caps(ctx, conn, b.Domain, b.Bucket, svc.RateBuckets[b.Bucket])
+	return m, err
+}
+
+// windows returns the meter of a budget without its caps, which is enough to tell windows; nil where it is not metered.
+func (d *Dispatcher) windows(b *db.FlowBudget) (*meter, error) {
 	if !b.Metered {
 		return nil, nil
 	}
@@ -61,11 +72,7 @@ func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget) 
 	if err != nil {
 		return nil, fmt.Errorf("time zone of %s: %w", b.Domain, err)
 	}
-	caps, err := Caps(ctx, conn, b.Domain, b.Bucket, svc.RateBuckets[b.Bucket])
-	if err != nil {
-		return nil, err
-	}
-	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, caps: caps}
+	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc}
 	if platform.Account != nil {
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		if platform.Account.Counters != nil {
@@ -74,6 +81,16 @@ func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget) 
 		}
 	}
 	return m, nil
+}
+
+// lockBudget locks a budget until tx ends, and returns the time at which it was had.
+func (d *Dispatcher) lockBudget(ctx context.Context, tx pgx.Tx, k budgetKey) (b db.FlowBudget, now time.Time, err error) {
+	r, err := d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Bucket: k.bucket})
+	if err != nil {
+		return b, now, fmt.Errorf("lock budget %s: %w", k, err)
+	}
+	return db.FlowBudget{Domain: r.Domain, Bucket: r.Bucket, ServiceID: r.ServiceID, Metered: r.Metered, TimeZone: r.TimeZone,
+		MaxInFlight: r.MaxInFlight, NextCallAt: r.NextCallAt}, r.Now, nil
 }
 
 // spans returns every window in which a call may count that arrives between from and to, with its spend.
@@ -102,9 +119,6 @@ func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]
 
 // debit spends n calls in every span, or fails with errBudgetMoved and leaves it to the caller to roll back.
 func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []Span, n int) error {
-	if len(spans) == 0 || n == 0 {
-		return nil
-	}
 	p := db.LedgerDebitParams{Domain: m.key.domain, Bucket: m.key.bucket}
 	for i := range spans {
 		s := &spans[i]

@@ -49,12 +49,14 @@ type pass struct {
 	settled chan int
 	failed  chan error
 	blocked map[queueKey]bool
-	// held are calls that were rendered and could not go: another one barred their way, or the budget had no room.
-	held []*prepared
+	// held are calls that were rendered and could not go: an exclusive one barred their way, or the budget had no room. They
+	// are tried again from heldUntil on; meanwhile their queues are blocked, and others go.
+	held      []*prepared
+	heldUntil time.Time
 	// roomSince is when a little room opened; more may follow at once.
 	roomSince time.Time
-	// holdUntil is when to try them again, unless a call settles before.
-	holdUntil time.Time
+	// waitUntil is when to look at the budget again that had no room, unless a call settles before.
+	waitUntil time.Time
 }
 
 // Pass is the handler of due rows of kind run.DueDispatch.
@@ -136,48 +138,25 @@ func (p *pass) pause() time.Duration {
 	return glance
 }
 
-// step claims once and sends what it got.
+// step claims once and sends what it got. progress tells that there may be more at once.
 func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, err error) {
-	if time.Now().Before(p.holdUntil) {
+	if time.Now().Before(p.waitUntil) {
 		return false, wait, nil
 	}
 	calls := p.held
-	p.held = nil
-	if len(calls) == 0 {
-		budget, err := p.d.q.BudgetRead(ctx, p.d.Pool, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
-		if err != nil {
-			return false, wait, fmt.Errorf("read budget %s: %w", p.key, err)
-		}
-		room := map[db.FlowLane]int{}
-		for _, lane := range db.AllFlowLaneValues() {
-			room[lane] = int(budget.MaxInFlight) - p.inFlight
-		}
-		if free := int(budget.MaxInFlight) - p.inFlight; p.inFlight > 0 && free < min(groupMax, int(budget.MaxInFlight))/2 {
-			if now := time.Now(); p.roomSince.IsZero() || free <= 0 {
-				p.roomSince = now
-			}
-			if free <= 0 || time.Since(p.roomSince) < linger {
-				return false, wait, nil
+	if len(calls) > 0 && !time.Now().Before(p.heldUntil) {
+		p.held = nil
+		for _, call := range calls {
+			for _, k := range call.queues {
+				delete(p.blocked, k)
 			}
 		}
-		p.roomSince = time.Time{}
-		if calls, err = p.d.choose(ctx, p.key, p.blocked, room); err != nil || len(calls) == 0 {
-			return false, wait, err
-		}
+	} else if calls, err = p.choose(ctx); err != nil || len(calls) == 0 {
+		return false, wait, err
 	}
 	got, err := p.d.claim(ctx, p.key, calls, p.owner)
 	if err != nil {
 		return false, wait, err
-	}
-	if len(got.calls) == 0 && !got.decided {
-		if p.inFlight > 0 && (!got.nextAt.IsZero() || len(calls) == 1) {
-			p.held, p.holdUntil = calls, time.Now().Add(holdFor)
-			return false, got.nextAt, nil
-		}
-		for _, k := range got.blocked {
-			p.blocked[k] = true
-		}
-		return len(got.blocked) > 0, got.nextAt, nil
 	}
 	for _, call := range got.calls {
 		p.inFlight++
@@ -185,9 +164,41 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 		p.senders.Go(func() { p.send(work, call) })
 	}
 	if !got.nextAt.IsZero() {
-		p.holdUntil = time.Now().Add(holdFor)
+		p.waitUntil = time.Now().Add(holdFor)
 	}
-	return got.nextAt.IsZero(), got.nextAt, nil
+	if len(got.calls) > 0 || got.decided {
+		return got.nextAt.IsZero(), got.nextAt, nil
+	}
+	for _, k := range got.blocked {
+		p.blocked[k] = true
+	}
+	if p.inFlight > 0 && p.held == nil && (!got.nextAt.IsZero() || got.busy && len(calls) == 1) {
+		p.held, p.heldUntil = calls, time.Now().Add(holdFor)
+	}
+	return len(got.blocked) > 0, got.nextAt, nil
+}
+
+// choose renders what may go next, where there is room.
+func (p *pass) choose(ctx context.Context) ([]*prepared, error) {
+	budget, err := p.d.q.BudgetRead(ctx, p.d.Pool, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
+	if err != nil {
+		return nil, fmt.Errorf("read budget %s: %w", p.key, err)
+	}
+	free := int(budget.MaxInFlight) - p.inFlight
+	if p.inFlight > 0 && free < min(groupMax, int(budget.MaxInFlight))/2 {
+		if p.roomSince.IsZero() || free <= 0 {
+			p.roomSince = time.Now()
+		}
+		if free <= 0 || time.Since(p.roomSince) < linger {
+			return nil, nil
+		}
+	}
+	p.roomSince = time.Time{}
+	room := map[db.FlowLane]int{}
+	for _, lane := range db.AllFlowLaneValues() {
+		room[lane] = free
+	}
+	return p.d.choose(ctx, p.key, p.blocked, room)
 }
 
 // send makes one round trip. It is the only place from which records leave.
@@ -279,8 +290,13 @@ func (p *pass) collect(ctx context.Context, wait time.Duration) {
 
 func (p *pass) free(n int) {
 	p.inFlight -= n
-	p.holdUntil = time.Time{}
+	p.waitUntil, p.heldUntil = time.Time{}, time.Time{}
 	clear(p.blocked)
+	for _, call := range p.held {
+		for _, k := range call.queues {
+			p.blocked[k] = true
+		}
+	}
 }
 
 // drain waits until nothing is in flight any more, or no longer may be.

@@ -60,39 +60,59 @@ func (d *Dispatcher) applyAll(ctx context.Context, k budgetKey, verdicts []verdi
 
 // apply records verdicts about open calls of one budget. A call that is over already is left alone. wake makes the budget
 // due, where no pass waits for the outcome.
+//
+// It reads before its transaction, and the transaction makes sure that nothing has changed: two settlements of one call
+// are rare, and a batch is locked for as short a time as can be.
 func (d *Dispatcher) apply(ctx context.Context, k budgetKey, verdicts []verdict, wake bool) error {
-	return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		s, err := d.settlement(ctx, tx, k, verdicts)
+	for try := 1; ; try++ {
+		s, err := d.settlement(ctx, k, verdicts)
 		if err != nil {
 			return err
 		}
 		for i := range verdicts {
 			if call, ok := s.calls[verdicts[i].id]; ok {
-				if err := s.one(ctx, call, &verdicts[i]); err != nil {
-					return err
-				}
+				s.one(call, &verdicts[i])
 			}
 		}
-		return s.write(ctx, wake)
-	})
+		if len(s.moves.Ids) == 0 {
+			return nil
+		}
+		err = pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
+		if !errors.Is(err, run.ErrMoved) || try == settleTries {
+			return err
+		}
+	}
 }
 
-// settlement is transaction 2 under way.
+// settleTries bounds how often calls are settled again that somebody else settles at the same time.
+const settleTries = 3
+
+// settlement is what verdicts come to: transaction 2.
 type settlement struct {
-	d        *Dispatcher
-	tx       pgx.Tx
-	key      budgetKey
-	meter    *meter
-	change   *run.Change
-	calls    map[uuid.UUID]*openCall
-	moves    db.CallMoveParams
-	released releases
-	results  []run.Result
+	d     *Dispatcher
+	key   budgetKey
+	meter *meter
+	now   time.Time
+	calls map[uuid.UUID]*openCall
+	plans map[uuid.UUID]*definition.Plan
+	// moves and released are what happens to the calls and their windows, the others what happens to their records.
+	moves     db.CallMoveParams
+	released  releases
+	settled   map[windowKey]settledWindows
+	results   []run.Result
+	requeues  []requeue
+	doubts    []run.Part
+	abandoned []run.Part
 	// backoff is how long the whole budget must wait, and why.
 	backoff time.Time
 	cause   string
 	// checkAt is when the next outcome must be looked into.
 	checkAt time.Time
+}
+
+type requeue struct {
+	parts []run.Part
+	again run.Again
 }
 
 // openCall is a call that is not over, with its parts.
@@ -103,83 +123,93 @@ type openCall struct {
 	from run.Status
 }
 
-func (d *Dispatcher) settlement(ctx context.Context, tx pgx.Tx, k budgetKey, verdicts []verdict) (*settlement, error) {
+func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, verdicts []verdict) (*settlement, error) {
 	ids := make([]uuid.UUID, len(verdicts))
 	for i := range verdicts {
 		ids[i] = verdicts[i].id
 	}
-	s := &settlement{d: d, tx: tx, key: k, calls: map[uuid.UUID]*openCall{}}
-	batches, err := d.q.BatchesOfCalls(ctx, tx, ids)
+	s := &settlement{d: d, key: k, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
+		settled: map[windowKey]settledWindows{}}
+	rows, err := d.q.CallsRead(ctx, d.Pool, db.CallsReadParams{Domain: k.domain, Bucket: k.bucket, Ids: ids})
 	if err != nil {
-		return nil, fmt.Errorf("read the batches of calls: %w", err)
+		return nil, fmt.Errorf("read calls: %w", err)
 	}
-	if s.change, err = d.Runs.Begin(ctx, tx, batches...); err != nil {
-		return nil, err
-	}
-	budget, err := d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: k.domain, Bucket: k.bucket})
-	if err != nil {
-		return nil, fmt.Errorf("read budget %s: %w", k, err)
-	}
-	if s.meter, err = d.meter(ctx, tx, &budget); err != nil {
-		return nil, err
-	}
-	s.released = releases{m: s.meter, calls: map[[2]int64]int32{}}
-	rows, err := d.q.CallLock(ctx, tx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("lock calls: %w", err)
-	}
-	for _, r := range rows {
-		from := run.Started
-		switch r.State {
-		case stateIntent, stateAwaiting:
-		case stateUnknown:
-			from = run.NeedsReconcile
-		case stateUnresolved:
-			from = run.Unresolved
-		default:
-			d.contradiction(&r, verdicts)
-			continue
+	for i := range rows {
+		r := &rows[i]
+		if i == 0 {
+			s.now = r.Now
+			budget := db.FlowBudget{Domain: k.domain, Bucket: k.bucket, ServiceID: r.ServiceID, Metered: r.Metered, TimeZone: r.TimeZone}
+			if s.meter, err = d.windows(&budget); err != nil {
+				return nil, err
+			}
+			s.released = releases{m: s.meter, calls: map[[2]int64]int32{}}
 		}
-		s.calls[r.ID] = &openCall{FlowCall: r, from: from}
+		s.open(&r.FlowCall, verdicts)
 	}
-	parts, err := d.q.PartsOfCall(ctx, tx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("read the parts of calls: %w", err)
-	}
-	for _, p := range parts {
-		if call := s.calls[*p.CallID]; call != nil {
-			call.parts = append(call.parts, run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
-				First: p.First, From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut})
-		}
-	}
-	return s, nil
+	return s, s.readParts(ctx, ids)
 }
 
-// one records the verdict about one call.
-func (s *settlement) one(ctx context.Context, call *openCall, v *verdict) error {
+// open adds a call that is not over.
+func (s *settlement) open(call *db.FlowCall, verdicts []verdict) {
+	from := run.Started
+	switch call.State {
+	case stateIntent, stateAwaiting:
+	case stateUnknown:
+		from = run.NeedsReconcile
+	case stateUnresolved:
+		from = run.Unresolved
+	default:
+		s.d.contradiction(call, verdicts)
+		return
+	}
+	s.calls[call.ID] = &openCall{FlowCall: *call, from: from}
+}
+
+func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
+	rows, err := s.d.q.PartsOfCall(ctx, s.d.Pool, ids)
+	if err != nil {
+		return fmt.Errorf("read the parts of calls: %w", err)
+	}
+	for _, p := range rows {
+		call := s.calls[*p.CallID]
+		if call == nil {
+			continue
+		}
+		call.parts = append(call.parts, run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
+			First: p.First, From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut})
+		if s.plans[p.BatchID] == nil {
+			b, err := s.d.Runs.Batch(ctx, s.d.Pool, p.BatchID)
+			if err != nil {
+				return err
+			}
+			s.plans[p.BatchID] = b.Plan
+		}
+	}
+	return nil
+}
+
+// one decides what the verdict about one call comes to.
+func (s *settlement) one(call *openCall, v *verdict) {
 	switch v.reading.Kind {
 	case provider.Success:
-		return s.success(call, v)
+		s.success(call, v)
 	case provider.Pending:
-		if call.State != stateIntent {
-			return nil // its records are in doubt already: the lookup finds the result
+		if call.State == stateIntent { // else its records are in doubt already: the lookup finds the result
+			s.move(call, v, stateAwaiting, s.now.Add(s.pollEvery(call)))
 		}
-		s.move(call, v, stateAwaiting, s.change.Now.Add(s.pollEvery(call)))
-		return nil
 	case provider.Refused:
 		s.refused(call, v)
-		return nil
 	case provider.RetryLater:
-		return s.later(ctx, call, v)
+		s.later(call, v)
 	case provider.NotArrived:
-		return s.notArrived(ctx, call, v)
+		s.notArrived(call, v)
 	default:
-		return s.unknown(ctx, call, v)
+		s.unknown(call, v)
 	}
 }
 
 func (s *settlement) task(p *run.Part) (*definition.Step, *definition.Task) {
-	step := &s.change.Plan(p.BatchID).Steps[p.StepNo]
+	step := &s.plans[p.BatchID].Steps[p.StepNo]
 	return step, &step.Tasks[p.TaskNo]
 }
 
@@ -193,7 +223,7 @@ func (s *settlement) failure(p *run.Part, code, message string, r *provider.Read
 }
 
 // success settles accepted records, and those that the provider rejected by row.
-func (s *settlement) success(call *openCall, v *verdict) error {
+func (s *settlement) success(call *openCall, v *verdict) {
 	row, rejected := 0, v.reading.Rejected
 	for i := range call.parts {
 		p := &call.parts[i]
@@ -211,7 +241,6 @@ func (s *settlement) success(call *openCall, v *verdict) error {
 		s.results = append(s.results, r)
 	}
 	s.move(call, v, stateSettled, time.Time{})
-	return nil
 }
 
 func (s *settlement) result(call *openCall, p *run.Part, v *verdict) run.Result {
@@ -254,11 +283,11 @@ func (s *settlement) failAll(call *openCall, p *run.Part, v *verdict, e *run.Job
 }
 
 // later puts a call back that the provider asked to repeat. A rate limit closes the whole budget for a while.
-func (s *settlement) later(ctx context.Context, call *openCall, v *verdict) error {
-	until := s.change.Now.Add(max(v.reading.RetryAfter, time.Second))
+func (s *settlement) later(call *openCall, v *verdict) {
+	until := s.now.Add(max(v.reading.RetryAfter, time.Second))
 	if v.reading.Reason == provider.ReasonRateLimited {
 		if s.meter != nil && v.reading.WindowSeconds > 0 && v.reading.RetryAfter == 0 {
-			_, end := WindowAt(s.change.Now, v.reading.WindowSeconds, s.meter.loc)
+			_, end := WindowAt(s.now, v.reading.WindowSeconds, s.meter.loc)
 			until = end.Add(s.meter.skew)
 		}
 		if until.After(s.backoff) {
@@ -266,7 +295,11 @@ func (s *settlement) later(ctx context.Context, call *openCall, v *verdict) erro
 		}
 	}
 	s.move(call, v, stateRefused, time.Time{})
-	return s.change.Requeue(ctx, call.parts, run.Again{From: call.from, ReadyAt: until, Why: s.why(call, codeRefused, "The provider asked to come back later", &v.reading)})
+	s.requeue(call.parts, run.Again{From: call.from, ReadyAt: until, Why: s.why(call, codeRefused, "The provider asked to come back later", &v.reading)})
+}
+
+func (s *settlement) requeue(ps []run.Part, again run.Again) {
+	s.requeues = append(s.requeues, requeue{ps, again})
 }
 
 func (s *settlement) why(call *openCall, code, message string, r *provider.Reading) *run.JobError {
@@ -277,16 +310,17 @@ func (s *settlement) why(call *openCall, code, message string, r *provider.Readi
 }
 
 // notArrived retries a call that never left, or that the provider says it does not have.
-func (s *settlement) notArrived(ctx context.Context, call *openCall, v *verdict) error {
+func (s *settlement) notArrived(call *openCall, v *verdict) {
 	s.move(call, v, stateRefused, time.Time{})
 	if v.reading.Reason == provider.ReasonTooLate || v.reading.Reason == "" {
-		return s.change.Requeue(ctx, call.parts, run.Again{From: call.from, Why: s.why(call, codeUnreachable, "The call was not sent in time", nil)})
+		s.requeue(call.parts, run.Again{From: call.from, Why: s.why(call, codeUnreachable, "The call was not sent in time", nil)})
+		return
 	}
-	return s.again(ctx, call, v, codeUnreachable, "The provider cannot be reached")
+	s.again(call, v, codeUnreachable, "The provider cannot be reached")
 }
 
 // again tries records again after the pause of their task's retry policy, or fails them when it is used up.
-func (s *settlement) again(ctx context.Context, call *openCall, v *verdict, code, message string) error {
+func (s *settlement) again(call *openCall, v *verdict, code, message string) {
 	jitter := s.d.Random()
 	for i := 0; i < len(call.parts); i++ {
 		p := &call.parts[i]
@@ -296,16 +330,13 @@ func (s *settlement) again(ctx context.Context, call *openCall, v *verdict, code
 			s.failAll(call, p, v, e)
 			continue
 		}
-		at := s.change.Now.Add(max(task.Retry.Delay(int(p.Attempt), jitter), v.reading.RetryAfter))
+		at := s.now.Add(max(task.Retry.Delay(int(p.Attempt), jitter), v.reading.RetryAfter))
 		if task.Action.Bulk {
 			same := i + 1 // one stored part goes back as a whole
 			for same < len(call.parts) && call.parts[same].ID == p.ID {
 				same++
 			}
-			err := s.change.Requeue(ctx, call.parts[i:same], run.Again{From: call.from, ReadyAt: at, Attempted: true, Why: e})
-			if err != nil {
-				return err
-			}
+			s.requeue(call.parts[i:same], run.Again{From: call.from, ReadyAt: at, Attempted: true, Why: e})
 			i = same - 1
 			continue
 		}
@@ -315,41 +346,27 @@ func (s *settlement) again(ctx context.Context, call *openCall, v *verdict, code
 		}
 		s.results = append(s.results, r)
 	}
-	return nil
 }
 
 // unknown decides by the action's outcome check: repeat what is harmless to repeat, else find out.
-func (s *settlement) unknown(ctx context.Context, call *openCall, v *verdict) error {
+func (s *settlement) unknown(call *openCall, v *verdict) {
 	if call.State == stateUnresolved {
-		return nil // it is left to a person already
+		return // it is left to a person already
 	}
-	switch catalog.OutcomeCheck(call.OutcomeCheck) {
-	case catalog.CheckSafe, catalog.CheckKeyed, checkAuthor:
+	switch check := catalog.OutcomeCheck(call.OutcomeCheck); {
+	case check == catalog.CheckSafe, check == catalog.CheckKeyed, check == checkAuthor:
 		s.move(call, v, stateSettled, time.Time{})
-		return s.again(ctx, call, v, codeUnknown, "The provider gave no clear answer")
-	case catalog.CheckLookup:
-		if v.unresolved {
-			return s.abandon(ctx, call, v)
+		s.again(call, v, codeUnknown, "The provider gave no clear answer")
+	case check != catalog.CheckLookup, v.unresolved:
+		s.move(call, v, stateUnresolved, time.Time{})
+		if call.from == run.Started {
+			s.doubts = append(s.doubts, call.parts...)
 		}
-		if call.State != stateIntent {
-			return nil
-		}
-		s.move(call, v, stateUnknown, s.change.Now)
-		return s.change.Doubt(ctx, call.parts)
-	default:
-		return s.abandon(ctx, call, v)
+		s.abandoned = append(s.abandoned, call.parts...)
+	case call.State == stateIntent:
+		s.move(call, v, stateUnknown, s.now)
+		s.doubts = append(s.doubts, call.parts...)
 	}
-}
-
-// abandon leaves a call to a person.
-func (s *settlement) abandon(ctx context.Context, call *openCall, v *verdict) error {
-	s.move(call, v, stateUnresolved, time.Time{})
-	if call.from == run.Started {
-		if err := s.change.Doubt(ctx, call.parts); err != nil {
-			return err
-		}
-	}
-	return s.change.Abandon(ctx, call.parts)
 }
 
 func firstOf(list ...string) string {

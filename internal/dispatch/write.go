@@ -3,7 +3,11 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/credential"
@@ -16,26 +20,18 @@ var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // move notes the new state of a call, and gives back the windows that it did not count in.
 func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time.Time) {
-	counts := call.CountsIn
+	counts := "" // as they are
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
-		if in, err := decodeCounts(call.CountsIn); err == nil {
-			from, to := call.ClaimedAt, s.change.Now
-			if to.After(call.SendBefore) {
-				to = call.SendBefore
-			}
-			if state == stateRefused {
-				from = time.Time{}
-			}
-			kept, released := in.keep(s.meter, from, to)
-			s.released.add(released)
-			counts = kept.encode()
-		}
+		w := s.windows(call, state == stateRefused)
+		s.released.add(w.released)
+		counts = w.text
 	}
 	m := &s.moves
 	m.Ids = append(m.Ids, call.ID)
+	m.Seen = append(m.Seen, call.State)
 	m.States = append(m.States, state)
 	m.Refs = append(m.Refs, v.reading.Reference)
-	m.AnsweredAts = append(m.AnsweredAts, s.change.Now)
+	m.AnsweredAts = append(m.AnsweredAts, s.now)
 	if checkAt.IsZero() {
 		checkAt = forever
 	} else if s.checkAt.IsZero() || checkAt.Before(s.checkAt) {
@@ -44,44 +40,104 @@ func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time
 	m.NextCheckAts = append(m.NextCheckAts, checkAt)
 	m.Checks = append(m.Checks, 0)
 	m.Notes = append(m.Notes, v.reading.Reason)
-	m.CountsIn = append(m.CountsIn, string(counts))
+	m.CountsIn = append(m.CountsIn, counts)
 }
 
-// write writes everything that the verdicts changed.
-func (s *settlement) write(ctx context.Context, wake bool) error {
-	if len(s.moves.Ids) == 0 {
-		return nil
+// windowKey is what the windows of a call depend on: calls that were claimed together share them.
+type windowKey struct {
+	counts           string
+	claimedAt, until time.Time
+	refused          bool
+}
+
+// settledWindows are the windows that a settled call counts in, as text ("" for no change), and those that it does not.
+type settledWindows struct {
+	text     string
+	released countsIn
+}
+
+func (s *settlement) windows(call *openCall, refused bool) settledWindows {
+	k := windowKey{string(call.CountsIn), call.ClaimedAt, s.now, refused}
+	if call.SendBefore.Before(k.until) {
+		k.until = call.SendBefore
 	}
-	if err := s.change.Settle(ctx, s.results); err != nil {
+	if w, ok := s.settled[k]; ok {
+		return w
+	}
+	var w settledWindows
+	in, err := decodeCounts(call.CountsIn)
+	if err != nil { // it goes on counting in all of them, which is never too little
+		s.d.opts.Log.Error("a call's windows cannot be read", "call", call.ID, "error", err)
+		return w
+	}
+	from := k.claimedAt
+	if refused {
+		from = time.Time{}
+	}
+	kept, released := in.keep(s.meter, from, k.until)
+	if len(released) > 0 {
+		w = settledWindows{string(kept.encode()), released}
+	}
+	s.settled[k] = w
+	return w
+}
+
+// write writes everything that the verdicts changed: calls and windows first, then, under the lock of the batches, records.
+func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
+	if err := s.references(ctx, tx); err != nil {
 		return err
 	}
-	if err := s.references(ctx); err != nil {
-		return err
-	}
-	if err := s.d.q.CallMove(ctx, s.tx, s.moves); err != nil {
+	moved, err := s.d.q.CallMove(ctx, tx, s.moves)
+	if err != nil {
 		return fmt.Errorf("move calls: %w", err)
 	}
+	if int(moved) != len(s.moves.Ids) {
+		return fmt.Errorf("%w: %d of %d calls were settled by somebody else", run.ErrMoved, len(s.moves.Ids)-int(moved), len(s.moves.Ids))
+	}
 	if !s.backoff.IsZero() {
-		err := s.d.q.HoldOpenBackoff(ctx, s.tx, db.HoldOpenBackoffParams{ID: newID(), Domain: s.key.domain, Bucket: s.key.bucket, Cause: s.cause,
+		err := s.d.q.HoldOpenBackoff(ctx, tx, db.HoldOpenBackoffParams{ID: newID(), Domain: s.key.domain, Bucket: s.key.bucket, Cause: s.cause,
 			Reason: "The provider refused a call for its rate limit", ExpiresAt: s.backoff})
 		if err != nil {
 			return fmt.Errorf("open the backoff of %s: %w", s.key, err)
 		}
 	}
-	if err := s.released.write(ctx, s.tx); err != nil {
+	if err := s.released.write(ctx, tx); err != nil {
+		return err
+	}
+	change, err := s.d.Runs.Begin(ctx, tx, slices.Collect(maps.Keys(s.plans))...)
+	if err != nil {
+		return err
+	}
+	if err := s.moveRecords(ctx, change); err != nil {
 		return err
 	}
 	if !s.checkAt.IsZero() {
-		s.change.Wake(DueReconcile, s.key.String(), s.checkAt)
+		change.Wake(DueReconcile, s.key.String(), s.checkAt)
 	}
 	if wake {
-		s.change.Wake(run.DueDispatch, s.key.String(), s.change.Now)
+		change.Wake(run.DueDispatch, s.key.String(), s.now)
 	}
-	return s.change.Apply(ctx)
+	return change.Apply(ctx)
+}
+
+// moveRecords moves the records of the calls.
+func (s *settlement) moveRecords(ctx context.Context, change *run.Change) error {
+	for _, r := range s.requeues {
+		if err := change.Requeue(ctx, r.parts, r.again); err != nil {
+			return err
+		}
+	}
+	if err := change.Doubt(ctx, s.doubts); err != nil {
+		return err
+	}
+	if err := change.Abandon(ctx, s.abandoned); err != nil {
+		return err
+	}
+	return change.Settle(ctx, s.results)
 }
 
 // references drops a reference that settles another call already: a provider that repeats itself must not stop us.
-func (s *settlement) references(ctx context.Context) error {
+func (s *settlement) references(ctx context.Context, tx pgx.Tx) error {
 	seen := map[string]bool{}
 	var all []string
 	for _, r := range s.moves.Refs {
@@ -92,7 +148,7 @@ func (s *settlement) references(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
-	rows, err := s.d.q.CallReferences(ctx, s.tx, db.CallReferencesParams{Domain: s.key.domain, Bucket: s.key.bucket, Refs: all, Ids: s.moves.Ids})
+	rows, err := s.d.q.CallReferences(ctx, tx, db.CallReferencesParams{Domain: s.key.domain, Bucket: s.key.bucket, Refs: all, Ids: s.moves.Ids})
 	if err != nil {
 		return fmt.Errorf("read references: %w", err)
 	}

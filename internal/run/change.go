@@ -125,6 +125,7 @@ type Change struct {
 
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.
 func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
+	batchIDs = slices.Clone(batchIDs)
 	slices.SortFunc(batchIDs, func(a, b uuid.UUID) int { return strings.Compare(string(a[:]), string(b[:])) })
 	batchIDs = slices.Compact(batchIDs)
 	rows, err := s.q.BatchLock(ctx, tx, batchIDs)

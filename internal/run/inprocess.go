@@ -26,8 +26,8 @@ const (
 // on a batch at a time; a second one wastes its effort and harms nothing.
 func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err error) {
 	b, err := s.Batch(ctx, s.pool, batchID)
-	if err != nil || b.over {
-		return false, err // the slices of a cancelled batch stay as they were
+	if err != nil {
+		return false, err
 	}
 	ready, err := s.q.SlicesReady(ctx, s.pool, db.SlicesReadyParams{BatchID: batchID, MaxSlices: slicesAtOnce})
 	if err != nil {
@@ -56,6 +56,9 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 		works = append(works, w)
 	}
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error { return s.settleWork(ctx, tx, batchID, works) })
+	if errors.Is(err, errOver) {
+		return false, nil // the slices of a cancelled batch stay as they were
+	}
 	if errors.Is(err, ErrMoved) {
 		return true, nil
 	}
@@ -203,7 +206,7 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 	}
 	h := c.heads[batchID]
 	if h.cancelled() {
-		return nil
+		return errOver
 	}
 	if err := c.stillReady(ctx, batchID, works); err != nil {
 		return err
@@ -225,6 +228,9 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 	}
 	return c.Apply(ctx)
 }
+
+// errOver means that nothing of the batch is to be done any more.
+var errOver = errors.New("the batch is over")
 
 // stillReady makes sure that nobody else did the work in the meantime.
 func (c *Change) stillReady(ctx context.Context, batchID uuid.UUID, works []*sliceWork) error {

@@ -54,12 +54,13 @@ func DispatchKey(domain, bucket string) string { return domain + "\n" + bucket }
 
 // Service starts, moves and reads batches.
 type Service struct {
-	pool   *pgxpool.Pool
-	q      *db.Queries
-	plans  Planner
-	router Router
-	due    Waker
-	random func() float64
+	pool    *pgxpool.Pool
+	q       *db.Queries
+	plans   Planner
+	router  Router
+	due     Waker
+	random  func() float64
+	batches batchCache
 }
 
 // New returns a Service. random yields numbers in [0, 1) for the jitter of retries.

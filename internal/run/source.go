@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,18 +15,19 @@ import (
 	"flowlane/internal/recordset"
 )
 
-// Batch is what evaluating a batch's expressions needs besides its records.
+// Batch is what evaluating a batch's expressions needs besides its records. Nothing of it ever changes.
 type Batch struct {
 	ID, OrgID, PageSet uuid.UUID
 	Plan               *definition.Plan
 	Metadata           json.RawMessage
 	facts              json.RawMessage
-	// over is set where nothing of the batch is to be done any more.
-	over bool
 }
 
-// Batch reads one batch for evaluation.
+// Batch returns one batch for evaluation.
 func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch, error) {
+	if b := s.batches.get(id); b != nil {
+		return b, nil
+	}
 	rows, err := s.q.BatchHeads(ctx, conn, []uuid.UUID{id})
 	if err != nil {
 		return nil, fmt.Errorf("read batch %s: %w", id, err)
@@ -45,8 +47,33 @@ func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch
 	if err != nil {
 		return nil, fmt.Errorf("facts of batch %s: %w", id, err)
 	}
-	return &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts,
-		over: BatchTerminal(r.Status)}, nil
+	b := &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts}
+	s.batches.put(b)
+	return b, nil
+}
+
+// batchCache keeps the batches that were last worked on: each claim and settlement asks for them.
+type batchCache struct {
+	mu   sync.Mutex
+	kept map[uuid.UUID]*Batch
+}
+
+// batchesKept bounds the cache; metadata and plans are a few kilobytes each.
+const batchesKept = 256
+
+func (c *batchCache) get(id uuid.UUID) *Batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kept[id]
+}
+
+func (c *batchCache) put(b *Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept == nil || len(c.kept) >= batchesKept {
+		c.kept = map[uuid.UUID]*Batch{}
+	}
+	c.kept[b.ID] = b
 }
 
 // Records is a slice opened for evaluation. Release it when done: rows and outputs point into its memory.

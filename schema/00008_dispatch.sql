@@ -12,7 +12,15 @@ ALTER TABLE flow.part ALTER COLUMN last_no SET NOT NULL,
 -- A slice finds the parts that begin before it here, all others by part_by_slice.
 CREATE INDEX part_across ON flow.part (batch_id, slice_no) WHERE last_no > slice_no;
 
+-- A call has its exclusive key for as long as it is open. That the index does not speak of the state leaves it out of the way of
+-- all the calls that have no such key.
+UPDATE flow.call SET exclusive_key = NULL WHERE state NOT IN ('intent', 'unknown', 'awaiting');
+DROP INDEX flow.call_exclusive;
+CREATE UNIQUE INDEX call_exclusive ON flow.call (domain, exclusive_key) WHERE exclusive_key IS NOT NULL;
+
 -- +goose Down
+DROP INDEX flow.call_exclusive;
+CREATE UNIQUE INDEX call_exclusive ON flow.call (domain, exclusive_key) WHERE state IN ('intent', 'unknown', 'awaiting') AND exclusive_key IS NOT NULL;
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, attempt, ready_at, call_id, call_seq)
 SELECT p.batch_id, p.step_no, p.task_no, s.no, s.no, CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END,
     CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END, p.attempt, p.ready_at, p.call_id, p.call_seq
