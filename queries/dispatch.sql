@@ -8,6 +8,21 @@ WITH locked AS MATERIALIZED (
 )
 SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 
+-- name: BudgetLanes :many
+-- The lanes of a budget, with how many calls of each may be under way, and when the automatic backoff of the budget ends.
+SELECT bl.lane, bl.weight, bl.vtime, bl.vstart, coalesce(f.calls, 0)::int AS in_flight,
+    (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
+        WHERE h.domain = @domain::text AND h.bucket = @bucket::text AND h.scope = 'bucket' AND h.status = 'active'
+            AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until
+FROM flow.budget_lane bl
+LEFT JOIN (
+    SELECT c.lane, count(*) AS calls FROM flow.call c
+    WHERE c.domain = @domain::text AND c.bucket = @bucket::text AND c.state = 'intent'
+        AND c.send_before > (SELECT flow.clock()) - make_interval(secs => @margin_seconds::float8)
+    GROUP BY c.lane
+) f ON f.lane = bl.lane
+WHERE bl.domain = @domain::text AND bl.bucket = @bucket::text;
+
 -- name: QueueChoose :many
 -- The batches that may go next, by lane: the lane with the least virtual time first, in it the boosted ones, then the oldest.
 -- Queues to skip do not take the places of others.
@@ -59,11 +74,6 @@ CROSS JOIN LATERAL (
 ) n
 WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0;
 
--- name: HoldBucket :one
--- When the automatic backoff of a budget ends.
-SELECT coalesce(max(expires_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pause
-WHERE domain = @domain::text AND bucket = @bucket::text AND scope = 'bucket' AND status = 'active' AND expires_at > (SELECT flow.clock());
-
 -- name: HoldCovers :many
 -- The active holds of people that cover any of these batches.
 SELECT DISTINCT q.batch_id FROM flow.lane_batch q JOIN flow.pause h ON h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
@@ -83,19 +93,20 @@ DO UPDATE SET expires_at = greatest(pause.expires_at, excluded.expires_at);
 UPDATE flow.pause SET status = 'released', released_at = expires_at
 WHERE domain = @domain::text AND bucket = @bucket::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock());
 
--- name: CallsInFlight :many
-SELECT lane, count(*) AS calls FROM flow.call
-WHERE domain = @domain AND bucket = @bucket AND state = 'intent' AND send_before > (SELECT flow.clock()) - make_interval(secs => @margin_seconds::float8)
-GROUP BY lane;
-
 -- name: CallsExclusive :many
 SELECT exclusive_key::text FROM flow.call WHERE domain = @domain AND exclusive_key = ANY(@keys::text[]);
 
--- name: CallInsert :copyfrom
+-- name: CallInsert :exec
 INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in)
-VALUES (@id, @org_id, @domain, @bucket, @lane, @action_id, @credential_id, @state, @owner, @attempt, @records, @digest, @first_key, @last_key,
-    @params, @outcome_check, @exclusive_key, @claimed_at, @send_before, @counts_in);
+SELECT d.id, d.org_id, @domain, @bucket, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', @owner,
+    d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
+    @claimed_at, d.send_before, @counts_in
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@lanes::text[]) AS lane, unnest(@action_ids::text[]) AS action_id,
+        unnest(@credential_ids::uuid[]) AS credential_id, unnest(@attempts::int[]) AS attempt, unnest(@records::int[]) AS records,
+        unnest(@digests::text[]) AS digest, unnest(@first_keys::text[]) AS first_key, unnest(@last_keys::text[]) AS last_key,
+        unnest(@params::text[]) AS params, unnest(@outcome_checks::text[]) AS outcome_check, unnest(@exclusive_keys::text[]) AS exclusive_key,
+        unnest(@send_befores::timestamptz[]) AS send_before) d;
 
 -- name: CallsRead :many
 -- Calls of one budget, with what says in which windows they count, and the time.
@@ -200,9 +211,6 @@ WHERE c.id = @id AND c.org_id = @org_id;
 -- name: BudgetCommitted :one
 -- Whether the budget was there before this transaction.
 SELECT EXISTS (SELECT FROM flow.budget WHERE domain = @domain AND bucket = @bucket AND xmin::text::bigint <> txid_current() % 4294967296);
-
--- name: BudgetLanes :many
-SELECT * FROM flow.budget_lane WHERE domain = @domain AND bucket = @bucket;
 
 -- name: DomainAnyOrg :one
 -- An organization whose credential may ask an account about itself.

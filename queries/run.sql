@@ -24,7 +24,7 @@ VALUES (@id, @org_id, @definition_id, @version, @trigger_id, @trigger_type, @tri
 INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)
 SELECT @batch_id, @record_count::bigint, CASE WHEN @staged::boolean THEN @record_count::bigint ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE @record_count::bigint END;
 
--- name: SliceInsert :execrows
+-- name: SliceInsert :exec
 -- One slice for each page of the set.
 INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued)
 SELECT @batch_id, row_number() OVER (ORDER BY p.first) - 1, p.first, p.rows, @state, p.rows * @call_tasks::int,
@@ -34,7 +34,7 @@ FROM flow.page p WHERE p.set_id = @page_set;
 -- name: PartInsertWhole :exec
 -- Queues every record of a batch for one task.
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
-SELECT s.batch_id, @step_no, @task_no, 0, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = @batch_id AND s.no = @last_no;
+SELECT s.batch_id, @step_no, @task_no, 0, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = @batch_id ORDER BY s.no DESC LIMIT 1;
 
 -- name: SliceRelease :execrows
 UPDATE flow.slice SET state = @state, queued = staged, staged = 0 WHERE batch_id = @batch_id AND state = 'staged';
@@ -102,8 +102,8 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[
 WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_no;
 
 -- name: LaneBatchInsert :exec
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane)
-VALUES (@batch_id, @step_no, @task_no, @org_id, @domain, @bucket, @lane);
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records)
+VALUES (@batch_id, @step_no, @task_no, @org_id, @domain, @bucket, @lane, @ready_parts, @ready_records);
 
 -- name: LaneBatchReady :exec
 UPDATE flow.lane_batch SET ready_parts = @parts, ready_records = @records WHERE batch_id = @batch_id AND step_no = @step_no AND task_no = @task_no;

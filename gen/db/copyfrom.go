@@ -9,57 +9,6 @@ import (
 	"context"
 )
 
-// iteratorForCallInsert implements pgx.CopyFromSource.
-type iteratorForCallInsert struct {
-	rows                 []CallInsertParams
-	skippedFirstNextCall bool
-}
-
-func (r *iteratorForCallInsert) Next() bool {
-	if len(r.rows) == 0 {
-		return false
-	}
-	if !r.skippedFirstNextCall {
-		r.skippedFirstNextCall = true
-		return true
-	}
-	r.rows = r.rows[1:]
-	return len(r.rows) > 0
-}
-
-func (r iteratorForCallInsert) Values() ([]interface{}, error) {
-	return []interface{}{
-		r.rows[0].ID,
-		r.rows[0].OrgID,
-		r.rows[0].Domain,
-		r.rows[0].Bucket,
-		r.rows[0].Lane,
-		r.rows[0].ActionID,
-		r.rows[0].CredentialID,
-		r.rows[0].State,
-		r.rows[0].Owner,
-		r.rows[0].Attempt,
-		r.rows[0].Records,
-		r.rows[0].Digest,
-		r.rows[0].FirstKey,
-		r.rows[0].LastKey,
-		r.rows[0].Params,
-		r.rows[0].OutcomeCheck,
-		r.rows[0].ExclusiveKey,
-		r.rows[0].ClaimedAt,
-		r.rows[0].SendBefore,
-		r.rows[0].CountsIn,
-	}, nil
-}
-
-func (r iteratorForCallInsert) Err() error {
-	return nil
-}
-
-func (q *Queries) CallInsert(ctx context.Context, db DBTX, arg []CallInsertParams) (int64, error) {
-	return db.CopyFrom(ctx, []string{"flow", "call"}, []string{"id", "org_id", "domain", "bucket", "lane", "action_id", "credential_id", "state", "owner", "attempt", "records", "digest", "first_key", "last_key", "params", "outcome_check", "exclusive_key", "claimed_at", "send_before", "counts_in"}, &iteratorForCallInsert{rows: arg})
-}
-
 // iteratorForJobInsert implements pgx.CopyFromSource.
 type iteratorForJobInsert struct {
 	rows                 []JobInsertParams

@@ -31,30 +31,52 @@ func (q *Queries) BudgetCommitted(ctx context.Context, db DBTX, arg BudgetCommit
 }
 
 const budgetLanes = `-- name: BudgetLanes :many
-SELECT domain, bucket, lane, weight, vtime, vstart FROM flow.budget_lane WHERE domain = $1 AND bucket = $2
+SELECT bl.lane, bl.weight, bl.vtime, bl.vstart, coalesce(f.calls, 0)::int AS in_flight,
+    (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
+        WHERE h.domain = $1::text AND h.bucket = $2::text AND h.scope = 'bucket' AND h.status = 'active'
+            AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until
+FROM flow.budget_lane bl
+LEFT JOIN (
+    SELECT c.lane, count(*) AS calls FROM flow.call c
+    WHERE c.domain = $1::text AND c.bucket = $2::text AND c.state = 'intent'
+        AND c.send_before > (SELECT flow.clock()) - make_interval(secs => $3::float8)
+    GROUP BY c.lane
+) f ON f.lane = bl.lane
+WHERE bl.domain = $1::text AND bl.bucket = $2::text
 `
 
 type BudgetLanesParams struct {
-	Domain string
-	Bucket string
+	Domain        string
+	Bucket        string
+	MarginSeconds float64
 }
 
-func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParams) ([]FlowBudgetLane, error) {
-	rows, err := db.Query(ctx, budgetLanes, arg.Domain, arg.Bucket)
+type BudgetLanesRow struct {
+	Lane         FlowLane
+	Weight       int32
+	Vtime        int64
+	Vstart       int64
+	InFlight     int32
+	BackoffUntil time.Time
+}
+
+// The lanes of a budget, with how many calls of each may be under way, and when the automatic backoff of the budget ends.
+func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParams) ([]BudgetLanesRow, error) {
+	rows, err := db.Query(ctx, budgetLanes, arg.Domain, arg.Bucket, arg.MarginSeconds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []FlowBudgetLane
+	var items []BudgetLanesRow
 	for rows.Next() {
-		var i FlowBudgetLane
+		var i BudgetLanesRow
 		if err := rows.Scan(
-			&i.Domain,
-			&i.Bucket,
 			&i.Lane,
 			&i.Weight,
 			&i.Vtime,
 			&i.Vstart,
+			&i.InFlight,
+			&i.BackoffUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -145,27 +167,64 @@ func (q *Queries) BudgetSpacing(ctx context.Context, db DBTX, arg BudgetSpacingP
 	return err
 }
 
+const callInsert = `-- name: CallInsert :exec
+INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
+    params, outcome_check, exclusive_key, claimed_at, send_before, counts_in)
+SELECT d.id, d.org_id, $1, $2, d.lane::flow.lane, d.action_id, nullif(d.credential_id, '00000000-0000-0000-0000-000000000000'), 'intent', $3,
+    d.attempt, d.records, d.digest, nullif(d.first_key, ''), nullif(d.last_key, ''), d.params, d.outcome_check, nullif(d.exclusive_key, ''),
+    $4, d.send_before, $5
+FROM (SELECT unnest($6::uuid[]) AS id, unnest($7::uuid[]) AS org_id, unnest($8::text[]) AS lane, unnest($9::text[]) AS action_id,
+        unnest($10::uuid[]) AS credential_id, unnest($11::int[]) AS attempt, unnest($12::int[]) AS records,
+        unnest($13::text[]) AS digest, unnest($14::text[]) AS first_key, unnest($15::text[]) AS last_key,
+        unnest($16::text[]) AS params, unnest($17::text[]) AS outcome_check, unnest($18::text[]) AS exclusive_key,
+        unnest($19::timestamptz[]) AS send_before) d
+`
+
 type CallInsertParams struct {
-	ID           uuid.UUID
-	OrgID        uuid.UUID
-	Domain       string
-	Bucket       string
-	Lane         FlowLane
-	ActionID     string
-	CredentialID *uuid.UUID
-	State        string
-	Owner        string
-	Attempt      int32
-	Records      int32
-	Digest       string
-	FirstKey     *string
-	LastKey      *string
-	Params       string
-	OutcomeCheck string
-	ExclusiveKey *string
-	ClaimedAt    time.Time
-	SendBefore   time.Time
-	CountsIn     json.RawMessage
+	Domain        string
+	Bucket        string
+	Owner         string
+	ClaimedAt     time.Time
+	CountsIn      json.RawMessage
+	Ids           []uuid.UUID
+	OrgIds        []uuid.UUID
+	Lanes         []string
+	ActionIds     []string
+	CredentialIds []uuid.UUID
+	Attempts      []int32
+	Records       []int32
+	Digests       []string
+	FirstKeys     []string
+	LastKeys      []string
+	Params        []string
+	OutcomeChecks []string
+	ExclusiveKeys []string
+	SendBefores   []time.Time
+}
+
+func (q *Queries) CallInsert(ctx context.Context, db DBTX, arg CallInsertParams) error {
+	_, err := db.Exec(ctx, callInsert,
+		arg.Domain,
+		arg.Bucket,
+		arg.Owner,
+		arg.ClaimedAt,
+		arg.CountsIn,
+		arg.Ids,
+		arg.OrgIds,
+		arg.Lanes,
+		arg.ActionIds,
+		arg.CredentialIds,
+		arg.Attempts,
+		arg.Records,
+		arg.Digests,
+		arg.FirstKeys,
+		arg.LastKeys,
+		arg.Params,
+		arg.OutcomeChecks,
+		arg.ExclusiveKeys,
+		arg.SendBefores,
+	)
+	return err
 }
 
 const callIs = `-- name: CallIs :one
@@ -299,43 +358,6 @@ func (q *Queries) CallsExclusive(ctx context.Context, db DBTX, arg CallsExclusiv
 			return nil, err
 		}
 		items = append(items, exclusive_key)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const callsInFlight = `-- name: CallsInFlight :many
-SELECT lane, count(*) AS calls FROM flow.call
-WHERE domain = $1 AND bucket = $2 AND state = 'intent' AND send_before > (SELECT flow.clock()) - make_interval(secs => $3::float8)
-GROUP BY lane
-`
-
-type CallsInFlightParams struct {
-	Domain        string
-	Bucket        string
-	MarginSeconds float64
-}
-
-type CallsInFlightRow struct {
-	Lane  FlowLane
-	Calls int64
-}
-
-func (q *Queries) CallsInFlight(ctx context.Context, db DBTX, arg CallsInFlightParams) ([]CallsInFlightRow, error) {
-	rows, err := db.Query(ctx, callsInFlight, arg.Domain, arg.Bucket, arg.MarginSeconds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CallsInFlightRow
-	for rows.Next() {
-		var i CallsInFlightRow
-		if err := rows.Scan(&i.Lane, &i.Calls); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -685,24 +707,6 @@ func (q *Queries) DomainLimits(ctx context.Context, db DBTX, tenancyID string) (
 		return nil, err
 	}
 	return items, nil
-}
-
-const holdBucket = `-- name: HoldBucket :one
-SELECT coalesce(max(expires_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pause
-WHERE domain = $1::text AND bucket = $2::text AND scope = 'bucket' AND status = 'active' AND expires_at > (SELECT flow.clock())
-`
-
-type HoldBucketParams struct {
-	Domain string
-	Bucket string
-}
-
-// When the automatic backoff of a budget ends.
-func (q *Queries) HoldBucket(ctx context.Context, db DBTX, arg HoldBucketParams) (time.Time, error) {
-	row := db.QueryRow(ctx, holdBucket, arg.Domain, arg.Bucket)
-	var until time.Time
-	err := row.Scan(&until)
-	return until, err
 }
 
 const holdCovers = `-- name: HoldCovers :many

@@ -851,18 +851,20 @@ func (q *Queries) LaneBatchClose(ctx context.Context, db DBTX, batchID uuid.UUID
 }
 
 const laneBatchInsert = `-- name: LaneBatchInsert :exec
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 `
 
 type LaneBatchInsertParams struct {
-	BatchID uuid.UUID
-	StepNo  int16
-	TaskNo  int16
-	OrgID   uuid.UUID
-	Domain  string
-	Bucket  string
-	Lane    FlowLane
+	BatchID      uuid.UUID
+	StepNo       int16
+	TaskNo       int16
+	OrgID        uuid.UUID
+	Domain       string
+	Bucket       string
+	Lane         FlowLane
+	ReadyParts   int32
+	ReadyRecords int64
 }
 
 func (q *Queries) LaneBatchInsert(ctx context.Context, db DBTX, arg LaneBatchInsertParams) error {
@@ -874,6 +876,8 @@ func (q *Queries) LaneBatchInsert(ctx context.Context, db DBTX, arg LaneBatchIns
 		arg.Domain,
 		arg.Bucket,
 		arg.Lane,
+		arg.ReadyParts,
+		arg.ReadyRecords,
 	)
 	return err
 }
@@ -1077,24 +1081,18 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 
 const partInsertWhole = `-- name: PartInsertWhole :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
-SELECT s.batch_id, $1, $2, 0, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = $3 AND s.no = $4
+SELECT s.batch_id, $1, $2, 0, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = $3 ORDER BY s.no DESC LIMIT 1
 `
 
 type PartInsertWholeParams struct {
 	StepNo  int16
 	TaskNo  int16
 	BatchID uuid.UUID
-	LastNo  int32
 }
 
 // Queues every record of a batch for one task.
 func (q *Queries) PartInsertWhole(ctx context.Context, db DBTX, arg PartInsertWholeParams) error {
-	_, err := db.Exec(ctx, partInsertWhole,
-		arg.StepNo,
-		arg.TaskNo,
-		arg.BatchID,
-		arg.LastNo,
-	)
+	_, err := db.Exec(ctx, partInsertWhole, arg.StepNo, arg.TaskNo, arg.BatchID)
 	return err
 }
 
@@ -1329,7 +1327,7 @@ func (q *Queries) SliceAdvance(ctx context.Context, db DBTX, arg SliceAdvancePar
 	return err
 }
 
-const sliceInsert = `-- name: SliceInsert :execrows
+const sliceInsert = `-- name: SliceInsert :exec
 INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, staged, queued)
 SELECT $1, row_number() OVER (ORDER BY p.first) - 1, p.first, p.rows, $2, p.rows * $3::int,
     CASE WHEN $4::boolean THEN p.rows ELSE 0 END, CASE WHEN $4::boolean THEN 0 ELSE p.rows END
@@ -1345,18 +1343,15 @@ type SliceInsertParams struct {
 }
 
 // One slice for each page of the set.
-func (q *Queries) SliceInsert(ctx context.Context, db DBTX, arg SliceInsertParams) (int64, error) {
-	result, err := db.Exec(ctx, sliceInsert,
+func (q *Queries) SliceInsert(ctx context.Context, db DBTX, arg SliceInsertParams) error {
+	_, err := db.Exec(ctx, sliceInsert,
 		arg.BatchID,
 		arg.State,
 		arg.CallTasks,
 		arg.Staged,
 		arg.PageSet,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const sliceMove = `-- name: SliceMove :many

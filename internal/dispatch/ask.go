@@ -105,7 +105,11 @@ func (d *Dispatcher) credentialFor(ctx context.Context, call *db.FlowCall) (*cre
 // spend debits the action's budget for one call, makes it, and settles the debit. No answer: the budget has no room
 // before next.
 func (d *Dispatcher) spend(ctx context.Context, s *spend, req provider.Request) (ans *provider.Answer, next time.Time, err error) {
-	p := &prepared{id: newID(), lane: s.lane, orgID: s.orgID, timeout: s.timeout, params: s.params, digest: bodyDigest(req.Body)}
+	p := &prepared{id: newID(), probe: true, lane: s.lane, orgID: s.orgID, action: s.action, timeout: s.timeout, params: s.params,
+		digest: bodyDigest(req.Body), check: catalog.CheckSafe}
+	if s.credentialID != nil {
+		p.credentialID = uuid.NullUUID{UUID: *s.credentialID, Valid: true}
+	}
 	if len(s.action.Buckets) == 0 {
 		a := d.Sender.Send(ctx, withDeadline(req, time.Now().Add(s.timeout)))
 		return &a, next, nil
@@ -145,25 +149,18 @@ func (d *Dispatcher) debitOne(ctx context.Context, tx pgx.Tx, k budgetKey, s *sp
 		return false, next, fmt.Errorf("make the lanes of %s: %w", k, err)
 	}
 	c := claim{d: d, tx: tx, key: k, out: &claimed{}, owner: d.opts.Owner}
-	if c.budget, c.now, err = d.lockBudget(ctx, tx, k); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return false, next, err
 	}
-	if c.meter, err = d.meter(ctx, tx, &c.budget); err != nil {
-		return false, next, err
-	}
-	p.probe = true
 	calls, err := c.afford(ctx, []*prepared{p})
 	if err != nil || len(calls) == 0 {
 		return false, c.out.nextAt, err
 	}
-	row := db.CallInsertParams{ID: p.id, OrgID: s.orgID, Domain: k.domain, Bucket: k.bucket, Lane: s.lane, ActionID: s.action.ID, CredentialID: s.credentialID,
-		State: stateIntent, Owner: d.opts.Owner, Attempt: 1, Digest: p.digest, Params: string(s.params), OutcomeCheck: string(catalog.CheckSafe),
-		ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: p.countsIn}
-	if _, err := d.q.CallInsert(ctx, tx, []db.CallInsertParams{row}); err != nil {
+	if err := d.q.CallInsert(ctx, tx, c.rows(calls)); err != nil {
 		return false, next, fmt.Errorf("write down a call: %w", err)
 	}
 	if err := c.debit(ctx); err != nil {
 		return false, next, err
 	}
-	return true, next, d.Due.Wake(ctx, tx, DueReconcile, k.String(), row.SendBefore.Add(d.opts.Margin))
+	return true, next, d.Due.Wake(ctx, tx, DueReconcile, k.String(), c.now.Add(p.timeout+d.opts.Margin))
 }

@@ -194,7 +194,7 @@ func (c *bulk) finish() *prepared {
 		return nil
 	}
 	p := &c.prepared
-	p.task, p.timeout, p.attempt = c.r.task, c.r.timeout(), 1
+	p.task, p.action, p.credentialID, p.timeout, p.attempt = c.r.task, c.r.task.Action, c.r.task.CredentialID, c.r.timeout(), 1
 	for i := range p.pieces {
 		p.attempt = max(p.attempt, p.pieces[i].Part.Attempt)
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/catalog"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -91,7 +93,10 @@ type claim struct {
 	budget db.FlowBudget
 	meter  *meter
 	// now is the database's time, taken under the budget's lock.
-	now time.Time
+	now   time.Time
+	lanes []db.BudgetLanesRow
+	// countsIn are the windows that the calls are debited in.
+	countsIn json.RawMessage
 	// spans are the windows that the granted calls are debited in.
 	spans   []Span
 	granted int
@@ -103,10 +108,7 @@ var errBarred = errors.New("the batch must not be worked on")
 
 // run locks late: whatever does not depend on a batch is done before its lock, which settlements of the batch wait for.
 func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
-	if c.budget, c.now, err = c.d.lockBudget(ctx, c.tx, c.key); err != nil {
-		return err
-	}
-	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return err
 	}
 	if calls, err = c.free(ctx, calls); err != nil || len(calls) == 0 {
@@ -124,15 +126,33 @@ func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
 	return c.take(ctx, calls)
 }
 
+// lock locks the budget and reads what claims of it depend on.
+func (c *claim) lock(ctx context.Context) (err error) {
+	if c.budget, c.now, err = c.d.lockBudget(ctx, c.tx, c.key); err != nil {
+		return err
+	}
+	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget); err != nil {
+		return err
+	}
+	c.lanes, err = c.d.q.BudgetLanes(ctx, c.tx, db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, MarginSeconds: c.d.opts.Margin.Seconds()})
+	if err != nil {
+		return fmt.Errorf("read the lanes of %s: %w", c.key, err)
+	}
+	if len(c.lanes) == 0 {
+		return fmt.Errorf("budget %s has no lanes", c.key)
+	}
+	return nil
+}
+
 // free drops calls that must not go now: exclusive calls are under way, or there is no place in flight.
 func (c *claim) free(ctx context.Context, calls []*prepared) ([]*prepared, error) {
 	busy, err := c.exclusive(ctx, calls)
 	if err != nil {
 		return nil, err
 	}
-	room, err := c.d.room(ctx, c.tx, &c.budget)
-	if err != nil {
-		return nil, err
+	room := map[db.FlowLane]int{}
+	for _, l := range c.lanes {
+		room[l.Lane] = int(c.budget.MaxInFlight - l.InFlight)
 	}
 	var out []*prepared
 	for _, p := range calls {
@@ -198,10 +218,7 @@ func (c *claim) exclusive(ctx context.Context, calls []*prepared) (map[string]bo
 
 // afford keeps as many calls as the budget allows, and says when there will be more.
 func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, error) {
-	until, err := c.d.q.HoldBucket(ctx, c.tx, db.HoldBucketParams{Domain: c.key.domain, Bucket: c.key.bucket})
-	if err != nil {
-		return nil, fmt.Errorf("read the backoff of %s: %w", c.key, err)
-	}
+	until := c.lanes[0].BackoffUntil
 	wanted, longest := 0, time.Duration(0)
 	for _, p := range calls {
 		if !p.empty() {
@@ -223,10 +240,7 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, err
 		}
 		grant = Decide(c.now, spans, wanted)
 		c.spans, c.granted = spans, grant.Calls
-		counts := countsOf(spans).encode()
-		for _, p := range calls {
-			p.countsIn = counts
-		}
+		c.countsIn = countsOf(spans).encode()
 	}
 	c.out.nextAt = grant.NextAt
 	var out []*prepared
@@ -244,24 +258,26 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, err
 
 // intend inserts the intents, charges their lanes, and debits them last: settlements wait for the ledger.
 func (c *claim) intend(ctx context.Context, calls []*prepared) error {
-	var rows []db.CallInsertParams
+	later := pg.NewPipeline(c.tx)
 	byLane := map[db.FlowLane]int{}
 	for _, p := range calls {
 		if !p.empty() {
-			rows = append(rows, p.row(c))
 			byLane[p.lane]++
 		}
 	}
-	if len(rows) == 0 {
+	if len(byLane) == 0 {
 		return nil
 	}
-	if _, err := c.d.q.CallInsert(ctx, c.tx, rows); err != nil {
+	if err := c.d.q.CallInsert(ctx, later, c.rows(calls)); err != nil {
 		return fmt.Errorf("write down calls: %w", err)
 	}
 	for lane, n := range byLane {
-		if err := c.charge(ctx, lane, n); err != nil {
+		if err := c.charge(ctx, later, lane, n); err != nil {
 			return err
 		}
+	}
+	if err := later.Send(ctx, c.tx); err != nil {
+		return fmt.Errorf("write down calls: %w", err)
 	}
 	return c.debit(ctx)
 }
@@ -304,54 +320,57 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 }
 
 // charge moves the lane's virtual time on.
-func (c *claim) charge(ctx context.Context, lane db.FlowLane, n int) error {
-	rows, err := c.d.q.BudgetLanes(ctx, c.tx, db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket})
-	if err != nil {
-		return fmt.Errorf("read the lanes of %s: %w", c.key, err)
-	}
-	tags, own, weight := make([]LaneTag, len(rows)), -1, 1
-	for i, r := range rows {
-		tags[i] = LaneTag{Start: r.Vstart, Finish: r.Vtime}
-		if r.Lane == lane {
-			own, weight = i, int(r.Weight)
+func (c *claim) charge(ctx context.Context, conn db.DBTX, lane db.FlowLane, n int) error {
+	tags, own := make([]LaneTag, len(c.lanes)), 0
+	for i, l := range c.lanes {
+		tags[i] = LaneTag{Start: l.Vstart, Finish: l.Vtime}
+		if l.Lane == lane {
+			own = i
 		}
 	}
-	if own < 0 {
-		return fmt.Errorf("budget %s has no lane %s", c.key, lane)
-	}
-	tag := NextTag(tags, own, n, weight)
-	err = c.d.q.LaneCharge(ctx, c.tx, db.LaneChargeParams{Domain: c.key.domain, Bucket: c.key.bucket, Lane: lane, Vstart: tag.Start, Vtime: tag.Finish})
+	tag := NextTag(tags, own, n, int(c.lanes[own].Weight))
+	c.lanes[own].Vstart, c.lanes[own].Vtime = tag.Start, tag.Finish
+	err := c.d.q.LaneCharge(ctx, conn, db.LaneChargeParams{Domain: c.key.domain, Bucket: c.key.bucket, Lane: lane, Vstart: tag.Start, Vtime: tag.Finish})
 	if err != nil {
 		return fmt.Errorf("charge lane %s: %w", lane, err)
 	}
 	return nil
 }
 
-// row is the intent of a call.
-func (p *prepared) row(c *claim) db.CallInsertParams {
-	row := db.CallInsertParams{
-		ID: p.id, OrgID: p.orgID, Domain: c.key.domain, Bucket: c.key.bucket, Lane: p.lane, ActionID: p.task.Action.ID, State: stateIntent,
-		Owner: c.owner, Attempt: p.attempt, Records: int32(p.records), Digest: p.digest, Params: string(p.params), OutcomeCheck: string(p.check),
-		ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: p.countsIn,
+// rows are the intents of calls.
+func (c *claim) rows(calls []*prepared) db.CallInsertParams {
+	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.owner, ClaimedAt: c.now, CountsIn: c.countsIn}
+	if in.CountsIn == nil {
+		in.CountsIn = countsIn{}.encode()
 	}
-	if row.CountsIn == nil {
-		row.CountsIn = countsIn{}.encode()
+	for _, p := range calls {
+		if p.empty() {
+			continue
+		}
+		in.Ids = append(in.Ids, p.id)
+		in.OrgIds = append(in.OrgIds, p.orgID)
+		in.Lanes = append(in.Lanes, string(p.lane))
+		in.ActionIds = append(in.ActionIds, p.action.ID)
+		in.CredentialIds = append(in.CredentialIds, p.credentialID.UUID)
+		in.Attempts = append(in.Attempts, max(p.attempt, 1))
+		in.Records = append(in.Records, int32(p.records))
+		in.Digests = append(in.Digests, p.digest)
+		in.FirstKeys = append(in.FirstKeys, p.firstKey)
+		in.LastKeys = append(in.LastKeys, p.lastKey)
+		in.Params = append(in.Params, string(p.params))
+		in.OutcomeChecks = append(in.OutcomeChecks, p.outcomeCheck())
+		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
+		in.SendBefores = append(in.SendBefores, c.now.Add(p.timeout))
 	}
-	if p.task.CredentialID.Valid {
-		row.CredentialID = &p.task.CredentialID.UUID
-	}
-	if p.task.AtLeastOnce && (p.check == "lookup" || p.check == "none") {
-		row.OutcomeCheck = checkAuthor
-	}
-	row.FirstKey, row.LastKey, row.ExclusiveKey = text(p.firstKey), text(p.lastKey), text(p.exclusive)
-	return row
+	return in
 }
 
-func text(s string) *string {
-	if s == "" {
-		return nil
+// outcomeCheck is how the outcome of the call is found out, or that its author chose to send again.
+func (p *prepared) outcomeCheck() string {
+	if p.task != nil && p.task.AtLeastOnce && (p.check == catalog.CheckLookup || p.check == catalog.CheckNone) {
+		return checkAuthor
 	}
-	return &s
+	return string(p.check)
 }
 
 // The states of a call.
@@ -366,19 +385,3 @@ const (
 
 // checkAuthor stands for an outcome check where the flow's author chose to send again.
 const checkAuthor = "at_least_once"
-
-// room returns how many more calls each lane of a budget may have in flight.
-func (d *Dispatcher) room(ctx context.Context, conn db.DBTX, b *db.FlowBudget) (map[db.FlowLane]int, error) {
-	room := map[db.FlowLane]int{}
-	for _, lane := range db.AllFlowLaneValues() {
-		room[lane] = int(b.MaxInFlight)
-	}
-	rows, err := d.q.CallsInFlight(ctx, conn, db.CallsInFlightParams{Domain: b.Domain, Bucket: b.Bucket, MarginSeconds: d.opts.Margin.Seconds()})
-	if err != nil {
-		return nil, fmt.Errorf("count calls in flight: %w", err)
-	}
-	for _, r := range rows {
-		room[r.Lane] -= int(r.Calls)
-	}
-	return room, nil
-}

@@ -25,18 +25,21 @@ import (
 
 // prepared is a call whose body is rendered and whose parts are chosen, but not yet claimed.
 type prepared struct {
-	id       uuid.UUID
-	lane     db.FlowLane
-	task     *definition.Task
-	orgID    uuid.UUID
-	params   json.RawMessage
-	rows     []byte
-	digest   string
-	firstKey string
-	lastKey  string
-	records  int
-	attempt  int32
-	pieces   []run.Piece
+	id   uuid.UUID
+	lane db.FlowLane
+	// task is nil for a call of ours that carries no record: probe.
+	task         *definition.Task
+	action       *catalog.Action
+	credentialID uuid.NullUUID
+	orgID        uuid.UUID
+	params       json.RawMessage
+	rows         []byte
+	digest       string
+	firstKey     string
+	lastKey      string
+	records      int
+	attempt      int32
+	pieces       []run.Piece
 	// decided are the records that need no call: skipped by `when`, or impossible to render.
 	decided   []run.Result
 	check     catalog.OutcomeCheck
@@ -47,8 +50,6 @@ type prepared struct {
 	probe bool
 	// queues are those that the call takes from.
 	queues []queueKey
-	// countsIn are the windows that the call was debited in.
-	countsIn json.RawMessage
 }
 
 // batches returns the batches that the call and its decided records belong to.
@@ -262,7 +263,7 @@ func cut(p *run.Part, in, gone []int32, n int) (from, to int32, leftOut []int32)
 
 // small renders the call of one record.
 func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.Records) *prepared {
-	p := &prepared{lane: row.Lane, task: r.task, orgID: row.OrgID, timeout: r.timeout(), queues: []queueKey{keyOf(row)}, attempt: piece.Attempt}
+	p := &prepared{lane: row.Lane, task: r.task, action: r.task.Action, credentialID: r.task.CredentialID, orgID: row.OrgID, timeout: r.timeout(), queues: []queueKey{keyOf(row)}, attempt: piece.Attempt}
 	env := rec.Env(offset)
 	decide := func(e run.Exception) *prepared {
 		p.pieces = []run.Piece{{Part: piece, Decided: true}}

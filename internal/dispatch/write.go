@@ -108,6 +108,9 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	if err != nil {
 		return err
 	}
+	for _, id := range s.moves.Ids {
+		change.CallMoved(id, s.calls[id].from)
+	}
 	if err := s.moveRecords(ctx, change); err != nil {
 		return err
 	}

@@ -272,9 +272,7 @@ func (c *Change) wake(ctx context.Context) error {
 	for id := range c.work {
 		c.Wake(DueSlices, id.String(), c.Now)
 	}
-	keys := slices.SortedFunc(maps.Keys(c.wakes), func(a, b dueKey) int {
-		return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.key, b.key))
-	})
+	keys := slices.SortedFunc(maps.Keys(c.wakes), compareDue)
 	for _, k := range keys {
 		at := c.wakes[k]
 		if at.Before(c.Now) {
@@ -287,11 +285,6 @@ func (c *Change) wake(ctx context.Context) error {
 	return nil
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.SortFunc(out, strings.Compare)
-	return out
+func compareDue(a, b dueKey) int {
+	return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.key, b.key))
 }

@@ -98,13 +98,15 @@ type Change struct {
 	// Now is the database's time, taken after the locks.
 	Now time.Time
 
-	s       *Service
-	tx      pgx.Tx
-	heads   map[uuid.UUID]*head
-	slices  map[sliceKey]*sliceDelta
-	lanes   map[laneKey]*laneDelta
-	traces  map[traceKey][]Trace
-	covers  map[sliceKey]*cover
+	s      *Service
+	tx     pgx.Tx
+	heads  map[uuid.UUID]*head
+	slices map[sliceKey]*sliceDelta
+	lanes  map[laneKey]*laneDelta
+	traces map[traceKey][]Trace
+	covers map[sliceKey]*cover
+	// moved are calls whose rows this transaction has moved already, with where their records stand.
+	moved   map[uuid.UUID]Status
 	jobs    map[jobKey]*job
 	was     map[jobKey]Status
 	queued  []Part
@@ -134,7 +136,7 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 	}
 	c := &Change{
 		s: s, tx: tx, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{},
-		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: map[dueKey]time.Time{},
+		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: map[dueKey]time.Time{},
 		work: map[uuid.UUID]bool{},
 	}
 	for _, r := range rows {
@@ -154,6 +156,9 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 	}
 	return c, nil
 }
+
+// CallMoved says that a call's row was moved earlier in this transaction, while its records still stand at from.
+func (c *Change) CallMoved(id uuid.UUID, from Status) { c.moved[id] = from }
 
 // Cancelled reports whether the batch is over: nothing of it may be sent any more.
 func (c *Change) Cancelled(batchID uuid.UUID) bool { return c.heads[batchID].cancelled() }

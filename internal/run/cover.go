@@ -32,16 +32,22 @@ func partStatus(callState *string) Status {
 	return Started
 }
 
-func newCover(rows []db.PartsOfSlicesRow) *cover {
-	c := &cover{}
+func (c *Change) newCover(rows []db.PartsOfSlicesRow) *cover {
+	out := &cover{}
 	for _, r := range rows {
-		c.parts = append(c.parts, coverPart{
+		state := partStatus(r.CallState)
+		if r.CallID != nil {
+			if from, ok := c.moved[*r.CallID]; ok {
+				state = from
+			}
+		}
+		out.parts = append(out.parts, coverPart{
 			Part: Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff,
 				To: r.ToOff, Apart: r.Apart, LeftOut: r.LeftOut},
-			state: partStatus(r.CallState),
+			state: state,
 		})
 	}
-	return c
+	return out
 }
 
 // withSlice stands for the apart step of a record that is with its slice.
@@ -126,7 +132,7 @@ func (c *Change) loadCovers(ctx context.Context, keys []sliceKey) error {
 		by[k] = append(by[k], r)
 	}
 	for k, rs := range by {
-		c.covers[k] = newCover(rs)
+		c.covers[k] = c.newCover(rs)
 	}
 	return nil
 }

@@ -48,6 +48,11 @@ func (p *play) settle(kind bool) {
 	var after []func()
 	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
 		after = nil
+		for _, v := range verdicts {
+			if _, err := tx.Exec(ctx, "UPDATE flow.call SET state = $2 WHERE id = $1", v.call.id, v.state); err != nil {
+				return err
+			}
+		}
 		var ids []uuid.UUID
 		for _, b := range p.batches {
 			ids = append(ids, b.id)
@@ -55,6 +60,9 @@ func (p *play) settle(kind bool) {
 		c, err := p.s.Begin(ctx, tx, ids...)
 		if err != nil {
 			return err
+		}
+		for _, v := range verdicts {
+			c.CallMoved(v.call.id, standsAt[v.call.state])
 		}
 		var results []Result
 		for _, v := range verdicts {
@@ -66,11 +74,6 @@ func (p *play) settle(kind bool) {
 		}
 		if err := c.Settle(ctx, results); err != nil {
 			return err
-		}
-		for _, v := range verdicts {
-			if _, err := tx.Exec(ctx, "UPDATE flow.call SET state = $2 WHERE id = $1", v.call.id, v.state); err != nil {
-				return err
-			}
 		}
 		return c.Apply(ctx)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 )
 
@@ -73,22 +75,27 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	st := starting{s: s, tx: tx, in: &in, plan: plan, batchID: batchID, now: now,
-		staged: in.ScheduledAt != nil && in.ScheduledAt.After(now)}
+	st := starting{s: s, tx: tx, in: &in, plan: plan, batchID: batchID, now: now, count: count, pageSet: pageSet,
+		staged: in.ScheduledAt != nil && in.ScheduledAt.After(now), later: pg.NewPipeline(tx)}
 	out := &StartedBatch{BatchID: batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: count}
 	if count == 0 {
 		out.Status = BatchCompleted
 	}
-	if err := st.insertBatch(ctx, out, pageSet); err != nil {
+	if err := st.batch(ctx, out); err != nil {
 		return nil, err
 	}
 	if out.Routes, err = st.queues(ctx); err != nil {
 		return nil, err
 	}
-	if count == 0 {
-		return out, nil
+	if count > 0 {
+		if err := st.slices(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return out, st.work(ctx, pageSet, count)
+	if err := st.later.Send(ctx, tx); err != nil {
+		return nil, fmt.Errorf("insert the batch: %w", err)
+	}
+	return out, st.wake(ctx)
 }
 
 func (src *Source) take(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (pageSet uuid.UUID, count int64, err error) {
@@ -99,18 +106,22 @@ func (src *Source) take(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 	return recordset.AddInline(ctx, tx, src.Records)
 }
 
-// starting is a start under way.
+// starting is a start under way. What it inserts goes out together.
 type starting struct {
 	s       *Service
 	tx      pgx.Tx
 	in      *StartInput
 	plan    *definition.Plan
 	batchID uuid.UUID
+	pageSet uuid.UUID
+	count   int64
 	now     time.Time
 	staged  bool
+	later   *pg.Pipeline
+	wakes   []dueKey
 }
 
-func (st *starting) insertBatch(ctx context.Context, out *StartedBatch, pageSet uuid.UUID) error {
+func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
 	metadata := st.in.Metadata
 	if metadata == nil {
 		metadata = json.RawMessage("{}")
@@ -118,36 +129,42 @@ func (st *starting) insertBatch(ctx context.Context, out *StartedBatch, pageSet 
 	row := db.BatchInsertParams{
 		ID: st.batchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version, TriggerID: out.TriggerID,
 		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(metadata), Status: out.Status,
-		RecordCount: out.RecordCount, PageSet: pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
+		RecordCount: out.RecordCount, PageSet: st.pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
 		CreatedAt: st.now,
 	}
 	if out.RecordCount == 0 {
 		row.StartedAt, row.CompletedAt = &st.now, &st.now
 	}
-	if err := st.s.q.BatchInsert(ctx, st.tx, row); err != nil {
+	if err := st.s.q.BatchInsert(ctx, st.later, row); err != nil {
 		return fmt.Errorf("insert the batch: %w", err)
 	}
-	err := st.s.q.BatchCountInsert(ctx, st.tx, db.BatchCountInsertParams{BatchID: st.batchID, RecordCount: out.RecordCount, Staged: st.staged})
+	err := st.s.q.BatchCountInsert(ctx, st.later, db.BatchCountInsertParams{BatchID: st.batchID, RecordCount: out.RecordCount, Staged: st.staged})
 	if err != nil {
 		return fmt.Errorf("insert the batch's counters: %w", err)
 	}
 	return nil
 }
 
-// queues finds, and inserts, the queue of every task that makes calls.
+// queues finds, and inserts, the queue of every task that makes calls. Those of the first step have the records, unless the
+// batch waits for its time or for work of our own.
 func (st *starting) queues(ctx context.Context) ([]TaskRoute, error) {
 	var out []TaskRoute
 	for i := range st.plan.Steps {
 		step := &st.plan.Steps[i]
+		ready := i == 0 && st.count > 0 && !st.staged && entryState(step) == sliceCalling
 		for _, t := range callTasks(step) {
 			task := &step.Tasks[t]
 			route, err := st.s.router.Route(ctx, st.tx, st.in.OrgID, st.plan, task, st.in.Lane)
 			if err != nil {
 				return nil, err
 			}
-			err = st.s.q.LaneBatchInsert(ctx, st.tx, db.LaneBatchInsertParams{BatchID: st.batchID, StepNo: int16(i), TaskNo: t,
-				OrgID: st.in.OrgID, Domain: route.Domain, Bucket: route.Bucket, Lane: route.Lane})
-			if err != nil {
+			row := db.LaneBatchInsertParams{BatchID: st.batchID, StepNo: int16(i), TaskNo: t, OrgID: st.in.OrgID, Domain: route.Domain,
+				Bucket: route.Bucket, Lane: route.Lane}
+			if ready {
+				row.ReadyParts, row.ReadyRecords = 1, st.count
+				st.wakes = append(st.wakes, dueKey{DueDispatch, DispatchKey(route.Domain, route.Bucket)})
+			}
+			if err := st.s.q.LaneBatchInsert(ctx, st.later, row); err != nil {
 				return nil, fmt.Errorf("insert the queue of task %s: %w", task.ID, err)
 			}
 			out = append(out, TaskRoute{Task: task, Route: route})
@@ -156,52 +173,45 @@ func (st *starting) queues(ctx context.Context) ([]TaskRoute, error) {
 	return out, nil
 }
 
-// work inserts the slices and queues the first step, or leaves that to the scheduled time.
-func (st *starting) work(ctx context.Context, pageSet uuid.UUID, count int64) error {
+// slices inserts the slices and queues the first step, or leaves that to the scheduled time.
+func (st *starting) slices(ctx context.Context) error {
 	state, tasks := entryState(&st.plan.Steps[0]), callTasks(&st.plan.Steps[0])
-	args := db.SliceInsertParams{BatchID: st.batchID, State: state, CallTasks: int32(len(tasks)), Staged: st.staged, PageSet: pageSet}
+	args := db.SliceInsertParams{BatchID: st.batchID, State: state, CallTasks: int32(len(tasks)), Staged: st.staged, PageSet: st.pageSet}
 	if st.staged {
 		args.State = sliceStaged
 	}
 	if state == sliceReady {
 		args.CallTasks = 0
 	}
-	slices, err := st.s.q.SliceInsert(ctx, st.tx, args)
-	if err != nil {
+	if err := st.s.q.SliceInsert(ctx, st.later, args); err != nil {
 		return fmt.Errorf("insert slices: %w", err)
 	}
-	if st.staged {
-		return st.s.due.Wake(ctx, st.tx, DueRelease, st.batchID.String(), *st.in.ScheduledAt)
+	switch {
+	case st.staged:
+	case state == sliceReady:
+		st.wakes = append(st.wakes, dueKey{DueSlices, st.batchID.String()})
+	default:
+		for _, t := range tasks {
+			if err := st.s.q.PartInsertWhole(ctx, st.later, db.PartInsertWholeParams{BatchID: st.batchID, TaskNo: t}); err != nil {
+				return fmt.Errorf("queue the first step: %w", err)
+			}
+		}
 	}
-	return st.s.queueFirst(ctx, st.tx, st.batchID, st.plan, slices, count, st.now)
+	return nil
 }
 
-// queueFirst queues the first step of all slices of a batch.
-func (s *Service) queueFirst(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, plan *definition.Plan, slices, count int64, now time.Time) error {
-	if entryState(&plan.Steps[0]) == sliceReady {
-		return s.due.Wake(ctx, tx, DueSlices, batchID.String(), now)
+func (st *starting) wake(ctx context.Context) error {
+	if st.staged && st.count > 0 {
+		return st.s.due.Wake(ctx, st.tx, DueRelease, st.batchID.String(), *st.in.ScheduledAt)
 	}
-	for _, t := range callTasks(&plan.Steps[0]) {
-		if err := s.q.PartInsertWhole(ctx, tx, db.PartInsertWholeParams{BatchID: batchID, TaskNo: t, LastNo: int32(slices) - 1}); err != nil {
-			return fmt.Errorf("queue the first step: %w", err)
-		}
-		err := s.q.LaneBatchReady(ctx, tx, db.LaneBatchReadyParams{BatchID: batchID, TaskNo: t, Parts: 1, Records: count})
-		if err != nil {
-			return fmt.Errorf("count the first step: %w", err)
-		}
-	}
-	lanes, err := s.q.LaneBatchOfBatches(ctx, tx, []uuid.UUID{batchID})
-	if err != nil {
-		return fmt.Errorf("read queues: %w", err)
-	}
-	keys := map[string]bool{}
-	for _, l := range lanes {
-		if l.StepNo == 0 {
-			keys[DispatchKey(l.Domain, l.Bucket)] = true
-		}
-	}
-	for _, k := range sortedKeys(keys) {
-		if err := s.due.Wake(ctx, tx, DueDispatch, k, now); err != nil {
+	return st.s.wakeAll(ctx, st.tx, st.wakes, st.now)
+}
+
+// wakeAll makes keys of one kind due, in the order in which due rows are locked.
+func (s *Service) wakeAll(ctx context.Context, tx pgx.Tx, keys []dueKey, at time.Time) error {
+	slices.SortFunc(keys, compareDue)
+	for _, k := range slices.Compact(keys) {
+		if err := s.due.Wake(ctx, tx, k.kind, k.key, at); err != nil {
 			return err
 		}
 	}
@@ -218,12 +228,35 @@ func (s *Service) Release(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) err
 	if h == nil || h.cancelled() {
 		return nil
 	}
-	slices, err := s.q.SliceRelease(ctx, tx, db.SliceReleaseParams{BatchID: batchID, State: entryState(&h.plan.Steps[0])})
-	if err != nil || slices == 0 {
+	moved, err := s.q.SliceRelease(ctx, tx, db.SliceReleaseParams{BatchID: batchID, State: entryState(&h.plan.Steps[0])})
+	if err != nil || moved == 0 {
 		return err
 	}
 	if err := s.q.BatchCountRelease(ctx, tx, batchID); err != nil {
 		return fmt.Errorf("release batch %s: %w", batchID, err)
 	}
-	return s.queueFirst(ctx, tx, batchID, h.plan, slices, h.RecordCount, c.Now)
+	if entryState(&h.plan.Steps[0]) == sliceReady {
+		return s.due.Wake(ctx, tx, DueSlices, batchID.String(), c.Now)
+	}
+	return c.queueFirst(ctx, h)
+}
+
+// queueFirst queues the first step of all slices of a batch.
+func (c *Change) queueFirst(ctx context.Context, h *head) error {
+	var wakes []dueKey
+	for _, t := range callTasks(&h.plan.Steps[0]) {
+		if err := c.s.q.PartInsertWhole(ctx, c.tx, db.PartInsertWholeParams{BatchID: h.ID, TaskNo: t}); err != nil {
+			return fmt.Errorf("queue the first step: %w", err)
+		}
+		err := c.s.q.LaneBatchReady(ctx, c.tx, db.LaneBatchReadyParams{BatchID: h.ID, TaskNo: t, Parts: 1, Records: h.RecordCount})
+		if err != nil {
+			return fmt.Errorf("count the first step: %w", err)
+		}
+		route, err := c.route(ctx, laneKey{h.ID, 0, t})
+		if err != nil {
+			return err
+		}
+		wakes = append(wakes, dueKey{DueDispatch, DispatchKey(route.Domain, route.Bucket)})
+	}
+	return c.s.wakeAll(ctx, c.tx, wakes, c.Now)
 }

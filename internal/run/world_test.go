@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,13 +225,13 @@ func (w *world) calls(t require.TestingT, batches []*modelBatch) (out []*simCall
 
 // insertCalls writes calls down as intents.
 func (w *world) insertCalls(ctx context.Context, tx pgx.Tx, action string, ids []uuid.UUID, now time.Time) error {
-	for _, id := range ids {
-		_, err := w.q.CallInsert(ctx, tx, []db.CallInsertParams{{ID: id, OrgID: w.org, Domain: "d", Bucket: action, Lane: db.FlowLaneBulk, ActionID: action,
-			State: "intent", Owner: "test", Attempt: 1, Records: 1, Params: "{}", OutcomeCheck: "lookup", ClaimedAt: now, SendBefore: now.Add(time.Minute),
-			CountsIn: json.RawMessage("{}")}})
-		if err != nil {
-			return err
-		}
+	if len(ids) == 0 {
+		return nil
 	}
-	return nil
+	n := len(ids)
+	return w.q.CallInsert(ctx, tx, db.CallInsertParams{Domain: "d", Bucket: action, Owner: "test", ClaimedAt: now, CountsIn: json.RawMessage("{}"), Ids: ids,
+		OrgIds: slices.Repeat([]uuid.UUID{w.org}, n), Lanes: slices.Repeat([]string{"bulk"}, n), ActionIds: slices.Repeat([]string{action}, n),
+		CredentialIds: make([]uuid.UUID, n), Attempts: slices.Repeat([]int32{1}, n), Records: slices.Repeat([]int32{1}, n), Digests: make([]string, n),
+		FirstKeys: make([]string, n), LastKeys: make([]string, n), Params: slices.Repeat([]string{"{}"}, n),
+		OutcomeChecks: slices.Repeat([]string{"lookup"}, n), ExclusiveKeys: make([]string, n), SendBefores: slices.Repeat([]time.Time{now.Add(time.Minute)}, n)})
 }
