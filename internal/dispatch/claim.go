@@ -27,6 +27,8 @@ type claimed struct {
 	// people hold them, or their batch is over.
 	blocked []queueKey
 	busy    bool
+	// maxInFlight is how many calls of a lane may be under way.
+	maxInFlight int
 	// decided tells that records were settled without a call.
 	decided bool
 }
@@ -131,6 +133,7 @@ func (c *claim) lock(ctx context.Context) (err error) {
 	if c.budget, c.now, err = c.d.lockBudget(ctx, c.tx, c.key); err != nil {
 		return err
 	}
+	c.out.maxInFlight = int(c.budget.MaxInFlight)
 	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget); err != nil {
 		return err
 	}

@@ -191,23 +191,19 @@ func Foreign(observed, own, recent int) int { return max(0, observed-max(0, own-
 
 // readFirst reads the counters of an account before a pass sends, where the last reading of this process is old: what
 // others spent is then known, and no call of ours is too young for the reading. That it fails stops nobody.
-func (d *Dispatcher) readFirst(ctx context.Context, k budgetKey) {
-	budget, err := d.q.BudgetRead(ctx, d.Pool, db.BudgetReadParams{Domain: k.domain, Bucket: k.bucket})
-	if err != nil || !budget.Metered {
-		return
-	}
-	m, err := d.meter(ctx, d.Pool, &budget)
-	if err != nil || m.askEvery == 0 || !d.asked.due(k.domain, m.askEvery, time.Now()) {
+func (d *Dispatcher) readFirst(ctx context.Context, budget *db.FlowBudget) {
+	m, err := d.windows(budget)
+	if err != nil || m == nil || m.askEvery == 0 || !d.asked.due(budget.Domain, m.askEvery, time.Now()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, readFirstFor)
 	defer cancel()
-	org, err := d.q.DomainAnyOrg(ctx, d.Pool, &k.domain)
+	org, err := d.q.DomainAnyOrg(ctx, d.Pool, &budget.Domain)
 	if err == nil {
-		_, err = d.read(ctx, org, k.domain)
+		_, err = d.read(ctx, org, budget.Domain)
 	}
 	if err != nil {
-		d.opts.Log.Warn("read the provider's counters", "domain", k.domain, "error", err)
+		d.opts.Log.Warn("read the provider's counters", "domain", budget.Domain, "error", err)
 	}
 }
 

@@ -38,10 +38,11 @@ type finished struct {
 
 // pass sends what waits for one budget until nothing is ready and nothing is in flight.
 type pass struct {
-	d        *Dispatcher
-	key      budgetKey
-	owner    string
-	inFlight int
+	d     *Dispatcher
+	key   budgetKey
+	owner string
+	// inFlight counts calls under way, maxInFlight is how many may be, as the last claim saw it.
+	inFlight, maxInFlight int
 	// sent counts the calls that were sent and not gathered yet, senders those that may still hand over an answer.
 	sent    atomic.Int64
 	senders sync.WaitGroup
@@ -70,7 +71,12 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	if err := d.q.HoldExpire(ctx, d.Pool, db.HoldExpireParams{Domain: domain, Bucket: bucket}); err != nil {
 		return time.Time{}, fmt.Errorf("expire the backoff of %s: %w", p.key, err)
 	}
-	d.readFirst(ctx, p.key)
+	budget, err := d.q.BudgetRead(ctx, d.Pool, db.BudgetReadParams{Domain: domain, Bucket: bucket})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read budget %s: %w", p.key, err)
+	}
+	p.maxInFlight = int(budget.MaxInFlight)
+	d.readFirst(ctx, &budget)
 	// Settling outlives a stop, and the loss of the lease: what is in flight should be settled, not left to reconciliation.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -158,6 +164,9 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 	if err != nil {
 		return false, wait, err
 	}
+	if got.maxInFlight > 0 {
+		p.maxInFlight = got.maxInFlight
+	}
 	for _, call := range got.calls {
 		p.inFlight++
 		p.sent.Add(1)
@@ -180,12 +189,8 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 
 // choose renders what may go next, where there is room.
 func (p *pass) choose(ctx context.Context) ([]*prepared, error) {
-	budget, err := p.d.q.BudgetRead(ctx, p.d.Pool, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
-	if err != nil {
-		return nil, fmt.Errorf("read budget %s: %w", p.key, err)
-	}
-	free := int(budget.MaxInFlight) - p.inFlight
-	if p.inFlight > 0 && free < min(groupMax, int(budget.MaxInFlight))/2 {
+	free := p.maxInFlight - p.inFlight
+	if p.inFlight > 0 && free < min(groupMax, p.maxInFlight)/2 {
 		if p.roomSince.IsZero() || free <= 0 {
 			p.roomSince = time.Now()
 		}
