@@ -65,6 +65,17 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, 
 WHERE s.batch_id = d.batch_id AND s.no = d.no
 RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart;
 
+-- name: SliceClaim :exec
+-- Counts records that went from their queue into calls, and nothing else.
+UPDATE flow.slice s SET queued = s.queued - d.records, started = s.started + d.records
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@records::int[]) AS records) d
+WHERE s.batch_id = d.batch_id AND s.no = d.no;
+
+-- name: BatchCountClaim :exec
+UPDATE flow.batch_count c SET queued = c.queued - d.records, started = c.started + d.records
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@records::bigint[]) AS records) d
+WHERE c.batch_id = d.batch_id;
+
 -- name: SliceAdvance :exec
 UPDATE flow.slice s SET step_no = d.step_no, state = d.state, remaining = d.remaining
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@step_nos::smallint[]) AS step_no,

@@ -36,6 +36,22 @@ func (q *Queries) BatchCountCancel(ctx context.Context, db DBTX, batchID uuid.UU
 	return err
 }
 
+const batchCountClaim = `-- name: BatchCountClaim :exec
+UPDATE flow.batch_count c SET queued = c.queued - d.records, started = c.started + d.records
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS records) d
+WHERE c.batch_id = d.batch_id
+`
+
+type BatchCountClaimParams struct {
+	BatchIds []uuid.UUID
+	Records  []int64
+}
+
+func (q *Queries) BatchCountClaim(ctx context.Context, db DBTX, arg BatchCountClaimParams) error {
+	_, err := db.Exec(ctx, batchCountClaim, arg.BatchIds, arg.Records)
+	return err
+}
+
 const batchCountInsert = `-- name: BatchCountInsert :exec
 INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)
 SELECT $1, $2::bigint, CASE WHEN $3::boolean THEN $2::bigint ELSE 0 END, CASE WHEN $3::boolean THEN 0 ELSE $2::bigint END
@@ -1324,6 +1340,24 @@ func (q *Queries) SliceAdvance(ctx context.Context, db DBTX, arg SliceAdvancePar
 		arg.States,
 		arg.Remaining,
 	)
+	return err
+}
+
+const sliceClaim = `-- name: SliceClaim :exec
+UPDATE flow.slice s SET queued = s.queued - d.records, started = s.started + d.records
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3::int[]) AS records) d
+WHERE s.batch_id = d.batch_id AND s.no = d.no
+`
+
+type SliceClaimParams struct {
+	BatchIds []uuid.UUID
+	Nos      []int32
+	Records  []int32
+}
+
+// Counts records that went from their queue into calls, and nothing else.
+func (q *Queries) SliceClaim(ctx context.Context, db DBTX, arg SliceClaimParams) error {
+	_, err := db.Exec(ctx, sliceClaim, arg.BatchIds, arg.Nos, arg.Records)
 	return err
 }
 

@@ -25,6 +25,16 @@ func (p *Pipeline) Exec(_ context.Context, sql string, args ...any) (pgconn.Comm
 	return pgconn.CommandTag{}, nil
 }
 
+// MustTouch has Send fail with what unless the last statement kept touches n rows.
+func (p *Pipeline) MustTouch(n int, what error) {
+	p.batch.QueuedQueries[len(p.batch.QueuedQueries)-1].Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() != int64(n) {
+			return fmt.Errorf("%w: %d rows instead of %d", what, tag.RowsAffected(), n)
+		}
+		return nil
+	})
+}
+
 // CopyFrom is not for pipelines: it is a conversation of its own.
 func (p *Pipeline) CopyFrom(context.Context, pgx.Identifier, []string, pgx.CopyFromSource) (int64, error) {
 	return 0, errors.New("pg: COPY cannot be pipelined")

@@ -17,10 +17,11 @@ import (
 
 // Apply writes the change. It must be the last thing done to these batches in the transaction.
 func (c *Change) Apply(ctx context.Context) error {
-	if err := c.moveSlices(ctx); err != nil {
-		return err
+	writes := []func(context.Context) error{c.moveSlices, c.writeJobs, c.writeParts, c.writeLanes, c.writeTraces, c.compact, c.moveBatches}
+	if c.claimsOnly() {
+		writes = []func(context.Context) error{c.writeClaims, c.writeParts, c.writeLanes}
 	}
-	for _, write := range []func(context.Context) error{c.writeJobs, c.writeParts, c.writeLanes, c.writeTraces, c.compact, c.moveBatches} {
+	for _, write := range writes {
 		if err := write(ctx); err != nil {
 			return err
 		}
@@ -29,6 +30,57 @@ func (c *Change) Apply(ctx context.Context) error {
 		return err
 	}
 	return c.wake(ctx)
+}
+
+// claimsOnly reports whether all that happened is that queued records went into calls: nothing can have come to its end.
+func (c *Change) claimsOnly() bool {
+	if len(c.jobs) > 0 || len(c.traces) > 0 || len(c.advances.Nos) > 0 || len(c.slices) == 0 {
+		return false
+	}
+	for _, d := range c.slices {
+		n := d.counts.Of(Started)
+		var claimed Counts
+		claimed.move(Queued, Started, n)
+		if d.remaining != 0 || d.apart != 0 || n < 0 || d.counts != claimed {
+			return false
+		}
+	}
+	return true
+}
+
+// writeClaims counts claimed records.
+func (c *Change) writeClaims(ctx context.Context) error {
+	var perSlice db.SliceClaimParams
+	var perBatch db.BatchCountClaimParams
+	var start []uuid.UUID
+	total := map[uuid.UUID]int64{}
+	for _, k := range sortedSlices(c.slices) {
+		n := c.slices[k].counts.Of(Started)
+		perSlice.BatchIds = append(perSlice.BatchIds, k.batch)
+		perSlice.Nos = append(perSlice.Nos, k.no)
+		perSlice.Records = append(perSlice.Records, int32(n))
+		total[k.batch] += n
+	}
+	for id, n := range total {
+		perBatch.BatchIds = append(perBatch.BatchIds, id)
+		perBatch.Records = append(perBatch.Records, n)
+		if c.heads[id].Status == BatchQueued {
+			start = append(start, id)
+		}
+	}
+	if err := c.s.q.SliceClaim(ctx, c.later, perSlice); err != nil {
+		return fmt.Errorf("count claimed records: %w", err)
+	}
+	c.later.MustTouch(len(perSlice.Nos), ErrMoved)
+	if len(start) > 0 {
+		if err := c.s.q.BatchStart(ctx, c.later, db.BatchStartParams{Ids: start, Now: c.Now}); err != nil {
+			return fmt.Errorf("start batches: %w", err)
+		}
+	}
+	if err := c.s.q.BatchCountClaim(ctx, c.later, perBatch); err != nil {
+		return fmt.Errorf("count claimed records: %w", err)
+	}
+	return nil
 }
 
 // moveSlices writes the slices' counters and moves on those whose step is over.
