@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -217,7 +218,11 @@ func (p *pass) settle(ctx context.Context) {
 		group := p.gather(first)
 		p.sent.Add(-int64(len(group)))
 		if err := p.d.settle(ctx, p.key, group); err != nil {
-			p.d.opts.Log.Error("settle calls", "domain", p.key.domain, "bucket", p.key.bucket, "calls", len(group), "error", err)
+			level := slog.LevelError
+			if ctx.Err() != nil {
+				level = slog.LevelInfo // we stop: reconciliation finds out about them
+			}
+			p.d.opts.Log.Log(ctx, level, "settle calls", "domain", p.key.domain, "bucket", p.key.bucket, "calls", len(group), "error", err)
 			select {
 			case p.failed <- err:
 			default:

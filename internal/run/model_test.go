@@ -234,8 +234,10 @@ func (r *modelRecord) settle(task int, outcome, output string) {
 	r.settled[k]++
 	r.outputs[k] = output
 	if (outcome == TraceFailed || outcome == TraceRejected) && !t.passes {
-		r.apart, r.doom = true, Failed
-		if outcome == TraceRejected {
+		r.apart = true
+		if outcome == TraceFailed {
+			r.doom = Failed
+		} else if r.doom == "" {
 			r.doom = Rejected
 		}
 	}

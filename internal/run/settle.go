@@ -213,7 +213,8 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 		return
 	}
 	j.Remaining--
-	if !c.passes(p, e) {
+	// Of several tasks that failed, the first failure counts; one of ours counts more than a rejection by a provider.
+	if !c.passes(p, e) && (j.Doomed == nil || *j.Doomed == Rejected && doom(e) == Failed) {
 		j.Doomed = ref(doom(e))
 		j.Error = ref(errorText(e.Error))
 	}
