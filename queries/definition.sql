@@ -4,8 +4,8 @@ VALUES (@id, @org_id, @name, @description, @status, 1, @created_by)
 RETURNING *;
 
 -- name: CreateDefinitionVersion :one
-INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by)
-VALUES (@definition_id, @version, @org_id, @doc, @created_by)
+INSERT INTO flow.definition_version (definition_id, version, org_id, doc, actions, created_by)
+VALUES (@definition_id, @version, @org_id, @doc, coalesce(sqlc.narg('actions')::json, '{}'), @created_by)
 RETURNING *;
 
 -- name: Definition :one

@@ -84,9 +84,9 @@ func (q *Queries) CreateDefinition(ctx context.Context, db DBTX, arg CreateDefin
 }
 
 const createDefinitionVersion = `-- name: CreateDefinitionVersion :one
-INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by)
-VALUES ($1, $2, $3, $4, $5)
-RETURNING definition_id, version, org_id, doc, created_by, created_at
+INSERT INTO flow.definition_version (definition_id, version, org_id, doc, actions, created_by)
+VALUES ($1, $2, $3, $4, coalesce($5::json, '{}'), $6)
+RETURNING definition_id, version, org_id, doc, created_by, created_at, actions
 `
 
 type CreateDefinitionVersionParams struct {
@@ -94,6 +94,7 @@ type CreateDefinitionVersionParams struct {
 	Version      int32
 	OrgID        uuid.UUID
 	Doc          []byte
+	Actions      []byte
 	CreatedBy    string
 }
 
@@ -103,6 +104,7 @@ func (q *Queries) CreateDefinitionVersion(ctx context.Context, db DBTX, arg Crea
 		arg.Version,
 		arg.OrgID,
 		arg.Doc,
+		arg.Actions,
 		arg.CreatedBy,
 	)
 	var i FlowDefinitionVersion
@@ -113,6 +115,7 @@ func (q *Queries) CreateDefinitionVersion(ctx context.Context, db DBTX, arg Crea
 		&i.Doc,
 		&i.CreatedBy,
 		&i.CreatedAt,
+		&i.Actions,
 	)
 	return i, err
 }
@@ -242,7 +245,7 @@ func (q *Queries) DefinitionRow(ctx context.Context, db DBTX, arg DefinitionRowP
 }
 
 const definitionVersion = `-- name: DefinitionVersion :one
-SELECT definition_id, version, org_id, doc, created_by, created_at FROM flow.definition_version WHERE org_id = $1 AND definition_id = $2 AND version = $3
+SELECT definition_id, version, org_id, doc, created_by, created_at, actions FROM flow.definition_version WHERE org_id = $1 AND definition_id = $2 AND version = $3
 `
 
 type DefinitionVersionParams struct {
@@ -261,12 +264,13 @@ func (q *Queries) DefinitionVersion(ctx context.Context, db DBTX, arg Definition
 		&i.Doc,
 		&i.CreatedBy,
 		&i.CreatedAt,
+		&i.Actions,
 	)
 	return i, err
 }
 
 const definitionVersions = `-- name: DefinitionVersions :many
-SELECT definition_id, version, org_id, doc, created_by, created_at FROM flow.definition_version
+SELECT definition_id, version, org_id, doc, created_by, created_at, actions FROM flow.definition_version
 WHERE org_id = $1 AND definition_id = $2 AND version > $3
 ORDER BY version
 LIMIT $5 OFFSET $4
@@ -303,6 +307,7 @@ func (q *Queries) DefinitionVersions(ctx context.Context, db DBTX, arg Definitio
 			&i.Doc,
 			&i.CreatedBy,
 			&i.CreatedAt,
+			&i.Actions,
 		); err != nil {
 			return nil, err
 		}

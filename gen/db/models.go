@@ -540,6 +540,7 @@ type FlowDefinitionVersion struct {
 	Doc          []byte
 	CreatedBy    string
 	CreatedAt    time.Time
+	Actions      []byte
 }
 
 type FlowDomain struct {

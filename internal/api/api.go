@@ -31,6 +31,7 @@ type Deps struct {
 	Catalog     *catalog.Catalog
 	RecordSets  *recordset.Service
 	Definitions *definition.Service
+	Plans       *definition.Plans
 	Credentials *credential.Service
 	Runs        *run.Service
 	Forecasts   *forecast.Service
@@ -78,7 +79,7 @@ func New(d Deps) (http.Handler, error) {
 		recordSetHandler:  recordSetHandler{sets: d.RecordSets},
 		definitionGroup: definitionGroup{
 			definitionHandler: definitionHandler{definitions: d.Definitions},
-			triggerHandler:    triggerHandler{pool: d.Pool, definitions: d.Definitions, runs: d.Runs, forecasts: d.Forecasts},
+			triggerHandler:    triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts},
 		},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs},
 		jobHandler:       jobHandler{runs: d.Runs},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +27,9 @@ import (
 type stack struct {
 	*apitest.Client
 	t          *testing.T
+	config     app.Config
 	app        *app.App
+	stop       func()
 	sim        *dialersim.Sim
 	simURL     string
 	other      *apitest.Client
@@ -38,7 +41,7 @@ type stack struct {
 var wide = map[string]map[int]int64{"*": {60: 1_000_000, 3600: 10_000_000, 86400: 100_000_000}}
 
 // serveStack starts the stack. Without workers nothing is done that is due.
-func serveStack(t *testing.T, workers bool) *stack {
+func serveStack(t *testing.T, workers bool, options ...func(c *app.Config)) *stack {
 	t.Helper()
 	s := &stack{t: t, sim: dialersim.New(dialersim.Options{Seed: 1})}
 	platform := httptest.NewServer(s.sim)
@@ -50,27 +53,38 @@ func serveStack(t *testing.T, workers bool) *stack {
 		t.Fatal(err)
 	}
 	dsn, _ := pgtest.NewDatabase(t)
-	s.app, err = app.New(t.Context(), app.Config{
+	s.config = app.Config{
 		DatabaseURL: dsn, Listen: "127.0.0.1:0", Workers: workers, KEK: kek, BaseURLs: map[string]string{"dialer": platform.URL},
 		Dispatch: dispatch.Options{Margin: 200 * time.Millisecond}, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(s.app.Close)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.app.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("stop: %v", err)
-		}
-	})
+	for _, o := range options {
+		o(&s.config)
+	}
+	s.serve()
 	s.Client = apitest.NewClient(t, s.app.URL(), s.tenant("Acme"))
 	s.other = s.As(s.tenant("Other"))
 	s.identify()
 	return s
+}
+
+// serve starts a process; stop ends it.
+func (s *stack) serve() {
+	s.t.Helper()
+	process, err := app.New(s.t.Context(), s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- process.Run(ctx) }()
+	s.app, s.stop = process, sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Errorf("stop: %v", err)
+		}
+		process.Close()
+	})
+	s.t.Cleanup(s.stop)
 }
 
 func (s *stack) tenant(name string) (key string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -22,6 +23,7 @@ import (
 type triggerHandler struct {
 	pool        *pgxpool.Pool
 	definitions *definition.Service
+	plans       *definition.Plans
 	runs        *run.Service
 	forecasts   *forecast.Service
 }
@@ -40,12 +42,10 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 	var started *run.StartedBatch
 	var estimate *forecast.Estimate
 	var txID string
-	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
-		active, err := h.definitions.Active(ctx, tx, caller.OrgID, id)
-		if err != nil {
+	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if in.Version, err = h.version(ctx, tx, caller.OrgID, id); err != nil {
 			return err
 		}
-		in.Version = active.Version
 		if started, err = h.runs.Start(ctx, tx, in); err != nil {
 			return err
 		}
@@ -60,6 +60,19 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 		return nil, startFailed(ctx, err)
 	}
 	return triggerResultOf(started, estimate), nil
+}
+
+// version returns the version of a definition that a start takes. One that no longer fits the catalog cannot start.
+func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) (int32, error) {
+	active, err := h.definitions.Active(ctx, tx, orgID, id)
+	if err != nil {
+		return 0, err
+	}
+	plan, err := h.plans.Plan(ctx, tx, orgID, id, active.Version)
+	if err != nil {
+		return 0, err
+	}
+	return active.Version, plan.Runnable()
 }
 
 // committed finds out whether a start happened whose commit got no answer.

@@ -231,7 +231,7 @@ func (a *App) wire() error {
 		}
 	}
 	handler, err := api.New(api.Deps{
-		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions,
+		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Plans: plans,
 		Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecast.New(a.Pool, a.Catalog, plans), Refresher: a.Dispatcher,
 		Now: time.Now, Log: a.cfg.Log,
 	})

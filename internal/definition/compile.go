@@ -22,14 +22,8 @@ func Compile(doc Document, cat *catalog.Catalog) (*Plan, []string, []fault.Field
 	if fields := check(doc, cat); len(fields) > 0 {
 		return nil, nil, fields
 	}
-	c := compiler{catalog: cat, earlier: map[string][]string{}, all: stepTasks(doc)}
-	plan := &Plan{Lane: doc.Lane}
-	for _, s := range doc.Steps {
-		plan.Steps = append(plan.Steps, c.step(s))
-		// Templates keep their scope: what later steps see goes into a new map.
-		c.earlier = maps.Clone(c.earlier)
-		c.earlier[s.ID] = c.all[s.ID]
-	}
+	c := compiler{catalog: cat, all: stepTasks(doc)}
+	plan := c.plan(doc)
 	if len(c.bad) > 0 {
 		return nil, c.bad, nil
 	}
@@ -39,6 +33,8 @@ func Compile(doc Document, cat *catalog.Catalog) (*Plan, []string, []fault.Field
 // compiler compiles one document that broke no rule.
 type compiler struct {
 	catalog *catalog.Catalog
+	// was holds the traits of the actions of a stored version; nil for a document that is new.
+	was map[string]traits
 	// earlier holds the steps before the current one, all those of the document, with their tasks.
 	earlier, all map[string][]string
 	// bad collects the sentences about bad expressions.
@@ -55,6 +51,18 @@ func stepTasks(doc Document) map[string][]string {
 	return all
 }
 
+func (c *compiler) plan(doc Document) *Plan {
+	plan := &Plan{Lane: doc.Lane}
+	c.earlier = map[string][]string{}
+	for _, s := range doc.Steps {
+		plan.Steps = append(plan.Steps, c.step(s))
+		// Templates keep their scope: what later steps see goes into a new map.
+		c.earlier = maps.Clone(c.earlier)
+		c.earlier[s.ID] = c.all[s.ID]
+	}
+	return plan
+}
+
 func (c *compiler) step(s DocumentStep) Step {
 	step := Step{ID: s.ID, Name: s.Name}
 	if step.Name == "" {
@@ -67,27 +75,38 @@ func (c *compiler) step(s DocumentStep) Step {
 }
 
 func (c *compiler) task(stepID string, t DocumentTask) Task {
-	action, _ := c.catalog.Action(t.ActionID)
+	action, gone := c.action(t)
 	task := Task{
-		ID: t.ID, Action: action, Timeout: timeout(t, action), Retry: t.Retry.policy(),
+		ID: t.ID, Action: action, Gone: gone, Timeout: timeout(t, action), Retry: t.Retry.policy(),
 		ContinueOnError: t.OnError == OnErrorContinue, AtLeastOnce: t.Delivery == DeliveryAtLeastOnce,
 	}
 	if id, err := t.credential(); err == nil {
 		task.CredentialID = id
 	}
+	if gone == "" {
+		c.expressions(&task, stepID, t)
+	}
+	return task
+}
+
+// expressions compiles those of a task. In a stored version a bad one means that the task can no longer run.
+func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Steps: c.earlier, AllSteps: c.all}
+	known := len(c.bad)
 	var errs []expr.Error
 	task.Params, errs = expr.Compile(t.params(), scope)
 	c.note(stepID, t.ID, "params", errs)
 	task.Host = literalHost(t.params())
-	if action.Bulk && len(errs) == 0 {
-		task.Row, task.Settings = split(t.params(), action.Call.Records.Param, scope)
+	if task.Action.Bulk && len(errs) == 0 {
+		task.Row, task.Settings = split(t.params(), task.Action.Call.Records.Param, scope)
 	}
 	if t.When != nil {
 		task.When, errs = expr.CompileCondition(*t.When, scope)
 		c.note(stepID, t.ID, "when", errs)
 	}
-	return task
+	if c.was != nil && len(c.bad) > known {
+		task.Gone, task.Action = c.bad[known], lost(t.ActionID, traitsOf(task.Action))
+	}
 }
 
 func (c *compiler) note(step, task, field string, errs []expr.Error) {

@@ -11,7 +11,8 @@ import (
 )
 
 // Plan is one version of a definition, checked and ready to run: every default filled in, every expression compiled. It
-// never changes and may be shared by any number of goroutines.
+// never changes and may be shared by any number of goroutines. The plan of a stored version can have tasks that can no
+// longer run, because the catalog has changed: those have Gone set.
 type Plan struct {
 	DefinitionID, OrgID uuid.UUID
 	Version             int32
@@ -28,8 +29,13 @@ type Step struct {
 
 // Task is one task of a plan.
 type Task struct {
-	ID     string
+	ID string
+	// Action is never nil. Where the task can no longer run, it has no more than its id, Bulk, and a Call that says nothing
+	// where the task made calls.
 	Action *catalog.Action
+	// Gone says, in a sentence, why the task can no longer run with the catalog of this process; empty where it can. Nothing
+	// may be evaluated or sent for it. Its records wait: another process may have the catalog for them.
+	Gone string
 	// CredentialID is not valid where the task needs no credential.
 	CredentialID uuid.NullUUID
 	// Params yields the parameters of one record: an object.

@@ -3,6 +3,7 @@ package definition
 import (
 	"container/list"
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -51,8 +52,8 @@ func NewPlans(cat *catalog.Catalog, maxBytes int) *Plans {
 	return &Plans{catalog: cat, queries: db.New(), most: maxBytes, order: list.New(), byKey: map[planKey]*list.Element{}}
 }
 
-// Plan returns the plan of one version, which must not be changed. Fault: NotFound. An error that is no fault also means
-// that the version no longer fits the catalog.
+// Plan returns the plan of one version, which must not be changed. Where the version no longer fits the catalog, its tasks
+// say so. Fault: NotFound.
 func (p *Plans) Plan(ctx context.Context, q db.DBTX, orgID, definitionID uuid.UUID, version int32) (*Plan, error) {
 	key := planKey{orgID, definitionID, version}
 	if plan := p.cached(key); plan != nil {
@@ -74,14 +75,11 @@ func compileVersion(row db.FlowDefinitionVersion, cat *catalog.Catalog) (*Plan, 
 	if err != nil {
 		return nil, err
 	}
-	plan, bad, fields := Compile(doc, cat)
-	if plan == nil {
-		reason := fmt.Sprint(bad)
-		if len(fields) > 0 {
-			reason = fmt.Sprint(fields[0].Loc, " ", fields[0].Msg)
-		}
-		return nil, fmt.Errorf("version %d of definition %s no longer fits the catalog: %s", row.Version, row.DefinitionID, reason)
+	var was map[string]traits
+	if err := json.Unmarshal(row.Actions, &was); err != nil {
+		return nil, fmt.Errorf("the actions of version %d of definition %s: %w", row.Version, row.DefinitionID, err)
 	}
+	plan := restore(doc, was, cat)
 	plan.DefinitionID, plan.OrgID, plan.Version = row.DefinitionID, row.OrgID, row.Version
 	return plan, nil
 }

@@ -2,6 +2,7 @@ package definition
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"unicode/utf8"
 
@@ -61,6 +62,10 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 	if err != nil {
 		return Definition{}, err
 	}
+	actions, err := json.Marshal(actionTraits(d.Document, s.catalog))
+	if err != nil {
+		return Definition{}, fmt.Errorf("encode a definition's actions: %w", err)
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Definition{}, fmt.Errorf("definition id: %w", err)
@@ -78,7 +83,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 			return fmt.Errorf("create definition: %w", err)
 		}
 		_, err = s.queries.CreateDefinitionVersion(ctx, tx, db.CreateDefinitionVersionParams{
-			DefinitionID: id, Version: out.Version, OrgID: orgID, Doc: text, CreatedBy: by,
+			DefinitionID: id, Version: out.Version, OrgID: orgID, Doc: text, Actions: actions, CreatedBy: by,
 		})
 		if err != nil {
 			return fmt.Errorf("create definition version: %w", err)

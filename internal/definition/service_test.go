@@ -327,7 +327,13 @@ func TestPlans_CatalogChanged(t *testing.T) {
 	require.NoError(t, err)
 	b.exec(`INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by)
 		VALUES ($1, 2, $2, '{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "gone__a__b"}]}]}', 'me')`, made.ID, b.org)
-	_, err = definition.NewPlans(load(t), 0).Plan(t.Context(), b.pool, b.org, made.ID, 2)
+	plan, err := definition.NewPlans(load(t), 0).Plan(t.Context(), b.pool, b.org, made.ID, 2)
+	require.NoError(t, err, "what happened stays readable")
+	task := plan.Steps[0].Tasks[0]
+	assert.Equal(t, "gone__a__b", task.Action.ID)
+	assert.Contains(t, task.Gone, "has no action gone__a__b")
+	assert.NotNil(t, task.Action.Call, "of an action that nobody wrote down it is not known")
+	err = plan.Runnable()
 	require.ErrorContains(t, err, "no longer fits the catalog")
 	var f *fault.Error
 	assert.NotErrorAs(t, err, &f)

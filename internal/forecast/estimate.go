@@ -191,9 +191,11 @@ func (s *Service) queued(ctx context.Context, conn db.DBTX, domain, bucket strin
 	total := int64(0)
 	for _, r := range rows {
 		perCall := most
-		// A version that no longer fits the catalog must not stop the question of somebody else.
+		// What is wrong with somebody else's version must not stop this question.
 		if plan, err := s.plans.Plan(ctx, conn, r.OrgID, r.DefinitionID, r.Version); err == nil {
-			perCall = plan.Steps[r.StepNo].Tasks[r.TaskNo].Action.MaxRecordsPerRequest
+			if task := &plan.Steps[r.StepNo].Tasks[r.TaskNo]; task.Gone == "" {
+				perCall = task.Action.MaxRecordsPerRequest
+			}
 		}
 		total += calls(r.ReadyRecords, perCall)
 	}

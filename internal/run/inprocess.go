@@ -111,9 +111,14 @@ func (s *Service) workJob(ctx context.Context, b *Batch, j db.FlowJob) (*sliceWo
 func (s *Service) openOne(ctx context.Context, b *Batch, ref SliceRef, step int16) (*Records, error) {
 	var outputs [][2]string
 	for i := range b.Plan.Steps[step].Tasks {
-		if t := &b.Plan.Steps[step].Tasks[i]; t.Action.Call == nil {
-			outputs = append(outputs, OutputsUsed(t)...)
+		t := &b.Plan.Steps[step].Tasks[i]
+		if t.Action.Call != nil {
+			continue
 		}
+		if t.Gone != "" {
+			return nil, fmt.Errorf("batch %s, task %s waits for a catalog that has its action: %s", b.ID, t.ID, t.Gone)
+		}
+		outputs = append(outputs, OutputsUsed(t)...)
 	}
 	recs, err := s.Open(ctx, s.pool, b, []SliceRef{ref}, step, outputs)
 	if err != nil {

@@ -221,8 +221,11 @@ func applyOutputs(outs []json.RawMessage, traces []Trace) {
 	}
 }
 
-// OutputsUsed returns the {step, task} pairs that a task's expressions refer to.
+// OutputsUsed returns the {step, task} pairs that a task's expressions refer to; none for a task that can no longer run.
 func OutputsUsed(t *definition.Task) [][2]string {
+	if t.Gone != "" {
+		return nil
+	}
 	out := t.Params.Refs().Steps
 	if t.When != nil {
 		out = append(out[:len(out):len(out)], t.When.Refs().Steps...)

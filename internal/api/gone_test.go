@@ -1,0 +1,113 @@
+package api_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/app"
+)
+
+const extraPlatform = `
+id: extra
+name: Extra
+description: A platform of the operator.
+status: active
+docs_url: https://extra.example/docs
+services:
+  - id: extra__api
+    name: API
+    description: Takes rows.
+    kind: api
+    protocol: REST
+    auth_method: none
+    base_url: https://extra.example
+    docs_url: https://extra.example/docs
+    requires_connection: false
+    status: active
+    actions:
+      - id: extra__api__push
+        name: Push
+        description: Takes many rows in one call.
+        default_lane: bulk
+        bulk: true
+        max_records_per_request: 100
+        max_bytes_per_request: 65536
+        outcome_check: none
+        params_schema: {type: object, required: [row], properties: {row: {type: object}}}
+        output_schema: {}
+        call: {method: POST, path: /push, body: {}, max_in_flight: 1, records: {at: rows, param: row}, answer: {success: [200], output: [ref]}}
+  - id: extra__flow
+    name: Flow
+    description: In process.
+    kind: utility
+    protocol: REST
+    auth_method: none
+    base_url: ""
+    docs_url: https://extra.example/docs
+    requires_connection: false
+    status: active
+    actions:
+      - id: extra__flow__copy
+        name: Copy
+        description: Builds a value.
+        utility: transform
+        default_lane: bulk
+        max_records_per_request: 1
+        outcome_check: safe
+        params_schema: {type: object, required: [value], properties: {value: {}}}
+        output_schema: {}`
+
+// TestBatch_ActionGone: what happened stays readable when the catalog has lost the actions, and what waits can be
+// cancelled, but nothing new starts.
+func TestBatch_ActionGone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "extra.yaml"), []byte(extraPlatform), 0o600))
+	platform := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, `{"ref": "r1"}`)
+	}))
+	t.Cleanup(platform.Close)
+	s := serveStack(t, true, func(c *app.Config) { c.CatalogDir, c.BaseURLs["extra"] = dir, platform.URL })
+	const push = `[{"id":"send","tasks":[{"id":"up","action_id":"extra__api__push","params":{"row":"{{ input }}"}}]}]`
+	definition := s.define(push)
+	ended := s.trigger(definition, `{"records":[{"id":"k0"},{"id":"k1"},{"id":"k2"}]}`)
+	require.Equal(t, "completed", s.await(ended)["status"])
+	copied := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"extra__flow__copy","params":{"value":7}}]}]`), `{"records":[{}]}`)
+	require.Equal(t, "completed", s.await(copied)["status"])
+	waiting := s.trigger(definition, `{"records":[{"id":"k3"}],"scheduled_at":"2099-01-01T00:00:00Z"}`)
+	reads := []string{
+		"/flows/jobs", "/flows/executions", "/flows/batches/" + ended, "/flows/batches/" + copied,
+		"/flows/jobs?batch_id=" + ended, "/flows/jobs/" + ended + ".2", "/flows/executions?batch_id=" + ended, "/flows/executions/" + ended + ".2.1",
+		"/flows/batches/" + ended + "/results", "/flows/executions/" + copied + ".0.1", "/flows/definitions/" + definition, "/flows/executions?status=pending",
+	}
+	before := map[string]string{}
+	for _, path := range reads {
+		before[path] = string(s.Do(http.MethodGet, path, nil).Want(http.StatusOK).Body)
+	}
+	assert.Equal(t, "accepted", s.get("/flows/jobs/" + ended + ".0")["status"])
+
+	s.stop()
+	s.config.CatalogDir = ""
+	delete(s.config.BaseURLs, "extra")
+	s.serve()
+	s.URL = s.app.URL()
+	for _, path := range reads {
+		assert.Equal(t, before[path], string(s.Do(http.MethodGet, path, nil).Want(http.StatusOK).Body), path)
+	}
+	assert.Len(t, s.lines("/flows/batches/"+ended+"/results?format=ndjson"), 3)
+	s.Do(http.MethodPost, "/flows/definitions", `{"name":"again","steps":`+push+`}`).Want(http.StatusUnprocessableEntity)
+	refused := s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger", `{}`).Want(http.StatusServiceUnavailable)
+	assert.Contains(t, string(refused.Body), "Workflow start failed, records cleaned up")
+	assert.Equal(t, 3, strings.Count(string(s.Do(http.MethodGet, "/flows/batches", nil).Want(http.StatusOK).Body), `"trigger_id"`))
+	s.Do(http.MethodPost, "/flows/batches/"+waiting+"/cancel", nil).Want(http.StatusOK)
+	assert.Equal(t, "unprocessed", s.get("/flows/jobs/" + waiting + ".0")["status"])
+}
