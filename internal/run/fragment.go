@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/google/uuid"
@@ -90,12 +91,14 @@ func callText(id uuid.UUID) string {
 
 // A fragment's body is one byte that names the encoding, then newline-separated traces.
 const (
-	encodingPlain = 'p'
-	encodingS2    = 's'
+	encodingPlain  = 'p'
+	encodingS2     = 's' // one block
+	encodingStream = 't' // blocks with checksums
 	// compressOver is the size from which compression pays.
 	compressOver = 512
-	// fragmentMax bounds what a fragment may unpack to.
-	fragmentMax = 1 << 30
+	// blockMax is the most that one block holds, and so the most that the length in a damaged one can make a reader allocate.
+	// What is larger, such as the outputs of a whole slice, is a stream of blocks: it takes no more than was written.
+	blockMax = 1 << 20
 )
 
 func encodeTraces(traces []Trace) ([]byte, error) {
@@ -116,11 +119,25 @@ func packFragment(plain []byte) []byte {
 	if len(plain) < compressOver {
 		return plain
 	}
-	packed := s2.Encode(nil, plain[1:])
-	if len(packed)+1 >= len(plain) {
+	packed := []byte{encodingS2}
+	if len(plain) > blockMax {
+		packed = packStream(plain[1:])
+	} else {
+		packed = append(packed, s2.Encode(nil, plain[1:])...)
+	}
+	if len(packed) >= len(plain) {
 		return plain
 	}
-	return append([]byte{encodingS2}, packed...)
+	return packed
+}
+
+func packStream(raw []byte) []byte {
+	var out bytes.Buffer
+	out.WriteByte(encodingStream)
+	w := s2.NewWriter(&out, s2.WriterBlockSize(blockMax), s2.WriterConcurrency(1))
+	_, _ = w.Write(raw) // a Buffer takes everything
+	_ = w.Close()
+	return out.Bytes()
 }
 
 var errFragment = errors.New("a fragment cannot be read")
@@ -134,10 +151,16 @@ func unpackFragment(body []byte) ([]byte, error) {
 	case encodingPlain:
 		return body[1:], nil
 	case encodingS2:
-		if n, err := s2.DecodedLen(body[1:]); err != nil || n > fragmentMax {
+		if n, err := s2.DecodedLen(body[1:]); err != nil || n > blockMax {
 			return nil, errFragment
 		}
 		raw, err := s2.Decode(nil, body[1:])
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errFragment, err)
+		}
+		return raw, nil
+	case encodingStream:
+		raw, err := io.ReadAll(s2.NewReader(bytes.NewReader(body[1:]), s2.ReaderMaxBlockSize(blockMax)))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errFragment, err)
 		}

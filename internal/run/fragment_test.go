@@ -1,6 +1,8 @@
 package run
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -116,6 +118,43 @@ func readAll(body []byte) {
 	}
 }
 
+// The length that a damaged block claims to have is not believed.
+func TestUnpackFragment_BelievesNoLength(t *testing.T) {
+	t.Parallel()
+	for _, n := range []uint64{blockMax + 1, 1 << 29, 1<<32 - 1} {
+		body := binary.AppendUvarint([]byte{encodingS2}, n)
+		_, err := unpackFragment(append(body, "\x00a"...))
+		require.Equal(t, errFragment, err, "%d bytes: refused before anything is decoded", n)
+	}
+}
+
+// What is larger than a block is a stream, in which damage is noticed.
+func TestUnpackFragment_Stream(t *testing.T) {
+	t.Parallel()
+	var traces []Trace
+	for i := range int32(30) {
+		traces = append(traces, Trace{From: i, To: i + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`, i, strings.Repeat("abcdefgh", 20_000)))})
+	}
+	body, err := encodeTraces(traces)
+	require.NoError(t, err)
+	require.EqualValues(t, encodingStream, body[0])
+	require.Less(t, len(body), blockMax)
+	got, err := decodeTraces(body)
+	require.NoError(t, err)
+	require.Equal(t, traces, got)
+	for at := 1; at < len(body); at += 1 + len(body)/500 {
+		damaged := bytes.Clone(body)
+		damaged[at] ^= 0x11
+		if got, err := decodeTraces(damaged); err == nil {
+			require.Equal(t, traces, got, "byte %d", at)
+		} else {
+			require.ErrorIs(t, err, errFragment)
+		}
+	}
+	_, err = decodeTraces(body[:len(body)/2])
+	require.ErrorIs(t, err, errFragment)
+}
+
 func FuzzDecodeTraces(f *testing.F) {
 	for _, s := range []string{"", "p", "s", "x", "p{}", "p{\"f\":0,\"t\":2,\"k\":\"ok\",\"o\":1}\n", "p{\"f\":-1,\"t\":2,\"k\":\"ok\"}\n",
 		"p{\"f\":3,\"t\":2,\"k\":\"ok\"}\n", "p{\"f\":0,\"t\":2147483647,\"k\":\"ok\"}\n", "s\xff\xff\xff\xff\x0f", "s\x05\x10{}\n{}", "p\n\n"} {
@@ -125,6 +164,10 @@ func FuzzDecodeTraces(f *testing.F) {
 	require.NoError(f, err)
 	require.EqualValues(f, encodingS2, long[0])
 	f.Add(long)
+	longer, err := encodeTraces([]Trace{{To: 5, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("y", 2*blockMax)))}})
+	require.NoError(f, err)
+	require.EqualValues(f, encodingStream, longer[0])
+	f.Add(longer)
 	f.Fuzz(func(_ *testing.T, body []byte) { readAll(body) })
 }
 
