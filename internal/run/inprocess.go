@@ -20,6 +20,10 @@ const (
 	// slicesAtOnce bounds the slices that one transaction of in-process work moves.
 	slicesAtOnce = 16
 	jobsAtOnce   = 64
+	// workBytes is how much output is made before it is settled, sliceBytes the most that a task may make for the records
+	// of one slice, which are settled together: each of them alone may make as much as an expression yields.
+	workBytes  = 16 << 20
+	sliceBytes = 32 << 20
 )
 
 // Work does a bounded piece of a batch's in-process work, and reports whether there is more. Only one worker should work
@@ -40,20 +44,9 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 	if len(ready) == 0 && len(jobs) == 0 {
 		return false, nil
 	}
-	var works []*sliceWork
-	for _, r := range ready {
-		w, err := s.workSlice(ctx, b, &r)
-		if err != nil {
-			return false, err
-		}
-		works = append(works, w)
-	}
-	for _, j := range jobs {
-		w, err := s.workJob(ctx, b, j)
-		if err != nil {
-			return false, err
-		}
-		works = append(works, w)
+	works, err := s.work(ctx, b, ready, jobs)
+	if err != nil {
+		return false, err
 	}
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error { return s.settleWork(ctx, tx, batchID, works) })
 	if errors.Is(err, errOver) {
@@ -65,6 +58,35 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 	return true, err
 }
 
+// work evaluates slices and jobs, as many as may be settled together; the others come next time.
+func (s *Service) work(ctx context.Context, b *Batch, ready []db.SlicesReadyRow, jobs []db.FlowJob) ([]*sliceWork, error) {
+	var works []*sliceWork
+	bytes := 0
+	add := func(w *sliceWork, err error) error {
+		if err == nil {
+			works, bytes = append(works, w), bytes+w.bytes
+		}
+		return err
+	}
+	for i := range ready {
+		if bytes > workBytes {
+			return works, nil
+		}
+		if err := add(s.workSlice(ctx, b, &ready[i])); err != nil {
+			return nil, err
+		}
+	}
+	for _, j := range jobs {
+		if bytes > workBytes {
+			return works, nil
+		}
+		if err := add(s.workJob(ctx, b, j)); err != nil {
+			return nil, err
+		}
+	}
+	return works, nil
+}
+
 // sliceWork is the evaluated in-process tasks of a step for a slice, or for one job of it.
 type sliceWork struct {
 	no, records int32
@@ -74,6 +96,8 @@ type sliceWork struct {
 	members     []int32
 	traces      map[int16][]Trace
 	failed      map[int32]*JobError
+	// bytes is how much output there is.
+	bytes int
 }
 
 func (s *Service) workSlice(ctx context.Context, b *Batch, r *db.SlicesReadyRow) (*sliceWork, error) {
@@ -136,6 +160,7 @@ func (w *sliceWork) evaluate(b *Batch, rec *Records) {
 		if task.Action.Call != nil {
 			continue
 		}
+		made := 0
 		for _, o := range w.members {
 			if w.failed[o] != nil {
 				continue
@@ -143,13 +168,22 @@ func (w *sliceWork) evaluate(b *Batch, rec *Records) {
 			env := rec.Env(o)
 			t := Trace{From: o, To: o + 1, Attempt: 1}
 			t.Kind, t.Output, t.Error = evaluateTask(step, task, &env)
+			if made += len(t.Output); made > sliceBytes {
+				made -= len(t.Output)
+				t.Kind, t.Output = TraceFailed, nil
+				t.Error = &JobError{Code: CodeExpression, Message: tooMuch, StepID: step.ID, TaskID: task.ID}
+			}
 			if t.Kind == TraceFailed && !task.ContinueOnError {
 				w.failed[o] = t.Error
 			}
 			w.traces[int16(i)] = append(w.traces[int16(i)], t)
 		}
+		w.bytes += made
 	}
 }
+
+// tooMuch is what a record is told whose neighbours have taken the room.
+var tooMuch = fmt.Sprintf("The values that this task builds for neighbouring records take more than %d MiB together; build smaller ones", sliceBytes>>20)
 
 func evaluateTask(step *definition.Step, task *definition.Task, env *expr.Env) (kind string, output json.RawMessage, failure *JobError) {
 	fail := func(code string, err error) (string, json.RawMessage, *JobError) {

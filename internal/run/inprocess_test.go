@@ -2,9 +2,11 @@ package run
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -55,4 +57,48 @@ func TestWork_ActionGone(t *testing.T) {
 	require.NoError(t, err)
 	counts = JobCounts(row)
 	assert.Equal(t, int64(2), counts.Of(Completed))
+}
+
+// TestWork_Bounded: what is evaluated before it is settled is bounded, however much each record makes.
+func TestWork_Bounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := modelPlan{{{kind: "transform"}}}
+	def := w.define(t, p)
+	big := `{"steps":[{"id":"s0","tasks":[{"id":"t0_0","action_id":"core__flow__transform","params":{"value":"{{ metadata.big }}{{ batch.id }}"}}]}]}`
+	_, err := w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2, OrgID: w.org, Doc: []byte(big), CreatedBy: "test"})
+	require.NoError(t, err)
+	const mib, perSlice = 1 << 20, 50
+	var rows [][]byte
+	for range 2 * perSlice {
+		rows = append(rows, []byte(`{"pad":"`+strings.Repeat("x", 64<<10/perSlice-16)+`"}`))
+	}
+	var batch uuid.UUID
+	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
+		out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2, Source: Source{Records: rows},
+			Metadata: []byte(`{"big":"` + strings.Repeat("m", mib-200) + `"}`), TriggerType: db.FlowTriggerTypeApiCall})
+		if err == nil {
+			batch = out.BatchID
+		}
+		return err
+	})
+	counts := func() Counts {
+		row, err := w.s.ReadBatch(w.ctx, w.org, batch)
+		require.NoError(t, err)
+		return JobCounts(row)
+	}
+	more, err := w.s.Work(w.ctx, batch)
+	require.NoError(t, err)
+	require.True(t, more)
+	c := counts()
+	assert.Equal(t, int64(perSlice), c.Of(Queued), "the second slice has to wait")
+	assert.Equal(t, int64(sliceBytes/mib), c.Of(Completed))
+	assert.Equal(t, int64(perSlice-sliceBytes/mib), c.Of(Failed))
+	_, err = w.s.Work(w.ctx, batch)
+	require.NoError(t, err)
+	c = counts()
+	assert.Zero(t, c.Of(Queued))
+	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batch, Status: ref(Failed), Limit: 1})
+	require.NoError(t, err)
+	assert.Contains(t, page.Records[0].Error.Message, "32 MiB")
 }
