@@ -98,3 +98,17 @@ func TestDomain_EstimateRefused(t *testing.T) {
 	s.trigger(s.define(transformSteps), fmt.Sprintf(`{"record_set_id":%q}`, sealed))
 	s.Do(http.MethodPost, path, ask(sealed)).Detail(http.StatusConflict, "Record set is already consumed")
 }
+
+// TestDispatch_RefreshFails: the answer says in our words what went wrong, and nothing of what the provider said.
+func TestDispatch_RefreshFails(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	path := "/platforms/dialer/domains/" + s.tenancy + "/refresh-limits"
+	s.sim.AddFault(dialersim.Fault{Operation: "counters", Kind: "status", Status: http.StatusUnauthorized})
+	s.Do(http.MethodPost, path, nil).Detail(http.StatusServiceUnavailable,
+		"The provider did not tell its limits (AUTH_FAILED): The platform refused the credential (status 401).")
+	s.sim.AddFault(dialersim.Fault{Operation: "counters", Kind: "garbage_body"})
+	s.Do(http.MethodPost, path, nil).Detail(http.StatusServiceUnavailable,
+		"The provider did not tell its limits (UNKNOWN): The platform's answer is no JSON.")
+	s.Do(http.MethodPost, path, nil).Want(http.StatusOK)
+}

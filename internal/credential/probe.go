@@ -2,7 +2,6 @@ package credential
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -113,7 +112,7 @@ func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service
 	defer cancel()
 	account, err := s.prober.Whoami(ctx, platform, service, outgoing)
 	if err != nil {
-		class, details := explain(err)
+		class, details := provider.Explain(err)
 		a.fail(class, "%s", details)
 		return a
 	}
@@ -122,16 +121,6 @@ func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service
 	}
 	a.Success, a.Details = true, "Connected to account "+tenant.Label(account.Name, account.Number)
 	return a
-}
-
-// explain turns a prober's error into what a caller may read. Texts of unknown errors can hold addresses with keys in
-// them, so they are not shown.
-func explain(err error) (class, details string) {
-	var known *provider.ProbeError
-	if errors.As(err, &known) {
-		return known.Class, known.Details
-	}
-	return provider.UnknownClass, "The attempt failed for an unknown reason; try again later"
 }
 
 // record keeps what an attempt with this version of the secret showed. One that was rotated meanwhile keeps its state:

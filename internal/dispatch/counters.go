@@ -62,7 +62,8 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	svc := platform.Services[0]
 	counters, asOf, err := d.Sender.Counters(ctx, platform, svc, cred.Secret)
 	if err != nil {
-		return r, fault.New(fault.Unavailable, "The provider did not tell its limits: %v", err).Because(err)
+		class, details := provider.Explain(err)
+		return r, fault.New(fault.Unavailable, "The provider did not tell its limits (%s): %s", class, details).Because(err)
 	}
 	r.counters, r.every = len(counters), time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second
 	r.young, err = d.takeOver(ctx, &domain, platform, counters, asOf)

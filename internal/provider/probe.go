@@ -51,6 +51,16 @@ type ProbeError struct {
 func (e *ProbeError) Error() string { return e.Class + ": " + e.Details }
 func (e *ProbeError) Unwrap() error { return e.cause }
 
+// Explain returns the class of a probe's error and the text for the caller. Texts of errors that are no *ProbeError can hold
+// addresses with keys in them, so they are not shown.
+func Explain(err error) (class, details string) {
+	var known *ProbeError
+	if errors.As(err, &known) {
+		return known.Class, known.Details
+	}
+	return UnknownClass, "The attempt failed for an unknown reason; try again later."
+}
+
 func probeError(class string, cause error, format string, args ...any) *ProbeError {
 	return &ProbeError{Class: class, Details: fmt.Sprintf(format, args...), cause: cause}
 }
