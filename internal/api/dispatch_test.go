@@ -112,3 +112,15 @@ func TestDispatch_RefreshFails(t *testing.T) {
 		"The provider did not tell its limits (UNKNOWN): The platform's answer is no JSON.")
 	s.Do(http.MethodPost, path, nil).Want(http.StatusOK)
 }
+
+// TestDispatch_RefreshUndated: counters without a time are those of now.
+func TestDispatch_RefreshUndated(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	platform, _ := s.app.Catalog.Platform("dialer")
+	platform.Account.Counters.AsOf = ""
+	s.sim.Spend("acme", "upload", 100)
+	head := s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK).JSON()
+	day := head["buckets"].(map[string]any)["upload"].(map[string]any)["windows"].(map[string]any)["86400"].(map[string]any)
+	assert.Equal(t, 100.0, day["used"])
+}

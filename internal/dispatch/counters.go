@@ -60,10 +60,19 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 		return r, err
 	}
 	svc := platform.Services[0]
+	var asked time.Time
+	if platform.Account.Counters.AsOf == "" {
+		if asked, err = d.q.Clock(ctx, d.Pool); err != nil {
+			return r, fmt.Errorf("read the clock: %w", err)
+		}
+	}
 	counters, asOf, err := d.Sender.Counters(ctx, platform, svc, cred.Secret)
 	if err != nil {
 		class, details := provider.Explain(err)
 		return r, fault.New(fault.Unavailable, "The provider did not tell its limits (%s): %s", class, details).Because(err)
+	}
+	if asOf.IsZero() {
+		asOf = asked // the provider does not say; its reading is no older than the question
 	}
 	r.counters, r.every = len(counters), time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second
 	r.young, err = d.takeOver(ctx, &domain, platform, counters, asOf)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"time"
 
@@ -85,8 +86,8 @@ func (s *Sender) Whoami(ctx context.Context, p *catalog.Platform, svc *catalog.S
 	return a, nil
 }
 
-// Counters asks for the provider's own counters and when they were read; asOf is zero where it does not say. It returns
-// nothing for a platform without counters. Errors are *ProbeError.
+// Counters asks for the provider's own counters of the windows that budgets have, and when they were read; asOf is zero
+// where it does not say. It returns nothing for a platform without counters. Errors are *ProbeError.
 func (s *Sender) Counters(ctx context.Context, p *catalog.Platform, svc *catalog.Service, secret Secret) (counters []Counter, asOf time.Time, err error) {
 	if p.Account == nil || p.Account.Counters == nil {
 		return nil, time.Time{}, nil
@@ -110,19 +111,31 @@ func (s *Sender) Counters(ctx context.Context, p *catalog.Platform, svc *catalog
 		return nil, time.Time{}, unreadable
 	}
 	for _, item := range items.Array() {
-		c := Counter{Bucket: named(item, spec.Bucket)}
-		var okWindow, okValue bool
-		c.WindowSeconds, okWindow = wholeNumber(item.Get(spec.WindowSeconds))
-		c.Value, okValue = wholeNumber(item.Get(spec.Value))
-		if spec.Limit != "" {
-			c.Limit, _ = wholeNumber(item.Get(spec.Limit))
-		}
-		if c.Bucket == "" || !okWindow || !okValue {
+		c, ok := counterOf(spec, item)
+		if !ok {
 			return nil, time.Time{}, unreadable
 		}
-		counters = append(counters, c)
+		switch c.WindowSeconds {
+		case 60, 3600, 86400:
+			counters = append(counters, c)
+		} // of other windows, such as a month, no budget knows
 	}
 	return counters, asOf, nil
+}
+
+// maxCount is the most that a counter or limit is taken for: what is stored has 32 bits.
+const maxCount = math.MaxInt32
+
+func counterOf(spec *catalog.Counters, item gjson.Result) (c Counter, ok bool) {
+	c.Bucket = named(item, spec.Bucket)
+	window, okWindow := wholeNumber(item.Get(spec.WindowSeconds))
+	value, okValue := wholeNumber(item.Get(spec.Value))
+	c.WindowSeconds, c.Value = window, min(value, maxCount)
+	if spec.Limit != "" {
+		limit, _ := wholeNumber(item.Get(spec.Limit))
+		c.Limit = min(max(limit, 0), maxCount)
+	}
+	return c, c.Bucket != "" && okWindow && okValue && value >= 0
 }
 
 // probe sends one GET and returns the parsed answer.

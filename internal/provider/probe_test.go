@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +51,31 @@ func TestProbes(t *testing.T) {
 	list, asOf, err := s.Counters(t.Context(), p, svc, basic(t))
 	if err != nil || len(list) != 1 || list[0] != (Counter{Bucket: "upload", WindowSeconds: 60, Limit: 20, Value: 3}) || asOf.Unix() != 1767323045 {
 		t.Errorf("counters are %+v as of %v, error %v", list, asOf, err)
+	}
+}
+
+// TestCounters_Odd: what no budget can hold is passed over or cut, and what makes no sense is refused.
+func TestCounters_Odd(t *testing.T) {
+	t.Parallel()
+	counter := func(window, limit, value string) string {
+		return `{"operation_type":"upload","window_seconds":` + window + `,"limit":` + limit + `,"value":` + value + `}`
+	}
+	for items, want := range map[string][]Counter{
+		counter("2592000", "5", "1") + "," + counter("0", "5", "1") + "," + counter("3600", "5", "1"): {{Bucket: "upload", WindowSeconds: 3600, Limit: 5, Value: 1}},
+		counter("60", "4294967301", "9007199254740992"):                                               {{Bucket: "upload", WindowSeconds: 60, Limit: math.MaxInt32, Value: math.MaxInt32}},
+		counter("60", "-1", "2"):      {{Bucket: "upload", WindowSeconds: 60, Value: 2}},
+		counter("60", "5", "-2"):      nil,
+		counter(`"minute"`, "5", "2"): nil,
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"as_of":"2026-01-02T03:04:05Z","counters":[`+items+`]}`)
+		}))
+		s, p, svc := probed(t, srv.URL)
+		got, _, err := s.Counters(t.Context(), p, svc, basic(t))
+		if !slices.Equal(got, want) || (err != nil) != (want == nil) {
+			t.Errorf("%s: counters are %+v, error %v; want %+v", items, got, err, want)
+		}
+		srv.Close()
 	}
 }
 
