@@ -1,9 +1,6 @@
 -- name: OrgCreate :one
 INSERT INTO flow.organization (id, name) VALUES (@id, @name) RETURNING *;
 
--- name: OrgGet :one
-SELECT * FROM flow.organization WHERE id = @id;
-
 -- name: AccountCreate :one
 INSERT INTO flow.account (id, org_id, name, kind) VALUES (@id, @org_id, @name, @kind) RETURNING *;
 

@@ -316,19 +316,3 @@ func (q *Queries) OrgCreate(ctx context.Context, db DBTX, arg OrgCreateParams) (
 	)
 	return i, err
 }
-
-const orgGet = `-- name: OrgGet :one
-SELECT id, name, status, created_at FROM flow.organization WHERE id = $1
-`
-
-func (q *Queries) OrgGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowOrganization, error) {
-	row := db.QueryRow(ctx, orgGet, id)
-	var i FlowOrganization
-	err := row.Scan(
-		&i.ID,
-		&i.Name,
-		&i.Status,
-		&i.CreatedAt,
-	)
-	return i, err
-}

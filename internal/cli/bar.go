@@ -22,13 +22,12 @@ type bar struct {
 	w        io.Writer
 	name     string
 	terminal bool
-	began    time.Time
 	drawn    time.Time
 	last     string
 }
 
 func newBar(w io.Writer, name string) *bar {
-	return &bar{w: w, name: name, terminal: terminal(w), began: time.Now()}
+	return &bar{w: w, name: name, terminal: terminal(w)}
 }
 
 func (b *bar) upload(p upload.Progress) {

@@ -235,9 +235,6 @@ var utilities = map[string]func(params []byte) (json.RawMessage, error){
 	},
 }
 
-// Utility reports whether an in-process action of this name exists.
-func Utility(name string) bool { return utilities[name] != nil }
-
 func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, works []*sliceWork) error {
 	c, err := s.Begin(ctx, tx, batchID)
 	if err != nil {

@@ -42,7 +42,6 @@ type Options struct {
 // Server is a running Postgres.
 type Server struct {
 	state
-	dataDir string
 	// process is nil when another process runs the server.
 	process *postmaster
 	lock    *os.File
@@ -94,7 +93,7 @@ func start(ctx context.Context, opts Options) (*Server, error) {
 		process.stop(ctx)
 		return nil, err
 	}
-	return &Server{state: st, dataDir: opts.DataDir, process: process}, nil
+	return &Server{state: st, process: process}, nil
 }
 
 // DSN is the server's address with its password, over TCP: what any client takes.
@@ -108,9 +107,6 @@ func (s *Server) LocalDSN() string {
 	}
 	return s.TCP
 }
-
-// DataDir is the absolute path of the server's folder.
-func (s *Server) DataDir() string { return s.dataDir }
 
 // Shared tells that another process runs the server.
 func (s *Server) Shared() bool { return s.process == nil }
@@ -152,7 +148,7 @@ func own(ctx context.Context, opts Options) (*os.File, *Server, error) {
 		}
 		if st, err := loadState(opts.DataDir); err == nil && st.answers(ctx) == nil {
 			opts.Log.Info("using the Postgres server that another process runs in this folder", "data_dir", opts.DataDir)
-			return nil, &Server{state: st, dataDir: opts.DataDir}, file.Close()
+			return nil, &Server{state: st}, file.Close()
 		}
 		if !told {
 			opts.Log.Info("waiting for the process that has this data folder", "data_dir", opts.DataDir)
