@@ -206,13 +206,13 @@ func (d *Dispatcher) readFirst(ctx context.Context, budget *db.FlowBudget) {
 	if err != nil || m == nil || m.askEvery == 0 || !d.asked.due(budget.Domain, m.askEvery, time.Now()) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, readFirstFor)
+	reading, cancel := context.WithTimeout(ctx, readFirstFor)
 	defer cancel()
-	org, err := d.q.DomainAnyOrg(ctx, d.Pool, &budget.Domain)
+	org, err := d.q.DomainAnyOrg(reading, d.Pool, &budget.Domain)
 	if err == nil {
-		_, err = d.read(ctx, org, budget.Domain)
+		_, err = d.read(reading, org, budget.Domain)
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil { // a process that stops gives the reading up
 		d.opts.Log.Warn("read the provider's counters", "domain", budget.Domain, "error", err)
 	}
 }

@@ -287,6 +287,33 @@ func TestStop_UnfinishedWorkIsDueAtOnce(t *testing.T) {
 	receive(t, "the other process's call", calls)
 }
 
+// TestStop_WorkNotBegunIsDueAtOnce: a job that comes to its worker when the process stops is no failure.
+func TestStop_WorkNotBegunIsDueAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(due.Options{})
+	s.Register(kind, hour, 1, func(context.Context, *due.Lease) (time.Time, error) {
+		t.Error("the handler was called")
+		return time.Time{}, nil
+	})
+	b.wake(s, "a", due.Now())
+	var no int64
+	if err := b.pool.QueryRow(b.ctx, "SELECT lease_no FROM flow.due WHERE kind = $1 AND key = 'a'", kind).Scan(&no); err != nil {
+		t.Fatal(err)
+	}
+	stopped, cancel := context.WithCancel(b.ctx)
+	cancel()
+	if err := s.Work(stopped, due.JobArgs{DueKind: kind, Key: "a", LeaseNo: no}); err != nil {
+		t.Errorf("work: %v", err)
+	}
+	if n := b.count("SELECT count(*)::int FROM river.river_job"); n != 2 {
+		t.Errorf("there are %d jobs; want the one that was given back and its successor", n)
+	}
+	if r := b.row("a"); !r.exists || r.failures != 0 {
+		t.Errorf("the row is %+v", r)
+	}
+}
+
 func TestDatabaseRestart_WorkGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -30,6 +30,10 @@ func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 		if errors.Is(err, ErrLost) {
 			return nil
 		}
+		if ctx.Err() != nil { // the process stops: others need not wait for the lease to run out
+			l.end(ctx, time.Time{}, err)
+			return nil
+		}
 		return err
 	}
 	defer l.expiry.Stop()
