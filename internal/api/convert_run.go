@@ -1,6 +1,8 @@
 package api
 
 import (
+	"strings"
+
 	"flowlane/gen/oas"
 	"flowlane/internal/run"
 )
@@ -52,22 +54,43 @@ func resultOf(r *run.Record) oas.Result {
 	}
 }
 
-func jobOf(r *run.Record) oas.Job {
+// batchIDs are the ids of a batch as text, which all records of a page share.
+type batchIDs struct {
+	of                              *run.BatchRow
+	batch, definition, org, trigger string
+}
+
+func (ids *batchIDs) read(r *run.Record) {
+	if ids.of == r.Batch {
+		return
+	}
+	b := &r.Batch.FlowBatch
+	*ids = batchIDs{of: r.Batch, batch: b.ID.String(), definition: b.DefinitionID.String(), org: b.OrgID.String(), trigger: b.TriggerID.String()}
+}
+
+func jobOf(r *run.Record) oas.Job { return new(batchIDs).job(r) }
+
+func (ids *batchIDs) job(r *run.Record) oas.Job {
+	ids.read(r)
 	b := &r.Batch.FlowBatch
 	return oas.Job{
-		ID: jobIDOf(r), BatchID: b.ID.String(), DefinitionID: b.DefinitionID.String(), OrgID: b.OrgID.String(),
-		TriggerID: b.TriggerID.String(), TriggerType: oas.TriggerType(b.TriggerType), Position: int(r.Position),
+		ID: jobIDOf(r), BatchID: ids.batch, DefinitionID: ids.definition, OrgID: ids.org,
+		TriggerID: ids.trigger, TriggerType: oas.TriggerType(b.TriggerType), Position: int(r.Position),
 		InputData: oas.FreeObject(r.Input), Status: oas.JobStatus(r.Status), Attempts: int(r.Attempts),
 		Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
 		CreatedAt: b.CreatedAt.UTC(), StartedAt: nilTime(r.StartedAt), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }
 
-func executionOf(r *run.Record) oas.Execution {
+func executionOf(r *run.Record) oas.Execution { return new(batchIDs).execution(r) }
+
+func (ids *batchIDs) execution(r *run.Record) oas.Execution {
+	ids.read(r)
 	b := &r.Batch.FlowBatch
+	id := jobIDOf(r) + executionSuffix
 	return oas.Execution{
-		ID: jobIDOf(r) + executionSuffix, JobID: jobIDOf(r), BatchID: b.ID.String(), DefinitionID: b.DefinitionID.String(),
-		DefinitionVersion: int(b.Version), OrgID: b.OrgID.String(), Run: 1, Status: oas.ExecutionStatus(r.Execution), Error: jobErrorOf(r.Error),
+		ID: id, JobID: strings.TrimSuffix(id, executionSuffix), BatchID: ids.batch, DefinitionID: ids.definition,
+		DefinitionVersion: int(b.Version), OrgID: ids.org, Run: 1, Status: oas.ExecutionStatus(r.Execution), Error: jobErrorOf(r.Error),
 		CreatedAt: b.CreatedAt.UTC(), StartedAt: nilTime(r.StartedAt), CompletedAt: nilTime(r.CompletedAt), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }

@@ -34,7 +34,7 @@ func (h executionHandler) ListExecutions(ctx context.Context, params oas.ListExe
 	if err != nil {
 		return nil, err
 	}
-	list := oas.ExecutionList(listOfRecords(p, found, executionOf))
+	list := oas.ExecutionList(listOfRecords(ctx, p, found, new(batchIDs).execution))
 	return &list, nil
 }
 

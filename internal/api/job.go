@@ -35,7 +35,7 @@ func (h jobHandler) ListJobs(ctx context.Context, params oas.ListJobsParams) (*o
 	if err != nil {
 		return nil, err
 	}
-	list := oas.JobList(listOfRecords(p, found, jobOf))
+	list := oas.JobList(listOfRecords(ctx, p, found, new(batchIDs).job))
 	return &list, nil
 }
 

@@ -51,19 +51,6 @@ func (p page) beginAt(f *run.RecordFilter) error {
 	return nil
 }
 
-// listOfRecords makes the list from a page of records.
-func listOfRecords[T any](p page, found run.RecordPage, convert func(*run.Record) T) listed[T] {
-	out := listed[T]{Items: make([]T, len(found.Records)), Limit: p.limit, Skip: p.skip, Total: int(found.Total)}
-	out.NextCursor.SetToNull()
-	for i := range found.Records {
-		out.Items[i] = convert(&found.Records[i])
-	}
-	if n := len(found.Records); found.More && n > 0 {
-		out.NextCursor.SetTo(p.cursor(jobIDOf(&found.Records[n-1])))
-	}
-	return out
-}
-
 // nothing is the empty list that an unknown id in a filter gives.
 func nothing[T any](p page) listed[T] {
 	return listOf(p, nil, 0, func(struct{}) string { return "" }, func(struct{}) (t T) { return t })

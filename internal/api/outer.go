@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -29,6 +30,8 @@ type outer struct {
 type request struct {
 	id   string
 	body *lazyBody
+	// items are those of a long list, which are written past the generated server.
+	items func(w io.Writer) error
 }
 
 type requestKey struct{}
@@ -52,7 +55,7 @@ func requestBody(ctx context.Context) []byte {
 func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := o.now()
 	known := &request{id: callerID(r.Header.Get("X-Request-Id"))}
-	rec := &recorder{ResponseWriter: w}
+	rec := &recorder{ResponseWriter: w, request: known}
 	header := rec.Header()
 	header.Set("X-Request-Id", known.id)
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -122,7 +125,8 @@ func routable(u *url.URL) *url.URL {
 // recorder knows whether an answer has begun.
 type recorder struct {
 	http.ResponseWriter
-	status int
+	request *request
+	status  int
 }
 
 func (w *recorder) WriteHeader(status int) {
@@ -135,6 +139,10 @@ func (w *recorder) WriteHeader(status int) {
 func (w *recorder) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
+	}
+	if items := w.request.items; items != nil {
+		w.request.items = nil
+		return splice(w.ResponseWriter, p, items)
 	}
 	return w.ResponseWriter.Write(p)
 }

@@ -74,7 +74,13 @@ func (v *sliceView) list(wanted []bool, want Want, rows [][]byte) ([]Record, err
 	if err != nil {
 		return nil, err
 	}
-	var out []Record
+	n := 0
+	for _, w := range wanted {
+		if w {
+			n++
+		}
+	}
+	out := make([]Record, 0, n)
 	for o := range v.records {
 		if !wanted[o] {
 			continue

@@ -1,0 +1,96 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/go-faster/jx"
+
+	"flowlane/internal/run"
+)
+
+// A list may have 50,000 records. Converted and encoded as one value they take several times the memory of the answer, so
+// the generated server encodes a long list without its items, and the recorder writes those into their place as each is
+// converted.
+
+const (
+	// longList is how many records a list must have for that.
+	longList = 1000
+	// itemBuffer is how much of them is encoded at once.
+	itemBuffer = 64 << 10
+	// listHead begins every list, because items are the first field in the document.
+	listHead = `{"items":[`
+)
+
+// item is a generated type.
+type item[T any] interface {
+	*T
+	Validate() error
+	Encode(e *jx.Encoder)
+}
+
+// listOfRecords makes the list from a page of records.
+func listOfRecords[T any, P item[T]](ctx context.Context, p page, found run.RecordPage, convert func(*run.Record) T) listed[T] {
+	out := listed[T]{Items: []T{}, Limit: p.limit, Skip: p.skip, Total: int(found.Total)}
+	out.NextCursor.SetToNull()
+	if n := len(found.Records); found.More && n > 0 {
+		out.NextCursor.SetTo(p.cursor(jobIDOf(&found.Records[n-1])))
+	}
+	known, ok := ctx.Value(requestKey{}).(*request)
+	if ok && len(found.Records) > longList {
+		known.items = func(w io.Writer) error { return writeItems[T, P](w, found.Records, convert) }
+		return out
+	}
+	out.Items = make([]T, len(found.Records))
+	for i := range found.Records {
+		out.Items[i] = convert(&found.Records[i])
+	}
+	return out
+}
+
+// writeItems writes the records as items of a list, and lets go of each.
+func writeItems[T any, P item[T]](w io.Writer, records []run.Record, convert func(*run.Record) T) error {
+	var e jx.Encoder
+	buf := make([]byte, 0, itemBuffer+itemBuffer/4)
+	e.SetBytes(buf)
+	for i := range records {
+		v := convert(&records[i])
+		if err := P(&v).Validate(); err != nil {
+			return fmt.Errorf("record %d of the list: %w", i, err)
+		}
+		records[i] = run.Record{}
+		if i > 0 {
+			e.RawStr(",")
+		}
+		P(&v).Encode(&e)
+		if len(e.Bytes()) < itemBuffer && i < len(records)-1 {
+			continue
+		}
+		if _, err := w.Write(e.Bytes()); err != nil {
+			return fmt.Errorf("write a list: %w", err)
+		}
+		e.SetBytes(buf)
+	}
+	return nil
+}
+
+// splice writes an encoded list with the items that it lacks.
+func splice(w http.ResponseWriter, list []byte, items func(w io.Writer) error) (int, error) {
+	rest, empty := bytes.CutPrefix(list, []byte(listHead+"]"))
+	if !empty { // an error came instead
+		return w.Write(list) //nolint:wrapcheck // a writer between writers
+	}
+	if _, err := io.WriteString(w, listHead); err != nil {
+		return 0, err //nolint:wrapcheck // a writer between writers
+	}
+	if err := items(w); err != nil {
+		return 0, err
+	}
+	if _, err := w.Write(append([]byte("]"), rest...)); err != nil {
+		return 0, err //nolint:wrapcheck // a writer between writers
+	}
+	return len(list), nil
+}

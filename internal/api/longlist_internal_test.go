@@ -1,0 +1,73 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-faster/jx"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/gen/db"
+	"flowlane/gen/oas"
+	"flowlane/internal/run"
+)
+
+// widest remembers the longest text that was written at once.
+type widest struct {
+	http.ResponseWriter
+	most int
+}
+
+func (w *widest) Write(p []byte) (int, error) {
+	w.most = max(w.most, len(p))
+	return w.ResponseWriter.Write(p)
+}
+
+// TestListOfRecords_Long: a long list is never in memory as one text.
+func TestListOfRecords_Long(t *testing.T) {
+	t.Parallel()
+	batch := &run.BatchRow{FlowBatch: db.FlowBatch{TriggerType: db.FlowTriggerTypeApiCall}}
+	const records = 3000
+	input := json.RawMessage(`{"pad":"` + strings.Repeat("x", 1000) + `"}`)
+	found := run.RecordPage{Total: records, Records: make([]run.Record, records)}
+	for i := range found.Records {
+		found.Records[i] = run.Record{Batch: batch, Position: int64(i), Status: run.Completed, Input: input}
+	}
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		list := oas.JobList(listOfRecords(r.Context(), page{limit: records}, found, new(batchIDs).job))
+		require.NoError(t, list.Validate())
+		var e jx.Encoder
+		list.Encode(&e)
+		_, err := e.WriteTo(w)
+		assert.NoError(t, err)
+	}
+	rec := httptest.NewRecorder()
+	w := &widest{ResponseWriter: rec}
+	o := outer{next: http.HandlerFunc(serve), now: time.Now, log: slog.New(slog.DiscardHandler)}
+	o.ServeHTTP(w, httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, "/v1/flows/jobs", nil))
+	assert.Less(t, w.most, itemBuffer+len(input)+1000)
+	assert.Nil(t, found.Records[records-1].Input, "what was written is let go")
+	var list oas.JobList
+	require.NoError(t, list.UnmarshalJSON(rec.Body.Bytes()))
+	require.Len(t, list.Items, records)
+	assert.Equal(t, records-1, list.Items[records-1].Position)
+}
+
+// TestSplice_Error: an error that comes instead of the list is written as it is.
+func TestSplice_Error(t *testing.T) {
+	t.Parallel()
+	rec := httptest.NewRecorder()
+	const text = `{"detail":"no"}`
+	_, err := splice(rec, []byte(text), func(io.Writer) error { t.Error("items were written"); return nil })
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal([]byte(text), rec.Body.Bytes()))
+}
