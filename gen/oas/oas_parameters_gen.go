@@ -1279,7 +1279,8 @@ func decodeGetServiceParams(args [1]string, argsEscaped bool, r *http.Request) (
 
 // ListActionsParams is parameters of listActions operation.
 type ListActionsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -1560,7 +1561,8 @@ func decodeListActionsParams(args [0]string, argsEscaped bool, r *http.Request) 
 
 // ListApiKeysParams is parameters of listApiKeys operation.
 type ListApiKeysParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -1857,7 +1859,8 @@ func decodeListApiKeysParams(args [0]string, argsEscaped bool, r *http.Request) 
 
 // ListBatchResultsParams is parameters of listBatchResults operation.
 type ListBatchResultsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -2280,7 +2283,8 @@ func decodeListBatchResultsParams(args [1]string, argsEscaped bool, r *http.Requ
 
 // ListBatchesParams is parameters of listBatches operation.
 type ListBatchesParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -2748,7 +2752,8 @@ func decodeListBatchesParams(args [0]string, argsEscaped bool, r *http.Request) 
 
 // ListCredentialsParams is parameters of listCredentials operation.
 type ListCredentialsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -3045,7 +3050,8 @@ func decodeListCredentialsParams(args [0]string, argsEscaped bool, r *http.Reque
 
 // ListDefinitionVersionsParams is parameters of listDefinitionVersions operation.
 type ListDefinitionVersionsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -3329,7 +3335,8 @@ func decodeListDefinitionVersionsParams(args [1]string, argsEscaped bool, r *htt
 
 // ListDefinitionsParams is parameters of listDefinitions operation.
 type ListDefinitionsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -3626,7 +3633,8 @@ func decodeListDefinitionsParams(args [0]string, argsEscaped bool, r *http.Reque
 
 // ListDomainsParams is parameters of listDomains operation.
 type ListDomainsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -3856,7 +3864,8 @@ func decodeListDomainsParams(args [0]string, argsEscaped bool, r *http.Request) 
 
 // ListExecutionsParams is parameters of listExecutions operation.
 type ListExecutionsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -4257,7 +4266,8 @@ func decodeListExecutionsParams(args [0]string, argsEscaped bool, r *http.Reques
 
 // ListJobsParams is parameters of listJobs operation.
 type ListJobsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -5032,7 +5042,8 @@ func decodeListPlatformServicesParams(args [1]string, argsEscaped bool, r *http.
 
 // ListPlatformsParams is parameters of listPlatforms operation.
 type ListPlatformsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -5380,7 +5391,8 @@ func decodeListPlatformsParams(args [0]string, argsEscaped bool, r *http.Request
 
 // ListRecordSetsParams is parameters of listRecordSets operation.
 type ListRecordSetsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
@@ -5677,7 +5689,8 @@ func decodeListRecordSetsParams(args [0]string, argsEscaped bool, r *http.Reques
 
 // ListServiceActionsParams is parameters of listServiceActions operation.
 type ListServiceActionsParams struct {
-	// The most items to return, 1 to 50000.
+	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
+	// `next_cursor` tells whether there are more.
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`

@@ -33,7 +33,7 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	}
 	f := run.BatchFilter{
 		Status: optional(params.Status.Value, params.Status.Set), TriggerType: optional(params.TriggerType.Value, params.TriggerType.Set),
-		After: after, Skip: p.Skip(), MaxRows: p.Fetch(),
+		After: after,
 	}
 	definition, known := filterID(params.DefinitionID)
 	schedule, also := filterID(params.ScheduleID)
@@ -42,7 +42,18 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		return &list, nil
 	}
 	f.DefinitionID, f.ScheduleID = definition, schedule
-	rows, total, err := h.runs.Batches(ctx, caller.OrgID, f)
+	total, err := h.runs.CountBatches(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	size := func(r run.BatchRow) int { return len(r.FlowBatch.Metadata) }
+	rows, err := gather(&p, size, func(last *run.BatchRow, skip, n int32) ([]run.BatchRow, error) {
+		f.Skip, f.MaxRows = skip, n
+		if last != nil {
+			f.After = last.FlowBatch.ID
+		}
+		return h.runs.Batches(ctx, caller.OrgID, f)
+	})
 	if err != nil {
 		return nil, err
 	}

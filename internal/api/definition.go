@@ -23,8 +23,18 @@ func (h definitionHandler) ListDefinitions(ctx context.Context, params oas.ListD
 	if err != nil {
 		return nil, err
 	}
-	rows, total, err := h.definitions.List(ctx, caller.OrgID, definition.Filter{
-		Status: optional(params.Status.Value, params.Status.Set), After: after, Skip: p.Skip(), MaxRows: p.Fetch(),
+	f := definition.Filter{Status: optional(params.Status.Value, params.Status.Set), After: after}
+	total, err := h.definitions.Count(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	size := func(d definition.Definition) int { return d.Bytes }
+	rows, err := gather(&p, size, func(last *definition.Definition, skip, n int32) ([]definition.Definition, error) {
+		f.Skip, f.MaxRows = skip, n
+		if last != nil {
+			f.After = last.ID
+		}
+		return h.definitions.List(ctx, caller.OrgID, f)
 	})
 	if err != nil {
 		return nil, err
@@ -85,7 +95,19 @@ func (h definitionHandler) ListDefinitionVersions(ctx context.Context, params oa
 	if err != nil {
 		return nil, errCursor
 	}
-	rows, total, err := h.definitions.Versions(ctx, caller.OrgID, id, definition.VersionFilter{After: int32(after), Skip: p.Skip(), MaxRows: p.Fetch()})
+	total, err := h.definitions.CountVersions(ctx, caller.OrgID, id)
+	if err != nil {
+		return nil, err
+	}
+	f := definition.VersionFilter{After: int32(after)}
+	size := func(v definition.Version) int { return len(v.Doc) }
+	rows, err := gather(&p, size, func(last *definition.Version, skip, n int32) ([]definition.Version, error) {
+		f.Skip, f.MaxRows = skip, n
+		if last != nil {
+			f.After = last.Version
+		}
+		return h.definitions.Versions(ctx, caller.OrgID, id, f)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -37,3 +37,26 @@ func TestLists_Long(t *testing.T) {
 	assert.Equal(t, float64(records), one["total"])
 	assert.NotNil(t, one["next_cursor"])
 }
+
+// TestLists_LargeRows: a list whose rows are large ends early, and its cursor leads on.
+func TestLists_LargeRows(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	const rows = 20 // of 900 KiB, of which a page holds 18
+	pad := strings.Repeat("m", 900<<10)
+	definition := s.define(transformSteps)
+	for range rows {
+		s.trigger(definition, `{"records":[{}],"metadata":{"pad":"`+pad+`"}}`)
+		s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"` + pad + `"}}]}]`)
+		s.Do(http.MethodPost, "/data/record-sets", `{"metadata":{"pad":"`+pad+`"}}`).Want(http.StatusCreated)
+	}
+	for path, total := range map[string]int{"/data/record-sets": rows, "/flows/batches": rows, "/flows/definitions": rows + 1} {
+		first := s.get(path + "?limit=50000")
+		assert.Less(t, len(first["items"].([]any)), rows, path)
+		assert.Equal(t, float64(total), first["total"])
+		assert.NotNil(t, first["next_cursor"], path)
+		assert.Len(t, s.pages(path, 50_000), total, path)
+		assert.Len(t, s.pages(path, 3), total, path)
+	}
+	assert.Len(t, s.pages("/flows/jobs", 50_000), rows)
+}

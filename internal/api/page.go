@@ -16,6 +16,8 @@ import (
 // them to listOf.
 type page struct {
 	limit, skip int
+	// cut is how many rows the page has where gather had to end it early; else 0.
+	cut int
 	// Key is the key of the last item of the page before; empty on the first.
 	Key string
 	// scope is what a cursor belongs to: the list, the organization and the filters.
@@ -77,6 +79,39 @@ func (p page) afterID() (uuid.UUID, error) {
 	return id, nil
 }
 
+const (
+	// rowsAtOnce is how many large rows are read together, pageBytes how much a page of them holds.
+	rowsAtOnce = 64
+	pageBytes  = 16 << 20
+)
+
+// gather reads the rows of a page whose rows can be large, each with a body of its own, some at a time. A page that has
+// enough of them ends early; the cursor leads on. read reads up to n rows after last, which is nil for the first ones.
+func gather[R any](p *page, size func(R) int, read func(last *R, skip, n int32) ([]R, error)) ([]R, error) {
+	var rows []R
+	var last *R
+	bytes := 0
+	for want, skip := p.Fetch(), p.Skip(); want > 0; skip = 0 {
+		n := min(want, rowsAtOnce)
+		found, err := read(last, skip, n)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			rows = append(rows, r)
+			if bytes += size(r); bytes > pageBytes && len(rows) > 1 {
+				p.cut = min(p.limit, len(rows)-1)
+				return rows, nil
+			}
+		}
+		if int32(len(found)) < n {
+			break
+		}
+		last, want = &found[n-1], want-n
+	}
+	return rows, nil
+}
+
 // listed has the fields of every list in the document, so that it converts to each: oas.BatchList(listOf(...)).
 type listed[T any] struct {
 	Items      []T
@@ -90,9 +125,13 @@ type listed[T any] struct {
 func listOf[R, T any](p page, rows []R, total int64, key func(R) string, convert func(R) T) listed[T] {
 	out := listed[T]{Limit: p.limit, Skip: p.skip, Total: int(total)}
 	out.NextCursor.SetToNull()
-	if len(rows) > p.limit {
-		rows = rows[:p.limit]
-		out.NextCursor.SetTo(p.cursor(key(rows[p.limit-1])))
+	most := p.limit
+	if p.cut > 0 {
+		most = p.cut
+	}
+	if len(rows) > most {
+		rows = rows[:most]
+		out.NextCursor.SetTo(p.cursor(key(rows[most-1])))
 	}
 	out.Items = make([]T, len(rows))
 	for i, r := range rows {

@@ -25,12 +25,23 @@ func (h recordSetHandler) ListRecordSets(ctx context.Context, params oas.ListRec
 	if err != nil {
 		return nil, err
 	}
-	f := recordset.Filter{After: after, Skip: p.Skip(), MaxRows: p.Fetch()}
+	f := recordset.Filter{After: after}
 	if params.Status.Set {
 		status := recordset.Status(params.Status.Value)
 		f.Status = &status
 	}
-	rows, total, err := h.sets.List(ctx, caller.OrgID, f)
+	total, err := h.sets.Count(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	size := func(m recordset.Manifest) int { return len(m.Metadata) }
+	rows, err := gather(&p, size, func(last *recordset.Manifest, skip, n int32) ([]recordset.Manifest, error) {
+		f.Skip, f.MaxRows = skip, n
+		if last != nil {
+			f.After = last.ID
+		}
+		return h.sets.List(ctx, caller.OrgID, f)
+	})
 	if err != nil {
 		return nil, err
 	}

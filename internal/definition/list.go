@@ -21,27 +21,32 @@ type Filter struct {
 	Skip, MaxRows int32
 }
 
-// List returns a page of definitions in insertion order, and how many match the filter in all.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Definition, int64, error) {
+// Count says how many definitions match the filter in all.
+func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
 	total, err := s.queries.CountDefinitions(ctx, s.pool, db.CountDefinitionsParams{OrgID: orgID, Status: f.Status})
 	if err != nil {
-		return nil, 0, fmt.Errorf("count definitions: %w", err)
+		return 0, fmt.Errorf("count definitions: %w", err)
 	}
+	return total, nil
+}
+
+// List returns a page of definitions in insertion order.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Definition, error) {
 	rows, err := s.queries.Definitions(ctx, s.pool, db.DefinitionsParams{
 		OrgID: orgID, Status: f.Status, After: f.After, RowLimit: f.MaxRows, RowOffset: f.Skip,
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("list definitions: %w", err)
+		return nil, fmt.Errorf("list definitions: %w", err)
 	}
 	out := make([]Definition, 0, len(rows))
 	for _, row := range rows {
 		doc, err := Decode(row.Doc)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		out = append(out, Definition{FlowDefinition: row.FlowDefinition, Document: doc})
+		out = append(out, Definition{FlowDefinition: row.FlowDefinition, Document: doc, Bytes: len(row.Doc)})
 	}
-	return out, total, nil
+	return out, nil
 }
 
 // Version is one version of a definition; it never changes.
@@ -74,28 +79,33 @@ type VersionFilter struct {
 	Skip, MaxRows int32
 }
 
-// Versions returns a page of versions, oldest first, and how many there are in all. Fault: NotFound.
-func (s *Service) Versions(ctx context.Context, orgID, id uuid.UUID, f VersionFilter) ([]Version, int64, error) {
+// CountVersions says how many versions a definition has. Fault: NotFound.
+func (s *Service) CountVersions(ctx context.Context, orgID, id uuid.UUID) (int64, error) {
 	total, err := s.queries.CountDefinitionVersions(ctx, s.pool, db.CountDefinitionVersionsParams{OrgID: orgID, DefinitionID: id})
 	if err != nil {
-		return nil, 0, fmt.Errorf("count definition versions: %w", err)
+		return 0, fmt.Errorf("count definition versions: %w", err)
 	}
 	if total == 0 {
-		return nil, 0, fault.Missing("Definition")
+		return 0, fault.Missing("Definition")
 	}
+	return total, nil
+}
+
+// Versions returns a page of versions, oldest first.
+func (s *Service) Versions(ctx context.Context, orgID, id uuid.UUID, f VersionFilter) ([]Version, error) {
 	rows, err := s.queries.DefinitionVersions(ctx, s.pool, db.DefinitionVersionsParams{
 		OrgID: orgID, DefinitionID: id, After: f.After, RowLimit: f.MaxRows, RowOffset: f.Skip,
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("list definition versions: %w", err)
+		return nil, fmt.Errorf("list definition versions: %w", err)
 	}
 	out := make([]Version, 0, len(rows))
 	for _, row := range rows {
 		doc, err := Decode(row.Doc)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		out = append(out, Version{FlowDefinitionVersion: row, Document: doc})
 	}
-	return out, total, nil
+	return out, nil
 }

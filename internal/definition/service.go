@@ -35,6 +35,8 @@ func New(pool *pgxpool.Pool, cat *catalog.Catalog) *Service {
 type Definition struct {
 	db.FlowDefinition
 	Document Document
+	// Bytes is the size of the document's text in a list.
+	Bytes int
 }
 
 // Draft is what a definition is made of.

@@ -116,7 +116,7 @@ func TestService_Create_Refused(t *testing.T) {
 	}
 	_, err := b.Create(t.Context(), b.org, "me", draft(t, "Bad", `["{{ a }}", "{{ b }}", "{{ c }}"]`))
 	assert.Len(t, asFault(t, err, fault.Unprocessable).Expressions, 3)
-	_, total, err := b.List(t.Context(), b.org, definition.Filter{MaxRows: 50})
+	total, err := b.Count(t.Context(), b.org, definition.Filter{})
 	require.NoError(t, err)
 	assert.Zero(t, total, "nothing is half done")
 }
@@ -223,7 +223,9 @@ func TestService_List(t *testing.T) {
 		require.NoError(t, err)
 	}
 	names := func(f definition.Filter) (out []string, last uuid.UUID, total int64) {
-		items, total, err := b.List(ctx, b.org, f)
+		items, err := b.List(ctx, b.org, f)
+		require.NoError(t, err)
+		total, err = b.Count(ctx, b.org, f)
 		require.NoError(t, err)
 		for _, d := range items {
 			out, last = append(out, d.Name), d.ID
@@ -249,7 +251,9 @@ func TestService_Versions(t *testing.T) {
 	ctx := t.Context()
 	made, err := b.Create(ctx, b.org, "me", draft(t, "One", "1"))
 	require.NoError(t, err)
-	all, total, err := b.Versions(ctx, b.org, made.ID, definition.VersionFilter{MaxRows: 50})
+	total, err := b.CountVersions(ctx, b.org, made.ID)
+	require.NoError(t, err)
+	all, err := b.Versions(ctx, b.org, made.ID, definition.VersionFilter{MaxRows: 50})
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	assert.Equal(t, int64(1), total)
@@ -262,7 +266,7 @@ func TestService_Versions(t *testing.T) {
 	assert.Equal(t, "Version not found", asFault(t, err, fault.NotFound).Detail)
 	_, err = b.Version(ctx, b.organization(), made.ID, 1)
 	assert.Equal(t, "Definition not found", asFault(t, err, fault.NotFound).Detail)
-	_, _, err = b.Versions(ctx, b.organization(), made.ID, definition.VersionFilter{MaxRows: 50})
+	_, err = b.CountVersions(ctx, b.organization(), made.ID)
 	assert.Equal(t, "Definition not found", asFault(t, err, fault.NotFound).Detail)
 	_, err = b.pool.Exec(ctx, "UPDATE flow.definition_version SET doc = '{}'")
 	require.ErrorContains(t, err, "cannot change")

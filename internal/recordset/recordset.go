@@ -102,18 +102,24 @@ type Filter struct {
 	Skip, MaxRows int32
 }
 
-// List returns sets in the order of their creation, and how many there are in all with this status.
-func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) (items []Manifest, total int64, err error) {
-	items, err = s.q.RecordSetList(ctx, s.pool, db.RecordSetListParams{
+// List returns sets in the order of their creation.
+func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Manifest, error) {
+	items, err := s.q.RecordSetList(ctx, s.pool, db.RecordSetListParams{
 		OrgID: orgID, After: f.After, Status: f.Status, SkipRows: f.Skip, MaxRows: f.MaxRows,
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("list record sets: %w", err)
+		return nil, fmt.Errorf("list record sets: %w", err)
 	}
-	if total, err = s.q.RecordSetTotal(ctx, s.pool, db.RecordSetTotalParams{OrgID: orgID, Status: f.Status}); err != nil {
-		return nil, 0, fmt.Errorf("count record sets: %w", err)
+	return items, nil
+}
+
+// Count says how many sets there are in all with the filter's status.
+func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
+	total, err := s.q.RecordSetTotal(ctx, s.pool, db.RecordSetTotalParams{OrgID: orgID, Status: f.Status})
+	if err != nil {
+		return 0, fmt.Errorf("count record sets: %w", err)
 	}
-	return items, total, nil
+	return total, nil
 }
 
 // Delete removes a set that no trigger used, with its rows. Faults: NotFound; Conflict when it is consumed.

@@ -23,19 +23,24 @@ type BatchFilter struct {
 	Skip, MaxRows            int32
 }
 
-// Batches lists batches in the order of their creation, and says how many there are on all pages.
-func (s *Service) Batches(ctx context.Context, orgID uuid.UUID, f BatchFilter) ([]BatchRow, int64, error) {
+// Batches lists batches in the order of their creation.
+func (s *Service) Batches(ctx context.Context, orgID uuid.UUID, f BatchFilter) ([]BatchRow, error) {
 	rows, err := s.q.BatchList(ctx, s.pool, db.BatchListParams{OrgID: orgID, After: f.After, Status: f.Status, DefinitionID: f.DefinitionID,
 		ScheduleID: f.ScheduleID, TriggerType: f.TriggerType, SkipRows: f.Skip, MaxRows: f.MaxRows})
 	if err != nil {
-		return nil, 0, fmt.Errorf("list batches: %w", err)
+		return nil, fmt.Errorf("list batches: %w", err)
 	}
+	return rows, nil
+}
+
+// CountBatches says how many batches a list has on all pages.
+func (s *Service) CountBatches(ctx context.Context, orgID uuid.UUID, f BatchFilter) (int64, error) {
 	total, err := s.q.BatchTotal(ctx, s.pool, db.BatchTotalParams{OrgID: orgID, Status: f.Status, DefinitionID: f.DefinitionID, ScheduleID: f.ScheduleID,
 		TriggerType: f.TriggerType})
 	if err != nil {
-		return nil, 0, fmt.Errorf("count batches: %w", err)
+		return 0, fmt.Errorf("count batches: %w", err)
 	}
-	return rows, total, nil
+	return total, nil
 }
 
 // ReadBatch reads one batch. Fault: NotFound.
@@ -65,6 +70,7 @@ func (s *Service) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (
 	if err != nil {
 		return nil, fmt.Errorf("plan of batch %s: %w", id, err)
 	}
+	row.FlowBatch.Metadata = "" // no record shows it, and a list of records keeps the batches of all of them
 	return &batchView{BatchRow: row, plan: plan}, nil
 }
 
