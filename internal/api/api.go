@@ -97,6 +97,6 @@ func New(d Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}
-	chunks := chunkRoute{next: server, sec: sec, errs: errs, append: d.RecordSets.Append, slots: make(chan struct{}, uploadSlots)}
-	return outer{next: chunks, errs: errs, now: d.Now, log: d.Log}, nil
+	chunks := chunkRoute{next: server, sec: sec, errs: errs, append: d.RecordSets.Append, slots: newSlots(uploadSlots)}
+	return outer{next: chunks, errs: errs, now: d.Now, log: d.Log, lists: newSlots(listsAtOnce)}, nil
 }

@@ -137,7 +137,7 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 	if _, err := h.runs.ReadBatch(ctx, caller.OrgID, id); err != nil {
 		return nil, err
 	}
-	found, err := h.runs.Records(ctx, caller.OrgID, f)
+	found, err := readRecords(ctx, h.runs, caller.OrgID, p, f)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -27,7 +26,7 @@ type chunkRoute struct {
 	// append accepts one chunk and must not keep the body.
 	append func(ctx context.Context, orgID, id uuid.UUID, body []byte) (recordset.ChunkResult, error)
 	// slots bounds how many chunks are in memory at once; further uploads wait.
-	slots chan struct{}
+	slots *slots
 }
 
 // uploadSlots times 16 MiB is the most memory that bodies of chunks take.
@@ -72,12 +71,12 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait to read a chunk: %w", ctx.Err())
+	orgID := account.FromContext(ctx).OrgID
+	release, err := c.slots.take(ctx, orgID)
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	buf := chunkBuffers.Get().(*[]byte)
 	defer chunkBuffers.Put(buf)
 	body, err := readAll(rawBody(r), r.ContentLength, recordset.MaxBodyBytes, (*buf)[:0])
@@ -91,7 +90,7 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 	case !isJSON(r):
 		return nil, errNotJSON
 	}
-	res, err := c.append(ctx, account.FromContext(ctx).OrgID, setID, body)
+	res, err := c.append(ctx, orgID, setID, body)
 	if err != nil {
 		return nil, err
 	}

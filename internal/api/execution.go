@@ -30,7 +30,7 @@ func (h executionHandler) ListExecutions(ctx context.Context, params oas.ListExe
 		list := oas.ExecutionList(nothing[oas.Execution](p))
 		return &list, nil
 	}
-	found, err := h.runs.Records(ctx, caller.OrgID, f)
+	found, err := readRecords(ctx, h.runs, caller.OrgID, p, f)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (h jobHandler) ListJobs(ctx context.Context, params oas.ListJobsParams) (*o
 		list := oas.JobList(nothing[oas.Job](p))
 		return &list, nil
 	}
-	found, err := h.runs.Records(ctx, caller.OrgID, f)
+	found, err := readRecords(ctx, h.runs, caller.OrgID, p, f)
 	if err != nil {
 		return nil, err
 	}

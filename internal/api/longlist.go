@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/go-faster/jx"
+	"github.com/google/uuid"
 
 	"flowlane/internal/run"
 )
@@ -19,6 +20,8 @@ import (
 const (
 	// longList is how many records a list must have for that.
 	longList = 1000
+	// listsAtOnce is how many lists that may be long are in memory at once.
+	listsAtOnce = 4
 	// itemBuffer is how much of them is encoded at once.
 	itemBuffer = 64 << 10
 	// listHead begins every list, because items are the first field in the document.
@@ -30,6 +33,18 @@ type item[T any] interface {
 	*T
 	Validate() error
 	Encode(e *jx.Encoder)
+}
+
+// readRecords reads the records of a list. One that may be long waits for room, until its answer is written.
+func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f run.RecordFilter) (run.RecordPage, error) {
+	if known, ok := ctx.Value(requestKey{}).(*request); ok && p.limit > longList {
+		release, err := known.lists.take(ctx, orgID)
+		if err != nil {
+			return run.RecordPage{}, err
+		}
+		known.release = release
+	}
+	return runs.Records(ctx, orgID, f) //nolint:wrapcheck // faults go to the caller as they are
 }
 
 // listOfRecords makes the list from a page of records.

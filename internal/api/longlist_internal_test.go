@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/go-faster/jx"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
+	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/run"
 )
 
@@ -70,4 +72,30 @@ func TestSplice_Error(t *testing.T) {
 	_, err := splice(rec, []byte(text), func(io.Writer) error { t.Error("items were written"); return nil })
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal([]byte(text), rec.Body.Bytes()))
+}
+
+// TestReadRecords_Waits: a list that may be long waits for room, a short one does not.
+func TestReadRecords_Waits(t *testing.T) {
+	t.Parallel()
+	org := uuid.New()
+	known := &request{lists: newSlots(1)}
+	release, err := known.lists.take(t.Context(), org)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), requestKey{}, known))
+	cancel()
+	_, err = readRecords(ctx, nil, org, page{limit: longList + 1}, run.RecordFilter{})
+	require.ErrorContains(t, err, "wait for room")
+	release()
+
+	pool := pgtest.New(t)
+	runs := run.New(pool, nil, nil, nil, nil)
+	ctx = context.WithValue(t.Context(), requestKey{}, known)
+	_, err = readRecords(ctx, runs, org, page{limit: longList}, run.RecordFilter{Limit: longList})
+	require.NoError(t, err)
+	assert.Empty(t, known.lists.all)
+	_, err = readRecords(ctx, runs, org, page{limit: longList + 1}, run.RecordFilter{Limit: longList + 1})
+	require.NoError(t, err)
+	assert.Len(t, known.lists.all, 1, "until the answer is written")
+	known.release()
+	assert.Empty(t, known.lists.all)
 }

@@ -24,6 +24,8 @@ type outer struct {
 	errs errorHandler
 	now  func() time.Time
 	log  *slog.Logger
+	// lists bounds the long lists in memory.
+	lists *slots
 }
 
 // request is what is known of a request from its beginning.
@@ -32,6 +34,9 @@ type request struct {
 	body *lazyBody
 	// items are those of a long list, which are written past the generated server.
 	items func(w io.Writer) error
+	// lists bounds the long lists in memory; release gives back the place of this one.
+	lists   *slots
+	release func()
 }
 
 type requestKey struct{}
@@ -54,7 +59,7 @@ func requestBody(ctx context.Context) []byte {
 
 func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := o.now()
-	known := &request{id: callerID(r.Header.Get("X-Request-Id"))}
+	known := &request{id: callerID(r.Header.Get("X-Request-Id")), lists: o.lists, release: func() {}}
 	rec := &recorder{ResponseWriter: w, request: known}
 	header := rec.Header()
 	header.Set("X-Request-Id", known.id)
@@ -69,6 +74,7 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.URL = routable(r.URL)
 
 	defer func() {
+		known.release()
 		if v := recover(); v != nil {
 			o.recovered(r, rec, v)
 		}
