@@ -77,25 +77,28 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 	if out.Document, err = Decode(text); err != nil {
 		return Definition{}, err
 	}
-	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		out.FlowDefinition, err = s.queries.CreateDefinition(ctx, tx, db.CreateDefinitionParams{
-			ID: id, OrgID: orgID, Name: d.Name, Description: d.Description, Status: d.Status, CreatedBy: by,
-		})
-		if err != nil {
-			return fmt.Errorf("create definition: %w", err)
-		}
-		_, err = s.queries.CreateDefinitionVersion(ctx, tx, db.CreateDefinitionVersionParams{
-			DefinitionID: id, Version: out.Version, OrgID: orgID, Doc: text, Actions: actions, CreatedBy: by,
-		})
-		if err != nil {
-			return fmt.Errorf("create definition version: %w", err)
-		}
-		return nil
+	row := db.CreateDefinitionParams{ID: id, OrgID: orgID, Name: d.Name, Description: d.Description, Status: d.Status, CreatedBy: by}
+	out.FlowDefinition, err = s.insert(ctx, row, db.CreateDefinitionVersionParams{
+		DefinitionID: id, OrgID: orgID, Doc: text, Actions: actions, CreatedBy: by,
 	})
 	if err != nil {
 		return Definition{}, err
 	}
 	return out, nil
+}
+
+func (s *Service) insert(ctx context.Context, row db.CreateDefinitionParams, first db.CreateDefinitionVersionParams) (out db.FlowDefinition, err error) {
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if out, err = s.queries.CreateDefinition(ctx, tx, row); err != nil {
+			return fmt.Errorf("create definition: %w", err)
+		}
+		first.Version = out.Version
+		if _, err := s.queries.CreateDefinitionVersion(ctx, tx, first); err != nil {
+			return fmt.Errorf("create definition version: %w", err)
+		}
+		return nil
+	})
+	return out, err
 }
 
 // Get returns one definition. Fault: NotFound.

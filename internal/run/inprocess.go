@@ -209,32 +209,6 @@ func evaluateTask(step *definition.Step, task *definition.Task, env *expr.Env) (
 	return TraceOK, output, nil
 }
 
-// Codes of job errors that this package gives.
-const (
-	CodeExpression = "expression_failed"
-	CodeFlowFailed = "flow_failed"
-)
-
-// utilities are the in-process actions, by the name in the catalog: rendered parameters in, output out.
-var utilities = map[string]func(params []byte) (json.RawMessage, error){
-	"transform": func(params []byte) (json.RawMessage, error) {
-		var p struct {
-			Value json.RawMessage `json:"value"`
-		}
-		err := json.Unmarshal(params, &p)
-		return p.Value, err
-	},
-	"fail": func(params []byte) (json.RawMessage, error) {
-		var p struct {
-			Message string `json:"message"`
-		}
-		if err := json.Unmarshal(params, &p); err != nil {
-			return nil, err
-		}
-		return nil, errors.New(p.Message)
-	},
-}
-
 func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, works []*sliceWork) error {
 	c, err := s.Begin(ctx, tx, batchID)
 	if err != nil {

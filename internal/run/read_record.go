@@ -141,18 +141,7 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 	}
 	for i := range v.parts {
 		p := &v.parts[i]
-		calls := carried(p.StepNo, p.TaskNo)
-		for o := p.From; o < p.To; o++ {
-			if !wanted[o] || !v.concerns(p, o) {
-				continue
-			}
-			if p.state == Queued {
-				calls[o] = max(calls[o], p.Attempt-1)
-				continue
-			}
-			calls[o] = max(calls[o], p.Attempt)
-			histories[o].saw(millis(deref(p.claimedAt)), 0)
-		}
+		v.tellPart(p, wanted, carried(p.StepNo, p.TaskNo), histories)
 	}
 	for _, calls := range attempts {
 		for o, n := range calls {
@@ -160,6 +149,21 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 		}
 	}
 	return histories, outs, nil
+}
+
+// tellPart adds what a part tells of the wanted records: their calls of its task, and when the one under way began.
+func (v *sliceView) tellPart(p *readPart, wanted []bool, calls []int32, histories []history) {
+	for o := p.From; o < p.To; o++ {
+		if !wanted[o] || !v.concerns(p, o) {
+			continue
+		}
+		if p.state == Queued {
+			calls[o] = max(calls[o], p.Attempt-1)
+			continue
+		}
+		calls[o] = max(calls[o], p.Attempt)
+		histories[o].saw(millis(deref(p.claimedAt)), 0)
+	}
 }
 
 // each calls do with every offset that the trace covers.
