@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -169,24 +170,47 @@ func unpackFragment(body []byte) ([]byte, error) {
 	return nil, errFragment
 }
 
-func decodeTraces(body []byte) ([]Trace, error) {
+// maxTrace bounds one encoded trace: its output has at most 1 MiB.
+const maxTrace = 16 << 20
+
+// eachTrace calls do with every encoded trace of a fragment. Of a large fragment only a few are in memory at once; do must
+// not keep them.
+func eachTrace(body []byte, do func(line []byte) error) error {
+	if len(body) > 0 && body[0] == encodingStream {
+		lines := bufio.NewScanner(s2.NewReader(bytes.NewReader(body[1:]), s2.ReaderMaxBlockSize(blockMax)))
+		lines.Buffer(nil, maxTrace)
+		for lines.Scan() {
+			if err := do(lines.Bytes()); err != nil {
+				return err
+			}
+		}
+		if err := lines.Err(); err != nil {
+			return fmt.Errorf("%w: %w", errFragment, err)
+		}
+		return nil
+	}
 	raw, err := unpackFragment(body)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var out []Trace
 	for len(raw) > 0 {
-		line := raw
-		if i := bytes.IndexByte(raw, '\n'); i >= 0 {
-			line, raw = raw[:i], raw[i+1:]
-		} else {
-			raw = nil
+		line, rest, _ := bytes.Cut(raw, []byte{'\n'})
+		if err := do(line); err != nil {
+			return err
 		}
+		raw = rest
+	}
+	return nil
+}
+
+func decodeTraces(body []byte) (out []Trace, err error) {
+	err = eachTrace(body, func(line []byte) error {
 		t, err := decodeTrace(line)
-		if err != nil {
-			return nil, err
-		}
 		out = append(out, t)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }

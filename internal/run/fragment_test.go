@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -153,6 +154,29 @@ func TestUnpackFragment_Stream(t *testing.T) {
 	}
 	_, err = decodeTraces(body[:len(body)/2])
 	require.ErrorIs(t, err, errFragment)
+}
+
+// A large fragment is read as it is decoded: what stands before a damage is seen.
+func TestEachTrace_Streams(t *testing.T) {
+	t.Parallel()
+	var traces []Trace
+	for i := range int32(8) {
+		traces = append(traces, Trace{From: i, To: i + 1, Kind: TraceOK, Output: json.RawMessage(fmt.Sprintf(`"%d%s"`, i, strings.Repeat("abcdefgh", 64_000)))})
+	}
+	body, err := encodeTraces(traces)
+	require.NoError(t, err)
+	body[len(body)-20] ^= 0x55
+	seen := 0
+	err = eachTrace(body, func([]byte) error { seen++; return nil })
+	require.ErrorIs(t, err, errFragment)
+	require.Positive(t, seen)
+	stop := errors.New("stop")
+	require.ErrorIs(t, eachTrace(body, func([]byte) error { return stop }), stop)
+
+	v := sliceView{sliceRow: sliceRow{records: 200}, bodies: []taskBody{{body: []byte{encodingPlain}}, {body: body}}}
+	require.EqualValues(t, fewRecords, v.atOnce())
+	v.bodies = v.bodies[:1]
+	require.EqualValues(t, 200, v.atOnce())
 }
 
 func FuzzDecodeTraces(f *testing.F) {

@@ -1,7 +1,9 @@
 package run
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -101,4 +103,33 @@ func TestWork_Bounded(t *testing.T) {
 	page, err := w.s.Records(w.ctx, w.org, RecordFilter{BatchID: &batch, Status: ref(Failed), Limit: 1})
 	require.NoError(t, err)
 	assert.Contains(t, page.Records[0].Error.Message, "32 MiB")
+	// Slices of large outputs are read in parts, which make together what there is.
+	var positions []int64
+	for f := (RecordFilter{BatchID: &batch, Want: Want{Output: true}, Limit: 1000}); ; {
+		page, err := w.s.Records(w.ctx, w.org, f)
+		require.NoError(t, err)
+		held := 0
+		for _, r := range page.Records {
+			positions, held = append(positions, r.Position), held+len(r.Output)
+		}
+		assert.LessOrEqual(t, held, pageBytes+mib)
+		if !page.More {
+			break
+		}
+		f.FromBatch, f.FromPosition = batch, positions[len(positions)-1]+1
+	}
+	export, err := w.s.Export(w.ctx, w.org, batch, nil, 0, 0)
+	require.NoError(t, err)
+	lines := bufio.NewScanner(export)
+	lines.Buffer(nil, 2*mib)
+	n := int64(0)
+	for ; lines.Scan(); n++ {
+		var line struct{ Position int64 }
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &line))
+		require.Equal(t, n, line.Position)
+		require.Equal(t, n, positions[n])
+	}
+	require.NoError(t, lines.Err())
+	assert.Equal(t, int64(2*perSlice), n)
+	assert.Len(t, positions, 2*perSlice)
 }

@@ -24,10 +24,12 @@ type Export struct {
 	from, skip int64
 	no         int32
 	views      []*sliceView
-	done       bool
-	buf        []byte
-	at         int
-	line       lineWriter
+	// offset is the next record of the first view.
+	offset int32
+	done   bool
+	buf    []byte
+	at     int
+	line   lineWriter
 }
 
 // Export opens the results of a batch in position order: from position from on, of the matching ones all but the first
@@ -65,7 +67,7 @@ func (e *Export) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill writes the next slice into the buffer.
+// fill writes the next slice, or a part of a large one, into the buffer.
 func (e *Export) fill() error {
 	e.buf, e.at = e.buf[:0], 0
 	if len(e.views) == 0 {
@@ -78,9 +80,13 @@ func (e *Export) fill() error {
 		return nil
 	}
 	v := e.views[0]
-	e.views[0] = nil
-	e.views = e.views[1:]
-	return e.write(v)
+	from := e.offset
+	if e.offset = min(from+v.atOnce(), v.records); e.offset == v.records {
+		e.views[0] = nil
+		e.views, e.offset = e.views[1:], 0
+		return e.write(v, from, v.records)
+	}
+	return e.write(v, from, e.offset)
 }
 
 // load reads the next slices, and the batch again: it may have been cancelled meanwhile.
@@ -116,9 +122,9 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-func (e *Export) write(v *sliceView) error {
+func (e *Export) write(v *sliceView, from, to int32) error {
 	wanted := make([]bool, v.records)
-	for o := range wanted {
+	for o := from; o < to; o++ {
 		wanted[o] = v.first+int64(o) >= e.from && e.match.job(v.statuses[o])
 		if wanted[o] && e.skip > 0 {
 			e.skip--

@@ -207,29 +207,36 @@ func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) e
 	}
 	most := int32(len(wanted))
 	for _, f := range v.bodies {
-		raw, err := unpackFragment(f.body)
-		if err != nil {
-			return fmt.Errorf("slice %d of batch %s: %w", v.no, v.batch.FlowBatch.ID, err)
-		}
-		for len(raw) > 0 {
-			line := raw
-			if i := bytes.IndexByte(raw, '\n'); i >= 0 {
-				line, raw = raw[:i], raw[i+1:]
-			} else {
-				raw = nil
-			}
+		err := eachTrace(f.body, func(line []byte) error {
 			if from, to, ok := spanOf(line); ok && before[min(to, most)] == before[min(from, most)] {
-				continue
+				return nil
 			}
 			t, err := decodeTrace(line)
 			if err != nil {
-				return fmt.Errorf("slice %d of batch %s: %w", v.no, v.batch.FlowBatch.ID, err)
+				return err
 			}
 			t.To = min(t.To, most)
 			do(f.step, f.task, &t)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("slice %d of batch %s: %w", v.no, v.batch.FlowBatch.ID, err)
 		}
 	}
 	return nil
+}
+
+// fewRecords are read at once where their outputs are large.
+const fewRecords = 32
+
+// atOnce is how many of the slice's records are read at once.
+func (v *sliceView) atOnce() int32 {
+	for _, f := range v.bodies {
+		if len(f.body) > blockMax || (len(f.body) > 0 && f.body[0] == encodingStream) {
+			return min(fewRecords, v.records)
+		}
+	}
+	return v.records
 }
 
 // spanOf reads the range at the beginning of an encoded trace, so that most traces need not be decoded to be passed over.

@@ -303,9 +303,19 @@ func readInputs(ctx context.Context, tx pgx.Tx, b *batchView, views []*sliceView
 }
 
 func (w *walk) takeSlice(v *sliceView, rows [][]byte, start, end int64) error {
+	step := v.atOnce()
+	for from := int32(0); from < v.records && !w.more; from += step {
+		if err := w.takeSome(v, from, min(from+step, v.records), rows, start, end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) takeSome(v *sliceView, from, to int32, rows [][]byte, start, end int64) error {
 	wanted := make([]bool, v.records)
 	some := false
-	for o := range wanted {
+	for o := from; o < to; o++ {
 		at := v.first + int64(o)
 		wanted[o] = at >= start && at < end && w.match.job(v.statuses[o])
 		some = some || wanted[o]
