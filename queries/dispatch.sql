@@ -201,9 +201,6 @@ ORDER BY id LIMIT 1;
 -- name: LaneCharge :exec
 UPDATE flow.budget_lane SET vstart = @vstart, vtime = @vtime WHERE domain = @domain AND bucket = @bucket AND lane = @lane;
 
--- name: BudgetSpacing :exec
-UPDATE flow.budget SET next_call_at = @next_call_at WHERE domain = @domain AND bucket = @bucket;
-
 -- name: CredentialDomain :one
 SELECT c.status, c.tenancy_id, d.time_zone FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 WHERE c.id = @id AND c.org_id = @org_id;

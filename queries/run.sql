@@ -153,11 +153,6 @@ CROSS JOIN LATERAL (
 LEFT JOIN flow.call c ON c.id = p.call_id
 ORDER BY p.id, s.no;
 
--- name: JobsOfSlices :many
-SELECT j.* FROM flow.job j
-JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS slice_no) d ON j.batch_id = d.batch_id AND j.slice_no = d.slice_no
-ORDER BY j.batch_id, j.position;
-
 -- name: JobsAt :many
 SELECT j.* FROM flow.job j
 JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position) d ON j.batch_id = d.batch_id AND j.position = d.position;

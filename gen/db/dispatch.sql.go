@@ -152,21 +152,6 @@ func (q *Queries) BudgetRead(ctx context.Context, db DBTX, arg BudgetReadParams)
 	return i, err
 }
 
-const budgetSpacing = `-- name: BudgetSpacing :exec
-UPDATE flow.budget SET next_call_at = $1 WHERE domain = $2 AND bucket = $3
-`
-
-type BudgetSpacingParams struct {
-	NextCallAt *time.Time
-	Domain     string
-	Bucket     string
-}
-
-func (q *Queries) BudgetSpacing(ctx context.Context, db DBTX, arg BudgetSpacingParams) error {
-	_, err := db.Exec(ctx, budgetSpacing, arg.NextCallAt, arg.Domain, arg.Bucket)
-	return err
-}
-
 const callInsert = `-- name: CallInsert :exec
 INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in)

@@ -749,51 +749,6 @@ func (q *Queries) JobsAt(ctx context.Context, db DBTX, arg JobsAtParams) ([]Flow
 	return items, nil
 }
 
-const jobsOfSlices = `-- name: JobsOfSlices :many
-SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j
-JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no) d ON j.batch_id = d.batch_id AND j.slice_no = d.slice_no
-ORDER BY j.batch_id, j.position
-`
-
-type JobsOfSlicesParams struct {
-	BatchIds []uuid.UUID
-	SliceNos []int32
-}
-
-func (q *Queries) JobsOfSlices(ctx context.Context, db DBTX, arg JobsOfSlicesParams) ([]FlowJob, error) {
-	rows, err := db.Query(ctx, jobsOfSlices, arg.BatchIds, arg.SliceNos)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []FlowJob
-	for rows.Next() {
-		var i FlowJob
-		if err := rows.Scan(
-			&i.BatchID,
-			&i.Position,
-			&i.SliceNo,
-			&i.ApartStep,
-			&i.StepNo,
-			&i.Remaining,
-			&i.Status,
-			&i.Ready,
-			&i.Doomed,
-			&i.Attempts,
-			&i.Error,
-			&i.StartedAt,
-			&i.UpdatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const jobsReady = `-- name: JobsReady :many
 SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job WHERE batch_id = $1 AND ready ORDER BY position LIMIT $2
 `

@@ -111,3 +111,50 @@ func TestBatch_ActionGone(t *testing.T) {
 	s.Do(http.MethodPost, "/flows/batches/"+waiting+"/cancel", nil).Want(http.StatusOK)
 	assert.Equal(t, "unprocessed", s.get("/flows/jobs/" + waiting + ".0")["status"])
 }
+
+// TestBatch_ActionGoneWaits: records wait for an action that a process does not have, hold up nobody else, and go when the
+// catalog has it again.
+func TestBatch_ActionGoneWaits(t *testing.T) {
+	t.Parallel()
+	const note = `
+      - id: extra__api__note
+        name: Note
+        description: Takes one row.
+        default_lane: bulk
+        max_records_per_request: 1
+        outcome_check: none
+        params_schema: {type: object, required: [value], properties: {value: {}}}
+        output_schema: {}
+        call: {method: POST, path: /note, body: {}, max_in_flight: 1, answer: {success: [200]}}`
+	head, rest, _ := strings.Cut(extraPlatform, "\n      - id: extra__api__push")
+	_, flows, _ := strings.Cut(rest, "\n  - id: extra__flow\n")
+	whole, part := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(whole, "extra.yaml"), []byte(head+note+"\n      - id: extra__api__push"+rest), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(part, "extra.yaml"), []byte(head+note+"\n  - id: extra__flow\n"+flows), 0o600))
+	platform := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, `{"ref": "r1"}`)
+	}))
+	t.Cleanup(platform.Close)
+	s := serveStack(t, true, func(c *app.Config) { c.CatalogDir, c.BaseURLs["extra"] = whole, platform.URL })
+	push := s.define(`[{"id":"send","tasks":[{"id":"up","action_id":"extra__api__push","params":{"row":"{{ input }}"}}]}]`)
+	notes := s.define(`[{"id":"send","tasks":[{"id":"up","action_id":"extra__api__note","params":{"value":1}}]}]`)
+	waiting := s.trigger(push, `{"records":[{"id":"k0"},{"id":"k1"}],"scheduled_at":"2099-01-01T00:00:00Z"}`)
+
+	again := func(dir string) {
+		s.stop()
+		s.config.CatalogDir = dir
+		s.serve()
+		s.URL = s.app.URL()
+	}
+	again(part)
+	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.due SET due_at = flow.clock() WHERE kind = 'release'")
+	require.NoError(t, err)
+	s.until(waiting, func(b map[string]any) bool { return b["job_counts"].(map[string]any)["queued"] == 2.0 })
+	for range 3 {
+		require.Equal(t, "completed", s.await(s.trigger(notes, `{"records":[{}]}`))["status"])
+	}
+	assert.Equal(t, "queued", s.get("/flows/batches/" + waiting)["status"])
+	again(whole)
+	assert.Equal(t, "completed", s.await(waiting)["status"])
+}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -54,6 +55,10 @@ func (d *Dispatcher) choose(ctx context.Context, k budgetKey, blocked map[queueK
 			continue
 		}
 		calls, err := d.render(ctx, row, rows, blocked, room[row.Lane])
+		if errors.Is(err, errGone) {
+			blocked[keyOf(row)] = true
+			continue
+		}
 		if err != nil || len(calls) > 0 {
 			return calls, err
 		}
@@ -90,7 +95,11 @@ func (d *Dispatcher) render(ctx context.Context, row *queueRow, all []queueRow, 
 			if call.empty() || other.BatchID == row.BatchID {
 				continue // the chosen queue goes first
 			}
-			if or, err = d.renderer(ctx, other); err != nil {
+			or, err = d.renderer(ctx, other)
+			if errors.Is(err, errGone) {
+				continue
+			}
+			if err != nil {
 				return nil, err
 			}
 			if or.task.Action != r.task.Action || or.task.CredentialID != r.task.CredentialID || or.task.Timeout != r.task.Timeout {

@@ -58,8 +58,9 @@ type Dispatcher struct {
 	Deps
 	opts Options
 	q    *db.Queries
-	// asked is when the counters of an account were last read before sending, toRead when a reading was last planned.
-	asked, toRead asked
+	// asked is when the counters of an account were last read before sending, toRead when a reading was last planned, told
+	// when it was last said that a batch waits for an action.
+	asked, toRead, told asked
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
 }

@@ -21,6 +21,8 @@ const (
 	checksAtOnce = 32
 	// lookupSlack is how much earlier than our claim a provider may say that it received a call, beyond its clock skew.
 	lookupSlack = 5 * time.Second
+	// goneFor is how long a call whose action has left the catalog waits for it to come back.
+	goneFor = 24 * time.Hour
 )
 
 // Reconcile is the handler of due rows of kind DueReconcile: it finds out what became of calls whose sender is silent,
@@ -76,12 +78,15 @@ func (d *Dispatcher) doubtOverdue(ctx context.Context, k budgetKey) error {
 // check asks the provider about one call, and settles it where the answer is clear.
 func (d *Dispatcher) check(ctx context.Context, k budgetKey, call *db.FlowCall) error {
 	action, ok := d.Catalog.Action(call.ActionID)
-	if !ok || action.Call == nil {
-		return d.giveUp(ctx, k, call, "action_gone")
-	}
 	q := question{d: d, key: k, call: call, action: action}
 	if err := q.open(ctx); err != nil {
 		return err
+	}
+	if !ok || action.Call == nil {
+		if q.now.Sub(call.ClaimedAt) > goneFor {
+			return d.giveUp(ctx, k, call, "action_gone")
+		}
+		return d.q.CallPostpone(ctx, d.Pool, db.CallPostponeParams{ID: call.ID, NextCheckAt: &q.nextAt})
 	}
 	if q.pastHorizon() {
 		return d.giveUp(ctx, k, call, "past_horizon")
@@ -126,7 +131,7 @@ func (q *question) open(ctx context.Context) (err error) {
 	}
 	// Patience grows: 1 s, 2 s, 4 s, at most a minute.
 	pause := time.Second << min(q.call.Checks, 6)
-	if q.call.State == stateAwaiting && q.action.Call.Result != nil {
+	if q.call.State == stateAwaiting && q.action != nil && q.action.Call != nil && q.action.Call.Result != nil {
 		pause = time.Duration(max(q.action.Call.Result.EverySeconds, 1)) * time.Second
 	}
 	q.nextAt = q.now.Add(min(pause, time.Minute))

@@ -90,6 +90,10 @@ const (
 	codeUnknown     = "outcome_unknown"
 )
 
+// errGone means that the catalog of this process does not have the task's action, or no longer as the flow uses it. Its
+// records wait: another process may have it, and a catalog can be put right.
+var errGone = errors.New("the task's action is gone")
+
 func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (*renderer, error) {
 	b, err := d.Runs.Batch(ctx, d.Pool, row.BatchID)
 	if err != nil {
@@ -97,6 +101,12 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (*renderer, er
 	}
 	step := &b.Plan.Steps[row.StepNo]
 	task := &step.Tasks[row.TaskNo]
+	if task.Gone != "" {
+		if d.told.due(b.ID.String(), time.Hour, time.Now()) {
+			d.opts.Log.Error("records wait for an action that is gone", "batch", b.ID, "step", step.ID, "task", task.ID, "reason", task.Gone)
+		}
+		return nil, errGone
+	}
 	svc, ok := d.Catalog.Service(task.Action.ServiceID)
 	if !ok {
 		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)

@@ -195,7 +195,7 @@ func (d *Dispatcher) observe(ctx context.Context, p *prepared, v *verdict) {
 	default:
 		use.Failure = provider.UnknownClass
 	}
-	if err := d.Credentials.Observe(ctx, d.Pool, use); err != nil {
+	if err := d.Credentials.Observe(ctx, d.Pool, use); err != nil && ctx.Err() == nil {
 		d.opts.Log.Warn("record the use of a credential", "credential", use.CredentialID, "error", err)
 	}
 }

@@ -59,6 +59,9 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	if err != nil {
 		return nil, fmt.Errorf("plan of definition %s: %w", in.DefinitionID, err)
 	}
+	if err := plan.Runnable(); err != nil {
+		return nil, err
+	}
 	batchID, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
