@@ -133,6 +133,9 @@ SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_n
 -- name: PartDelete :execrows
 DELETE FROM flow.part WHERE id = ANY(@ids::bigint[]);
 
+-- name: PartDeleteOfCalls :execrows
+DELETE FROM flow.part WHERE call_id = ANY(@call_ids::uuid[]);
+
 -- name: PartRequeue :execrows
 UPDATE flow.part SET call_id = NULL, call_seq = NULL, left_out = NULL, ready_at = @ready_at, attempt = attempt + @attempts::int
 WHERE id = ANY(@ids::bigint[]) AND call_id IS NOT NULL;

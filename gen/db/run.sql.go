@@ -977,6 +977,18 @@ func (q *Queries) PartDelete(ctx context.Context, db DBTX, ids []int64) (int64, 
 	return result.RowsAffected(), nil
 }
 
+const partDeleteOfCalls = `-- name: PartDeleteOfCalls :execrows
+DELETE FROM flow.part WHERE call_id = ANY($1::uuid[])
+`
+
+func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, callIds []uuid.UUID) (int64, error) {
+	result, err := db.Exec(ctx, partDeleteOfCalls, callIds)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const partInsert = `-- name: PartInsert :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, ready_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),

@@ -259,7 +259,7 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, err
 	return out, nil
 }
 
-// intend inserts the intents, charges their lanes, and debits them last: settlements wait for the ledger.
+// intend inserts the intents, and charges their lanes.
 func (c *claim) intend(ctx context.Context, calls []*prepared) error {
 	later := pg.NewPipeline(c.tx)
 	byLane := map[db.FlowLane]int{}
@@ -282,7 +282,7 @@ func (c *claim) intend(ctx context.Context, calls []*prepared) error {
 	if err := later.Send(ctx, c.tx); err != nil {
 		return fmt.Errorf("write down calls: %w", err)
 	}
-	return c.debit(ctx)
+	return nil
 }
 
 // debit spends what was granted.
@@ -293,7 +293,8 @@ func (c *claim) debit(ctx context.Context) error {
 	return c.meter.debit(ctx, c.tx, c.spans, c.granted)
 }
 
-// take takes the pieces off their queues, and settles what was decided without a call.
+// take takes the pieces off their queues, settles what was decided without a call, and debits the calls: late, because
+// settlements wait for the ledger.
 func (c *claim) take(ctx context.Context, calls []*prepared) error {
 	var pieces []run.Piece
 	var decided []run.Result
@@ -319,6 +320,9 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 		}
 	}
 	c.out.decided = len(decided) > 0
+	if err := c.debit(ctx); err != nil {
+		return err
+	}
 	return c.change.Apply(ctx)
 }
 
@@ -363,7 +367,8 @@ func (c *claim) rows(calls []*prepared) db.CallInsertParams {
 		in.Params = append(in.Params, string(p.params))
 		in.OutcomeChecks = append(in.OutcomeChecks, p.outcomeCheck())
 		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
-		in.SendBefores = append(in.SendBefores, c.now.Add(p.timeout))
+		p.claimedAt, p.sendBefore, p.countsIn, p.meter = c.now, c.now.Add(p.timeout), in.CountsIn, c.meter
+		in.SendBefores = append(in.SendBefores, p.sendBefore)
 	}
 	return in
 }

@@ -2,7 +2,7 @@
 // it at most once, settles what is known and asks about what is not. It promises that no debit raises a window above its
 // cap, and that a call whose outcome is unknown is never repeated unless that is provably harmless.
 //
-// Locks are taken in one order: budget row, calls, ledger, batches (run.Begin), due rows. It knows no HTTP route, and of
+// Locks are taken in one order: budget row, calls, batches (run.Begin), ledger, due rows. It knows no HTTP route, and of
 // providers only what the catalog says.
 package dispatch
 

@@ -48,6 +48,10 @@ type prepared struct {
 	timeout   time.Duration
 	// probe marks a call of ours that carries no record.
 	probe bool
+	// claimedAt, sendBefore and countsIn are what the claim wrote down.
+	claimedAt, sendBefore time.Time
+	countsIn              json.RawMessage
+	meter                 *meter
 	// queues are those that the call takes from.
 	queues []queueKey
 }

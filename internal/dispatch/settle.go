@@ -40,7 +40,63 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished) 
 		d.opts.Observed(f.call.task.Action.ID, verdicts[i].reading.Kind)
 		d.observe(ctx, f.call, &verdicts[i])
 	}
-	return d.patiently(ctx, func() error { return d.applyAll(ctx, k, verdicts, false) })
+	return d.patiently(ctx, func() error {
+		s, err := d.remembered(ctx, k, group, verdicts)
+		if err != nil {
+			return err
+		}
+		if s != nil {
+			err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, false) })
+			if err == nil || passing(err) || ctx.Err() != nil {
+				return err
+			}
+		}
+		return d.applyAll(ctx, k, verdicts, false)
+	})
+}
+
+// remembered is the settlement of calls of this pass that all succeeded, from what the claim wrote down: nothing need be
+// read. It is nil where anything is out of the ordinary. Should somebody else have settled one of the calls, nothing is
+// written.
+func (d *Dispatcher) remembered(ctx context.Context, k budgetKey, group []finished, verdicts []verdict) (*settlement, error) {
+	s := &settlement{d: d, key: k, meter: group[0].call.meter, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
+		settled: map[windowKey]settledWindows{}}
+	s.released = releases{m: s.meter, calls: map[[2]int64]int32{}}
+	for i := range group {
+		p := group[i].call
+		if verdicts[i].reading.Kind != provider.Success {
+			return nil, nil
+		}
+		call := &openCall{from: run.Started, FlowCall: db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: p.claimedAt, SendBefore: p.sendBefore,
+			CountsIn: p.countsIn}}
+		for j := range p.pieces {
+			if p.pieces[j].Decided {
+				continue
+			}
+			part := p.pieces[j].Part
+			part.ID = 0
+			if s.plans[part.BatchID] == nil {
+				b, err := d.Runs.Batch(ctx, d.Pool, part.BatchID)
+				if err != nil {
+					return nil, err
+				}
+				s.plans[part.BatchID] = b.Plan
+			}
+			if !run.Plain(s.plans[part.BatchID], &part) {
+				return nil, nil
+			}
+			call.parts = append(call.parts, part)
+		}
+		s.calls[p.id] = call
+	}
+	var err error
+	if s.now, err = d.q.Clock(ctx, d.Pool); err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	for i := range verdicts {
+		s.success(s.calls[verdicts[i].id], &verdicts[i])
+	}
+	return s, nil
 }
 
 // applyAll is apply, one by one where it fails for all of them: a call that cannot be settled must not hold up others.

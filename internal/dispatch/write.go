@@ -82,7 +82,7 @@ func (s *settlement) windows(call *openCall, refused bool) settledWindows {
 	return w
 }
 
-// write writes everything that the verdicts changed: calls and windows first, then, under the lock of the batches, records.
+// write writes everything that the verdicts changed: calls first, then, under the lock of the batches, records and windows.
 func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	if err := s.references(ctx, tx); err != nil {
 		return err
@@ -101,9 +101,6 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 			return fmt.Errorf("open the backoff of %s: %w", s.key, err)
 		}
 	}
-	if err := s.released.write(ctx, tx); err != nil {
-		return err
-	}
 	change, err := s.d.Runs.Begin(ctx, tx, slices.Collect(maps.Keys(s.plans))...)
 	if err != nil {
 		return err
@@ -112,6 +109,9 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 		change.CallMoved(id, s.calls[id].from)
 	}
 	if err := s.moveRecords(ctx, change); err != nil {
+		return err
+	}
+	if err := s.released.write(ctx, tx); err != nil {
 		return err
 	}
 	if !s.checkAt.IsZero() {

@@ -182,6 +182,15 @@ func (c *Change) writeParts(ctx context.Context) error {
 			return fmt.Errorf("%w: %d of %d parts were settled before", ErrMoved, len(c.deleted)-int(n), len(c.deleted))
 		}
 	}
+	if len(c.answered) > 0 {
+		n, err := c.s.q.PartDeleteOfCalls(ctx, c.tx, c.answered)
+		if err != nil {
+			return fmt.Errorf("delete parts of calls: %w", err)
+		}
+		if int(n) < len(c.answered) {
+			return fmt.Errorf("%w: %d calls have %d parts", ErrMoved, len(c.answered), n)
+		}
+	}
 	if len(c.queued) == 0 {
 		return nil
 	}

@@ -112,6 +112,8 @@ type Change struct {
 	queued  []Part
 	readyAt []time.Time
 	deleted []int64
+	// answered are calls that are settled with all their parts.
+	answered []uuid.UUID
 	// advances are the slices that leave in-process work.
 	advances db.SliceAdvanceParams
 	// over are the steps of slices that came to their end and may have left many fragments; widest is the most records of

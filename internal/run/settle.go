@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"flowlane/internal/definition"
 )
 
 // Result is how the records of a part came out of one attempt of its task.
 type Result struct {
+	// Part is covered by a call under its ID, or, without one, under CallID; with neither it was taken off its queue.
 	Part Part
 	// From is where the records stand: Started, NeedsReconcile or Unresolved; Queued where no call was made.
 	From Status
@@ -44,6 +47,9 @@ func (c *Change) Settle(ctx context.Context, results []Result) error {
 		if r.Part.ID != 0 && (i == 0 || results[i-1].Part.ID != r.Part.ID) {
 			c.deleted = append(c.deleted, r.Part.ID)
 		}
+		if r.Part.ID == 0 && r.CallID != uuid.Nil && (i == 0 || results[i-1].CallID != r.CallID) {
+			c.answered = append(c.answered, r.CallID)
+		}
 		c.traceResult(r)
 		if c.plain(&r.Part) {
 			c.settlePlain(r)
@@ -62,11 +68,14 @@ func parts(results []Result) []*Part {
 	return out
 }
 
+// Plain reports whether the records of a part of this plan can be counted instead of looked at one by one.
+func Plain(plan *definition.Plan, p *Part) bool {
+	return !p.Apart && len(callTasks(&plan.Steps[p.StepNo])) == 1
+}
+
 // plain reports whether the records of a part can be counted instead of looked at one by one: they are all with their
 // slice, and no other task of the step covers them.
-func (c *Change) plain(p *Part) bool {
-	return !p.Apart && len(callTasks(&c.heads[p.BatchID].plan.Steps[p.StepNo])) == 1
-}
+func (c *Change) plain(p *Part) bool { return Plain(c.heads[p.BatchID].plan, p) }
 
 // look reads what records need that are looked at one by one.
 func (c *Change) look(ctx context.Context, ps []*Part) error {
