@@ -19,7 +19,7 @@ const (
 	defaultMaxConns = 20
 	connectTimeout  = 5 * time.Second
 	// idleInTransaction frees the locks of a process that was stopped, or cut off, inside a transaction.
-	idleInTransaction = 30 * time.Second
+	idleInTransaction = 10 * time.Second
 	statementCache    = 512
 )
 

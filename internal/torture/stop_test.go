@@ -47,7 +47,7 @@ func TestStop(t *testing.T) {
 		trials += reached
 
 		other := w.serve(slow)
-		w.until("the other process has sent everything", time.Minute, func() bool { return w.open() == 0 })
+		w.until("the other process has sent everything", time.Minute, func() bool { return w.open() == 0 }, w.leftovers)
 		if time.Since(first) < slow.timeout {
 			t.Error("everything was over before the stopped process's time was: the trial shows nothing")
 		}
