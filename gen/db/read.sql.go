@@ -162,6 +162,22 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 	return items, nil
 }
 
+const batchOfTrigger = `-- name: BatchOfTrigger :one
+SELECT b.id FROM flow.batch b WHERE b.trigger_id = $1 AND b.org_id = $2
+`
+
+type BatchOfTriggerParams struct {
+	TriggerID uuid.UUID
+	OrgID     uuid.UUID
+}
+
+func (q *Queries) BatchOfTrigger(ctx context.Context, db DBTX, arg BatchOfTriggerParams) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, batchOfTrigger, arg.TriggerID, arg.OrgID)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const batchRead = `-- name: BatchRead :one
 SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, r.id AS record_set_id
 FROM flow.batch b

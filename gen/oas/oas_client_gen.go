@@ -97,6 +97,7 @@ type Invoker interface {
 	ExecutionInvoker
 	JobInvoker
 	RecordSetInvoker
+	TriggerInvoker
 }
 
 // AccountInvoker invokes operations described by OpenAPI v3 specification.
@@ -149,8 +150,12 @@ type BatchInvoker interface {
 	GetBatch(ctx context.Context, params GetBatchParams, options ...RequestOption) (*Batch, error)
 	// ListBatchResults invokes listBatchResults operation.
 	//
-	// Returns one result per record, in position order. `json` is a page. `ndjson` streams every result
-	// from `skip` (or `cursor`) on, one JSON object a line, and takes no notice of `limit`.
+	// Returns one result per record, in position order. `json` is a page. `ndjson` and `csv` stream every
+	// result from `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one
+	// row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
+	// `status`, `output` (as JSON text, empty for null) and the parts of the error: `error_code`,
+	// `error_message`, `step_id`, `task_id`, `provider_code`, `provider_message`. Texts stand in them as
+	// they are: have a spreadsheet take all columns for text.
 	//
 	// GET /flows/batches/{batch_id}/results
 	ListBatchResults(ctx context.Context, params ListBatchResultsParams, options ...RequestOption) (ListBatchResultsRes, error)
@@ -440,6 +445,25 @@ type RecordSetInvoker interface {
 	//
 	// POST /data/record-sets/{record_set_id}/seal
 	SealRecordSet(ctx context.Context, request *RecordSetSeal, params SealRecordSetParams, options ...RequestOption) (*RecordSet, error)
+}
+
+// TriggerInvoker invokes operations described by OpenAPI v3 specification.
+//
+// x-gen-operation-group: Trigger
+type TriggerInvoker interface {
+	// GetTrigger invokes getTrigger operation.
+	//
+	// Returns who or what started a flow, when, and the batch that came of it.
+	//
+	// GET /flows/triggers/{trigger_id}
+	GetTrigger(ctx context.Context, params GetTriggerParams, options ...RequestOption) (*Trigger, error)
+	// ListTriggers invokes listTriggers operation.
+	//
+	// Returns one row for each start of a flow, whatever started it, in the order in which they happened.
+	// An unknown id in a filter gives an empty page.
+	//
+	// GET /flows/triggers
+	ListTriggers(ctx context.Context, params ListTriggersParams, options ...RequestOption) (*TriggerList, error)
 }
 
 // Client implements OAS client.
@@ -3700,6 +3724,163 @@ func (c *Client) sendGetService(ctx context.Context, params GetServiceParams, re
 	return result, nil
 }
 
+// GetTrigger invokes getTrigger operation.
+//
+// Returns who or what started a flow, when, and the batch that came of it.
+//
+// GET /flows/triggers/{trigger_id}
+func (c *Client) GetTrigger(ctx context.Context, params GetTriggerParams, options ...RequestOption) (*Trigger, error) {
+	res, err := c.sendGetTrigger(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendGetTrigger(ctx context.Context, params GetTriggerParams, requestOptions ...RequestOption) (res *Trigger, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("getTrigger"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/flows/triggers/{trigger_id}"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, GetTriggerOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [2]string
+	pathParts[0] = "/flows/triggers/"
+	{
+		// Encode "trigger_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "trigger_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.TriggerID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, GetTriggerOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeGetTriggerResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
 // ListActions invokes listActions operation.
 //
 // Returns the actions of all services with their parameter schemas.
@@ -4091,8 +4272,12 @@ func (c *Client) sendListApiKeys(ctx context.Context, params ListApiKeysParams, 
 
 // ListBatchResults invokes listBatchResults operation.
 //
-// Returns one result per record, in position order. `json` is a page. `ndjson` streams every result
-// from `skip` (or `cursor`) on, one JSON object a line, and takes no notice of `limit`.
+// Returns one result per record, in position order. `json` is a page. `ndjson` and `csv` stream every
+// result from `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one
+// row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
+// `status`, `output` (as JSON text, empty for null) and the parts of the error: `error_code`,
+// `error_message`, `step_id`, `task_id`, `provider_code`, `provider_message`. Texts stand in them as
+// they are: have a spreadsheet take all columns for text.
 //
 // GET /flows/batches/{batch_id}/results
 func (c *Client) ListBatchResults(ctx context.Context, params ListBatchResultsParams, options ...RequestOption) (ListBatchResultsRes, error) {
@@ -6906,6 +7091,235 @@ func (c *Client) sendListServices(ctx context.Context, params ListServicesParams
 
 	stage = "DecodeResponse"
 	result, err := decodeListServicesResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// ListTriggers invokes listTriggers operation.
+//
+// Returns one row for each start of a flow, whatever started it, in the order in which they happened.
+// An unknown id in a filter gives an empty page.
+//
+// GET /flows/triggers
+func (c *Client) ListTriggers(ctx context.Context, params ListTriggersParams, options ...RequestOption) (*TriggerList, error) {
+	res, err := c.sendListTriggers(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendListTriggers(ctx context.Context, params ListTriggersParams, requestOptions ...RequestOption) (res *TriggerList, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("listTriggers"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/flows/triggers"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, ListTriggersOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [1]string
+	pathParts[0] = "/flows/triggers"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeQueryParams"
+	q := uri.NewQueryEncoder()
+	{
+		// Encode "limit" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "limit",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Limit.Get(); ok {
+				return e.EncodeValue(conv.IntToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "skip" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "skip",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Skip.Get(); ok {
+				return e.EncodeValue(conv.IntToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "cursor" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "cursor",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Cursor.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "definition_id" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "definition_id",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.DefinitionID.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "trigger_type" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "trigger_type",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.TriggerType.Get(); ok {
+				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	u.RawQuery = q.Values().Encode()
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, ListTriggersOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeListTriggersResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

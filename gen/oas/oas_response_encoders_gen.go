@@ -578,6 +578,27 @@ func encodeGetServiceResponse(response GetServiceRes, w http.ResponseWriter, spa
 	}
 }
 
+func encodeGetTriggerResponse(response *Trigger, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
 func encodeListActionsResponse(response ListActionsRes, w http.ResponseWriter, span trace.Span) error {
 	switch response := response.(type) {
 	case *ActionListHeaders:
@@ -695,6 +716,20 @@ func encodeListBatchResultsResponse(response ListBatchResultsRes, w http.Respons
 
 	case *ListBatchResultsOKApplicationXNdjson:
 		w.Header().Set("Content-Type", "application/x-ndjson")
+		w.WriteHeader(200)
+
+		writer := w
+		if closer, ok := response.Data.(io.Closer); ok {
+			defer closer.Close()
+		}
+		if _, err := io.Copy(writer, response); err != nil {
+			return errors.Wrap(err, "write")
+		}
+
+		return nil
+
+	case *ListBatchResultsOKTextCsv:
+		w.Header().Set("Content-Type", "text/csv")
 		w.WriteHeader(200)
 
 		writer := w
@@ -1166,6 +1201,27 @@ func encodeListServicesResponse(response ListServicesRes, w http.ResponseWriter,
 	default:
 		return errors.Errorf("unexpected response type: %T", response)
 	}
+}
+
+func encodeListTriggersResponse(response *TriggerList, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
 }
 
 func encodeRefreshLimitsResponse(response *Headroom, w http.ResponseWriter, span trace.Span) error {

@@ -4980,6 +4980,7 @@ type ListBatchResultsFormat string
 const (
 	ListBatchResultsFormatJSON   ListBatchResultsFormat = "json"
 	ListBatchResultsFormatNdjson ListBatchResultsFormat = "ndjson"
+	ListBatchResultsFormatCsv    ListBatchResultsFormat = "csv"
 )
 
 // AllValues returns all ListBatchResultsFormat values.
@@ -4987,6 +4988,7 @@ func (ListBatchResultsFormat) AllValues() []ListBatchResultsFormat {
 	return []ListBatchResultsFormat{
 		ListBatchResultsFormatJSON,
 		ListBatchResultsFormatNdjson,
+		ListBatchResultsFormatCsv,
 	}
 }
 
@@ -4996,6 +4998,8 @@ func (s ListBatchResultsFormat) MarshalText() ([]byte, error) {
 	case ListBatchResultsFormatJSON:
 		return []byte(s), nil
 	case ListBatchResultsFormatNdjson:
+		return []byte(s), nil
+	case ListBatchResultsFormatCsv:
 		return []byte(s), nil
 	default:
 		return nil, errors.Errorf("invalid value: %q", s)
@@ -5010,6 +5014,9 @@ func (s *ListBatchResultsFormat) UnmarshalText(data []byte) error {
 		return nil
 	case ListBatchResultsFormatNdjson:
 		*s = ListBatchResultsFormatNdjson
+		return nil
+	case ListBatchResultsFormatCsv:
+		*s = ListBatchResultsFormatCsv
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)
@@ -5031,6 +5038,22 @@ func (s ListBatchResultsOKApplicationXNdjson) Read(p []byte) (n int, err error) 
 }
 
 func (*ListBatchResultsOKApplicationXNdjson) listBatchResultsRes() {}
+
+type ListBatchResultsOKTextCsv struct {
+	Data io.Reader
+}
+
+// Read reads data from the Data reader.
+//
+// Kept to satisfy the io.Reader interface.
+func (s ListBatchResultsOKTextCsv) Read(p []byte) (n int, err error) {
+	if s.Data == nil {
+		return 0, io.EOF
+	}
+	return s.Data.Read(p)
+}
+
+func (*ListBatchResultsOKTextCsv) listBatchResultsRes() {}
 
 // Ref: #/components/schemas/Me
 type Me struct {
@@ -9660,6 +9683,186 @@ func (s *TaskStatus) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// Ref: #/components/schemas/Trigger
+type Trigger struct {
+	ID                string      `json:"id"`
+	DefinitionID      string      `json:"definition_id"`
+	DefinitionVersion int         `json:"definition_version"`
+	TriggerType       TriggerType `json:"trigger_type"`
+	// The id of what started it; null for an API call.
+	TriggerSource NilString `json:"trigger_source"`
+	// The batch that was started.
+	BatchID     string      `json:"batch_id"`
+	BatchStatus BatchStatus `json:"batch_status"`
+	RecordCount int         `json:"record_count"`
+	// The account that asked for it; null where nobody did.
+	CreatedBy NilString `json:"created_by"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// GetID returns the value of ID.
+func (s *Trigger) GetID() string {
+	return s.ID
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *Trigger) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetDefinitionVersion returns the value of DefinitionVersion.
+func (s *Trigger) GetDefinitionVersion() int {
+	return s.DefinitionVersion
+}
+
+// GetTriggerType returns the value of TriggerType.
+func (s *Trigger) GetTriggerType() TriggerType {
+	return s.TriggerType
+}
+
+// GetTriggerSource returns the value of TriggerSource.
+func (s *Trigger) GetTriggerSource() NilString {
+	return s.TriggerSource
+}
+
+// GetBatchID returns the value of BatchID.
+func (s *Trigger) GetBatchID() string {
+	return s.BatchID
+}
+
+// GetBatchStatus returns the value of BatchStatus.
+func (s *Trigger) GetBatchStatus() BatchStatus {
+	return s.BatchStatus
+}
+
+// GetRecordCount returns the value of RecordCount.
+func (s *Trigger) GetRecordCount() int {
+	return s.RecordCount
+}
+
+// GetCreatedBy returns the value of CreatedBy.
+func (s *Trigger) GetCreatedBy() NilString {
+	return s.CreatedBy
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *Trigger) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// SetID sets the value of ID.
+func (s *Trigger) SetID(val string) {
+	s.ID = val
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *Trigger) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetDefinitionVersion sets the value of DefinitionVersion.
+func (s *Trigger) SetDefinitionVersion(val int) {
+	s.DefinitionVersion = val
+}
+
+// SetTriggerType sets the value of TriggerType.
+func (s *Trigger) SetTriggerType(val TriggerType) {
+	s.TriggerType = val
+}
+
+// SetTriggerSource sets the value of TriggerSource.
+func (s *Trigger) SetTriggerSource(val NilString) {
+	s.TriggerSource = val
+}
+
+// SetBatchID sets the value of BatchID.
+func (s *Trigger) SetBatchID(val string) {
+	s.BatchID = val
+}
+
+// SetBatchStatus sets the value of BatchStatus.
+func (s *Trigger) SetBatchStatus(val BatchStatus) {
+	s.BatchStatus = val
+}
+
+// SetRecordCount sets the value of RecordCount.
+func (s *Trigger) SetRecordCount(val int) {
+	s.RecordCount = val
+}
+
+// SetCreatedBy sets the value of CreatedBy.
+func (s *Trigger) SetCreatedBy(val NilString) {
+	s.CreatedBy = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *Trigger) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// Ref: #/components/schemas/TriggerList
+type TriggerList struct {
+	Items []Trigger `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *TriggerList) GetItems() []Trigger {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *TriggerList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *TriggerList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *TriggerList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *TriggerList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *TriggerList) SetItems(val []Trigger) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *TriggerList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *TriggerList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *TriggerList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *TriggerList) SetNextCursor(val NilString) {
+	s.NextCursor = val
 }
 
 // Ref: #/components/schemas/TriggerRequest

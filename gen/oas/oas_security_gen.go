@@ -65,6 +65,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetJobOperation:                 []string{},
 	GetMeOperation:                  []string{},
 	GetRecordSetOperation:           []string{},
+	GetTriggerOperation:             []string{},
 	ListApiKeysOperation:            []string{},
 	ListBatchResultsOperation:       []string{},
 	ListBatchesOperation:            []string{},
@@ -75,6 +76,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListExecutionsOperation:         []string{},
 	ListJobsOperation:               []string{},
 	ListRecordSetsOperation:         []string{},
+	ListTriggersOperation:           []string{},
 	RefreshLimitsOperation:          []string{},
 	ReplaceCredentialOperation: []string{
 		"admin",

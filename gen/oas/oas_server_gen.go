@@ -17,6 +17,7 @@ type Handler interface {
 	ExecutionHandler
 	JobHandler
 	RecordSetHandler
+	TriggerHandler
 	// NewError creates *ErrorStatusCodeWithHeaders from error returned by handler.
 	//
 	// Used for common default response.
@@ -73,8 +74,12 @@ type BatchHandler interface {
 	GetBatch(ctx context.Context, params GetBatchParams) (*Batch, error)
 	// ListBatchResults implements listBatchResults operation.
 	//
-	// Returns one result per record, in position order. `json` is a page. `ndjson` streams every result
-	// from `skip` (or `cursor`) on, one JSON object a line, and takes no notice of `limit`.
+	// Returns one result per record, in position order. `json` is a page. `ndjson` and `csv` stream every
+	// result from `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one
+	// row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
+	// `status`, `output` (as JSON text, empty for null) and the parts of the error: `error_code`,
+	// `error_message`, `step_id`, `task_id`, `provider_code`, `provider_message`. Texts stand in them as
+	// they are: have a spreadsheet take all columns for text.
 	//
 	// GET /flows/batches/{batch_id}/results
 	ListBatchResults(ctx context.Context, params ListBatchResultsParams) (ListBatchResultsRes, error)
@@ -364,6 +369,25 @@ type RecordSetHandler interface {
 	//
 	// POST /data/record-sets/{record_set_id}/seal
 	SealRecordSet(ctx context.Context, req *RecordSetSeal, params SealRecordSetParams) (*RecordSet, error)
+}
+
+// TriggerHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Trigger
+type TriggerHandler interface {
+	// GetTrigger implements getTrigger operation.
+	//
+	// Returns who or what started a flow, when, and the batch that came of it.
+	//
+	// GET /flows/triggers/{trigger_id}
+	GetTrigger(ctx context.Context, params GetTriggerParams) (*Trigger, error)
+	// ListTriggers implements listTriggers operation.
+	//
+	// Returns one row for each start of a flow, whatever started it, in the order in which they happened.
+	// An unknown id in a filter gives an empty page.
+	//
+	// GET /flows/triggers
+	ListTriggers(ctx context.Context, params ListTriggersParams) (*TriggerList, error)
 }
 
 // Server implements http server based on OpenAPI v3 specification and

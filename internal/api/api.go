@@ -50,6 +50,7 @@ type handler struct {
 	recordSetHandler
 	definitionGroup
 	batchHandler
+	triggersHandler
 	jobHandler
 	executionHandler
 	dispatchHandler
@@ -82,6 +83,7 @@ func New(d Deps) (http.Handler, error) {
 			triggerHandler:    triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts},
 		},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs},
+		triggersHandler:  triggersHandler{runs: d.Runs},
 		jobHandler:       jobHandler{runs: d.Runs},
 		executionHandler: executionHandler{runs: d.Runs},
 		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher},

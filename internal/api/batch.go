@@ -42,9 +42,16 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		return &list, nil
 	}
 	f.DefinitionID, f.ScheduleID = definition, schedule
-	total, err := h.runs.CountBatches(ctx, caller.OrgID, f)
+	list, err := batches(ctx, h.runs, caller.OrgID, p, f, batchOf)
+	out := oas.BatchList(list)
+	return &out, err
+}
+
+// batches lists batches, each as convert shows it.
+func batches[T any](ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f run.BatchFilter, convert func(*run.BatchRow) T) (listed[T], error) {
+	total, err := runs.CountBatches(ctx, orgID, f)
 	if err != nil {
-		return nil, err
+		return listed[T]{}, err
 	}
 	size := func(r run.BatchRow) int { return len(r.FlowBatch.Metadata) }
 	rows, err := gather(&p, size, func(last *run.BatchRow, skip, n int32) ([]run.BatchRow, error) {
@@ -52,14 +59,13 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		if last != nil {
 			f.After = last.FlowBatch.ID
 		}
-		return h.runs.Batches(ctx, caller.OrgID, f)
+		return runs.Batches(ctx, orgID, f)
 	})
 	if err != nil {
-		return nil, err
+		return listed[T]{}, err
 	}
 	key := func(r run.BatchRow) string { return r.FlowBatch.ID.String() }
-	list := oas.BatchList(listOf(p, rows, total, key, func(r run.BatchRow) oas.Batch { return batchOf(&r) }))
-	return &list, nil
+	return listOf(p, rows, total, key, func(r run.BatchRow) T { return convert(&r) }), nil
 }
 
 // filterID reads an id of a filter; ok is false for one that names nothing.
@@ -127,12 +133,20 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 	if err := p.beginAt(&f); err != nil {
 		return nil, err
 	}
-	if params.Format.Value == oas.ListBatchResultsFormatNdjson {
-		export, err := h.runs.Export(ctx, caller.OrgID, id, f.Status, f.FromPosition, int64(f.Skip))
+	if params.Format.Value != oas.ListBatchResultsFormatJSON {
+		as := run.NDJSON
+		if params.Format.Value == oas.ListBatchResultsFormatCsv {
+			as = run.CSV
+		}
+		export, err := h.runs.Export(ctx, caller.OrgID, id, as, f.Status, f.FromPosition, int64(f.Skip))
 		if err != nil {
 			return nil, err
 		}
-		return &oas.ListBatchResultsOKApplicationXNdjson{Data: bufio.NewReaderSize(export, exportBuffer)}, nil
+		data := bufio.NewReaderSize(export, exportBuffer)
+		if as == run.CSV {
+			return &oas.ListBatchResultsOKTextCsv{Data: data}, nil
+		}
+		return &oas.ListBatchResultsOKApplicationXNdjson{Data: data}, nil
 	}
 	if _, err := h.runs.ReadBatch(ctx, caller.OrgID, id); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 func TestBatch_Upload(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
-	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "bad", Value: []byte(`"yes"`), Code: "BAD_ROW", Reason: "Row is bad"}}})
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "bad", Value: []byte(`"yes"`), Code: "BAD_ROW", Reason: "Row is \"bad\", sir"}}})
 	rows := rowsOf(700)
 	for i := 5; i < len(rows); i += 100 {
 		rows[i] = fmt.Sprintf(`{"id":"k%d","n":1.50,"bad":"yes"}`, i)
@@ -48,7 +48,7 @@ func TestBatch_Upload(t *testing.T) {
 		require.Equal(t, float64(i), field[float64](t, item, "position"))
 	}
 	assert.JSONEq(t, fmt.Sprintf(`{"position":105,"job_id":"%s.105","status":"rejected","output":null,"error":{"code":"record_rejected",
-		"message":"The provider rejected the record","step_id":"send","task_id":"up","provider_code":"BAD_ROW","provider_message":"Row is bad"}}`, batch), string(all[105]))
+		"message":"The provider rejected the record","step_id":"send","task_id":"up","provider_code":"BAD_ROW","provider_message":"Row is \"bad\", sir"}}`, batch), string(all[105]))
 	for _, filter := range []string{"", "status=rejected", "status=accepted", "status=failed", "skip=10", "skip=700", "status=rejected&skip=3", "status=accepted&skip=498"} {
 		lines := s.lines(path + "?format=ndjson&" + filter)
 		if !strings.Contains(filter, "skip") {
@@ -63,6 +63,15 @@ func TestBatch_Upload(t *testing.T) {
 		s.Do(http.MethodGet, path+"?limit=50000&"+filter, nil).Want(http.StatusOK).Into(&one)
 		require.Len(t, lines, len(one.Items), filter)
 	}
+
+	table := s.table(path + "?format=csv&skip=104")
+	require.Len(t, table, 1+700-104)
+	assert.Equal(t, []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id", "provider_code", "provider_message"}, table[0])
+	assert.Equal(t, []string{"104", batch + ".104", "accepted"}, table[1][:3])
+	assert.Contains(t, table[1][3], `{"import_id":"`)
+	assert.Equal(t, []string{"105", batch + ".105", "rejected", "", "record_rejected", "The provider rejected the record", "send", "up", "BAD_ROW", `Row is "bad", sir`}, table[2])
+	assert.Len(t, s.table(path+"?format=csv&status=rejected"), 1+7)
+	assert.Len(t, s.table(path+"?format=csv&status=failed"), 1)
 
 	jobs := s.pages("/flows/jobs?status=rejected", 2)
 	require.Len(t, jobs, 7)

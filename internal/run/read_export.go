@@ -13,8 +13,21 @@ import (
 	"flowlane/gen/db"
 )
 
-// Export is the results of a batch as newline-delimited JSON, read as they are needed: memory holds a few slices,
-// whatever the size of the batch. Each record is shown as it stands when it is read. It is not safe for concurrent use.
+// ExportFormat is how the results of a batch are written.
+type ExportFormat string
+
+// NDJSON writes a JSON object a line, CSV a row a line after a line of column names.
+const (
+	NDJSON ExportFormat = "ndjson"
+	CSV    ExportFormat = "csv"
+)
+
+// resultWriter appends one result.
+type resultWriter interface {
+	append(b []byte, position int64, status Status, output json.RawMessage, failure *JobError) []byte
+}
+
+// Export is the results of a batch, read as they are needed: memory holds a few slices, whatever the size of the batch. Each record is shown as it stands when it is read. It is not safe for concurrent use.
 type Export struct {
 	ctx   context.Context //nolint:containedctx // an io.Reader has no other place for it
 	s     *Service
@@ -29,12 +42,12 @@ type Export struct {
 	done   bool
 	buf    []byte
 	at     int
-	line   lineWriter
+	result resultWriter
 }
 
 // Export opens the results of a batch in position order: from position from on, of the matching ones all but the first
 // skip. Fault: NotFound.
-func (s *Service) Export(ctx context.Context, orgID, batchID uuid.UUID, status *Status, from, skip int64) (*Export, error) {
+func (s *Service) Export(ctx context.Context, orgID, batchID uuid.UUID, as ExportFormat, status *Status, from, skip int64) (*Export, error) {
 	e := &Export{ctx: ctx, s: s, match: newMatcher(status, nil), from: from, skip: skip}
 	err := s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if e.batch, err = s.view(ctx, tx, orgID, batchID); err != nil {
@@ -51,7 +64,11 @@ func (s *Service) Export(ctx context.Context, orgID, batchID uuid.UUID, status *
 	if err != nil {
 		return nil, err
 	}
-	e.line = newLineWriter(batchID)
+	if as == CSV {
+		e.result, e.buf = newCSVWriter(batchID.String())
+	} else {
+		e.result = newLineWriter(batchID)
+	}
 	return e, nil
 }
 
@@ -143,7 +160,7 @@ func (e *Export) write(v *sliceView, from, to int32) error {
 		if err != nil {
 			return err
 		}
-		e.buf = e.line.append(e.buf, v.first+int64(o), v.statuses[o], outs.of(o), failure)
+		e.buf = e.result.append(e.buf, v.first+int64(o), v.statuses[o], outs.of(o), failure)
 	}
 	return nil
 }
@@ -157,8 +174,8 @@ type lineWriter struct {
 	end    []byte
 }
 
-func newLineWriter(batchID uuid.UUID) lineWriter {
-	return lineWriter{middle: []byte(`,"job_id":"` + batchID.String() + `.`)}
+func newLineWriter(batchID uuid.UUID) *lineWriter {
+	return &lineWriter{middle: []byte(`,"job_id":"` + batchID.String() + `.`)}
 }
 
 func (w *lineWriter) append(b []byte, position int64, status Status, output json.RawMessage, failure *JobError) []byte {
