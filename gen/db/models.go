@@ -393,6 +393,19 @@ type FlowApiKey struct {
 	RevokedAt  *time.Time
 }
 
+type FlowAuditLog struct {
+	ID           uuid.UUID
+	OrgID        uuid.UUID
+	CreatedAt    time.Time
+	AccountID    uuid.UUID
+	ApiKeyID     *uuid.UUID
+	Action       string
+	ResourceType *string
+	ResourceID   *string
+	Outcome      string
+	RequestID    string
+}
+
 type FlowBatch struct {
 	ID            uuid.UUID
 	OrgID         uuid.UUID

@@ -30,6 +30,7 @@ const (
 	GetTriggerOperation             OperationName = "GetTrigger"
 	ListActionsOperation            OperationName = "ListActions"
 	ListApiKeysOperation            OperationName = "ListApiKeys"
+	ListAuditLogOperation           OperationName = "ListAuditLog"
 	ListBatchResultsOperation       OperationName = "ListBatchResults"
 	ListBatchesOperation            OperationName = "ListBatches"
 	ListCredentialsOperation        OperationName = "ListCredentials"

@@ -692,6 +692,27 @@ func encodeListApiKeysResponse(response *ApiKeyList, w http.ResponseWriter, span
 	return nil
 }
 
+func encodeListAuditLogResponse(response *AuditEntryList, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
 func encodeListBatchResultsResponse(response ListBatchResultsRes, w http.ResponseWriter, span trace.Span) error {
 	switch response := response.(type) {
 	case *ResultList:

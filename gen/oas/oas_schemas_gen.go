@@ -851,6 +851,290 @@ func (s *ApiKeyStatus) UnmarshalText(data []byte) error {
 	}
 }
 
+// Ref: #/components/schemas/AuditEntry
+type AuditEntry struct {
+	ID string `json:"id"`
+	// When the change was made.
+	CreatedAt time.Time `json:"created_at"`
+	// The `operationId` of the call.
+	Action  string       `json:"action"`
+	Outcome AuditOutcome `json:"outcome"`
+	// The kind of resource that was created, changed or deleted. What starts work names the batch that it
+	// made. Null for a denied call.
+	ResourceType NilString `json:"resource_type"`
+	// The id of that resource; null for a denied call.
+	ResourceID NilString `json:"resource_id"`
+	// The account that called.
+	AccountID string `json:"account_id"`
+	// The name of that account now.
+	AccountName string `json:"account_name"`
+	// How the caller authenticated.
+	AuthMethod AuditEntryAuthMethod `json:"auth_method"`
+	// The API key that was used; null without one.
+	APIKeyID NilString `json:"api_key_id"`
+	// The `X-Request-Id` of the call.
+	RequestID string `json:"request_id"`
+}
+
+// GetID returns the value of ID.
+func (s *AuditEntry) GetID() string {
+	return s.ID
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *AuditEntry) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetAction returns the value of Action.
+func (s *AuditEntry) GetAction() string {
+	return s.Action
+}
+
+// GetOutcome returns the value of Outcome.
+func (s *AuditEntry) GetOutcome() AuditOutcome {
+	return s.Outcome
+}
+
+// GetResourceType returns the value of ResourceType.
+func (s *AuditEntry) GetResourceType() NilString {
+	return s.ResourceType
+}
+
+// GetResourceID returns the value of ResourceID.
+func (s *AuditEntry) GetResourceID() NilString {
+	return s.ResourceID
+}
+
+// GetAccountID returns the value of AccountID.
+func (s *AuditEntry) GetAccountID() string {
+	return s.AccountID
+}
+
+// GetAccountName returns the value of AccountName.
+func (s *AuditEntry) GetAccountName() string {
+	return s.AccountName
+}
+
+// GetAuthMethod returns the value of AuthMethod.
+func (s *AuditEntry) GetAuthMethod() AuditEntryAuthMethod {
+	return s.AuthMethod
+}
+
+// GetAPIKeyID returns the value of APIKeyID.
+func (s *AuditEntry) GetAPIKeyID() NilString {
+	return s.APIKeyID
+}
+
+// GetRequestID returns the value of RequestID.
+func (s *AuditEntry) GetRequestID() string {
+	return s.RequestID
+}
+
+// SetID sets the value of ID.
+func (s *AuditEntry) SetID(val string) {
+	s.ID = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *AuditEntry) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetAction sets the value of Action.
+func (s *AuditEntry) SetAction(val string) {
+	s.Action = val
+}
+
+// SetOutcome sets the value of Outcome.
+func (s *AuditEntry) SetOutcome(val AuditOutcome) {
+	s.Outcome = val
+}
+
+// SetResourceType sets the value of ResourceType.
+func (s *AuditEntry) SetResourceType(val NilString) {
+	s.ResourceType = val
+}
+
+// SetResourceID sets the value of ResourceID.
+func (s *AuditEntry) SetResourceID(val NilString) {
+	s.ResourceID = val
+}
+
+// SetAccountID sets the value of AccountID.
+func (s *AuditEntry) SetAccountID(val string) {
+	s.AccountID = val
+}
+
+// SetAccountName sets the value of AccountName.
+func (s *AuditEntry) SetAccountName(val string) {
+	s.AccountName = val
+}
+
+// SetAuthMethod sets the value of AuthMethod.
+func (s *AuditEntry) SetAuthMethod(val AuditEntryAuthMethod) {
+	s.AuthMethod = val
+}
+
+// SetAPIKeyID sets the value of APIKeyID.
+func (s *AuditEntry) SetAPIKeyID(val NilString) {
+	s.APIKeyID = val
+}
+
+// SetRequestID sets the value of RequestID.
+func (s *AuditEntry) SetRequestID(val string) {
+	s.RequestID = val
+}
+
+// How the caller authenticated.
+type AuditEntryAuthMethod string
+
+const (
+	AuditEntryAuthMethodAPIKey AuditEntryAuthMethod = "api_key"
+	AuditEntryAuthMethodJwt    AuditEntryAuthMethod = "jwt"
+)
+
+// AllValues returns all AuditEntryAuthMethod values.
+func (AuditEntryAuthMethod) AllValues() []AuditEntryAuthMethod {
+	return []AuditEntryAuthMethod{
+		AuditEntryAuthMethodAPIKey,
+		AuditEntryAuthMethodJwt,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s AuditEntryAuthMethod) MarshalText() ([]byte, error) {
+	switch s {
+	case AuditEntryAuthMethodAPIKey:
+		return []byte(s), nil
+	case AuditEntryAuthMethodJwt:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *AuditEntryAuthMethod) UnmarshalText(data []byte) error {
+	switch AuditEntryAuthMethod(data) {
+	case AuditEntryAuthMethodAPIKey:
+		*s = AuditEntryAuthMethodAPIKey
+		return nil
+	case AuditEntryAuthMethodJwt:
+		*s = AuditEntryAuthMethodJwt
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/AuditEntryList
+type AuditEntryList struct {
+	Items []AuditEntry `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// Always 0.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *AuditEntryList) GetItems() []AuditEntry {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *AuditEntryList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *AuditEntryList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *AuditEntryList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *AuditEntryList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *AuditEntryList) SetItems(val []AuditEntry) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *AuditEntryList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *AuditEntryList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *AuditEntryList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *AuditEntryList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// `succeeded`: the change was made. `denied`: the caller lacks the admin role, and nothing was
+// changed; of repeated attempts one a minute is kept.
+// Ref: #/components/schemas/AuditOutcome
+type AuditOutcome string
+
+const (
+	AuditOutcomeSucceeded AuditOutcome = "succeeded"
+	AuditOutcomeDenied    AuditOutcome = "denied"
+)
+
+// AllValues returns all AuditOutcome values.
+func (AuditOutcome) AllValues() []AuditOutcome {
+	return []AuditOutcome{
+		AuditOutcomeSucceeded,
+		AuditOutcomeDenied,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s AuditOutcome) MarshalText() ([]byte, error) {
+	switch s {
+	case AuditOutcomeSucceeded:
+		return []byte(s), nil
+	case AuditOutcomeDenied:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *AuditOutcome) UnmarshalText(data []byte) error {
+	switch AuditOutcome(data) {
+	case AuditOutcomeSucceeded:
+		*s = AuditOutcomeSucceeded
+		return nil
+	case AuditOutcomeDenied:
+		*s = AuditOutcomeDenied
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
 // Ref: #/components/schemas/AuthMethod
 type AuthMethod string
 
@@ -6044,6 +6328,52 @@ func (o OptApiKeyStatus) Get() (v ApiKeyStatus, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptApiKeyStatus) Or(d ApiKeyStatus) ApiKeyStatus {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptAuditOutcome returns new OptAuditOutcome with value set to v.
+func NewOptAuditOutcome(v AuditOutcome) OptAuditOutcome {
+	return OptAuditOutcome{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptAuditOutcome is optional AuditOutcome.
+type OptAuditOutcome struct {
+	Value AuditOutcome
+	Set   bool
+}
+
+// IsSet returns true if OptAuditOutcome was set.
+func (o OptAuditOutcome) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptAuditOutcome) Reset() {
+	var v AuditOutcome
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptAuditOutcome) SetTo(v AuditOutcome) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptAuditOutcome) Get() (v AuditOutcome, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptAuditOutcome) Or(d AuditOutcome) AuditOutcome {
 	if v, ok := o.Get(); ok {
 		return v
 	}

@@ -46,6 +46,15 @@ type AccountHandler interface {
 	//
 	// GET /account/api-keys
 	ListApiKeys(ctx context.Context, params ListApiKeysParams) (*ApiKeyList, error)
+	// ListAuditLog implements listAuditLog operation.
+	//
+	// Returns the audit log of the organization, newest first. Every call that changes something leaves
+	// one entry, which is written together with the change: a call that failed leaves none. Entries are
+	// never changed or deleted. They name what was changed, not how: no body and no secret is kept. Reads
+	// leave no entries, nor does what the service does by itself. This list knows no `skip`.
+	//
+	// GET /account/audit-log
+	ListAuditLog(ctx context.Context, params ListAuditLogParams) (*AuditEntryList, error)
 	// RevokeApiKey implements revokeApiKey operation.
 	//
 	// The key stops working within one second. It stays in the list as `revoked`. Doing it again is no

@@ -1,4 +1,5 @@
-// Package account owns organizations, the accounts that act in them, and API keys: who is calling, and with which role.
+// Package account owns organizations, the accounts that act in them, API keys and the audit log: who is calling, with
+// which role, and what it changed.
 // It promises that the text of a key exists only in the answer to its creation, and that a key stops within one second
 // of its revocation or expiry on every replica. It knows nothing of HTTP.
 package account
@@ -31,21 +32,36 @@ type Caller struct {
 	Role  Role
 }
 
+// keyID is the key in use, nil without one.
+func (c Caller) keyID() *uuid.UUID {
+	if c.KeyID == uuid.Nil {
+		return nil
+	}
+	return &c.KeyID
+}
+
+// acting is a caller and what it asked for.
+type acting struct {
+	Caller
+
+	operation Operation
+}
+
 type callerKey struct{}
 
-// NewContext returns a context that carries the caller.
-func NewContext(ctx context.Context, c Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
+// NewContext returns a context that carries the caller and what it asked for.
+func NewContext(ctx context.Context, c Caller, o Operation) context.Context {
+	return context.WithValue(ctx, callerKey{}, acting{c, o})
 }
 
 // FromContext returns the caller of this request. It panics without one: an operation that needs a caller but is not
 // secured is a mistake in the document, and must not run as nobody.
 func FromContext(ctx context.Context) Caller {
-	c, ok := ctx.Value(callerKey{}).(Caller)
+	a, ok := ctx.Value(callerKey{}).(acting)
 	if !ok {
 		panic("account: no caller in the context; the operation is not secured")
 	}
-	return c
+	return a.Caller
 }
 
 // Org is a new organization with its service account, as which its API keys act.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
@@ -61,7 +62,7 @@ type NewKey struct {
 	ExpiresAt *time.Time
 }
 
-// CreateKey stores a key and returns its text, which cannot be had again. It returns a NotFound fault for an unknown
+// CreateKey stores a key in the caller's transaction and returns its text, which cannot be had again. It returns a NotFound fault for an unknown
 // organization and an Unprocessable one at ["body","expires_at"] for a time that has passed.
 func (s *Service) CreateKey(ctx context.Context, tx db.DBTX, n NewKey) (string, db.FlowApiKey, error) {
 	var none db.FlowApiKey
@@ -94,7 +95,7 @@ func (s *Service) CreateKey(ctx context.Context, tx db.DBTX, n NewKey) (string, 
 	if err != nil {
 		return "", none, fmt.Errorf("create API key: %w", err)
 	}
-	return text, row, nil
+	return text, row, Audit(ctx, tx, "api_key", id.String())
 }
 
 // checkExpiry asks the database's clock, which is also the one that lets the key expire.
@@ -115,13 +116,15 @@ func (s *Service) checkExpiry(ctx context.Context, tx db.DBTX, at *time.Time) er
 // RevokeKey stops a key for good: at once in this process, within a second in the others. Revoking it again changes
 // nothing. It returns a NotFound fault for a key that the organization does not have.
 func (s *Service) RevokeKey(ctx context.Context, orgID, keyID uuid.UUID) error {
-	n, err := db.New().ApiKeyRevoke(ctx, s.cfg.Pool, db.ApiKeyRevokeParams{OrgID: orgID, ID: keyID})
-	if err != nil {
-		return fmt.Errorf("revoke API key: %w", err)
-	}
-	if n == 0 {
-		return fault.Missing("API key")
-	}
-	s.cache.forget(keyID)
-	return nil
+	defer s.cache.forget(keyID)
+	return pg.InTx(ctx, s.cfg.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		n, err := db.New().ApiKeyRevoke(ctx, tx, db.ApiKeyRevokeParams{OrgID: orgID, ID: keyID})
+		if err != nil {
+			return fmt.Errorf("revoke API key: %w", err)
+		}
+		if n == 0 {
+			return fault.Missing("API key")
+		}
+		return Audit(ctx, tx, "api_key", keyID.String())
+	})
 }

@@ -3,11 +3,13 @@ package api
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/pg"
 )
 
 // accountHandler serves /account.
@@ -67,7 +69,12 @@ func (h accountHandler) CreateApiKey(ctx context.Context, req *oas.ApiKeyCreate)
 	if at, ok := req.ExpiresAt.Get(); ok {
 		n.ExpiresAt = &at
 	}
-	text, row, err := h.accounts.CreateKey(ctx, h.pool, n)
+	var text string
+	var row db.FlowApiKey
+	err := pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+		text, row, err = h.accounts.CreateKey(ctx, tx, n)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

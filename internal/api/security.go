@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
@@ -15,12 +16,12 @@ type security struct{ accounts *account.Service }
 var forbidden = fault.New(fault.Forbidden, "Admin role required")
 
 // HandleApiKeyAuth is called by the generated server when a key was sent to an operation that takes one.
-func (s security) HandleApiKeyAuth(ctx context.Context, _ oas.OperationName, t oas.ApiKeyAuth) (context.Context, error) {
-	return s.authenticate(ctx, t.APIKey, t.Roles)
+func (s security) HandleApiKeyAuth(ctx context.Context, operation oas.OperationName, t oas.ApiKeyAuth) (context.Context, error) {
+	return s.authenticate(ctx, operation, t.APIKey, t.Roles)
 }
 
 // authenticate returns the context with its caller. Faults: Unauthenticated, Forbidden.
-func (s security) authenticate(ctx context.Context, key string, roles []string) (context.Context, error) {
+func (s security) authenticate(ctx context.Context, operation oas.OperationName, key string, roles []string) (context.Context, error) {
 	caller, err := s.accounts.Authenticate(ctx, key)
 	if err != nil {
 		return nil, err
@@ -28,7 +29,12 @@ func (s security) authenticate(ctx context.Context, key string, roles []string) 
 	if err := permit(caller, roles); err != nil {
 		return nil, err
 	}
-	return account.NewContext(ctx, caller), nil
+	return account.NewContext(ctx, caller, account.Operation{ID: operationID(operation), RequestID: requestID(ctx)}), nil
+}
+
+// operationID is the document's name of an operation; the generated code begins the same name with a capital.
+func operationID(operation oas.OperationName) string {
+	return strings.ToLower(operation[:1]) + operation[1:]
 }
 
 // permit returns the fault Forbidden unless the caller has every role that the document asks for.
@@ -47,5 +53,5 @@ func (s security) request(r *http.Request, operation oas.OperationName) (context
 	if key == "" {
 		return nil, unauthenticated
 	}
-	return s.authenticate(r.Context(), key, oas.GetRolesForApiKeyAuth(operation))
+	return s.authenticate(r.Context(), operation, key, oas.GetRolesForApiKeyAuth(operation))
 }

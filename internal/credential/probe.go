@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -70,14 +71,15 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 	if service == nil {
 		a := &attempt{Outcome: Outcome{TestedAt: s.now()}}
 		a.fail(provider.UnknownClass, "The catalog no longer has platform %s with %s; nothing can be tested", stored.PlatformID, stored.AuthMethod)
-		return a.Outcome, nil
+		return a.Outcome, account.Audit(ctx, s.pool, "credential", id.String())
 	}
 	result := s.probe(ctx, platform, service, stored.material)
 	if tenancy := result.tenancyID(); tenancy != "" && stored.TenancyID != "" && tenancy != stored.TenancyID {
 		result.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential; rotate it to one of %s", stored.TenancyID)
 	}
 	if !platform.Metered() {
-		return result.Outcome, nil // nothing was called, so that there is no use to record
+		// Nothing was called, so that there is no use to record.
+		return result.Outcome, account.Audit(ctx, s.pool, "credential", id.String())
 	}
 	err = s.record(ctx, stored, service, result)
 	return result.Outcome, err
@@ -110,16 +112,16 @@ func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	account, err := s.prober.Whoami(ctx, platform, service, outgoing)
+	whose, err := s.prober.Whoami(ctx, platform, service, outgoing)
 	if err != nil {
 		class, details := provider.Explain(err)
 		a.fail(class, "%s", details)
 		return a
 	}
 	a.account = &tenant.Account{
-		PlatformID: platform.ID, Number: account.Number, Name: account.Name, TimeZone: tenant.Zone(account.TimeZone, platform.Account.TimeZone),
+		PlatformID: platform.ID, Number: whose.Number, Name: whose.Name, TimeZone: tenant.Zone(whose.TimeZone, platform.Account.TimeZone),
 	}
-	a.Success, a.Details = true, "Connected to account "+tenant.Label(account.Name, account.Number)
+	a.Success, a.Details = true, "Connected to account "+tenant.Label(whose.Name, whose.Number)
 	return a
 }
 
@@ -136,6 +138,9 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 		}
 		if err != nil {
 			return fmt.Errorf("lock credential %s: %w", used.ID, err)
+		}
+		if err := account.Audit(ctx, tx, "credential", used.ID.String()); err != nil {
+			return err
 		}
 		if lock.Version != used.Version {
 			return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -42,8 +43,10 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 		if err := s.putSecret(ctx, tx, orgID, id, target, seen); err != nil {
 			return err
 		}
-		created, err = s.read(ctx, tx, orgID, id)
-		return err
+		if created, err = s.read(ctx, tx, orgID, id); err != nil {
+			return err
+		}
+		return account.Audit(ctx, tx, "credential", id.String())
 	})
 	return created, err
 }
@@ -71,8 +74,10 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 		if err := s.replace(ctx, tx, orgID, id, in, target, seen); err != nil {
 			return err
 		}
-		replaced, err = s.read(ctx, tx, orgID, id)
-		return err
+		if replaced, err = s.read(ctx, tx, orgID, id); err != nil {
+			return err
+		}
+		return account.Audit(ctx, tx, "credential", id.String())
 	})
 	return replaced, err
 }

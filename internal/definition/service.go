@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -96,7 +97,7 @@ func (s *Service) insert(ctx context.Context, row db.CreateDefinitionParams, fir
 		if _, err := s.queries.CreateDefinitionVersion(ctx, tx, first); err != nil {
 			return fmt.Errorf("create definition version: %w", err)
 		}
-		return nil
+		return account.Audit(ctx, tx, "definition", out.ID.String())
 	})
 	return out, err
 }
@@ -144,8 +145,10 @@ func (s *Service) Patch(ctx context.Context, orgID, id uuid.UUID, p Patch) (Defi
 				return fmt.Errorf("update definition: %w", err)
 			}
 		}
-		out, err = s.read(ctx, tx, orgID, id)
-		return err
+		if out, err = s.read(ctx, tx, orgID, id); err != nil {
+			return err
+		}
+		return account.Audit(ctx, tx, "definition", id.String())
 	})
 	return out, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/catalog"
 	"flowlane/internal/due"
 	"flowlane/internal/fault"
@@ -25,7 +26,11 @@ import (
 // credential of the organization; 503 where the provider does not answer.
 func (d *Dispatcher) Refresh(ctx context.Context, orgID uuid.UUID, tenancyID string) (int, error) {
 	r, err := d.read(ctx, orgID, tenancyID)
-	return r.counters, err
+	if err != nil {
+		return 0, err
+	}
+	// Each bucket was taken over in a transaction of its own, so this row has one too.
+	return r.counters, account.Audit(ctx, d.Pool, "domain", tenancyID)
 }
 
 // reading is what came of one look at the provider's counters.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -101,6 +102,9 @@ func (u *upload) insert(ctx context.Context) (ChunkResult, error) {
 		}); err != nil {
 			return fmt.Errorf("insert chunk: %w", err)
 		}
+		if err := account.Audit(ctx, tx, auditType, u.set.ID.String()); err != nil {
+			return err
+		}
 		out.ReceivedCount, err = u.q.RecordSetReceive(ctx, tx, db.RecordSetReceiveParams{
 			OrgID: u.set.OrgID, ID: u.set.ID, Records: int64(len(u.chunk.rows)), StagingSeconds: Staging.Seconds(),
 		})
@@ -149,8 +153,11 @@ func (u *upload) known(ctx context.Context) (ChunkResult, error) {
 		return out, fault.New(fault.Conflict, "Chunk %d was already received with other records", u.chunk.index)
 	}
 	m, err := u.openSet(ctx, u.set.OrgID, u.set.ID)
+	if err != nil {
+		return out, err
+	}
 	out.ReceivedCount, out.Replay = m.ReceivedCount, true
-	return out, err
+	return out, account.Audit(ctx, u.pool, auditType, u.set.ID.String())
 }
 
 // sameRows compares the chunk with what is stored under its index, row by row and by value.

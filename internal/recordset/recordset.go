@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -32,6 +33,9 @@ const (
 	Staging = 72 * time.Hour
 	// ExpiryKind is the kind of the due rows that end a set's staging; their key is the set's id.
 	ExpiryKind = "record_set_expiry"
+
+	// auditType is what the audit log calls a set.
+	auditType = "record_set"
 )
 
 // Waker plans work: a due row of this kind and key, in the caller's transaction.
@@ -80,6 +84,9 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, me
 			Metadata: string(metadata), StagingSeconds: Staging.Seconds(),
 		}); err != nil {
 			return fmt.Errorf("insert record set: %w", err)
+		}
+		if err := account.Audit(ctx, tx, auditType, id.String()); err != nil {
+			return err
 		}
 		return s.wake.Wake(ctx, tx, ExpiryKind, id.String(), *out.StagingExpiresAt)
 	})
@@ -135,7 +142,7 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		if _, err := s.reclaim(ctx, tx, id, maxInt32); err != nil {
 			return err
 		}
-		return nil
+		return account.Audit(ctx, tx, auditType, id.String())
 	})
 }
 

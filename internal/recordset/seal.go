@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -40,7 +41,7 @@ func (s *Service) Seal(ctx context.Context, orgID, id uuid.UUID, expected int64)
 				return fault.New(fault.Conflict, "Record set is already sealed with %d records, not %d", *m.ExpectedCount, expected)
 			}
 			out = m
-			return nil
+			return account.Audit(ctx, tx, auditType, id.String())
 		}
 		hash, err := s.inspect(ctx, tx, m, expected)
 		if err != nil {
@@ -51,7 +52,7 @@ func (s *Service) Seal(ctx context.Context, orgID, id uuid.UUID, expected int64)
 		}); err != nil {
 			return fmt.Errorf("seal record set: %w", err)
 		}
-		return nil
+		return account.Audit(ctx, tx, auditType, id.String())
 	})
 	return out, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/fault"
 )
 
@@ -46,6 +47,9 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	}
 	if err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By, BatchID: batchID}); err != nil {
 		return nil, fmt.Errorf("release the holds of batch %s: %w", batchID, err)
+	}
+	if err := account.Audit(ctx, tx, auditType, batchID.String()); err != nil {
+		return nil, err
 	}
 	return s.readBatch(ctx, tx, orgID, batchID)
 }

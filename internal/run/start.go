@@ -11,10 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 )
+
+// auditType is what the audit log calls a batch.
+const auditType = "batch"
 
 // Source of a batch's records: a sealed record set, or the records themselves.
 type Source struct {
@@ -94,6 +98,9 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 		if err := st.slices(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if err := account.Audit(ctx, st.later, auditType, batchID.String()); err != nil {
+		return nil, err
 	}
 	if err := st.later.Send(ctx, tx); err != nil {
 		return nil, fmt.Errorf("insert the batch: %w", err)

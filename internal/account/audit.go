@@ -1,0 +1,40 @@
+package account
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+)
+
+// Operation is what a caller asked for. The audit log names it.
+type Operation struct {
+	// ID is the operationId of the API's document.
+	ID string
+	// RequestID is the id under which the request is answered and logged.
+	RequestID string
+}
+
+// Audit writes down that the caller of this request changes a resource. Every method that changes something for a caller
+// calls it once, in the transaction of the change, so that neither happens without the other. What happens without a
+// caller, such as due work and commands, leaves no row.
+func Audit(ctx context.Context, tx db.DBTX, resourceType, resourceID string) error {
+	a, ok := ctx.Value(callerKey{}).(acting)
+	if !ok {
+		return nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	err = db.New().AuditInsert(ctx, tx, db.AuditInsertParams{
+		ID: id, OrgID: a.OrgID, AccountID: a.AccountID, ApiKeyID: a.keyID(), Action: a.operation.ID,
+		ResourceType: &resourceType, ResourceID: &resourceID, RequestID: a.operation.RequestID,
+	})
+	if err != nil {
+		return fmt.Errorf("write the audit log: %w", err)
+	}
+	return nil
+}

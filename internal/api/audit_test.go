@@ -1,0 +1,354 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/pg/pgtest"
+)
+
+type auditEntry struct {
+	ID, Action, Outcome string
+	CreatedAt           time.Time `json:"created_at"`
+	ResourceType        string    `json:"resource_type"`
+	ResourceID          string    `json:"resource_id"`
+	AccountID           string    `json:"account_id"`
+	AccountName         string    `json:"account_name"`
+	AuthMethod          string    `json:"auth_method"`
+	APIKeyID            string    `json:"api_key_id"`
+	RequestID           string    `json:"request_id"`
+}
+
+type auditLog struct {
+	Items      []auditEntry
+	Limit      int
+	Skip       int
+	Total      int
+	NextCursor *string `json:"next_cursor"`
+}
+
+// auditedCall is a call that changes something: its request, its status, and what it changes. Without an id the resource
+// is the one that the answer names in idField.
+type auditedCall struct {
+	method, path string
+	body         any
+	status       int
+	kind, id     string
+	idField      string
+}
+
+// auditedCalls prepares one call of every operation that changes something.
+var auditedCalls = map[string]func(s *stack) auditedCall{
+	"createApiKey": func(*stack) auditedCall {
+		return auditedCall{"POST", "/account/api-keys", `{"name":"` + needle + `"}`, 201, "api_key", "", "id"}
+	},
+	"revokeApiKey": func(s *stack) auditedCall {
+		id := s.made("/account/api-keys", `{"name":"x"}`)
+		return auditedCall{"DELETE", "/account/api-keys/" + id, nil, 204, "api_key", id, ""}
+	},
+	"createCredential": func(*stack) auditedCall {
+		return auditedCall{"POST", "/credentials", auditedCredential, 201, "credential", "", "id"}
+	},
+	"replaceCredential": func(s *stack) auditedCall {
+		return auditedCall{"PUT", "/credentials/" + s.credential, auditedCredential, 200, "credential", s.credential, ""}
+	},
+	"testCredential": func(s *stack) auditedCall {
+		return auditedCall{"POST", "/credentials/" + s.credential + "/test", nil, 200, "credential", s.credential, ""}
+	},
+	"createDefinition": func(*stack) auditedCall {
+		return auditedCall{"POST", "/flows/definitions", `{"name":"d","steps":` + transformSteps + `}`, 201, "definition", "", "id"}
+	},
+	"updateDefinition": func(s *stack) auditedCall {
+		id := s.define(transformSteps)
+		return auditedCall{"PATCH", "/flows/definitions/" + id, `{"name":"other"}`, 200, "definition", id, ""}
+	},
+	"triggerDefinition": func(s *stack) auditedCall {
+		return auditedCall{"POST", "/flows/definitions/" + s.define(transformSteps) + "/trigger", nil, 200, "batch", "", "batch_id"}
+	},
+	"cancelBatch": func(s *stack) auditedCall {
+		id := s.Do("POST", "/flows/definitions/"+s.define(transformSteps)+"/trigger", nil).Want(200).JSON()["batch_id"].(string)
+		return auditedCall{"POST", "/flows/batches/" + id + "/cancel", nil, 200, "batch", id, ""}
+	},
+	"createRecordSet": func(*stack) auditedCall {
+		return auditedCall{"POST", "/data/record-sets", nil, 201, "record_set", "", "id"}
+	},
+	"appendRecords": func(s *stack) auditedCall {
+		id := s.made("/data/record-sets", nil)
+		return auditedCall{"POST", "/data/record-sets/" + id + "/records", `{"chunk_index":0,"records":[{"a":"` + needle + `"}]}`, 200, "record_set", id, ""}
+	},
+	"sealRecordSet": func(s *stack) auditedCall {
+		id := s.made("/data/record-sets", nil)
+		return auditedCall{"POST", "/data/record-sets/" + id + "/seal", `{"expected_count":0}`, 200, "record_set", id, ""}
+	},
+	"deleteRecordSet": func(s *stack) auditedCall {
+		id := s.made("/data/record-sets", nil)
+		return auditedCall{"DELETE", "/data/record-sets/" + id, nil, 204, "record_set", id, ""}
+	},
+	"refreshLimits": func(s *stack) auditedCall {
+		return auditedCall{"POST", "/platforms/dialer/domains/" + s.tenancy + "/refresh-limits", nil, 200, "domain", s.tenancy, ""}
+	},
+}
+
+const auditedCredential = `{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"` + needle + `"}}`
+
+// unaudited are the operations that only look as if they changed something.
+var unaudited = []string{"estimateUpload", "validateDefinition"}
+
+// ownTransaction are the operations that make a call to a provider between transactions.
+var ownTransaction = []string{"refreshLimits"}
+
+func (s *stack) made(path string, body any) (id string) {
+	s.t.Helper()
+	return s.Do("POST", path, body).Want(http.StatusCreated).JSON()["id"].(string)
+}
+
+// TestAuditLog_EveryChange fails for an operation of the document that has no row in the tables above.
+func TestAuditLog_EveryChange(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	me := s.get("/account/me")
+	for _, operation := range changingOperations(t) {
+		if slices.Contains(unaudited, operation) {
+			continue
+		}
+		prepare, ok := auditedCalls[operation]
+		if !ok {
+			t.Errorf("%s changes something, and no test says what it leaves in the audit log", operation)
+			continue
+		}
+		t.Run(operation, func(t *testing.T) {
+			call := prepare(s)
+			if !slices.Contains(ownTransaction, operation) {
+				s.wantUnchangedWithoutAudit(t, call)
+			}
+			request := "audit-" + operation
+			res := s.Do(call.method, call.path, call.body, "X-Request-Id", request).Want(call.status)
+			if call.id == "" {
+				call.id = res.JSON()[call.idField].(string)
+			}
+			var log auditLog
+			s.Do("GET", "/account/audit-log?limit=1", nil).Want(200).Into(&log)
+			require.Len(t, log.Items, 1)
+			got := log.Items[0]
+			assert.WithinDuration(t, time.Now(), got.CreatedAt, time.Minute)
+			got.ID, got.CreatedAt = "", time.Time{}
+			account := me["account"].(map[string]any)
+			assert.Equal(t, auditEntry{
+				Action: operation, Outcome: "succeeded", ResourceType: call.kind, ResourceID: call.id, AccountID: account["id"].(string),
+				AccountName: account["name"].(string), AuthMethod: "api_key", APIKeyID: me["api_key_id"].(string), RequestID: request,
+			}, got)
+			rows := 0
+			require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT count(*) FROM flow.audit_log WHERE request_id = $1`, request).Scan(&rows))
+			assert.Equal(t, 1, rows, "rows of one call")
+		})
+	}
+	dump := ""
+	require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT string_agg(l::text, ' ') FROM flow.audit_log l`).Scan(&dump))
+	assert.NotContains(t, dump, needle)
+}
+
+// changingOperations are those of the document whose method may change something.
+func changingOperations(t *testing.T) (ids []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../openapi.yaml")
+	require.NoError(t, err)
+	doc, err := openapi3.NewLoader().LoadFromData(text)
+	require.NoError(t, err)
+	for _, item := range doc.Paths.Map() {
+		for method, o := range item.Operations() {
+			if method != http.MethodGet {
+				ids = append(ids, o.OperationID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// wantUnchangedWithoutAudit makes the call while no audit row can be written, and compares all that is stored.
+func (s *stack) wantUnchangedWithoutAudit(t *testing.T, call auditedCall) {
+	t.Helper()
+	exec := func(sql string) {
+		_, err := s.app.Pool.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	before := s.stored(t)
+	exec(`ALTER TABLE flow.audit_log ADD CONSTRAINT nothing CHECK (false) NOT VALID`)
+	res := s.Do(call.method, call.path, call.body)
+	exec(`ALTER TABLE flow.audit_log DROP CONSTRAINT nothing`)
+	assert.GreaterOrEqual(t, res.Status, 500, "the answer while no audit row can be written")
+	assert.Equal(t, before, s.stored(t), "what is stored after a call that left no audit row")
+}
+
+// stored is everything in the database but when keys were used last.
+func (s *stack) stored(t *testing.T) map[string]string {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	rows, err := s.app.Pool.Query(ctx, `SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('flow', 'river')`)
+	require.NoError(t, err)
+	out := map[string]string{}
+	for rows.Next() {
+		var table string
+		require.NoError(t, rows.Scan(&table))
+		out[table] = ""
+	}
+	require.NoError(t, rows.Err())
+	for table := range out {
+		var text *string
+		err := s.app.Pool.QueryRow(ctx, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (SELECT (to_jsonb(r) - 'last_used_at')::text AS line FROM `+table+` r) x`).Scan(&text)
+		require.NoError(t, err)
+		if text != nil {
+			out[table] = *text
+		}
+	}
+	return out
+}
+
+func TestAuditLog_FailedCallsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.Do("POST", "/account/api-keys", `{}`).Want(422)
+	b.Do("POST", "/account/api-keys", `{"name":"x","expires_at":"2020-01-01T00:00:00Z"}`).Want(422)
+	b.Do("DELETE", "/account/api-keys/0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11", nil).Want(404)
+	b.As("nonsense").Do("POST", "/account/api-keys", `{"name":"x"}`).Want(401)
+	b.Do("GET", "/account/me", nil).Want(200)
+	var log auditLog
+	b.Do("GET", "/account/audit-log", nil).Want(200).Into(&log)
+	assert.Zero(t, log.Total)
+	assert.Empty(t, log.Items)
+}
+
+// TestAuditLog_Again: a call that finds its work done is a call all the same.
+func TestAuditLog_Again(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201).JSON()["id"].(string)
+	set := b.Do("POST", "/data/record-sets", nil).Want(201).JSON()["id"].(string)
+	for range 2 {
+		b.Do("DELETE", "/account/api-keys/"+id, nil).Want(204)
+		b.Do("POST", "/data/record-sets/"+set+"/records", `{"chunk_index":0,"records":[{}]}`).Want(200)
+	}
+	for range 2 {
+		b.Do("POST", "/data/record-sets/"+set+"/seal", `{"expected_count":1}`).Want(200)
+	}
+	var log auditLog
+	b.Do("GET", "/account/audit-log", nil).Want(200).Into(&log)
+	assert.Equal(t, "sealRecordSet sealRecordSet appendRecords revokeApiKey appendRecords revokeApiKey createRecordSet createApiKey", log.actions())
+}
+
+func (l auditLog) actions() string {
+	names := make([]string, len(l.Items))
+	for i, e := range l.Items {
+		names[i] = e.Action
+	}
+	return strings.Join(names, " ")
+}
+
+func TestAuditLog_Filters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	read := func(query string) (log auditLog) {
+		t.Helper()
+		b.Do("GET", "/account/audit-log?"+query, nil).Want(200).Into(&log)
+		assert.Equal(t, len(log.Items), log.Total, query)
+		return log
+	}
+	key := b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201).JSON()["id"].(string)
+	b.Do("POST", "/data/record-sets", nil).Want(201)
+	pgtest.MoveClock(t, b.pool, 24*time.Hour)
+	b.Do("DELETE", "/account/api-keys/"+key, nil).Want(204)
+
+	const all = "revokeApiKey createRecordSet createApiKey"
+	tomorrow := time.Now().Add(12 * time.Hour).UTC().Format(time.RFC3339)
+	latest := read("").Items[0].CreatedAt.Format(time.RFC3339Nano)
+	for query, want := range map[string]string{
+		"":                         all,
+		"action=createRecordSet":   "createRecordSet",
+		"action=createrecordset":   "",
+		"resource_type=api_key":    "revokeApiKey createApiKey",
+		"resource_id=" + key:       "revokeApiKey createApiKey",
+		"resource_id=" + key + "x": "",
+		"account_id=" + b.acme.AccountID.String():  all,
+		"account_id=" + b.other.AccountID.String(): "",
+		"account_id=nonsense":                      "",
+		"outcome=succeeded":                        all,
+		"outcome=denied":                           "",
+		"from=" + tomorrow:                         "revokeApiKey",
+		"to=" + tomorrow:                           "createRecordSet createApiKey",
+		"from=" + latest:                           "revokeApiKey",
+		"to=" + latest:                             "createRecordSet createApiKey",
+		"from=" + tomorrow + "&to=" + tomorrow:     "",
+		"action=createApiKey&resource_id=" + key:   "createApiKey",
+	} {
+		assert.Equal(t, want, read(query).actions(), query)
+	}
+
+	var other auditLog
+	b.As(b.other.Key).Do("GET", "/account/audit-log?resource_id="+key, nil).Want(200).Into(&other)
+	assert.Zero(t, other.Total, "another organization sees nothing")
+	b.As("").Do("GET", "/account/audit-log", nil).Detail(401, "Authentication required")
+	b.Do("GET", "/account/audit-log?limit=201&from=today&outcome=maybe&to=1", nil).
+		Invalid("query.from datetime_parsing", "query.limit less_than_equal", "query.outcome enum", "query.to datetime_parsing")
+	b.Do("GET", "/account/audit-log?action=%00", nil).Invalid("query.action value_error")
+}
+
+func TestAuditLog_Paging(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 7 {
+		b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201)
+	}
+	// Several entries with one time: the place of a page is more than a time.
+	_, err := b.pool.Exec(t.Context(), `INSERT INTO flow.audit_log (id, org_id, created_at, account_id, action, resource_type, resource_id, outcome, request_id)
+		SELECT gen_random_uuid(), $1, '2020-01-01', $2, 'createBatch', 'batch', n::text, 'succeeded', '' FROM generate_series(1, 8) n`,
+		b.acme.ID, b.acme.AccountID)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	var last time.Time
+	pages := 0
+	for cursor := ""; ; pages++ {
+		var page auditLog
+		b.Do("GET", "/account/audit-log?limit=4"+cursor, nil).Want(200).Into(&page)
+		assert.Equal(t, []int{15, 4, 0}, []int{page.Total, page.Limit, page.Skip})
+		for _, e := range page.Items {
+			assert.False(t, seen[e.ID], "%s comes twice", e.ID)
+			assert.True(t, last.IsZero() || !e.CreatedAt.After(last), "newest first")
+			seen[e.ID], last = true, e.CreatedAt
+		}
+		if page.NextCursor == nil {
+			break
+		}
+		cursor = "&cursor=" + *page.NextCursor
+	}
+	assert.Len(t, seen, 15)
+	assert.Equal(t, 3, pages)
+
+	var page auditLog
+	b.Do("GET", "/account/audit-log?limit=4", nil).Want(200).Into(&page)
+	cursor := *page.NextCursor
+	for _, query := range []string{"cursor=x", "cursor=" + cursor[1:], "action=createApiKey&cursor=" + cursor,
+		"from=2020-01-01T00:00:00Z&cursor=" + cursor, fmt.Sprintf("outcome=denied&cursor=%s", cursor)} {
+		b.Do("GET", "/account/audit-log?"+query, nil).Detail(400, "Invalid cursor")
+	}
+	b.As(b.other.Key).Do("GET", "/account/audit-log?cursor="+cursor, nil).Detail(400, "Invalid cursor")
+}
+
+func TestAuditLog_IsFinal(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201)
+	for _, sql := range []string{`DELETE FROM flow.audit_log`, `UPDATE flow.audit_log SET action = 'nothing'`} {
+		_, err := b.pool.Exec(t.Context(), sql)
+		assert.ErrorContains(t, err, "never changed", sql)
+	}
+}

@@ -1,0 +1,24 @@
+-- name: AuditInsert :exec
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
+VALUES (@id, @org_id, flow.clock(), @account_id, sqlc.narg('api_key_id'), @action, @resource_type, @resource_id, 'succeeded', @request_id);
+
+-- name: AuditList :many
+-- Newest first, from before a place on. A place is (time, id): many rows may have one time.
+SELECT sqlc.embed(l), a.name AS account_name
+FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
+WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) < (@before_time::timestamptz, @before_id::uuid)
+    AND (sqlc.narg('account_id')::uuid IS NULL OR l.account_id = sqlc.narg('account_id'))
+    AND (sqlc.narg('action')::text IS NULL OR l.action = sqlc.narg('action'))
+    AND (sqlc.narg('outcome')::text IS NULL OR l.outcome = sqlc.narg('outcome'))
+    AND (sqlc.narg('resource_type')::text IS NULL OR l.resource_type = sqlc.narg('resource_type'))
+    AND (sqlc.narg('resource_id')::text IS NULL OR l.resource_id = sqlc.narg('resource_id'))
+ORDER BY l.created_at DESC, l.id DESC LIMIT @max_rows;
+
+-- name: AuditCount :one
+SELECT count(*) FROM flow.audit_log l
+WHERE l.org_id = @org_id AND l.created_at >= @from_time AND l.created_at < @to_time
+    AND (sqlc.narg('account_id')::uuid IS NULL OR l.account_id = sqlc.narg('account_id'))
+    AND (sqlc.narg('action')::text IS NULL OR l.action = sqlc.narg('action'))
+    AND (sqlc.narg('outcome')::text IS NULL OR l.outcome = sqlc.narg('outcome'))
+    AND (sqlc.narg('resource_type')::text IS NULL OR l.resource_type = sqlc.narg('resource_type'))
+    AND (sqlc.narg('resource_id')::text IS NULL OR l.resource_id = sqlc.narg('resource_id'));
