@@ -187,7 +187,9 @@ func (s *stack) wantUnchangedWithoutAudit(t *testing.T, call auditedCall) {
 	res := s.Do(call.method, call.path, call.body)
 	exec(`ALTER TABLE flow.audit_log DROP CONSTRAINT nothing`)
 	assert.GreaterOrEqual(t, res.Status, 500, "the answer while no audit row can be written")
-	assert.Equal(t, before, s.stored(t), "what is stored after a call that left no audit row")
+	for table, text := range s.stored(t) {
+		assert.Equal(t, before[table], text, "%s after a call that left no audit row", table)
+	}
 }
 
 // stored is everything in the database but when keys were used last.
