@@ -50,3 +50,18 @@ UPDATE flow.api_key SET revoked_at = coalesce(revoked_at, flow.clock()) WHERE or
 
 -- name: ClockNow :one
 SELECT flow.clock()::timestamptz AS now;
+
+-- name: TokenAuth :one
+-- The organization that a token names, by the identity provider's name for it or else by our id, and the account of its
+-- subject there, if it was here before.
+SELECT o.id AS org_id, (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
+FROM flow.organization o
+LEFT JOIN flow.account a ON a.org_id = o.id AND a.issuer = @issuer AND a.subject = @subject
+WHERE o.external_id = @organization OR o.id = sqlc.narg('organization_id')
+ORDER BY (o.external_id IS NOT DISTINCT FROM @organization) DESC LIMIT 1;
+
+-- name: AccountOfSubject :one
+-- Makes the account of a subject, or takes over its new name.
+INSERT INTO flow.account (id, org_id, name, kind, issuer, subject) VALUES (@id, @org_id, @name, 'user', @issuer, @subject)
+ON CONFLICT (org_id, issuer, subject) DO UPDATE SET name = excluded.name
+RETURNING id;

@@ -2,6 +2,15 @@
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
 VALUES (@id, @org_id, flow.clock(), @account_id, sqlc.narg('api_key_id'), @action, @resource_type, @resource_id, 'succeeded', @request_id);
 
+-- name: AuditDenied :exec
+-- One row a minute for each account and operation, so that nobody fills the log by knocking.
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, request_id)
+SELECT @id, @org_id, flow.clock(), @account_id, sqlc.narg('api_key_id'), @action, 'denied', @request_id
+WHERE NOT EXISTS (
+    SELECT 1 FROM flow.audit_log l
+    WHERE l.org_id = @org_id AND l.account_id = @account_id AND l.action = @action AND l.outcome = 'denied'
+        AND l.created_at > (SELECT flow.clock()) - interval '1 minute');
+
 -- name: AuditList :many
 -- Newest first, from before a place on. A place is (time, id): many rows may have one time.
 SELECT sqlc.embed(l), a.name AS account_name

@@ -12,3 +12,7 @@ UPDATE flow.organization SET status = @status WHERE id = @id RETURNING *;
 
 -- name: OrgBatches :one
 SELECT count(*) FROM flow.batch WHERE org_id = @org_id;
+
+-- name: OrgLink :one
+-- Sets the identity provider's name for an organization; null takes it away.
+UPDATE flow.organization SET external_id = sqlc.narg('external_id') WHERE id = @id RETURNING *;

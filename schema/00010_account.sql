@@ -1,4 +1,16 @@
 -- +goose Up
+-- The identity provider's name for an organization, where it is not our id. The provider vouches for it, so it is unique.
+ALTER TABLE flow.organization
+    ADD COLUMN external_id text CHECK (external_id <> '') CONSTRAINT organization_external_id UNIQUE;
+
+-- Whom the identity provider knows by issuer and subject; both are null for the service account. Such an account is made
+-- when a token of its owner first comes.
+ALTER TABLE flow.account
+    ADD COLUMN issuer text,
+    ADD COLUMN subject text,
+    ADD CONSTRAINT account_subject UNIQUE (org_id, issuer, subject),
+    ADD CONSTRAINT account_subject_whole CHECK ((issuer IS NULL) = (subject IS NULL) AND (subject IS NULL OR kind = 'user'));
+
 -- Who did what: one row for each call that changed something, written in the transaction of the change. There are no
 -- foreign keys: a row outlives what it names, and calls side by side would else lock the row of their organization.
 CREATE TABLE flow.audit_log (
@@ -31,6 +43,11 @@ END $$;
 CREATE TRIGGER audit_log_is_final BEFORE UPDATE OR DELETE ON flow.audit_log
 FOR EACH STATEMENT EXECUTE FUNCTION flow.audit_log_is_final();
 
+-- For the denied calls of the last minute, of which one is kept.
+CREATE INDEX audit_log_denied ON flow.audit_log (org_id, account_id, action, created_at) WHERE outcome = 'denied';
+
 -- +goose Down
 DROP TABLE flow.audit_log;
 DROP FUNCTION flow.audit_log_is_final;
+ALTER TABLE flow.account DROP COLUMN issuer, DROP COLUMN subject;
+ALTER TABLE flow.organization DROP COLUMN external_id;

@@ -13,7 +13,7 @@ import (
 )
 
 const accountCreate = `-- name: AccountCreate :one
-INSERT INTO flow.account (id, org_id, name, kind) VALUES ($1, $2, $3, $4) RETURNING id, org_id, name, kind, created_at
+INSERT INTO flow.account (id, org_id, name, kind) VALUES ($1, $2, $3, $4) RETURNING id, org_id, name, kind, created_at, issuer, subject
 `
 
 type AccountCreateParams struct {
@@ -37,6 +37,8 @@ func (q *Queries) AccountCreate(ctx context.Context, db DBTX, arg AccountCreateP
 		&i.Name,
 		&i.Kind,
 		&i.CreatedAt,
+		&i.Issuer,
+		&i.Subject,
 	)
 	return i, err
 }
@@ -73,8 +75,36 @@ func (q *Queries) AccountMe(ctx context.Context, db DBTX, arg AccountMeParams) (
 	return i, err
 }
 
+const accountOfSubject = `-- name: AccountOfSubject :one
+INSERT INTO flow.account (id, org_id, name, kind, issuer, subject) VALUES ($1, $2, $3, 'user', $4, $5)
+ON CONFLICT (org_id, issuer, subject) DO UPDATE SET name = excluded.name
+RETURNING id
+`
+
+type AccountOfSubjectParams struct {
+	ID      uuid.UUID
+	OrgID   uuid.UUID
+	Name    string
+	Issuer  *string
+	Subject *string
+}
+
+// Makes the account of a subject, or takes over its new name.
+func (q *Queries) AccountOfSubject(ctx context.Context, db DBTX, arg AccountOfSubjectParams) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, accountOfSubject,
+		arg.ID,
+		arg.OrgID,
+		arg.Name,
+		arg.Issuer,
+		arg.Subject,
+	)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const accountService = `-- name: AccountService :one
-SELECT id, org_id, name, kind, created_at FROM flow.account WHERE org_id = $1 AND kind = 'service'
+SELECT id, org_id, name, kind, created_at, issuer, subject FROM flow.account WHERE org_id = $1 AND kind = 'service'
 `
 
 // The account as which the API keys of an organization act.
@@ -87,6 +117,8 @@ func (q *Queries) AccountService(ctx context.Context, db DBTX, orgID uuid.UUID) 
 		&i.Name,
 		&i.Kind,
 		&i.CreatedAt,
+		&i.Issuer,
+		&i.Subject,
 	)
 	return i, err
 }
@@ -297,7 +329,7 @@ func (q *Queries) ClockNow(ctx context.Context, db DBTX) (time.Time, error) {
 }
 
 const orgCreate = `-- name: OrgCreate :one
-INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, status, created_at
+INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, status, created_at, external_id
 `
 
 type OrgCreateParams struct {
@@ -313,6 +345,48 @@ func (q *Queries) OrgCreate(ctx context.Context, db DBTX, arg OrgCreateParams) (
 		&i.Name,
 		&i.Status,
 		&i.CreatedAt,
+		&i.ExternalID,
+	)
+	return i, err
+}
+
+const tokenAuth = `-- name: TokenAuth :one
+SELECT o.id AS org_id, (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
+FROM flow.organization o
+LEFT JOIN flow.account a ON a.org_id = o.id AND a.issuer = $1 AND a.subject = $2
+WHERE o.external_id = $3 OR o.id = $4
+ORDER BY (o.external_id IS NOT DISTINCT FROM $3) DESC LIMIT 1
+`
+
+type TokenAuthParams struct {
+	Issuer         *string
+	Subject        *string
+	Organization   *string
+	OrganizationID *uuid.UUID
+}
+
+type TokenAuthRow struct {
+	OrgID       uuid.UUID
+	Usable      bool
+	AccountID   *uuid.UUID
+	AccountName *string
+}
+
+// The organization that a token names, by the identity provider's name for it or else by our id, and the account of its
+// subject there, if it was here before.
+func (q *Queries) TokenAuth(ctx context.Context, db DBTX, arg TokenAuthParams) (TokenAuthRow, error) {
+	row := db.QueryRow(ctx, tokenAuth,
+		arg.Issuer,
+		arg.Subject,
+		arg.Organization,
+		arg.OrganizationID,
+	)
+	var i TokenAuthRow
+	err := row.Scan(
+		&i.OrgID,
+		&i.Usable,
+		&i.AccountID,
+		&i.AccountName,
 	)
 	return i, err
 }

@@ -49,6 +49,37 @@ func (q *Queries) AuditCount(ctx context.Context, db DBTX, arg AuditCountParams)
 	return count, err
 }
 
+const auditDenied = `-- name: AuditDenied :exec
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, request_id)
+SELECT $1, $2, flow.clock(), $3, $4, $5, 'denied', $6
+WHERE NOT EXISTS (
+    SELECT 1 FROM flow.audit_log l
+    WHERE l.org_id = $2 AND l.account_id = $3 AND l.action = $5 AND l.outcome = 'denied'
+        AND l.created_at > (SELECT flow.clock()) - interval '1 minute')
+`
+
+type AuditDeniedParams struct {
+	ID        uuid.UUID
+	OrgID     uuid.UUID
+	AccountID uuid.UUID
+	ApiKeyID  *uuid.UUID
+	Action    string
+	RequestID string
+}
+
+// One row a minute for each account and operation, so that nobody fills the log by knocking.
+func (q *Queries) AuditDenied(ctx context.Context, db DBTX, arg AuditDeniedParams) error {
+	_, err := db.Exec(ctx, auditDenied,
+		arg.ID,
+		arg.OrgID,
+		arg.AccountID,
+		arg.ApiKeyID,
+		arg.Action,
+		arg.RequestID,
+	)
+	return err
+}
+
 const auditInsert = `-- name: AuditInsert :exec
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
 VALUES ($1, $2, flow.clock(), $3, $4, $5, $6, $7, 'succeeded', $8)

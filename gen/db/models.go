@@ -376,6 +376,8 @@ type FlowAccount struct {
 	Name      string
 	Kind      string
 	CreatedAt time.Time
+	Issuer    *string
+	Subject   *string
 }
 
 type FlowApiKey struct {
@@ -645,10 +647,11 @@ type FlowOrgKeyset struct {
 }
 
 type FlowOrganization struct {
-	ID        uuid.UUID
-	Name      string
-	Status    string
-	CreatedAt time.Time
+	ID         uuid.UUID
+	Name       string
+	Status     string
+	CreatedAt  time.Time
+	ExternalID *string
 }
 
 type FlowPage struct {

@@ -23,9 +23,32 @@ func (q *Queries) OrgBatches(ctx context.Context, db DBTX, orgID uuid.UUID) (int
 	return count, err
 }
 
+const orgLink = `-- name: OrgLink :one
+UPDATE flow.organization SET external_id = $1 WHERE id = $2 RETURNING id, name, status, created_at, external_id
+`
+
+type OrgLinkParams struct {
+	ExternalID *string
+	ID         uuid.UUID
+}
+
+// Sets the identity provider's name for an organization; null takes it away.
+func (q *Queries) OrgLink(ctx context.Context, db DBTX, arg OrgLinkParams) (FlowOrganization, error) {
+	row := db.QueryRow(ctx, orgLink, arg.ExternalID, arg.ID)
+	var i FlowOrganization
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Status,
+		&i.CreatedAt,
+		&i.ExternalID,
+	)
+	return i, err
+}
+
 const orgList = `-- name: OrgList :many
 
-SELECT o.id, o.name, o.status, o.created_at, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
+SELECT o.id, o.name, o.status, o.created_at, o.external_id, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
 FROM flow.organization o ORDER BY o.id
 `
 
@@ -34,6 +57,7 @@ type OrgListRow struct {
 	Name       string
 	Status     string
 	CreatedAt  time.Time
+	ExternalID *string
 	ActiveKeys int64
 }
 
@@ -52,6 +76,7 @@ func (q *Queries) OrgList(ctx context.Context, db DBTX) ([]OrgListRow, error) {
 			&i.Name,
 			&i.Status,
 			&i.CreatedAt,
+			&i.ExternalID,
 			&i.ActiveKeys,
 		); err != nil {
 			return nil, err
@@ -65,7 +90,7 @@ func (q *Queries) OrgList(ctx context.Context, db DBTX) ([]OrgListRow, error) {
 }
 
 const orgOldestByName = `-- name: OrgOldestByName :one
-SELECT id, name, status, created_at FROM flow.organization WHERE name = $1 ORDER BY id LIMIT 1
+SELECT id, name, status, created_at, external_id FROM flow.organization WHERE name = $1 ORDER BY id LIMIT 1
 `
 
 func (q *Queries) OrgOldestByName(ctx context.Context, db DBTX, name string) (FlowOrganization, error) {
@@ -76,12 +101,13 @@ func (q *Queries) OrgOldestByName(ctx context.Context, db DBTX, name string) (Fl
 		&i.Name,
 		&i.Status,
 		&i.CreatedAt,
+		&i.ExternalID,
 	)
 	return i, err
 }
 
 const orgSetStatus = `-- name: OrgSetStatus :one
-UPDATE flow.organization SET status = $1 WHERE id = $2 RETURNING id, name, status, created_at
+UPDATE flow.organization SET status = $1 WHERE id = $2 RETURNING id, name, status, created_at, external_id
 `
 
 type OrgSetStatusParams struct {
@@ -97,6 +123,7 @@ func (q *Queries) OrgSetStatus(ctx context.Context, db DBTX, arg OrgSetStatusPar
 		&i.Name,
 		&i.Status,
 		&i.CreatedAt,
+		&i.ExternalID,
 	)
 	return i, err
 }

@@ -1,5 +1,5 @@
-// Package account owns organizations, the accounts that act in them, API keys and the audit log: who is calling, with
-// which role, and what it changed.
+// Package account owns organizations, the accounts that act in them, API keys, bearer tokens and the audit log: who is
+// calling, with which role, and what it changed.
 // It promises that the text of a key exists only in the answer to its creation, and that a key stops within one second
 // of its revocation or expiry on every replica. It knows nothing of HTTP.
 package account
@@ -27,7 +27,7 @@ const (
 type Caller struct {
 	OrgID     uuid.UUID
 	AccountID uuid.UUID
-	// KeyID is the API key in use; uuid.Nil without one.
+	// KeyID is the API key in use; uuid.Nil for a bearer token.
 	KeyID uuid.UUID
 	Role  Role
 }
@@ -52,6 +52,12 @@ type callerKey struct{}
 // NewContext returns a context that carries the caller and what it asked for.
 func NewContext(ctx context.Context, c Caller, o Operation) context.Context {
 	return context.WithValue(ctx, callerKey{}, acting{c, o})
+}
+
+// Authenticated reports whether the context carries a caller.
+func Authenticated(ctx context.Context) bool {
+	_, ok := ctx.Value(callerKey{}).(acting)
+	return ok
 }
 
 // FromContext returns the caller of this request. It panics without one: an operation that needs a caller but is not

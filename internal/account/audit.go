@@ -38,3 +38,19 @@ func Audit(ctx context.Context, tx db.DBTX, resourceType, resourceID string) err
 	}
 	return nil
 }
+
+// AuditDenied writes down that the caller of this request lacks the role for what it asked.
+func (s *Service) AuditDenied(ctx context.Context) error {
+	a := ctx.Value(callerKey{}).(acting)
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	err = db.New().AuditDenied(ctx, s.cfg.Pool, db.AuditDeniedParams{
+		ID: id, OrgID: a.OrgID, AccountID: a.AccountID, ApiKeyID: a.keyID(), Action: a.operation.ID, RequestID: a.operation.RequestID,
+	})
+	if err != nil {
+		return fmt.Errorf("write the audit log: %w", err)
+	}
+	return nil
+}

@@ -2,6 +2,8 @@ package account
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -16,8 +18,8 @@ const (
 	cacheMax = 10_000
 )
 
-// cache remembers which keys are good, by a digest of their text, and asks once for many that want to know the same.
-// Refusals are not remembered: a key must work as soon as it is created.
+// cache remembers which keys or tokens are good, by a digest of their text, and asks once for many that want to know the
+// same. Refusals are not remembered: a key must work as soon as it is created.
 type cache struct {
 	now     func() time.Time
 	mu      sync.Mutex
@@ -59,7 +61,7 @@ func (c *cache) get(ctx context.Context, digest [32]byte, load func(context.Cont
 }
 
 func (c *cache) fill(ctx context.Context, digest [32]byte, e *cacheEntry, epoch uint64, load func(context.Context) (Caller, error)) {
-	caller, err := load(ctx)
+	caller, err := safely(ctx, load)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.caller, e.err = caller, err
@@ -67,6 +69,16 @@ func (c *cache) fill(ctx context.Context, digest [32]byte, e *cacheEntry, epoch 
 	if c.entries[digest] == e && (err != nil || c.epoch != epoch) {
 		delete(c.entries, digest)
 	}
+}
+
+// safely makes an error of a panic, which would end the process here and is only logged in a request.
+func safely(ctx context.Context, load func(context.Context) (Caller, error)) (caller Caller, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return load(ctx)
 }
 
 // forget drops what is known of a key.

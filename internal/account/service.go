@@ -28,15 +28,19 @@ type Config struct {
 	HashKeys [][]byte
 	// Random is the source of new keys: crypto/rand.Reader outside tests.
 	Random io.Reader
-	// Now tells how old a remembered answer is; only differences count.
+	// Now tells how old a remembered answer is, and whether a token is valid.
 	Now func() time.Time
 	Log *slog.Logger
+	// Tokens says which bearer tokens are taken; nil for none.
+	Tokens *TokenConfig
 }
 
-// Service creates, checks and revokes API keys.
+// Service creates, checks and revokes API keys, and checks bearer tokens.
 type Service struct {
 	cfg   Config
 	cache *cache
+	// tokens is nil where no bearer tokens are taken.
+	tokens *tokens
 }
 
 // New returns a service. The error says what is missing from the configuration.
@@ -49,7 +53,14 @@ func New(cfg Config) (*Service, error) {
 			return nil, fmt.Errorf("account: a hash key has %d bytes; it needs at least %d", len(k), minHashKey)
 		}
 	}
-	return &Service{cfg: cfg, cache: newCache(cfg.Now)}, nil
+	s := &Service{cfg: cfg, cache: newCache(cfg.Now)}
+	if cfg.Tokens != nil {
+		if err := cfg.Tokens.check(); err != nil {
+			return nil, err
+		}
+		s.tokens = newTokens(cfg)
+	}
+	return s, nil
 }
 
 // NewKey describes a key to create.

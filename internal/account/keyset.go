@@ -1,0 +1,111 @@
+package account
+
+import (
+	"context"
+	"crypto/rsa"
+	"log/slog"
+	"sync"
+	"time"
+
+	"flowlane/internal/fault"
+)
+
+const (
+	// keysFresh is the age from which on keys are read again; what was read before is used meanwhile.
+	keysFresh = 5 * time.Minute
+	// keysUsable is the age from which on keys are not used any more: the provider may have withdrawn them, and what it
+	// signed is hardly valid for longer.
+	keysUsable = time.Hour
+	// keysEvery is the least time between two readings, however many tokens name keys that nobody knows.
+	keysEvery = 10 * time.Second
+	// keysTimeout bounds one reading.
+	keysTimeout = 5 * time.Second
+)
+
+// errNoKeys is no refusal: the token may be good.
+var errNoKeys = &fault.Error{Code: fault.Unavailable, Detail: "The identity provider does not answer; try again later", RetryAfter: keysEvery}
+
+// keySet is the identity provider's public keys. They are read when a token needs them: at once for a key that is not
+// known, in the background once they are old. There is one reading at a time, shared by all who wait for it.
+type keySet struct {
+	fetch func(ctx context.Context) ([]byte, error)
+	now   func() time.Time
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	keys map[string]*rsa.PublicKey
+	// asOf is when the reading that gave keys began, tried when the latest one did; zero before the first.
+	asOf, tried time.Time
+	// reading is closed when the reading under way ends; nil when there is none.
+	reading chan struct{}
+}
+
+// key returns the key of this id. Faults: Unauthenticated for a key that the provider does not have, Unavailable while
+// nobody knows its keys.
+func (s *keySet) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
+	key, usable, reading := s.look(ctx, id)
+	if key == nil && reading != nil {
+		select {
+		case <-reading:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		key, usable = s.known(id)
+	}
+	switch {
+	case key != nil:
+		return key, nil
+	case !usable:
+		return nil, errNoKeys
+	}
+	return nil, errUnauthenticated
+}
+
+// known returns the key, nil where it is not known, and whether the keys may be used at all.
+func (s *keySet) known(id string) (key *rsa.PublicKey, usable bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.find(id)
+}
+
+func (s *keySet) find(id string) (key *rsa.PublicKey, usable bool) {
+	if s.asOf.IsZero() || s.now().Sub(s.asOf) >= keysUsable {
+		return nil, false
+	}
+	return s.keys[id], true
+}
+
+// look is known, and begins a reading where one is due. reading is nil where none is under way.
+func (s *keySet) look(ctx context.Context, id string) (key *rsa.PublicKey, usable bool, reading <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, usable = s.find(id)
+	now := s.now()
+	due := key == nil || now.Sub(s.asOf) >= keysFresh
+	if due && s.reading == nil && (s.tried.IsZero() || now.Sub(s.tried) >= keysEvery) {
+		s.tried, s.reading = now, make(chan struct{})
+		go s.read(context.WithoutCancel(ctx), now)
+	}
+	return key, usable, s.reading
+}
+
+// read replaces the keys. It does not end with the request that began it, because others wait for it too.
+func (s *keySet) read(ctx context.Context, began time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
+	defer cancel()
+	text, err := s.fetch(ctx)
+	var keys map[string]*rsa.PublicKey
+	if err == nil {
+		keys, err = parseKeys(text)
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "could not read the keys of the identity provider", "error", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.keys, s.asOf = keys, began
+	}
+	close(s.reading)
+	s.reading = nil
+}

@@ -1,0 +1,200 @@
+package account
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+)
+
+const (
+	// tokenLeeway is how far the provider's clock and ours may differ.
+	tokenLeeway = 30 * time.Second
+	// maxToken is the length of the longest token that is looked at, in bytes.
+	maxToken = 16 << 10
+	// maxSubject bounds the subject and the organization of a token, maxName the name that its account takes.
+	maxSubject = 255
+	maxName    = 200
+)
+
+// TokenConfig says whose bearer tokens are taken, and how they are read. All fields are required.
+type TokenConfig struct {
+	// Issuer and Audience must be those of the token (one of its audiences).
+	Issuer, Audience string
+	// OrgClaim is the claim that holds the id of the organization, or the provider's name for it (external_id).
+	OrgClaim string
+	// RoleClaim is the claim that holds the role or a list of roles; with AdminRole among them the caller is an admin, else
+	// a member.
+	RoleClaim, AdminRole string
+	// FetchKeys reads the provider's JWK Set. It must be bounded in size; its time ends with ctx.
+	FetchKeys func(ctx context.Context) ([]byte, error)
+}
+
+func (c TokenConfig) check() error {
+	for _, text := range []string{c.Issuer, c.Audience, c.OrgClaim, c.RoleClaim, c.AdminRole} {
+		if text == "" {
+			return errors.New("account: bearer tokens need an issuer, an audience, the claims of organization and role, and the name of the admin role")
+		}
+	}
+	if c.FetchKeys == nil {
+		return errors.New("account: bearer tokens need the provider's keys")
+	}
+	return nil
+}
+
+// tokens checks bearer tokens.
+type tokens struct {
+	TokenConfig
+
+	parser *jwt.Parser
+	keys   *keySet
+	cache  *cache
+}
+
+func newTokens(cfg Config) *tokens {
+	c := *cfg.Tokens
+	return &tokens{
+		TokenConfig: c,
+		// The method is checked before anything is looked up: a token that names another one has no key.
+		parser: jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(c.Issuer), jwt.WithAudience(c.Audience),
+			jwt.WithExpirationRequired(), jwt.WithLeeway(tokenLeeway), jwt.WithTimeFunc(cfg.Now), jwt.WithStrictDecoding()),
+		keys:  &keySet{fetch: c.FetchKeys, now: cfg.Now, log: cfg.Log},
+		cache: newCache(cfg.Now),
+	}
+}
+
+// AuthenticateToken returns the caller whose bearer token this is, from memory if it was checked within the last second.
+// An account is made for a subject that was never here before. Faults: Unauthenticated for a token that is not good for
+// whatever reason, and for one whose organization is unknown or suspended; Unavailable while nobody can tell because the
+// identity provider's keys cannot be read.
+func (s *Service) AuthenticateToken(ctx context.Context, token string) (Caller, error) {
+	if s.tokens == nil || len(token) > maxToken {
+		return Caller{}, errUnauthenticated
+	}
+	return s.tokens.cache.get(ctx, sha256.Sum256([]byte(token)), func(ctx context.Context) (Caller, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout+keysTimeout)
+		defer cancel()
+		c, err := s.tokens.verify(ctx, token)
+		if err != nil {
+			var f *fault.Error
+			if errors.As(err, &f) && f.Code == fault.Unavailable {
+				return Caller{}, f
+			}
+			s.cfg.Log.DebugContext(ctx, "a bearer token was refused", "error", err)
+			return Caller{}, errUnauthenticated
+		}
+		return s.callerOf(ctx, c)
+	})
+}
+
+// claims are what a good token says.
+type claims struct {
+	organization, subject, name string
+	role                        Role
+}
+
+// verify checks a token, and reads it.
+func (t *tokens) verify(ctx context.Context, text string) (claims, error) {
+	var none claims
+	said := jwt.MapClaims{}
+	_, err := t.parser.ParseWithClaims(text, said, func(token *jwt.Token) (any, error) {
+		if _, critical := token.Header["crit"]; critical {
+			return nil, errors.New("the token has critical extensions, of which none is known")
+		}
+		id, _ := token.Header["kid"].(string)
+		if id == "" {
+			return nil, errors.New("the token names no key")
+		}
+		return t.keys.key(ctx, id)
+	})
+	if err != nil {
+		return none, fmt.Errorf("check a bearer token: %w", err)
+	}
+	c := claims{organization: textOf(said[t.OrgClaim]), subject: textOf(said["sub"]), role: Member}
+	if c.organization == "" || c.subject == "" {
+		return none, fmt.Errorf("the token has no usable claim %q or no usable subject", t.OrgClaim)
+	}
+	if slices.Contains(rolesOf(said[t.RoleClaim]), t.AdminRole) {
+		c.role = Admin
+	}
+	c.name = nameOf(textOf(said["name"]), textOf(said["email"]), c.subject)
+	return c, nil
+}
+
+// textOf is a claim that can be stored; empty for any other.
+func textOf(claim any) string {
+	text, _ := claim.(string)
+	if len(text) > maxSubject || strings.ContainsRune(text, 0) {
+		return ""
+	}
+	return text
+}
+
+// rolesOf reads a role or a list of roles.
+func rolesOf(claim any) (roles []string) {
+	switch c := claim.(type) {
+	case string:
+		return []string{c}
+	case []any:
+		for _, r := range c {
+			if text, ok := r.(string); ok {
+				roles = append(roles, text)
+			}
+		}
+	}
+	return roles
+}
+
+// nameOf is the first of these that says something.
+func nameOf(candidates ...string) string {
+	for _, text := range candidates {
+		if text = strings.TrimSpace(text); text != "" {
+			runes := []rune(text)
+			return string(runes[:min(len(runes), maxName)])
+		}
+	}
+	return "User"
+}
+
+// callerOf finds the organization and the account of a token's subject.
+func (s *Service) callerOf(ctx context.Context, c claims) (Caller, error) {
+	q := db.New()
+	in := db.TokenAuthParams{Issuer: &s.tokens.Issuer, Subject: &c.subject, Organization: &c.organization}
+	if id, err := uuid.Parse(c.organization); err == nil && id.String() == c.organization {
+		in.OrganizationID = &id
+	}
+	row, err := q.TokenAuth(ctx, s.cfg.Pool, in)
+	if pg.IsNoRows(err) {
+		return Caller{}, errUnauthenticated
+	}
+	if err != nil {
+		return Caller{}, fmt.Errorf("look up the organization of a token: %w", err)
+	}
+	if !row.Usable {
+		return Caller{}, errUnauthenticated
+	}
+	if row.AccountID != nil && *row.AccountName == c.name {
+		return Caller{OrgID: row.OrgID, AccountID: *row.AccountID, Role: c.role}, nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Caller{}, err
+	}
+	id, err = q.AccountOfSubject(ctx, s.cfg.Pool, db.AccountOfSubjectParams{
+		ID: id, OrgID: row.OrgID, Name: c.name, Issuer: &s.tokens.Issuer, Subject: &c.subject,
+	})
+	if err != nil {
+		return Caller{}, fmt.Errorf("store the account of a token: %w", err)
+	}
+	return Caller{OrgID: row.OrgID, AccountID: id, Role: c.role}, nil
+}
