@@ -12,17 +12,17 @@ import (
 
 var (
 	rn8AllowedHeaders = map[string]string{
-		"GET":  "X-Api-Key",
-		"POST": "Content-Type,X-Api-Key",
+		"GET":  "Authorization,X-Api-Key",
+		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn57AllowedHeaders = map[string]string{
-		"DELETE": "X-Api-Key",
+		"DELETE": "Authorization,X-Api-Key",
 	}
 	rn42AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn32AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn40AllowedHeaders = map[string]string{
 		"GET": "If-None-Match",
@@ -49,94 +49,94 @@ var (
 		"GET": "If-None-Match",
 	}
 	rn9AllowedHeaders = map[string]string{
-		"GET":  "X-Api-Key",
-		"POST": "Content-Type,X-Api-Key",
+		"GET":  "Authorization,X-Api-Key",
+		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn20AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
-		"PUT": "Content-Type,X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
+		"PUT": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn60AllowedHeaders = map[string]string{
-		"POST": "X-Api-Key",
+		"POST": "Authorization,X-Api-Key",
 	}
 	rn12AllowedHeaders = map[string]string{
-		"GET":  "X-Api-Key",
-		"POST": "Content-Type,X-Api-Key",
+		"GET":  "Authorization,X-Api-Key",
+		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn2AllowedHeaders = map[string]string{
-		"DELETE": "X-Api-Key",
-		"GET":    "X-Api-Key",
+		"DELETE": "Authorization,X-Api-Key",
+		"GET":    "Authorization,X-Api-Key",
 	}
 	rn3AllowedHeaders = map[string]string{
-		"POST": "Content-Type,X-Api-Key",
+		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn59AllowedHeaders = map[string]string{
-		"POST": "Content-Type,X-Api-Key",
+		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn45AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn6AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn7AllowedHeaders = map[string]string{
-		"POST": "Content-Type,X-Api-Key",
+		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn44AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn11AllowedHeaders = map[string]string{
-		"GET":  "X-Api-Key",
-		"POST": "Content-Type,X-Api-Key",
+		"GET":  "Authorization,X-Api-Key",
+		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn63AllowedHeaders = map[string]string{
-		"POST": "Content-Type,X-Api-Key",
+		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn22AllowedHeaders = map[string]string{
-		"GET":   "X-Api-Key",
-		"PATCH": "Content-Type,X-Api-Key",
+		"GET":   "Authorization,X-Api-Key",
+		"PATCH": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn62AllowedHeaders = map[string]string{
-		"POST": "Content-Type,X-Api-Key",
+		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn46AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn24AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn48AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn26AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn49AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn30AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn54AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn39AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn47AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn14AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn15AllowedHeaders = map[string]string{
-		"POST": "Content-Type,X-Api-Key",
+		"POST": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn28AllowedHeaders = map[string]string{
-		"GET": "X-Api-Key",
+		"GET": "Authorization,X-Api-Key",
 	}
 	rn55AllowedHeaders = map[string]string{
-		"POST": "X-Api-Key",
+		"POST": "Authorization,X-Api-Key",
 	}
 )
 

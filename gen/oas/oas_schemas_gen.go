@@ -5341,7 +5341,7 @@ func (*ListBatchResultsOKTextCsv) listBatchResultsRes() {}
 
 // Ref: #/components/schemas/Me
 type Me struct {
-	// Who acts. What is created with this key carries the account's id in `created_by`.
+	// Who acts. What this caller creates carries the account's id in `created_by`.
 	Account      MeAccount      `json:"account"`
 	Organization MeOrganization `json:"organization"`
 	// An `admin` may change things, a `member` may read.
@@ -5402,7 +5402,7 @@ func (s *Me) SetAPIKeyID(val NilString) {
 	s.APIKeyID = val
 }
 
-// Who acts. What is created with this key carries the account's id in `created_by`.
+// Who acts. What this caller creates carries the account's id in `created_by`.
 type MeAccount struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -8091,6 +8091,31 @@ func (s *Order) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+type OrgJwt struct {
+	Token string
+	Roles []string
+}
+
+// GetToken returns the value of Token.
+func (s *OrgJwt) GetToken() string {
+	return s.Token
+}
+
+// GetRoles returns the value of Roles.
+func (s *OrgJwt) GetRoles() []string {
+	return s.Roles
+}
+
+// SetToken sets the value of Token.
+func (s *OrgJwt) SetToken(val string) {
+	s.Token = val
+}
+
+// SetRoles sets the value of Roles.
+func (s *OrgJwt) SetRoles(val []string) {
+	s.Roles = val
 }
 
 // Releases so many records per period.

@@ -14,8 +14,17 @@ import (
 // SecurityHandler is handler for security parameters.
 type SecurityHandler interface {
 	// HandleApiKeyAuth handles ApiKeyAuth security.
-	// A key of the organization; it starts with `flow_` and has the admin role.
+	// A key of the organization; it starts with `flow_` and has the admin role. It wins over a bearer
+	// token.
 	HandleApiKeyAuth(ctx context.Context, operationName OperationName, t ApiKeyAuth) (context.Context, error)
+	// HandleOrgJwt handles OrgJwt security.
+	// A token of the identity provider that the operator of the service named, signed with RS256. It must
+	// name its key (`kid`), be for this service (`iss`, `aud`), have an end (`exp`), a subject (`sub`),
+	// and the organization in the claim that the operator chose (by default `org_id`): the id of the
+	// organization, or the provider's name for it. The role `admin` stands in another such claim (by
+	// default `role`, a text or a list of them); without it the caller is a member, who may read. Clocks
+	// may differ by 30 seconds.
+	HandleOrgJwt(ctx context.Context, operationName OperationName, t OrgJwt) (context.Context, error)
 }
 
 func findAuthorization(h http.Header, prefix string) (string, bool) {
@@ -123,6 +132,96 @@ func GetRolesForApiKeyAuth(operation string) []string {
 	return result
 }
 
+// operationRolesOrgJwt is a private map storing roles per operation.
+var operationRolesOrgJwt = map[string][]string{
+	AppendRecordsOperation: []string{
+		"admin",
+	},
+	CancelBatchOperation: []string{},
+	CreateApiKeyOperation: []string{
+		"admin",
+	},
+	CreateCredentialOperation: []string{
+		"admin",
+	},
+	CreateDefinitionOperation: []string{
+		"admin",
+	},
+	CreateRecordSetOperation: []string{
+		"admin",
+	},
+	DeleteRecordSetOperation: []string{
+		"admin",
+	},
+	EstimateUploadOperation:       []string{},
+	GetBatchOperation:             []string{},
+	GetCredentialOperation:        []string{},
+	GetDefinitionOperation:        []string{},
+	GetDefinitionVersionOperation: []string{},
+	GetDomainOperation:            []string{},
+	GetExecutionOperation:         []string{},
+	GetHeadroomOperation:          []string{},
+	GetJobOperation:               []string{},
+	GetMeOperation:                []string{},
+	GetRecordSetOperation:         []string{},
+	GetTriggerOperation:           []string{},
+	ListApiKeysOperation:          []string{},
+	ListAuditLogOperation: []string{
+		"admin",
+	},
+	ListBatchResultsOperation:       []string{},
+	ListBatchesOperation:            []string{},
+	ListCredentialsOperation:        []string{},
+	ListDefinitionVersionsOperation: []string{},
+	ListDefinitionsOperation:        []string{},
+	ListDomainsOperation:            []string{},
+	ListExecutionsOperation:         []string{},
+	ListJobsOperation:               []string{},
+	ListRecordSetsOperation:         []string{},
+	ListTriggersOperation:           []string{},
+	RefreshLimitsOperation:          []string{},
+	ReplaceCredentialOperation: []string{
+		"admin",
+	},
+	RevokeApiKeyOperation: []string{
+		"admin",
+	},
+	SealRecordSetOperation: []string{
+		"admin",
+	},
+	TestCredentialOperation: []string{
+		"admin",
+	},
+	TriggerDefinitionOperation: []string{
+		"admin",
+	},
+	UpdateDefinitionOperation: []string{
+		"admin",
+	},
+	ValidateDefinitionOperation: []string{},
+}
+
+// GetRolesForOrgJwt returns the required roles for the given operation.
+//
+// This is useful for authorization scenarios where you need to know which roles
+// are required for an operation.
+//
+// Example:
+//
+//	requiredRoles := GetRolesForOrgJwt(AddPetOperation)
+//
+// Returns nil if the operation has no role requirements or if the operation is unknown.
+func GetRolesForOrgJwt(operation string) []string {
+	roles, ok := operationRolesOrgJwt[operation]
+	if !ok {
+		return nil
+	}
+	// Return a copy to prevent external modification
+	result := make([]string, len(roles))
+	copy(result, roles)
+	return result
+}
+
 func (s *Server) securityApiKeyAuth(ctx context.Context, operationName OperationName, req *http.Request) (context.Context, bool, error) {
 	var t ApiKeyAuth
 	const parameterName = "X-API-Key"
@@ -141,11 +240,37 @@ func (s *Server) securityApiKeyAuth(ctx context.Context, operationName Operation
 	return rctx, true, err
 }
 
+func (s *Server) securityOrgJwt(ctx context.Context, operationName OperationName, req *http.Request) (context.Context, bool, error) {
+	var t OrgJwt
+	token, ok := findAuthorization(req.Header, "Bearer")
+	if !ok {
+		return ctx, false, nil
+	}
+	t.Token = token
+	t.Roles = operationRolesOrgJwt[operationName]
+	rctx, err := s.sec.HandleOrgJwt(ctx, operationName, t)
+	if errors.Is(err, ogenerrors.ErrSkipServerSecurity) {
+		return nil, false, nil
+	} else if err != nil {
+		return nil, false, err
+	}
+	return rctx, true, err
+}
+
 // SecuritySource is provider of security values (tokens, passwords, etc.).
 type SecuritySource interface {
 	// ApiKeyAuth provides ApiKeyAuth security value.
-	// A key of the organization; it starts with `flow_` and has the admin role.
+	// A key of the organization; it starts with `flow_` and has the admin role. It wins over a bearer
+	// token.
 	ApiKeyAuth(ctx context.Context, operationName OperationName) (ApiKeyAuth, error)
+	// OrgJwt provides OrgJwt security value.
+	// A token of the identity provider that the operator of the service named, signed with RS256. It must
+	// name its key (`kid`), be for this service (`iss`, `aud`), have an end (`exp`), a subject (`sub`),
+	// and the organization in the claim that the operator chose (by default `org_id`): the id of the
+	// organization, or the provider's name for it. The role `admin` stands in another such claim (by
+	// default `role`, a text or a list of them); without it the caller is a member, who may read. Clocks
+	// may differ by 30 seconds.
+	OrgJwt(ctx context.Context, operationName OperationName) (OrgJwt, error)
 }
 
 func (s *Client) securityApiKeyAuth(ctx context.Context, operationName OperationName, req *http.Request) error {
@@ -154,5 +279,13 @@ func (s *Client) securityApiKeyAuth(ctx context.Context, operationName Operation
 		return errors.Wrap(err, "security source \"ApiKeyAuth\"")
 	}
 	req.Header.Set("X-API-Key", t.APIKey)
+	return nil
+}
+func (s *Client) securityOrgJwt(ctx context.Context, operationName OperationName, req *http.Request) error {
+	t, err := s.sec.OrgJwt(ctx, operationName)
+	if err != nil {
+		return errors.Wrap(err, "security source \"OrgJwt\"")
+	}
+	req.Header.Set("Authorization", "Bearer "+t.Token)
 	return nil
 }

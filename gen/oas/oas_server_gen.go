@@ -36,7 +36,8 @@ type AccountHandler interface {
 	CreateApiKey(ctx context.Context, req *ApiKeyCreate) (*ApiKeyCreated, error)
 	// GetMe implements getMe operation.
 	//
-	// Returns the account and organization of the key, and its role.
+	// Returns the account and organization of the key or token, and the role. A bearer token acts as the
+	// account of its subject, which is made when the subject first calls.
 	//
 	// GET /account/me
 	GetMe(ctx context.Context) (*Me, error)

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -28,8 +29,11 @@ func (h accountHandler) GetMe(ctx context.Context) (*oas.Me, error) {
 		Account:      oas.MeAccount{ID: row.ID.String(), Name: row.Name, Kind: oas.MeAccountKind(row.Kind)},
 		Organization: oas.MeOrganization{ID: row.OrgID.String(), Name: row.OrgName},
 		Role:         oas.MeRole(caller.Role),
-		AuthMethod:   oas.MeAuthMethodAPIKey,
-		APIKeyID:     oas.NewNilString(caller.KeyID.String()),
+		AuthMethod:   oas.MeAuthMethodJwt,
+		APIKeyID:     oas.NilString{Null: true},
+	}
+	if caller.KeyID != uuid.Nil {
+		me.AuthMethod, me.APIKeyID = oas.MeAuthMethodAPIKey, oas.NewNilString(caller.KeyID.String())
 	}
 	return me, nil
 }

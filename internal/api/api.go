@@ -68,7 +68,7 @@ type definitionGroup struct {
 // New returns the handler of every path under /v1; any other path is 404 in the error envelope.
 func New(d Deps) (http.Handler, error) {
 	errs := errorHandler{log: d.Log}
-	sec := security{accounts: d.Accounts}
+	sec := security{accounts: d.Accounts, log: d.Log}
 	catalogs, err := newCatalogHandler(d.Catalog)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)

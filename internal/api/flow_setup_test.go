@@ -30,6 +30,7 @@ type stack struct {
 	config     app.Config
 	app        *app.App
 	stop       func()
+	issuer     *apitest.Issuer
 	sim        *dialersim.Sim
 	simURL     string
 	other      *apitest.Client
@@ -48,6 +49,7 @@ func serveStack(t *testing.T, workers bool, options ...func(c *app.Config)) *sta
 	t.Cleanup(platform.Close)
 	s.simURL = platform.URL
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
+	s.issuer = apitest.NewIssuer(t)
 	kek, err := vault.LoadKEK("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=", "")
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +58,7 @@ func serveStack(t *testing.T, workers bool, options ...func(c *app.Config)) *sta
 	s.config = app.Config{
 		DatabaseURL: dsn, Listen: "127.0.0.1:0", Workers: workers, KEK: kek, BaseURLs: map[string]string{"dialer": platform.URL},
 		Dispatch: dispatch.Options{Margin: 200 * time.Millisecond}, Log: slog.New(slog.DiscardHandler),
+		Tokens: app.Tokens{Issuer: apitest.TokenIssuer, Audience: apitest.TokenAudience, KeysURL: s.issuer.KeysURL},
 	}
 	for _, o := range options {
 		o(&s.config)

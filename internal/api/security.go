@@ -2,8 +2,11 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
+
+	"github.com/ogen-go/ogen/ogenerrors"
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
@@ -11,25 +14,42 @@ import (
 )
 
 // security sets the caller of a request.
-type security struct{ accounts *account.Service }
+type security struct {
+	accounts *account.Service
+	log      *slog.Logger
+}
 
 var forbidden = fault.New(fault.Forbidden, "Admin role required")
 
-// HandleApiKeyAuth is called by the generated server when a key was sent to an operation that takes one.
+// HandleApiKeyAuth is called by the generated server when a key was sent to an operation that takes one. It comes first: a
+// bad key ends the request whatever stands beside it.
 func (s security) HandleApiKeyAuth(ctx context.Context, operation oas.OperationName, t oas.ApiKeyAuth) (context.Context, error) {
-	return s.authenticate(ctx, operation, t.APIKey, t.Roles)
+	caller, err := s.accounts.Authenticate(ctx, t.APIKey)
+	return s.admit(ctx, operation, t.Roles, caller, err)
 }
 
-// authenticate returns the context with its caller. Faults: Unauthenticated, Forbidden.
-func (s security) authenticate(ctx context.Context, operation oas.OperationName, key string, roles []string) (context.Context, error) {
-	caller, err := s.accounts.Authenticate(ctx, key)
+// HandleOrgJwt is called when a bearer token was sent, also after a good key: then the token is not looked at.
+func (s security) HandleOrgJwt(ctx context.Context, operation oas.OperationName, t oas.OrgJwt) (context.Context, error) {
+	if account.Authenticated(ctx) {
+		return nil, ogenerrors.ErrSkipServerSecurity
+	}
+	caller, err := s.accounts.AuthenticateToken(ctx, t.Token)
+	return s.admit(ctx, operation, t.Roles, caller, err)
+}
+
+// admit returns the context with its caller. Faults: those of the authentication, Forbidden.
+func (s security) admit(ctx context.Context, operation oas.OperationName, roles []string, caller account.Caller, err error) (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := permit(caller, roles); err != nil {
-		return nil, err
+	ctx = account.NewContext(ctx, caller, account.Operation{ID: operationID(operation), RequestID: requestID(ctx)})
+	if permit(caller, roles) {
+		return ctx, nil
 	}
-	return account.NewContext(ctx, caller, account.Operation{ID: operationID(operation), RequestID: requestID(ctx)}), nil
+	if err := s.accounts.AuditDenied(ctx); err != nil {
+		s.log.WarnContext(ctx, "a denied call is not in the audit log", "request_id", requestID(ctx), "error", err)
+	}
+	return nil, forbidden
 }
 
 // operationID is the document's name of an operation; the generated code begins the same name with a capital.
@@ -37,21 +57,26 @@ func operationID(operation oas.OperationName) string {
 	return strings.ToLower(operation[:1]) + operation[1:]
 }
 
-// permit returns the fault Forbidden unless the caller has every role that the document asks for.
-func permit(caller account.Caller, roles []string) error {
+// permit reports whether the caller has every role that the document asks for.
+func permit(caller account.Caller, roles []string) bool {
 	for _, role := range roles {
 		if role != string(account.Member) && role != string(caller.Role) {
-			return forbidden
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 // request does the same for a request that the generated server does not see.
 func (s security) request(r *http.Request, operation oas.OperationName) (context.Context, error) {
-	key := r.Header.Get("X-API-Key")
-	if key == "" {
-		return nil, unauthenticated
+	ctx := r.Context()
+	if key := r.Header.Get("X-API-Key"); key != "" {
+		return s.HandleApiKeyAuth(ctx, operation, oas.ApiKeyAuth{APIKey: key, Roles: oas.GetRolesForApiKeyAuth(operation)})
 	}
-	return s.authenticate(r.Context(), operation, key, oas.GetRolesForApiKeyAuth(operation))
+	for _, value := range r.Header.Values("Authorization") {
+		if scheme, token, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Bearer") {
+			return s.HandleOrgJwt(ctx, operation, oas.OrgJwt{Token: token, Roles: oas.GetRolesForOrgJwt(operation)})
+		}
+	}
+	return nil, unauthenticated
 }

@@ -54,6 +54,8 @@ type Config struct {
 	Workers bool
 	// KEK is the key-encryption key of the installation; required.
 	KEK vault.KEK
+	// Tokens names the identity provider whose bearer tokens are taken.
+	Tokens Tokens
 	// BaseURLs replaces the base URL of every service of a platform, by platform id. Their hosts may be private.
 	BaseURLs map[string]string
 	// AllowHosts lists "host:port" in private networks that calls may reach.
@@ -88,6 +90,7 @@ type App struct {
 	Sender      *provider.Sender
 
 	cfg      Config
+	keys     *provider.Sender
 	clock    *pgxpool.Pool
 	metrics  *metrics
 	handler  http.Handler
@@ -103,6 +106,9 @@ type App struct {
 func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if cfg.KEK == (vault.KEK{}) {
 		return nil, fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, for example from `openssl rand -base64 32`", vault.KEKVariable)
+	}
+	if err := cfg.Tokens.check(); err != nil {
+		return nil, err
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -202,7 +208,8 @@ func (a *App) wire() error {
 	if a.Vault, err = vault.Open(a.cfg.KEK); err != nil {
 		return fmt.Errorf("open the vault: %w", err)
 	}
-	if a.Accounts, err = Accounts(a.Pool, a.Vault, a.cfg.Log); err != nil {
+	a.keys = a.cfg.Tokens.sender()
+	if a.Accounts, err = Accounts(a.Pool, a.Vault, a.cfg.Log, a.cfg.Tokens.config(a.keys)); err != nil {
 		return err
 	}
 	a.Sender = provider.NewSender(provider.Options{AllowHosts: allowed(a.cfg)})
@@ -242,10 +249,12 @@ func (a *App) wire() error {
 	return nil
 }
 
-// Accounts returns the account service of an installation, for commands that need no more than that.
-func Accounts(pool *pgxpool.Pool, v *vault.Vault, log *slog.Logger) (*account.Service, error) {
+// Accounts returns the account service of an installation, for commands that need no more than that. tokens is nil where
+// no bearer tokens are taken.
+func Accounts(pool *pgxpool.Pool, v *vault.Vault, log *slog.Logger, tokens *account.TokenConfig) (*account.Service, error) {
 	accounts, err := account.New(account.Config{
 		Pool: pool, HashKeys: [][]byte{v.DeriveKey("api-key")}, Random: rand.Reader, Now: time.Now, Log: log,
+		Tokens: tokens,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the accounts: %w", err)
@@ -295,8 +304,10 @@ func (a *App) Close() {
 		if a.listener != nil {
 			_ = a.listener.Close()
 		}
-		if a.Sender != nil {
-			a.Sender.Close()
+		for _, sender := range []*provider.Sender{a.keys, a.Sender} {
+			if sender != nil {
+				sender.Close()
+			}
 		}
 		for _, pool := range []*pgxpool.Pool{a.clock, a.Pool} {
 			if pool != nil {

@@ -164,7 +164,7 @@ func (s *service) admit(ctx context.Context, e *env, key string) error {
 	if err != nil {
 		return err
 	}
-	accounts, err := app.Accounts(e.pool, v, slog.Default())
+	accounts, err := app.Accounts(e.pool, v, slog.Default(), nil)
 	if err != nil {
 		return err
 	}

@@ -184,7 +184,7 @@ func (c *apikeyCreate) Run(ctx context.Context, p *process) error {
 		return err
 	}
 	defer pool.Close()
-	accounts, err := app.Accounts(pool, v, p.log)
+	accounts, err := app.Accounts(pool, v, p.log, nil)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}

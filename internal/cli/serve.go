@@ -18,6 +18,7 @@ const dialerPlatform = "dialer"
 type server struct {
 	database
 	keyring
+	tokens
 
 	CatalogDir string            `name:"catalog-dir" env:"FLOWLANE_CATALOG_DIR" help:"Folder with further platforms, one YAML file each." type:"path"`
 	BaseURL    map[string]string `name:"base-url" env:"FLOWLANE_BASE_URLS" help:"Base URL to use for a platform, as PLATFORM=URL; its host may be private." placeholder:"PLATFORM=URL;..."`
@@ -40,7 +41,7 @@ func (s server) config(p *process) (app.Config, error) {
 		return app.Config{}, err
 	}
 	return app.Config{
-		DatabaseURL: dsn, KEK: kek, BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
+		DatabaseURL: dsn, KEK: kek, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
 		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Lease: s.Lease, MaxConns: s.MaxConns, Log: p.log, Migrate: s.Migrate,
 	}, nil
 }

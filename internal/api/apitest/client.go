@@ -57,6 +57,8 @@ type Client struct {
 	URL string
 	// Key is sent as X-API-Key unless it is empty.
 	Key string
+	// Token is sent as a bearer token unless it is empty.
+	Token string
 	// HTTP validates; use it for generated clients too.
 	HTTP *http.Client
 	t    testing.TB
@@ -76,10 +78,10 @@ func Serve(t testing.TB, handler http.Handler, key string) *Client {
 	return NewClient(t, server.URL, key)
 }
 
-// As returns the same client with another key.
+// As returns the same client with another key, and no token.
 func (c *Client) As(key string) *Client {
 	other := *c
-	other.Key = key
+	other.Key, other.Token = key, ""
 	return &other
 }
 
@@ -104,6 +106,9 @@ func (c *Client) Do(method, path string, body any, header ...string) Response {
 	}
 	if c.Key != "" {
 		req.Header.Set("X-API-Key", c.Key)
+	}
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Del(header[i])
