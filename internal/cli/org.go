@@ -24,6 +24,7 @@ import (
 type orgCommand struct {
 	Create  orgCreate  `cmd:"" help:"Create an organization."`
 	List    orgList    `cmd:"" help:"List the organizations."`
+	Link    orgLink    `cmd:"" help:"Say how the identity provider names an organization in its tokens."`
 	Suspend orgSuspend `cmd:"" help:"Refuse all requests of an organization; its work goes on. --resume takes it back."`
 }
 
@@ -39,6 +40,7 @@ func unmigrated(err error) error {
 type orgFacts struct {
 	ID         uuid.UUID  `json:"id"`
 	Name       string     `json:"name"`
+	ExternalID *string    `json:"external_id,omitempty"`
 	Status     string     `json:"status,omitempty"`
 	ActiveKeys *int64     `json:"active_api_keys,omitempty"`
 	CreatedAt  *time.Time `json:"created_at,omitempty"`
@@ -48,7 +50,8 @@ type orgCreate struct {
 	database
 	output
 
-	Name string `required:"" help:"Name of the organization."`
+	Name       string `required:"" help:"Name of the organization."`
+	ExternalID string `name:"external-id" help:"How the identity provider names it in its tokens, where that is not its id."`
 }
 
 // Run creates an organization.
@@ -64,13 +67,20 @@ func (c *orgCreate) Run(ctx context.Context, p *process) error {
 	defer pool.Close()
 	var org account.Org
 	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
-		org, err = account.CreateOrg(ctx, tx, name)
-		return err //nolint:wrapcheck // explained below
+		if org, err = account.CreateOrg(ctx, tx, name); err != nil || c.ExternalID == "" {
+			return err //nolint:wrapcheck // explained below
+		}
+		_, err = link(ctx, tx, org.ID, c.ExternalID)
+		return err
 	})
 	if err != nil {
 		return unmigrated(err)
 	}
-	return c.print(p, orgFacts{ID: org.ID, Name: org.Name}, func(w io.Writer) {
+	facts := orgFacts{ID: org.ID, Name: org.Name}
+	if c.ExternalID != "" {
+		facts.ExternalID = &c.ExternalID
+	}
+	return c.print(p, facts, func(w io.Writer) {
 		fmt.Fprintf(w, "Created organization %q: %s\n", org.Name, org.ID)
 	})
 }
@@ -93,7 +103,7 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 	}
 	facts := make([]orgFacts, len(rows))
 	for i, r := range rows {
-		facts[i] = orgFacts{ID: r.ID, Name: r.Name, Status: r.Status, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
+		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
 	}
 	return c.print(p, facts, func(w io.Writer) {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -102,6 +112,52 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 			fmt.Fprintf(table, "%s\t%s\t%s\tAPI keys: %d\n", f.ID, f.Name, f.Status, *f.ActiveKeys)
 		}
 	})
+}
+
+type orgLink struct {
+	database
+	output
+
+	Org        string `required:"" help:"Id of the organization." placeholder:"ID"`
+	ExternalID string `name:"external-id" required:"" help:"The provider's name for it; '' takes it away."`
+}
+
+// Run links an organization to its name at the identity provider.
+func (c *orgLink) Run(ctx context.Context, p *process) error {
+	id, err := orgID(c.Org)
+	if err != nil {
+		return err
+	}
+	pool, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	org, err := link(ctx, pool, id, c.ExternalID)
+	if err != nil {
+		return unmigrated(err)
+	}
+	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, ExternalID: org.ExternalID, Status: org.Status}, func(w io.Writer) {
+		fmt.Fprintf(w, "Tokens that name %q or %s are for organization %q.\n", c.ExternalID, org.ID, org.Name)
+	})
+}
+
+// link says how the identity provider names an organization.
+func link(ctx context.Context, tx db.DBTX, id uuid.UUID, externalID string) (db.FlowOrganization, error) {
+	in := db.OrgLinkParams{ID: id, ExternalID: &externalID}
+	if externalID == "" {
+		in.ExternalID = nil
+	}
+	org, err := db.New().OrgLink(ctx, tx, in)
+	switch {
+	case pg.IsNoRows(err):
+		return org, noOrg(id)
+	case pg.IsUnique(err, "organization_external_id"):
+		return org, fmt.Errorf("another organization is named %q already; `flowlane org list --json` shows which", externalID)
+	case err != nil:
+		return org, fmt.Errorf("link the organization: %w", err)
+	}
+	return org, nil
 }
 
 type orgSuspend struct {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"flowlane/internal/api/apitest"
 	"flowlane/internal/pg/pgtest"
 )
 
@@ -98,6 +99,51 @@ func TestOrg_Suspend(t *testing.T) {
 	}
 }
 
+// TestOrg_Link: an organization is let in under the name that the identity provider gave it.
+func TestOrg_Link(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewDatabase(t)
+	issuer := apitest.NewIssuer(t)
+	env := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + testKEK, "FLOWLANE_JWT_ISSUER=" + apitest.TokenIssuer,
+		"FLOWLANE_JWT_AUDIENCE=" + apitest.TokenAudience, "FLOWLANE_JWT_KEYS_URL=" + issuer.KeysURL,
+		"FLOWLANE_JWT_ORG_CLAIM=tenant", "FLOWLANE_JWT_ROLE_CLAIM=roles", "FLOWLANE_JWT_ADMIN_ROLE=owner"}
+	var acme, other struct {
+		ID         string
+		ExternalID string `json:"external_id"`
+	}
+	output(t, env, &acme, "org", "create", "--name", "Acme", "--external-id", "acme-corp")
+	output(t, env, &other, "org", "create", "--name", "Other")
+	if code, said := fails(t, env, "org", "link", "--org", other.ID, "--external-id", "acme-corp"); code != 1 || !strings.Contains(said, "org list") {
+		t.Errorf("a name of another: exit %d, %s", code, said)
+	}
+	if code, said := fails(t, env, "org", "link", "--org", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11", "--external-id", "x"); code != 1 || !strings.Contains(said, "no organization") {
+		t.Errorf("an unknown organization: exit %d, %s", code, said)
+	}
+	if code, said := fails(t, env, "org", "create", "--name", "Third", "--external-id", "acme-corp"); code != 1 || !strings.Contains(said, "org list") {
+		t.Errorf("a name of another: exit %d, %s", code, said)
+	}
+	output(t, env, &other, "org", "link", "--org", other.ID, "--external-id", "other-corp")
+	var at urlFacts
+	launch(t, env, &at, "serve", "--listen", "127.0.0.1:0")
+	client := apitest.NewClient(t, at.URL, "")
+	for name, want := range map[string]string{"acme-corp": acme.ID, "other-corp": other.ID, acme.ID: acme.ID} {
+		token := issuer.Token("", map[string]any{"tenant": name, "roles": []string{"viewer", "owner"}})
+		me := client.Bearer(token).Do("GET", "/account/me", nil).Want(http.StatusOK).JSON()
+		if got := me["organization"].(map[string]any)["id"]; got != want || me["role"] != "admin" {
+			t.Errorf("%s: %v, want %s", name, me, want)
+		}
+	}
+	output(t, env, &other, "org", "link", "--org", other.ID, "--external-id", "")
+	client.Bearer(issuer.Token("", map[string]any{"tenant": "other-corp", "sub": "user-2"})).Do("GET", "/account/me", nil).Want(http.StatusUnauthorized)
+	var all []struct {
+		ExternalID *string `json:"external_id"`
+	}
+	output(t, env, &all, "org", "list")
+	if len(all) != 2 || all[0].ExternalID == nil || *all[0].ExternalID != "acme-corp" || all[1].ExternalID != nil {
+		t.Errorf("org list: %+v", all)
+	}
+}
+
 func TestRecordsUpload(t *testing.T) {
 	t.Parallel()
 	dsn, _ := pgtest.NewDatabase(t)
@@ -154,6 +200,7 @@ func TestUsage(t *testing.T) {
 		"no database":      {nil, []string{"org", "list"}, 1, "DATABASE_URL"},
 		"database is down": {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x"}, []string{"org", "list"}, 1, "no Postgres answers"},
 		"bad KEK":          {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x", "FLOWLANE_KEK=short"}, []string{"serve"}, 1, "32 bytes"},
+		"half a provider":  {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x", "FLOWLANE_KEK=" + testKEK}, []string{"serve", "--jwt-issuer", "x"}, 1, "--jwt-keys-url"},
 		"bad org":          {[]string{"DATABASE_URL=postgres://a:b@127.0.0.1:1/x"}, []string{"org", "suspend", "--org", "x"}, 1, "org list"},
 		"no such file":     {nil, []string{"records", "upload", "gone.csv"}, 2, "gone.csv"},
 	} {
