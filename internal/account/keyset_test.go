@@ -155,6 +155,24 @@ func TestKeySet_Stampede(t *testing.T) {
 	assert.Equal(t, []int64{100, 100, 2}, []int64{good.Load(), bad.Load(), p.reads.Load()})
 }
 
+// TestKeySet_OneReading: there is no second reading beside one that takes long.
+func TestKeySet_OneReading(t *testing.T) {
+	t.Parallel()
+	p := newProvider("a")
+	p.gate, p.began = make(chan struct{}), make(chan struct{}, 2)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		_, err := p.key(gone, "a")
+		require.ErrorIs(t, err, context.Canceled)
+		p.set(keysEvery, nil, "a")
+	}
+	<-p.began
+	close(p.gate)
+	p.settled()
+	assert.Equal(t, int64(1), p.reads.Load())
+}
+
 func TestKeySet_Age(t *testing.T) {
 	t.Parallel()
 	p := newProvider("a", "b")
