@@ -50,7 +50,7 @@ func (p path) to(steps ...any) path {
 }
 
 func (ch *checker) fail(at path, format string, args ...any) {
-	ch.errs = append(ch.errs, fmt.Errorf("%s:%d: %s", ch.file, lineOf(ch.root, at), fmt.Sprintf(format, args...)))
+	ch.errs = append(ch.errs, &Mistake{ch.file, lineOf(ch.root, at), fmt.Sprintf(format, args...)})
 }
 
 // need reports an empty text.

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -25,6 +26,8 @@ var embedded embed.FS
 type Options struct {
 	// Dir is a folder with one platform per *.yaml or *.yml file; empty for none.
 	Dir string
+	// Files are further files with one platform each.
+	Files []string
 	// BaseURLs replaces the base URL of every service of a platform, by platform id. It is the operator's setting, for
 	// example for a provider's sandbox or the simulated dialer.
 	BaseURLs map[string]string
@@ -32,7 +35,7 @@ type Options struct {
 
 // Load reads and checks every platform. The error names file and line of each mistake, not only the first.
 func Load(o Options) (*Catalog, error) {
-	sources, err := readAll(o.Dir)
+	sources, err := readAll(o)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +69,7 @@ type source struct {
 	text []byte
 }
 
-func readAll(dir string) ([]source, error) {
+func readAll(o Options) ([]source, error) {
 	var out []source
 	names, err := fs.Glob(embedded, "data/*.yaml")
 	if err != nil {
@@ -79,24 +82,35 @@ func readAll(dir string) ([]source, error) {
 		}
 		out = append(out, source{"embedded " + name, text})
 	}
+	names, err = filesOf(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append(names, o.Files...) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("catalog file: %w", err)
+		}
+		out = append(out, source{name, text})
+	}
+	return out, nil
+}
+
+// filesOf lists the platforms of a folder.
+func filesOf(dir string) ([]string, error) {
 	if dir == "" {
-		return out, nil
+		return nil, nil
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("catalog folder: %w", err)
 	}
+	var out []string
 	for _, e := range entries {
 		ext := filepath.Ext(e.Name())
-		if e.IsDir() || (ext != ".yaml" && ext != ".yml") {
-			continue
+		if !e.IsDir() && (ext == ".yaml" || ext == ".yml") {
+			out = append(out, filepath.Join(dir, e.Name()))
 		}
-		name := filepath.Join(dir, e.Name())
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("catalog folder: %w", err)
-		}
-		out = append(out, source{name, text})
 	}
 	return out, nil
 }
@@ -142,13 +156,14 @@ func (ch *checker) decodeErrors(err error) {
 	for _, text := range texts {
 		m := errorLine.FindStringSubmatch(text)
 		if m == nil {
-			ch.errs = append(ch.errs, fmt.Errorf("%s: %s", ch.file, text))
+			ch.errs = append(ch.errs, &Mistake{File: ch.file, Message: text})
 			continue
 		}
 		if u := unknownField.FindStringSubmatch(m[2]); u != nil {
 			m[2] = "unknown key " + u[1]
 		}
-		ch.errs = append(ch.errs, fmt.Errorf("%s:%s: %s", ch.file, m[1], m[2]))
+		line, _ := strconv.Atoi(m[1]) // digits, as the expression says
+		ch.errs = append(ch.errs, &Mistake{ch.file, line, m[2]})
 	}
 }
 

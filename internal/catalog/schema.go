@@ -171,7 +171,7 @@ func compileSchema(text JSON) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	const at = "schema:/params"
+	const at = "schema:///params" // three slashes: references within the schema are written so
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()
