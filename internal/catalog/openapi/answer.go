@@ -1,0 +1,133 @@
+package openapi
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+type answer struct{ schema, block *node }
+
+// anySuccess are the statuses that stand for 2XX; refused those that prove that nothing was done, as in core__http.
+var (
+	anySuccess = []int{200, 201, 202, 203, 204, 205, 206}
+	refused    = []int{400, 401, 402, 403, 404, 405, 406, 410, 411, 413, 414, 415, 416, 417, 421, 422, 426, 431, 451, 501, 505}
+)
+
+// answer reads what an operation answers.
+func (im *importer) answer(method string, op place, c *call) answer {
+	responses := op.at("responses")
+	var success []int
+	var schemas, media []place
+	ranged := false
+	for _, r := range responses.children() {
+		code := strings.ToUpper(lastStep(responses, r))
+		status, err := strconv.Atoi(code)
+		good := err == nil && status >= 200 && status <= 299
+		if !good && code != "2XX" {
+			continue // a refusal is told by its status
+		}
+		if good {
+			success = append(success, status)
+		} else {
+			ranged = true
+		}
+		r, ok := im.follow(r)
+		if !ok {
+			continue
+		}
+		im.rest(r, "description", "content")
+		for _, m := range r.at("content").children() {
+			media = append(media, m)
+			if isJSON(lastStep(r.at("content"), m)) {
+				im.rest(m, "schema", "example", "examples")
+				schemas = append(schemas, m.at("schema"))
+			}
+		}
+	}
+	if ranged || len(success) == 0 {
+		if !ranged {
+			im.report.add(Changed, responses, "no success status is described; any from 200 to 206 is taken")
+		}
+		success = append(success, anySuccess...)
+	}
+	slices.Sort(success)
+	success = slices.Compact(success)
+	out := answer{block: object("success", numbers(success), "refused", numbers(refused),
+		"retry_later", list(object("status", number(429), "wait_seconds", number(30))))}
+	b := im.builder(responses, false)
+	whole := method == "head" || (len(media) > 0 && len(schemas) == 0)
+	im.unreadable(media, schemas, whole)
+	body := joined(b, schemas)
+	if whole {
+		out.block.set("envelope", boolean(true))
+		if len(media) > 0 && method != "head" {
+			c.headers.set("Accept", text("*/*"))
+		}
+		out.schema = object("type", text("object"), "properties", object(
+			"status", object("type", text("integer")), "headers", object("type", text("object")), "body", &node{kind: isObject}))
+		return out
+	}
+	if accept := im.accept(media); accept != "" {
+		c.headers.set("Accept", text(accept))
+	}
+	out.schema = b.finish(body)
+	return out
+}
+
+// unreadable reports the forms of an answer that no flow gets to see as data.
+func (im *importer) unreadable(media, schemas []place, whole bool) {
+	for _, m := range media {
+		switch name := lastStep(place{nil, m.pointer[:strings.LastIndexByte(m.pointer, '/')]}, m); {
+		case whole:
+			im.report.add(Changed, m, "the answer is no JSON; the output holds status, headers and body as a string")
+		case !isJSON(name) && len(schemas) > 0:
+			im.report.add(Dropped, m, "the answer is asked for as JSON")
+		}
+	}
+}
+
+// accept names the kind of JSON to ask for where it is not the plain one.
+func (im *importer) accept(media []place) string {
+	first := ""
+	for _, m := range media {
+		name := lastStep(place{nil, m.pointer[:strings.LastIndexByte(m.pointer, '/')]}, m)
+		if isPlainJSON(name) || strings.Contains(name, "*") {
+			return ""
+		}
+		if isJSON(name) && first == "" {
+			first = clip(name, maxName)
+		}
+	}
+	return first
+}
+
+// joined is the schema of an answer that may have several forms.
+func joined(b *schemaBuilder, schemas []place) *node {
+	var parts []*node
+	seen := map[*node]bool{}
+	for _, at := range schemas {
+		if at.node == nil {
+			return &node{kind: isObject}
+		}
+		if !seen[at.node] {
+			parts = append(parts, b.part(at))
+		}
+		seen[at.node] = true
+	}
+	switch len(parts) {
+	case 0:
+		return &node{kind: isObject}
+	case 1:
+		return parts[0]
+	}
+	return object("anyOf", list(parts...))
+}
+
+func numbers(all []int) *node {
+	out := list()
+	for _, n := range all {
+		out.set("", number(n))
+	}
+	return out
+}
