@@ -3,7 +3,7 @@ package catalog
 import "fmt"
 
 // Mistake is one thing that is wrong with a catalog file.
-type Mistake struct {
+type Mistake struct { //nolint:errname // what a reader corrects, before it is an error
 	File string `json:"file"`
 	// Line is 0 where the mistake has no place in the file.
 	Line    int    `json:"line,omitempty"`

@@ -117,10 +117,7 @@ func eachSchema(n *node, change func(*node) *node) *node {
 	for i, f := range n.fields {
 		want := keywords[f.name]
 		switch {
-		case f.name == "$defs":
-			want = wantSchemaMap
-			fallthrough
-		case want >= wantSchemas && want <= wantPlaceSchemaMap:
+		case f.name == "$defs" || (want >= wantSchemas && want <= wantPlaceSchemaMap):
 			inner := &node{kind: f.value.kind, fields: make([]field, len(f.value.fields))}
 			for j, g := range f.value.fields {
 				inner.fields[j] = field{g.name, change(g.value)}

@@ -1,7 +1,7 @@
 package openapi
 
 import (
-	"net/http"
+	"net/textproto"
 	"regexp"
 	"strings"
 
@@ -176,7 +176,7 @@ func (c *call) queryValue(p, schema place, name, value string) string {
 
 // header puts a parameter into a header. taken is set for those that Flowlane fills in.
 func (c *call) header(p place, name, value string) (taken bool, problem string) {
-	canonical := http.CanonicalHeaderKey(name)
+	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	switch {
 	case canonical == "Accept" || canonical == "Content-Type" || canonical == "Authorization" || sentByUs[canonical]:
 		c.im.report.add(Changed, p, "this header is filled in when a call is sent")
