@@ -30,6 +30,14 @@ DELETE FROM flow.pause p USING (
 ) old
 WHERE p.id = old.id;
 
+-- name: HousekeepIdempotencyKeys :execrows
+DELETE FROM flow.idempotency_key k USING (
+    SELECT o.org_id, o.key_hash FROM flow.idempotency_key o
+    WHERE o.created_at <= (SELECT flow.clock()) - interval '24 hours'
+    ORDER BY o.created_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
+) old
+WHERE k.org_id = old.org_id AND k.key_hash = old.key_hash;
+
 -- name: DueBacklog :many
 -- How many due rows of each kind wait for their time, are overdue, or are being worked on.
 SELECT kind,

@@ -119,6 +119,23 @@ func (q *Queries) HousekeepCalls(ctx context.Context, db DBTX, maxRows int32) (i
 	return result.RowsAffected(), nil
 }
 
+const housekeepIdempotencyKeys = `-- name: HousekeepIdempotencyKeys :execrows
+DELETE FROM flow.idempotency_key k USING (
+    SELECT o.org_id, o.key_hash FROM flow.idempotency_key o
+    WHERE o.created_at <= (SELECT flow.clock()) - interval '24 hours'
+    ORDER BY o.created_at LIMIT $1 FOR UPDATE SKIP LOCKED
+) old
+WHERE k.org_id = old.org_id AND k.key_hash = old.key_hash
+`
+
+func (q *Queries) HousekeepIdempotencyKeys(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, housekeepIdempotencyKeys, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const housekeepLedger = `-- name: HousekeepLedger :execrows
 
 DELETE FROM flow.ledger l USING (

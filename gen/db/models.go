@@ -596,6 +596,16 @@ type FlowFragment struct {
 	Body    []byte
 }
 
+type FlowIdempotencyKey struct {
+	OrgID     uuid.UUID
+	KeyHash   []byte
+	BodyHash  []byte
+	Operation string
+	Status    int16
+	Answer    []byte
+	CreatedAt time.Time
+}
+
 type FlowJob struct {
 	BatchID   uuid.UUID
 	Position  int64

@@ -242,7 +242,7 @@ type CredentialInvoker interface {
 	// null until a test succeeds.
 	//
 	// POST /credentials
-	CreateCredential(ctx context.Context, request *CredentialCreate, options ...RequestOption) (*Credential, error)
+	CreateCredential(ctx context.Context, request *CredentialCreate, params CreateCredentialParams, options ...RequestOption) (*Credential, error)
 	// GetCredential invokes getCredential operation.
 	//
 	// Returns one credential without its secret.
@@ -284,7 +284,7 @@ type DefinitionInvoker interface {
 	// once as 422 with `expression_errors`.
 	//
 	// POST /flows/definitions
-	CreateDefinition(ctx context.Context, request *DefinitionCreate, options ...RequestOption) (*Definition, error)
+	CreateDefinition(ctx context.Context, request *DefinitionCreate, params CreateDefinitionParams, options ...RequestOption) (*Definition, error)
 	// GetDefinition invokes getDefinition operation.
 	//
 	// Returns the definition in its newest version.
@@ -429,7 +429,7 @@ type RecordSetInvoker interface {
 	// Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`).
 	//
 	// POST /data/record-sets
-	CreateRecordSet(ctx context.Context, request OptRecordSetCreate, options ...RequestOption) (*RecordSet, error)
+	CreateRecordSet(ctx context.Context, request OptRecordSetCreate, params CreateRecordSetParams, options ...RequestOption) (*RecordSet, error)
 	// DeleteRecordSet invokes deleteRecordSet operation.
 	//
 	// Removes the set and its rows. A consumed set answers 409.
@@ -1032,12 +1032,12 @@ func (c *Client) sendCreateApiKey(ctx context.Context, request *ApiKeyCreate, re
 // null until a test succeeds.
 //
 // POST /credentials
-func (c *Client) CreateCredential(ctx context.Context, request *CredentialCreate, options ...RequestOption) (*Credential, error) {
-	res, err := c.sendCreateCredential(ctx, request, options...)
+func (c *Client) CreateCredential(ctx context.Context, request *CredentialCreate, params CreateCredentialParams, options ...RequestOption) (*Credential, error) {
+	res, err := c.sendCreateCredential(ctx, request, params, options...)
 	return res, err
 }
 
-func (c *Client) sendCreateCredential(ctx context.Context, request *CredentialCreate, requestOptions ...RequestOption) (res *Credential, err error) {
+func (c *Client) sendCreateCredential(ctx context.Context, request *CredentialCreate, params CreateCredentialParams, requestOptions ...RequestOption) (res *Credential, err error) {
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("createCredential"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -1095,6 +1095,23 @@ func (c *Client) sendCreateCredential(ctx context.Context, request *CredentialCr
 	}
 	if err := encodeCreateCredentialRequest(request, r); err != nil {
 		return res, errors.Wrap(err, "encode request")
+	}
+
+	stage = "EncodeHeaderParams"
+	h := uri.NewHeaderEncoder(r.Header)
+	{
+		cfg := uri.HeaderParameterEncodingConfig{
+			Name:    "Idempotency-Key",
+			Explode: false,
+		}
+		if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.IdempotencyKey.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode header")
+		}
 	}
 
 	{
@@ -1187,12 +1204,12 @@ func (c *Client) sendCreateCredential(ctx context.Context, request *CredentialCr
 // once as 422 with `expression_errors`.
 //
 // POST /flows/definitions
-func (c *Client) CreateDefinition(ctx context.Context, request *DefinitionCreate, options ...RequestOption) (*Definition, error) {
-	res, err := c.sendCreateDefinition(ctx, request, options...)
+func (c *Client) CreateDefinition(ctx context.Context, request *DefinitionCreate, params CreateDefinitionParams, options ...RequestOption) (*Definition, error) {
+	res, err := c.sendCreateDefinition(ctx, request, params, options...)
 	return res, err
 }
 
-func (c *Client) sendCreateDefinition(ctx context.Context, request *DefinitionCreate, requestOptions ...RequestOption) (res *Definition, err error) {
+func (c *Client) sendCreateDefinition(ctx context.Context, request *DefinitionCreate, params CreateDefinitionParams, requestOptions ...RequestOption) (res *Definition, err error) {
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("createDefinition"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -1250,6 +1267,23 @@ func (c *Client) sendCreateDefinition(ctx context.Context, request *DefinitionCr
 	}
 	if err := encodeCreateDefinitionRequest(request, r); err != nil {
 		return res, errors.Wrap(err, "encode request")
+	}
+
+	stage = "EncodeHeaderParams"
+	h := uri.NewHeaderEncoder(r.Header)
+	{
+		cfg := uri.HeaderParameterEncodingConfig{
+			Name:    "Idempotency-Key",
+			Explode: false,
+		}
+		if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.IdempotencyKey.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode header")
+		}
 	}
 
 	{
@@ -1341,12 +1375,12 @@ func (c *Client) sendCreateDefinition(ctx context.Context, request *DefinitionCr
 // Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`).
 //
 // POST /data/record-sets
-func (c *Client) CreateRecordSet(ctx context.Context, request OptRecordSetCreate, options ...RequestOption) (*RecordSet, error) {
-	res, err := c.sendCreateRecordSet(ctx, request, options...)
+func (c *Client) CreateRecordSet(ctx context.Context, request OptRecordSetCreate, params CreateRecordSetParams, options ...RequestOption) (*RecordSet, error) {
+	res, err := c.sendCreateRecordSet(ctx, request, params, options...)
 	return res, err
 }
 
-func (c *Client) sendCreateRecordSet(ctx context.Context, request OptRecordSetCreate, requestOptions ...RequestOption) (res *RecordSet, err error) {
+func (c *Client) sendCreateRecordSet(ctx context.Context, request OptRecordSetCreate, params CreateRecordSetParams, requestOptions ...RequestOption) (res *RecordSet, err error) {
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("createRecordSet"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -1404,6 +1438,23 @@ func (c *Client) sendCreateRecordSet(ctx context.Context, request OptRecordSetCr
 	}
 	if err := encodeCreateRecordSetRequest(request, r); err != nil {
 		return res, errors.Wrap(err, "encode request")
+	}
+
+	stage = "EncodeHeaderParams"
+	h := uri.NewHeaderEncoder(r.Header)
+	{
+		cfg := uri.HeaderParameterEncodingConfig{
+			Name:    "Idempotency-Key",
+			Explode: false,
+		}
+		if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.IdempotencyKey.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode header")
+		}
 	}
 
 	{
@@ -8960,6 +9011,23 @@ func (c *Client) sendTriggerDefinition(ctx context.Context, request OptTriggerRe
 	}
 	if err := encodeTriggerDefinitionRequest(request, r); err != nil {
 		return res, errors.Wrap(err, "encode request")
+	}
+
+	stage = "EncodeHeaderParams"
+	h := uri.NewHeaderEncoder(r.Header)
+	{
+		cfg := uri.HeaderParameterEncodingConfig{
+			Name:    "Idempotency-Key",
+			Explode: false,
+		}
+		if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.IdempotencyKey.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode header")
+		}
 	}
 
 	{

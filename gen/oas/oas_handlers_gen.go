@@ -869,6 +869,16 @@ func (s *Server) handleCreateCredentialRequest(args [0]string, argsEscaped bool,
 			return
 		}
 	}
+	params, err := decodeCreateCredentialParams(args, argsEscaped, r)
+	if err != nil {
+		err = &ogenerrors.DecodeParamsError{
+			OperationContext: opErrContext,
+			Err:              err,
+		}
+		defer recordError("DecodeParams", err)
+		s.cfg.ErrorHandler(ctx, w, r, err)
+		return
+	}
 
 	var rawBody []byte
 	request, rawBody, close, err := s.decodeCreateCredentialRequest(r)
@@ -896,13 +906,18 @@ func (s *Server) handleCreateCredentialRequest(args [0]string, argsEscaped bool,
 			OperationID:      "createCredential",
 			Body:             request,
 			RawBody:          rawBody,
-			Params:           middleware.Parameters{},
-			Raw:              r,
+			Params: middleware.Parameters{
+				{
+					Name: "Idempotency-Key",
+					In:   "header",
+				}: params.IdempotencyKey,
+			},
+			Raw: r,
 		}
 
 		type (
 			Request  = *CredentialCreate
-			Params   = struct{}
+			Params   = CreateCredentialParams
 			Response = *Credential
 		)
 		response, err = middleware.HookMiddleware[
@@ -912,14 +927,14 @@ func (s *Server) handleCreateCredentialRequest(args [0]string, argsEscaped bool,
 		](
 			m,
 			mreq,
-			nil,
+			unpackCreateCredentialParams,
 			func(ctx context.Context, request Request, params Params) (response Response, err error) {
-				response, err = s.h.CreateCredential(ctx, request)
+				response, err = s.h.CreateCredential(ctx, request, params)
 				return response, err
 			},
 		)
 	} else {
-		response, err = s.h.CreateCredential(ctx, request)
+		response, err = s.h.CreateCredential(ctx, request, params)
 	}
 	if err != nil {
 		if errRes, ok := errors.Into[*ErrorStatusCodeWithHeaders](err); ok {
@@ -1089,6 +1104,16 @@ func (s *Server) handleCreateDefinitionRequest(args [0]string, argsEscaped bool,
 			return
 		}
 	}
+	params, err := decodeCreateDefinitionParams(args, argsEscaped, r)
+	if err != nil {
+		err = &ogenerrors.DecodeParamsError{
+			OperationContext: opErrContext,
+			Err:              err,
+		}
+		defer recordError("DecodeParams", err)
+		s.cfg.ErrorHandler(ctx, w, r, err)
+		return
+	}
 
 	var rawBody []byte
 	request, rawBody, close, err := s.decodeCreateDefinitionRequest(r)
@@ -1116,13 +1141,18 @@ func (s *Server) handleCreateDefinitionRequest(args [0]string, argsEscaped bool,
 			OperationID:      "createDefinition",
 			Body:             request,
 			RawBody:          rawBody,
-			Params:           middleware.Parameters{},
-			Raw:              r,
+			Params: middleware.Parameters{
+				{
+					Name: "Idempotency-Key",
+					In:   "header",
+				}: params.IdempotencyKey,
+			},
+			Raw: r,
 		}
 
 		type (
 			Request  = *DefinitionCreate
-			Params   = struct{}
+			Params   = CreateDefinitionParams
 			Response = *Definition
 		)
 		response, err = middleware.HookMiddleware[
@@ -1132,14 +1162,14 @@ func (s *Server) handleCreateDefinitionRequest(args [0]string, argsEscaped bool,
 		](
 			m,
 			mreq,
-			nil,
+			unpackCreateDefinitionParams,
 			func(ctx context.Context, request Request, params Params) (response Response, err error) {
-				response, err = s.h.CreateDefinition(ctx, request)
+				response, err = s.h.CreateDefinition(ctx, request, params)
 				return response, err
 			},
 		)
 	} else {
-		response, err = s.h.CreateDefinition(ctx, request)
+		response, err = s.h.CreateDefinition(ctx, request, params)
 	}
 	if err != nil {
 		if errRes, ok := errors.Into[*ErrorStatusCodeWithHeaders](err); ok {
@@ -1308,6 +1338,16 @@ func (s *Server) handleCreateRecordSetRequest(args [0]string, argsEscaped bool, 
 			return
 		}
 	}
+	params, err := decodeCreateRecordSetParams(args, argsEscaped, r)
+	if err != nil {
+		err = &ogenerrors.DecodeParamsError{
+			OperationContext: opErrContext,
+			Err:              err,
+		}
+		defer recordError("DecodeParams", err)
+		s.cfg.ErrorHandler(ctx, w, r, err)
+		return
+	}
 
 	var rawBody []byte
 	request, rawBody, close, err := s.decodeCreateRecordSetRequest(r)
@@ -1335,13 +1375,18 @@ func (s *Server) handleCreateRecordSetRequest(args [0]string, argsEscaped bool, 
 			OperationID:      "createRecordSet",
 			Body:             request,
 			RawBody:          rawBody,
-			Params:           middleware.Parameters{},
-			Raw:              r,
+			Params: middleware.Parameters{
+				{
+					Name: "Idempotency-Key",
+					In:   "header",
+				}: params.IdempotencyKey,
+			},
+			Raw: r,
 		}
 
 		type (
 			Request  = OptRecordSetCreate
-			Params   = struct{}
+			Params   = CreateRecordSetParams
 			Response = *RecordSet
 		)
 		response, err = middleware.HookMiddleware[
@@ -1351,14 +1396,14 @@ func (s *Server) handleCreateRecordSetRequest(args [0]string, argsEscaped bool, 
 		](
 			m,
 			mreq,
-			nil,
+			unpackCreateRecordSetParams,
 			func(ctx context.Context, request Request, params Params) (response Response, err error) {
-				response, err = s.h.CreateRecordSet(ctx, request)
+				response, err = s.h.CreateRecordSet(ctx, request, params)
 				return response, err
 			},
 		)
 	} else {
-		response, err = s.h.CreateRecordSet(ctx, request)
+		response, err = s.h.CreateRecordSet(ctx, request, params)
 	}
 	if err != nil {
 		if errRes, ok := errors.Into[*ErrorStatusCodeWithHeaders](err); ok {
@@ -9712,6 +9757,10 @@ func (s *Server) handleTriggerDefinitionRequest(args [1]string, argsEscaped bool
 			Body:             request,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "Idempotency-Key",
+					In:   "header",
+				}: params.IdempotencyKey,
 				{
 					Name: "definition_id",
 					In:   "path",

@@ -147,6 +147,291 @@ func decodeCancelBatchParams(args [1]string, argsEscaped bool, r *http.Request) 
 	return params, nil
 }
 
+// CreateCredentialParams is parameters of createCredential operation.
+type CreateCredentialParams struct {
+	// A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the
+	// same request with the same key as often as you like: it is carried out once. For 24 hours after it
+	// succeeded, repeats of it get the first answer again, to the byte, with the header
+	// `Idempotency-Replayed: true`; a repeat that comes while the first is under way waits for it. The
+	// same key with another body answers 409 `Idempotency key reused with a different request`. A request
+	// that failed may be sent again under its key. A key holds for one path of one organization.
+	IdempotencyKey OptString `json:",omitempty,omitzero"`
+}
+
+func unpackCreateCredentialParams(packed middleware.Parameters) (params CreateCredentialParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "Idempotency-Key",
+			In:   "header",
+		}
+		if v, ok := packed[key]; ok {
+			params.IdempotencyKey = v.(OptString)
+		}
+	}
+	return params
+}
+
+func decodeCreateCredentialParams(args [0]string, argsEscaped bool, r *http.Request) (params CreateCredentialParams, _ error) {
+	h := uri.NewHeaderDecoder(r.Header)
+	// Decode header: Idempotency-Key.
+	if err := func() error {
+		cfg := uri.HeaderParameterDecodingConfig{
+			Name:    "Idempotency-Key",
+			Explode: false,
+		}
+		if err := h.HasParam(cfg); err == nil {
+			if err := h.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotIdempotencyKeyVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotIdempotencyKeyVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.IdempotencyKey.SetTo(paramsDotIdempotencyKeyVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+			if err := func() error {
+				if value, ok := params.IdempotencyKey.Get(); ok {
+					if err := func() error {
+						if err := (validate.String{
+							MinLength:     1,
+							MinLengthSet:  true,
+							MaxLength:     255,
+							MaxLengthSet:  true,
+							Email:         false,
+							Hostname:      false,
+							Regex:         nil,
+							MinNumeric:    0,
+							MinNumericSet: false,
+							MaxNumeric:    0,
+							MaxNumericSet: false,
+						}).Validate(string(value)); err != nil {
+							return errors.Wrap(err, "string")
+						}
+						return nil
+					}(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "Idempotency-Key",
+			In:   "header",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
+// CreateDefinitionParams is parameters of createDefinition operation.
+type CreateDefinitionParams struct {
+	// A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the
+	// same request with the same key as often as you like: it is carried out once. For 24 hours after it
+	// succeeded, repeats of it get the first answer again, to the byte, with the header
+	// `Idempotency-Replayed: true`; a repeat that comes while the first is under way waits for it. The
+	// same key with another body answers 409 `Idempotency key reused with a different request`. A request
+	// that failed may be sent again under its key. A key holds for one path of one organization.
+	IdempotencyKey OptString `json:",omitempty,omitzero"`
+}
+
+func unpackCreateDefinitionParams(packed middleware.Parameters) (params CreateDefinitionParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "Idempotency-Key",
+			In:   "header",
+		}
+		if v, ok := packed[key]; ok {
+			params.IdempotencyKey = v.(OptString)
+		}
+	}
+	return params
+}
+
+func decodeCreateDefinitionParams(args [0]string, argsEscaped bool, r *http.Request) (params CreateDefinitionParams, _ error) {
+	h := uri.NewHeaderDecoder(r.Header)
+	// Decode header: Idempotency-Key.
+	if err := func() error {
+		cfg := uri.HeaderParameterDecodingConfig{
+			Name:    "Idempotency-Key",
+			Explode: false,
+		}
+		if err := h.HasParam(cfg); err == nil {
+			if err := h.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotIdempotencyKeyVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotIdempotencyKeyVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.IdempotencyKey.SetTo(paramsDotIdempotencyKeyVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+			if err := func() error {
+				if value, ok := params.IdempotencyKey.Get(); ok {
+					if err := func() error {
+						if err := (validate.String{
+							MinLength:     1,
+							MinLengthSet:  true,
+							MaxLength:     255,
+							MaxLengthSet:  true,
+							Email:         false,
+							Hostname:      false,
+							Regex:         nil,
+							MinNumeric:    0,
+							MinNumericSet: false,
+							MaxNumeric:    0,
+							MaxNumericSet: false,
+						}).Validate(string(value)); err != nil {
+							return errors.Wrap(err, "string")
+						}
+						return nil
+					}(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "Idempotency-Key",
+			In:   "header",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
+// CreateRecordSetParams is parameters of createRecordSet operation.
+type CreateRecordSetParams struct {
+	// A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the
+	// same request with the same key as often as you like: it is carried out once. For 24 hours after it
+	// succeeded, repeats of it get the first answer again, to the byte, with the header
+	// `Idempotency-Replayed: true`; a repeat that comes while the first is under way waits for it. The
+	// same key with another body answers 409 `Idempotency key reused with a different request`. A request
+	// that failed may be sent again under its key. A key holds for one path of one organization.
+	IdempotencyKey OptString `json:",omitempty,omitzero"`
+}
+
+func unpackCreateRecordSetParams(packed middleware.Parameters) (params CreateRecordSetParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "Idempotency-Key",
+			In:   "header",
+		}
+		if v, ok := packed[key]; ok {
+			params.IdempotencyKey = v.(OptString)
+		}
+	}
+	return params
+}
+
+func decodeCreateRecordSetParams(args [0]string, argsEscaped bool, r *http.Request) (params CreateRecordSetParams, _ error) {
+	h := uri.NewHeaderDecoder(r.Header)
+	// Decode header: Idempotency-Key.
+	if err := func() error {
+		cfg := uri.HeaderParameterDecodingConfig{
+			Name:    "Idempotency-Key",
+			Explode: false,
+		}
+		if err := h.HasParam(cfg); err == nil {
+			if err := h.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotIdempotencyKeyVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotIdempotencyKeyVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.IdempotencyKey.SetTo(paramsDotIdempotencyKeyVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+			if err := func() error {
+				if value, ok := params.IdempotencyKey.Get(); ok {
+					if err := func() error {
+						if err := (validate.String{
+							MinLength:     1,
+							MinLengthSet:  true,
+							MaxLength:     255,
+							MaxLengthSet:  true,
+							Email:         false,
+							Hostname:      false,
+							Regex:         nil,
+							MinNumeric:    0,
+							MinNumericSet: false,
+							MaxNumeric:    0,
+							MaxNumericSet: false,
+						}).Validate(string(value)); err != nil {
+							return errors.Wrap(err, "string")
+						}
+						return nil
+					}(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "Idempotency-Key",
+			In:   "header",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // DeleteRecordSetParams is parameters of deleteRecordSet operation.
 type DeleteRecordSetParams struct {
 	// The id of the record set.
@@ -7671,11 +7956,27 @@ func decodeTestCredentialParams(args [1]string, argsEscaped bool, r *http.Reques
 
 // TriggerDefinitionParams is parameters of triggerDefinition operation.
 type TriggerDefinitionParams struct {
+	// A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the
+	// same request with the same key as often as you like: it is carried out once. For 24 hours after it
+	// succeeded, repeats of it get the first answer again, to the byte, with the header
+	// `Idempotency-Replayed: true`; a repeat that comes while the first is under way waits for it. The
+	// same key with another body answers 409 `Idempotency key reused with a different request`. A request
+	// that failed may be sent again under its key. A key holds for one path of one organization.
+	IdempotencyKey OptString `json:",omitempty,omitzero"`
 	// The id of the definition.
 	DefinitionID string
 }
 
 func unpackTriggerDefinitionParams(packed middleware.Parameters) (params TriggerDefinitionParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "Idempotency-Key",
+			In:   "header",
+		}
+		if v, ok := packed[key]; ok {
+			params.IdempotencyKey = v.(OptString)
+		}
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "definition_id",
@@ -7687,6 +7988,73 @@ func unpackTriggerDefinitionParams(packed middleware.Parameters) (params Trigger
 }
 
 func decodeTriggerDefinitionParams(args [1]string, argsEscaped bool, r *http.Request) (params TriggerDefinitionParams, _ error) {
+	h := uri.NewHeaderDecoder(r.Header)
+	// Decode header: Idempotency-Key.
+	if err := func() error {
+		cfg := uri.HeaderParameterDecodingConfig{
+			Name:    "Idempotency-Key",
+			Explode: false,
+		}
+		if err := h.HasParam(cfg); err == nil {
+			if err := h.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotIdempotencyKeyVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotIdempotencyKeyVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.IdempotencyKey.SetTo(paramsDotIdempotencyKeyVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+			if err := func() error {
+				if value, ok := params.IdempotencyKey.Get(); ok {
+					if err := func() error {
+						if err := (validate.String{
+							MinLength:     1,
+							MinLengthSet:  true,
+							MaxLength:     255,
+							MaxLengthSet:  true,
+							Email:         false,
+							Hostname:      false,
+							Regex:         nil,
+							MinNumeric:    0,
+							MinNumericSet: false,
+							MaxNumeric:    0,
+							MaxNumericSet: false,
+						}).Validate(string(value)); err != nil {
+							return errors.Wrap(err, "string")
+						}
+						return nil
+					}(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "Idempotency-Key",
+			In:   "header",
+			Err:  err,
+		}
+	}
 	// Decode path: definition_id.
 	if err := func() error {
 		param := args[0]

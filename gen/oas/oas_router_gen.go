@@ -50,7 +50,7 @@ var (
 	}
 	rn9AllowedHeaders = map[string]string{
 		"GET":  "Authorization,X-Api-Key",
-		"POST": "Authorization,Content-Type,X-Api-Key",
+		"POST": "Authorization,Content-Type,Idempotency-Key,X-Api-Key",
 	}
 	rn20AllowedHeaders = map[string]string{
 		"GET": "Authorization,X-Api-Key",
@@ -61,7 +61,7 @@ var (
 	}
 	rn12AllowedHeaders = map[string]string{
 		"GET":  "Authorization,X-Api-Key",
-		"POST": "Authorization,Content-Type,X-Api-Key",
+		"POST": "Authorization,Content-Type,Idempotency-Key,X-Api-Key",
 	}
 	rn2AllowedHeaders = map[string]string{
 		"DELETE": "Authorization,X-Api-Key",
@@ -87,7 +87,7 @@ var (
 	}
 	rn11AllowedHeaders = map[string]string{
 		"GET":  "Authorization,X-Api-Key",
-		"POST": "Authorization,Content-Type,X-Api-Key",
+		"POST": "Authorization,Content-Type,Idempotency-Key,X-Api-Key",
 	}
 	rn63AllowedHeaders = map[string]string{
 		"POST": "Authorization,Content-Type,X-Api-Key",
@@ -97,7 +97,7 @@ var (
 		"PATCH": "Authorization,Content-Type,X-Api-Key",
 	}
 	rn62AllowedHeaders = map[string]string{
-		"POST": "Authorization,Content-Type,X-Api-Key",
+		"POST": "Authorization,Content-Type,Idempotency-Key,X-Api-Key",
 	}
 	rn46AllowedHeaders = map[string]string{
 		"GET": "Authorization,X-Api-Key",

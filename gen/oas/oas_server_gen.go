@@ -166,7 +166,7 @@ type CredentialHandler interface {
 	// null until a test succeeds.
 	//
 	// POST /credentials
-	CreateCredential(ctx context.Context, req *CredentialCreate) (*Credential, error)
+	CreateCredential(ctx context.Context, req *CredentialCreate, params CreateCredentialParams) (*Credential, error)
 	// GetCredential implements getCredential operation.
 	//
 	// Returns one credential without its secret.
@@ -208,7 +208,7 @@ type DefinitionHandler interface {
 	// once as 422 with `expression_errors`.
 	//
 	// POST /flows/definitions
-	CreateDefinition(ctx context.Context, req *DefinitionCreate) (*Definition, error)
+	CreateDefinition(ctx context.Context, req *DefinitionCreate, params CreateDefinitionParams) (*Definition, error)
 	// GetDefinition implements getDefinition operation.
 	//
 	// Returns the definition in its newest version.
@@ -353,7 +353,7 @@ type RecordSetHandler interface {
 	// Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`).
 	//
 	// POST /data/record-sets
-	CreateRecordSet(ctx context.Context, req OptRecordSetCreate) (*RecordSet, error)
+	CreateRecordSet(ctx context.Context, req OptRecordSetCreate, params CreateRecordSetParams) (*RecordSet, error)
 	// DeleteRecordSet implements deleteRecordSet operation.
 	//
 	// Removes the set and its rows. A consumed set answers 409.

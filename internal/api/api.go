@@ -18,6 +18,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/forecast"
 	"flowlane/internal/recordset"
+	"flowlane/internal/request"
 	"flowlane/internal/run"
 )
 
@@ -35,6 +36,7 @@ type Deps struct {
 	Credentials *credential.Service
 	Runs        *run.Service
 	Forecasts   *forecast.Service
+	Answers     *request.Answers
 	// Refresher is the dispatcher.
 	Refresher Refresher
 	// Now dates nothing that is stored; it measures how long requests take.
@@ -94,7 +96,7 @@ func New(d Deps) (http.Handler, error) {
 		oas.WithErrorHandler(errs.refused),
 		oas.WithNotFound(errs.notFound),
 		oas.WithMethodNotAllowed(errs.methodNotAllowed),
-		oas.WithMiddleware(refuseUnstorableQuery),
+		oas.WithMiddleware(refuseUnstorableQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)

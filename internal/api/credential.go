@@ -32,9 +32,9 @@ func (h credentialHandler) ListCredentials(ctx context.Context, params oas.ListC
 	return &list, nil
 }
 
-func (h credentialHandler) CreateCredential(ctx context.Context, req *oas.CredentialCreate) (*oas.Credential, error) {
+func (h credentialHandler) CreateCredential(ctx context.Context, req *oas.CredentialCreate, _ oas.CreateCredentialParams) (*oas.Credential, error) {
 	caller := account.FromContext(ctx)
-	return answerCredential(h.credentials.Create(ctx, caller.OrgID, caller.AccountID.String(), createdCredential(req)))
+	return answerCredential(h.credentials.Create(ctx, caller.OrgID, caller.AccountID.String(), createdCredential(req), keepCreated(answerCredential)))
 }
 
 func (h credentialHandler) GetCredential(ctx context.Context, params oas.GetCredentialParams) (*oas.Credential, error) {

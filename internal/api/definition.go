@@ -44,9 +44,9 @@ func (h definitionHandler) ListDefinitions(ctx context.Context, params oas.ListD
 	return &list, nil
 }
 
-func (h definitionHandler) CreateDefinition(ctx context.Context, req *oas.DefinitionCreate) (*oas.Definition, error) {
+func (h definitionHandler) CreateDefinition(ctx context.Context, req *oas.DefinitionCreate, _ oas.CreateDefinitionParams) (*oas.Definition, error) {
 	caller := account.FromContext(ctx)
-	return answerDefinition(h.definitions.Create(ctx, caller.OrgID, caller.AccountID.String(), draftOf(req)))
+	return answerDefinition(h.definitions.Create(ctx, caller.OrgID, caller.AccountID.String(), draftOf(req), keepCreated(answerDefinition)))
 }
 
 func (h definitionHandler) ValidateDefinition(ctx context.Context, req *oas.DefinitionCreate) (*oas.DefinitionCheck, error) {

@@ -38,7 +38,7 @@ func serveDefinitions(t *testing.T) definitions {
 	require.NoError(t, err)
 	handler, err := api.New(api.Deps{
 		Pool: pool, Accounts: accounts, Catalog: entries, Definitions: definition.New(pool, entries),
-		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Answers: apitest.Answers(t, pool), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	own, other := apitest.NewTenant(t, pool, accounts, "own"), apitest.NewTenant(t, pool, accounts, "other")

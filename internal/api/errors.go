@@ -43,6 +43,9 @@ func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusC
 	if errors.Is(err, ogenerrors.ErrSecurityRequirementIsNotSatisfied) {
 		return answer(unauthenticated)
 	}
+	if errors.Is(err, errReplay) {
+		return internalError() // the recorder sends what is replayed instead
+	}
 	var f *fault.Error
 	if errors.As(err, &f) && statuses[f.Code] != 0 {
 		if f.Unwrap() != nil {
@@ -167,7 +170,8 @@ func (h errorHandler) refused(ctx context.Context, w http.ResponseWriter, r *htt
 }
 
 func (h errorHandler) refusedParams(ctx context.Context, w http.ResponseWriter, r *http.Request, err *ogenerrors.DecodeParamsError) {
-	if fields := violation.Query(err.OperationID(), r.URL.Query()); len(fields) > 0 {
+	fields := append(violation.Header(err.OperationID(), r.Header), violation.Query(err.OperationID(), r.URL.Query())...)
+	if len(fields) > 0 {
 		h.fail(ctx, w, fault.Invalidated(fields...))
 		return
 	}

@@ -37,7 +37,7 @@ type item[T any] interface {
 
 // readRecords reads the records of a list. One that may be long waits for room, until its answer is written.
 func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f run.RecordFilter) (run.RecordPage, error) {
-	if known, ok := ctx.Value(requestKey{}).(*request); ok && p.limit > longList {
+	if known, ok := ctx.Value(exchangeKey{}).(*exchange); ok && p.limit > longList {
 		release, err := known.lists.take(ctx, orgID)
 		if err != nil {
 			return run.RecordPage{}, err
@@ -54,7 +54,7 @@ func listOfRecords[T any, P item[T]](ctx context.Context, p page, found run.Reco
 	if n := len(found.Records); found.More && n > 0 {
 		out.NextCursor.SetTo(p.cursor(jobIDOf(&found.Records[n-1])))
 	}
-	known, ok := ctx.Value(requestKey{}).(*request)
+	known, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if ok && len(found.Records) > longList {
 		known.items = func(w io.Writer) error { return writeItems[T, P](w, found.Records, convert) }
 		return out

@@ -78,10 +78,10 @@ func TestSplice_Error(t *testing.T) {
 func TestReadRecords_Waits(t *testing.T) {
 	t.Parallel()
 	org := uuid.New()
-	known := &request{lists: newSlots(1)}
+	known := &exchange{lists: newSlots(1)}
 	release, err := known.lists.take(t.Context(), org)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), requestKey{}, known))
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), exchangeKey{}, known))
 	cancel()
 	_, err = readRecords(ctx, nil, org, page{limit: longList + 1}, run.RecordFilter{})
 	require.ErrorContains(t, err, "wait for room")
@@ -89,7 +89,7 @@ func TestReadRecords_Waits(t *testing.T) {
 
 	pool := pgtest.New(t)
 	runs := run.New(pool, nil, nil, nil, nil)
-	ctx = context.WithValue(t.Context(), requestKey{}, known)
+	ctx = context.WithValue(t.Context(), exchangeKey{}, known)
 	_, err = readRecords(ctx, runs, org, page{limit: longList}, run.RecordFilter{Limit: longList})
 	require.NoError(t, err)
 	assert.Empty(t, known.lists.all)

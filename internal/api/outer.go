@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"flowlane/internal/request"
 )
 
 // maxRequestID is the longest request id that is taken over from a caller.
@@ -28,8 +30,8 @@ type outer struct {
 	lists *slots
 }
 
-// request is what is known of a request from its beginning.
-type request struct {
+// exchange is what is known of a request and its answer from the beginning.
+type exchange struct {
 	id   string
 	body *lazyBody
 	// items are those of a long list, which are written past the generated server.
@@ -37,48 +39,55 @@ type request struct {
 	// lists bounds the long lists in memory; release gives back the place of this one.
 	lists   *slots
 	release func()
+	// attempt is set while a request with an idempotency key is carried out.
+	attempt *request.Attempt
+	// replay is sent instead of whatever else is being sent.
+	replay *request.Answer
 }
 
-type requestKey struct{}
+type exchangeKey struct{}
+
+// exchangeOf returns the exchange that a context belongs to; one that nobody looks at if it belongs to none.
+func exchangeOf(ctx context.Context) *exchange {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x
+	}
+	return &exchange{}
+}
 
 // requestID returns the id under which the request is logged and answered.
-func requestID(ctx context.Context) string {
-	if r, ok := ctx.Value(requestKey{}).(*request); ok {
-		return r.id
-	}
-	return ""
-}
+func requestID(ctx context.Context) string { return exchangeOf(ctx).id }
 
 // requestBody returns the body as far as it was read.
 func requestBody(ctx context.Context) []byte {
-	if r, ok := ctx.Value(requestKey{}).(*request); ok && r.body != nil {
-		return r.body.text
+	if body := exchangeOf(ctx).body; body != nil {
+		return body.text
 	}
 	return nil
 }
 
 func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := o.now()
-	known := &request{id: callerID(r.Header.Get("X-Request-Id")), lists: o.lists, release: func() {}}
-	rec := &recorder{ResponseWriter: w, request: known}
+	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), lists: o.lists, release: func() {}}
+	rec := &recorder{ResponseWriter: w, exchange: x}
 	header := rec.Header()
-	header.Set("X-Request-Id", known.id)
+	header.Set("X-Request-Id", x.id)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", cacheControl(r.URL.Path))
 
-	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, known))
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	if r.Body != nil && r.Body != http.NoBody {
-		known.body = &lazyBody{from: r.Body, length: r.ContentLength, limit: maxBody}
-		r.Body = known.body
+		x.body = &lazyBody{from: r.Body, length: r.ContentLength, limit: maxBody}
+		r.Body = x.body
 	}
 	r.URL = routable(r.URL)
 
 	defer func() {
-		known.release()
+		x.release()
 		if v := recover(); v != nil {
 			o.recovered(r, rec, v)
 		}
-		o.log.DebugContext(r.Context(), "request", "request_id", known.id, "method", r.Method, "path", r.URL.Path,
+		o.log.DebugContext(r.Context(), "request", "request_id", x.id, "method", r.Method, "path", r.URL.Path,
 			"status", rec.status, "ms", elapsed(o.now().Sub(began)))
 	}()
 	o.next.ServeHTTP(rec, r)
@@ -128,26 +137,38 @@ func routable(u *url.URL) *url.URL {
 	return &clean
 }
 
-// recorder knows whether an answer has begun.
+// recorder knows whether an answer has begun, and sends an answer from earlier in the place of the one that it is given.
 type recorder struct {
 	http.ResponseWriter
-	request *request
-	status  int
+	exchange *exchange
+	status   int
+	replayed bool
 }
 
 func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && w.exchange.replay != nil {
+		w.replayed, status = true, w.exchange.replay.Status
+		w.Header().Set("Idempotency-Replayed", "true")
+		w.Header().Del("Retry-After")
+	}
 	if w.status == 0 {
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
+	if w.replayed {
+		_, _ = w.ResponseWriter.Write(w.exchange.replay.Body)
+	}
 }
 
 func (w *recorder) Write(p []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
-	if items := w.request.items; items != nil {
-		w.request.items = nil
+	if w.replayed {
+		return len(p), nil
+	}
+	if items := w.exchange.items; items != nil {
+		w.exchange.items = nil
 		return splice(w.ResponseWriter, p, items)
 	}
 	return w.ResponseWriter.Write(p)

@@ -49,9 +49,9 @@ func (h recordSetHandler) ListRecordSets(ctx context.Context, params oas.ListRec
 	return &list, nil
 }
 
-func (h recordSetHandler) CreateRecordSet(ctx context.Context, req oas.OptRecordSetCreate) (*oas.RecordSet, error) {
+func (h recordSetHandler) CreateRecordSet(ctx context.Context, req oas.OptRecordSetCreate, _ oas.CreateRecordSetParams) (*oas.RecordSet, error) {
 	size, metadata := req.Value.ChunkSize.Or(recordset.MaxChunkSize), jsonraw.Object(req.Value.Metadata.Value)
-	return answerRecordSet(h.sets.Create(ctx, account.FromContext(ctx).OrgID, size, metadata.Bytes()))
+	return answerRecordSet(h.sets.Create(ctx, account.FromContext(ctx).OrgID, size, metadata.Bytes(), keepCreated(answerRecordSet)))
 }
 
 func (h recordSetHandler) GetRecordSet(ctx context.Context, params oas.GetRecordSetParams) (*oas.RecordSet, error) {

@@ -44,7 +44,7 @@ func serveUploads(t *testing.T) uploads {
 	require.NoError(t, err)
 	handler, err := api.New(api.Deps{
 		Pool: pool, Accounts: accounts, Catalog: entries, RecordSets: recordset.New(pool, unplanned{}),
-		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Answers: apitest.Answers(t, pool), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	own := apitest.NewTenant(t, pool, accounts, "own")

@@ -38,7 +38,8 @@ func setup(t *testing.T) bundle {
 	}
 	handler, err := api.New(api.Deps{
 		Pool: pool, Accounts: b.accounts, Catalog: cat, RecordSets: recordset.New(pool, noWaker{}), Now: time.Now,
-		Log: slog.New(slog.DiscardHandler),
+		Answers: apitest.Answers(t, pool),
+		Log:     slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -53,8 +54,10 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 			return err
 		}
 		// Before the commit: nothing of the batch is spent yet.
-		estimate, err = h.forecasts.OfBatch(ctx, tx, caller.OrgID, started)
-		return err
+		if estimate, err = h.forecasts.OfBatch(ctx, tx, caller.OrgID, started); err != nil {
+			return err
+		}
+		return keep(ctx, tx, http.StatusOK, triggerResultOf(started, estimate))
 	})
 	if err != nil && !h.committed(ctx, txID, err) {
 		return nil, startFailed(ctx, err)

@@ -30,6 +30,7 @@ import (
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/recordset"
+	"flowlane/internal/request"
 	"flowlane/internal/run"
 	"flowlane/internal/vault"
 	"flowlane/internal/work"
@@ -237,10 +238,14 @@ func (a *App) wire() error {
 			return fmt.Errorf("make the workers: %w", err)
 		}
 	}
+	answers, err := request.NewAnswers(a.Pool, a.Vault.DeriveKey("idempotency"))
+	if err != nil {
+		return fmt.Errorf("make the answers: %w", err)
+	}
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Plans: plans,
 		Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecast.New(a.Pool, a.Catalog, plans), Refresher: a.Dispatcher,
-		Now: time.Now, Log: a.cfg.Log,
+		Answers: answers, Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)

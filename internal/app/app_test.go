@@ -123,13 +123,13 @@ func TestHousekeeping(t *testing.T) {
 		return n
 	}
 	for _, step := range []struct {
-		ahead               time.Duration
-		ledger, call, pause int
+		ahead                    time.Duration
+		ledger, call, pause, key int
 	}{
-		{0, 2, 3, 1},
-		{8 * 24 * time.Hour, 2, 1, 1},
-		{23 * 24 * time.Hour, 1, 1, 0},
-		{24 * time.Hour, 0, 1, 0},
+		{0, 2, 3, 1, 1},
+		{8 * 24 * time.Hour, 2, 1, 1, 0},
+		{23 * 24 * time.Hour, 1, 1, 0, 0},
+		{24 * time.Hour, 0, 1, 0, 0},
 	} {
 		pgtest.MoveClock(t, pool, step.ahead)
 		q := db.New()
@@ -137,18 +137,21 @@ func TestHousekeeping(t *testing.T) {
 			func() (int64, error) { return q.HousekeepLedger(t.Context(), pool, 10) },
 			func() (int64, error) { return q.HousekeepCalls(t.Context(), pool, 10) },
 			func() (int64, error) { return q.HousekeepBackoffs(t.Context(), pool, 10) },
+			func() (int64, error) { return q.HousekeepIdempotencyKeys(t.Context(), pool, 10) },
 		} {
 			if _, err := f(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if l, c, p := count("ledger"), count("call"), count("pause"); l != step.ledger || c != step.call || p != step.pause {
-			t.Errorf("%s later: %d ledger rows, %d calls, %d holds; want %+v", step.ahead, l, c, p, step)
+		l, c, p, k := count("ledger"), count("call"), count("pause"), count("idempotency_key")
+		if l != step.ledger || c != step.call || p != step.pause || k != step.key {
+			t.Errorf("%s later: %d ledger rows, %d calls, %d holds, %d idempotency keys; want %+v", step.ahead, l, c, p, k, step)
 		}
 	}
 }
 
-// seedOld stores a minute and a day of a budget, two calls that are over, one that is not resolved, and an old backoff.
+// seedOld stores a minute and a day of a budget, two calls that are over, one that is not resolved, an old backoff, and an
+// answer under an idempotency key.
 func seedOld(t *testing.T, pool pg.DB) {
 	t.Helper()
 	for _, sql := range []string{
@@ -162,6 +165,9 @@ func seedOld(t *testing.T, pool pg.DB) {
 			FROM unnest(ARRAY['settled', 'refused', 'unresolved']) state`,
 		`INSERT INTO flow.pause (id, scope, domain, bucket, status, cause, created_at, released_at)
 			VALUES (gen_random_uuid(), 'bucket', 'd', 'b', 'released', 'c', flow.clock(), flow.clock())`,
+		`WITH org AS (INSERT INTO flow.organization (id, name) VALUES (gen_random_uuid(), 'o') RETURNING id)
+			INSERT INTO flow.idempotency_key (org_id, key_hash, body_hash, operation, status, answer)
+			SELECT id, sha256('k'), sha256('b'), 'createRecordSet', 201, '{}' FROM org`,
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)

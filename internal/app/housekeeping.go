@@ -37,7 +37,9 @@ func (a *App) planHousekeeping(ctx context.Context) error {
 // housekeep deletes what is only kept for a while, in bounded steps.
 func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	q := db.New()
-	steps := []func(context.Context, db.DBTX, int32) (int64, error){q.HousekeepLedger, q.HousekeepCalls, q.HousekeepBackoffs}
+	steps := []func(context.Context, db.DBTX, int32) (int64, error){
+		q.HousekeepLedger, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys,
+	}
 	began := time.Now()
 	for _, step := range steps {
 		for {

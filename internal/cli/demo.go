@@ -144,7 +144,7 @@ func (d *demo) create(ctx context.Context) error {
 		made, err := d.client.CreateCredential(ctx, &oas.CredentialCreate{
 			Name: "dialer demo", PlatformID: dialerPlatform, AuthMethod: oas.AcceptedAuthMethodBasicAuth,
 			Credentials: oas.FreeObject(`{"username": "demo", "password": "demo"}`),
-		})
+		}, oas.CreateCredentialParams{})
 		if err != nil {
 			return d.client.Explain("create a credential for the simulated dialer", err)
 		}
@@ -160,7 +160,7 @@ func (d *demo) create(ctx context.Context) error {
 			ID: "upload", ActionID: demoAction, CredentialID: oas.NewOptNilString(credential.ID),
 			Params: oas.NewOptFreeObject(oas.FreeObject(demoParams)),
 		}}}},
-	})
+	}, oas.CreateDefinitionParams{})
 	if err != nil {
 		return d.client.Explain("create the definition "+demoDefinition, err)
 	}

@@ -16,7 +16,7 @@ import (
 // Create stores a credential with its secret. The platform is asked for the account first; one that does not answer, or
 // refuses the secret, leaves TenancyID null and the creation succeeds. createdBy is the id of the caller's account.
 // Faults: NotFound for an unknown platform, Unprocessable for what does not fit the catalog.
-func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string, in Input) (*Credential, error) {
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string, in Input, also ...pg.Also[*Credential]) (*Credential, error) {
 	target, err := s.check(in)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,10 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 		if created, err = s.read(ctx, tx, orgID, id); err != nil {
 			return err
 		}
-		return account.Audit(ctx, tx, "credential", id.String())
+		if err := account.Audit(ctx, tx, "credential", id.String()); err != nil {
+			return err
+		}
+		return pg.Do(ctx, tx, created, also)
 	})
 	return created, err
 }

@@ -50,7 +50,7 @@ type Draft struct {
 
 // Create stores a definition as version 1. Faults: Unprocessable for broken rules and, once none is broken, for bad
 // expressions; NotFound for a credential.
-func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draft) (Definition, error) {
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draft, also ...pg.Also[Definition]) (Definition, error) {
 	if d.Status == "" {
 		d.Status = StatusDraft
 	}
@@ -79,8 +79,10 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 		return Definition{}, err
 	}
 	row := db.CreateDefinitionParams{ID: id, OrgID: orgID, Name: d.Name, Description: d.Description, Status: d.Status, CreatedBy: by}
-	out.FlowDefinition, err = s.insert(ctx, row, db.CreateDefinitionVersionParams{
-		DefinitionID: id, OrgID: orgID, Doc: text, Actions: actions, CreatedBy: by,
+	first := db.CreateDefinitionVersionParams{DefinitionID: id, OrgID: orgID, Doc: text, Actions: actions, CreatedBy: by}
+	err = s.insert(ctx, row, first, func(ctx context.Context, tx pgx.Tx, made db.FlowDefinition) error {
+		out.FlowDefinition = made
+		return pg.Do(ctx, tx, out, also)
 	})
 	if err != nil {
 		return Definition{}, err
@@ -88,18 +90,21 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 	return out, nil
 }
 
-func (s *Service) insert(ctx context.Context, row db.CreateDefinitionParams, first db.CreateDefinitionVersionParams) (out db.FlowDefinition, err error) {
-	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		if out, err = s.queries.CreateDefinition(ctx, tx, row); err != nil {
+func (s *Service) insert(ctx context.Context, row db.CreateDefinitionParams, first db.CreateDefinitionVersionParams, also pg.Also[db.FlowDefinition]) error {
+	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		made, err := s.queries.CreateDefinition(ctx, tx, row)
+		if err != nil {
 			return fmt.Errorf("create definition: %w", err)
 		}
-		first.Version = out.Version
+		first.Version = made.Version
 		if _, err := s.queries.CreateDefinitionVersion(ctx, tx, first); err != nil {
 			return fmt.Errorf("create definition version: %w", err)
 		}
-		return account.Audit(ctx, tx, "definition", out.ID.String())
+		if err := account.Audit(ctx, tx, "definition", made.ID.String()); err != nil {
+			return err
+		}
+		return also(ctx, tx, made)
 	})
-	return out, err
 }
 
 // Get returns one definition. Fault: NotFound.

@@ -63,7 +63,7 @@ func New(pool *pgxpool.Pool, wake Waker) *Service {
 
 // Create starts an upload. chunkSize 0 means MaxChunkSize; metadata is the text of a JSON object, empty for {}. Faults:
 // Unprocessable when chunkSize is out of bounds.
-func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, metadata []byte) (Manifest, error) {
+func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, metadata []byte, also ...pg.Also[Manifest]) (Manifest, error) {
 	if chunkSize == 0 {
 		chunkSize = MaxChunkSize
 	}
@@ -88,7 +88,10 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, me
 		if err := account.Audit(ctx, tx, auditType, id.String()); err != nil {
 			return err
 		}
-		return s.wake.Wake(ctx, tx, ExpiryKind, id.String(), *out.StagingExpiresAt)
+		if err := s.wake.Wake(ctx, tx, ExpiryKind, id.String(), *out.StagingExpiresAt); err != nil {
+			return err
+		}
+		return pg.Do(ctx, tx, out, also)
 	})
 	return out, err
 }

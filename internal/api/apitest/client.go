@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/account"
+	"flowlane/internal/request"
 )
 
 // Accounts returns the service of accounts on pool, with a hash key that all tests share.
@@ -29,6 +30,16 @@ func Accounts(t testing.TB, pool *pgxpool.Pool) *account.Service {
 		t.Fatal(err)
 	}
 	return svc
+}
+
+// Answers returns the answers under idempotency keys on pool, with a hash key that all tests share.
+func Answers(t testing.TB, pool *pgxpool.Pool) *request.Answers {
+	t.Helper()
+	answers, err := request.NewAnswers(pool, bytes.Repeat([]byte("r"), 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answers
 }
 
 // Tenant is an organization with an API key.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,13 +16,14 @@ import (
 
 // operation is what the document says of the requests of one operation.
 type operation struct {
-	body  *jsonschema.Schema
-	query []queryParameter
+	body *jsonschema.Schema
+	// query and header are its parameters there.
+	query, header []parameter
 	// secret: values of the body are never echoed.
 	secret bool
 }
 
-type queryParameter struct {
+type parameter struct {
 	name     string
 	required bool
 	integer  bool
@@ -109,20 +109,14 @@ func (c compiler) operation(at, method string, item, o map[string]any) (op opera
 			return op, err
 		}
 	}
-	shared, err := c.parameters(at, item)
-	if err != nil {
+	if err := c.parameters(&op, at, item); err != nil {
 		return op, err
 	}
-	own, err := c.parameters(at+"/"+method, o)
-	if err != nil {
-		return op, err
-	}
-	op.query = slices.Concat(shared, own)
-	return op, nil
+	return op, c.parameters(&op, at+"/"+method, o)
 }
 
-// parameters compiles the query parameters of a path or an operation at a JSON pointer.
-func (c compiler) parameters(at string, holder map[string]any) (out []queryParameter, err error) {
+// parameters compiles the query and header parameters of a path or an operation at a JSON pointer.
+func (c compiler) parameters(op *operation, at string, holder map[string]any) (err error) {
 	list, _ := holder["parameters"].([]any)
 	for i, p := range list {
 		p, _ := p.(map[string]any)
@@ -131,19 +125,24 @@ func (c compiler) parameters(at string, holder map[string]any) (out []queryParam
 			place = strings.TrimPrefix(ref, "#")
 			p = c.lookup(place)
 		}
-		if p["in"] != "query" {
+		into := &op.query
+		switch p["in"] {
+		case "query":
+		case "header":
+			into = &op.header
+		default:
 			continue
 		}
 		name, _ := p["name"].(string)
 		required, _ := p["required"].(bool)
 		schema, _ := p["schema"].(map[string]any)
-		q := queryParameter{name: name, required: required, integer: schema["type"] == "integer"}
+		q := parameter{name: name, required: required, integer: schema["type"] == "integer"}
 		if q.schema, err = c.Compile(resource + "#" + place + "/schema"); err != nil {
-			return nil, err
+			return err
 		}
-		out = append(out, q)
+		*into = append(*into, q)
 	}
-	return out, nil
+	return nil
 }
 
 // lookup follows a JSON pointer through objects; nil when it leads nowhere.

@@ -6,6 +6,7 @@ package violation
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -41,22 +42,37 @@ func Query(operationID string, query url.Values) []fault.Field {
 	if !ok {
 		return nil
 	}
-	var fields []fault.Field
-	for _, p := range op.query {
-		loc := []string{"query", p.name}
-		texts, sent := query[p.name]
+	return parameters(op.query, "query", func(name string) []string { return query[name] })
+}
+
+// Header does the same for the header parameters; a place names them in lower case.
+func Header(operationID string, header http.Header) []fault.Field {
+	op, ok := operations()[operationID]
+	if !ok {
+		return nil
+	}
+	return parameters(op.header, "header", header.Values)
+}
+
+func parameters(all []parameter, in string, sent func(name string) []string) (fields []fault.Field) {
+	for _, p := range all {
+		loc := []string{in, p.name}
+		if in == "header" {
+			loc[1] = strings.ToLower(p.name)
+		}
+		texts := sent(p.name)
 		switch {
-		case !sent && p.required:
+		case len(texts) > 0:
+			fields = append(fields, p.explain(loc, texts[0])...)
+		case p.required:
 			fields = append(fields, Missing(loc...))
-		case sent:
-			fields = append(fields, parameter(p, loc, texts[0])...)
 		}
 	}
 	sortFields(fields)
 	return fields
 }
 
-func parameter(p queryParameter, loc []string, text string) []fault.Field {
+func (p parameter) explain(loc []string, text string) []fault.Field {
 	var value any = text
 	if p.integer {
 		if _, err := strconv.ParseInt(text, 10, 64); err != nil {

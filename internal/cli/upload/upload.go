@@ -107,7 +107,8 @@ func Run(ctx context.Context, client *remote.Client, source Source, opts Options
 }
 
 func (u *upload) create(ctx context.Context) error {
-	set, err := u.client.CreateRecordSet(ctx, oas.NewOptRecordSetCreate(oas.RecordSetCreate{ChunkSize: oas.NewOptInt(u.survey.chunkSize)}))
+	set, err := u.client.CreateRecordSet(ctx, oas.NewOptRecordSetCreate(oas.RecordSetCreate{ChunkSize: oas.NewOptInt(u.survey.chunkSize)}),
+		oas.CreateRecordSetParams{})
 	if err != nil {
 		return u.client.Explain("create the record set", err)
 	}

@@ -1,0 +1,88 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/go-faster/jx"
+	"github.com/jackc/pgx/v5"
+	"github.com/ogen-go/ogen/middleware"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/request"
+)
+
+// onceOnly lets a request with an idempotency key be carried out once, and answers its repeats as it was answered. It stands
+// around every operation whose parameters have the key; their handlers keep the answer in the transaction of the effect.
+type onceOnly struct {
+	answers *request.Answers
+	log     *slog.Logger
+}
+
+// errReplay makes the generated server answer, which the recorder replaces by the answer from earlier.
+var errReplay = errors.New("api: answered from memory")
+
+func (o onceOnly) middleware(req middleware.Request, next middleware.Next) (middleware.Response, error) {
+	param, _ := req.Params.Header("Idempotency-Key")
+	key, _ := param.(oas.OptString)
+	if !key.Set {
+		return next(req)
+	}
+	x := exchangeOf(req.Context)
+	attempt, kept, err := o.answers.Begin(req.Context, request.Keyed{
+		OrgID: account.FromContext(req.Context).OrgID, Operation: req.OperationID, Path: req.Raw.URL.Path, Key: key.Value,
+		Body: requestBody(req.Context),
+	})
+	if err != nil {
+		return middleware.Response{}, err
+	}
+	if kept != nil {
+		x.replay = kept
+		return middleware.Response{}, errReplay
+	}
+	defer attempt.End()
+	x.attempt = attempt
+	res, err := next(req)
+	if err == nil {
+		return res, nil
+	}
+	// It failed, but perhaps only because another process was faster, or because the commit got no answer.
+	kept, keptErr := attempt.Kept(req.Context)
+	switch {
+	case fault.Is(keptErr, fault.Conflict):
+		return middleware.Response{}, keptErr
+	case keptErr != nil:
+		o.log.WarnContext(req.Context, "cannot tell whether a request was carried out", "request_id", x.id, "error", keptErr)
+	case kept != nil:
+		x.replay = kept
+		return middleware.Response{}, errReplay
+	}
+	return middleware.Response{}, err
+}
+
+// keep remembers the answer of a request that carries an idempotency key, last in the transaction of its effect.
+func keep(ctx context.Context, tx pgx.Tx, status int, answer interface{ Encode(e *jx.Encoder) }) error {
+	attempt := exchangeOf(ctx).attempt
+	if attempt == nil {
+		return nil
+	}
+	var e jx.Encoder
+	answer.Encode(&e)
+	return attempt.Keep(ctx, tx, request.Answer{Status: status, Body: e.Bytes()})
+}
+
+// keepCreated does so for what was created; convert makes the answer.
+func keepCreated[M any, A interface{ Encode(e *jx.Encoder) }](convert func(M, error) (A, error)) pg.Also[M] {
+	return func(ctx context.Context, tx pgx.Tx, made M) error {
+		answer, err := convert(made, nil)
+		if err != nil {
+			return err
+		}
+		return keep(ctx, tx, http.StatusCreated, answer)
+	}
+}

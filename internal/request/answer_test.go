@@ -1,0 +1,198 @@
+package request_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/request"
+)
+
+var errRefused = errors.New("refused")
+
+// process returns the answers as one process sees them.
+func process(t *testing.T, pool *pgxpool.Pool) *request.Answers {
+	t.Helper()
+	answers, err := request.NewAnswers(pool, bytes.Repeat([]byte("r"), 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answers
+}
+
+func setup(t *testing.T) (*pgxpool.Pool, request.Keyed) {
+	t.Helper()
+	pool := pgtest.New(t)
+	org, err := account.CreateOrg(t.Context(), pool, "Acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool, request.Keyed{OrgID: org.ID, Operation: "create", Path: "/things", Key: "k", Body: []byte("{}")}
+}
+
+// begin starts a request that nobody has answered yet.
+func begin(t *testing.T, a *request.Answers, k request.Keyed) *request.Attempt {
+	t.Helper()
+	attempt, kept, err := a.Begin(t.Context(), k)
+	if err != nil || kept != nil {
+		t.Fatalf("begin: %v, %v", kept, err)
+	}
+	return attempt
+}
+
+func keep(ctx context.Context, pool *pgxpool.Pool, at *request.Attempt, body string) error {
+	return pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		return at.Keep(ctx, tx, request.Answer{Status: 201, Body: []byte(body)})
+	})
+}
+
+func TestNewAnswers_ShortKey(t *testing.T) {
+	t.Parallel()
+	if _, err := request.NewAnswers(nil, make([]byte, 31)); err == nil {
+		t.Error("a hash key of 31 bytes will do")
+	}
+}
+
+func TestAnswers_TwoProcesses(t *testing.T) {
+	t.Parallel()
+	pool, k := setup(t)
+	one, two := begin(t, process(t, pool), k), begin(t, process(t, pool), k)
+	second := make(chan error, 1)
+	err := pg.InTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := one.Keep(ctx, tx, request.Answer{Status: 201, Body: []byte("one")}); err != nil {
+			return err
+		}
+		go func() { second <- keep(context.WithoutCancel(ctx), pool, two, "two") }()
+		select {
+		case err := <-second:
+			t.Errorf("the second process did not wait: %v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; !errors.Is(err, request.ErrAnswered) {
+		t.Errorf("the second process: %v", err)
+	}
+	for _, at := range []*request.Attempt{one, two} {
+		kept, err := at.Kept(t.Context())
+		if err != nil || kept == nil || kept.Status != 201 || string(kept.Body) != "one" {
+			t.Errorf("kept %v, %v", kept, err)
+		}
+		at.End()
+	}
+}
+
+// TestAnswers_RolledBack: when the first is rolled back, the second's own answer is kept.
+func TestAnswers_RolledBack(t *testing.T) {
+	t.Parallel()
+	pool, k := setup(t)
+	one, two := begin(t, process(t, pool), k), begin(t, process(t, pool), k)
+	second := make(chan error, 1)
+	err := pg.InTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := one.Keep(ctx, tx, request.Answer{Status: 201, Body: []byte("one")}); err != nil {
+			return err
+		}
+		go func() { second <- keep(context.WithoutCancel(ctx), pool, two, "two") }()
+		return errRefused
+	})
+	if !errors.Is(err, errRefused) {
+		t.Fatal(err)
+	}
+	if err := <-second; err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := one.Kept(t.Context()); err != nil || kept == nil || string(kept.Body) != "two" {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+}
+
+// TestAnswers_Wait: in one process a duplicate waits, takes over when the first fails, and replays when it succeeds.
+func TestAnswers_Wait(t *testing.T) {
+	t.Parallel()
+	pool, k := setup(t)
+	a := process(t, pool)
+	type outcome struct {
+		at   *request.Attempt
+		kept *request.Answer
+		err  error
+	}
+	later := func(ctx context.Context) <-chan outcome {
+		out := make(chan outcome, 1)
+		go func() {
+			at, kept, err := a.Begin(ctx, k)
+			out <- outcome{at, kept, err}
+		}()
+		return out
+	}
+	first := begin(t, a, k)
+	next := later(t.Context())
+	gone, cancel := context.WithCancel(t.Context())
+	given := later(gone)
+	cancel()
+	if o := <-given; !errors.Is(o.err, context.Canceled) {
+		t.Errorf("one that went away: %+v", o)
+	}
+	select {
+	case o := <-next:
+		t.Fatalf("it did not wait: %+v", o)
+	case <-time.After(50 * time.Millisecond):
+	}
+	first.End()
+	o := <-next
+	if o.err != nil || o.at == nil {
+		t.Fatalf("it did not take over: %+v", o)
+	}
+	last := later(t.Context())
+	if err := keep(t.Context(), pool, o.at, "two"); err != nil {
+		t.Fatal(err)
+	}
+	o.at.End()
+	if l := <-last; l.err != nil || l.kept == nil || string(l.kept.Body) != "two" {
+		t.Errorf("the last: %+v", l)
+	}
+}
+
+// TestAnswers_Scope: each part of a key counts by itself, and only the body is compared.
+func TestAnswers_Scope(t *testing.T) {
+	t.Parallel()
+	pool, k := setup(t)
+	a := process(t, pool)
+	at := begin(t, a, k)
+	if err := keep(t.Context(), pool, at, "one"); err != nil {
+		t.Fatal(err)
+	}
+	at.End()
+	other := k
+	other.Body = []byte("{ }")
+	if _, _, err := a.Begin(t.Context(), other); !fault.Is(err, fault.Conflict) {
+		t.Errorf("another body: %v", err)
+	}
+	for name, change := range map[string]func(*request.Keyed){
+		"Organization": func(k *request.Keyed) { k.OrgID = uuid.New() },
+		"Operation":    func(k *request.Keyed) { k.Operation = "creat"; k.Path = "e" + k.Path },
+		"Path":         func(k *request.Keyed) { k.Path = "/thing"; k.Key = "sk" },
+		"Key":          func(k *request.Keyed) { k.Key = "K" },
+	} {
+		other := k
+		change(&other)
+		at, kept, err := a.Begin(t.Context(), other)
+		if err != nil || kept != nil {
+			t.Errorf("%s: %v, %v", name, kept, err)
+			continue
+		}
+		at.End()
+	}
+}

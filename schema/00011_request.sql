@@ -1,0 +1,18 @@
+-- +goose Up
+-- The answer to a request that carried an idempotency key, kept for a day. It is written in the transaction of what the
+-- request did: either both are there or neither. Neither the key nor the body is stored, only keyed hashes of them; key_hash
+-- covers the operation and the path, too.
+CREATE TABLE flow.idempotency_key (
+    org_id uuid NOT NULL REFERENCES flow.organization (id),
+    key_hash bytea NOT NULL CHECK (octet_length(key_hash) = 32),
+    body_hash bytea NOT NULL CHECK (octet_length(body_hash) = 32),
+    operation text NOT NULL,
+    status smallint NOT NULL CHECK (status BETWEEN 200 AND 299),
+    answer bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT flow.clock(),
+    PRIMARY KEY (org_id, key_hash)
+);
+CREATE INDEX idempotency_key_old ON flow.idempotency_key (created_at);
+
+-- +goose Down
+DROP TABLE flow.idempotency_key;
