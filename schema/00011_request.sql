@@ -14,5 +14,15 @@ CREATE TABLE flow.idempotency_key (
 );
 CREATE INDEX idempotency_key_old ON flow.idempotency_key (created_at);
 
+-- How many requests of a limited operation an organization has made in the window that began at began_at. One row each for
+-- ever, changed in place. Unlogged, so that counting waits for no disk: after a crash of the database windows begin anew.
+CREATE UNLOGGED TABLE flow.request_count (
+    org_id uuid NOT NULL REFERENCES flow.organization (id),
+    operation text NOT NULL,
+    began_at timestamptz NOT NULL,
+    used bigint NOT NULL CHECK (used > 0),
+    PRIMARY KEY (org_id, operation)
+) WITH (fillfactor = 50);
+
 -- +goose Down
-DROP TABLE flow.idempotency_key;
+DROP TABLE flow.request_count, flow.idempotency_key;

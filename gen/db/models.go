@@ -732,6 +732,13 @@ type FlowRecordSet struct {
 	StagingExpiresAt *time.Time
 }
 
+type FlowRequestCount struct {
+	OrgID     uuid.UUID
+	Operation string
+	BeganAt   time.Time
+	Used      int64
+}
+
 type FlowSecret struct {
 	ID         uuid.UUID
 	OrgID      uuid.UUID

@@ -37,6 +37,9 @@ type Deps struct {
 	Runs        *run.Service
 	Forecasts   *forecast.Service
 	Answers     *request.Answers
+	Limits      *request.Limits
+	// RequestLimit replaces the number of every request limit of the document, unless it is 0.
+	RequestLimit int64
 	// Refresher is the dispatcher.
 	Refresher Refresher
 	// Now dates nothing that is stored; it measures how long requests take.
@@ -69,7 +72,9 @@ type definitionGroup struct {
 
 // New returns the handler of every path under /v1; any other path is 404 in the error envelope.
 func New(d Deps) (http.Handler, error) {
-	errs := errorHandler{log: d.Log}
+	go documentedLimits() // takes a while, and is not needed yet
+	limit := limiter{limits: d.Limits, most: d.RequestLimit}
+	errs := errorHandler{log: d.Log, admit: limit.admit}
 	sec := security{accounts: d.Accounts, log: d.Log}
 	catalogs, err := newCatalogHandler(d.Catalog)
 	if err != nil {
@@ -96,7 +101,7 @@ func New(d Deps) (http.Handler, error) {
 		oas.WithErrorHandler(errs.refused),
 		oas.WithNotFound(errs.notFound),
 		oas.WithMethodNotAllowed(errs.methodNotAllowed),
-		oas.WithMiddleware(refuseUnstorableQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware),
+		oas.WithMiddleware(limit.middleware, refuseUnstorableQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)

@@ -26,6 +26,7 @@ import (
 	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/request"
 	"flowlane/internal/tenant"
 	"flowlane/internal/vault"
 )
@@ -134,7 +135,7 @@ func setupCredentials(t *testing.T) *credentialBundle {
 	t.Cleanup(sender.Close)
 	accounts := apitest.Accounts(t, b.pool)
 	handler, err := api.New(api.Deps{
-		Pool: b.pool, Accounts: accounts, Catalog: loaded, Answers: apitest.Answers(t, b.pool), Now: time.Now,
+		Pool: b.pool, Accounts: accounts, Catalog: loaded, Answers: apitest.Answers(t, b.pool), Limits: request.NewLimits(b.pool, time.Now), Now: time.Now,
 		Log:         slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Credentials: credential.New(credential.Deps{Pool: b.pool, Vault: secrets, Catalog: loaded, Prober: sender, Now: time.Now}),
 	})

@@ -18,6 +18,7 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/request"
 )
 
 // definitions is a service with two organizations, each with a dialer credential.
@@ -38,7 +39,7 @@ func serveDefinitions(t *testing.T) definitions {
 	require.NoError(t, err)
 	handler, err := api.New(api.Deps{
 		Pool: pool, Accounts: accounts, Catalog: entries, Definitions: definition.New(pool, entries),
-		Answers: apitest.Answers(t, pool), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	own, other := apitest.NewTenant(t, pool, accounts, "own"), apitest.NewTenant(t, pool, accounts, "other")

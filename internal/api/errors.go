@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"math"
 	"mime"
 	"net/http"
 	"slices"
@@ -36,7 +35,11 @@ var statuses = map[fault.Code]int{
 }
 
 // errorHandler turns every failure into the error envelope.
-type errorHandler struct{ log *slog.Logger }
+type errorHandler struct {
+	log *slog.Logger
+	// admit counts a request that fails before its handler is reached.
+	admit func(ctx context.Context, operation string) error
+}
 
 // NewError is called by the generated server with what a handler or the security check returned.
 func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusCodeWithHeaders {
@@ -85,8 +88,7 @@ func answer(f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
 		out.Response.Detail = oas.NewStringErrorDetail(f.Detail)
 	}
 	if f.RetryAfter > 0 || f.Code == fault.RateLimited {
-		seconds := max(1, int(math.Ceil(f.RetryAfter.Seconds())))
-		out.RetryAfter = oas.NewOptInt(seconds)
+		out.RetryAfter = oas.NewOptInt(wholeSeconds(f.RetryAfter))
 	}
 	return out
 }
@@ -154,6 +156,10 @@ func (h errorHandler) refused(ctx context.Context, w http.ResponseWriter, r *htt
 		h.log.Log(ctx, level, "response broke off", "request_id", requestID(ctx), "error", err)
 		panic(http.ErrAbortHandler)
 	}
+	if err := h.count(ctx, err); err != nil {
+		h.fail(ctx, w, err)
+		return
+	}
 	var f *fault.Error
 	var params *ogenerrors.DecodeParamsError
 	var request *ogenerrors.DecodeRequestError
@@ -167,6 +173,19 @@ func (h errorHandler) refused(ctx context.Context, w http.ResponseWriter, r *htt
 	default:
 		h.fail(ctx, w, err)
 	}
+}
+
+// count counts a request that could not be decoded; others were counted before. Fault: RateLimited.
+func (h errorHandler) count(ctx context.Context, err error) error {
+	var params *ogenerrors.DecodeParamsError
+	var request *ogenerrors.DecodeRequestError
+	switch {
+	case errors.As(err, &params):
+		return h.admit(ctx, params.OperationID())
+	case errors.As(err, &request):
+		return h.admit(ctx, request.OperationID())
+	}
+	return nil
 }
 
 func (h errorHandler) refusedParams(ctx context.Context, w http.ResponseWriter, r *http.Request, err *ogenerrors.DecodeParamsError) {

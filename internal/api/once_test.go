@@ -23,13 +23,17 @@ import (
 const idempotencyKey = "Idempotency-Key"
 
 // replica is a second process on the database of the stack.
-func (s *stack) replica() *apitest.Client {
+func (s *stack) replica(change ...func(*app.Config)) *apitest.Client {
 	s.t.Helper()
 	kek, err := vault.LoadKEK("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=", "")
 	require.NoError(s.t, err)
-	a, err := app.New(s.t.Context(), app.Config{
+	cfg := app.Config{
 		DatabaseURL: s.app.Pool.Config().ConnString(), KEK: kek, BaseURLs: map[string]string{"dialer": s.simURL}, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	a, err := app.New(s.t.Context(), cfg)
 	require.NoError(s.t, err)
 	s.t.Cleanup(a.Close)
 	return apitest.Serve(s.t, a.Handler(), s.Key)

@@ -39,6 +39,8 @@ type exchange struct {
 	// lists bounds the long lists in memory; release gives back the place of this one.
 	lists   *slots
 	release func()
+	// header is that of the answer.
+	header http.Header
 	// attempt is set while a request with an idempotency key is carried out.
 	attempt *request.Attempt
 	// replay is sent instead of whatever else is being sent.
@@ -52,7 +54,7 @@ func exchangeOf(ctx context.Context) *exchange {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x
 	}
-	return &exchange{}
+	return &exchange{header: http.Header{}}
 }
 
 // requestID returns the id under which the request is logged and answered.
@@ -71,6 +73,7 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), lists: o.lists, release: func() {}}
 	rec := &recorder{ResponseWriter: w, exchange: x}
 	header := rec.Header()
+	x.header = header
 	header.Set("X-Request-Id", x.id)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", cacheControl(r.URL.Path))

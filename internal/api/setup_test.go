@@ -15,6 +15,7 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/recordset"
+	"flowlane/internal/request"
 )
 
 // bundle is a service with two organizations; the client speaks for the first.
@@ -38,8 +39,8 @@ func setup(t *testing.T) bundle {
 	}
 	handler, err := api.New(api.Deps{
 		Pool: pool, Accounts: b.accounts, Catalog: cat, RecordSets: recordset.New(pool, noWaker{}), Now: time.Now,
-		Answers: apitest.Answers(t, pool),
-		Log:     slog.New(slog.DiscardHandler),
+		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

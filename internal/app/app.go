@@ -70,6 +70,8 @@ type Config struct {
 	Lease time.Duration
 	// MaxConns bounds the connections for requests and work; 0 means 20. A few more keep the leases.
 	MaxConns int
+	// RequestLimit replaces the number of every request limit of the API document, for tests; 0 for none.
+	RequestLimit int64
 	// Log is nil for slog.Default().
 	Log *slog.Logger
 	// Migrate brings the database up to date first. Otherwise New fails on one that is not.
@@ -245,7 +247,7 @@ func (a *App) wire() error {
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Plans: plans,
 		Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecast.New(a.Pool, a.Catalog, plans), Refresher: a.Dispatcher,
-		Answers: answers, Now: time.Now, Log: a.cfg.Log,
+		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now), RequestLimit: a.cfg.RequestLimit, Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)

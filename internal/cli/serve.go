@@ -28,6 +28,7 @@ type server struct {
 	Margin     time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
 	Timeout    time.Duration     `name:"call-timeout" env:"FLOWLANE_CALL_TIMEOUT" help:"Most time that any call to a provider may take. Default: what its action says."`
 	Lease      time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
+	Requests   int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of a request limit, for tests. Default: what the API document says."`
 	Migrate    bool              `name:"migrate" env:"FLOWLANE_MIGRATE" default:"true" negatable:"" help:"Bring the database up to date first."`
 }
 
@@ -42,7 +43,7 @@ func (s server) config(p *process) (app.Config, error) {
 	}
 	return app.Config{
 		DatabaseURL: dsn, KEK: kek, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
-		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Lease: s.Lease, MaxConns: s.MaxConns, Log: p.log, Migrate: s.Migrate,
+		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Lease: s.Lease, MaxConns: s.MaxConns, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
 	}, nil
 }
 

@@ -196,3 +196,12 @@ func TestAnswers_Scope(t *testing.T) {
 		at.End()
 	}
 }
+
+func benchOrg(b *testing.B, pool *pgxpool.Pool) uuid.UUID {
+	b.Helper()
+	org, err := account.CreateOrg(b.Context(), pool, "Acme")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return org.ID
+}
