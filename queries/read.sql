@@ -5,10 +5,10 @@ FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
 WHERE b.org_id = @org_id AND b.id > @after
-    AND (sqlc.narg('status')::text IS NULL OR b.status::text = sqlc.narg('status'))
+    AND (sqlc.narg('status')::flow.batch_status IS NULL OR b.status = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR b.schedule_id = sqlc.narg('schedule_id'))
-    AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type::text = sqlc.narg('trigger_type'))
+    AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
 ORDER BY b.id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: BatchRead :one
@@ -24,10 +24,10 @@ SELECT b.id FROM flow.batch b WHERE b.trigger_id = @trigger_id AND b.org_id = @o
 -- name: BatchTotal :one
 SELECT count(*) FROM flow.batch b
 WHERE b.org_id = @org_id
-    AND (sqlc.narg('status')::text IS NULL OR b.status::text = sqlc.narg('status'))
+    AND (sqlc.narg('status')::flow.batch_status IS NULL OR b.status = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
     AND (sqlc.narg('schedule_id')::uuid IS NULL OR b.schedule_id = sqlc.narg('schedule_id'))
-    AND (sqlc.narg('trigger_type')::text IS NULL OR b.trigger_type::text = sqlc.narg('trigger_type'));
+    AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'));
 
 -- name: BatchIDs :many
 -- Ids of batches that have jobs in any of these statuses, in insertion order between two ids, with how many.

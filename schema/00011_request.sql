@@ -24,5 +24,12 @@ CREATE UNLOGGED TABLE flow.request_count (
     PRIMARY KEY (org_id, operation)
 ) WITH (fillfactor = 50);
 
+-- Lists of things that come by the million find their page by what they are filtered by.
+CREATE INDEX batch_by_status ON flow.batch (org_id, status, id);
+CREATE INDEX batch_by_schedule ON flow.batch (schedule_id, id) WHERE schedule_id IS NOT NULL;
+CREATE INDEX batch_by_trigger_type ON flow.batch (org_id, trigger_type, id) WHERE trigger_type <> 'api_call';
+CREATE INDEX record_set_by_status ON flow.record_set (org_id, status, id);
+
 -- +goose Down
+DROP INDEX flow.record_set_by_status, flow.batch_by_trigger_type, flow.batch_by_schedule, flow.batch_by_status;
 DROP TABLE flow.request_count, flow.idempotency_key;

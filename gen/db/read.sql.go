@@ -71,20 +71,20 @@ FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
 WHERE b.org_id = $1 AND b.id > $2
-    AND ($3::text IS NULL OR b.status::text = $3)
+    AND ($3::flow.batch_status IS NULL OR b.status = $3)
     AND ($4::uuid IS NULL OR b.definition_id = $4)
     AND ($5::uuid IS NULL OR b.schedule_id = $5)
-    AND ($6::text IS NULL OR b.trigger_type::text = $6)
+    AND ($6::flow.trigger_type IS NULL OR b.trigger_type = $6)
 ORDER BY b.id LIMIT $8 OFFSET $7
 `
 
 type BatchListParams struct {
 	OrgID        uuid.UUID
 	After        uuid.UUID
-	Status       *string
+	Status       *FlowBatchStatus
 	DefinitionID *uuid.UUID
 	ScheduleID   *uuid.UUID
-	TriggerType  *string
+	TriggerType  *FlowTriggerType
 	SkipRows     int32
 	MaxRows      int32
 }
@@ -244,18 +244,18 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 const batchTotal = `-- name: BatchTotal :one
 SELECT count(*) FROM flow.batch b
 WHERE b.org_id = $1
-    AND ($2::text IS NULL OR b.status::text = $2)
+    AND ($2::flow.batch_status IS NULL OR b.status = $2)
     AND ($3::uuid IS NULL OR b.definition_id = $3)
     AND ($4::uuid IS NULL OR b.schedule_id = $4)
-    AND ($5::text IS NULL OR b.trigger_type::text = $5)
+    AND ($5::flow.trigger_type IS NULL OR b.trigger_type = $5)
 `
 
 type BatchTotalParams struct {
 	OrgID        uuid.UUID
-	Status       *string
+	Status       *FlowBatchStatus
 	DefinitionID *uuid.UUID
 	ScheduleID   *uuid.UUID
-	TriggerType  *string
+	TriggerType  *FlowTriggerType
 }
 
 func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams) (int64, error) {

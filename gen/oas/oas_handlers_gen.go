@@ -7400,6 +7400,10 @@ func (s *Server) handleListPlatformServicesRequest(args [1]string, argsEscaped b
 					In:   "query",
 				}: params.Skip,
 				{
+					Name: "cursor",
+					In:   "query",
+				}: params.Cursor,
+				{
 					Name: "sort_by",
 					In:   "query",
 				}: params.SortBy,
@@ -8144,6 +8148,10 @@ func (s *Server) handleListServicesRequest(args [0]string, argsEscaped bool, w h
 					Name: "skip",
 					In:   "query",
 				}: params.Skip,
+				{
+					Name: "cursor",
+					In:   "query",
+				}: params.Cursor,
 				{
 					Name: "sort_by",
 					In:   "query",

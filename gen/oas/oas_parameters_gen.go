@@ -1636,8 +1636,9 @@ type ListActionsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// An earlier `ETag`; if the answer is still the same, the status is 304 and there is no body.
 	IfNoneMatch OptString `json:",omitempty,omitzero"`
@@ -1918,8 +1919,9 @@ type ListApiKeysParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// Only keys in this status.
 	Status OptApiKeyStatus `json:",omitempty,omitzero"`
@@ -2213,8 +2215,9 @@ func decodeListApiKeysParams(args [0]string, argsEscaped bool, r *http.Request) 
 type ListAuditLogParams struct {
 	// The most entries to return, 1 to 200.
 	Limit OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// Only what this account did.
 	AccountID OptString `json:",omitempty,omitzero"`
@@ -2743,8 +2746,9 @@ type ListBatchResultsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// A page, or one line per result.
 	Format OptListBatchResultsFormat `json:",omitempty,omitzero"`
@@ -3167,8 +3171,9 @@ type ListBatchesParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// Only batches in this status.
 	Status OptBatchStatus `json:",omitempty,omitzero"`
@@ -3636,8 +3641,9 @@ type ListCredentialsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// Only credentials in this status.
 	Status OptCredentialStatus `json:",omitempty,omitzero"`
@@ -3934,8 +3940,9 @@ type ListDefinitionVersionsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// The id of the definition.
 	DefinitionID string
@@ -4219,8 +4226,9 @@ type ListDefinitionsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// Only definitions in this status.
 	Status OptDefinitionStatus `json:",omitempty,omitzero"`
@@ -4517,8 +4525,9 @@ type ListDomainsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 }
 
@@ -4748,8 +4757,9 @@ type ListExecutionsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// Only executions of this batch.
 	BatchID OptString `json:",omitempty,omitzero"`
@@ -5150,8 +5160,9 @@ type ListJobsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// Only jobs of this batch.
 	BatchID OptString `json:",omitempty,omitzero"`
@@ -5499,6 +5510,10 @@ type ListPlatformServicesParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
+	Cursor OptString `json:",omitempty,omitzero"`
 	// What to sort by.
 	SortBy OptServiceSortBy `json:",omitempty,omitzero"`
 	// The direction of `sort_by`.
@@ -5526,6 +5541,15 @@ func unpackListPlatformServicesParams(packed middleware.Parameters) (params List
 		}
 		if v, ok := packed[key]; ok {
 			params.Skip = v.(OptInt)
+		}
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "cursor",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.Cursor = v.(OptString)
 		}
 	}
 	{
@@ -5706,6 +5730,47 @@ func decodeListPlatformServicesParams(args [1]string, argsEscaped bool, r *http.
 	}(); err != nil {
 		return params, &ogenerrors.DecodeParamError{
 			Name: "skip",
+			In:   "query",
+			Err:  err,
+		}
+	}
+	// Decode query: cursor.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "cursor",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotCursorVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotCursorVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.Cursor.SetTo(paramsDotCursorVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "cursor",
 			In:   "query",
 			Err:  err,
 		}
@@ -5926,8 +5991,9 @@ type ListPlatformsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// An earlier `ETag`; if the answer is still the same, the status is 304 and there is no body.
 	IfNoneMatch OptString `json:",omitempty,omitzero"`
@@ -6275,8 +6341,9 @@ type ListRecordSetsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// Only record sets in this status.
 	Status OptRecordSetStatus `json:",omitempty,omitzero"`
@@ -6573,8 +6640,9 @@ type ListServiceActionsParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// An earlier `ETag`; if the answer is still the same, the status is 304 and there is no body.
 	IfNoneMatch OptString `json:",omitempty,omitzero"`
@@ -6908,6 +6976,10 @@ type ListServicesParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
+	Cursor OptString `json:",omitempty,omitzero"`
 	// What to sort by.
 	SortBy OptServiceSortBy `json:",omitempty,omitzero"`
 	// The direction of `sort_by`.
@@ -6933,6 +7005,15 @@ func unpackListServicesParams(packed middleware.Parameters) (params ListServices
 		}
 		if v, ok := packed[key]; ok {
 			params.Skip = v.(OptInt)
+		}
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "cursor",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.Cursor = v.(OptString)
 		}
 	}
 	{
@@ -7110,6 +7191,47 @@ func decodeListServicesParams(args [0]string, argsEscaped bool, r *http.Request)
 			Err:  err,
 		}
 	}
+	// Decode query: cursor.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "cursor",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotCursorVal string
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotCursorVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.Cursor.SetTo(paramsDotCursorVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "cursor",
+			In:   "query",
+			Err:  err,
+		}
+	}
 	// Set default value for query: sort_by.
 	{
 		val := ServiceSortBy("name")
@@ -7281,8 +7403,9 @@ type ListTriggersParams struct {
 	Limit OptInt `json:",omitempty,omitzero"`
 	// How many items to pass over. For deep pages `cursor` is much faster.
 	Skip OptInt `json:",omitempty,omitzero"`
-	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters
-	// answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
+	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
+	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
 	// Only starts of this definition.
 	DefinitionID OptString `json:",omitempty,omitzero"`

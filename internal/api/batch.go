@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/pg"
@@ -31,9 +32,14 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	if err != nil {
 		return nil, err
 	}
-	f := run.BatchFilter{
-		Status: optional(params.Status.Value, params.Status.Set), TriggerType: optional(params.TriggerType.Value, params.TriggerType.Set),
-		After: after,
+	f := run.BatchFilter{After: after}
+	if status, ok := params.Status.Get(); ok {
+		value := db.FlowBatchStatus(status)
+		f.Status = &value
+	}
+	if kind, ok := params.TriggerType.Get(); ok {
+		value := db.FlowTriggerType(kind)
+		f.TriggerType = &value
 	}
 	definition, known := filterID(params.DefinitionID)
 	schedule, also := filterID(params.ScheduleID)

@@ -88,32 +88,50 @@ func (h catalogHandler) GetPlatform(_ context.Context, params oas.GetPlatformPar
 }
 
 func (h catalogHandler) ListPlatformServices(_ context.Context, params oas.ListPlatformServicesParams) (oas.ListPlatformServicesRes, error) {
+	p, err := pageOf("services", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.PlatformID, "\x00", params.Order.Value)
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.services(p, h.catalog.Services(params.PlatformID), params.Order)
+	if err != nil {
+		return nil, err
+	}
 	if h.fresh(params.IfNoneMatch) {
 		return h.notModified(), nil
 	}
-	return h.services(h.catalog.Services(params.PlatformID), params.Limit, params.Skip, params.Order), nil
+	return list, nil
 }
 
 func (h catalogHandler) ListServices(_ context.Context, params oas.ListServicesParams) (oas.ListServicesRes, error) {
+	p, err := pageOf("services", uuid.Nil, params.Limit, params.Skip, params.Cursor, "\x00", params.Order.Value)
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.services(p, h.catalog.AllServices(), params.Order)
+	if err != nil {
+		return nil, err
+	}
 	if h.fresh(params.IfNoneMatch) {
 		return h.notModified(), nil
 	}
-	return h.services(h.catalog.AllServices(), params.Limit, params.Skip, params.Order), nil
+	return list, nil
 }
 
-// services sorts by name, the only order there is, and pages by skip alone.
-func (h catalogHandler) services(all []*catalog.Service, limit, skip oas.OptInt, order oas.OptOrder) *oas.ServiceListHeaders {
+// services sorts by name, the only order there is.
+func (h catalogHandler) services(p page, all []*catalog.Service, order oas.OptOrder) (*oas.ServiceListHeaders, error) {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b *catalog.Service) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	if order.Value == oas.OrderDesc {
 		slices.Reverse(sorted)
 	}
-	p := page{limit: limit.Or(50), skip: skip.Or(0)}
-	rows := sorted[min(p.skip, len(sorted)):]
-	list := oas.ServiceList(listOf(p, rows, int64(len(sorted)), func(s *catalog.Service) string { return s.ID }, convertService))
-	list.NextCursor.SetToNull()
-	return &oas.ServiceListHeaders{ETag: oas.NewOptString(h.etag), Response: list}
+	id := func(s *catalog.Service) string { return s.ID }
+	rows, err := pageFrom(p, sorted, id)
+	if err != nil {
+		return nil, err
+	}
+	list := oas.ServiceList(listOf(p, rows, int64(len(sorted)), id, convertService))
+	return &oas.ServiceListHeaders{ETag: oas.NewOptString(h.etag), Response: list}, nil
 }
 
 func (h catalogHandler) GetService(_ context.Context, params oas.GetServiceParams) (oas.GetServiceRes, error) {

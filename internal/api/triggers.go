@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/run"
@@ -26,8 +27,12 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 		list := oas.TriggerList(nothing[oas.Trigger](p))
 		return &list, nil
 	}
-	list, err := batches(ctx, h.runs, caller.OrgID, p, run.BatchFilter{TriggerType: optional(params.TriggerType.Value, params.TriggerType.Set),
-		DefinitionID: definition, After: after}, triggerOf)
+	f := run.BatchFilter{DefinitionID: definition, After: after}
+	if kind, ok := params.TriggerType.Get(); ok {
+		value := db.FlowTriggerType(kind)
+		f.TriggerType = &value
+	}
+	list, err := batches(ctx, h.runs, caller.OrgID, p, f, triggerOf)
 	out := oas.TriggerList(list)
 	return &out, err
 }

@@ -23,7 +23,7 @@ type Filter struct {
 
 // Count says how many definitions match the filter in all.
 func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
-	total, err := s.queries.CountDefinitions(ctx, s.pool, db.CountDefinitionsParams{OrgID: orgID, Status: f.Status})
+	total, err := s.queries.CountDefinitions(ctx, pg.Planned{Pool: s.pool}, db.CountDefinitionsParams{OrgID: orgID, Status: f.Status})
 	if err != nil {
 		return 0, fmt.Errorf("count definitions: %w", err)
 	}
@@ -32,7 +32,7 @@ func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, 
 
 // List returns a page of definitions in insertion order.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Definition, error) {
-	rows, err := s.queries.Definitions(ctx, s.pool, db.DefinitionsParams{
+	rows, err := s.queries.Definitions(ctx, pg.Planned{Pool: s.pool}, db.DefinitionsParams{
 		OrgID: orgID, Status: f.Status, After: f.After, RowLimit: f.MaxRows, RowOffset: f.Skip,
 	})
 	if err != nil {

@@ -114,7 +114,7 @@ type Filter struct {
 
 // List returns sets in the order of their creation.
 func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Manifest, error) {
-	items, err := s.q.RecordSetList(ctx, s.pool, db.RecordSetListParams{
+	items, err := s.q.RecordSetList(ctx, pg.Planned{Pool: s.pool}, db.RecordSetListParams{
 		OrgID: orgID, After: f.After, Status: f.Status, SkipRows: f.Skip, MaxRows: f.MaxRows,
 	})
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]Manife
 
 // Count says how many sets there are in all with the filter's status.
 func (s *Service) Count(ctx context.Context, orgID uuid.UUID, f Filter) (int64, error) {
-	total, err := s.q.RecordSetTotal(ctx, s.pool, db.RecordSetTotalParams{OrgID: orgID, Status: f.Status})
+	total, err := s.q.RecordSetTotal(ctx, pg.Planned{Pool: s.pool}, db.RecordSetTotalParams{OrgID: orgID, Status: f.Status})
 	if err != nil {
 		return 0, fmt.Errorf("count record sets: %w", err)
 	}

@@ -118,7 +118,7 @@ func TestWork_Bounded(t *testing.T) {
 		}
 		f.FromBatch, f.FromPosition = batch, positions[len(positions)-1]+1
 	}
-	export, err := w.s.Export(w.ctx, w.org, batch, nil, 0, 0)
+	export, err := w.s.Export(w.ctx, w.org, batch, NDJSON, nil, 0, 0)
 	require.NoError(t, err)
 	lines := bufio.NewScanner(export)
 	lines.Buffer(nil, 2*mib)

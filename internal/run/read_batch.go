@@ -17,7 +17,8 @@ type BatchRow = db.BatchListRow
 // BatchFilter says which batches a list shows: those that have every value that is set, after the id After, from the
 // Skip-th on, at most MaxRows.
 type BatchFilter struct {
-	Status, TriggerType      *string
+	Status                   *db.FlowBatchStatus
+	TriggerType              *db.FlowTriggerType
 	DefinitionID, ScheduleID *uuid.UUID
 	After                    uuid.UUID
 	Skip, MaxRows            int32
@@ -25,7 +26,7 @@ type BatchFilter struct {
 
 // Batches lists batches in the order of their creation.
 func (s *Service) Batches(ctx context.Context, orgID uuid.UUID, f BatchFilter) ([]BatchRow, error) {
-	rows, err := s.q.BatchList(ctx, s.pool, db.BatchListParams{OrgID: orgID, After: f.After, Status: f.Status, DefinitionID: f.DefinitionID,
+	rows, err := s.q.BatchList(ctx, pg.Planned{Pool: s.pool}, db.BatchListParams{OrgID: orgID, After: f.After, Status: f.Status, DefinitionID: f.DefinitionID,
 		ScheduleID: f.ScheduleID, TriggerType: f.TriggerType, SkipRows: f.Skip, MaxRows: f.MaxRows})
 	if err != nil {
 		return nil, fmt.Errorf("list batches: %w", err)
@@ -35,7 +36,7 @@ func (s *Service) Batches(ctx context.Context, orgID uuid.UUID, f BatchFilter) (
 
 // CountBatches says how many batches a list has on all pages.
 func (s *Service) CountBatches(ctx context.Context, orgID uuid.UUID, f BatchFilter) (int64, error) {
-	total, err := s.q.BatchTotal(ctx, s.pool, db.BatchTotalParams{OrgID: orgID, Status: f.Status, DefinitionID: f.DefinitionID, ScheduleID: f.ScheduleID,
+	total, err := s.q.BatchTotal(ctx, pg.Planned{Pool: s.pool}, db.BatchTotalParams{OrgID: orgID, Status: f.Status, DefinitionID: f.DefinitionID, ScheduleID: f.ScheduleID,
 		TriggerType: f.TriggerType})
 	if err != nil {
 		return 0, fmt.Errorf("count batches: %w", err)

@@ -63,7 +63,8 @@ func TestUpload_DigestAndLookup(t *testing.T) {
 func TestUpload_OtherDigests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for digest, want := range map[string]string{"": `"digest":"crc32c:`, "sha256": `"digest":"sha256:`, "none": `"last_key":"a"}`} {
+	for _, c := range [][2]string{{"", `"digest":"crc32c:`}, {"sha256", `"digest":"sha256:`}, {"none", `"last_key":"a"}`}} {
+		digest, want := c[0], c[1]
 		b.sim.SetAccount("1001", dialersim.AccountSettings{Digest: digest})
 		b.do(200, http.MethodPost, "/lists/l"+digest+"/upload", rows("a"))
 		if r := b.do(200, http.MethodGet, "/lists/l"+digest+"/imports", ""); !strings.Contains(r.body, want) {

@@ -1,0 +1,246 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/api"
+	"flowlane/internal/api/apitest"
+	"flowlane/internal/api/violation"
+	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
+	"flowlane/internal/definition"
+	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/recordset"
+	"flowlane/internal/request"
+	"flowlane/internal/run"
+)
+
+// listPath is a list of the document; names of path parameters stand in it in braces.
+type listPath struct {
+	id, path string
+	cursor   bool
+}
+
+func listPaths(t *testing.T) (out []listPath) {
+	t.Helper()
+	doc, err := violation.Document()
+	require.NoError(t, err)
+	for path, item := range doc["paths"].(map[string]any) {
+		op, ok := item.(map[string]any)["get"].(map[string]any)
+		if !ok {
+			continue
+		}
+		text, err := json.Marshal(op["responses"].(map[string]any)["200"])
+		require.NoError(t, err)
+		if !strings.Contains(string(text), `List"`) {
+			continue
+		}
+		l := listPath{id: op["operationId"].(string), path: path}
+		params, _ := op["parameters"].([]any)
+		for _, p := range params {
+			l.cursor = l.cursor || p.(map[string]any)["$ref"] == "#/components/parameters/Cursor"
+		}
+		out = append(out, l)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].path < out[j].path })
+	return out
+}
+
+// TestCursor_EveryList pages through every list of the document, and misuses its cursors.
+func TestCursor_EveryList(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	flow := s.define(transformSteps)
+	batch := s.trigger(flow, `{"records":[{"n":1},{"n":2}]}`)
+	s.trigger(flow, `{"records":[{"n":1}]}`)
+	s.define(transformSteps)
+	s.upload(rowsOf(1))
+	s.upload(rowsOf(2))
+	for i := range 2 {
+		s.Do(http.MethodPost, "/account/api-keys", fmt.Sprintf(`{"name":"k%d"}`, i)).Want(http.StatusCreated)
+	}
+	s.Do(http.MethodPost, "/credentials", `{"name":"b","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"beta","password":"x"}}`).Want(http.StatusCreated)
+	names := strings.NewReplacer("{platform_id}", "core", "{service_id}", "core__flow", "{definition_id}", flow, "{batch_id}", batch)
+	// alone has lists of one item here, which give no cursor.
+	alone := map[string]bool{"listDefinitionVersions": true}
+	foreign := ""
+	for _, l := range listPaths(t) {
+		t.Run(l.id, func(t *testing.T) {
+			require.True(t, l.cursor, "it takes no cursor")
+			path := names.Replace(l.path)
+			for _, bad := range []string{"", "x", "AAAAAAAAAAAAAAAA", strings.Repeat("A", 5000), foreign} {
+				s.Do(http.MethodGet, path+"?cursor="+bad, nil).Detail(http.StatusBadRequest, "Invalid cursor")
+			}
+			first := s.get(path + "?limit=1")
+			require.Len(t, first["items"], 1, "add something to list to this test")
+			if alone[l.id] || strings.HasPrefix(l.path, "/catalog/") && first["next_cursor"] == nil {
+				assert.Nil(t, first["next_cursor"])
+				return
+			}
+			cursor, ok := first["next_cursor"].(string)
+			require.True(t, ok, "add a second thing to list to this test")
+			foreign = cursor
+			second := s.get(path + "?limit=1&cursor=" + cursor)
+			assert.NotEqual(t, first["items"], second["items"])
+			assert.Equal(t, first["total"], second["total"])
+			assert.InDelta(t, 0, second["skip"], 0)
+			assert.Equal(t, second["items"], s.get(path + "?limit=1&skip=1")["items"])
+			assert.Len(t, s.pages(path, 1), int(first["total"].(float64)))
+			s.Do(http.MethodGet, path+"?skip=1&cursor="+cursor, nil).Invalid("query.skip value_error")
+			s.Do(http.MethodGet, path+"?cursor="+cursor[:len(cursor)-1]+"~", nil).Detail(http.StatusBadRequest, "Invalid cursor")
+			s.Do(http.MethodGet, path+"?cursor="+strings.ToLower(cursor), nil).Detail(http.StatusBadRequest, "Invalid cursor")
+			if !strings.HasPrefix(l.path, "/catalog/") {
+				s.other.Do(http.MethodGet, path+"?cursor="+cursor, nil).Detail(http.StatusBadRequest, "Invalid cursor")
+			}
+		})
+	}
+	services := s.get("/catalog/services?limit=1")["next_cursor"].(string)
+	s.Do(http.MethodGet, "/catalog/services?order=desc&cursor="+services, nil).Detail(http.StatusBadRequest, "Invalid cursor")
+	s.Do(http.MethodGet, "/catalog/platforms/core/services?cursor="+services, nil).Detail(http.StatusBadRequest, "Invalid cursor")
+}
+
+// queries keeps what was asked of the database.
+type queries struct {
+	mu  sync.Mutex
+	all []pgx.TraceQueryStartData
+}
+
+func (q *queries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.all = append(q.all, data)
+	return ctx
+}
+
+func (*queries) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// take returns the queries of lists since the last call, without those that count.
+func (q *queries) take() (out []pgx.TraceQueryStartData) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, data := range q.all {
+		if strings.Contains(data.SQL, " :many") {
+			out = append(out, data)
+		}
+	}
+	q.all = nil
+	return out
+}
+
+// buffers tells how many pages of the database a query touches.
+func buffers(t *testing.T, pool *pgxpool.Pool, q pgx.TraceQueryStartData) (n int) {
+	t.Helper()
+	var text string
+	require.NoError(t, pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+q.SQL, q.Args...).Scan(&text))
+	var plans []struct {
+		Plan map[string]any
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &plans))
+	for _, name := range []string{"Shared Hit Blocks", "Shared Read Blocks"} {
+		n += int(plans[0].Plan[name].(float64))
+	}
+	return n
+}
+
+const many = 10_000
+
+// fill makes many rows of each kind that an organization may have many of. Every thousandth is of another status.
+func fill(t *testing.T, pool *pgxpool.Pool, org apitest.Tenant) {
+	t.Helper()
+	const id = `('01900000-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid`
+	const rows = ` FROM generate_series(1, $2::int) i`
+	for _, sql := range []string{
+		`INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, created_by)
+			SELECT ` + id + `, $1, a.id, 'k', 'flow_', 'abcd', i::text::bytea, a.id` + rows + ` JOIN flow.account a ON a.org_id = $1 AND a.kind = 'service'`,
+		`INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, created_by) SELECT ` + id + `, $1, 'c', 'dialer', 'basic_auth', 'a'` + rows,
+		`INSERT INTO flow.definition (id, org_id, name, status, created_by)
+			SELECT ` + id + `, $1, 'd', CASE i % 1000 WHEN 7 THEN 'archived' ELSE 'active' END, 'a'` + rows,
+		`INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by) SELECT ` + id + `, 1, $1, '{"steps":[]}', 'a'` + rows,
+		`INSERT INTO flow.record_set (id, org_id, chunk_size, staging_expires_at) SELECT ` + id + `, $1, 1, flow.clock() + interval '1 day'` + rows,
+		`INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, metadata, record_count, page_set, created_at, updated_at, status)
+			SELECT ` + id + `, $1, ` + id + `, 1, ` + id + `, CASE i % 1000 WHEN 7 THEN 'webhook' ELSE 'api_call' END::flow.trigger_type, '{}', 1, ` + id + `,
+			flow.clock(), flow.clock(), CASE i % 1000 WHEN 7 THEN 'running' ELSE 'queued' END::flow.batch_status` + rows,
+		`INSERT INTO flow.batch_count (batch_id, record_count, queued) SELECT ` + id + `, 1, 1` + rows + ` WHERE $1::uuid IS NOT NULL`,
+	} {
+		_, err := pool.Exec(t.Context(), sql, org.ID, many)
+		require.NoError(t, err)
+	}
+	_, err := pool.Exec(t.Context(), "VACUUM ANALYZE flow.api_key, flow.credential, flow.definition, flow.definition_version, flow.record_set, flow.batch, flow.batch_count")
+	require.NoError(t, err)
+}
+
+// TestCursor_DeepPages: what a page costs does not depend on how deep it lies, nor on how rare what it lists is.
+func TestCursor_DeepPages(t *testing.T) {
+	t.Parallel()
+	pool, asked := pgtest.New(t), &queries{}
+	accounts := apitest.Accounts(t, pool)
+	org := apitest.NewTenant(t, pool, accounts, "Acme")
+	fill(t, pool, org)
+	cfg := pool.Config()
+	cfg.ConnConfig.Tracer = asked
+	traced, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(traced.Close)
+	entries, err := catalog.Load(catalog.Options{})
+	require.NoError(t, err)
+	handler, err := api.New(api.Deps{
+		Pool: traced, Accounts: accounts, Catalog: entries, RecordSets: recordset.New(traced, noWaker{}), Definitions: definition.New(traced, entries),
+		Credentials: credential.New(credential.Deps{Pool: traced, Catalog: entries, Now: time.Now}), Runs: run.New(traced, nil, nil, nil, nil),
+		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	c := apitest.Serve(t, handler, org.Key)
+	unchecked := *c // it takes long to check 9,000 items
+	unchecked.HTTP = http.DefaultClient
+	filtered := regexp.MustCompile("(status|_type|_id)=")
+	cost := func(path string) (n int) {
+		c.Do(http.MethodGet, path, nil).Want(http.StatusOK)
+		found := asked.take()
+		require.NotEmpty(t, found)
+		for _, q := range found {
+			if filtered.MatchString(path) {
+				assert.Equal(t, pgx.QueryExecModeCacheDescribe, q.Args[0], "%s may get a plan that was made for other filters", path)
+			}
+			n += buffers(t, pool, q)
+		}
+		return n
+	}
+	// Of a page of 100 rows, and of one of 10: the rows, what belongs to them, and the ways there.
+	const pageBuffers, rareBuffers = 1000, 150
+	for _, path := range []string{"/account/api-keys", "/credentials", "/flows/definitions", "/data/record-sets", "/flows/batches", "/flows/batches?trigger_type=api_call"} {
+		sep := "?"
+		if strings.Contains(path, "?") {
+			sep = "&"
+		}
+		deep := unchecked.Do(http.MethodGet, path+sep+"limit=9000", nil).Want(http.StatusOK).JSON()["next_cursor"].(string)
+		asked.take()
+		first, last := cost(path+sep+"limit=100"), cost(path+sep+"limit=100&cursor="+deep)
+		t.Logf("%s: %d buffers at first, %d deep", path, first, last)
+		assert.LessOrEqual(t, last, first+first/4, path)
+		assert.LessOrEqual(t, last, pageBuffers, path)
+	}
+	for _, path := range []string{
+		"/flows/definitions?status=archived", "/flows/batches?status=running", "/flows/batches?trigger_type=webhook", "/flows/batches?status=failed",
+		"/flows/batches?definition_id=01900000-0000-7000-8000-000000002000", "/flows/batches?schedule_id=01900000-0000-7000-8000-000000002000",
+		"/data/record-sets?status=sealed",
+	} {
+		n := cost(path + "&limit=100")
+		t.Logf("%s: %d buffers", path, n)
+		assert.LessOrEqual(t, n, rareBuffers, path)
+	}
+}

@@ -1,0 +1,30 @@
+package pg
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Planned has every query planned for its own arguments. That is for queries with optional filters: Postgres keeps one plan for
+// all arguments of a prepared statement, and the one that fits all of them uses no filter to find its rows.
+type Planned struct{ *pgxpool.Pool }
+
+// Exec executes.
+func (p Planned) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return p.Pool.Exec(ctx, sql, planned(args)...)
+}
+
+// Query queries.
+func (p Planned) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return p.Pool.Query(ctx, sql, planned(args)...)
+}
+
+// QueryRow queries for one row.
+func (p Planned) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return p.Pool.QueryRow(ctx, sql, planned(args)...)
+}
+
+func planned(args []any) []any { return append([]any{pgx.QueryExecModeCacheDescribe}, args...) }
