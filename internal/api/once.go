@@ -42,13 +42,13 @@ func (o onceOnly) middleware(req middleware.Request, next middleware.Next) (midd
 		return middleware.Response{}, err
 	}
 	if kept != nil {
-		x.replay = kept
-		return middleware.Response{}, errReplay
+		return middleware.Response{}, x.replay(kept)
 	}
 	defer attempt.End()
 	x.attempt = attempt
 	res, err := next(req)
 	if err == nil {
+		x.answer = x.kept // to the byte: the members of a map may come in another order each time
 		return res, nil
 	}
 	// It failed, but perhaps only because another process was faster, or because the commit got no answer.
@@ -59,21 +59,28 @@ func (o onceOnly) middleware(req middleware.Request, next middleware.Next) (midd
 	case keptErr != nil:
 		o.log.WarnContext(req.Context, "cannot tell whether a request was carried out", "request_id", x.id, "error", keptErr)
 	case kept != nil:
-		x.replay = kept
-		return middleware.Response{}, errReplay
+		return middleware.Response{}, x.replay(kept)
 	}
 	return middleware.Response{}, err
 }
 
+// replay has an answer from earlier sent, and returns the error that brings the generated server to it.
+func (x *exchange) replay(kept *request.Answer) error {
+	x.answer = kept
+	x.header.Set("Idempotency-Replayed", "true")
+	return errReplay
+}
+
 // keep remembers the answer of a request that carries an idempotency key, last in the transaction of its effect.
 func keep(ctx context.Context, tx pgx.Tx, status int, answer interface{ Encode(e *jx.Encoder) }) error {
-	attempt := exchangeOf(ctx).attempt
-	if attempt == nil {
+	x := exchangeOf(ctx)
+	if x.attempt == nil {
 		return nil
 	}
 	var e jx.Encoder
 	answer.Encode(&e)
-	return attempt.Keep(ctx, tx, request.Answer{Status: status, Body: e.Bytes()})
+	x.kept = &request.Answer{Status: status, Body: e.Bytes()}
+	return x.attempt.Keep(ctx, tx, *x.kept)
 }
 
 // keepCreated does so for what was created; convert makes the answer.

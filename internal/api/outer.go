@@ -43,8 +43,10 @@ type exchange struct {
 	header http.Header
 	// attempt is set while a request with an idempotency key is carried out.
 	attempt *request.Attempt
-	// replay is sent instead of whatever else is being sent.
-	replay *request.Answer
+	// kept is what its handler has kept as its answer.
+	kept *request.Answer
+	// answer is sent instead of whatever else is being sent.
+	answer *request.Answer
 }
 
 type exchangeKey struct{}
@@ -140,26 +142,25 @@ func routable(u *url.URL) *url.URL {
 	return &clean
 }
 
-// recorder knows whether an answer has begun, and sends an answer from earlier in the place of the one that it is given.
+// recorder knows whether an answer has begun, and sends the exchange's answer, if there is one, in the place of what it is
+// given.
 type recorder struct {
 	http.ResponseWriter
 	exchange *exchange
 	status   int
-	replayed bool
+	replaced bool
 }
 
 func (w *recorder) WriteHeader(status int) {
-	if w.status == 0 && w.exchange.replay != nil {
-		w.replayed, status = true, w.exchange.replay.Status
-		w.Header().Set("Idempotency-Replayed", "true")
-		w.Header().Del("Retry-After")
+	if w.status == 0 && w.exchange.answer != nil {
+		w.replaced, status = true, w.exchange.answer.Status
 	}
 	if w.status == 0 {
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
-	if w.replayed {
-		_, _ = w.ResponseWriter.Write(w.exchange.replay.Body)
+	if w.replaced {
+		_, _ = w.ResponseWriter.Write(w.exchange.answer.Body)
 	}
 }
 
@@ -167,7 +168,7 @@ func (w *recorder) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	if w.replayed {
+	if w.replaced {
 		return len(p), nil
 	}
 	if items := w.exchange.items; items != nil {
