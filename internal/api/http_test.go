@@ -219,20 +219,3 @@ func TestCatalog(t *testing.T) {
 	b.Do("GET", "/catalog/services?limit=501&sort_by=id&order=up", nil).
 		Invalid("query.limit less_than_equal", "query.order enum", "query.sort_by enum")
 }
-
-func TestCatalog_ETag(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	for _, path := range []string{"/catalog/platforms", "/catalog/platforms/core", "/catalog/services", "/catalog/actions?limit=1"} {
-		tag := b.Do("GET", path, nil).Want(200).Header.Get("ETag")
-		if tag == "" {
-			t.Fatalf("%s has no ETag", path)
-		}
-		got := b.Do("GET", path, nil, "If-None-Match", `"other", `+tag).Want(304)
-		if len(got.Body) != 0 || got.Header.Get("ETag") != tag {
-			t.Errorf("%s: 304 with %q and %v", path, got.Body, got.Header)
-		}
-		b.Do("GET", path, nil, "If-None-Match", `"other"`).Want(200)
-	}
-	b.Do("GET", "/catalog/platforms/nowhere", nil, "If-None-Match", "*").Want(404)
-}
