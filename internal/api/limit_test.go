@@ -61,10 +61,10 @@ func TestRateLimit_TwoProcesses(t *testing.T) {
 	processes := []*apitest.Client{s.Client, s.replica()}
 	for i := range 100 {
 		c, body, status := processes[i%2], checked, http.StatusOK
-		switch {
-		case i%10 == 3:
+		switch i % 10 {
+		case 3:
 			body, status = `{"name":1}`, http.StatusUnprocessableEntity
-		case i%10 == 6:
+		case 6:
 			body, status = `{`, http.StatusUnprocessableEntity
 		}
 		res := s.validate(c, body).Want(status)

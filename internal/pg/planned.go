@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -12,14 +11,9 @@ import (
 // all arguments of a prepared statement, and the one that fits all of them uses no filter to find its rows.
 type Planned struct{ *pgxpool.Pool }
 
-// Exec executes.
-func (p Planned) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return p.Pool.Exec(ctx, sql, planned(args)...)
-}
-
 // Query queries.
 func (p Planned) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return p.Pool.Query(ctx, sql, planned(args)...)
+	return p.Pool.Query(ctx, sql, planned(args)...) //nolint:wrapcheck // stands for the pool's own
 }
 
 // QueryRow queries for one row.
