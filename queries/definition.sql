@@ -13,26 +13,30 @@ RETURNING *;
 SELECT sqlc.embed(d), v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
-WHERE d.org_id = @org_id AND d.id = @id;
+WHERE d.org_id = @org_id AND d.id = @id AND d.deleted_at IS NULL;
 
 -- name: DefinitionForUpdate :one
-SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id FOR UPDATE;
+SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id AND deleted_at IS NULL FOR UPDATE;
 
 -- name: DefinitionRow :one
-SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id;
+SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id AND deleted_at IS NULL;
+
+-- name: DefinitionForStart :one
+-- Holds off changes and the deletion until the start is over; starts do not wait for each other.
+SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id AND deleted_at IS NULL FOR KEY SHARE;
 
 -- name: Definitions :many
 -- In insertion order; `after` is the last id of the page before (all zeros for the first).
 SELECT sqlc.embed(d), v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
-WHERE d.org_id = @org_id AND d.id > @after AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
+WHERE d.org_id = @org_id AND d.deleted_at IS NULL AND d.id > @after AND (sqlc.narg('status')::text IS NULL OR d.status = sqlc.narg('status'))
 ORDER BY d.id
 LIMIT @row_limit OFFSET @row_offset;
 
 -- name: CountDefinitions :one
 SELECT count(*) FROM flow.definition
-WHERE org_id = @org_id AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'));
+WHERE org_id = @org_id AND deleted_at IS NULL AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'));
 
 -- name: UpdateDefinition :one
 UPDATE flow.definition
@@ -40,7 +44,22 @@ SET name = @name, description = @description, status = @status, updated_at = flo
 WHERE org_id = @org_id AND id = @id
 RETURNING *;
 
+-- name: ReplaceDefinition :one
+UPDATE flow.definition
+SET name = @name, description = @description, status = @status, version = @version, updated_at = flow.clock()
+WHERE org_id = @org_id AND id = @id
+RETURNING *;
+
+-- name: DefinitionHasLiveBatch :one
+SELECT EXISTS (
+    SELECT FROM flow.batch WHERE definition_id = @definition_id AND status IN ('queued', 'running', 'paused') AND org_id = @org_id
+);
+
+-- name: DeleteDefinition :exec
+UPDATE flow.definition SET deleted_at = flow.clock(), updated_at = flow.clock() WHERE org_id = @org_id AND id = @id;
+
 -- name: DefinitionVersion :one
+-- Also of a deleted definition: its batches stay readable.
 SELECT * FROM flow.definition_version WHERE org_id = @org_id AND definition_id = @definition_id AND version = @version;
 
 -- name: DefinitionVersions :many

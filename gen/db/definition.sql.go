@@ -29,7 +29,7 @@ func (q *Queries) CountDefinitionVersions(ctx context.Context, db DBTX, arg Coun
 
 const countDefinitions = `-- name: CountDefinitions :one
 SELECT count(*) FROM flow.definition
-WHERE org_id = $1 AND ($2::text IS NULL OR status = $2)
+WHERE org_id = $1 AND deleted_at IS NULL AND ($2::text IS NULL OR status = $2)
 `
 
 type CountDefinitionsParams struct {
@@ -47,7 +47,7 @@ func (q *Queries) CountDefinitions(ctx context.Context, db DBTX, arg CountDefini
 const createDefinition = `-- name: CreateDefinition :one
 INSERT INTO flow.definition (id, org_id, name, description, status, version, created_by)
 VALUES ($1, $2, $3, $4, $5, 1, $6)
-RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at
+RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at
 `
 
 type CreateDefinitionParams struct {
@@ -79,6 +79,7 @@ func (q *Queries) CreateDefinition(ctx context.Context, db DBTX, arg CreateDefin
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DeletedAt,
 	)
 	return i, err
 }
@@ -121,10 +122,10 @@ func (q *Queries) CreateDefinitionVersion(ctx context.Context, db DBTX, arg Crea
 }
 
 const definition = `-- name: Definition :one
-SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, v.doc
+SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, d.deleted_at, v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
-WHERE d.org_id = $1 AND d.id = $2
+WHERE d.org_id = $1 AND d.id = $2 AND d.deleted_at IS NULL
 `
 
 type DefinitionParams struct {
@@ -151,6 +152,7 @@ func (q *Queries) Definition(ctx context.Context, db DBTX, arg DefinitionParams)
 		&i.FlowDefinition.CreatedBy,
 		&i.FlowDefinition.CreatedAt,
 		&i.FlowDefinition.UpdatedAt,
+		&i.FlowDefinition.DeletedAt,
 		&i.Doc,
 	)
 	return i, err
@@ -192,8 +194,36 @@ func (q *Queries) DefinitionCredentials(ctx context.Context, db DBTX, arg Defini
 	return items, nil
 }
 
+const definitionForStart = `-- name: DefinitionForStart :one
+SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR KEY SHARE
+`
+
+type DefinitionForStartParams struct {
+	OrgID uuid.UUID
+	ID    uuid.UUID
+}
+
+// Holds off changes and the deletion until the start is over; starts do not wait for each other.
+func (q *Queries) DefinitionForStart(ctx context.Context, db DBTX, arg DefinitionForStartParams) (FlowDefinition, error) {
+	row := db.QueryRow(ctx, definitionForStart, arg.OrgID, arg.ID)
+	var i FlowDefinition
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.Description,
+		&i.Status,
+		&i.Version,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DeletedAt,
+	)
+	return i, err
+}
+
 const definitionForUpdate = `-- name: DefinitionForUpdate :one
-SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at FROM flow.definition WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE
 `
 
 type DefinitionForUpdateParams struct {
@@ -214,12 +244,31 @@ func (q *Queries) DefinitionForUpdate(ctx context.Context, db DBTX, arg Definiti
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DeletedAt,
 	)
 	return i, err
 }
 
+const definitionHasLiveBatch = `-- name: DefinitionHasLiveBatch :one
+SELECT EXISTS (
+    SELECT FROM flow.batch WHERE definition_id = $1 AND status IN ('queued', 'running', 'paused') AND org_id = $2
+)
+`
+
+type DefinitionHasLiveBatchParams struct {
+	DefinitionID uuid.UUID
+	OrgID        uuid.UUID
+}
+
+func (q *Queries) DefinitionHasLiveBatch(ctx context.Context, db DBTX, arg DefinitionHasLiveBatchParams) (bool, error) {
+	row := db.QueryRow(ctx, definitionHasLiveBatch, arg.DefinitionID, arg.OrgID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const definitionRow = `-- name: DefinitionRow :one
-SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at FROM flow.definition WHERE org_id = $1 AND id = $2
+SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL
 `
 
 type DefinitionRowParams struct {
@@ -240,6 +289,7 @@ func (q *Queries) DefinitionRow(ctx context.Context, db DBTX, arg DefinitionRowP
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DeletedAt,
 	)
 	return i, err
 }
@@ -254,6 +304,7 @@ type DefinitionVersionParams struct {
 	Version      int32
 }
 
+// Also of a deleted definition: its batches stay readable.
 func (q *Queries) DefinitionVersion(ctx context.Context, db DBTX, arg DefinitionVersionParams) (FlowDefinitionVersion, error) {
 	row := db.QueryRow(ctx, definitionVersion, arg.OrgID, arg.DefinitionID, arg.Version)
 	var i FlowDefinitionVersion
@@ -320,10 +371,10 @@ func (q *Queries) DefinitionVersions(ctx context.Context, db DBTX, arg Definitio
 }
 
 const definitions = `-- name: Definitions :many
-SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, v.doc
+SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, d.deleted_at, v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
-WHERE d.org_id = $1 AND d.id > $2 AND ($3::text IS NULL OR d.status = $3)
+WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id > $2 AND ($3::text IS NULL OR d.status = $3)
 ORDER BY d.id
 LIMIT $5 OFFSET $4
 `
@@ -367,6 +418,7 @@ func (q *Queries) Definitions(ctx context.Context, db DBTX, arg DefinitionsParam
 			&i.FlowDefinition.CreatedBy,
 			&i.FlowDefinition.CreatedAt,
 			&i.FlowDefinition.UpdatedAt,
+			&i.FlowDefinition.DeletedAt,
 			&i.Doc,
 		); err != nil {
 			return nil, err
@@ -379,11 +431,66 @@ func (q *Queries) Definitions(ctx context.Context, db DBTX, arg DefinitionsParam
 	return items, nil
 }
 
+const deleteDefinition = `-- name: DeleteDefinition :exec
+UPDATE flow.definition SET deleted_at = flow.clock(), updated_at = flow.clock() WHERE org_id = $1 AND id = $2
+`
+
+type DeleteDefinitionParams struct {
+	OrgID uuid.UUID
+	ID    uuid.UUID
+}
+
+func (q *Queries) DeleteDefinition(ctx context.Context, db DBTX, arg DeleteDefinitionParams) error {
+	_, err := db.Exec(ctx, deleteDefinition, arg.OrgID, arg.ID)
+	return err
+}
+
+const replaceDefinition = `-- name: ReplaceDefinition :one
+UPDATE flow.definition
+SET name = $1, description = $2, status = $3, version = $4, updated_at = flow.clock()
+WHERE org_id = $5 AND id = $6
+RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at
+`
+
+type ReplaceDefinitionParams struct {
+	Name        string
+	Description string
+	Status      string
+	Version     int32
+	OrgID       uuid.UUID
+	ID          uuid.UUID
+}
+
+func (q *Queries) ReplaceDefinition(ctx context.Context, db DBTX, arg ReplaceDefinitionParams) (FlowDefinition, error) {
+	row := db.QueryRow(ctx, replaceDefinition,
+		arg.Name,
+		arg.Description,
+		arg.Status,
+		arg.Version,
+		arg.OrgID,
+		arg.ID,
+	)
+	var i FlowDefinition
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.Description,
+		&i.Status,
+		&i.Version,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DeletedAt,
+	)
+	return i, err
+}
+
 const updateDefinition = `-- name: UpdateDefinition :one
 UPDATE flow.definition
 SET name = $1, description = $2, status = $3, updated_at = flow.clock()
 WHERE org_id = $4 AND id = $5
-RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at
+RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at
 `
 
 type UpdateDefinitionParams struct {
@@ -413,6 +520,7 @@ func (q *Queries) UpdateDefinition(ctx context.Context, db DBTX, arg UpdateDefin
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DeletedAt,
 	)
 	return i, err
 }

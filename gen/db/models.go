@@ -546,6 +546,7 @@ type FlowDefinition struct {
 	CreatedBy   string
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+	DeletedAt   *time.Time
 }
 
 type FlowDefinitionVersion struct {

@@ -15,6 +15,14 @@ func (s *DefinitionCreate) setDefaults() {
 }
 
 // setDefaults set default value of fields.
+func (s *DefinitionReplace) setDefaults() {
+	{
+		val := string("")
+		s.Description.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *RecordSetCreate) setDefaults() {
 	{
 		val := int(50000)

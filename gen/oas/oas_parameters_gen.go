@@ -432,6 +432,72 @@ func decodeCreateRecordSetParams(args [0]string, argsEscaped bool, r *http.Reque
 	return params, nil
 }
 
+// DeleteDefinitionParams is parameters of deleteDefinition operation.
+type DeleteDefinitionParams struct {
+	// The id of the definition.
+	DefinitionID string
+}
+
+func unpackDeleteDefinitionParams(packed middleware.Parameters) (params DeleteDefinitionParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "definition_id",
+			In:   "path",
+		}
+		params.DefinitionID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeDeleteDefinitionParams(args [1]string, argsEscaped bool, r *http.Request) (params DeleteDefinitionParams, _ error) {
+	// Decode path: definition_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "definition_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.DefinitionID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "definition_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // DeleteRecordSetParams is parameters of deleteRecordSet operation.
 type DeleteRecordSetParams struct {
 	// The id of the record set.
@@ -7872,6 +7938,72 @@ func decodeReplaceCredentialParams(args [1]string, argsEscaped bool, r *http.Req
 	}(); err != nil {
 		return params, &ogenerrors.DecodeParamError{
 			Name: "credential_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
+// ReplaceDefinitionParams is parameters of replaceDefinition operation.
+type ReplaceDefinitionParams struct {
+	// The id of the definition.
+	DefinitionID string
+}
+
+func unpackReplaceDefinitionParams(packed middleware.Parameters) (params ReplaceDefinitionParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "definition_id",
+			In:   "path",
+		}
+		params.DefinitionID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeReplaceDefinitionParams(args [1]string, argsEscaped bool, r *http.Request) (params ReplaceDefinitionParams, _ error) {
+	// Decode path: definition_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "definition_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.DefinitionID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "definition_id",
 			In:   "path",
 			Err:  err,
 		}

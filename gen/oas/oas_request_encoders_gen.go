@@ -134,6 +134,20 @@ func encodeReplaceCredentialRequest(
 	return nil
 }
 
+func encodeReplaceDefinitionRequest(
+	req *DefinitionReplace,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeSealRecordSetRequest(
 	req *RecordSetSeal,
 	r *http.Request,

@@ -133,6 +133,12 @@ func encodeCreateRecordSetResponse(response *RecordSet, w http.ResponseWriter, s
 	return nil
 }
 
+func encodeDeleteDefinitionResponse(response *DeleteDefinitionNoContent, w http.ResponseWriter, span trace.Span) error {
+	w.WriteHeader(204)
+
+	return nil
+}
+
 func encodeDeleteRecordSetResponse(response *DeleteRecordSetNoContent, w http.ResponseWriter, span trace.Span) error {
 	w.WriteHeader(204)
 
@@ -1259,6 +1265,27 @@ func encodeRefreshLimitsResponse(response *Headroom, w http.ResponseWriter, span
 }
 
 func encodeReplaceCredentialResponse(response *Credential, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeReplaceDefinitionResponse(response *Definition, w http.ResponseWriter, span trace.Span) error {
 	if err := func() error {
 		if err := response.Validate(); err != nil {
 			return err

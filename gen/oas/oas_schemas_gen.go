@@ -3128,6 +3128,133 @@ func (s *DefinitionList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
 
+// Ref: #/components/schemas/DefinitionReplace
+type DefinitionReplace struct {
+	Name        string              `json:"name"`
+	Description OptString           `json:"description"`
+	Status      OptDefinitionStatus `json:"status"`
+	// The lane of the flow's calls; null leaves it to the action.
+	Lane OptNilLane `json:"lane"`
+	// Run one after another.
+	Steps     []StepInput `json:"steps"`
+	ID        OptIgnored  `json:"id"`
+	OrgID     OptIgnored  `json:"org_id"`
+	Version   OptIgnored  `json:"version"`
+	CreatedBy OptIgnored  `json:"created_by"`
+	CreatedAt OptIgnored  `json:"created_at"`
+	UpdatedAt OptIgnored  `json:"updated_at"`
+}
+
+// GetName returns the value of Name.
+func (s *DefinitionReplace) GetName() string {
+	return s.Name
+}
+
+// GetDescription returns the value of Description.
+func (s *DefinitionReplace) GetDescription() OptString {
+	return s.Description
+}
+
+// GetStatus returns the value of Status.
+func (s *DefinitionReplace) GetStatus() OptDefinitionStatus {
+	return s.Status
+}
+
+// GetLane returns the value of Lane.
+func (s *DefinitionReplace) GetLane() OptNilLane {
+	return s.Lane
+}
+
+// GetSteps returns the value of Steps.
+func (s *DefinitionReplace) GetSteps() []StepInput {
+	return s.Steps
+}
+
+// GetID returns the value of ID.
+func (s *DefinitionReplace) GetID() OptIgnored {
+	return s.ID
+}
+
+// GetOrgID returns the value of OrgID.
+func (s *DefinitionReplace) GetOrgID() OptIgnored {
+	return s.OrgID
+}
+
+// GetVersion returns the value of Version.
+func (s *DefinitionReplace) GetVersion() OptIgnored {
+	return s.Version
+}
+
+// GetCreatedBy returns the value of CreatedBy.
+func (s *DefinitionReplace) GetCreatedBy() OptIgnored {
+	return s.CreatedBy
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *DefinitionReplace) GetCreatedAt() OptIgnored {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *DefinitionReplace) GetUpdatedAt() OptIgnored {
+	return s.UpdatedAt
+}
+
+// SetName sets the value of Name.
+func (s *DefinitionReplace) SetName(val string) {
+	s.Name = val
+}
+
+// SetDescription sets the value of Description.
+func (s *DefinitionReplace) SetDescription(val OptString) {
+	s.Description = val
+}
+
+// SetStatus sets the value of Status.
+func (s *DefinitionReplace) SetStatus(val OptDefinitionStatus) {
+	s.Status = val
+}
+
+// SetLane sets the value of Lane.
+func (s *DefinitionReplace) SetLane(val OptNilLane) {
+	s.Lane = val
+}
+
+// SetSteps sets the value of Steps.
+func (s *DefinitionReplace) SetSteps(val []StepInput) {
+	s.Steps = val
+}
+
+// SetID sets the value of ID.
+func (s *DefinitionReplace) SetID(val OptIgnored) {
+	s.ID = val
+}
+
+// SetOrgID sets the value of OrgID.
+func (s *DefinitionReplace) SetOrgID(val OptIgnored) {
+	s.OrgID = val
+}
+
+// SetVersion sets the value of Version.
+func (s *DefinitionReplace) SetVersion(val OptIgnored) {
+	s.Version = val
+}
+
+// SetCreatedBy sets the value of CreatedBy.
+func (s *DefinitionReplace) SetCreatedBy(val OptIgnored) {
+	s.CreatedBy = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *DefinitionReplace) SetCreatedAt(val OptIgnored) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *DefinitionReplace) SetUpdatedAt(val OptIgnored) {
+	s.UpdatedAt = val
+}
+
 // Only an `active` definition can be triggered.
 // Ref: #/components/schemas/DefinitionStatus
 type DefinitionStatus string
@@ -3349,6 +3476,9 @@ func (s *DefinitionVersionList) SetTotal(val int) {
 func (s *DefinitionVersionList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
+
+// DeleteDefinitionNoContent is response for DeleteDefinition operation.
+type DeleteDefinitionNoContent struct{}
 
 // DeleteRecordSetNoContent is response for DeleteRecordSet operation.
 type DeleteRecordSetNoContent struct{}

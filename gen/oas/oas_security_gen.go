@@ -60,6 +60,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
+	DeleteDefinitionOperation: []string{
+		"admin",
+	},
 	DeleteRecordSetOperation: []string{
 		"admin",
 	},
@@ -91,6 +94,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListTriggersOperation:           []string{},
 	RefreshLimitsOperation:          []string{},
 	ReplaceCredentialOperation: []string{
+		"admin",
+	},
+	ReplaceDefinitionOperation: []string{
 		"admin",
 	},
 	RevokeApiKeyOperation: []string{
@@ -150,6 +156,9 @@ var operationRolesOrgJwt = map[string][]string{
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
+	DeleteDefinitionOperation: []string{
+		"admin",
+	},
 	DeleteRecordSetOperation: []string{
 		"admin",
 	},
@@ -181,6 +190,9 @@ var operationRolesOrgJwt = map[string][]string{
 	ListTriggersOperation:           []string{},
 	RefreshLimitsOperation:          []string{},
 	ReplaceCredentialOperation: []string{
+		"admin",
+	},
+	ReplaceDefinitionOperation: []string{
 		"admin",
 	},
 	RevokeApiKeyOperation: []string{

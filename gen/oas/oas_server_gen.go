@@ -209,6 +209,13 @@ type DefinitionHandler interface {
 	//
 	// POST /flows/definitions
 	CreateDefinition(ctx context.Context, req *DefinitionCreate, params CreateDefinitionParams) (*Definition, error)
+	// DeleteDefinition implements deleteDefinition operation.
+	//
+	// Takes the definition and its versions away. Its batches, jobs and executions stay readable. While
+	// one of its batches is not over this is 409: wait for it, or cancel it.
+	//
+	// DELETE /flows/definitions/{definition_id}
+	DeleteDefinition(ctx context.Context, params DeleteDefinitionParams) error
 	// GetDefinition implements getDefinition operation.
 	//
 	// Returns the definition in its newest version.
@@ -233,6 +240,14 @@ type DefinitionHandler interface {
 	//
 	// GET /flows/definitions
 	ListDefinitions(ctx context.Context, params ListDefinitionsParams) (*DefinitionList, error)
+	// ReplaceDefinition implements replaceDefinition operation.
+	//
+	// Makes a new version of what is sent, also if nothing in it differs. Triggers start the new version
+	// from now on; batches that have started keep theirs. Without `status` the definition keeps the one
+	// that it has. What was read can be sent back: the fields that the service sets are ignored.
+	//
+	// PUT /flows/definitions/{definition_id}
+	ReplaceDefinition(ctx context.Context, req *DefinitionReplace, params ReplaceDefinitionParams) (*Definition, error)
 	// TriggerDefinition implements triggerDefinition operation.
 	//
 	// Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one

@@ -71,6 +71,14 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.define(transformSteps)
 		return auditedCall{"PATCH", "/flows/definitions/" + id, `{"name":"other"}`, 200, "definition", id, ""}
 	},
+	"replaceDefinition": func(s *stack) auditedCall {
+		id := s.define(transformSteps)
+		return auditedCall{"PUT", "/flows/definitions/" + id, `{"name":"other","steps":` + transformSteps + `}`, 200, "definition", id, ""}
+	},
+	"deleteDefinition": func(s *stack) auditedCall {
+		id := s.define(transformSteps)
+		return auditedCall{"DELETE", "/flows/definitions/" + id, nil, 204, "definition", id, ""}
+	},
 	"triggerDefinition": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/flows/definitions/" + s.define(transformSteps) + "/trigger", nil, 200, "batch", "", "batch_id"}
 	},

@@ -76,18 +76,32 @@ func taskOf(t definition.DocumentTask) oas.Task {
 }
 
 func draftOf(req *oas.DefinitionCreate) definition.Draft {
-	d := definition.Draft{Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value)}
-	if !req.Lane.Null {
-		d.Document.Lane = string(req.Lane.Value)
+	return definition.Draft{
+		Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value),
+		Document: documentOf(req.Lane, req.Steps),
 	}
-	for _, s := range req.Steps {
+}
+
+func replacementOf(req *oas.DefinitionReplace) definition.Draft {
+	return definition.Draft{
+		Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value),
+		Document: documentOf(req.Lane, req.Steps),
+	}
+}
+
+func documentOf(lane oas.OptNilLane, steps []oas.StepInput) definition.Document {
+	var out definition.Document
+	if !lane.Null {
+		out.Lane = string(lane.Value)
+	}
+	for _, s := range steps {
 		step := definition.DocumentStep{ID: s.ID, Name: s.Name.Value}
 		for i := range s.Tasks {
 			step.Tasks = append(step.Tasks, documentTaskOf(&s.Tasks[i]))
 		}
-		d.Document.Steps = append(d.Document.Steps, step)
+		out.Steps = append(out.Steps, step)
 	}
-	return d
+	return out
 }
 
 func documentTaskOf(t *oas.TaskInput) definition.DocumentTask {

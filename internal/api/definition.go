@@ -69,6 +69,23 @@ func (h definitionHandler) GetDefinition(ctx context.Context, params oas.GetDefi
 	return answerDefinition(h.definitions.Get(ctx, account.FromContext(ctx).OrgID, id))
 }
 
+func (h definitionHandler) ReplaceDefinition(ctx context.Context, req *oas.DefinitionReplace, params oas.ReplaceDefinitionParams) (*oas.Definition, error) {
+	caller := account.FromContext(ctx)
+	id, err := pathID("Definition", params.DefinitionID)
+	if err != nil {
+		return nil, err
+	}
+	return answerDefinition(h.definitions.Replace(ctx, caller.OrgID, id, caller.AccountID.String(), replacementOf(req)))
+}
+
+func (h definitionHandler) DeleteDefinition(ctx context.Context, params oas.DeleteDefinitionParams) error {
+	id, err := pathID("Definition", params.DefinitionID)
+	if err != nil {
+		return err
+	}
+	return h.definitions.Delete(ctx, account.FromContext(ctx).OrgID, id)
+}
+
 func (h definitionHandler) UpdateDefinition(ctx context.Context, req *oas.DefinitionUpdate, params oas.UpdateDefinitionParams) (*oas.Definition, error) {
 	id, err := pathID("Definition", params.DefinitionID)
 	if err != nil {

@@ -22,14 +22,15 @@ type Findings struct {
 // Validate looks at a definition as Create does and stores nothing. Faults: as Create, but for bad expressions, which
 // are findings.
 func (s *Service) Validate(ctx context.Context, orgID uuid.UUID, d Draft) (Findings, error) {
-	return s.examine(ctx, orgID, d)
+	return s.examine(ctx, orgID, d, StatusDraft, StatusActive)
 }
 
-func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft) (Findings, error) {
+// examine looks at a draft whose status, where it has one, must be among those given.
+func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft, statuses ...string) (Findings, error) {
 	fields := checkHead(Patch{Name: &d.Name, Description: &d.Description})
 	if d.Status != "" {
 		var c checker
-		c.oneOf(place{"body", "status"}, d.Status, StatusDraft, StatusActive)
+		c.oneOf(place{"body", "status"}, d.Status, statuses...)
 		fields = append(fields, c.fields...)
 	}
 	_, bad, broken := Compile(d.Document, s.catalog)

@@ -57,11 +57,11 @@ type Version struct {
 
 // Version returns one version. Faults: NotFound, for the definition or for the version.
 func (s *Service) Version(ctx context.Context, orgID, id uuid.UUID, version int32) (Version, error) {
+	if _, err := s.queries.DefinitionRow(ctx, s.pool, db.DefinitionRowParams{OrgID: orgID, ID: id}); err != nil {
+		return Version{}, missing(err, "read definition")
+	}
 	row, err := s.queries.DefinitionVersion(ctx, s.pool, db.DefinitionVersionParams{OrgID: orgID, DefinitionID: id, Version: version})
 	if pg.IsNoRows(err) {
-		if _, err := s.queries.DefinitionRow(ctx, s.pool, db.DefinitionRowParams{OrgID: orgID, ID: id}); err != nil {
-			return Version{}, missing(err, "read definition")
-		}
 		return Version{}, fault.Missing("Version")
 	}
 	if err != nil {
@@ -81,12 +81,12 @@ type VersionFilter struct {
 
 // CountVersions says how many versions a definition has. Fault: NotFound.
 func (s *Service) CountVersions(ctx context.Context, orgID, id uuid.UUID) (int64, error) {
+	if _, err := s.queries.DefinitionRow(ctx, s.pool, db.DefinitionRowParams{OrgID: orgID, ID: id}); err != nil {
+		return 0, missing(err, "read definition")
+	}
 	total, err := s.queries.CountDefinitionVersions(ctx, s.pool, db.CountDefinitionVersionsParams{OrgID: orgID, DefinitionID: id})
 	if err != nil {
 		return 0, fmt.Errorf("count definition versions: %w", err)
-	}
-	if total == 0 {
-		return 0, fault.Missing("Definition")
 	}
 	return total, nil
 }

@@ -54,20 +54,9 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 	if d.Status == "" {
 		d.Status = StatusDraft
 	}
-	findings, err := s.examine(ctx, orgID, d)
+	text, actions, err := s.accept(ctx, orgID, d, StatusDraft, StatusActive)
 	if err != nil {
 		return Definition{}, err
-	}
-	if len(findings.ExpressionErrors) > 0 {
-		return Definition{}, fault.BadExpressions(findings.ExpressionErrors)
-	}
-	text, err := d.Document.Encode()
-	if err != nil {
-		return Definition{}, err
-	}
-	actions, err := json.Marshal(actionTraits(d.Document, s.catalog))
-	if err != nil {
-		return Definition{}, fmt.Errorf("encode a definition's actions: %w", err)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -88,6 +77,24 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 		return Definition{}, err
 	}
 	return out, nil
+}
+
+// accept returns what is stored of a draft that breaks no rule: the document, and the traits of its actions. Faults: as Create.
+func (s *Service) accept(ctx context.Context, orgID uuid.UUID, d Draft, statuses ...string) (text, actions []byte, err error) {
+	findings, err := s.examine(ctx, orgID, d, statuses...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(findings.ExpressionErrors) > 0 {
+		return nil, nil, fault.BadExpressions(findings.ExpressionErrors)
+	}
+	if text, err = d.Document.Encode(); err != nil {
+		return nil, nil, err
+	}
+	if actions, err = json.Marshal(actionTraits(d.Document, s.catalog)); err != nil {
+		return nil, nil, fmt.Errorf("encode a definition's actions: %w", err)
+	}
+	return text, actions, nil
 }
 
 func (s *Service) insert(ctx context.Context, row db.CreateDefinitionParams, first db.CreateDefinitionVersionParams, also pg.Also[db.FlowDefinition]) error {
@@ -158,9 +165,10 @@ func (s *Service) Patch(ctx context.Context, orgID, id uuid.UUID, p Patch) (Defi
 	return out, err
 }
 
-// Active returns the definition for a start. Faults: NotFound; Invalid "Definition is not active".
+// Active returns the definition for a start, and keeps it as it is until q, a transaction, ends. Faults: NotFound; Invalid
+// "Definition is not active".
 func (s *Service) Active(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (db.FlowDefinition, error) {
-	row, err := s.queries.DefinitionRow(ctx, q, db.DefinitionRowParams{OrgID: orgID, ID: id})
+	row, err := s.queries.DefinitionForStart(ctx, q, db.DefinitionForStartParams{OrgID: orgID, ID: id})
 	if err != nil {
 		return db.FlowDefinition{}, missing(err, "read definition")
 	}

@@ -1,0 +1,79 @@
+package definition
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+)
+
+// Replace makes the draft the next version of a definition; batches keep the version that they started with. An empty
+// status keeps the stored one. Faults: as Create, and NotFound for the definition, Conflict for a status that cannot be
+// reached.
+func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, by string, d Draft) (Definition, error) {
+	if _, err := s.Get(ctx, orgID, id); err != nil {
+		return Definition{}, err
+	}
+	text, actions, err := s.accept(ctx, orgID, d, StatusDraft, StatusActive, StatusArchived)
+	if err != nil {
+		return Definition{}, err
+	}
+	var out Definition
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		old, err := s.queries.DefinitionForUpdate(ctx, tx, db.DefinitionForUpdateParams{OrgID: orgID, ID: id})
+		if err != nil {
+			return missing(err, "lock definition")
+		}
+		next := db.ReplaceDefinitionParams{
+			OrgID: orgID, ID: id, Name: d.Name, Description: d.Description, Status: d.Status, Version: old.Version + 1,
+		}
+		if next.Status == "" {
+			next.Status = old.Status
+		}
+		if err := move(old.Status, next.Status); err != nil {
+			return err
+		}
+		_, err = s.queries.CreateDefinitionVersion(ctx, tx, db.CreateDefinitionVersionParams{
+			DefinitionID: id, Version: next.Version, OrgID: orgID, Doc: text, Actions: actions, CreatedBy: by,
+		})
+		if err != nil {
+			return fmt.Errorf("create definition version: %w", err)
+		}
+		if _, err := s.queries.ReplaceDefinition(ctx, tx, next); err != nil {
+			return fmt.Errorf("replace definition: %w", err)
+		}
+		if out, err = s.read(ctx, tx, orgID, id); err != nil {
+			return err
+		}
+		return account.Audit(ctx, tx, "definition", id.String())
+	})
+	return out, err
+}
+
+// Delete takes a definition away; what its batches did stays readable. Faults: NotFound; Conflict while a batch of it is
+// not over.
+func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
+	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		// A start holds the row until it has committed, so that every batch is seen here or finds no definition.
+		if _, err := s.queries.DefinitionForUpdate(ctx, tx, db.DefinitionForUpdateParams{OrgID: orgID, ID: id}); err != nil {
+			return missing(err, "lock definition")
+		}
+		live, err := s.queries.DefinitionHasLiveBatch(ctx, tx, db.DefinitionHasLiveBatchParams{OrgID: orgID, DefinitionID: id})
+		if err != nil {
+			return fmt.Errorf("look for batches of a definition: %w", err)
+		}
+		if live {
+			return fault.New(fault.Conflict, "Definition has batches that are not over: wait for them, or cancel them")
+		}
+		if err := s.queries.DeleteDefinition(ctx, tx, db.DeleteDefinitionParams{OrgID: orgID, ID: id}); err != nil {
+			return fmt.Errorf("delete definition: %w", err)
+		}
+		return account.Audit(ctx, tx, "definition", id.String())
+	})
+}
