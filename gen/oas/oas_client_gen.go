@@ -292,6 +292,16 @@ type DefinitionInvoker interface {
 	//
 	// DELETE /flows/definitions/{definition_id}
 	DeleteDefinition(ctx context.Context, params DeleteDefinitionParams, options ...RequestOption) error
+	// DryRunDefinition invokes dryRunDefinition operation.
+	//
+	// Shows what every task of the newest version would do with one sample record, and sends and stores
+	// nothing. Each call is resolved to method, address, headers and body; `CREDENTIAL` stands where the
+	// secret would. `when` conditions are decided, and tasks that make no call are carried out. A task
+	// that cannot be resolved says why, and the others are shown all the same, also those that a failure
+	// would keep from running. The definition may be in any status.
+	//
+	// POST /flows/definitions/{definition_id}/dry-run
+	DryRunDefinition(ctx context.Context, request OptDryRunRequest, params DryRunDefinitionParams, options ...RequestOption) (*DryRun, error)
 	// GetDefinition invokes getDefinition operation.
 	//
 	// Returns the definition in its newest version.
@@ -1888,6 +1898,183 @@ func (c *Client) sendDeleteRecordSet(ctx context.Context, params DeleteRecordSet
 
 	stage = "DecodeResponse"
 	result, err := decodeDeleteRecordSetResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// DryRunDefinition invokes dryRunDefinition operation.
+//
+// Shows what every task of the newest version would do with one sample record, and sends and stores
+// nothing. Each call is resolved to method, address, headers and body; `CREDENTIAL` stands where the
+// secret would. `when` conditions are decided, and tasks that make no call are carried out. A task
+// that cannot be resolved says why, and the others are shown all the same, also those that a failure
+// would keep from running. The definition may be in any status.
+//
+// POST /flows/definitions/{definition_id}/dry-run
+func (c *Client) DryRunDefinition(ctx context.Context, request OptDryRunRequest, params DryRunDefinitionParams, options ...RequestOption) (*DryRun, error) {
+	res, err := c.sendDryRunDefinition(ctx, request, params, options...)
+	return res, err
+}
+
+func (c *Client) sendDryRunDefinition(ctx context.Context, request OptDryRunRequest, params DryRunDefinitionParams, requestOptions ...RequestOption) (res *DryRun, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("dryRunDefinition"),
+		semconv.HTTPRequestMethodKey.String("POST"),
+		semconv.URLTemplateKey.String("/flows/definitions/{definition_id}/dry-run"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, DryRunDefinitionOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/flows/definitions/"
+	{
+		// Encode "definition_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "definition_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.DefinitionID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/dry-run"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "POST", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+	if err := encodeDryRunDefinitionRequest(request, r); err != nil {
+		return res, errors.Wrap(err, "encode request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, DryRunDefinitionOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, DryRunDefinitionOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeDryRunDefinitionResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

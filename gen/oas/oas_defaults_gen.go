@@ -23,6 +23,14 @@ func (s *DefinitionReplace) setDefaults() {
 }
 
 // setDefaults set default value of fields.
+func (s *DryRunRequest) setDefaults() {
+	{
+		val := int64(1)
+		s.RecordCount.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *RecordSetCreate) setDefaults() {
 	{
 		val := int(50000)

@@ -14,6 +14,7 @@ const (
 	CreateRecordSetOperation        OperationName = "CreateRecordSet"
 	DeleteDefinitionOperation       OperationName = "DeleteDefinition"
 	DeleteRecordSetOperation        OperationName = "DeleteRecordSet"
+	DryRunDefinitionOperation       OperationName = "DryRunDefinition"
 	EstimateUploadOperation         OperationName = "EstimateUpload"
 	GetActionOperation              OperationName = "GetAction"
 	GetBatchOperation               OperationName = "GetBatch"

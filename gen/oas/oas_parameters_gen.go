@@ -564,6 +564,72 @@ func decodeDeleteRecordSetParams(args [1]string, argsEscaped bool, r *http.Reque
 	return params, nil
 }
 
+// DryRunDefinitionParams is parameters of dryRunDefinition operation.
+type DryRunDefinitionParams struct {
+	// The id of the definition.
+	DefinitionID string
+}
+
+func unpackDryRunDefinitionParams(packed middleware.Parameters) (params DryRunDefinitionParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "definition_id",
+			In:   "path",
+		}
+		params.DefinitionID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeDryRunDefinitionParams(args [1]string, argsEscaped bool, r *http.Request) (params DryRunDefinitionParams, _ error) {
+	// Decode path: definition_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "definition_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.DefinitionID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "definition_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // EstimateUploadParams is parameters of estimateUpload operation.
 type EstimateUploadParams struct {
 	// The id of the provider account, as a credential shows it.

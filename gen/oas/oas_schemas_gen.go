@@ -3747,6 +3747,358 @@ func (s *DomainList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
 
+// Ref: #/components/schemas/DryRun
+type DryRun struct {
+	DefinitionID string `json:"definition_id"`
+	// The version that was rehearsed.
+	Version int          `json:"version"`
+	Steps   []DryRunStep `json:"steps"`
+	// What `record_count` records would cost of the slowest budget that the flow spends; null if it spends
+	// none.
+	Estimate NilEstimate `json:"estimate"`
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *DryRun) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetVersion returns the value of Version.
+func (s *DryRun) GetVersion() int {
+	return s.Version
+}
+
+// GetSteps returns the value of Steps.
+func (s *DryRun) GetSteps() []DryRunStep {
+	return s.Steps
+}
+
+// GetEstimate returns the value of Estimate.
+func (s *DryRun) GetEstimate() NilEstimate {
+	return s.Estimate
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *DryRun) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetVersion sets the value of Version.
+func (s *DryRun) SetVersion(val int) {
+	s.Version = val
+}
+
+// SetSteps sets the value of Steps.
+func (s *DryRun) SetSteps(val []DryRunStep) {
+	s.Steps = val
+}
+
+// SetEstimate sets the value of Estimate.
+func (s *DryRun) SetEstimate(val NilEstimate) {
+	s.Estimate = val
+}
+
+// Ref: #/components/schemas/DryRunCall
+type DryRunCall struct {
+	Method string `json:"method"`
+	// The whole address.
+	URL string `json:"url"`
+	// By name. `CREDENTIAL` stands for what the credential adds, `IDEMPOTENCY-KEY` for the key of the job.
+	Headers DryRunCallHeaders `json:"headers"`
+	// The JSON body; null for none. A bulk call is shown with this one record.
+	Body AnyValue `json:"body"`
+}
+
+// GetMethod returns the value of Method.
+func (s *DryRunCall) GetMethod() string {
+	return s.Method
+}
+
+// GetURL returns the value of URL.
+func (s *DryRunCall) GetURL() string {
+	return s.URL
+}
+
+// GetHeaders returns the value of Headers.
+func (s *DryRunCall) GetHeaders() DryRunCallHeaders {
+	return s.Headers
+}
+
+// GetBody returns the value of Body.
+func (s *DryRunCall) GetBody() AnyValue {
+	return s.Body
+}
+
+// SetMethod sets the value of Method.
+func (s *DryRunCall) SetMethod(val string) {
+	s.Method = val
+}
+
+// SetURL sets the value of URL.
+func (s *DryRunCall) SetURL(val string) {
+	s.URL = val
+}
+
+// SetHeaders sets the value of Headers.
+func (s *DryRunCall) SetHeaders(val DryRunCallHeaders) {
+	s.Headers = val
+}
+
+// SetBody sets the value of Body.
+func (s *DryRunCall) SetBody(val AnyValue) {
+	s.Body = val
+}
+
+// By name. `CREDENTIAL` stands for what the credential adds, `IDEMPOTENCY-KEY` for the key of the job.
+type DryRunCallHeaders map[string]string
+
+func (s *DryRunCallHeaders) init() DryRunCallHeaders {
+	m := *s
+	if m == nil {
+		m = map[string]string{}
+		*s = m
+	}
+	return m
+}
+
+// Ref: #/components/schemas/DryRunRequest
+type DryRunRequest struct {
+	// The sample record; absent means `{}`.
+	InputData OptFreeObject `json:"input_data"`
+	// What expressions read as `metadata`.
+	Metadata OptFreeObject `json:"metadata"`
+	// What tasks that make calls are taken to have answered, by step and task, for the expressions of
+	// later steps; without one such an output is null. Outputs of tasks that make no call are computed and
+	// cannot be given.
+	Outputs OptFreeObject `json:"outputs"`
+	// The records that the estimate is for.
+	RecordCount OptInt64 `json:"record_count"`
+}
+
+// GetInputData returns the value of InputData.
+func (s *DryRunRequest) GetInputData() OptFreeObject {
+	return s.InputData
+}
+
+// GetMetadata returns the value of Metadata.
+func (s *DryRunRequest) GetMetadata() OptFreeObject {
+	return s.Metadata
+}
+
+// GetOutputs returns the value of Outputs.
+func (s *DryRunRequest) GetOutputs() OptFreeObject {
+	return s.Outputs
+}
+
+// GetRecordCount returns the value of RecordCount.
+func (s *DryRunRequest) GetRecordCount() OptInt64 {
+	return s.RecordCount
+}
+
+// SetInputData sets the value of InputData.
+func (s *DryRunRequest) SetInputData(val OptFreeObject) {
+	s.InputData = val
+}
+
+// SetMetadata sets the value of Metadata.
+func (s *DryRunRequest) SetMetadata(val OptFreeObject) {
+	s.Metadata = val
+}
+
+// SetOutputs sets the value of Outputs.
+func (s *DryRunRequest) SetOutputs(val OptFreeObject) {
+	s.Outputs = val
+}
+
+// SetRecordCount sets the value of RecordCount.
+func (s *DryRunRequest) SetRecordCount(val OptInt64) {
+	s.RecordCount = val
+}
+
+// `resolved`: the task would run; `skipped`: its `when` is false; `failed`: it would fail before
+// anything is sent.
+// Ref: #/components/schemas/DryRunStatus
+type DryRunStatus string
+
+const (
+	DryRunStatusResolved DryRunStatus = "resolved"
+	DryRunStatusSkipped  DryRunStatus = "skipped"
+	DryRunStatusFailed   DryRunStatus = "failed"
+)
+
+// AllValues returns all DryRunStatus values.
+func (DryRunStatus) AllValues() []DryRunStatus {
+	return []DryRunStatus{
+		DryRunStatusResolved,
+		DryRunStatusSkipped,
+		DryRunStatusFailed,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s DryRunStatus) MarshalText() ([]byte, error) {
+	switch s {
+	case DryRunStatusResolved:
+		return []byte(s), nil
+	case DryRunStatusSkipped:
+		return []byte(s), nil
+	case DryRunStatusFailed:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *DryRunStatus) UnmarshalText(data []byte) error {
+	switch DryRunStatus(data) {
+	case DryRunStatusResolved:
+		*s = DryRunStatusResolved
+		return nil
+	case DryRunStatusSkipped:
+		*s = DryRunStatusSkipped
+		return nil
+	case DryRunStatusFailed:
+		*s = DryRunStatusFailed
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/DryRunStep
+type DryRunStep struct {
+	ID    string       `json:"id"`
+	Name  string       `json:"name"`
+	Tasks []DryRunTask `json:"tasks"`
+}
+
+// GetID returns the value of ID.
+func (s *DryRunStep) GetID() string {
+	return s.ID
+}
+
+// GetName returns the value of Name.
+func (s *DryRunStep) GetName() string {
+	return s.Name
+}
+
+// GetTasks returns the value of Tasks.
+func (s *DryRunStep) GetTasks() []DryRunTask {
+	return s.Tasks
+}
+
+// SetID sets the value of ID.
+func (s *DryRunStep) SetID(val string) {
+	s.ID = val
+}
+
+// SetName sets the value of Name.
+func (s *DryRunStep) SetName(val string) {
+	s.Name = val
+}
+
+// SetTasks sets the value of Tasks.
+func (s *DryRunStep) SetTasks(val []DryRunTask) {
+	s.Tasks = val
+}
+
+// Ref: #/components/schemas/DryRunTask
+type DryRunTask struct {
+	ID           string       `json:"id"`
+	ActionID     string       `json:"action_id"`
+	CredentialID NilString    `json:"credential_id"`
+	Status       DryRunStatus `json:"status"`
+	// What the condition says; null if there is none or it has no value.
+	When NilBool `json:"when"`
+	// The request that would be sent; null if none would.
+	Call NilDryRunCall `json:"call"`
+	// What later steps see; computed, or as given in `outputs`, else null.
+	Output AnyValue `json:"output"`
+	// Why the task would fail; null if it would not.
+	Error NilJobError `json:"error"`
+}
+
+// GetID returns the value of ID.
+func (s *DryRunTask) GetID() string {
+	return s.ID
+}
+
+// GetActionID returns the value of ActionID.
+func (s *DryRunTask) GetActionID() string {
+	return s.ActionID
+}
+
+// GetCredentialID returns the value of CredentialID.
+func (s *DryRunTask) GetCredentialID() NilString {
+	return s.CredentialID
+}
+
+// GetStatus returns the value of Status.
+func (s *DryRunTask) GetStatus() DryRunStatus {
+	return s.Status
+}
+
+// GetWhen returns the value of When.
+func (s *DryRunTask) GetWhen() NilBool {
+	return s.When
+}
+
+// GetCall returns the value of Call.
+func (s *DryRunTask) GetCall() NilDryRunCall {
+	return s.Call
+}
+
+// GetOutput returns the value of Output.
+func (s *DryRunTask) GetOutput() AnyValue {
+	return s.Output
+}
+
+// GetError returns the value of Error.
+func (s *DryRunTask) GetError() NilJobError {
+	return s.Error
+}
+
+// SetID sets the value of ID.
+func (s *DryRunTask) SetID(val string) {
+	s.ID = val
+}
+
+// SetActionID sets the value of ActionID.
+func (s *DryRunTask) SetActionID(val string) {
+	s.ActionID = val
+}
+
+// SetCredentialID sets the value of CredentialID.
+func (s *DryRunTask) SetCredentialID(val NilString) {
+	s.CredentialID = val
+}
+
+// SetStatus sets the value of Status.
+func (s *DryRunTask) SetStatus(val DryRunStatus) {
+	s.Status = val
+}
+
+// SetWhen sets the value of When.
+func (s *DryRunTask) SetWhen(val NilBool) {
+	s.When = val
+}
+
+// SetCall sets the value of Call.
+func (s *DryRunTask) SetCall(val NilDryRunCall) {
+	s.Call = val
+}
+
+// SetOutput sets the value of Output.
+func (s *DryRunTask) SetOutput(val AnyValue) {
+	s.Output = val
+}
+
+// SetError sets the value of Error.
+func (s *DryRunTask) SetError(val NilJobError) {
+	s.Error = val
+}
+
 // Ref: #/components/schemas/Error
 type Error struct {
 	// A sentence; or for 422 the list of bad fields, or the bad expressions of a definition.
@@ -5946,6 +6298,51 @@ func (o NilDateTime) Or(d time.Time) time.Time {
 	return d
 }
 
+// NewNilDryRunCall returns new NilDryRunCall with value set to v.
+func NewNilDryRunCall(v DryRunCall) NilDryRunCall {
+	return NilDryRunCall{
+		Value: v,
+	}
+}
+
+// NilDryRunCall is nullable DryRunCall.
+type NilDryRunCall struct {
+	Value DryRunCall
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilDryRunCall) SetTo(v DryRunCall) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilDryRunCall) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilDryRunCall) SetToNull() {
+	o.Null = true
+	var v DryRunCall
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilDryRunCall) Get() (v DryRunCall, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilDryRunCall) Or(d DryRunCall) DryRunCall {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewNilEstimate returns new NilEstimate with value set to v.
 func NewNilEstimate(v Estimate) NilEstimate {
 	return NilEstimate{
@@ -6878,6 +7275,52 @@ func (o OptDeliveryWindow) Or(d DeliveryWindow) DeliveryWindow {
 	return d
 }
 
+// NewOptDryRunRequest returns new OptDryRunRequest with value set to v.
+func NewOptDryRunRequest(v DryRunRequest) OptDryRunRequest {
+	return OptDryRunRequest{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptDryRunRequest is optional DryRunRequest.
+type OptDryRunRequest struct {
+	Value DryRunRequest
+	Set   bool
+}
+
+// IsSet returns true if OptDryRunRequest was set.
+func (o OptDryRunRequest) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptDryRunRequest) Reset() {
+	var v DryRunRequest
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptDryRunRequest) SetTo(v DryRunRequest) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptDryRunRequest) Get() (v DryRunRequest, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptDryRunRequest) Or(d DryRunRequest) DryRunRequest {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptExecutionStatus returns new OptExecutionStatus with value set to v.
 func NewOptExecutionStatus(v ExecutionStatus) OptExecutionStatus {
 	return OptExecutionStatus{
@@ -7102,6 +7545,52 @@ func (o OptInt) Get() (v int, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptInt) Or(d int) int {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptInt64 returns new OptInt64 with value set to v.
+func NewOptInt64(v int64) OptInt64 {
+	return OptInt64{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptInt64 is optional int64.
+type OptInt64 struct {
+	Value int64
+	Set   bool
+}
+
+// IsSet returns true if OptInt64 was set.
+func (o OptInt64) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptInt64) Reset() {
+	var v int64
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptInt64) SetTo(v int64) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptInt64) Get() (v int64, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptInt64) Or(d int64) int64 {
 	if v, ok := o.Get(); ok {
 		return v
 	}

@@ -66,6 +66,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	DeleteRecordSetOperation: []string{
 		"admin",
 	},
+	DryRunDefinitionOperation:     []string{},
 	EstimateUploadOperation:       []string{},
 	GetBatchOperation:             []string{},
 	GetCredentialOperation:        []string{},
@@ -162,6 +163,7 @@ var operationRolesOrgJwt = map[string][]string{
 	DeleteRecordSetOperation: []string{
 		"admin",
 	},
+	DryRunDefinitionOperation:     []string{},
 	EstimateUploadOperation:       []string{},
 	GetBatchOperation:             []string{},
 	GetCredentialOperation:        []string{},

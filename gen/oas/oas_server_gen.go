@@ -216,6 +216,16 @@ type DefinitionHandler interface {
 	//
 	// DELETE /flows/definitions/{definition_id}
 	DeleteDefinition(ctx context.Context, params DeleteDefinitionParams) error
+	// DryRunDefinition implements dryRunDefinition operation.
+	//
+	// Shows what every task of the newest version would do with one sample record, and sends and stores
+	// nothing. Each call is resolved to method, address, headers and body; `CREDENTIAL` stands where the
+	// secret would. `when` conditions are decided, and tasks that make no call are carried out. A task
+	// that cannot be resolved says why, and the others are shown all the same, also those that a failure
+	// would keep from running. The definition may be in any status.
+	//
+	// POST /flows/definitions/{definition_id}/dry-run
+	DryRunDefinition(ctx context.Context, req OptDryRunRequest, params DryRunDefinitionParams) (*DryRun, error)
 	// GetDefinition implements getDefinition operation.
 	//
 	// Returns the definition in its newest version.

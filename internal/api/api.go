@@ -16,6 +16,7 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
+	"flowlane/internal/dryrun"
 	"flowlane/internal/forecast"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
@@ -40,6 +41,7 @@ type Deps struct {
 	Limits      *request.Limits
 	// RequestLimit replaces the number of every request limit of the document, unless it is 0.
 	RequestLimit int64
+	DryRuns      *dryrun.Service
 	// Refresher is the dispatcher.
 	Refresher Refresher
 	// Now dates nothing that is stored; it measures how long requests take.
@@ -68,6 +70,7 @@ var _ oas.Handler = handler{}
 type definitionGroup struct {
 	definitionHandler
 	triggerHandler
+	dryRunHandler
 }
 
 // New returns the handler of every path under /v1; any other path is 404 in the error envelope.
@@ -87,6 +90,7 @@ func New(d Deps) (http.Handler, error) {
 		recordSetHandler:  recordSetHandler{sets: d.RecordSets},
 		definitionGroup: definitionGroup{
 			definitionHandler: definitionHandler{definitions: d.Definitions},
+			dryRunHandler:     dryRunHandler{dryRuns: d.DryRuns},
 			triggerHandler:    triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts},
 		},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs},

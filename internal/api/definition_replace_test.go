@@ -128,4 +128,3 @@ func (s *stack) outputs(batch string) (out []any) {
 	}
 	return out
 }
-

@@ -99,9 +99,11 @@ func TestCursor_EveryList(t *testing.T) {
 			assert.NotEqual(t, first["items"], second["items"])
 			assert.Equal(t, first["total"], second["total"])
 			assert.InDelta(t, 0, second["skip"], 0)
-			assert.Equal(t, second["items"], s.get(path + "?limit=1&skip=1")["items"])
+			if l.id != "listAuditLog" { // by cursor only
+				assert.Equal(t, second["items"], s.get(path + "?limit=1&skip=1")["items"])
+				s.Do(http.MethodGet, path+"?skip=1&cursor="+cursor, nil).Invalid("query.skip value_error")
+			}
 			assert.Len(t, s.pages(path, 1), int(first["total"].(float64)))
-			s.Do(http.MethodGet, path+"?skip=1&cursor="+cursor, nil).Invalid("query.skip value_error")
 			s.Do(http.MethodGet, path+"?cursor="+cursor[:len(cursor)-1]+"~", nil).Detail(http.StatusBadRequest, "Invalid cursor")
 			s.Do(http.MethodGet, path+"?cursor="+strings.ToLower(cursor), nil).Detail(http.StatusBadRequest, "Invalid cursor")
 			if !strings.HasPrefix(l.path, "/catalog/") {

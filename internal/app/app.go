@@ -25,6 +25,7 @@ import (
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/dryrun"
 	"flowlane/internal/due"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
@@ -244,9 +245,13 @@ func (a *App) wire() error {
 	if err != nil {
 		return fmt.Errorf("make the answers: %w", err)
 	}
+	forecasts := forecast.New(a.Pool, a.Catalog, plans)
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Plans: plans,
-		Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecast.New(a.Pool, a.Catalog, plans), Refresher: a.Dispatcher,
+		Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecasts, Refresher: a.Dispatcher,
+		DryRuns: dryrun.New(dryrun.Deps{
+			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,
+		}),
 		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now), RequestLimit: a.cfg.RequestLimit, Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {

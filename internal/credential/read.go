@@ -9,6 +9,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/provider"
 	"flowlane/internal/tenant"
 )
 
@@ -63,4 +64,21 @@ func (s *Service) addUses(ctx context.Context, q db.DBTX, orgID uuid.UUID, items
 		c.Uses = append(c.Uses, use)
 	}
 	return nil
+}
+
+// Placeholder returns the credential as Resolve does, with a placeholder instead of the secret, which is not read: for
+// showing a call. Fault: NotFound.
+func (s *Service) Placeholder(ctx context.Context, orgID, id uuid.UUID) (*Resolved, error) {
+	row, err := s.queries.CredentialForUse(ctx, s.pool, db.CredentialForUseParams{OrgID: orgID, ID: id})
+	if pg.IsNoRows(err) {
+		return nil, errMissing()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read credential %s: %w", id, err)
+	}
+	at := placement(row.PlacementHeader, row.PlacementScheme, row.PlacementQuery)
+	return &Resolved{
+		ID: id, OrgID: orgID, PlatformID: row.PlatformID, AuthMethod: row.AuthMethod, TenancyID: textOf(row.TenancyID), Status: row.Status,
+		Version: row.Version, Secret: provider.Placeholder(row.AuthMethod, at.outgoing()),
+	}, nil
 }

@@ -28,11 +28,14 @@ func (secret) MarshalJSON() ([]byte, error) { return nil, errors.New("a secret h
 
 // outgoing is the secret as a request carries it. The error wraps provider.ErrSecretShape.
 func (s secret) outgoing() (provider.Secret, error) {
-	var p provider.Placement
-	if s.placement != nil {
-		p = provider.Placement{HeaderName: textOf(s.placement.HeaderName), Scheme: textOf(s.placement.Scheme), QueryParam: textOf(s.placement.QueryParam)}
+	return provider.NewSecret(s.method, s.fields, s.placement.outgoing())
+}
+
+func (p *Placement) outgoing() provider.Placement {
+	if p == nil {
+		return provider.Placement{}
 	}
-	return provider.NewSecret(s.method, s.fields, p)
+	return provider.Placement{HeaderName: textOf(p.HeaderName), Scheme: textOf(p.Scheme), QueryParam: textOf(p.QueryParam)}
 }
 
 // encode returns the plaintext that the vault encrypts.

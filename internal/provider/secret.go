@@ -61,6 +61,22 @@ func NewSecret(method string, fields map[string]string, p Placement) (Secret, er
 	return Secret{}, fmt.Errorf("%w: method %q is not supported", ErrSecretShape, method)
 }
 
+// Shown stands in a Placeholder where the secret would.
+const Shown = "CREDENTIAL"
+
+// Placeholder goes where the secret of a method goes and holds Shown instead of it, for showing a call.
+func Placeholder(method string, p Placement) Secret {
+	switch method {
+	case "api_key":
+		if key, err := newKey(Shown, p); err == nil {
+			return key
+		}
+	case "basic_auth":
+		return hide(secret{header: "Authorization", value: "Basic " + Shown})
+	}
+	return hide(secret{header: "Authorization", value: Shown})
+}
+
 func newKey(key string, p Placement) (Secret, error) {
 	switch {
 	case key == "":

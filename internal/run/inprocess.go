@@ -185,6 +185,13 @@ func (w *sliceWork) evaluate(b *Batch, rec *Records) {
 // tooMuch is what a record is told whose neighbours have taken the room.
 var tooMuch = fmt.Sprintf("The values that this task builds for neighbouring records take more than %d MiB together; build smaller ones", sliceBytes>>20)
 
+// Evaluate carries an in-process task out for what env shows, without a batch. The trace has kind, output and error.
+func Evaluate(step *definition.Step, task *definition.Task, env *expr.Env) Trace {
+	var t Trace
+	t.Kind, t.Output, t.Error = evaluateTask(step, task, env)
+	return t
+}
+
 func evaluateTask(step *definition.Step, task *definition.Task, env *expr.Env) (kind string, output json.RawMessage, failure *JobError) {
 	fail := func(code string, err error) (string, json.RawMessage, *JobError) {
 		return TraceFailed, nil, &JobError{Code: code, Message: err.Error(), StepID: step.ID, TaskID: task.ID}

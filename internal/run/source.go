@@ -40,16 +40,25 @@ func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch
 	if err != nil {
 		return nil, fmt.Errorf("plan of batch %s: %w", id, err)
 	}
-	facts, err := json.Marshal(map[string]any{
-		"id": r.ID, "definition_id": r.DefinitionID, "version": r.Version, "record_count": r.RecordCount,
-		"created_at": r.CreatedAt.UTC().Format(time.RFC3339Nano),
-	})
+	facts, err := Facts(r.ID, r.DefinitionID, r.Version, r.RecordCount, r.CreatedAt)
 	if err != nil {
-		return nil, fmt.Errorf("facts of batch %s: %w", id, err)
+		return nil, err
 	}
 	b := &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts}
 	s.batches.put(b)
 	return b, nil
+}
+
+// Facts is what expressions see as `batch`.
+func Facts(id, definitionID uuid.UUID, version int32, records int64, createdAt time.Time) (json.RawMessage, error) {
+	facts, err := json.Marshal(map[string]any{
+		"id": id, "definition_id": definitionID, "version": version, "record_count": records,
+		"created_at": createdAt.UTC().Format(time.RFC3339Nano),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("facts of batch %s: %w", id, err)
+	}
+	return facts, nil
 }
 
 // batchCache keeps the batches that were last worked on: each claim and settlement asks for them.

@@ -1,0 +1,78 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/definition"
+	"flowlane/internal/dryrun"
+	"flowlane/internal/jsonraw"
+	"flowlane/internal/provider"
+	"flowlane/internal/run"
+)
+
+// dryRunHandler serves the dry-run of a definition.
+type dryRunHandler struct{ dryRuns *dryrun.Service }
+
+func (h dryRunHandler) DryRunDefinition(ctx context.Context, req oas.OptDryRunRequest, params oas.DryRunDefinitionParams) (*oas.DryRun, error) {
+	id, err := pathID("Definition", params.DefinitionID)
+	if err != nil {
+		return nil, err
+	}
+	in := dryrun.Input{
+		Data: jsonraw.Object(req.Value.InputData.Value).Bytes(), Metadata: jsonraw.Object(req.Value.Metadata.Value).Bytes(),
+		Outputs: jsonraw.Object(req.Value.Outputs.Value).Bytes(), Records: int64(req.Value.RecordCount.Or(1)),
+	}
+	out, err := h.dryRuns.Run(ctx, account.FromContext(ctx).OrgID, id, in)
+	if err != nil {
+		return nil, err
+	}
+	return dryRunOf(out), nil
+}
+
+func dryRunOf(o *dryrun.Outcome) *oas.DryRun {
+	out := &oas.DryRun{DefinitionID: o.Definition.ID.String(), Version: int(o.Definition.Version), Estimate: oas.NilEstimate{Null: true}}
+	if o.Estimate != nil {
+		out.Estimate = oas.NewNilEstimate(estimateOf(o.Estimate))
+	}
+	for i := range o.Plan.Steps {
+		step := oas.DryRunStep{ID: o.Plan.Steps[i].ID, Name: o.Plan.Steps[i].Name}
+		for j := range o.Tasks[i] {
+			step.Tasks = append(step.Tasks, dryRunTaskOf(&o.Plan.Steps[i].Tasks[j], &o.Tasks[i][j]))
+		}
+		out.Steps = append(out.Steps, step)
+	}
+	return out
+}
+
+var dryRunStatuses = map[string]oas.DryRunStatus{
+	run.TraceOK: oas.DryRunStatusResolved, run.TraceSkipped: oas.DryRunStatusSkipped, run.TraceFailed: oas.DryRunStatusFailed,
+}
+
+func dryRunTaskOf(task *definition.Task, t *dryrun.Task) oas.DryRunTask {
+	out := oas.DryRunTask{
+		ID: task.ID, ActionID: task.Action.ID, CredentialID: oas.NilString{Null: true}, Status: dryRunStatuses[t.Kind],
+		When: oas.NilBool{Null: true}, Call: oas.NilDryRunCall{Null: true}, Output: oas.AnyValue(t.Output), Error: jobErrorOf(t.Error),
+	}
+	if task.CredentialID.Valid {
+		out.CredentialID = oas.NewNilString(task.CredentialID.UUID.String())
+	}
+	if t.When != nil {
+		out.When = oas.NewNilBool(*t.When)
+	}
+	if t.Call != nil {
+		out.Call = oas.NewNilDryRunCall(dryRunCallOf(t.Call))
+	}
+	return out
+}
+
+func dryRunCallOf(r *provider.Request) oas.DryRunCall {
+	out := oas.DryRunCall{Method: r.Method, URL: r.URL, Headers: oas.DryRunCallHeaders{}, Body: oas.AnyValue(bytes.Join(r.Body, nil))}
+	for name, values := range r.Header {
+		out.Headers[name] = strings.Join(values, ", ")
+	}
+	return out
+}

@@ -1,0 +1,101 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// dryRunTasks are the tasks of a dry-run by id.
+func dryRunTasks(res map[string]any) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	for _, step := range res["steps"].([]any) {
+		for _, task := range step.(map[string]any)["tasks"].([]any) {
+			out[task.(map[string]any)["id"].(string)] = task.(map[string]any)
+		}
+	}
+	return out
+}
+
+const dryRunSteps = `[
+	{"id":"look","name":"Look up","tasks":[
+		{"id":"get","action_id":"core__http__request","params":{"url":"https://api.example/c/{{ input.id }}","headers":{"X-Batch":"{{ batch.record_count }}"}},"when":"{{ input.id != \"\" }}"},
+		{"id":"off","action_id":"core__http__request","params":{"url":"https://api.example"},"when":"{{ metadata.on ?? false }}"},
+		{"id":"mix","action_id":"core__flow__transform","params":{"value":{"n":"{{ input.n }}","twice":"{{ int(input.n) * 2 }}"}},"on_error":"continue"},
+		{"id":"bad","action_id":"core__http__request","params":{"url":"https://{{ input.missing }}"}}]},
+	{"id":"send","tasks":[
+		{"id":"post","action_id":"core__http__request","credential_id":"KEY","params":{"method":"POST","url":"https://api.example/x","idempotency_header":"Idempotency-Key","body":{"country":"{{ steps.look.get.output.body.country }}","n":"{{ steps.look.mix.output.n }}"}}},
+		{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"demo","key_field":"id","row":"{{ input }}"}},
+		{"id":"stop","action_id":"core__flow__fail","params":{"message":"No {{ input.id }}"},"when":"{{ input.id == \"17\" }}"}]}]`
+
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	key := s.Do(http.MethodPost, "/credentials", `{"name":"k","platform_id":"core","auth_method":"api_key","credentials":{"api_key":"hush-hush"},"api_key_placement":{"header_name":"X-Key","scheme":"Token"}}`)
+	id := s.define(strings.ReplaceAll(dryRunSteps, "KEY", key.Want(http.StatusCreated).JSON()["id"].(string)))
+	path := "/flows/definitions/" + id + "/dry-run"
+	before := s.sim.Counters("acme")
+
+	res := s.Do(http.MethodPost, path, `{"input_data":{"id":"17","n":1.50},"outputs":{"look":{"get":{"body":{"country":"CZ"}}}},"record_count":120000}`).Want(http.StatusOK)
+	got := res.JSON()
+	assert.Equal(t, 1.0, got["version"])
+	tasks := dryRunTasks(got)
+	require.Len(t, tasks, 7)
+	headers := map[string]any{"Accept": "application/json", "User-Agent": "flowlane", "X-Batch": "120000"}
+	assert.Equal(t, map[string]any{"method": "GET", "url": "https://api.example/c/17", "headers": headers, "body": nil}, tasks["get"]["call"])
+	assert.Equal(t, []any{"resolved", true, nil}, []any{tasks["get"]["status"], tasks["get"]["when"], tasks["get"]["error"]})
+	assert.Equal(t, map[string]any{"body": map[string]any{"country": "CZ"}}, tasks["get"]["output"], "as it was given")
+	assert.Equal(t, []any{"skipped", false, nil}, []any{tasks["off"]["status"], tasks["off"]["when"], tasks["off"]["call"]})
+	assert.Contains(t, string(res.Body), `"output":{"n":1.50,"twice":2}`, "digits are kept")
+	assert.Equal(t, "failed", tasks["bad"]["status"])
+	assert.Equal(t, "invalid_parameters", tasks["bad"]["error"].(map[string]any)["code"])
+
+	post := tasks["post"]["call"].(map[string]any)
+	assert.Equal(t, "Token CREDENTIAL", post["headers"].(map[string]any)["X-Key"])
+	assert.Equal(t, "IDEMPOTENCY-KEY", post["headers"].(map[string]any)["Idempotency-Key"])
+	assert.Contains(t, string(res.Body), `"body":{"country":"CZ","n":1.50}`)
+	up := tasks["up"]["call"].(map[string]any)
+	assert.True(t, strings.HasPrefix(up["url"].(string), s.simURL), up["url"])
+	assert.Equal(t, "Basic CREDENTIAL", up["headers"].(map[string]any)["Authorization"])
+	assert.Contains(t, string(res.Body), `[{"id":"17","n":1.50}]`)
+	assert.Equal(t, "flow_failed", tasks["stop"]["error"].(map[string]any)["code"])
+	assert.Equal(t, "No 17", tasks["stop"]["error"].(map[string]any)["message"])
+
+	estimate := got["estimate"].(map[string]any)
+	assert.Equal(t, []any{s.tenancy, 120000.0, 3.0}, []any{estimate["tenancy_id"], estimate["record_count"], estimate["estimated_calls"]})
+	for _, secret := range []string{"hush-hush", "YWNtZTp4"} {
+		assert.NotContains(t, string(res.Body), secret)
+	}
+	assert.Equal(t, before, s.sim.Counters("acme"), "nothing is sent")
+	assert.Zero(t, s.get("/flows/batches")["total"], "nothing is stored")
+}
+
+func TestDryRun_Refused(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	id := s.define(strings.ReplaceAll(dryRunSteps, "KEY", s.credential))
+	path := "/flows/definitions/" + id + "/dry-run"
+
+	tasks := dryRunTasks(s.Do(http.MethodPost, path, nil).Want(http.StatusOK).JSON())
+	assert.Equal(t, "expression_failed", tasks["mix"]["error"].(map[string]any)["code"], "each task says what is wrong with it")
+	assert.Equal(t, "resolved", tasks["up"]["status"])
+
+	s.Do(http.MethodPost, path, `{"outputs":{"look":{"mix":1,"no":2,"get":3},"send":4},"record_count":1}`).
+		Invalid("body.outputs.look.mix value_error", "body.outputs.look.no value_error", "body.outputs.send object_type")
+	s.Do(http.MethodPost, path, `{"input_data":[],"record_count":0,"also":1}`).
+		Invalid("body.also extra_forbidden", "body.input_data object_type", "body.record_count greater_than_equal")
+	for _, missing := range []string{id, uuid.NewString(), "x"} {
+		s.other.Do(http.MethodPost, "/flows/definitions/"+missing+"/dry-run", nil).Detail(http.StatusNotFound, "Definition not found")
+	}
+
+	c := s.get("/credentials/" + s.credential)
+	c["status"] = "revoked"
+	s.Do(http.MethodPut, "/credentials/"+s.credential, c).Want(http.StatusOK)
+	got := s.Do(http.MethodPost, path, `{"input_data":{"id":"1","n":1}}`).Want(http.StatusOK).JSON()
+	assert.Equal(t, "credential_unusable", dryRunTasks(got)["up"]["error"].(map[string]any)["code"])
+	assert.Nil(t, got["estimate"])
+}

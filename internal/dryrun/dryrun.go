@@ -1,0 +1,179 @@
+// Package dryrun owns the rehearsal of a flow: what every task would do with a sample record, its call as it would go out,
+// and what records would cost. It promises that nothing is sent and nothing is stored, and that no secret is read: a
+// placeholder stands in its place. Calls are rendered by the dispatcher's means, so that both say the same. It knows no HTTP
+// route.
+package dryrun
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
+	"flowlane/internal/definition"
+	"flowlane/internal/expr"
+	"flowlane/internal/fault"
+	"flowlane/internal/forecast"
+	"flowlane/internal/provider"
+	"flowlane/internal/run"
+)
+
+// Deps are what a Service needs; all are required.
+type Deps struct {
+	Pool        *pgxpool.Pool
+	Catalog     *catalog.Catalog
+	Definitions *definition.Service
+	Plans       *definition.Plans
+	Credentials *credential.Service
+	Forecasts   *forecast.Service
+	Now         func() time.Time
+}
+
+// Service rehearses flows.
+type Service struct{ Deps }
+
+// New returns a Service.
+func New(d Deps) *Service { return &Service{d} }
+
+// Input is what a flow is rehearsed with.
+type Input struct {
+	// Data is the sample record, Metadata the batch's; both are JSON objects.
+	Data, Metadata json.RawMessage
+	// Outputs are what tasks that make calls are taken to have answered, as an object of objects by step and task.
+	Outputs json.RawMessage
+	// Records is how many records the estimate is for.
+	Records int64
+}
+
+// Outcome is what came of a rehearsal.
+type Outcome struct {
+	Definition definition.Definition
+	Plan       *definition.Plan
+	// Tasks runs in parallel to the plan's steps and their tasks.
+	Tasks [][]Task
+	// Estimate is nil where the flow spends no metered budget, or none that is known.
+	Estimate *forecast.Estimate
+}
+
+// Task is what a task would do.
+type Task struct {
+	// Kind is run.TraceOK, run.TraceSkipped or run.TraceFailed.
+	Kind string
+	// When is what the condition says; nil where there is none, or where it cannot be told.
+	When *bool
+	// Call is nil where nothing would be sent.
+	Call *provider.Request
+	// Output is what later steps see; nil for null.
+	Output json.RawMessage
+	// Error belongs to TraceFailed.
+	Error *run.JobError
+}
+
+// Run rehearses the newest version of a definition, whatever its status. What is wrong with a task stands with the task, and
+// the others go on. Faults: NotFound; Unprocessable for outputs of tasks that are none, or make no calls.
+func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outcome, error) {
+	def, err := s.Definitions.Get(ctx, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.Plans.Plan(ctx, s.Pool, orgID, id, def.Version)
+	if err != nil {
+		return nil, err
+	}
+	outputs, err := sampleOutputs(plan, in.Outputs)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := run.Facts(uuid.Nil, id, def.Version, in.Records, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	r := rehearsal{s: s, orgID: orgID, outputs: outputs, env: expr.Env{Input: in.Data, Metadata: in.Metadata, Batch: facts}}
+	r.env.Output = func(step, task string) json.RawMessage { return r.outputs[[2]string{step, task}] }
+	out := &Outcome{Definition: def, Plan: plan}
+	for i := range plan.Steps {
+		tasks, err := r.step(ctx, &plan.Steps[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Tasks = append(out.Tasks, tasks)
+	}
+	out.Estimate, err = s.Forecasts.OfBatch(ctx, s.Pool, orgID, &run.StartedBatch{RecordCount: in.Records, Routes: r.routes})
+	return out, err
+}
+
+// sampleOutputs reads the outputs that the caller made up.
+func sampleOutputs(plan *definition.Plan, raw json.RawMessage) (map[[2]string]json.RawMessage, error) {
+	out := map[[2]string]json.RawMessage{}
+	if len(raw) == 0 {
+		return out, nil
+	}
+	var bad []fault.Field
+	refuse := func(kind, msg string, at ...string) {
+		bad = append(bad, fault.Field{Loc: append([]string{"body", "outputs"}, at...), Type: kind, Msg: msg})
+	}
+	var steps map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &steps); err != nil {
+		refuse("object_type", "Must be an object")
+	}
+	for _, step := range slices.Sorted(maps.Keys(steps)) {
+		var tasks map[string]json.RawMessage
+		if json.Unmarshal(steps[step], &tasks) != nil || tasks == nil {
+			refuse("object_type", "Must be an object", step)
+			continue
+		}
+		for _, task := range slices.Sorted(maps.Keys(tasks)) {
+			switch t := find(plan, step, task); {
+			case t == nil:
+				refuse("value_error", "The definition has no such task", step, task)
+			case t.Action.Call == nil:
+				refuse("value_error", "This task makes no call: its output is computed", step, task)
+			}
+			out[[2]string{step, task}] = tasks[task]
+		}
+	}
+	if len(bad) > 0 {
+		return nil, fault.Invalidated(bad...)
+	}
+	return out, nil
+}
+
+func find(plan *definition.Plan, step, task string) *definition.Task {
+	for i := range plan.Steps {
+		if plan.Steps[i].ID != step {
+			continue
+		}
+		for j := range plan.Steps[i].Tasks {
+			if plan.Steps[i].Tasks[j].ID == task {
+				return &plan.Steps[i].Tasks[j]
+			}
+		}
+	}
+	return nil
+}
+
+// asFault returns the fault that err is, or nil.
+func asFault(err error) *fault.Error {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f
+	}
+	return nil
+}
+
+// service returns the service of a task's action.
+func (s *Service) service(t *definition.Task) (*catalog.Service, error) {
+	svc, ok := s.Catalog.Service(t.Action.ServiceID)
+	if !ok {
+		return nil, fmt.Errorf("the catalog has no service %s", t.Action.ServiceID)
+	}
+	return svc, nil
+}
