@@ -1,6 +1,6 @@
 -- name: CreateDefinition :one
-INSERT INTO flow.definition (id, org_id, name, description, status, version, created_by)
-VALUES (@id, @org_id, @name, @description, @status, 1, @created_by)
+INSERT INTO flow.definition (id, org_id, name, description, status, version, variable_set_id, created_by)
+VALUES (@id, @org_id, @name, @description, @status, 1, @variable_set_id, @created_by)
 RETURNING *;
 
 -- name: CreateDefinitionVersion :one
@@ -46,7 +46,7 @@ RETURNING *;
 
 -- name: ReplaceDefinition :one
 UPDATE flow.definition
-SET name = @name, description = @description, status = @status, version = @version, updated_at = flow.clock()
+SET name = @name, description = @description, status = @status, version = @version, variable_set_id = @variable_set_id, updated_at = flow.clock()
 WHERE org_id = @org_id AND id = @id
 RETURNING *;
 
@@ -56,7 +56,8 @@ SELECT EXISTS (
 );
 
 -- name: DeleteDefinition :exec
-UPDATE flow.definition SET deleted_at = flow.clock(), updated_at = flow.clock() WHERE org_id = @org_id AND id = @id;
+UPDATE flow.definition SET deleted_at = flow.clock(), updated_at = flow.clock(), variable_set_id = NULL
+WHERE org_id = @org_id AND id = @id;
 
 -- name: DefinitionVersion :one
 -- Also of a deleted definition: its batches stay readable.

@@ -45,18 +45,19 @@ func (q *Queries) CountDefinitions(ctx context.Context, db DBTX, arg CountDefini
 }
 
 const createDefinition = `-- name: CreateDefinition :one
-INSERT INTO flow.definition (id, org_id, name, description, status, version, created_by)
-VALUES ($1, $2, $3, $4, $5, 1, $6)
-RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at
+INSERT INTO flow.definition (id, org_id, name, description, status, version, variable_set_id, created_by)
+VALUES ($1, $2, $3, $4, $5, 1, $6, $7)
+RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id
 `
 
 type CreateDefinitionParams struct {
-	ID          uuid.UUID
-	OrgID       uuid.UUID
-	Name        string
-	Description string
-	Status      string
-	CreatedBy   string
+	ID            uuid.UUID
+	OrgID         uuid.UUID
+	Name          string
+	Description   string
+	Status        string
+	VariableSetID *uuid.UUID
+	CreatedBy     string
 }
 
 func (q *Queries) CreateDefinition(ctx context.Context, db DBTX, arg CreateDefinitionParams) (FlowDefinition, error) {
@@ -66,6 +67,7 @@ func (q *Queries) CreateDefinition(ctx context.Context, db DBTX, arg CreateDefin
 		arg.Name,
 		arg.Description,
 		arg.Status,
+		arg.VariableSetID,
 		arg.CreatedBy,
 	)
 	var i FlowDefinition
@@ -80,6 +82,7 @@ func (q *Queries) CreateDefinition(ctx context.Context, db DBTX, arg CreateDefin
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.VariableSetID,
 	)
 	return i, err
 }
@@ -122,7 +125,7 @@ func (q *Queries) CreateDefinitionVersion(ctx context.Context, db DBTX, arg Crea
 }
 
 const definition = `-- name: Definition :one
-SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, d.deleted_at, v.doc
+SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, d.deleted_at, d.variable_set_id, v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
 WHERE d.org_id = $1 AND d.id = $2 AND d.deleted_at IS NULL
@@ -153,6 +156,7 @@ func (q *Queries) Definition(ctx context.Context, db DBTX, arg DefinitionParams)
 		&i.FlowDefinition.CreatedAt,
 		&i.FlowDefinition.UpdatedAt,
 		&i.FlowDefinition.DeletedAt,
+		&i.FlowDefinition.VariableSetID,
 		&i.Doc,
 	)
 	return i, err
@@ -195,7 +199,7 @@ func (q *Queries) DefinitionCredentials(ctx context.Context, db DBTX, arg Defini
 }
 
 const definitionForStart = `-- name: DefinitionForStart :one
-SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR KEY SHARE
+SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR KEY SHARE
 `
 
 type DefinitionForStartParams struct {
@@ -218,12 +222,13 @@ func (q *Queries) DefinitionForStart(ctx context.Context, db DBTX, arg Definitio
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.VariableSetID,
 	)
 	return i, err
 }
 
 const definitionForUpdate = `-- name: DefinitionForUpdate :one
-SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE
+SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE
 `
 
 type DefinitionForUpdateParams struct {
@@ -245,6 +250,7 @@ func (q *Queries) DefinitionForUpdate(ctx context.Context, db DBTX, arg Definiti
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.VariableSetID,
 	)
 	return i, err
 }
@@ -268,7 +274,7 @@ func (q *Queries) DefinitionHasLiveBatch(ctx context.Context, db DBTX, arg Defin
 }
 
 const definitionRow = `-- name: DefinitionRow :one
-SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL
 `
 
 type DefinitionRowParams struct {
@@ -290,6 +296,7 @@ func (q *Queries) DefinitionRow(ctx context.Context, db DBTX, arg DefinitionRowP
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.VariableSetID,
 	)
 	return i, err
 }
@@ -371,7 +378,7 @@ func (q *Queries) DefinitionVersions(ctx context.Context, db DBTX, arg Definitio
 }
 
 const definitions = `-- name: Definitions :many
-SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, d.deleted_at, v.doc
+SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, d.deleted_at, d.variable_set_id, v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
 WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id > $2 AND ($3::text IS NULL OR d.status = $3)
@@ -419,6 +426,7 @@ func (q *Queries) Definitions(ctx context.Context, db DBTX, arg DefinitionsParam
 			&i.FlowDefinition.CreatedAt,
 			&i.FlowDefinition.UpdatedAt,
 			&i.FlowDefinition.DeletedAt,
+			&i.FlowDefinition.VariableSetID,
 			&i.Doc,
 		); err != nil {
 			return nil, err
@@ -432,7 +440,8 @@ func (q *Queries) Definitions(ctx context.Context, db DBTX, arg DefinitionsParam
 }
 
 const deleteDefinition = `-- name: DeleteDefinition :exec
-UPDATE flow.definition SET deleted_at = flow.clock(), updated_at = flow.clock() WHERE org_id = $1 AND id = $2
+UPDATE flow.definition SET deleted_at = flow.clock(), updated_at = flow.clock(), variable_set_id = NULL
+WHERE org_id = $1 AND id = $2
 `
 
 type DeleteDefinitionParams struct {
@@ -447,18 +456,19 @@ func (q *Queries) DeleteDefinition(ctx context.Context, db DBTX, arg DeleteDefin
 
 const replaceDefinition = `-- name: ReplaceDefinition :one
 UPDATE flow.definition
-SET name = $1, description = $2, status = $3, version = $4, updated_at = flow.clock()
-WHERE org_id = $5 AND id = $6
-RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at
+SET name = $1, description = $2, status = $3, version = $4, variable_set_id = $5, updated_at = flow.clock()
+WHERE org_id = $6 AND id = $7
+RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id
 `
 
 type ReplaceDefinitionParams struct {
-	Name        string
-	Description string
-	Status      string
-	Version     int32
-	OrgID       uuid.UUID
-	ID          uuid.UUID
+	Name          string
+	Description   string
+	Status        string
+	Version       int32
+	VariableSetID *uuid.UUID
+	OrgID         uuid.UUID
+	ID            uuid.UUID
 }
 
 func (q *Queries) ReplaceDefinition(ctx context.Context, db DBTX, arg ReplaceDefinitionParams) (FlowDefinition, error) {
@@ -467,6 +477,7 @@ func (q *Queries) ReplaceDefinition(ctx context.Context, db DBTX, arg ReplaceDef
 		arg.Description,
 		arg.Status,
 		arg.Version,
+		arg.VariableSetID,
 		arg.OrgID,
 		arg.ID,
 	)
@@ -482,6 +493,7 @@ func (q *Queries) ReplaceDefinition(ctx context.Context, db DBTX, arg ReplaceDef
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.VariableSetID,
 	)
 	return i, err
 }
@@ -490,7 +502,7 @@ const updateDefinition = `-- name: UpdateDefinition :one
 UPDATE flow.definition
 SET name = $1, description = $2, status = $3, updated_at = flow.clock()
 WHERE org_id = $4 AND id = $5
-RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at
+RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id
 `
 
 type UpdateDefinitionParams struct {
@@ -521,6 +533,7 @@ func (q *Queries) UpdateDefinition(ctx context.Context, db DBTX, arg UpdateDefin
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.VariableSetID,
 	)
 	return i, err
 }

@@ -449,6 +449,11 @@ type FlowBatchCount struct {
 	Unresolved     int64
 }
 
+type FlowBatchVar struct {
+	BatchID uuid.UUID
+	Vars    string
+}
+
 type FlowBudget struct {
 	Domain      string
 	Bucket      string
@@ -537,16 +542,17 @@ type FlowCredentialUse struct {
 }
 
 type FlowDefinition struct {
-	ID          uuid.UUID
-	OrgID       uuid.UUID
-	Name        string
-	Description string
-	Status      string
-	Version     int32
-	CreatedBy   string
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	DeletedAt   *time.Time
+	ID            uuid.UUID
+	OrgID         uuid.UUID
+	Name          string
+	Description   string
+	Status        string
+	Version       int32
+	CreatedBy     string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	DeletedAt     *time.Time
+	VariableSetID *uuid.UUID
 }
 
 type FlowDefinitionVersion struct {
@@ -769,4 +775,15 @@ type FlowSlice struct {
 	Rejected       int32
 	Unprocessed    int32
 	Unresolved     int32
+}
+
+type FlowVariableSet struct {
+	ID        uuid.UUID
+	OrgID     uuid.UUID
+	Name      string
+	Keys      []byte
+	Versions  []byte
+	CreatedBy string
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }

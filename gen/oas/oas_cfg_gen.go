@@ -19,7 +19,8 @@ import (
 )
 
 var regexMap = map[string]ogenregex.Regexp{
-	"^[a-z0-9][a-z0-9_-]{0,63}$": ogenregex.MustCompile("^[a-z0-9][a-z0-9_-]{0,63}$"),
+	"^[A-Za-z_][A-Za-z0-9_]{0,63}$": ogenregex.MustCompile("^[A-Za-z_][A-Za-z0-9_]{0,63}$"),
+	"^[a-z0-9][a-z0-9_-]{0,63}$":    ogenregex.MustCompile("^[a-z0-9][a-z0-9_-]{0,63}$"),
 }
 var (
 	// Allocate option closure once.

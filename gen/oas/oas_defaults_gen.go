@@ -77,3 +77,19 @@ func (s *TaskInput) setDefaults() {
 		s.Delivery.SetTo(val)
 	}
 }
+
+// setDefaults set default value of fields.
+func (s *VariableKey) setDefaults() {
+	{
+		val := VariableType("string")
+		s.Type = val
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *VariableKeyInput) setDefaults() {
+	{
+		val := VariableType("string")
+		s.Type.SetTo(val)
+	}
+}

@@ -106,6 +106,20 @@ func encodeCreateRecordSetRequest(
 	return nil
 }
 
+func encodeCreateVariableSetRequest(
+	req *VariableSetInput,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeDryRunDefinitionRequest(
 	req OptDryRunRequest,
 	r *http.Request,
@@ -156,6 +170,20 @@ func encodeReplaceCredentialRequest(
 
 func encodeReplaceDefinitionRequest(
 	req *DefinitionReplace,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeReplaceVariableSetRequest(
+	req *VariableSetReplace,
 	r *http.Request,
 ) error {
 	const contentType = "application/json"

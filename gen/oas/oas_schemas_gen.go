@@ -2803,8 +2803,12 @@ type Definition struct {
 	// The newest version, which a trigger starts.
 	Version int `json:"version"`
 	// The lane of the flow's calls; null leaves it to the action.
-	Lane  NilLane `json:"lane"`
-	Steps []Step  `json:"steps"`
+	Lane NilLane `json:"lane"`
+	// The variable set whose values expressions read as `vars`; null for none.
+	VariableSetID NilString `json:"variable_set_id"`
+	// The version of the set; null for the defaults of its keys.
+	VariableVersion NilString `json:"variable_version"`
+	Steps           []Step    `json:"steps"`
 	// The id of the account that created it.
 	CreatedBy string    `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
@@ -2844,6 +2848,16 @@ func (s *Definition) GetVersion() int {
 // GetLane returns the value of Lane.
 func (s *Definition) GetLane() NilLane {
 	return s.Lane
+}
+
+// GetVariableSetID returns the value of VariableSetID.
+func (s *Definition) GetVariableSetID() NilString {
+	return s.VariableSetID
+}
+
+// GetVariableVersion returns the value of VariableVersion.
+func (s *Definition) GetVariableVersion() NilString {
+	return s.VariableVersion
 }
 
 // GetSteps returns the value of Steps.
@@ -2899,6 +2913,16 @@ func (s *Definition) SetVersion(val int) {
 // SetLane sets the value of Lane.
 func (s *Definition) SetLane(val NilLane) {
 	s.Lane = val
+}
+
+// SetVariableSetID sets the value of VariableSetID.
+func (s *Definition) SetVariableSetID(val NilString) {
+	s.VariableSetID = val
+}
+
+// SetVariableVersion sets the value of VariableVersion.
+func (s *Definition) SetVariableVersion(val NilString) {
+	s.VariableVersion = val
 }
 
 // SetSteps sets the value of Steps.
@@ -2969,6 +2993,10 @@ type DefinitionCreate struct {
 	Status OptDefinitionCreateStatus `json:"status"`
 	// The lane of the flow's calls; null leaves it to the action.
 	Lane OptNilLane `json:"lane"`
+	// The variable set whose values expressions read as `vars`; null for none.
+	VariableSetID OptNilString `json:"variable_set_id"`
+	// The version of the set; null for the defaults of its keys.
+	VariableVersion OptNilString `json:"variable_version"`
 	// Run one after another.
 	Steps []StepInput `json:"steps"`
 }
@@ -2991,6 +3019,16 @@ func (s *DefinitionCreate) GetStatus() OptDefinitionCreateStatus {
 // GetLane returns the value of Lane.
 func (s *DefinitionCreate) GetLane() OptNilLane {
 	return s.Lane
+}
+
+// GetVariableSetID returns the value of VariableSetID.
+func (s *DefinitionCreate) GetVariableSetID() OptNilString {
+	return s.VariableSetID
+}
+
+// GetVariableVersion returns the value of VariableVersion.
+func (s *DefinitionCreate) GetVariableVersion() OptNilString {
+	return s.VariableVersion
 }
 
 // GetSteps returns the value of Steps.
@@ -3016,6 +3054,16 @@ func (s *DefinitionCreate) SetStatus(val OptDefinitionCreateStatus) {
 // SetLane sets the value of Lane.
 func (s *DefinitionCreate) SetLane(val OptNilLane) {
 	s.Lane = val
+}
+
+// SetVariableSetID sets the value of VariableSetID.
+func (s *DefinitionCreate) SetVariableSetID(val OptNilString) {
+	s.VariableSetID = val
+}
+
+// SetVariableVersion sets the value of VariableVersion.
+func (s *DefinitionCreate) SetVariableVersion(val OptNilString) {
+	s.VariableVersion = val
 }
 
 // SetSteps sets the value of Steps.
@@ -3135,6 +3183,10 @@ type DefinitionReplace struct {
 	Status      OptDefinitionStatus `json:"status"`
 	// The lane of the flow's calls; null leaves it to the action.
 	Lane OptNilLane `json:"lane"`
+	// The variable set whose values expressions read as `vars`; null for none.
+	VariableSetID OptNilString `json:"variable_set_id"`
+	// The version of the set; null for the defaults of its keys.
+	VariableVersion OptNilString `json:"variable_version"`
 	// Run one after another.
 	Steps     []StepInput `json:"steps"`
 	ID        OptIgnored  `json:"id"`
@@ -3163,6 +3215,16 @@ func (s *DefinitionReplace) GetStatus() OptDefinitionStatus {
 // GetLane returns the value of Lane.
 func (s *DefinitionReplace) GetLane() OptNilLane {
 	return s.Lane
+}
+
+// GetVariableSetID returns the value of VariableSetID.
+func (s *DefinitionReplace) GetVariableSetID() OptNilString {
+	return s.VariableSetID
+}
+
+// GetVariableVersion returns the value of VariableVersion.
+func (s *DefinitionReplace) GetVariableVersion() OptNilString {
+	return s.VariableVersion
 }
 
 // GetSteps returns the value of Steps.
@@ -3218,6 +3280,16 @@ func (s *DefinitionReplace) SetStatus(val OptDefinitionStatus) {
 // SetLane sets the value of Lane.
 func (s *DefinitionReplace) SetLane(val OptNilLane) {
 	s.Lane = val
+}
+
+// SetVariableSetID sets the value of VariableSetID.
+func (s *DefinitionReplace) SetVariableSetID(val OptNilString) {
+	s.VariableSetID = val
+}
+
+// SetVariableVersion sets the value of VariableVersion.
+func (s *DefinitionReplace) SetVariableVersion(val OptNilString) {
+	s.VariableVersion = val
 }
 
 // SetSteps sets the value of Steps.
@@ -3347,8 +3419,12 @@ type DefinitionVersion struct {
 	DefinitionID string `json:"definition_id"`
 	Version      int    `json:"version"`
 	// The lane of the flow's calls; null leaves it to the action.
-	Lane  NilLane `json:"lane"`
-	Steps []Step  `json:"steps"`
+	Lane NilLane `json:"lane"`
+	// The variable set whose values expressions read as `vars`; null for none.
+	VariableSetID NilString `json:"variable_set_id"`
+	// The version of the set; null for the defaults of its keys.
+	VariableVersion NilString `json:"variable_version"`
+	Steps           []Step    `json:"steps"`
 	// The id of the account that made the version.
 	CreatedBy string    `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
@@ -3367,6 +3443,16 @@ func (s *DefinitionVersion) GetVersion() int {
 // GetLane returns the value of Lane.
 func (s *DefinitionVersion) GetLane() NilLane {
 	return s.Lane
+}
+
+// GetVariableSetID returns the value of VariableSetID.
+func (s *DefinitionVersion) GetVariableSetID() NilString {
+	return s.VariableSetID
+}
+
+// GetVariableVersion returns the value of VariableVersion.
+func (s *DefinitionVersion) GetVariableVersion() NilString {
+	return s.VariableVersion
 }
 
 // GetSteps returns the value of Steps.
@@ -3397,6 +3483,16 @@ func (s *DefinitionVersion) SetVersion(val int) {
 // SetLane sets the value of Lane.
 func (s *DefinitionVersion) SetLane(val NilLane) {
 	s.Lane = val
+}
+
+// SetVariableSetID sets the value of VariableSetID.
+func (s *DefinitionVersion) SetVariableSetID(val NilString) {
+	s.VariableSetID = val
+}
+
+// SetVariableVersion sets the value of VariableVersion.
+func (s *DefinitionVersion) SetVariableVersion(val NilString) {
+	s.VariableVersion = val
 }
 
 // SetSteps sets the value of Steps.
@@ -3482,6 +3578,9 @@ type DeleteDefinitionNoContent struct{}
 
 // DeleteRecordSetNoContent is response for DeleteRecordSet operation.
 type DeleteRecordSetNoContent struct{}
+
+// DeleteVariableSetNoContent is response for DeleteVariableSet operation.
+type DeleteVariableSetNoContent struct{}
 
 // What to do when it cannot be known whether a call arrived: with `at_most_once` a person decides,
 // with `at_least_once` it is sent again.
@@ -6815,6 +6914,52 @@ func (s *OnError) UnmarshalText(data []byte) error {
 	}
 }
 
+// NewOptAnyValue returns new OptAnyValue with value set to v.
+func NewOptAnyValue(v AnyValue) OptAnyValue {
+	return OptAnyValue{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptAnyValue is optional AnyValue.
+type OptAnyValue struct {
+	Value AnyValue
+	Set   bool
+}
+
+// IsSet returns true if OptAnyValue was set.
+func (o OptAnyValue) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptAnyValue) Reset() {
+	var v AnyValue
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptAnyValue) SetTo(v AnyValue) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptAnyValue) Get() (v AnyValue, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptAnyValue) Or(d AnyValue) AnyValue {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptApiKeyStatus returns new OptApiKeyStatus with value set to v.
 func NewOptApiKeyStatus(v ApiKeyStatus) OptApiKeyStatus {
 	return OptApiKeyStatus{
@@ -8671,6 +8816,52 @@ func (o OptValidationEntryCtx) Or(d ValidationEntryCtx) ValidationEntryCtx {
 	return d
 }
 
+// NewOptVariableType returns new OptVariableType with value set to v.
+func NewOptVariableType(v VariableType) OptVariableType {
+	return OptVariableType{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptVariableType is optional VariableType.
+type OptVariableType struct {
+	Value VariableType
+	Set   bool
+}
+
+// IsSet returns true if OptVariableType was set.
+func (o OptVariableType) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptVariableType) Reset() {
+	var v VariableType
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptVariableType) SetTo(v VariableType) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptVariableType) Get() (v VariableType, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptVariableType) Or(d VariableType) VariableType {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 type Order string
 
 const (
@@ -10469,8 +10660,8 @@ type TaskInput struct {
 	// The credential to call with; required where the service requires a connection.
 	CredentialID OptNilString `json:"credential_id"`
 	// The parameters of the action, by its `params_schema`. Any string may hold `{{ }}` expressions over
-	// `input`, `metadata`, `batch` and `steps.<step>.<task>.output`; one that is a single expression keeps
-	// its type.
+	// `input`, `metadata`, `vars`, `batch` and `steps.<step>.<task>.output`; one that is a single
+	// expression keeps its type.
 	Params OptFreeObject `json:"params"`
 	// An expression; where it is false the task is passed over.
 	When OptNilString `json:"when"`
@@ -11131,6 +11322,503 @@ func (s *ValidationEntryCtx) init() ValidationEntryCtx {
 		*s = m
 	}
 	return m
+}
+
+// Ref: #/components/schemas/VariableKey
+type VariableKey struct {
+	Name    string       `json:"name"`
+	Type    VariableType `json:"type"`
+	Default AnyValue     `json:"default"`
+}
+
+// GetName returns the value of Name.
+func (s *VariableKey) GetName() string {
+	return s.Name
+}
+
+// GetType returns the value of Type.
+func (s *VariableKey) GetType() VariableType {
+	return s.Type
+}
+
+// GetDefault returns the value of Default.
+func (s *VariableKey) GetDefault() AnyValue {
+	return s.Default
+}
+
+// SetName sets the value of Name.
+func (s *VariableKey) SetName(val string) {
+	s.Name = val
+}
+
+// SetType sets the value of Type.
+func (s *VariableKey) SetType(val VariableType) {
+	s.Type = val
+}
+
+// SetDefault sets the value of Default.
+func (s *VariableKey) SetDefault(val AnyValue) {
+	s.Default = val
+}
+
+// Ref: #/components/schemas/VariableKeyInput
+type VariableKeyInput struct {
+	// Expressions read it as `vars.<name>`. Unique in the set.
+	Name string          `json:"name"`
+	Type OptVariableType `json:"type"`
+	// The value where a version names none; null or absent for null.
+	Default OptAnyValue `json:"default"`
+}
+
+// GetName returns the value of Name.
+func (s *VariableKeyInput) GetName() string {
+	return s.Name
+}
+
+// GetType returns the value of Type.
+func (s *VariableKeyInput) GetType() OptVariableType {
+	return s.Type
+}
+
+// GetDefault returns the value of Default.
+func (s *VariableKeyInput) GetDefault() OptAnyValue {
+	return s.Default
+}
+
+// SetName sets the value of Name.
+func (s *VariableKeyInput) SetName(val string) {
+	s.Name = val
+}
+
+// SetType sets the value of Type.
+func (s *VariableKeyInput) SetType(val OptVariableType) {
+	s.Type = val
+}
+
+// SetDefault sets the value of Default.
+func (s *VariableKeyInput) SetDefault(val OptAnyValue) {
+	s.Default = val
+}
+
+// Ref: #/components/schemas/VariableSet
+type VariableSet struct {
+	ID       string            `json:"id"`
+	OrgID    string            `json:"org_id"`
+	Name     string            `json:"name"`
+	Keys     []VariableKey     `json:"keys"`
+	Versions []VariableVersion `json:"versions"`
+	// The id of the account that created it.
+	CreatedBy string    `json:"created_by"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// GetID returns the value of ID.
+func (s *VariableSet) GetID() string {
+	return s.ID
+}
+
+// GetOrgID returns the value of OrgID.
+func (s *VariableSet) GetOrgID() string {
+	return s.OrgID
+}
+
+// GetName returns the value of Name.
+func (s *VariableSet) GetName() string {
+	return s.Name
+}
+
+// GetKeys returns the value of Keys.
+func (s *VariableSet) GetKeys() []VariableKey {
+	return s.Keys
+}
+
+// GetVersions returns the value of Versions.
+func (s *VariableSet) GetVersions() []VariableVersion {
+	return s.Versions
+}
+
+// GetCreatedBy returns the value of CreatedBy.
+func (s *VariableSet) GetCreatedBy() string {
+	return s.CreatedBy
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *VariableSet) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *VariableSet) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// SetID sets the value of ID.
+func (s *VariableSet) SetID(val string) {
+	s.ID = val
+}
+
+// SetOrgID sets the value of OrgID.
+func (s *VariableSet) SetOrgID(val string) {
+	s.OrgID = val
+}
+
+// SetName sets the value of Name.
+func (s *VariableSet) SetName(val string) {
+	s.Name = val
+}
+
+// SetKeys sets the value of Keys.
+func (s *VariableSet) SetKeys(val []VariableKey) {
+	s.Keys = val
+}
+
+// SetVersions sets the value of Versions.
+func (s *VariableSet) SetVersions(val []VariableVersion) {
+	s.Versions = val
+}
+
+// SetCreatedBy sets the value of CreatedBy.
+func (s *VariableSet) SetCreatedBy(val string) {
+	s.CreatedBy = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *VariableSet) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *VariableSet) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// Ref: #/components/schemas/VariableSetInput
+type VariableSetInput struct {
+	// Unique in the organization.
+	Name string `json:"name"`
+	// Keys and versions take at most 65536 bytes of JSON together.
+	Keys     []VariableKeyInput     `json:"keys"`
+	Versions []VariableVersionInput `json:"versions"`
+}
+
+// GetName returns the value of Name.
+func (s *VariableSetInput) GetName() string {
+	return s.Name
+}
+
+// GetKeys returns the value of Keys.
+func (s *VariableSetInput) GetKeys() []VariableKeyInput {
+	return s.Keys
+}
+
+// GetVersions returns the value of Versions.
+func (s *VariableSetInput) GetVersions() []VariableVersionInput {
+	return s.Versions
+}
+
+// SetName sets the value of Name.
+func (s *VariableSetInput) SetName(val string) {
+	s.Name = val
+}
+
+// SetKeys sets the value of Keys.
+func (s *VariableSetInput) SetKeys(val []VariableKeyInput) {
+	s.Keys = val
+}
+
+// SetVersions sets the value of Versions.
+func (s *VariableSetInput) SetVersions(val []VariableVersionInput) {
+	s.Versions = val
+}
+
+// Ref: #/components/schemas/VariableSetList
+type VariableSetList struct {
+	Items []VariableSet `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *VariableSetList) GetItems() []VariableSet {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *VariableSetList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *VariableSetList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *VariableSetList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *VariableSetList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *VariableSetList) SetItems(val []VariableSet) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *VariableSetList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *VariableSetList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *VariableSetList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *VariableSetList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// Ref: #/components/schemas/VariableSetReplace
+type VariableSetReplace struct {
+	// Unique in the organization.
+	Name string `json:"name"`
+	// Keys and versions take at most 65536 bytes of JSON together.
+	Keys      []VariableKeyInput     `json:"keys"`
+	Versions  []VariableVersionInput `json:"versions"`
+	ID        OptIgnored             `json:"id"`
+	OrgID     OptIgnored             `json:"org_id"`
+	CreatedBy OptIgnored             `json:"created_by"`
+	CreatedAt OptIgnored             `json:"created_at"`
+	UpdatedAt OptIgnored             `json:"updated_at"`
+}
+
+// GetName returns the value of Name.
+func (s *VariableSetReplace) GetName() string {
+	return s.Name
+}
+
+// GetKeys returns the value of Keys.
+func (s *VariableSetReplace) GetKeys() []VariableKeyInput {
+	return s.Keys
+}
+
+// GetVersions returns the value of Versions.
+func (s *VariableSetReplace) GetVersions() []VariableVersionInput {
+	return s.Versions
+}
+
+// GetID returns the value of ID.
+func (s *VariableSetReplace) GetID() OptIgnored {
+	return s.ID
+}
+
+// GetOrgID returns the value of OrgID.
+func (s *VariableSetReplace) GetOrgID() OptIgnored {
+	return s.OrgID
+}
+
+// GetCreatedBy returns the value of CreatedBy.
+func (s *VariableSetReplace) GetCreatedBy() OptIgnored {
+	return s.CreatedBy
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *VariableSetReplace) GetCreatedAt() OptIgnored {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *VariableSetReplace) GetUpdatedAt() OptIgnored {
+	return s.UpdatedAt
+}
+
+// SetName sets the value of Name.
+func (s *VariableSetReplace) SetName(val string) {
+	s.Name = val
+}
+
+// SetKeys sets the value of Keys.
+func (s *VariableSetReplace) SetKeys(val []VariableKeyInput) {
+	s.Keys = val
+}
+
+// SetVersions sets the value of Versions.
+func (s *VariableSetReplace) SetVersions(val []VariableVersionInput) {
+	s.Versions = val
+}
+
+// SetID sets the value of ID.
+func (s *VariableSetReplace) SetID(val OptIgnored) {
+	s.ID = val
+}
+
+// SetOrgID sets the value of OrgID.
+func (s *VariableSetReplace) SetOrgID(val OptIgnored) {
+	s.OrgID = val
+}
+
+// SetCreatedBy sets the value of CreatedBy.
+func (s *VariableSetReplace) SetCreatedBy(val OptIgnored) {
+	s.CreatedBy = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *VariableSetReplace) SetCreatedAt(val OptIgnored) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *VariableSetReplace) SetUpdatedAt(val OptIgnored) {
+	s.UpdatedAt = val
+}
+
+// What the values of a key are. `datetime` is a string such as `2026-01-31T12:00:00Z`.
+// Ref: #/components/schemas/VariableType
+type VariableType string
+
+const (
+	VariableTypeString   VariableType = "string"
+	VariableTypeNumber   VariableType = "number"
+	VariableTypeInteger  VariableType = "integer"
+	VariableTypeBoolean  VariableType = "boolean"
+	VariableTypeDatetime VariableType = "datetime"
+	VariableTypeObject   VariableType = "object"
+	VariableTypeArray    VariableType = "array"
+)
+
+// AllValues returns all VariableType values.
+func (VariableType) AllValues() []VariableType {
+	return []VariableType{
+		VariableTypeString,
+		VariableTypeNumber,
+		VariableTypeInteger,
+		VariableTypeBoolean,
+		VariableTypeDatetime,
+		VariableTypeObject,
+		VariableTypeArray,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s VariableType) MarshalText() ([]byte, error) {
+	switch s {
+	case VariableTypeString:
+		return []byte(s), nil
+	case VariableTypeNumber:
+		return []byte(s), nil
+	case VariableTypeInteger:
+		return []byte(s), nil
+	case VariableTypeBoolean:
+		return []byte(s), nil
+	case VariableTypeDatetime:
+		return []byte(s), nil
+	case VariableTypeObject:
+		return []byte(s), nil
+	case VariableTypeArray:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *VariableType) UnmarshalText(data []byte) error {
+	switch VariableType(data) {
+	case VariableTypeString:
+		*s = VariableTypeString
+		return nil
+	case VariableTypeNumber:
+		*s = VariableTypeNumber
+		return nil
+	case VariableTypeInteger:
+		*s = VariableTypeInteger
+		return nil
+	case VariableTypeBoolean:
+		*s = VariableTypeBoolean
+		return nil
+	case VariableTypeDatetime:
+		*s = VariableTypeDatetime
+		return nil
+	case VariableTypeObject:
+		*s = VariableTypeObject
+		return nil
+	case VariableTypeArray:
+		*s = VariableTypeArray
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/VariableVersion
+type VariableVersion struct {
+	Name   string     `json:"name"`
+	Values FreeObject `json:"values"`
+}
+
+// GetName returns the value of Name.
+func (s *VariableVersion) GetName() string {
+	return s.Name
+}
+
+// GetValues returns the value of Values.
+func (s *VariableVersion) GetValues() FreeObject {
+	return s.Values
+}
+
+// SetName sets the value of Name.
+func (s *VariableVersion) SetName(val string) {
+	s.Name = val
+}
+
+// SetValues sets the value of Values.
+func (s *VariableVersion) SetValues(val FreeObject) {
+	s.Values = val
+}
+
+// Ref: #/components/schemas/VariableVersionInput
+type VariableVersionInput struct {
+	// Unique in the set; a definition chooses a version by it.
+	Name string `json:"name"`
+	// Values by key, each of its key's type. A key that is left out has its default.
+	Values FreeObject `json:"values"`
+}
+
+// GetName returns the value of Name.
+func (s *VariableVersionInput) GetName() string {
+	return s.Name
+}
+
+// GetValues returns the value of Values.
+func (s *VariableVersionInput) GetValues() FreeObject {
+	return s.Values
+}
+
+// SetName sets the value of Name.
+func (s *VariableVersionInput) SetName(val string) {
+	s.Name = val
+}
+
+// SetValues sets the value of Values.
+func (s *VariableVersionInput) SetValues(val FreeObject) {
+	s.Values = val
 }
 
 // Ref: #/components/schemas/WindowHeadroom

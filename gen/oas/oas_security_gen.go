@@ -60,10 +60,16 @@ var operationRolesApiKeyAuth = map[string][]string{
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
+	CreateVariableSetOperation: []string{
+		"admin",
+	},
 	DeleteDefinitionOperation: []string{
 		"admin",
 	},
 	DeleteRecordSetOperation: []string{
+		"admin",
+	},
+	DeleteVariableSetOperation: []string{
 		"admin",
 	},
 	DryRunDefinitionOperation:     []string{},
@@ -79,6 +85,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetMeOperation:                []string{},
 	GetRecordSetOperation:         []string{},
 	GetTriggerOperation:           []string{},
+	GetVariableSetOperation:       []string{},
 	ListApiKeysOperation:          []string{},
 	ListAuditLogOperation: []string{
 		"admin",
@@ -93,11 +100,15 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListJobsOperation:               []string{},
 	ListRecordSetsOperation:         []string{},
 	ListTriggersOperation:           []string{},
+	ListVariableSetsOperation:       []string{},
 	RefreshLimitsOperation:          []string{},
 	ReplaceCredentialOperation: []string{
 		"admin",
 	},
 	ReplaceDefinitionOperation: []string{
+		"admin",
+	},
+	ReplaceVariableSetOperation: []string{
 		"admin",
 	},
 	RevokeApiKeyOperation: []string{
@@ -157,10 +168,16 @@ var operationRolesOrgJwt = map[string][]string{
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
+	CreateVariableSetOperation: []string{
+		"admin",
+	},
 	DeleteDefinitionOperation: []string{
 		"admin",
 	},
 	DeleteRecordSetOperation: []string{
+		"admin",
+	},
+	DeleteVariableSetOperation: []string{
 		"admin",
 	},
 	DryRunDefinitionOperation:     []string{},
@@ -176,6 +193,7 @@ var operationRolesOrgJwt = map[string][]string{
 	GetMeOperation:                []string{},
 	GetRecordSetOperation:         []string{},
 	GetTriggerOperation:           []string{},
+	GetVariableSetOperation:       []string{},
 	ListApiKeysOperation:          []string{},
 	ListAuditLogOperation: []string{
 		"admin",
@@ -190,11 +208,15 @@ var operationRolesOrgJwt = map[string][]string{
 	ListJobsOperation:               []string{},
 	ListRecordSetsOperation:         []string{},
 	ListTriggersOperation:           []string{},
+	ListVariableSetsOperation:       []string{},
 	RefreshLimitsOperation:          []string{},
 	ReplaceCredentialOperation: []string{
 		"admin",
 	},
 	ReplaceDefinitionOperation: []string{
+		"admin",
+	},
+	ReplaceVariableSetOperation: []string{
 		"admin",
 	},
 	RevokeApiKeyOperation: []string{

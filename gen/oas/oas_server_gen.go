@@ -18,6 +18,7 @@ type Handler interface {
 	JobHandler
 	RecordSetHandler
 	TriggerHandler
+	VariableHandler
 	// NewError creates *ErrorStatusCodeWithHeaders from error returned by handler.
 	//
 	// Used for common default response.
@@ -423,6 +424,46 @@ type TriggerHandler interface {
 	//
 	// GET /flows/triggers
 	ListTriggers(ctx context.Context, params ListTriggersParams) (*TriggerList, error)
+}
+
+// VariableHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Variable
+type VariableHandler interface {
+	// CreateVariableSet implements createVariableSet operation.
+	//
+	// Stores typed keys and versions of their values. A name that is taken is 409, a value that is not of
+	// its key's type 422, and so is the 201st set of an organization. Values can be read by every member:
+	// secrets belong in credentials.
+	//
+	// POST /flows/variables
+	CreateVariableSet(ctx context.Context, req *VariableSetInput, params CreateVariableSetParams) (*VariableSet, error)
+	// DeleteVariableSet implements deleteVariableSet operation.
+	//
+	// Removes the set; 409 while the newest version of a definition names it.
+	//
+	// DELETE /flows/variables/{variable_set_id}
+	DeleteVariableSet(ctx context.Context, params DeleteVariableSetParams) error
+	// GetVariableSet implements getVariableSet operation.
+	//
+	// Returns one set with all of its values.
+	//
+	// GET /flows/variables/{variable_set_id}
+	GetVariableSet(ctx context.Context, params GetVariableSetParams) (*VariableSet, error)
+	// ListVariableSets implements listVariableSets operation.
+	//
+	// Returns the variable sets of the organization.
+	//
+	// GET /flows/variables
+	ListVariableSets(ctx context.Context, params ListVariableSetsParams) (*VariableSetList, error)
+	// ReplaceVariableSet implements replaceVariableSet operation.
+	//
+	// Replaces name, keys and versions. Batches take their values when they start: those that have started
+	// keep them. A start is 409 while the set lacks a version or a key that the definition uses. What was
+	// read can be sent back: the fields that the service sets are ignored.
+	//
+	// PUT /flows/variables/{variable_set_id}
+	ReplaceVariableSet(ctx context.Context, req *VariableSetReplace, params ReplaceVariableSetParams) (*VariableSet, error)
 }
 
 // Server implements http server based on OpenAPI v3 specification and

@@ -21,6 +21,7 @@ import (
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
+	"flowlane/internal/variable"
 )
 
 // prefix is the version segment under which everything stands.
@@ -33,6 +34,7 @@ type Deps struct {
 	Catalog     *catalog.Catalog
 	RecordSets  *recordset.Service
 	Definitions *definition.Service
+	Variables   *variable.Service
 	Plans       *definition.Plans
 	Credentials *credential.Service
 	Runs        *run.Service
@@ -56,6 +58,7 @@ type handler struct {
 	credentialHandler
 	recordSetHandler
 	definitionGroup
+	variableHandler
 	batchHandler
 	triggersHandler
 	jobHandler
@@ -93,6 +96,7 @@ func New(d Deps) (http.Handler, error) {
 			dryRunHandler:     dryRunHandler{dryRuns: d.DryRuns},
 			triggerHandler:    triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts},
 		},
+		variableHandler:  variableHandler{variables: d.Variables},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs},
 		triggersHandler:  triggersHandler{runs: d.Runs},
 		jobHandler:       jobHandler{runs: d.Runs},

@@ -79,6 +79,17 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.define(transformSteps)
 		return auditedCall{"DELETE", "/flows/definitions/" + id, nil, 204, "definition", id, ""}
 	},
+	"createVariableSet": func(*stack) auditedCall {
+		return auditedCall{"POST", "/flows/variables", `{"name":"made","keys":[{"name":"a","default":"` + needle + `"}]}`, 201, "variable_set", "", "id"}
+	},
+	"replaceVariableSet": func(s *stack) auditedCall {
+		id := s.made("/flows/variables", `{"name":"old","keys":[]}`)
+		return auditedCall{"PUT", "/flows/variables/" + id, `{"name":"new","keys":[]}`, 200, "variable_set", id, ""}
+	},
+	"deleteVariableSet": func(s *stack) auditedCall {
+		id := s.made("/flows/variables", `{"name":"gone","keys":[]}`)
+		return auditedCall{"DELETE", "/flows/variables/" + id, nil, 204, "variable_set", id, ""}
+	},
 	"triggerDefinition": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/flows/definitions/" + s.define(transformSteps) + "/trigger", nil, 200, "batch", "", "batch_id"}
 	},

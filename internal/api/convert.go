@@ -24,6 +24,9 @@ func nilString(s *string) oas.NilString {
 	return oas.NewNilString(*s)
 }
 
+// nilText writes the empty text as null.
+func nilText(s string) oas.NilString { return oas.NilString{Value: s, Null: s == ""} }
+
 func nilID(id *uuid.UUID) oas.NilString {
 	if id == nil {
 		return oas.NilString{Null: true}

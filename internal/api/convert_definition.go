@@ -11,7 +11,8 @@ func definitionOf(d definition.Definition) oas.Definition {
 	return oas.Definition{
 		ID: d.ID.String(), OrgID: d.OrgID.String(), Name: d.Name, Description: d.Description,
 		Status: oas.DefinitionStatus(d.Status), Version: int(d.Version),
-		Lane: laneOf(d.Document.Lane), Steps: stepsOf(d.Document.Steps),
+		Lane:          laneOf(d.Document.Lane),
+		VariableSetID: nilText(d.Document.VariableSetID), VariableVersion: nilText(d.Document.VariableVersion), Steps: stepsOf(d.Document.Steps),
 		CreatedBy: d.CreatedBy, CreatedAt: d.CreatedAt.UTC(), UpdatedAt: d.UpdatedAt.UTC(),
 	}
 }
@@ -19,7 +20,8 @@ func definitionOf(d definition.Definition) oas.Definition {
 func definitionVersionOf(v definition.Version) oas.DefinitionVersion {
 	return oas.DefinitionVersion{
 		DefinitionID: v.DefinitionID.String(), Version: int(v.Version),
-		Lane: laneOf(v.Document.Lane), Steps: stepsOf(v.Document.Steps),
+		Lane:          laneOf(v.Document.Lane),
+		VariableSetID: nilText(v.Document.VariableSetID), VariableVersion: nilText(v.Document.VariableVersion), Steps: stepsOf(v.Document.Steps),
 		CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt.UTC(),
 	}
 }
@@ -78,19 +80,19 @@ func taskOf(t definition.DocumentTask) oas.Task {
 func draftOf(req *oas.DefinitionCreate) definition.Draft {
 	return definition.Draft{
 		Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value),
-		Document: documentOf(req.Lane, req.Steps),
+		Document: documentOf(req.Lane, req.VariableSetID, req.VariableVersion, req.Steps),
 	}
 }
 
 func replacementOf(req *oas.DefinitionReplace) definition.Draft {
 	return definition.Draft{
 		Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value),
-		Document: documentOf(req.Lane, req.Steps),
+		Document: documentOf(req.Lane, req.VariableSetID, req.VariableVersion, req.Steps),
 	}
 }
 
-func documentOf(lane oas.OptNilLane, steps []oas.StepInput) definition.Document {
-	var out definition.Document
+func documentOf(lane oas.OptNilLane, set, version oas.OptNilString, steps []oas.StepInput) definition.Document {
+	out := definition.Document{VariableSetID: set.Value, VariableVersion: version.Value}
 	if !lane.Null {
 		out.Lane = string(lane.Value)
 	}

@@ -69,6 +69,9 @@ func TestCursor_EveryList(t *testing.T) {
 	batch := s.trigger(flow, `{"records":[{"n":1},{"n":2}]}`)
 	s.trigger(flow, `{"records":[{"n":1}]}`)
 	s.define(transformSteps)
+	for i := range 2 {
+		s.Do(http.MethodPost, "/flows/variables", fmt.Sprintf(`{"name":"v%d","keys":[]}`, i)).Want(http.StatusCreated)
+	}
 	s.upload(rowsOf(1))
 	s.upload(rowsOf(2))
 	for i := range 2 {

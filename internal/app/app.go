@@ -33,6 +33,7 @@ import (
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
+	"flowlane/internal/variable"
 	"flowlane/internal/vault"
 	"flowlane/internal/work"
 )
@@ -248,7 +249,7 @@ func (a *App) wire() error {
 	forecasts := forecast.New(a.Pool, a.Catalog, plans)
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Plans: plans,
-		Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecasts, Refresher: a.Dispatcher,
+		Variables: variable.New(a.Pool), Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecasts, Refresher: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,
 		}),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -19,10 +20,15 @@ import (
 // Expressions are looked at once no rule is broken: each bad one is a sentence that names expression, step, task and
 // field, and then there is no plan either. Credentials are not looked up here: Service does that.
 func Compile(doc Document, cat *catalog.Catalog) (*Plan, []string, []fault.Field) {
+	return compile(doc, cat, nil)
+}
+
+// compile is Compile where the keys of the document's variable set are known.
+func compile(doc Document, cat *catalog.Catalog, vars []string) (*Plan, []string, []fault.Field) {
 	if fields := check(doc, cat); len(fields) > 0 {
 		return nil, nil, fields
 	}
-	c := compiler{catalog: cat, all: stepTasks(doc)}
+	c := compiler{catalog: cat, vars: vars, all: stepTasks(doc)}
 	plan := c.plan(doc)
 	if len(c.bad) > 0 {
 		return nil, c.bad, nil
@@ -35,6 +41,11 @@ type compiler struct {
 	catalog *catalog.Catalog
 	// was holds the traits of the actions of a stored version; nil for a document that is new.
 	was map[string]traits
+	// vars are the keys of the variable set; nil where they are not known.
+	vars []string
+	// hasVars is set where the document names a set, used holds the keys that expressions name.
+	hasVars bool
+	used    map[string]bool
 	// earlier holds the steps before the current one, all those of the document, with their tasks.
 	earlier, all map[string][]string
 	// bad collects the sentences about bad expressions.
@@ -52,7 +63,8 @@ func stepTasks(doc Document) map[string][]string {
 }
 
 func (c *compiler) plan(doc Document) *Plan {
-	plan := &Plan{Lane: doc.Lane}
+	plan := &Plan{Lane: doc.Lane, VariableSetID: doc.variableSet(), VariableVersion: doc.VariableVersion}
+	c.hasVars, c.used = doc.VariableSetID != "", map[string]bool{}
 	c.earlier = map[string][]string{}
 	for _, s := range doc.Steps {
 		plan.Steps = append(plan.Steps, c.step(s))
@@ -60,6 +72,7 @@ func (c *compiler) plan(doc Document) *Plan {
 		c.earlier = maps.Clone(c.earlier)
 		c.earlier[s.ID] = c.all[s.ID]
 	}
+	plan.VarKeys = slices.Sorted(maps.Keys(c.used))
 	return plan
 }
 
@@ -91,7 +104,7 @@ func (c *compiler) task(stepID string, t DocumentTask) Task {
 
 // expressions compiles those of a task. In a stored version a bad one means that the task can no longer run.
 func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
-	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Steps: c.earlier, AllSteps: c.all}
+	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars, Steps: c.earlier, AllSteps: c.all}
 	known := len(c.bad)
 	var errs []expr.Error
 	task.Params, errs = expr.Compile(t.params(), scope)
@@ -104,8 +117,20 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 		task.When, errs = expr.CompileCondition(*t.When, scope)
 		c.note(stepID, t.ID, "when", errs)
 	}
+	if len(c.bad) == known {
+		c.use(task.Params.Refs())
+		if task.When != nil {
+			c.use(task.When.Refs())
+		}
+	}
 	if c.was != nil && len(c.bad) > known {
 		task.Gone, task.Action = c.bad[known], lost(t.ActionID, traitsOf(task.Action))
+	}
+}
+
+func (c *compiler) use(refs expr.Refs) {
+	for _, key := range refs.VarKeys {
+		c.used[key] = true
 	}
 }
 
@@ -122,6 +147,13 @@ func (t DocumentTask) params() json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return t.Params
+}
+
+// variableSet returns the authored set's id; not valid where there is none, or where the text is no id in the one form in
+// which ids are shown.
+func (d Document) variableSet() uuid.NullUUID {
+	id, err := uuid.Parse(d.VariableSetID)
+	return uuid.NullUUID{UUID: id, Valid: err == nil && id.String() == d.VariableSetID}
 }
 
 // credential returns the authored credential id; not valid where there is none, an error where the text is no id in the

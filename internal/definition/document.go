@@ -10,7 +10,12 @@ import (
 // what is read can be sent back; defaults are the Plan's business.
 type Document struct {
 	// Lane is the lane of the flow's calls: interactive, compliance, bulk or backfill; empty takes each action's own.
-	Lane  string         `json:"lane,omitempty"`
+	Lane string `json:"lane,omitempty"`
+	// VariableSetID is the text that was sent; empty for no variables. VariableVersion is a version of the set; empty for the
+	// defaults of its keys.
+	VariableSetID   string `json:"variable_set_id,omitempty"`
+	VariableVersion string `json:"variable_version,omitempty"`
+
 	Steps []DocumentStep `json:"steps"`
 }
 

@@ -5,10 +5,13 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/variable"
 )
 
 // Findings is what was found in a document that breaks no rule.
@@ -33,7 +36,16 @@ func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft, statuse
 		c.oneOf(place{"body", "status"}, d.Status, statuses...)
 		fields = append(fields, c.fields...)
 	}
-	_, bad, broken := Compile(d.Document, s.catalog)
+	set, bare, err := s.variables(ctx, orgID, d.Document)
+	if err != nil {
+		return Findings{}, err
+	}
+	fields = append(fields, bare...)
+	var keys []string
+	if set != nil {
+		keys = set.Names()
+	}
+	_, bad, broken := compile(d.Document, s.catalog, keys)
 	fields = append(fields, broken...)
 	known, err := s.credentials(ctx, orgID, d.Document)
 	if err != nil {
@@ -46,8 +58,49 @@ func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft, statuse
 		return Findings{}, fault.Invalidated(fields...)
 	case r.unknown:
 		return Findings{}, fault.Missing("Credential")
+	case set == nil && d.Document.VariableSetID != "":
+		return Findings{}, fault.Missing("VariableSet")
 	}
 	return Findings{ExpressionErrors: bad, Warnings: r.warnings}, nil
+}
+
+// variables returns the variable set that the document names, nil where there is none, and what is wrong with its version.
+func (s *Service) variables(ctx context.Context, orgID uuid.UUID, doc Document) (*variable.Set, []fault.Field, error) {
+	var c checker
+	at := place{"body", "variable_version"}
+	if doc.VariableSetID == "" {
+		if doc.VariableVersion != "" {
+			c.add(at, "value_error", doc.VariableVersion, "Goes only with variable_set_id")
+		}
+		return nil, c.fields, nil
+	}
+	id := doc.variableSet()
+	if !id.Valid {
+		return nil, nil, nil
+	}
+	set, err := variable.Read(ctx, s.pool, orgID, id.UUID)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil, nil
+	}
+	if err == nil && !set.Has(doc.VariableVersion) {
+		c.add(at, "value_error", doc.VariableVersion, "The variable set has no such version")
+	}
+	return set, c.fields, err
+}
+
+// holdVariables keeps the set of a document until tx ends. Fault: NotFound.
+func (s *Service) holdVariables(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, doc Document) (*uuid.UUID, error) {
+	if doc.VariableSetID == "" {
+		return nil, nil
+	}
+	id, err := s.queries.VariableSetHold(ctx, tx, db.VariableSetHoldParams{OrgID: orgID, ID: doc.variableSet().UUID})
+	if pg.IsNoRows(err) {
+		return nil, fault.Missing("VariableSet")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold variable set: %w", err)
+	}
+	return &id, nil
 }
 
 // credentials returns those of the organization's credentials that the document names.

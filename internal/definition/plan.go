@@ -17,8 +17,13 @@ type Plan struct {
 	DefinitionID, OrgID uuid.UUID
 	Version             int32
 	// Lane is empty where each action's own lane counts.
-	Lane  string
-	Steps []Step
+	Lane string
+	// VariableSetID is not valid where the flow has no variables; else VariableVersion is the version of the set, empty for
+	// its defaults, and VarKeys are the keys that expressions name.
+	VariableSetID   uuid.NullUUID
+	VariableVersion string
+	VarKeys         []string
+	Steps           []Step
 }
 
 // Step is one step of a plan.

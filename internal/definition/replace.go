@@ -39,6 +39,9 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, by string, d
 		if err := move(old.Status, next.Status); err != nil {
 			return err
 		}
+		if next.VariableSetID, err = s.holdVariables(ctx, tx, orgID, d.Document); err != nil {
+			return err
+		}
 		_, err = s.queries.CreateDefinitionVersion(ctx, tx, db.CreateDefinitionVersionParams{
 			DefinitionID: id, Version: next.Version, OrgID: orgID, Doc: text, Actions: actions, CreatedBy: by,
 		})

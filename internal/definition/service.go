@@ -69,7 +69,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, by string, d Draf
 	}
 	row := db.CreateDefinitionParams{ID: id, OrgID: orgID, Name: d.Name, Description: d.Description, Status: d.Status, CreatedBy: by}
 	first := db.CreateDefinitionVersionParams{DefinitionID: id, OrgID: orgID, Doc: text, Actions: actions, CreatedBy: by}
-	err = s.insert(ctx, row, first, func(ctx context.Context, tx pgx.Tx, made db.FlowDefinition) error {
+	err = s.insert(ctx, d.Document, row, first, func(ctx context.Context, tx pgx.Tx, made db.FlowDefinition) error {
 		out.FlowDefinition = made
 		return pg.Do(ctx, tx, out, also)
 	})
@@ -97,8 +97,12 @@ func (s *Service) accept(ctx context.Context, orgID uuid.UUID, d Draft, statuses
 	return text, actions, nil
 }
 
-func (s *Service) insert(ctx context.Context, row db.CreateDefinitionParams, first db.CreateDefinitionVersionParams, also pg.Also[db.FlowDefinition]) error {
+func (s *Service) insert(ctx context.Context, doc Document, row db.CreateDefinitionParams, first db.CreateDefinitionVersionParams, also pg.Also[db.FlowDefinition]) error {
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		var err error
+		if row.VariableSetID, err = s.holdVariables(ctx, tx, row.OrgID, doc); err != nil {
+			return err
+		}
 		made, err := s.queries.CreateDefinition(ctx, tx, row)
 		if err != nil {
 			return fmt.Errorf("create definition: %w", err)

@@ -78,7 +78,8 @@ type Task struct {
 }
 
 // Run rehearses the newest version of a definition, whatever its status. What is wrong with a task stands with the task, and
-// the others go on. Faults: NotFound; Unprocessable for outputs of tasks that are none, or make no calls.
+// the others go on. Faults: NotFound; Unprocessable for outputs of tasks that are none, or make no calls; Conflict for a
+// variable set that lacks what the flow needs.
 func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outcome, error) {
 	def, err := s.Definitions.Get(ctx, orgID, id)
 	if err != nil {
@@ -96,7 +97,11 @@ func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outc
 	if err != nil {
 		return nil, err
 	}
-	r := rehearsal{s: s, orgID: orgID, outputs: outputs, env: expr.Env{Input: in.Data, Metadata: in.Metadata, Batch: facts}}
+	vars, err := run.Vars(ctx, s.Pool, plan)
+	if err != nil {
+		return nil, err
+	}
+	r := rehearsal{s: s, orgID: orgID, outputs: outputs, env: expr.Env{Input: in.Data, Metadata: in.Metadata, Vars: vars, Batch: facts}}
 	r.env.Output = func(step, task string) json.RawMessage { return r.outputs[[2]string{step, task}] }
 	out := &Outcome{Definition: def, Plan: plan}
 	for i := range plan.Steps {

@@ -40,6 +40,8 @@ const (
 // Scope says what may be referred to where the template stands.
 type Scope struct {
 	Input, Metadata, Vars, Batch, Payload bool
+	// VarKeys are the keys that vars has; nil where that is not known.
+	VarKeys []string
 	// Params, Call and Reference stand in the catalog's templates only.
 	Params, Call, Reference bool
 	// Steps maps the id of each earlier step to its tasks, whose output is visible.
@@ -97,4 +99,6 @@ type Refs struct {
 	Steps [][2]string
 
 	Metadata, Vars, Batch, Payload bool
+	// VarKeys are the keys of vars that are named, in order of first use.
+	VarKeys []string
 }

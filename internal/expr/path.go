@@ -154,7 +154,7 @@ func (p *paths) refs() Refs {
 		case rootMetadata:
 			refs.Metadata = true
 		case rootVars:
-			refs.Vars = true
+			refs.Vars, refs.VarKeys = true, slices.Clone(s.fields.names)
 		case rootBatch:
 			refs.Batch = true
 		case rootPayload:

@@ -70,6 +70,11 @@ func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error)
 		}
 		segs = segs[3:]
 	}
+	if r == rootVars {
+		if err := c.scope.variable(segs); err != nil {
+			return 0, nil, true, err
+		}
+	}
 	c.dynamic = true
 	return c.paths.add(r, step, task, segs), rest, true, nil
 }
@@ -91,6 +96,14 @@ func (s *Scope) output(segs []segment) (step, task string, err error) {
 		return "", "", fmt.Errorf("step %q has no task %q", step, task)
 	}
 	return step, task, nil
+}
+
+// variable checks a reference to a key of vars.
+func (s *Scope) variable(segs []segment) error {
+	if s.VarKeys == nil || len(segs) == 0 || segs[0].isIndex || slices.Contains(s.VarKeys, segs[0].names[0]) {
+		return nil
+	}
+	return fmt.Errorf("unknown variable %q; the variable set has %s", segs[0].names[0], strings.Join(s.VarKeys, ", "))
 }
 
 // String lists the names that may be used, for messages.

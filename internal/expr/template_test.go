@@ -240,11 +240,11 @@ func TestTemplate_Refs(t *testing.T) {
 		`["{{ input.a }}","{{ input }}"]`:                   {Input: true},
 		`"{{ input[input.k] }}"`:                            {Input: true},
 		`"{{ input[0] }}"`:                                  {Input: true},
-		`"{{ upper(input.a) + vars.x }}"`:                   {Input: true, Fields: []string{"a"}, Vars: true},
+		`"{{ upper(input.a) + vars.x }}"`:                   {Input: true, Fields: []string{"a"}, Vars: true, VarKeys: []string{"x"}},
 		`"{{ map(input.rows, .k + metadata.run) }}"`:        {Input: true, Fields: []string{"rows"}, Metadata: true},
 		`"{{ batch.id }}{{ payload.x }}"`:                   {Batch: true, Payload: true},
 		`"{{ steps.prepare.fetch.output }}"`:                {Steps: [][2]string{{"prepare", "fetch"}}},
-		`"{{ steps.prepare.fetch.output[vars.limit].a }}"`:  {Steps: [][2]string{{"prepare", "fetch"}}, Vars: true},
+		`"{{ steps.prepare.fetch.output[vars.limit].a }}"`:  {Steps: [][2]string{{"prepare", "fetch"}}, Vars: true, VarKeys: []string{"limit"}},
 		`"{{ 1 + 1 }}"`:                                     {},
 		`"plain"`:                                           {},
 		`"{{ let x = input.a; x.input }}"`:                  {Input: true, Fields: []string{"a"}},
@@ -411,7 +411,20 @@ func TestCondition_Refs(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	if got, want := c.Refs(), (Refs{Input: true, Fields: []string{"a"}, Vars: true}); !reflect.DeepEqual(got, want) || c.Static() {
+	if got, want := c.Refs(), (Refs{Input: true, Fields: []string{"a"}, Vars: true, VarKeys: []string{"b"}}); !reflect.DeepEqual(got, want) || c.Static() {
 		t.Errorf("got %+v, static %v", got, c.Static())
+	}
+}
+
+func TestTemplate_VarKeys(t *testing.T) {
+	t.Parallel()
+	scope := Scope{Input: true, Vars: true, VarKeys: []string{"list", "limit"}}
+	value := `["{{ vars.list }}", "{{ vars[\"limit\"] }}", "{{ vars[input.k] }}", "{{ vars }}", "{{ vars.lst }}", "{{ upper(vars[\"no\"].a) }}"]`
+	_, errs := Compile(json.RawMessage(value), scope)
+	if len(errs) != 2 || errs[0].Path[0] != "4" || errs[1].Path[0] != "5" {
+		t.Fatal(errs)
+	}
+	if got, want := errs[0].Msg, `unknown variable "lst"; the variable set has list, limit`; got != want {
+		t.Errorf("got %q", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/recordset"
+	"flowlane/internal/variable"
 )
 
 // Batch is what evaluating a batch's expressions needs besides its records. Nothing of it ever changes.
@@ -20,7 +21,9 @@ type Batch struct {
 	ID, OrgID, PageSet uuid.UUID
 	Plan               *definition.Plan
 	Metadata           json.RawMessage
-	facts              json.RawMessage
+	// Vars are the flow's variables as they were at the start; nil where it has none.
+	Vars  json.RawMessage
+	facts json.RawMessage
 }
 
 // Batch returns one batch for evaluation.
@@ -45,8 +48,28 @@ func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch
 		return nil, err
 	}
 	b := &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts}
+	if plan.VariableSetID.Valid {
+		vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: id})
+		if err != nil {
+			return nil, fmt.Errorf("variables of batch %s: %w", id, err)
+		}
+		b.Vars = json.RawMessage(vars)
+	}
 	s.batches.put(b)
 	return b, nil
+}
+
+// Vars returns what expressions of a plan see as `vars` if a batch starts now; nil where the flow has no variables. Faults:
+// NotFound for the set; Conflict where it lacks what the plan needs.
+func Vars(ctx context.Context, conn db.DBTX, plan *definition.Plan) (json.RawMessage, error) {
+	if !plan.VariableSetID.Valid {
+		return nil, nil
+	}
+	set, err := variable.Read(ctx, conn, plan.OrgID, plan.VariableSetID.UUID)
+	if err != nil {
+		return nil, err
+	}
+	return set.Resolve(plan.VariableVersion, plan.VarKeys)
 }
 
 // Facts is what expressions see as `batch`.
@@ -106,7 +129,7 @@ func (r *Records) Apart() []int32 { return r.apart }
 // Env returns what the expressions of the record at this offset can see.
 func (r *Records) Env(offset int32) expr.Env {
 	return expr.Env{
-		Input: r.Rows[offset], Metadata: r.batch.Metadata, Batch: r.batch.facts,
+		Input: r.Rows[offset], Metadata: r.batch.Metadata, Vars: r.batch.Vars, Batch: r.batch.facts,
 		Output: func(step, task string) json.RawMessage {
 			if outs := r.outputs[[2]string{step, task}]; outs != nil {
 				return outs[offset]

@@ -66,6 +66,10 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	if err := plan.Runnable(); err != nil {
 		return nil, err
 	}
+	vars, err := Vars(ctx, tx, plan)
+	if err != nil {
+		return nil, err
+	}
 	batchID, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
@@ -82,7 +86,7 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	st := starting{s: s, tx: tx, in: &in, plan: plan, batchID: batchID, now: now, count: count, pageSet: pageSet,
+	st := starting{s: s, tx: tx, in: &in, plan: plan, batchID: batchID, now: now, count: count, pageSet: pageSet, vars: vars,
 		staged: in.ScheduledAt != nil && in.ScheduledAt.After(now), later: pg.NewPipeline(tx)}
 	out := &StartedBatch{BatchID: batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: count}
 	if count == 0 {
@@ -125,6 +129,7 @@ type starting struct {
 	batchID uuid.UUID
 	pageSet uuid.UUID
 	count   int64
+	vars    json.RawMessage
 	now     time.Time
 	staged  bool
 	later   *pg.Pipeline
@@ -151,6 +156,12 @@ func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
 	err := st.s.q.BatchCountInsert(ctx, st.later, db.BatchCountInsertParams{BatchID: st.batchID, RecordCount: out.RecordCount, Staged: st.staged})
 	if err != nil {
 		return fmt.Errorf("insert the batch's counters: %w", err)
+	}
+	if st.vars == nil {
+		return nil
+	}
+	if err := st.s.q.BatchVarsAdd(ctx, st.later, db.BatchVarsAddParams{BatchID: st.batchID, Vars: string(st.vars)}); err != nil {
+		return fmt.Errorf("insert the batch's variables: %w", err)
 	}
 	return nil
 }
