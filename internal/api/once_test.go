@@ -79,6 +79,7 @@ func (s *stack) keyedRequests() map[string]keyed {
 		"createCredential":  {"/credentials", fmt.Sprintf(credential, "a"), fmt.Sprintf(credential, "b"), http.StatusCreated, "/credentials"},
 		"createDefinition":  {"/flows/definitions", `{"name":"a","steps":` + steps + `}`, `{"name":"b","steps":` + steps + `}`, http.StatusCreated, "/flows/definitions"},
 		"createRecordSet":   {"/data/record-sets", `{"chunk_size":7}`, `{"chunk_size":8}`, http.StatusCreated, "/data/record-sets"},
+		"createVariableSet": {"/flows/variables", `{"name":"1","keys":[]}`, `{"name":"b","keys":[]}`, http.StatusCreated, "/flows/variables"},
 		"triggerDefinition": {"/flows/definitions/" + s.define(transformSteps) + "/trigger", `{"input_data":{"n":1}}`, `{"input_data":{"n":1} }`, http.StatusOK, "/flows/batches"},
 	}
 }
@@ -112,7 +113,13 @@ func TestIdempotency_EveryOperation(t *testing.T) {
 				c.Do(http.MethodPost, r.path, r.other, idempotencyKey, "k").Detail(http.StatusConflict, "Idempotency key reused with a different request")
 			}
 			assert.InDelta(t, before+1, s.get(r.list)["total"], 0)
+			if op.id == "createVariableSet" { // their names are unique
+				r.body = `{"name":"2","keys":[]}`
+			}
 			s.Do(http.MethodPost, r.path, r.body, idempotencyKey, "K").Want(r.status)
+			if op.id == "createVariableSet" {
+				r.body = `{"name":"3","keys":[]}`
+			}
 			s.Do(http.MethodPost, r.path, r.body).Want(r.status)
 			assert.InDelta(t, before+3, s.get(r.list)["total"], 0)
 		})
