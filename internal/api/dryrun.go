@@ -24,7 +24,7 @@ func (h dryRunHandler) DryRunDefinition(ctx context.Context, req oas.OptDryRunRe
 	}
 	in := dryrun.Input{
 		Data: jsonraw.Object(req.Value.InputData.Value).Bytes(), Metadata: jsonraw.Object(req.Value.Metadata.Value).Bytes(),
-		Outputs: jsonraw.Object(req.Value.Outputs.Value).Bytes(), Records: int64(req.Value.RecordCount.Or(1)),
+		Outputs: jsonraw.Object(req.Value.Outputs.Value).Bytes(), Records: req.Value.RecordCount.Or(1),
 	}
 	out, err := h.dryRuns.Run(ctx, account.FromContext(ctx).OrgID, id, in)
 	if err != nil {
