@@ -97,7 +97,7 @@ func New(d Deps) (http.Handler, error) {
 			triggerHandler:    triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts},
 		},
 		variableHandler:  variableHandler{variables: d.Variables},
-		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs},
+		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, exports: newSlots(exportsAtOnce)},
 		triggersHandler:  triggersHandler{runs: d.Runs},
 		jobHandler:       jobHandler{runs: d.Runs},
 		executionHandler: executionHandler{runs: d.Runs},

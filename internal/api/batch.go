@@ -19,6 +19,8 @@ import (
 type batchHandler struct {
 	pool *pgxpool.Pool
 	runs *run.Service
+	// exports bounds the exports that are written at once.
+	exports *slots
 }
 
 func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesParams) (*oas.BatchList, error) {
@@ -118,8 +120,13 @@ func answerBatch(r *run.BatchRow, err error) (*oas.Batch, error) {
 	return &out, nil
 }
 
-// exportBuffer is how much of an export is handed to the connection at once.
-const exportBuffer = 256 << 10
+const (
+	// exportBuffer is how much of an export is handed to the connection at once.
+	exportBuffer = 256 << 10
+	// exportsAtOnce is how many exports are written at once: each holds the slices that it has read, whose outputs may be large.
+	// The others wait.
+	exportsAtOnce = 16
+)
 
 func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatchResultsParams) (oas.ListBatchResultsRes, error) {
 	caller := account.FromContext(ctx)
@@ -144,6 +151,11 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 		if params.Format.Value == oas.ListBatchResultsFormatCsv {
 			as = run.CSV
 		}
+		release, err := h.exports.take(ctx, caller.OrgID)
+		if err != nil {
+			return nil, err
+		}
+		exchangeOf(ctx).release = release
 		export, err := h.runs.Export(ctx, caller.OrgID, id, as, f.Status, f.FromPosition, int64(f.Skip))
 		if err != nil {
 			return nil, err

@@ -64,6 +64,10 @@ func TestBatch_Upload(t *testing.T) {
 		require.Len(t, lines, len(one.Items), filter)
 	}
 
+	for range 20 { // each gives its place back
+		require.Len(t, s.lines(path+"?format=ndjson&status=rejected"), 7)
+	}
+
 	table := s.table(path + "?format=csv&skip=104")
 	require.Len(t, table, 1+700-104)
 	assert.Equal(t, []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id", "provider_code", "provider_message"}, table[0])

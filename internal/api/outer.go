@@ -36,8 +36,9 @@ type exchange struct {
 	body *lazyBody
 	// items are those of a long list, which are written past the generated server.
 	items func(w io.Writer) error
-	// lists bounds the long lists in memory; release gives back the place of this one.
-	lists   *slots
+	// lists bounds the long lists in memory.
+	lists *slots
+	// release gives back the place of the long list or export that this is.
 	release func()
 	// header is that of the answer.
 	header http.Header
