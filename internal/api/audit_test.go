@@ -46,7 +46,8 @@ type auditedCall struct {
 	idField      string
 }
 
-// auditedCalls prepares one call of every operation that changes something.
+// auditedCalls prepares one call of every operation that changes something. The isolation matrix takes its calls from here
+// too, each several times and as two organizations: what must be unique is named by unique.
 var auditedCalls = map[string]func(s *stack) auditedCall{
 	"createApiKey": func(*stack) auditedCall {
 		return auditedCall{"POST", "/account/api-keys", `{"name":"` + needle + `"}`, 201, "api_key", "", "id"}
@@ -79,15 +80,15 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.define(transformSteps)
 		return auditedCall{"DELETE", "/flows/definitions/" + id, nil, 204, "definition", id, ""}
 	},
-	"createVariableSet": func(*stack) auditedCall {
-		return auditedCall{"POST", "/flows/variables", `{"name":"made","keys":[{"name":"a","default":"` + needle + `"}]}`, 201, "variable_set", "", "id"}
+	"createVariableSet": func(s *stack) auditedCall {
+		return auditedCall{"POST", "/flows/variables", `{"name":"` + s.unique() + `","keys":[{"name":"a","default":"` + needle + `"}]}`, 201, "variable_set", "", "id"}
 	},
 	"replaceVariableSet": func(s *stack) auditedCall {
-		id := s.made("/flows/variables", `{"name":"old","keys":[]}`)
-		return auditedCall{"PUT", "/flows/variables/" + id, `{"name":"new","keys":[]}`, 200, "variable_set", id, ""}
+		id := s.made("/flows/variables", `{"name":"`+s.unique()+`","keys":[]}`)
+		return auditedCall{"PUT", "/flows/variables/" + id, `{"name":"` + s.unique() + `","keys":[]}`, 200, "variable_set", id, ""}
 	},
 	"deleteVariableSet": func(s *stack) auditedCall {
-		id := s.made("/flows/variables", `{"name":"gone","keys":[]}`)
+		id := s.made("/flows/variables", `{"name":"`+s.unique()+`","keys":[]}`)
 		return auditedCall{"DELETE", "/flows/variables/" + id, nil, 204, "variable_set", id, ""}
 	},
 	"triggerDefinition": func(s *stack) auditedCall {

@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -66,7 +67,7 @@ func serveStack(t *testing.T, workers bool, options ...func(c *app.Config)) *sta
 	s.serve()
 	s.Client = apitest.NewClient(t, s.app.URL(), s.tenant("Acme"))
 	s.other = s.As(s.tenant("Other"))
-	s.identify()
+	s.identify("acme")
 	return s
 }
 
@@ -103,9 +104,11 @@ func (s *stack) tenant(name string) (key string) {
 	return key
 }
 
-func (s *stack) identify() {
+// identify gives the client's organization a credential of this account of the platform.
+func (s *stack) identify(username string) {
 	s.t.Helper()
-	c := s.Do(http.MethodPost, "/credentials", `{"name":"sim","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`).
+	c := s.Do(http.MethodPost, "/credentials", fmt.Sprintf(
+		`{"name":"sim","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":%q,"password":"x"}}`, username)).
 		Want(http.StatusCreated).JSON()
 	s.credential, s.tenancy = c["id"].(string), c["tenancy_id"].(string)
 }
@@ -117,6 +120,9 @@ func (s *stack) define(steps string) (id string) {
 	return s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"flow","status":"active","steps":%s}`, steps)).
 		Want(http.StatusCreated).JSON()["id"].(string)
 }
+
+// unique is a name that nothing else has.
+func (*stack) unique() string { return "made-" + strings.ToLower(rand.Text()) }
 
 const uploadSteps = `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",
 	"params":{"list":"demo","key_field":"id","row":"{{ input }}"}}]}]`

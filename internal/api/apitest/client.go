@@ -96,6 +96,14 @@ func (c *Client) As(key string) *Client {
 	return &other
 }
 
+// In returns the same client, which fails this test: a subtest need not end those beside it.
+func (c *Client) In(t testing.TB) *Client {
+	t.Helper()
+	other := *c
+	other.t = t
+	return &other
+}
+
 // Response is an answer that was read to its end.
 type Response struct {
 	Status int

@@ -1,0 +1,162 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The rows of the isolation matrix. An operation that changes something has its row in auditedCalls (audit_test.go); what
+// the others need stands here.
+
+// party is an organization, and something of each kind that it has. The client is one of its admins.
+type party struct {
+	*stack
+	// ids are its things by the name of the parameter, of a path or of a list, that names them.
+	ids map[string]string
+}
+
+// newParty makes an organization whose credential is of this account of the platform.
+func newParty(s *stack, account string) *party {
+	own := *s
+	own.Client = s.As(s.tenant(account))
+	own.identify(account)
+	p := &party{stack: &own}
+	flow := p.define(transformSteps)
+	started := p.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", `{"input_data":{"n":1}}`).Want(http.StatusOK).JSON()
+	batch := started["batch_id"].(string)
+	who := readMe(p.Client)
+	p.ids = map[string]string{
+		"account_id":      who.Account.ID,
+		"batch_id":        batch,
+		"credential_id":   p.credential,
+		"definition_id":   flow,
+		"execution_id":    batch + ".0.1",
+		"job_id":          batch + ".0",
+		"key_id":          *who.APIKeyID,
+		"record_set_id":   p.upload(rowsOf(3)),
+		"resource_id":     flow,
+		"tenancy_id":      p.tenancy,
+		"trigger_id":      started["trigger_id"].(string),
+		"variable_set_id": p.made("/flows/variables", `{"name":"`+p.unique()+`","keys":[],"versions":[{"name":"one","values":{}}]}`),
+		"version":         "1",
+		// Nothing makes these yet.
+		"schedule_id": "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11",
+		// The catalog belongs to nobody.
+		"action_id": "core__flow__transform", "platform_id": "core", "service_id": "core__flow",
+	}
+	return p
+}
+
+// in is the same party in a subtest, which alone fails.
+func (p *party) in(t *testing.T) *party {
+	t.Helper()
+	own := *p.stack
+	own.t, own.Client = t, p.In(t)
+	return &party{stack: &own, ids: p.ids}
+}
+
+// nothingNamed are the parameters of lists by which no list finds anything here.
+var nothingNamed = map[string]bool{"schedule_id": true}
+
+// missing is the text of the answer to an id that is unknown, by the parameter of the path.
+var missing = map[string]string{
+	"action_id":       "Action not found",
+	"batch_id":        "Batch not found",
+	"credential_id":   "Credential not found",
+	"definition_id":   "Definition not found",
+	"execution_id":    "Execution not found",
+	"job_id":          "Job not found",
+	"key_id":          "API key not found",
+	"platform_id":     "Platform not found",
+	"record_set_id":   "Record set not found",
+	"service_id":      "Service not found",
+	"tenancy_id":      "Domain not found",
+	"trigger_id":      "Trigger not found",
+	"variable_set_id": "VariableSet not found",
+	"version":         "Version not found",
+}
+
+// unauditedCalls prepares one call of every operation that takes a body and changes nothing.
+var unauditedCalls = map[string]func(s *stack) auditedCall{
+	"dryRunDefinition": func(s *stack) auditedCall {
+		return auditedCall{method: "POST", path: "/flows/definitions/" + s.define(transformSteps) + "/dry-run", body: `{"input_data":{"n":1}}`, status: 200}
+	},
+	"estimateUpload": func(s *stack) auditedCall {
+		return auditedCall{method: "POST", path: "/platforms/dialer/domains/" + s.tenancy + "/estimate", body: `{"record_count":5,"action_id":"dialer__api__upload"}`, status: 200}
+	},
+	"validateDefinition": func(*stack) auditedCall {
+		return auditedCall{method: "POST", path: "/flows/definitions/validate", body: `{"name":"d","steps":` + transformSteps + `}`, status: 200}
+	},
+}
+
+// These say by the contract, not by the document, who may do what: reads are for members and changes for admins, but for
+// those named here.
+var (
+	memberChanges = []string{"cancelBatch", "dryRunDefinition", "estimateUpload", "refreshLimits", "validateDefinition"}
+	adminReads    = []string{"listAuditLog"}
+	publicReads   = []string{"/catalog/"}
+)
+
+// reference is a field of a body that names something of an organization: make returns the id of such a thing, and call
+// names one.
+type reference struct {
+	make func(p *party) (id string)
+	call func(p *party, id string) auditedCall
+}
+
+// nobodys are fields, by the end of their names, that name what belongs to no organization, or that are read back and ignored.
+var nobodys = map[string]bool{"action_id": true, "org_id": true, "platform_id": true, "replaceCredential tenancy_id": true}
+
+// references has a row for every other field of a body that ends in _id: "operation field".
+var references = map[string]reference{
+	"createDefinition steps.tasks.credential_id":   {(*party).ownCredential, defining("POST", "", 201, "credential_id")},
+	"createDefinition variable_set_id":             {(*party).ownVariableSet, defining("POST", "", 201, "variable_set_id")},
+	"estimateUpload record_set_id":                 {(*party).sealedSet, estimating},
+	"replaceDefinition steps.tasks.credential_id":  {(*party).ownCredential, defining("PUT", "/own", 200, "credential_id")},
+	"replaceDefinition variable_set_id":            {(*party).ownVariableSet, defining("PUT", "/own", 200, "variable_set_id")},
+	"triggerDefinition record_set_id":              {(*party).sealedSet, triggering},
+	"validateDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "/validate", 200, "credential_id")},
+	"validateDefinition variable_set_id":           {(*party).ownVariableSet, defining("POST", "/validate", 200, "variable_set_id")},
+}
+
+func (p *party) ownCredential() string  { return p.credential }
+func (p *party) ownVariableSet() string { return p.ids["variable_set_id"] }
+func (p *party) sealedSet() string      { return p.upload(rowsOf(1)) }
+
+func triggering(p *party, id string) auditedCall {
+	return auditedCall{method: "POST", path: "/flows/definitions/" + p.ids["definition_id"] + "/trigger", body: fmt.Sprintf(`{"record_set_id":%q}`, id), status: 200}
+}
+
+func estimating(p *party, id string) auditedCall {
+	return auditedCall{method: "POST", path: "/platforms/dialer/domains/" + p.tenancy + "/estimate",
+		body: fmt.Sprintf(`{"action_id":"dialer__api__upload","record_set_id":%q}`, id), status: 200}
+}
+
+// defining sends a definition that names something in one field.
+func defining(method, path string, status int, field string) func(p *party, id string) auditedCall {
+	return func(p *party, id string) auditedCall {
+		body := `{"name":"d","steps":` + transformSteps + `,"variable_version":"one","variable_set_id":"` + id + `"}`
+		if field == "credential_id" {
+			body = `{"name":"d","steps":` + strings.ReplaceAll(uploadSteps, "CRED", id) + `}`
+		}
+		path := strings.Replace(path, "/own", "/"+p.ids["definition_id"], 1)
+		return auditedCall{method: method, path: "/flows/definitions" + path, body: body, status: status}
+	}
+}
+
+// call prepares a call of an operation by the organization, with things of its own.
+func (p *party) call(t *testing.T, op operation) auditedCall {
+	t.Helper()
+	if prepare, ok := auditedCalls[op.id]; ok {
+		return prepare(p.stack)
+	}
+	if prepare, ok := unauditedCalls[op.id]; ok {
+		return prepare(p.stack)
+	}
+	require.Equal(t, http.MethodGet, op.method, "%s has no row: add it to auditedCalls, or to unauditedCalls if it changes nothing", op.id)
+	return auditedCall{method: op.method, path: p.fill(t, op), status: http.StatusOK}
+}

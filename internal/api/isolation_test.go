@@ -1,0 +1,365 @@
+package api_test
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/account"
+	"flowlane/internal/api/apitest"
+	"flowlane/internal/app"
+)
+
+// caller is one column of the matrix: somebody who comes with certain credentials.
+type caller struct {
+	name   string
+	client *apitest.Client
+	// answered says what becomes of its calls of operations that are not public.
+	answered outcome
+}
+
+type outcome int
+
+const (
+	unauthenticated outcome = iota // 401
+	asMember                       // 403 where the operation is for admins
+	asAdmin
+	asForeigner     // an admin of another organization: 404 for what it names
+	asForeignMember // 403 where the operation is for admins, else 404
+)
+
+// callers are the columns: victim has what the calls name, other is another organization.
+func callers(t *testing.T, victim, other *party) []caller {
+	t.Helper()
+	org, issuer := victim.orgID(victim.Key), victim.issuer
+	admin := func(changes map[string]any) jwt.MapClaims {
+		c := apitest.Claims(org, map[string]any{"role": "admin"})
+		for k, v := range changes {
+			c[k] = v
+		}
+		return c
+	}
+	bearer := func(claims jwt.Claims) *apitest.Client {
+		return victim.Bearer(apitest.Sign(jwt.SigningMethodRS256, apitest.GoodKey, issuer.Private, claims))
+	}
+	signed := func(method jwt.SigningMethod, key any) *apitest.Client {
+		return victim.Bearer(apitest.Sign(method, apitest.GoodKey, key, admin(nil)))
+	}
+	public, err := x509.MarshalPKIXPublicKey(&issuer.Private.PublicKey)
+	require.NoError(t, err)
+	good := issuer.Token(org, map[string]any{"role": "admin"})
+	both := func(key, token string) *apitest.Client {
+		c := *victim.Client
+		c.Key, c.Token = key, token
+		return &c
+	}
+	bad := victim.Key[:len(victim.Key)-1] + "~"
+	suspendedKey, suspendedToken := suspended(t, victim)
+	foreign := victim.orgID(other.Key)
+	return []caller{
+		{"no credentials", victim.As(""), unauthenticated},
+		{"a bad key", victim.As(bad), unauthenticated},
+		{"a key of another installation", victim.As(strange(t, victim)), unauthenticated},
+		{"a revoked key", victim.As(revoked(t, victim)), unauthenticated},
+		{"an expired key", victim.As(expired(t, victim)), unauthenticated},
+		{"an expired token", bearer(admin(map[string]any{"exp": time.Now().Add(-time.Minute).Unix()})), unauthenticated},
+		{"a token for another audience", bearer(admin(map[string]any{"aud": "another"})), unauthenticated},
+		{"HS256 with the public key", signed(jwt.SigningMethodHS256, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})), unauthenticated},
+		{"alg none", signed(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType), unauthenticated},
+		{"a bad key beside a good token", both(bad, good), unauthenticated},
+		{"a key of a suspended organization", victim.As(suspendedKey), unauthenticated},
+		{"a token of a suspended organization", victim.Bearer(suspendedToken), unauthenticated},
+		{"a member", victim.Bearer(issuer.Token(org, nil)), asMember},
+		{"an admin of another organization", victim.Bearer(issuer.Token(foreign, map[string]any{"role": "admin"})), asForeigner},
+		{"a key of another organization", other.Client, asForeigner},
+		{"a member of another organization", victim.Bearer(issuer.Token(foreign, nil)), asForeignMember},
+		{"an admin", victim.Bearer(good), asAdmin},
+		{"a good key", victim.Client, asAdmin},
+		{"a good key beside a bad token", both(victim.Key, good[:len(good)-8]), asAdmin},
+	}
+}
+
+// strange is a well-formed key that is not known here.
+func strange(t *testing.T, p *party) string {
+	t.Helper()
+	tx, err := p.app.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(t.Context())) }()
+	org, err := account.CreateOrg(t.Context(), tx, "never")
+	require.NoError(t, err)
+	key, _, err := p.app.Accounts.CreateKey(t.Context(), tx, account.NewKey{OrgID: org.ID, Name: "never"})
+	require.NoError(t, err)
+	return key
+}
+
+func revoked(t *testing.T, p *party) string {
+	t.Helper()
+	made := p.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(http.StatusCreated).JSON()
+	p.Do("DELETE", "/account/api-keys/"+made["id"].(string), nil).Want(http.StatusNoContent)
+	return made["key"].(string)
+}
+
+func expired(t *testing.T, p *party) string {
+	t.Helper()
+	made := p.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(http.StatusCreated).JSON()
+	_, err := p.app.Pool.Exec(t.Context(), `UPDATE flow.api_key SET created_at = '2020-01-01', expires_at = '2020-01-02' WHERE id = $1`, made["id"])
+	require.NoError(t, err)
+	return made["key"].(string)
+}
+
+func suspended(t *testing.T, p *party) (key, token string) {
+	t.Helper()
+	key = p.tenant("Suspended")
+	org := p.orgID(key)
+	token = p.issuer.Token(org, map[string]any{"role": "admin"})
+	_, err := p.app.Pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`, org)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return p.As(key).Do("GET", "/account/me", nil).Status == http.StatusUnauthorized }, 2*time.Second, 10*time.Millisecond)
+	return key, token
+}
+
+const (
+	notAuthenticated = `{"detail":"Authentication required"}`
+	notAdmin         = `{"detail":"Admin role required"}`
+)
+
+// TestIsolation_EveryOperation: every operation of the document, called by everybody who might try.
+func TestIsolation_EveryOperation(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false, func(c *app.Config) { c.RequestLimit = 1_000_000 })
+	victim, other := newParty(s, "acme"), newParty(s, "beta")
+	columns := callers(t, victim, other)
+	operations := documented(t)
+	for _, op := range operations {
+		t.Run(op.id, func(t *testing.T) {
+			assert.Equal(t, op.expected(), op.access, "the document opens it to others than the contract does: see memberChanges and the like")
+			m := matrix{t: t, op: op, victim: victim.in(t), other: other.in(t)}
+			m.refused(columns)
+			for _, c := range columns {
+				if m.passes(c.answered) {
+					m.served(c)
+				}
+			}
+			m.lists()
+		})
+	}
+	known := func(id string) bool {
+		return slices.ContainsFunc(operations, func(op operation) bool { return op.id == id })
+	}
+	for id := range auditedCalls {
+		assert.True(t, known(id), "auditedCalls has a row for %s, which the document does not know", id)
+	}
+	for id := range unauditedCalls {
+		assert.True(t, known(id), "unauditedCalls has a row for %s, which the document does not know", id)
+	}
+}
+
+// expected is whom the operation should serve by the contract.
+func (op operation) expected() access {
+	public := slices.ContainsFunc(publicReads, func(prefix string) bool { return strings.HasPrefix(op.path, prefix) })
+	switch {
+	case public:
+		return anybody
+	case op.method == http.MethodGet && !slices.Contains(adminReads, op.id), slices.Contains(memberChanges, op.id):
+		return members
+	}
+	return admins
+}
+
+// matrix is the row of one operation.
+type matrix struct {
+	t             *testing.T
+	op            operation
+	victim, other *party
+}
+
+func (m matrix) passes(o outcome) bool {
+	return m.op.access == anybody || o == asAdmin || o == asMember && m.op.access == members
+}
+
+// refused makes one call as everybody who may not, and then as an admin, who finds everything as it was.
+func (m matrix) refused(columns []caller) {
+	call := m.victim.call(m.t, m.op)
+	unknown := m.unknown(call)
+	for _, c := range columns {
+		switch {
+		case m.passes(c.answered):
+		case c.answered == unauthenticated:
+			m.equal(c, call, http.StatusUnauthorized, notAuthenticated)
+		case m.op.access == admins && c.answered != asForeigner:
+			m.equal(c, call, http.StatusForbidden, notAdmin)
+		case len(m.op.inPath) > 0:
+			got := m.equal(c, call, http.StatusNotFound, string(unknown.Body))
+			assert.Equal(m.t, told(unknown.Header), told(got.Header), "%s", c.name)
+		}
+	}
+	m.victim.Do(call.method, call.path, call.body).Want(call.status)
+}
+
+func (m matrix) equal(c caller, call auditedCall, status int, body string) apitest.Response {
+	m.t.Helper()
+	got := c.client.Do(call.method, call.path, call.body)
+	assert.Equal(m.t, status, got.Status, "%s", c.name)
+	assert.Equal(m.t, body, string(got.Body), "%s", c.name)
+	return got
+}
+
+// unknown calls with ids that name nothing, one after the other, and returns the answer to the first.
+func (m matrix) unknown(call auditedCall) (answer apitest.Response) {
+	for _, name := range m.op.inPath {
+		detail, ok := missing[name]
+		require.True(m.t, ok, "what does an unknown {%s} answer? Add it to the table missing", name)
+		id := m.op.named(call.path, name)
+		for _, v := range []string{altered(id), strings.ToUpper(id), "x", "%00", id + "%20"} {
+			if v == id {
+				continue
+			}
+			got := m.victim.Do(call.method, m.op.naming(call.path, name, v), call.body)
+			if m.op.id == "listPlatformServices" { // a filter by another name
+				assert.Empty(m.t, got.Want(http.StatusOK).JSON()["items"])
+				continue
+			}
+			assert.Equal(m.t, http.StatusNotFound, got.Status, "%s", v)
+			assert.Equal(m.t, `{"detail":"`+detail+`"}`, string(got.Body), "%s", v)
+			if answer.Body == nil {
+				answer = got
+			}
+		}
+	}
+	return answer
+}
+
+// told is what the headers of an answer tell of what was asked for.
+func told(header http.Header) http.Header {
+	out := header.Clone()
+	for name := range out {
+		if name == "Date" || name == "X-Request-Id" || strings.HasPrefix(name, "Ratelimit-") {
+			out.Del(name)
+		}
+	}
+	return out
+}
+
+// served makes a call of its own as somebody who may.
+func (m matrix) served(c caller) {
+	m.t.Helper()
+	call := m.victim.call(m.t, m.op)
+	got := c.client.Do(call.method, call.path, call.body)
+	assert.Equal(m.t, call.status, got.Status, "%s: %s", c.name, got.Body)
+}
+
+var marks = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|dialer-[0-9a-f]{16}`)
+
+// lists reads what takes no id as both organizations: neither sees anything of the other, by whatever filter.
+func (m matrix) lists() {
+	if m.op.method != http.MethodGet || m.op.access == anybody || len(m.op.inPath) > 0 {
+		return
+	}
+	call := m.victim.call(m.t, m.op)
+	mine := m.victim.Do(call.method, call.path, nil).Want(call.status)
+	theirs := m.other.Do(call.method, call.path, nil).Want(call.status)
+	for _, r := range []apitest.Response{mine, theirs} {
+		if items, ok := r.JSON()["items"]; ok {
+			assert.NotEmpty(m.t, items, "each party must have something to list: add it to newParty")
+		}
+	}
+	seen := marks.FindAllString(string(theirs.Body), -1)
+	for _, id := range marks.FindAllString(string(mine.Body), -1) {
+		assert.NotContains(m.t, seen, id, "an organization sees what another has")
+	}
+	for _, name := range m.op.inQuery {
+		id, ok := m.victim.ids[name]
+		require.True(m.t, ok, "something that %s names: add it to newParty", name)
+		get := func(p *party, id string) string {
+			return string(p.Do(http.MethodGet, call.path+"?"+name+"="+url.QueryEscape(id), nil).Want(call.status).Body)
+		}
+		assert.Equal(m.t, get(m.other, altered(id)), get(m.other, id), "%s of another organization", name)
+		var page struct{ Items []json.RawMessage }
+		require.NoError(m.t, json.Unmarshal([]byte(get(m.victim, id)), &page))
+		assert.Equal(m.t, nothingNamed[name], len(page.Items) == 0, "%s finds %d items of the own organization", name, len(page.Items))
+	}
+}
+
+// TestIsolation_Bodies: what a body names must belong to the caller's organization.
+func TestIsolation_Bodies(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	victim, other := newParty(s, "acme"), newParty(s, "beta")
+	fields := map[string]bool{}
+	for _, op := range documented(t) {
+		for _, field := range op.inBody {
+			name := op.id + " " + field
+			fields[name] = true
+			if nobodys[name] || nobodys[field[strings.LastIndex(field, ".")+1:]] {
+				continue
+			}
+			ref, ok := references[name]
+			if !assert.True(t, ok, "%q names something, and no test says what becomes of an id of another organization: add it to references", name) {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				victim, other := victim.in(t), other.in(t)
+				send := func(id string) apitest.Response {
+					call := ref.call(other, id)
+					return other.Do(call.method, call.path, call.body)
+				}
+				theirs := ref.make(victim)
+				unknown := send(altered(theirs)).Want(http.StatusNotFound)
+				foreign := send(theirs).Want(http.StatusNotFound)
+				assert.Equal(t, string(unknown.Body), string(foreign.Body))
+				own := ref.make(other)
+				send(own).Want(ref.call(other, own).status)
+			})
+		}
+	}
+	for name := range references {
+		assert.True(t, fields[name], "references has a row for %q, which the document does not know", name)
+	}
+}
+
+// fill puts the party's ids into the path of an operation.
+func (p *party) fill(t *testing.T, op operation) string {
+	t.Helper()
+	path := op.path
+	for _, name := range op.inPath {
+		id, ok := p.ids[name]
+		require.True(t, ok, "something that {%s} names: add it to newParty", name)
+		path = strings.Replace(path, "{"+name+"}", url.PathEscape(id), 1)
+	}
+	return path
+}
+
+// named is what the path of a call says where the document says {name}.
+func (op operation) named(path, name string) string {
+	return strings.Split(path, "/")[op.position(name)]
+}
+
+// naming is the path with another value there.
+func (op operation) naming(path, name, value string) string {
+	parts := strings.Split(path, "/")
+	parts[op.position(name)] = value
+	return strings.Join(parts, "/")
+}
+
+func (op operation) position(name string) int {
+	return slices.Index(strings.Split(op.path, "/"), "{"+name+"}")
+}
+
+// altered is an id of the same form that names nothing.
+func altered(id string) string {
+	if strings.HasPrefix(id, "f") {
+		return "e" + id[1:]
+	}
+	return "f" + id[1:]
+}
