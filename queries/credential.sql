@@ -7,24 +7,24 @@ VALUES (@id, @org_id, @name, @platform_id, @auth_method, @tenancy_id, @grant_typ
 -- name: CredentialGet :one
 SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
-WHERE c.org_id = @org_id AND c.id = @id;
+WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL;
 
 -- name: CredentialList :many
 -- Ids are in order of creation, so that a page starts after the last id of the page before.
 SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
-WHERE c.org_id = @org_id AND c.id > @after AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status))
+WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND c.id > @after AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status))
 ORDER BY c.id LIMIT @max_rows OFFSET @skip;
 
 -- name: CredentialCount :one
 SELECT count(*) FROM flow.credential c
-WHERE c.org_id = @org_id AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status));
+WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status));
 
 -- name: CredentialLock :one
 -- The secret's version comes along, so that a change can tell whether the secret is still the one that it looked at.
 SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
-WHERE c.org_id = @org_id AND c.id = @id FOR UPDATE;
+WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL FOR UPDATE;
 
 -- name: CredentialReplace :exec
 UPDATE flow.credential
@@ -43,7 +43,7 @@ WHERE org_id = @org_id AND id = @id;
 -- name: CredentialForUse :one
 SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, c.placement_header, c.placement_scheme, c.placement_query, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
-WHERE c.org_id = @org_id AND c.id = @id;
+WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL;
 
 -- name: CredentialUses :many
 SELECT * FROM flow.credential_use WHERE org_id = @org_id AND credential_id = ANY(@ids::uuid[]);
@@ -53,9 +53,24 @@ SELECT * FROM flow.credential_use WHERE org_id = @org_id AND credential_id = ANY
 INSERT INTO flow.credential_use AS u (org_id, credential_id, service_id, last_used_at, last_stamped_at, last_succeeded_at, last_failed_at, last_failure_class)
 SELECT c.org_id, c.id, @service_id, @used_at::timestamptz, flow.clock(),
     CASE WHEN sqlc.narg(failure_class)::text IS NULL THEN @used_at END, CASE WHEN sqlc.narg(failure_class)::text IS NOT NULL THEN @used_at END, sqlc.narg(failure_class)
-FROM flow.credential c WHERE c.org_id = @org_id AND c.id = @id
+FROM flow.credential c WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL
 ON CONFLICT (credential_id, service_id) DO UPDATE
 SET last_used_at = greatest(u.last_used_at, excluded.last_used_at), last_stamped_at = excluded.last_stamped_at,
     last_succeeded_at = greatest(u.last_succeeded_at, excluded.last_succeeded_at),
     last_failure_class = CASE WHEN u.last_failed_at IS NULL OR excluded.last_failed_at >= u.last_failed_at THEN excluded.last_failure_class ELSE u.last_failure_class END,
     last_failed_at = greatest(u.last_failed_at, excluded.last_failed_at);
+
+-- name: CredentialUser :one
+-- An active definition that names the credential. The caller holds the credential, so that no other can begin to.
+SELECT d.id, d.name FROM flow.definition d JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
+WHERE d.org_id = @org_id AND d.status = 'active' AND d.deleted_at IS NULL AND EXISTS (
+    SELECT FROM json_array_elements(v.doc -> 'steps') step, json_array_elements(step -> 'tasks') task
+    WHERE task ->> 'credential_id' = @credential_id::text
+)
+ORDER BY d.id LIMIT 1;
+
+-- name: CredentialDelete :exec
+UPDATE flow.credential SET deleted_at = flow.clock(), updated_at = flow.clock() WHERE org_id = @org_id AND id = @id;
+
+-- name: CredentialUsesDelete :exec
+DELETE FROM flow.credential_use WHERE org_id = @org_id AND credential_id = @id;

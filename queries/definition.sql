@@ -75,4 +75,8 @@ SELECT count(*) FROM flow.definition_version WHERE org_id = @org_id AND definiti
 
 -- name: DefinitionCredentials :many
 -- What a definition must know of the credentials that it names.
-SELECT id, platform_id, status FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]);
+SELECT id, platform_id, status FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]) AND deleted_at IS NULL;
+
+-- name: CredentialsHold :many
+-- Keeps credentials from being deleted until the transaction ends.
+SELECT id FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]) AND deleted_at IS NULL ORDER BY id FOR KEY SHARE;

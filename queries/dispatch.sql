@@ -195,7 +195,7 @@ SELECT * FROM flow.domain WHERE tenancy_id = @tenancy_id;
 
 -- name: DomainCredential :one
 -- A credential by which an account can be asked about itself.
-SELECT id FROM flow.credential WHERE tenancy_id = @tenancy_id AND org_id = @org_id AND status = 'active'
+SELECT id FROM flow.credential WHERE tenancy_id = @tenancy_id AND org_id = @org_id AND status = 'active' AND deleted_at IS NULL
 ORDER BY id LIMIT 1;
 
 -- name: LaneCharge :exec
@@ -203,7 +203,7 @@ UPDATE flow.budget_lane SET vstart = @vstart, vtime = @vtime WHERE domain = @dom
 
 -- name: CredentialDomain :one
 SELECT c.status, c.tenancy_id, d.time_zone FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
-WHERE c.id = @id AND c.org_id = @org_id;
+WHERE c.id = @id AND c.org_id = @org_id AND c.deleted_at IS NULL;
 
 -- name: BudgetCommitted :one
 -- Whether the budget was there before this transaction.
@@ -211,4 +211,4 @@ SELECT EXISTS (SELECT FROM flow.budget WHERE domain = @domain AND bucket = @buck
 
 -- name: DomainAnyOrg :one
 -- An organization whose credential may ask an account about itself.
-SELECT org_id FROM flow.credential WHERE tenancy_id = @tenancy_id AND status = 'active' ORDER BY id LIMIT 1;
+SELECT org_id FROM flow.credential WHERE tenancy_id = @tenancy_id AND status = 'active' AND deleted_at IS NULL ORDER BY id LIMIT 1;

@@ -1,17 +1,17 @@
 -- name: DomainList :many
 -- The accounts of an organization's credentials, in insertion order from one account on.
 SELECT sqlc.embed(d),
-    (SELECT array_agg(c.id ORDER BY c.id) FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id)::uuid[] AS credential_ids,
+    (SELECT array_agg(c.id ORDER BY c.id) FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
     (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
 FROM flow.domain d
-WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id)
+WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id AND c.deleted_at IS NULL)
     AND (sqlc.narg('tenancy_id')::text IS NULL OR d.tenancy_id = sqlc.narg('tenancy_id'))
     AND (d.created_at, d.tenancy_id) > (@after_created_at::timestamptz, @after_id::text)
 ORDER BY d.created_at, d.tenancy_id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: DomainTotal :one
 SELECT count(*) FROM flow.domain d
-WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id);
+WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id AND c.deleted_at IS NULL);
 
 -- name: DomainDispatched :one
 -- Whether anything was ever sent to an account.

@@ -66,7 +66,7 @@ func (q *Queries) CredentialAdd(ctx context.Context, db DBTX, arg CredentialAddP
 
 const credentialCount = `-- name: CredentialCount :one
 SELECT count(*) FROM flow.credential c
-WHERE c.org_id = $1 AND ($2::text IS NULL OR c.status = $2)
+WHERE c.org_id = $1 AND c.deleted_at IS NULL AND ($2::text IS NULL OR c.status = $2)
 `
 
 type CredentialCountParams struct {
@@ -81,10 +81,24 @@ func (q *Queries) CredentialCount(ctx context.Context, db DBTX, arg CredentialCo
 	return count, err
 }
 
+const credentialDelete = `-- name: CredentialDelete :exec
+UPDATE flow.credential SET deleted_at = flow.clock(), updated_at = flow.clock() WHERE org_id = $1 AND id = $2
+`
+
+type CredentialDeleteParams struct {
+	OrgID uuid.UUID
+	ID    uuid.UUID
+}
+
+func (q *Queries) CredentialDelete(ctx context.Context, db DBTX, arg CredentialDeleteParams) error {
+	_, err := db.Exec(ctx, credentialDelete, arg.OrgID, arg.ID)
+	return err
+}
+
 const credentialForUse = `-- name: CredentialForUse :one
 SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, c.placement_header, c.placement_scheme, c.placement_query, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
-WHERE c.org_id = $1 AND c.id = $2
+WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL
 `
 
 type CredentialForUseParams struct {
@@ -120,9 +134,9 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 }
 
 const credentialGet = `-- name: CredentialGet :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
-WHERE c.org_id = $1 AND c.id = $2
+WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL
 `
 
 type CredentialGetParams struct {
@@ -161,6 +175,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 		&i.FlowCredential.LastVerified,
 		&i.FlowCredential.CreatedAt,
 		&i.FlowCredential.UpdatedAt,
+		&i.FlowCredential.DeletedAt,
 		&i.AccountNumber,
 		&i.AccountName,
 	)
@@ -168,9 +183,9 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 }
 
 const credentialList = `-- name: CredentialList :many
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
-WHERE c.org_id = $1 AND c.id > $2 AND ($3::text IS NULL OR c.status = $3)
+WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id > $2 AND ($3::text IS NULL OR c.status = $3)
 ORDER BY c.id LIMIT $5 OFFSET $4
 `
 
@@ -226,6 +241,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 			&i.FlowCredential.LastVerified,
 			&i.FlowCredential.CreatedAt,
 			&i.FlowCredential.UpdatedAt,
+			&i.FlowCredential.DeletedAt,
 			&i.AccountNumber,
 			&i.AccountName,
 		); err != nil {
@@ -242,7 +258,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 const credentialLock = `-- name: CredentialLock :one
 SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
-WHERE c.org_id = $1 AND c.id = $2 FOR UPDATE
+WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL FOR UPDATE
 `
 
 type CredentialLockParams struct {
@@ -328,7 +344,7 @@ const credentialStamp = `-- name: CredentialStamp :exec
 INSERT INTO flow.credential_use AS u (org_id, credential_id, service_id, last_used_at, last_stamped_at, last_succeeded_at, last_failed_at, last_failure_class)
 SELECT c.org_id, c.id, $1, $2::timestamptz, flow.clock(),
     CASE WHEN $3::text IS NULL THEN $2 END, CASE WHEN $3::text IS NOT NULL THEN $2 END, $3
-FROM flow.credential c WHERE c.org_id = $4 AND c.id = $5
+FROM flow.credential c WHERE c.org_id = $4 AND c.id = $5 AND c.deleted_at IS NULL
 ON CONFLICT (credential_id, service_id) DO UPDATE
 SET last_used_at = greatest(u.last_used_at, excluded.last_used_at), last_stamped_at = excluded.last_stamped_at,
     last_succeeded_at = greatest(u.last_succeeded_at, excluded.last_succeeded_at),
@@ -354,6 +370,33 @@ func (q *Queries) CredentialStamp(ctx context.Context, db DBTX, arg CredentialSt
 		arg.ID,
 	)
 	return err
+}
+
+const credentialUser = `-- name: CredentialUser :one
+SELECT d.id, d.name FROM flow.definition d JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
+WHERE d.org_id = $1 AND d.status = 'active' AND d.deleted_at IS NULL AND EXISTS (
+    SELECT FROM json_array_elements(v.doc -> 'steps') step, json_array_elements(step -> 'tasks') task
+    WHERE task ->> 'credential_id' = $2::text
+)
+ORDER BY d.id LIMIT 1
+`
+
+type CredentialUserParams struct {
+	OrgID        uuid.UUID
+	CredentialID string
+}
+
+type CredentialUserRow struct {
+	ID   uuid.UUID
+	Name string
+}
+
+// An active definition that names the credential. The caller holds the credential, so that no other can begin to.
+func (q *Queries) CredentialUser(ctx context.Context, db DBTX, arg CredentialUserParams) (CredentialUserRow, error) {
+	row := db.QueryRow(ctx, credentialUser, arg.OrgID, arg.CredentialID)
+	var i CredentialUserRow
+	err := row.Scan(&i.ID, &i.Name)
+	return i, err
 }
 
 const credentialUses = `-- name: CredentialUses :many
@@ -392,6 +435,20 @@ func (q *Queries) CredentialUses(ctx context.Context, db DBTX, arg CredentialUse
 		return nil, err
 	}
 	return items, nil
+}
+
+const credentialUsesDelete = `-- name: CredentialUsesDelete :exec
+DELETE FROM flow.credential_use WHERE org_id = $1 AND credential_id = $2
+`
+
+type CredentialUsesDeleteParams struct {
+	OrgID uuid.UUID
+	ID    uuid.UUID
+}
+
+func (q *Queries) CredentialUsesDelete(ctx context.Context, db DBTX, arg CredentialUsesDeleteParams) error {
+	_, err := db.Exec(ctx, credentialUsesDelete, arg.OrgID, arg.ID)
+	return err
 }
 
 const credentialVerify = `-- name: CredentialVerify :exec

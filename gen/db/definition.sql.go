@@ -124,6 +124,36 @@ func (q *Queries) CreateDefinitionVersion(ctx context.Context, db DBTX, arg Crea
 	return i, err
 }
 
+const credentialsHold = `-- name: CredentialsHold :many
+SELECT id FROM flow.credential WHERE org_id = $1 AND id = ANY($2::uuid[]) AND deleted_at IS NULL ORDER BY id FOR KEY SHARE
+`
+
+type CredentialsHoldParams struct {
+	OrgID uuid.UUID
+	Ids   []uuid.UUID
+}
+
+// Keeps credentials from being deleted until the transaction ends.
+func (q *Queries) CredentialsHold(ctx context.Context, db DBTX, arg CredentialsHoldParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, credentialsHold, arg.OrgID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const definition = `-- name: Definition :one
 SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, d.deleted_at, d.variable_set_id, v.doc
 FROM flow.definition d
@@ -163,7 +193,7 @@ func (q *Queries) Definition(ctx context.Context, db DBTX, arg DefinitionParams)
 }
 
 const definitionCredentials = `-- name: DefinitionCredentials :many
-SELECT id, platform_id, status FROM flow.credential WHERE org_id = $1 AND id = ANY($2::uuid[])
+SELECT id, platform_id, status FROM flow.credential WHERE org_id = $1 AND id = ANY($2::uuid[]) AND deleted_at IS NULL
 `
 
 type DefinitionCredentialsParams struct {

@@ -572,7 +572,7 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 
 const credentialDomain = `-- name: CredentialDomain :one
 SELECT c.status, c.tenancy_id, d.time_zone FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
-WHERE c.id = $1 AND c.org_id = $2
+WHERE c.id = $1 AND c.org_id = $2 AND c.deleted_at IS NULL
 `
 
 type CredentialDomainParams struct {
@@ -594,7 +594,7 @@ func (q *Queries) CredentialDomain(ctx context.Context, db DBTX, arg CredentialD
 }
 
 const domainAnyOrg = `-- name: DomainAnyOrg :one
-SELECT org_id FROM flow.credential WHERE tenancy_id = $1 AND status = 'active' ORDER BY id LIMIT 1
+SELECT org_id FROM flow.credential WHERE tenancy_id = $1 AND status = 'active' AND deleted_at IS NULL ORDER BY id LIMIT 1
 `
 
 // An organization whose credential may ask an account about itself.
@@ -606,7 +606,7 @@ func (q *Queries) DomainAnyOrg(ctx context.Context, db DBTX, tenancyID *string) 
 }
 
 const domainCredential = `-- name: DomainCredential :one
-SELECT id FROM flow.credential WHERE tenancy_id = $1 AND org_id = $2 AND status = 'active'
+SELECT id FROM flow.credential WHERE tenancy_id = $1 AND org_id = $2 AND status = 'active' AND deleted_at IS NULL
 ORDER BY id LIMIT 1
 `
 
@@ -624,7 +624,7 @@ func (q *Queries) DomainCredential(ctx context.Context, db DBTX, arg DomainCrede
 }
 
 const domainGet = `-- name: DomainGet :one
-SELECT tenancy_id, platform_id, account_number, account_name, time_zone, identified_at, created_at FROM flow.domain WHERE tenancy_id = $1
+SELECT tenancy_id, platform_id, account_number, account_name, time_zone, identified_at, created_at, org_id FROM flow.domain WHERE tenancy_id = $1
 `
 
 func (q *Queries) DomainGet(ctx context.Context, db DBTX, tenancyID string) (FlowDomain, error) {
@@ -638,6 +638,7 @@ func (q *Queries) DomainGet(ctx context.Context, db DBTX, tenancyID string) (Flo
 		&i.TimeZone,
 		&i.IdentifiedAt,
 		&i.CreatedAt,
+		&i.OrgID,
 	)
 	return i, err
 }

@@ -63,11 +63,11 @@ func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) 
 }
 
 const domainList = `-- name: DomainList :many
-SELECT d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at,
-    (SELECT array_agg(c.id ORDER BY c.id) FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1)::uuid[] AS credential_ids,
+SELECT d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, d.org_id,
+    (SELECT array_agg(c.id ORDER BY c.id) FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1 AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
     (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
 FROM flow.domain d
-WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1)
+WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1 AND c.deleted_at IS NULL)
     AND ($2::text IS NULL OR d.tenancy_id = $2)
     AND (d.created_at, d.tenancy_id) > ($3::timestamptz, $4::text)
 ORDER BY d.created_at, d.tenancy_id LIMIT $6 OFFSET $5
@@ -113,6 +113,7 @@ func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams)
 			&i.FlowDomain.TimeZone,
 			&i.FlowDomain.IdentifiedAt,
 			&i.FlowDomain.CreatedAt,
+			&i.FlowDomain.OrgID,
 			&i.CredentialIds,
 			&i.LimitsReadAt,
 		); err != nil {
@@ -128,7 +129,7 @@ func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams)
 
 const domainTotal = `-- name: DomainTotal :one
 SELECT count(*) FROM flow.domain d
-WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1)
+WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1 AND c.deleted_at IS NULL)
 `
 
 func (q *Queries) DomainTotal(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {

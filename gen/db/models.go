@@ -528,6 +528,7 @@ type FlowCredential struct {
 	LastVerified     *time.Time
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
+	DeletedAt        *time.Time
 }
 
 type FlowCredentialUse struct {
@@ -573,6 +574,7 @@ type FlowDomain struct {
 	TimeZone      string
 	IdentifiedAt  *time.Time
 	CreatedAt     time.Time
+	OrgID         *uuid.UUID
 }
 
 type FlowDomainLimit struct {
@@ -775,6 +777,13 @@ type FlowSlice struct {
 	Rejected       int32
 	Unprocessed    int32
 	Unresolved     int32
+}
+
+type FlowTenant struct {
+	OrgID     uuid.UUID
+	TenancyID string
+	Label     *string
+	CreatedAt time.Time
 }
 
 type FlowVariableSet struct {

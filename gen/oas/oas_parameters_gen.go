@@ -527,6 +527,72 @@ func decodeCreateVariableSetParams(args [0]string, argsEscaped bool, r *http.Req
 	return params, nil
 }
 
+// DeleteCredentialParams is parameters of deleteCredential operation.
+type DeleteCredentialParams struct {
+	// The id of the credential.
+	CredentialID string
+}
+
+func unpackDeleteCredentialParams(packed middleware.Parameters) (params DeleteCredentialParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "credential_id",
+			In:   "path",
+		}
+		params.CredentialID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeDeleteCredentialParams(args [1]string, argsEscaped bool, r *http.Request) (params DeleteCredentialParams, _ error) {
+	// Decode path: credential_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "credential_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.CredentialID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "credential_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // DeleteDefinitionParams is parameters of deleteDefinition operation.
 type DeleteDefinitionParams struct {
 	// The id of the definition.

@@ -210,6 +210,20 @@ func encodeSealRecordSetRequest(
 	return nil
 }
 
+func encodeTestNewCredentialRequest(
+	req *CredentialCreate,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeTriggerDefinitionRequest(
 	req OptTriggerRequest,
 	r *http.Request,

@@ -154,6 +154,12 @@ func encodeCreateVariableSetResponse(response *VariableSet, w http.ResponseWrite
 	return nil
 }
 
+func encodeDeleteCredentialResponse(response *DeleteCredentialNoContent, w http.ResponseWriter, span trace.Span) error {
+	w.WriteHeader(204)
+
+	return nil
+}
+
 func encodeDeleteDefinitionResponse(response *DeleteDefinitionNoContent, w http.ResponseWriter, span trace.Span) error {
 	w.WriteHeader(204)
 
@@ -1445,6 +1451,27 @@ func encodeSealRecordSetResponse(response *RecordSet, w http.ResponseWriter, spa
 }
 
 func encodeTestCredentialResponse(response *ConnectionTest, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeTestNewCredentialResponse(response *ConnectionTest, w http.ResponseWriter, span trace.Span) error {
 	if err := func() error {
 		if err := response.Validate(); err != nil {
 			return err

@@ -3573,6 +3573,9 @@ func (s *DefinitionVersionList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
 
+// DeleteCredentialNoContent is response for DeleteCredential operation.
+type DeleteCredentialNoContent struct{}
+
 // DeleteDefinitionNoContent is response for DeleteDefinition operation.
 type DeleteDefinitionNoContent struct{}
 

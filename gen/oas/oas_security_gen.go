@@ -63,6 +63,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	CreateVariableSetOperation: []string{
 		"admin",
 	},
+	DeleteCredentialOperation: []string{
+		"admin",
+	},
 	DeleteDefinitionOperation: []string{
 		"admin",
 	},
@@ -118,6 +121,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	TestCredentialOperation: []string{
+		"admin",
+	},
+	TestNewCredentialOperation: []string{
 		"admin",
 	},
 	TriggerDefinitionOperation: []string{
@@ -171,6 +177,9 @@ var operationRolesOrgJwt = map[string][]string{
 	CreateVariableSetOperation: []string{
 		"admin",
 	},
+	DeleteCredentialOperation: []string{
+		"admin",
+	},
 	DeleteDefinitionOperation: []string{
 		"admin",
 	},
@@ -226,6 +235,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	TestCredentialOperation: []string{
+		"admin",
+	},
+	TestNewCredentialOperation: []string{
 		"admin",
 	},
 	TriggerDefinitionOperation: []string{

@@ -168,6 +168,14 @@ type CredentialHandler interface {
 	//
 	// POST /credentials
 	CreateCredential(ctx context.Context, req *CredentialCreate, params CreateCredentialParams) (*Credential, error)
+	// DeleteCredential implements deleteCredential operation.
+	//
+	// Destroys the secret; 409 while an active definition names the credential. What it spent stays
+	// counted. Records of other definitions that still wait for a call with it fail with
+	// `credential_unusable`.
+	//
+	// DELETE /credentials/{credential_id}
+	DeleteCredential(ctx context.Context, params DeleteCredentialParams) error
 	// GetCredential implements getCredential operation.
 	//
 	// Returns one credential without its secret.
@@ -197,6 +205,14 @@ type CredentialHandler interface {
 	//
 	// POST /credentials/{credential_id}/test
 	TestCredential(ctx context.Context, params TestCredentialParams) (*ConnectionTest, error)
+	// TestNewCredential implements testNewCredential operation.
+	//
+	// Takes the body of a creation and makes one call to the platform with its secret. Nothing is stored.
+	// Answers 200 whatever the platform does: whether the secret works is in `success` and `error`. A
+	// secret that lacks a field or has one too many is `INVALID_CREDENTIALS_SHAPE`.
+	//
+	// POST /credentials/test
+	TestNewCredential(ctx context.Context, req *CredentialCreate) (*ConnectionTest, error)
 }
 
 // DefinitionHandler handles operations described by OpenAPI v3 specification.

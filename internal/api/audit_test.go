@@ -65,6 +65,10 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	"testCredential": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/credentials/" + s.credential + "/test", nil, 200, "credential", s.credential, ""}
 	},
+	"deleteCredential": func(s *stack) auditedCall {
+		id := s.made("/credentials", auditedCredential)
+		return auditedCall{"DELETE", "/credentials/" + id, nil, 204, "credential", id, ""}
+	},
 	"createDefinition": func(*stack) auditedCall {
 		return auditedCall{"POST", "/flows/definitions", `{"name":"d","steps":` + transformSteps + `}`, 201, "definition", "", "id"}
 	},
@@ -121,7 +125,7 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 const auditedCredential = `{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"` + needle + `"}}`
 
 // unaudited are the operations that only look as if they changed something.
-var unaudited = []string{"dryRunDefinition", "estimateUpload", "validateDefinition"}
+var unaudited = []string{"dryRunDefinition", "estimateUpload", "testNewCredential", "validateDefinition"}
 
 // ownTransaction are the operations that make a call to a provider between transactions.
 var ownTransaction = []string{"refreshLimits"}

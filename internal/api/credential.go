@@ -53,12 +53,27 @@ func (h credentialHandler) ReplaceCredential(ctx context.Context, req *oas.Crede
 	return answerCredential(h.credentials.Replace(ctx, account.FromContext(ctx).OrgID, id, replacedCredential(req)))
 }
 
+func (h credentialHandler) DeleteCredential(ctx context.Context, params oas.DeleteCredentialParams) error {
+	id, err := pathID("Credential", params.CredentialID)
+	if err != nil {
+		return err
+	}
+	return h.credentials.Delete(ctx, account.FromContext(ctx).OrgID, id)
+}
+
+func (h credentialHandler) TestNewCredential(ctx context.Context, req *oas.CredentialCreate) (*oas.ConnectionTest, error) {
+	return answerTest(h.credentials.Try(ctx, createdCredential(req)))
+}
+
 func (h credentialHandler) TestCredential(ctx context.Context, params oas.TestCredentialParams) (*oas.ConnectionTest, error) {
 	id, err := pathID("Credential", params.CredentialID)
 	if err != nil {
 		return nil, err
 	}
-	outcome, err := h.credentials.Test(ctx, account.FromContext(ctx).OrgID, id)
+	return answerTest(h.credentials.Test(ctx, account.FromContext(ctx).OrgID, id))
+}
+
+func answerTest(outcome credential.Outcome, err error) (*oas.ConnectionTest, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -116,13 +116,16 @@ func (s *stack) identify(username string) {
 // define makes an active definition of these steps; CRED and SIM stand for the credential and the platform's address.
 func (s *stack) define(steps string) (id string) {
 	s.t.Helper()
-	steps = strings.NewReplacer("CRED", s.credential, "SIM", s.simURL).Replace(steps)
-	return s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"flow","status":"active","steps":%s}`, steps)).
+	return s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"flow","status":"active","steps":%s}`, s.steps(steps))).
 		Want(http.StatusCreated).JSON()["id"].(string)
 }
 
 // unique is a name that nothing else has.
 func (*stack) unique() string { return "made-" + strings.ToLower(rand.Text()) }
+
+func (s *stack) steps(template string) string {
+	return strings.NewReplacer("CRED", s.credential, "SIM", s.simURL).Replace(template)
+}
 
 const uploadSteps = `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",
 	"params":{"list":"demo","key_field":"id","row":"{{ input }}"}}]}]`

@@ -88,6 +88,9 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 	"estimateUpload": func(s *stack) auditedCall {
 		return auditedCall{method: "POST", path: "/platforms/dialer/domains/" + s.tenancy + "/estimate", body: `{"record_count":5,"action_id":"dialer__api__upload"}`, status: 200}
 	},
+	"testNewCredential": func(*stack) auditedCall {
+		return auditedCall{method: "POST", path: "/credentials/test", body: auditedCredential, status: 200}
+	},
 	"validateDefinition": func(*stack) auditedCall {
 		return auditedCall{method: "POST", path: "/flows/definitions/validate", body: `{"name":"d","steps":` + transformSteps + `}`, status: 200}
 	},

@@ -2,6 +2,7 @@ package credential
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -83,6 +84,38 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 	}
 	err = s.record(ctx, stored, service, result)
 	return result.Outcome, err
+}
+
+// Try makes one call to the platform with a secret that is stored nowhere. Whatever is wrong with the secret, or comes of
+// the call, is in the outcome. Faults: NotFound for an unknown platform, Unprocessable for a method that it does not take.
+func (s *Service) Try(ctx context.Context, in Input) (Outcome, error) {
+	began := s.now()
+	target, err := s.check(in)
+	if details := shapeDetails(err); details != "" {
+		a := &attempt{Outcome: Outcome{TestedAt: began, Latency: s.now().Sub(began)}}
+		a.fail(provider.InvalidShape, "%s", details)
+		return a.Outcome, nil
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	return s.probe(ctx, target.platform, target.service, *target.secret).Outcome, nil
+}
+
+// shapeDetails says what is wrong with a secret that the platform would take otherwise; empty for any other error.
+func shapeDetails(err error) string {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return ""
+	}
+	var texts []string
+	for _, field := range f.Fields {
+		if field.Loc[1] == "platform_id" || field.Loc[1] == "auth_method" {
+			return ""
+		}
+		texts = append(texts, strings.Join(field.Loc[1:], ".")+": "+field.Msg)
+	}
+	return strings.Join(texts, "; ")
 }
 
 func (s *Service) target(platformID, method string) (*catalog.Platform, *catalog.Service) {

@@ -103,30 +103,6 @@ func (s *Service) holdVariables(ctx context.Context, tx pgx.Tx, orgID uuid.UUID,
 	return &id, nil
 }
 
-// credentials returns those of the organization's credentials that the document names.
-func (s *Service) credentials(ctx context.Context, orgID uuid.UUID, doc Document) (map[uuid.UUID]db.DefinitionCredentialsRow, error) {
-	var ids []uuid.UUID
-	for _, step := range doc.Steps {
-		for _, t := range step.Tasks {
-			if id, err := t.credential(); err == nil && id.Valid {
-				ids = append(ids, id.UUID)
-			}
-		}
-	}
-	known := map[uuid.UUID]db.DefinitionCredentialsRow{}
-	if len(ids) == 0 {
-		return known, nil
-	}
-	rows, err := s.queries.DefinitionCredentials(ctx, s.pool, db.DefinitionCredentialsParams{OrgID: orgID, Ids: ids})
-	if err != nil {
-		return nil, fmt.Errorf("read the credentials of a definition: %w", err)
-	}
-	for _, row := range rows {
-		known[row.ID] = row
-	}
-	return known, nil
-}
-
 // review compares a document with the credentials that it names, and collects warnings.
 type review struct {
 	catalog     *catalog.Catalog

@@ -42,6 +42,9 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, by string, d
 		if next.VariableSetID, err = s.holdVariables(ctx, tx, orgID, d.Document); err != nil {
 			return err
 		}
+		if err := s.holdCredentials(ctx, tx, orgID, d.Document); err != nil {
+			return err
+		}
 		_, err = s.queries.CreateDefinitionVersion(ctx, tx, db.CreateDefinitionVersionParams{
 			DefinitionID: id, Version: next.Version, OrgID: orgID, Doc: text, Actions: actions, CreatedBy: by,
 		})

@@ -103,6 +103,9 @@ func (s *Service) insert(ctx context.Context, doc Document, row db.CreateDefinit
 		if row.VariableSetID, err = s.holdVariables(ctx, tx, row.OrgID, doc); err != nil {
 			return err
 		}
+		if err := s.holdCredentials(ctx, tx, row.OrgID, doc); err != nil {
+			return err
+		}
 		made, err := s.queries.CreateDefinition(ctx, tx, row)
 		if err != nil {
 			return fmt.Errorf("create definition: %w", err)
@@ -138,7 +141,8 @@ type Patch struct {
 }
 
 // Patch changes name, description and status and makes no version; a patch that changes nothing leaves updated_at.
-// Faults: NotFound; Unprocessable for a bad name; Conflict for a status that cannot be reached.
+// Faults: NotFound; Unprocessable for a bad name; Conflict for a status that cannot be reached, which is active where a
+// credential of the definition was deleted.
 func (s *Service) Patch(ctx context.Context, orgID, id uuid.UUID, p Patch) (Definition, error) {
 	if fields := checkHead(p); len(fields) > 0 {
 		return Definition{}, fault.Invalidated(fields...)
@@ -155,6 +159,11 @@ func (s *Service) Patch(ctx context.Context, orgID, id uuid.UUID, p Patch) (Defi
 		}
 		if err := move(old.Status, next.Status); err != nil {
 			return err
+		}
+		if next.Status == StatusActive && old.Status != StatusActive {
+			if err := s.activate(ctx, tx, orgID, id); err != nil {
+				return err
+			}
 		}
 		if next.Name != old.Name || next.Description != old.Description || next.Status != old.Status {
 			if _, err := s.queries.UpdateDefinition(ctx, tx, next); err != nil {

@@ -31,7 +31,7 @@ type parameter struct {
 }
 
 // secretBodies are the operations whose bodies carry secrets.
-var secretBodies = map[string]bool{"createCredential": true, "replaceCredential": true}
+var secretBodies = map[string]bool{"createCredential": true, "replaceCredential": true, "testNewCredential": true}
 
 // operations compiles the document when it is first needed. The document is part of the program, so an error in it is a
 // mistake of ours, which the tests find.

@@ -1,0 +1,47 @@
+package credential
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+)
+
+// Delete destroys the secret and everything that says how it was used. The row stays, so that what the credential spent
+// remains attributed to it. Faults: NotFound; Conflict while an active definition names it.
+func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
+	defer s.held.drop(orgID, id)
+	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		// Who saves a definition holds the credentials that it names until it has committed.
+		_, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: orgID, ID: id})
+		if pg.IsNoRows(err) {
+			return errMissing()
+		}
+		if err != nil {
+			return fmt.Errorf("lock credential %s: %w", id, err)
+		}
+		user, err := s.queries.CredentialUser(ctx, tx, db.CredentialUserParams{OrgID: orgID, CredentialID: id.String()})
+		if err == nil {
+			return fault.New(fault.Conflict, "Credential is used by the active definition %q (%s): archive it or give it another credential first", user.Name, user.ID)
+		}
+		if !pg.IsNoRows(err) {
+			return fmt.Errorf("look for definitions with credential %s: %w", id, err)
+		}
+		if err := s.queries.CredentialDelete(ctx, tx, db.CredentialDeleteParams{OrgID: orgID, ID: id}); err != nil {
+			return fmt.Errorf("delete credential %s: %w", id, err)
+		}
+		if err := s.queries.CredentialUsesDelete(ctx, tx, db.CredentialUsesDeleteParams{OrgID: orgID, ID: id}); err != nil {
+			return fmt.Errorf("delete the observed use of credential %s: %w", id, err)
+		}
+		if err := s.vault.Delete(ctx, tx, orgID, id); err != nil {
+			return err
+		}
+		return account.Audit(ctx, tx, "credential", id.String())
+	})
+}
