@@ -65,3 +65,13 @@ ORDER BY (o.external_id IS NOT DISTINCT FROM @organization) DESC LIMIT 1;
 INSERT INTO flow.account (id, org_id, name, kind, issuer, subject) VALUES (@id, @org_id, @name, 'user', @issuer, @subject)
 ON CONFLICT (org_id, issuer, subject) DO UPDATE SET name = excluded.name
 RETURNING id;
+
+-- name: StreamTokenAuth :one
+-- Whether whoever asked for a stream token may still come in, and what time it is.
+SELECT flow.clock()::timestamptz AS now,
+    (o.status = 'active' AND (sqlc.narg('key_id')::uuid IS NULL
+        OR (k.id IS NOT NULL AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active')))::boolean AS usable
+FROM flow.organization o
+JOIN flow.account a ON a.org_id = o.id AND a.id = @account_id
+LEFT JOIN flow.api_key k ON k.org_id = o.id AND k.id = sqlc.narg('key_id')
+WHERE o.id = @org_id;

@@ -350,6 +350,35 @@ func (q *Queries) OrgCreate(ctx context.Context, db DBTX, arg OrgCreateParams) (
 	return i, err
 }
 
+const streamTokenAuth = `-- name: StreamTokenAuth :one
+SELECT flow.clock()::timestamptz AS now,
+    (o.status = 'active' AND ($1::uuid IS NULL
+        OR (k.id IS NOT NULL AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active')))::boolean AS usable
+FROM flow.organization o
+JOIN flow.account a ON a.org_id = o.id AND a.id = $2
+LEFT JOIN flow.api_key k ON k.org_id = o.id AND k.id = $1
+WHERE o.id = $3
+`
+
+type StreamTokenAuthParams struct {
+	KeyID     *uuid.UUID
+	AccountID uuid.UUID
+	OrgID     uuid.UUID
+}
+
+type StreamTokenAuthRow struct {
+	Now    time.Time
+	Usable bool
+}
+
+// Whether whoever asked for a stream token may still come in, and what time it is.
+func (q *Queries) StreamTokenAuth(ctx context.Context, db DBTX, arg StreamTokenAuthParams) (StreamTokenAuthRow, error) {
+	row := db.QueryRow(ctx, streamTokenAuth, arg.KeyID, arg.AccountID, arg.OrgID)
+	var i StreamTokenAuthRow
+	err := row.Scan(&i.Now, &i.Usable)
+	return i, err
+}
+
 const tokenAuth = `-- name: TokenAuth :one
 SELECT o.id AS org_id, (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
 FROM flow.organization o

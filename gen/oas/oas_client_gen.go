@@ -111,6 +111,17 @@ type AccountInvoker interface {
 	//
 	// POST /account/api-keys
 	CreateApiKey(ctx context.Context, request *ApiKeyCreate, options ...RequestOption) (*ApiKeyCreated, error)
+	// CreateStreamToken invokes createStreamToken operation.
+	//
+	// Returns a token that opens event streams of the organization for 300 seconds, and does nothing else.
+	// It goes into the address of a stream, because a browser's `EventSource` sends no headers; that is
+	// why it lives so shortly. A stream that is open goes on when its token expires. Name an execution,
+	// and the token opens the stream of that one alone: a page that shows one execution should ask for no
+	// more. When the API key that asked for the token is revoked, or the organization suspended, the token
+	// opens no more streams.
+	//
+	// POST /account/auth/stream-token
+	CreateStreamToken(ctx context.Context, request OptStreamTokenCreate, options ...RequestOption) (*StreamToken, error)
 	// GetMe invokes getMe operation.
 	//
 	// Returns the account and organization of the key or token, and the role. A bearer token acts as the
@@ -1616,6 +1627,165 @@ func (c *Client) sendCreateRecordSet(ctx context.Context, request OptRecordSetCr
 
 	stage = "DecodeResponse"
 	result, err := decodeCreateRecordSetResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// CreateStreamToken invokes createStreamToken operation.
+//
+// Returns a token that opens event streams of the organization for 300 seconds, and does nothing else.
+// It goes into the address of a stream, because a browser's `EventSource` sends no headers; that is
+// why it lives so shortly. A stream that is open goes on when its token expires. Name an execution,
+// and the token opens the stream of that one alone: a page that shows one execution should ask for no
+// more. When the API key that asked for the token is revoked, or the organization suspended, the token
+// opens no more streams.
+//
+// POST /account/auth/stream-token
+func (c *Client) CreateStreamToken(ctx context.Context, request OptStreamTokenCreate, options ...RequestOption) (*StreamToken, error) {
+	res, err := c.sendCreateStreamToken(ctx, request, options...)
+	return res, err
+}
+
+func (c *Client) sendCreateStreamToken(ctx context.Context, request OptStreamTokenCreate, requestOptions ...RequestOption) (res *StreamToken, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("createStreamToken"),
+		semconv.HTTPRequestMethodKey.String("POST"),
+		semconv.URLTemplateKey.String("/account/auth/stream-token"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, CreateStreamTokenOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [1]string
+	pathParts[0] = "/account/auth/stream-token"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "POST", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+	if err := encodeCreateStreamTokenRequest(request, r); err != nil {
+		return res, errors.Wrap(err, "encode request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, CreateStreamTokenOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, CreateStreamTokenOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeCreateStreamTokenResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

@@ -12,6 +12,7 @@ const (
 	CreateCredentialOperation       OperationName = "CreateCredential"
 	CreateDefinitionOperation       OperationName = "CreateDefinition"
 	CreateRecordSetOperation        OperationName = "CreateRecordSet"
+	CreateStreamTokenOperation      OperationName = "CreateStreamToken"
 	CreateVariableSetOperation      OperationName = "CreateVariableSet"
 	DeleteCredentialOperation       OperationName = "DeleteCredential"
 	DeleteDefinitionOperation       OperationName = "DeleteDefinition"

@@ -106,6 +106,26 @@ func encodeCreateRecordSetRequest(
 	return nil
 }
 
+func encodeCreateStreamTokenRequest(
+	req OptStreamTokenCreate,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	if !req.Set {
+		// Keep request with empty body if value is not set.
+		return nil
+	}
+	e := new(jx.Encoder)
+	{
+		if req.Set {
+			req.Encode(e)
+		}
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeCreateVariableSetRequest(
 	req *VariableSetInput,
 	r *http.Request,

@@ -133,6 +133,19 @@ func encodeCreateRecordSetResponse(response *RecordSet, w http.ResponseWriter, s
 	return nil
 }
 
+func encodeCreateStreamTokenResponse(response *StreamToken, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(201)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
 func encodeCreateVariableSetResponse(response *VariableSet, w http.ResponseWriter, span trace.Span) error {
 	if err := func() error {
 		if err := response.Validate(); err != nil {

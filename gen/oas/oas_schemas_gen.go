@@ -8635,6 +8635,52 @@ func (o OptServiceSortBy) Or(d ServiceSortBy) ServiceSortBy {
 	return d
 }
 
+// NewOptStreamTokenCreate returns new OptStreamTokenCreate with value set to v.
+func NewOptStreamTokenCreate(v StreamTokenCreate) OptStreamTokenCreate {
+	return OptStreamTokenCreate{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptStreamTokenCreate is optional StreamTokenCreate.
+type OptStreamTokenCreate struct {
+	Value StreamTokenCreate
+	Set   bool
+}
+
+// IsSet returns true if OptStreamTokenCreate was set.
+func (o OptStreamTokenCreate) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptStreamTokenCreate) Reset() {
+	var v StreamTokenCreate
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptStreamTokenCreate) SetTo(v StreamTokenCreate) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptStreamTokenCreate) Get() (v StreamTokenCreate, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptStreamTokenCreate) Or(d StreamTokenCreate) StreamTokenCreate {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptString returns new OptString with value set to v.
 func NewOptString(v string) OptString {
 	return OptString{
@@ -10549,6 +10595,50 @@ func (s *StepInput) SetName(val OptString) {
 // SetTasks sets the value of Tasks.
 func (s *StepInput) SetTasks(val []TaskInput) {
 	s.Tasks = val
+}
+
+// Ref: #/components/schemas/StreamToken
+type StreamToken struct {
+	// Goes into the query parameter `token` of a stream. It starts with `stream_`.
+	Token string `json:"token"`
+	// Until when streams can be opened with it.
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// GetToken returns the value of Token.
+func (s *StreamToken) GetToken() string {
+	return s.Token
+}
+
+// GetExpiresAt returns the value of ExpiresAt.
+func (s *StreamToken) GetExpiresAt() time.Time {
+	return s.ExpiresAt
+}
+
+// SetToken sets the value of Token.
+func (s *StreamToken) SetToken(val string) {
+	s.Token = val
+}
+
+// SetExpiresAt sets the value of ExpiresAt.
+func (s *StreamToken) SetExpiresAt(val time.Time) {
+	s.ExpiresAt = val
+}
+
+// Ref: #/components/schemas/StreamTokenCreate
+type StreamTokenCreate struct {
+	// The only execution whose stream the token opens; null or absent for every one of the organization.
+	ExecutionID OptNilString `json:"execution_id"`
+}
+
+// GetExecutionID returns the value of ExecutionID.
+func (s *StreamTokenCreate) GetExecutionID() OptNilString {
+	return s.ExecutionID
+}
+
+// SetExecutionID sets the value of ExecutionID.
+func (s *StreamTokenCreate) SetExecutionID(val OptNilString) {
+	s.ExecutionID = val
 }
 
 // Ref: #/components/schemas/Task

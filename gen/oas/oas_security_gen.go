@@ -60,6 +60,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
+	CreateStreamTokenOperation: []string{},
 	CreateVariableSetOperation: []string{
 		"admin",
 	},
@@ -174,6 +175,7 @@ var operationRolesOrgJwt = map[string][]string{
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
+	CreateStreamTokenOperation: []string{},
 	CreateVariableSetOperation: []string{
 		"admin",
 	},

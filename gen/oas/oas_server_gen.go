@@ -35,6 +35,17 @@ type AccountHandler interface {
 	//
 	// POST /account/api-keys
 	CreateApiKey(ctx context.Context, req *ApiKeyCreate) (*ApiKeyCreated, error)
+	// CreateStreamToken implements createStreamToken operation.
+	//
+	// Returns a token that opens event streams of the organization for 300 seconds, and does nothing else.
+	// It goes into the address of a stream, because a browser's `EventSource` sends no headers; that is
+	// why it lives so shortly. A stream that is open goes on when its token expires. Name an execution,
+	// and the token opens the stream of that one alone: a page that shows one execution should ask for no
+	// more. When the API key that asked for the token is revoked, or the organization suspended, the token
+	// opens no more streams.
+	//
+	// POST /account/auth/stream-token
+	CreateStreamToken(ctx context.Context, req OptStreamTokenCreate) (*StreamToken, error)
 	// GetMe implements getMe operation.
 	//
 	// Returns the account and organization of the key or token, and the role. A bearer token acts as the

@@ -1,4 +1,4 @@
-// Package account owns organizations, the accounts that act in them, API keys, bearer tokens and the audit log: who is
+// Package account owns organizations, the accounts that act in them, API keys, bearer and stream tokens and the audit log: who is
 // calling, with which role, and what it changed.
 // It promises that the text of a key exists only in the answer to its creation, and that a key stops within one second
 // of its revocation or expiry on every replica. It knows nothing of HTTP.
@@ -30,6 +30,8 @@ type Caller struct {
 	// KeyID is the API key in use; uuid.Nil for a bearer token.
 	KeyID uuid.UUID
 	Role  Role
+	// Scope is the one resource that the caller may read, where it came with a token for that alone; else empty.
+	Scope string
 }
 
 // keyID is the key in use, nil without one.

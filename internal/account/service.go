@@ -35,10 +35,12 @@ type Config struct {
 	Tokens *TokenConfig
 }
 
-// Service creates, checks and revokes API keys, and checks bearer tokens.
+// Service creates, checks and revokes API keys, checks bearer tokens, and makes and checks stream tokens.
 type Service struct {
 	cfg   Config
 	cache *cache
+	// streams remembers stream tokens.
+	streams *cache
 	// tokens is nil where no bearer tokens are taken.
 	tokens *tokens
 }
@@ -53,7 +55,7 @@ func New(cfg Config) (*Service, error) {
 			return nil, fmt.Errorf("account: a hash key has %d bytes; it needs at least %d", len(k), minHashKey)
 		}
 	}
-	s := &Service{cfg: cfg, cache: newCache(cfg.Now)}
+	s := &Service{cfg: cfg, cache: newCache(cfg.Now), streams: newCache(cfg.Now)}
 	if cfg.Tokens != nil {
 		if err := cfg.Tokens.check(); err != nil {
 			return nil, err
@@ -127,6 +129,7 @@ func (s *Service) checkExpiry(ctx context.Context, tx db.DBTX, at *time.Time) er
 // RevokeKey stops a key for good: at once in this process, within a second in the others. Revoking it again changes
 // nothing. It returns a NotFound fault for a key that the organization does not have.
 func (s *Service) RevokeKey(ctx context.Context, orgID, keyID uuid.UUID) error {
+	defer s.streams.forget(keyID)
 	defer s.cache.forget(keyID)
 	return pg.InTx(ctx, s.cfg.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		n, err := db.New().ApiKeyRevoke(ctx, tx, db.ApiKeyRevokeParams{OrgID: orgID, ID: keyID})

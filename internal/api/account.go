@@ -10,13 +10,16 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/run"
 )
 
 // accountHandler serves /account.
 type accountHandler struct {
 	pool     *pgxpool.Pool
 	accounts *account.Service
+	runs     *run.Service
 }
 
 func (h accountHandler) GetMe(ctx context.Context) (*oas.Me, error) {
@@ -95,6 +98,29 @@ func (h accountHandler) RevokeApiKey(ctx context.Context, params oas.RevokeApiKe
 		return err
 	}
 	return h.accounts.RevokeKey(ctx, account.FromContext(ctx).OrgID, id)
+}
+
+func (h accountHandler) CreateStreamToken(ctx context.Context, req oas.OptStreamTokenCreate) (*oas.StreamToken, error) {
+	caller := account.FromContext(ctx)
+	execution := req.Value.ExecutionID.Or("")
+	if !req.Value.ExecutionID.Null && req.Value.ExecutionID.Set {
+		batch, position, ok := parseExecutionID(execution)
+		if !ok {
+			return nil, fault.Missing("Execution")
+		}
+		if _, _, err := h.runs.Execution(ctx, caller.OrgID, batch, position); err != nil {
+			return nil, err
+		}
+	}
+	out := &oas.StreamToken{}
+	err := pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+		out.Token, out.ExpiresAt, err = h.accounts.CreateStreamToken(ctx, tx, caller, execution)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func convertApiKey(k db.FlowApiKey, status string) oas.ApiKey {

@@ -87,7 +87,7 @@ func New(d Deps) (http.Handler, error) {
 		return nil, fmt.Errorf("api: %w", err)
 	}
 	h := handler{
-		accountHandler:    accountHandler{pool: d.Pool, accounts: d.Accounts},
+		accountHandler:    accountHandler{pool: d.Pool, accounts: d.Accounts, runs: d.Runs},
 		catalogHandler:    catalogs,
 		credentialHandler: credentialHandler{credentials: d.Credentials},
 		recordSetHandler:  recordSetHandler{sets: d.RecordSets},

@@ -56,6 +56,9 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.made("/account/api-keys", `{"name":"x"}`)
 		return auditedCall{"DELETE", "/account/api-keys/" + id, nil, 204, "api_key", id, ""}
 	},
+	"createStreamToken": func(s *stack) auditedCall {
+		return auditedCall{"POST", "/account/auth/stream-token", nil, 201, "organization", s.orgID(s.Key), ""}
+	},
 	"createCredential": func(*stack) auditedCall {
 		return auditedCall{"POST", "/credentials", auditedCredential, 201, "credential", "", "id"}
 	},

@@ -49,7 +49,7 @@ func TestRateLimit_Documented(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{"createApiKey", "refreshLimits", "testCredential", "testNewCredential", "validateDefinition"} {
+	for _, id := range []string{"createApiKey", "createStreamToken", "refreshLimits", "testCredential", "testNewCredential", "validateDefinition"} {
 		assert.Equal(t, "100 per 1 minute", found[id], "%s of %v", id, slices.Collect(maps.Keys(found)))
 	}
 }

@@ -85,7 +85,7 @@ func (s *stack) keyedRequests() map[string]keyed {
 }
 
 // secretOnce are the operations that create a secret and show it once: they take no key.
-var secretOnce = map[string]bool{"createApiKey": true}
+var secretOnce = map[string]bool{"createApiKey": true, "createStreamToken": true}
 
 func TestIdempotency_EveryOperation(t *testing.T) {
 	t.Parallel()
