@@ -2,34 +2,23 @@ package account
 
 import (
 	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
+	"math"
+
+	"github.com/MicahParks/jwkset"
 )
 
 const (
 	// minKeyBits is what RS256 asks for at least; maxKeyBits keeps the check of a signature cheap.
 	minKeyBits = 2048
 	maxKeyBits = 8192
-	// maxExponentBits keeps the check cheap too. Nearly all keys have the exponent 65537.
-	maxExponentBits = 31
 )
 
-// jwk is a key of a JWK Set, as far as RS256 needs it.
-type jwk struct {
-	ID        string `json:"kid"`
-	Type      string `json:"kty"`
-	Use       string `json:"use"`
-	Algorithm string `json:"alg"`
-	Modulus   string `json:"n"`
-	Exponent  string `json:"e"`
-}
-
-// parseKeys reads the keys of a JWK Set that can check RS256 signatures, by their ids. Other keys, of which a provider may
-// have any, are passed over; the first of two with one id counts.
-func parseKeys(text []byte) (map[string]*rsa.PublicKey, error) {
+// parseKeys reads the keys of a JWK Set that can check RS256 signatures. Other keys, of which a provider may have any, are
+// passed over; the first of two with one id counts.
+func parseKeys(text []byte) ([]jwkset.JWK, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
@@ -39,38 +28,26 @@ func parseKeys(text []byte) (map[string]*rsa.PublicKey, error) {
 	if set.Keys == nil {
 		return nil, errors.New(`the key set has no "keys"`)
 	}
-	out := map[string]*rsa.PublicKey{}
+	var out []jwkset.JWK
+	seen := map[string]bool{}
 	for _, raw := range set.Keys {
-		var k jwk
-		if json.Unmarshal(raw, &k) != nil || k.ID == "" || out[k.ID] != nil {
+		key, err := jwkset.NewJWKFromRawJSON(raw, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{StrictPadding: true})
+		if err != nil || !checksRS256(key) || seen[key.Marshal().KID] {
 			continue
 		}
-		if key := k.public(); key != nil {
-			out[k.ID] = key
-		}
+		seen[key.Marshal().KID] = true
+		out = append(out, key)
 	}
 	return out, nil
 }
 
-// public returns the key, nil for one that must not or cannot check RS256 signatures.
-func (k jwk) public() *rsa.PublicKey {
-	if k.Type != "RSA" || k.Use != "" && k.Use != "sig" || k.Algorithm != "" && k.Algorithm != "RS256" {
-		return nil
+// checksRS256 tells whether a key has an id, and may and can check RS256 signatures.
+func checksRS256(key jwkset.JWK) bool {
+	said := key.Marshal()
+	public, ok := key.Key().(*rsa.PublicKey)
+	if !ok || said.KID == "" || said.USE != "" && said.USE != jwkset.UseSig || said.ALG != "" && said.ALG != jwkset.AlgRS256 {
+		return false
 	}
-	modulus, err := base64.RawURLEncoding.DecodeString(k.Modulus)
-	if err != nil {
-		return nil
-	}
-	exponent, err := base64.RawURLEncoding.DecodeString(k.Exponent)
-	if err != nil {
-		return nil
-	}
-	n, e := new(big.Int).SetBytes(modulus), new(big.Int).SetBytes(exponent)
-	if bits := n.BitLen(); bits < minKeyBits || bits > maxKeyBits {
-		return nil
-	}
-	if e.BitLen() > maxExponentBits || e.Int64() < 3 || e.Bit(0) == 0 {
-		return nil
-	}
-	return &rsa.PublicKey{N: n, E: int(e.Int64())}
+	bits := public.N.BitLen()
+	return bits >= minKeyBits && bits <= maxKeyBits && public.E >= 3 && public.E <= math.MaxInt32 && public.E%2 == 1
 }

@@ -2,10 +2,11 @@ package account
 
 import (
 	"context"
-	"crypto/rsa"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/MicahParks/jwkset"
 
 	"flowlane/internal/fault"
 )
@@ -25,68 +26,64 @@ const (
 // errNoKeys is no refusal: the token may be good.
 var errNoKeys = &fault.Error{Code: fault.Unavailable, Detail: "The identity provider does not answer; try again later", RetryAfter: keysEvery}
 
-// keySet is the identity provider's public keys. They are read when a token needs them: at once for a key that is not
-// known, in the background once they are old. There is one reading at a time, shared by all who wait for it.
+// keySet is the identity provider's public keys, as storage for keyfunc. They are read when a token needs them: at once for
+// a key that is not known, in the background once they are old. There is one reading at a time, shared by all who wait for
+// it; jwkset's own HTTP storage has each unknown key wait for a reading of its own.
 type keySet struct {
+	*jwkset.MemoryJWKSet
+
 	fetch func(ctx context.Context) ([]byte, error)
 	now   func() time.Time
 	log   *slog.Logger
 
-	mu   sync.Mutex
-	keys map[string]*rsa.PublicKey
+	mu sync.Mutex
 	// asOf is when the reading that gave keys began, tried when the latest one did; zero before the first.
 	asOf, tried time.Time
 	// reading is closed when the reading under way ends; nil when there is none.
 	reading chan struct{}
 }
 
-// key returns the key of this id. Faults: Unauthenticated for a key that the provider does not have, Unavailable while
+// KeyRead returns the key of this id. Faults: Unauthenticated for a key that the provider does not have, Unavailable while
 // nobody knows its keys.
-func (s *keySet) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
-	key, usable, reading := s.look(ctx, id)
-	if key == nil && reading != nil {
-		select {
-		case <-reading:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		key, usable = s.known(id)
+func (s *keySet) KeyRead(ctx context.Context, id string) (jwkset.JWK, error) {
+	key, reading, err := s.look(ctx, id)
+	if err == nil || reading == nil {
+		return key, err
 	}
-	switch {
-	case key != nil:
-		return key, nil
-	case !usable:
-		return nil, errNoKeys
+	select {
+	case <-reading:
+	case <-ctx.Done():
+		return jwkset.JWK{}, ctx.Err()
 	}
-	return nil, errUnauthenticated
-}
-
-// known returns the key, nil where it is not known, and whether the keys may be used at all.
-func (s *keySet) known(id string) (key *rsa.PublicKey, usable bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.find(id)
+	return s.find(ctx, id)
 }
 
-func (s *keySet) find(id string) (key *rsa.PublicKey, usable bool) {
+// find is KeyRead of what is known.
+func (s *keySet) find(ctx context.Context, id string) (jwkset.JWK, error) {
 	if s.asOf.IsZero() || s.now().Sub(s.asOf) >= keysUsable {
-		return nil, false
+		return jwkset.JWK{}, errNoKeys
 	}
-	return s.keys[id], true
+	key, err := s.MemoryJWKSet.KeyRead(ctx, id)
+	if err != nil {
+		return jwkset.JWK{}, errUnauthenticated
+	}
+	return key, nil
 }
 
-// look is known, and begins a reading where one is due. reading is nil where none is under way.
-func (s *keySet) look(ctx context.Context, id string) (key *rsa.PublicKey, usable bool, reading <-chan struct{}) {
+// look is find, and begins a reading where one is due. reading is nil where none is under way.
+func (s *keySet) look(ctx context.Context, id string) (key jwkset.JWK, reading <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, usable = s.find(id)
+	key, err = s.find(ctx, id)
 	now := s.now()
-	due := key == nil || now.Sub(s.asOf) >= keysFresh
+	due := err != nil || now.Sub(s.asOf) >= keysFresh
 	if due && s.reading == nil && (s.tried.IsZero() || now.Sub(s.tried) >= keysEvery) {
 		s.tried, s.reading = now, make(chan struct{})
 		go s.read(context.WithoutCancel(ctx), now)
 	}
-	return key, usable, s.reading
+	return key, s.reading, err
 }
 
 // read replaces the keys. It does not end with the request that began it, because others wait for it too.
@@ -94,7 +91,7 @@ func (s *keySet) read(ctx context.Context, began time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
 	defer cancel()
 	text, err := s.fetch(ctx)
-	var keys map[string]*rsa.PublicKey
+	var keys []jwkset.JWK
 	if err == nil {
 		keys, err = parseKeys(text)
 	}
@@ -103,8 +100,8 @@ func (s *keySet) read(ctx context.Context, began time.Time) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		s.keys, s.asOf = keys, began
+	if err == nil && s.KeyReplaceAll(ctx, keys) == nil {
+		s.asOf = began
 	}
 	close(s.reading)
 	s.reading = nil

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/MicahParks/jwkset"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -36,7 +37,7 @@ type provider struct {
 
 func newProvider(ids ...string) *provider {
 	p := &provider{at: time.Unix(1_700_000_000, 0), ids: ids}
-	p.keySet = &keySet{fetch: p.fetch, now: p.now, log: slog.New(slog.DiscardHandler)}
+	p.keySet = &keySet{MemoryJWKSet: jwkset.NewMemoryStorage(), fetch: p.fetch, now: p.now, log: slog.New(slog.DiscardHandler)}
 	return p
 }
 
@@ -89,10 +90,10 @@ func jwkOf(id string, changes map[string]any) map[string]any {
 
 func (p *provider) want(t *testing.T, id string, code fault.Code, reads int64) {
 	t.Helper()
-	key, err := p.key(t.Context(), id)
+	key, err := p.KeyRead(t.Context(), id)
 	if code == "" {
 		require.NoError(t, err, id)
-		assert.Equal(t, testKey(), key)
+		assert.Equal(t, testKey(), key.Key())
 	} else {
 		assert.True(t, fault.Is(err, code), "%s: %v, want %s", id, err, code)
 	}
@@ -137,7 +138,7 @@ func TestKeySet_Stampede(t *testing.T) {
 			if i%2 == 0 {
 				id = "x" + strings.Repeat("y", i)
 			}
-			if _, err := p.key(t.Context(), id); err == nil {
+			if _, err := p.KeyRead(t.Context(), id); err == nil {
 				good.Add(1)
 			} else if fault.Is(err, fault.Unauthenticated) {
 				bad.Add(1)
@@ -148,7 +149,7 @@ func TestKeySet_Stampede(t *testing.T) {
 	p.want(t, "a", "", 2)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := p.key(gone, "b")
+	_, err := p.KeyRead(gone, "b")
 	require.ErrorIs(t, err, context.Canceled, "who has gone does not wait")
 	close(p.gate)
 	waiting.Wait()
@@ -163,7 +164,7 @@ func TestKeySet_OneReading(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 {
-		_, err := p.key(gone, "a")
+		_, err := p.KeyRead(gone, "a")
 		require.ErrorIs(t, err, context.Canceled)
 		p.set(keysEvery, nil, "a")
 	}
@@ -181,9 +182,9 @@ func TestKeySet_Age(t *testing.T) {
 	p.want(t, "a", "", 1)
 	p.set(time.Second, nil, "b")
 	p.gate, p.began = make(chan struct{}), make(chan struct{}, 1)
-	key, err := p.key(t.Context(), "a")
+	key, err := p.KeyRead(t.Context(), "a")
 	require.NoError(t, err, "old keys are used while new ones are read")
-	assert.NotNil(t, key)
+	assert.NotNil(t, key.Key())
 	close(p.gate)
 	p.settled()
 	p.want(t, "a", fault.Unauthenticated, 2)
@@ -199,7 +200,7 @@ func TestKeySet_ProviderIsDown(t *testing.T) {
 	p.set(keysEvery, nil, "a")
 	p.want(t, "a", "", 2)
 	p.set(keysUsable-time.Second, errors.New("no answer"))
-	_, err := p.key(t.Context(), "a")
+	_, err := p.KeyRead(t.Context(), "a")
 	require.NoError(t, err, "keys are used for an hour without their provider")
 	p.settled()
 	p.want(t, "b", fault.Unauthenticated, 3)
@@ -227,8 +228,12 @@ func TestParseKeys(t *testing.T) {
 	require.NoError(t, err)
 	got, err := parseKeys(text)
 	require.NoError(t, err)
-	want := testKey()
-	assert.Equal(t, map[string]*rsa.PublicKey{"good": want, "no use": want, "no alg": want}, got)
+	var ids []string
+	for _, key := range got {
+		assert.Equal(t, testKey(), key.Key())
+		ids = append(ids, key.Marshal().KID)
+	}
+	assert.Equal(t, []string{"good", "no use", "no alg"}, ids)
 	for _, bad := range []string{``, `{}`, `[]`, `{"keys":null}`, `{"keys":{}}`, `<html>`} {
 		_, err := parseKeys([]byte(bad))
 		assert.Error(t, err, bad)

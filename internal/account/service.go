@@ -60,7 +60,10 @@ func New(cfg Config) (*Service, error) {
 		if err := cfg.Tokens.check(); err != nil {
 			return nil, err
 		}
-		s.tokens = newTokens(cfg)
+		var err error
+		if s.tokens, err = newTokens(cfg); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }

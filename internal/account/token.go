@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/MicahParks/jwkset"
+	"github.com/MicahParks/keyfunc/v3"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 
@@ -57,20 +59,26 @@ type tokens struct {
 	TokenConfig
 
 	parser *jwt.Parser
-	keys   *keySet
+	keys   keyfunc.Keyfunc
 	cache  *cache
 }
 
-func newTokens(cfg Config) *tokens {
+func newTokens(cfg Config) (*tokens, error) {
 	c := *cfg.Tokens
+	keys, err := keyfunc.New(keyfunc.Options{
+		Storage: &keySet{MemoryJWKSet: jwkset.NewMemoryStorage(), fetch: c.FetchKeys, now: cfg.Now, log: cfg.Log},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("account: %w", err)
+	}
 	return &tokens{
 		TokenConfig: c,
 		// The method is checked before anything is looked up: a token that names another one has no key.
 		parser: jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(c.Issuer), jwt.WithAudience(c.Audience),
 			jwt.WithExpirationRequired(), jwt.WithLeeway(tokenLeeway), jwt.WithTimeFunc(cfg.Now), jwt.WithStrictDecoding()),
-		keys:  &keySet{fetch: c.FetchKeys, now: cfg.Now, log: cfg.Log},
+		keys:  keys,
 		cache: newCache(cfg.Now),
-	}
+	}, nil
 }
 
 // AuthenticateToken returns the caller whose bearer token this is, from memory if it was checked within the last second.
@@ -111,11 +119,10 @@ func (t *tokens) verify(ctx context.Context, text string) (claims, error) {
 		if _, critical := token.Header["crit"]; critical {
 			return nil, errors.New("the token has critical extensions, of which none is known")
 		}
-		id, _ := token.Header["kid"].(string)
-		if id == "" {
+		if id, _ := token.Header["kid"].(string); id == "" {
 			return nil, errors.New("the token names no key")
 		}
-		return t.keys.key(ctx, id)
+		return t.keys.KeyfuncCtx(ctx)(token)
 	})
 	if err != nil {
 		return none, fmt.Errorf("check a bearer token: %w", err)
