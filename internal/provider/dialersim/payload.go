@@ -121,14 +121,25 @@ func parsePayload(body []byte, maxRows int, fields []string, values []span) (*pa
 		return nil, badBody{"the body is not valid UTF-8"}
 	}
 	guess := guessKeyField(body)
-	p, err := scanPayload(body, maxRows, append([]string{guess}, fields...), values)
+	p, err := scanPayload(body, maxRows, wantedOf(guess, fields), values)
 	if err == nil && p.keyField != guess {
-		p, err = scanPayload(body, maxRows, append([]string{p.keyField}, fields...), p.values)
+		p, err = scanPayload(body, maxRows, wantedOf(p.keyField, fields), p.values)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return p, p.check()
+}
+
+// wantedOf puts the key field before the others, once: a place in a row goes to one wanted field.
+func wantedOf(key string, fields []string) []string {
+	wanted := []string{key}
+	for _, f := range fields {
+		if f != key {
+			wanted = append(wanted, f)
+		}
+	}
+	return wanted
 }
 
 func (p *payload) check() error {

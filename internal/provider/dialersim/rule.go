@@ -93,7 +93,7 @@ func (r *Rule) fits(p *payload, row int) bool {
 	case "every_nth":
 		return (row+1)%r.N == 0
 	}
-	value := textOf(p.value(row, 1+slices.Index(p.wanted[1:], r.Field)))
+	value := textOf(p.value(row, slices.Index(p.wanted, r.Field)))
 	if r.Kind == "not_e164" {
 		return !isE164(value)
 	}

@@ -283,3 +283,16 @@ func TestUploadAsync(t *testing.T) {
 	b.clock.advance(time.Microsecond)
 	b.do(404, http.MethodGet, "/imports/"+id, "")
 }
+
+// TestUpload_RuleOfTheKey: a rule may look at the key field, in rows that look alike too.
+func TestUpload_RuleOfTheKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.sim.SetAccount("1001", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "id", Value: json.RawMessage(`"bad"`)}}})
+	body := `{"rows":[{"id":"a"},{"id":"bad"},{"id":"c"}],"key_field":"id"}`
+	got := read[imported](b, b.do(200, http.MethodPost, "/lists/demo/upload", body))
+	if got.Accepted != 2 || len(got.Rejected) != 1 || got.Rejected[0].Row != 1 {
+		t.Errorf("%+v", got)
+	}
+	b.wantArrivals("demo", map[string]int{"a": 1, "bad": 1, "c": 1})
+}
