@@ -97,6 +97,7 @@ type Invoker interface {
 	ExecutionInvoker
 	JobInvoker
 	RecordSetInvoker
+	TemplateInvoker
 	TriggerInvoker
 	VariableInvoker
 }
@@ -308,11 +309,12 @@ type CredentialInvoker interface {
 type DefinitionInvoker interface {
 	// CreateDefinition invokes createDefinition operation.
 	//
-	// Stores a flow as version 1. Every expression is checked; all that is wrong with them comes back at
-	// once as 422 with `expression_errors`.
+	// Stores a flow as version 1, of the `steps` in the body or of those of a template (`template_id`,
+	// `bindings`). Every expression is checked; all that is wrong with them comes back at once as 422 with
+	// `expression_errors`.
 	//
 	// POST /flows/definitions
-	CreateDefinition(ctx context.Context, request *DefinitionCreate, params CreateDefinitionParams, options ...RequestOption) (*Definition, error)
+	CreateDefinition(ctx context.Context, request DefinitionCreate, params CreateDefinitionParams, options ...RequestOption) (*Definition, error)
 	// DeleteDefinition invokes deleteDefinition operation.
 	//
 	// Takes the definition and its versions away. Its batches, jobs and executions stay readable. While
@@ -384,7 +386,7 @@ type DefinitionInvoker interface {
 	// expressions answer 200 with `valid` false.
 	//
 	// POST /flows/definitions/validate
-	ValidateDefinition(ctx context.Context, request *DefinitionCreate, options ...RequestOption) (*DefinitionCheck, error)
+	ValidateDefinition(ctx context.Context, request DefinitionCreate, options ...RequestOption) (*DefinitionCheck, error)
 }
 
 // DispatchInvoker invokes operations described by OpenAPI v3 specification.
@@ -508,6 +510,25 @@ type RecordSetInvoker interface {
 	//
 	// POST /data/record-sets/{record_set_id}/seal
 	SealRecordSet(ctx context.Context, request *RecordSetSeal, params SealRecordSetParams, options ...RequestOption) (*RecordSet, error)
+}
+
+// TemplateInvoker invokes operations described by OpenAPI v3 specification.
+//
+// x-gen-operation-group: Template
+type TemplateInvoker interface {
+	// GetTemplate invokes getTemplate operation.
+	//
+	// Returns one template. To use it, create a definition with its `template_id` and a credential for
+	// each of its slots, and trigger that as `example` shows.
+	//
+	// GET /flows/templates/{template_id}
+	GetTemplate(ctx context.Context, params GetTemplateParams, options ...RequestOption) (GetTemplateRes, error)
+	// ListTemplates invokes listTemplates operation.
+	//
+	// Returns the flows to start from. Only active ones can be named by a new definition.
+	//
+	// GET /flows/templates
+	ListTemplates(ctx context.Context, params ListTemplatesParams, options ...RequestOption) (ListTemplatesRes, error)
 }
 
 // TriggerInvoker invokes operations described by OpenAPI v3 specification.
@@ -1293,16 +1314,17 @@ func (c *Client) sendCreateCredential(ctx context.Context, request *CredentialCr
 
 // CreateDefinition invokes createDefinition operation.
 //
-// Stores a flow as version 1. Every expression is checked; all that is wrong with them comes back at
-// once as 422 with `expression_errors`.
+// Stores a flow as version 1, of the `steps` in the body or of those of a template (`template_id`,
+// `bindings`). Every expression is checked; all that is wrong with them comes back at once as 422 with
+// `expression_errors`.
 //
 // POST /flows/definitions
-func (c *Client) CreateDefinition(ctx context.Context, request *DefinitionCreate, params CreateDefinitionParams, options ...RequestOption) (*Definition, error) {
+func (c *Client) CreateDefinition(ctx context.Context, request DefinitionCreate, params CreateDefinitionParams, options ...RequestOption) (*Definition, error) {
 	res, err := c.sendCreateDefinition(ctx, request, params, options...)
 	return res, err
 }
 
-func (c *Client) sendCreateDefinition(ctx context.Context, request *DefinitionCreate, params CreateDefinitionParams, requestOptions ...RequestOption) (res *Definition, err error) {
+func (c *Client) sendCreateDefinition(ctx context.Context, request DefinitionCreate, params CreateDefinitionParams, requestOptions ...RequestOption) (res *Definition, err error) {
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("createDefinition"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -5107,6 +5129,148 @@ func (c *Client) sendGetService(ctx context.Context, params GetServiceParams, re
 
 	stage = "DecodeResponse"
 	result, err := decodeGetServiceResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// GetTemplate invokes getTemplate operation.
+//
+// Returns one template. To use it, create a definition with its `template_id` and a credential for
+// each of its slots, and trigger that as `example` shows.
+//
+// GET /flows/templates/{template_id}
+func (c *Client) GetTemplate(ctx context.Context, params GetTemplateParams, options ...RequestOption) (GetTemplateRes, error) {
+	res, err := c.sendGetTemplate(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendGetTemplate(ctx context.Context, params GetTemplateParams, requestOptions ...RequestOption) (res GetTemplateRes, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("getTemplate"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/flows/templates/{template_id}"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, GetTemplateOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [2]string
+	pathParts[0] = "/flows/templates/"
+	{
+		// Encode "template_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "template_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.TemplateID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	stage = "EncodeHeaderParams"
+	h := uri.NewHeaderEncoder(r.Header)
+	{
+		cfg := uri.HeaderParameterEncodingConfig{
+			Name:    "If-None-Match",
+			Explode: false,
+		}
+		if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.IfNoneMatch.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode header")
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeGetTemplateResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}
@@ -9134,6 +9298,201 @@ func (c *Client) sendListServices(ctx context.Context, params ListServicesParams
 	return result, nil
 }
 
+// ListTemplates invokes listTemplates operation.
+//
+// Returns the flows to start from. Only active ones can be named by a new definition.
+//
+// GET /flows/templates
+func (c *Client) ListTemplates(ctx context.Context, params ListTemplatesParams, options ...RequestOption) (ListTemplatesRes, error) {
+	res, err := c.sendListTemplates(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendListTemplates(ctx context.Context, params ListTemplatesParams, requestOptions ...RequestOption) (res ListTemplatesRes, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("listTemplates"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/flows/templates"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, ListTemplatesOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [1]string
+	pathParts[0] = "/flows/templates"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeQueryParams"
+	q := uri.NewQueryEncoder()
+	{
+		// Encode "limit" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "limit",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Limit.Get(); ok {
+				return e.EncodeValue(conv.IntToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "skip" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "skip",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Skip.Get(); ok {
+				return e.EncodeValue(conv.IntToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "cursor" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "cursor",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Cursor.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	{
+		// Encode "status" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "status",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Status.Get(); ok {
+				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	u.RawQuery = q.Values().Encode()
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	stage = "EncodeHeaderParams"
+	h := uri.NewHeaderEncoder(r.Header)
+	{
+		cfg := uri.HeaderParameterEncodingConfig{
+			Name:    "If-None-Match",
+			Explode: false,
+		}
+		if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.IfNoneMatch.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode header")
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeListTemplatesResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
 // ListTriggers invokes listTriggers operation.
 //
 // Returns one row for each start of a flow, whatever started it, in the order in which they happened.
@@ -11318,12 +11677,12 @@ func (c *Client) sendUpdateDefinition(ctx context.Context, request *DefinitionUp
 // expressions answer 200 with `valid` false.
 //
 // POST /flows/definitions/validate
-func (c *Client) ValidateDefinition(ctx context.Context, request *DefinitionCreate, options ...RequestOption) (*DefinitionCheck, error) {
+func (c *Client) ValidateDefinition(ctx context.Context, request DefinitionCreate, options ...RequestOption) (*DefinitionCheck, error) {
 	res, err := c.sendValidateDefinition(ctx, request, options...)
 	return res, err
 }
 
-func (c *Client) sendValidateDefinition(ctx context.Context, request *DefinitionCreate, requestOptions ...RequestOption) (res *DefinitionCheck, err error) {
+func (c *Client) sendValidateDefinition(ctx context.Context, request DefinitionCreate, requestOptions ...RequestOption) (res *DefinitionCheck, err error) {
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("validateDefinition"),
 		semconv.HTTPRequestMethodKey.String("POST"),

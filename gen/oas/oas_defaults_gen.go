@@ -3,13 +3,21 @@
 package oas
 
 // setDefaults set default value of fields.
-func (s *DefinitionCreate) setDefaults() {
+func (s *DefinitionFromSteps) setDefaults() {
 	{
 		val := string("")
 		s.Description.SetTo(val)
 	}
 	{
-		val := DefinitionCreateStatus("draft")
+		val := NewDefinitionStatus("draft")
+		s.Status.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *DefinitionFromTemplate) setDefaults() {
+	{
+		val := NewDefinitionStatus("draft")
 		s.Status.SetTo(val)
 	}
 }

@@ -13,6 +13,10 @@ type GetServiceRes interface {
 	getServiceRes()
 }
 
+type GetTemplateRes interface {
+	getTemplateRes()
+}
+
 type ListActionsRes interface {
 	listActionsRes()
 }
@@ -35,4 +39,8 @@ type ListServiceActionsRes interface {
 
 type ListServicesRes interface {
 	listServicesRes()
+}
+
+type ListTemplatesRes interface {
+	listTemplatesRes()
 }

@@ -342,7 +342,7 @@ func (s *Server) decodeCreateCredentialRequest(r *http.Request) (
 }
 
 func (s *Server) decodeCreateDefinitionRequest(r *http.Request) (
-	req *DefinitionCreate,
+	req DefinitionCreate,
 	rawBody []byte,
 	close func() error,
 	rerr error,
@@ -414,7 +414,7 @@ func (s *Server) decodeCreateDefinitionRequest(r *http.Request) (
 		}(); err != nil {
 			return req, rawBody, close, errors.Wrap(err, "validate")
 		}
-		return &request, rawBody, close, nil
+		return request, rawBody, close, nil
 	default:
 		return req, rawBody, close, validate.InvalidContentType(ct)
 	}
@@ -1398,7 +1398,7 @@ func (s *Server) decodeUpdateDefinitionRequest(r *http.Request) (
 }
 
 func (s *Server) decodeValidateDefinitionRequest(r *http.Request) (
-	req *DefinitionCreate,
+	req DefinitionCreate,
 	rawBody []byte,
 	close func() error,
 	rerr error,
@@ -1470,7 +1470,7 @@ func (s *Server) decodeValidateDefinitionRequest(r *http.Request) (
 		}(); err != nil {
 			return req, rawBody, close, errors.Wrap(err, "validate")
 		}
-		return &request, rawBody, close, nil
+		return request, rawBody, close, nil
 	default:
 		return req, rawBody, close, validate.InvalidContentType(ct)
 	}

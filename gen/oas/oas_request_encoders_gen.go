@@ -73,7 +73,7 @@ func encodeCreateCredentialRequest(
 }
 
 func encodeCreateDefinitionRequest(
-	req *DefinitionCreate,
+	req DefinitionCreate,
 	r *http.Request,
 ) error {
 	const contentType = "application/json"
@@ -279,7 +279,7 @@ func encodeUpdateDefinitionRequest(
 }
 
 func encodeValidateDefinitionRequest(
-	req *DefinitionCreate,
+	req DefinitionCreate,
 	r *http.Request,
 ) error {
 	const contentType = "application/json"

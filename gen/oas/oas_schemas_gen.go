@@ -2985,12 +2985,82 @@ func (s *DefinitionCheck) SetWarnings(val []string) {
 	s.Warnings = val
 }
 
+// Steps of your own, or those of a template.
 // Ref: #/components/schemas/DefinitionCreate
+// DefinitionCreate represents sum type.
 type DefinitionCreate struct {
-	Name        string    `json:"name"`
-	Description OptString `json:"description"`
-	// Whether it can be triggered at once.
-	Status OptDefinitionCreateStatus `json:"status"`
+	// Type selects the active sum variant, switch on this field.
+	Type                   DefinitionCreateType
+	DefinitionFromSteps    DefinitionFromSteps
+	DefinitionFromTemplate DefinitionFromTemplate
+}
+
+// DefinitionCreateType is oneOf type of DefinitionCreate.
+type DefinitionCreateType string
+
+// Possible values for DefinitionCreateType.
+const (
+	DefinitionFromStepsDefinitionCreate    DefinitionCreateType = "DefinitionFromSteps"
+	DefinitionFromTemplateDefinitionCreate DefinitionCreateType = "DefinitionFromTemplate"
+)
+
+// IsDefinitionFromSteps reports whether DefinitionCreate is DefinitionFromSteps.
+func (s DefinitionCreate) IsDefinitionFromSteps() bool {
+	return s.Type == DefinitionFromStepsDefinitionCreate
+}
+
+// IsDefinitionFromTemplate reports whether DefinitionCreate is DefinitionFromTemplate.
+func (s DefinitionCreate) IsDefinitionFromTemplate() bool {
+	return s.Type == DefinitionFromTemplateDefinitionCreate
+}
+
+// SetDefinitionFromSteps sets DefinitionCreate to DefinitionFromSteps.
+func (s *DefinitionCreate) SetDefinitionFromSteps(v DefinitionFromSteps) {
+	s.Type = DefinitionFromStepsDefinitionCreate
+	s.DefinitionFromSteps = v
+}
+
+// GetDefinitionFromSteps returns DefinitionFromSteps and true boolean if DefinitionCreate is DefinitionFromSteps.
+func (s DefinitionCreate) GetDefinitionFromSteps() (v DefinitionFromSteps, ok bool) {
+	if !s.IsDefinitionFromSteps() {
+		return v, false
+	}
+	return s.DefinitionFromSteps, true
+}
+
+// NewDefinitionFromStepsDefinitionCreate returns new DefinitionCreate from DefinitionFromSteps.
+func NewDefinitionFromStepsDefinitionCreate(v DefinitionFromSteps) DefinitionCreate {
+	var s DefinitionCreate
+	s.SetDefinitionFromSteps(v)
+	return s
+}
+
+// SetDefinitionFromTemplate sets DefinitionCreate to DefinitionFromTemplate.
+func (s *DefinitionCreate) SetDefinitionFromTemplate(v DefinitionFromTemplate) {
+	s.Type = DefinitionFromTemplateDefinitionCreate
+	s.DefinitionFromTemplate = v
+}
+
+// GetDefinitionFromTemplate returns DefinitionFromTemplate and true boolean if DefinitionCreate is DefinitionFromTemplate.
+func (s DefinitionCreate) GetDefinitionFromTemplate() (v DefinitionFromTemplate, ok bool) {
+	if !s.IsDefinitionFromTemplate() {
+		return v, false
+	}
+	return s.DefinitionFromTemplate, true
+}
+
+// NewDefinitionFromTemplateDefinitionCreate returns new DefinitionCreate from DefinitionFromTemplate.
+func NewDefinitionFromTemplateDefinitionCreate(v DefinitionFromTemplate) DefinitionCreate {
+	var s DefinitionCreate
+	s.SetDefinitionFromTemplate(v)
+	return s
+}
+
+// Ref: #/components/schemas/DefinitionFromSteps
+type DefinitionFromSteps struct {
+	Name        string                 `json:"name"`
+	Description OptString              `json:"description"`
+	Status      OptNewDefinitionStatus `json:"status"`
 	// The lane of the flow's calls; null leaves it to the action.
 	Lane OptNilLane `json:"lane"`
 	// The variable set whose values expressions read as `vars`; null for none.
@@ -3002,115 +3072,185 @@ type DefinitionCreate struct {
 }
 
 // GetName returns the value of Name.
-func (s *DefinitionCreate) GetName() string {
+func (s *DefinitionFromSteps) GetName() string {
 	return s.Name
 }
 
 // GetDescription returns the value of Description.
-func (s *DefinitionCreate) GetDescription() OptString {
+func (s *DefinitionFromSteps) GetDescription() OptString {
 	return s.Description
 }
 
 // GetStatus returns the value of Status.
-func (s *DefinitionCreate) GetStatus() OptDefinitionCreateStatus {
+func (s *DefinitionFromSteps) GetStatus() OptNewDefinitionStatus {
 	return s.Status
 }
 
 // GetLane returns the value of Lane.
-func (s *DefinitionCreate) GetLane() OptNilLane {
+func (s *DefinitionFromSteps) GetLane() OptNilLane {
 	return s.Lane
 }
 
 // GetVariableSetID returns the value of VariableSetID.
-func (s *DefinitionCreate) GetVariableSetID() OptNilString {
+func (s *DefinitionFromSteps) GetVariableSetID() OptNilString {
 	return s.VariableSetID
 }
 
 // GetVariableVersion returns the value of VariableVersion.
-func (s *DefinitionCreate) GetVariableVersion() OptNilString {
+func (s *DefinitionFromSteps) GetVariableVersion() OptNilString {
 	return s.VariableVersion
 }
 
 // GetSteps returns the value of Steps.
-func (s *DefinitionCreate) GetSteps() []StepInput {
+func (s *DefinitionFromSteps) GetSteps() []StepInput {
 	return s.Steps
 }
 
 // SetName sets the value of Name.
-func (s *DefinitionCreate) SetName(val string) {
+func (s *DefinitionFromSteps) SetName(val string) {
 	s.Name = val
 }
 
 // SetDescription sets the value of Description.
-func (s *DefinitionCreate) SetDescription(val OptString) {
+func (s *DefinitionFromSteps) SetDescription(val OptString) {
 	s.Description = val
 }
 
 // SetStatus sets the value of Status.
-func (s *DefinitionCreate) SetStatus(val OptDefinitionCreateStatus) {
+func (s *DefinitionFromSteps) SetStatus(val OptNewDefinitionStatus) {
 	s.Status = val
 }
 
 // SetLane sets the value of Lane.
-func (s *DefinitionCreate) SetLane(val OptNilLane) {
+func (s *DefinitionFromSteps) SetLane(val OptNilLane) {
 	s.Lane = val
 }
 
 // SetVariableSetID sets the value of VariableSetID.
-func (s *DefinitionCreate) SetVariableSetID(val OptNilString) {
+func (s *DefinitionFromSteps) SetVariableSetID(val OptNilString) {
 	s.VariableSetID = val
 }
 
 // SetVariableVersion sets the value of VariableVersion.
-func (s *DefinitionCreate) SetVariableVersion(val OptNilString) {
+func (s *DefinitionFromSteps) SetVariableVersion(val OptNilString) {
 	s.VariableVersion = val
 }
 
 // SetSteps sets the value of Steps.
-func (s *DefinitionCreate) SetSteps(val []StepInput) {
+func (s *DefinitionFromSteps) SetSteps(val []StepInput) {
 	s.Steps = val
 }
 
-// Whether it can be triggered at once.
-type DefinitionCreateStatus string
-
-const (
-	DefinitionCreateStatusDraft  DefinitionCreateStatus = "draft"
-	DefinitionCreateStatusActive DefinitionCreateStatus = "active"
-)
-
-// AllValues returns all DefinitionCreateStatus values.
-func (DefinitionCreateStatus) AllValues() []DefinitionCreateStatus {
-	return []DefinitionCreateStatus{
-		DefinitionCreateStatusDraft,
-		DefinitionCreateStatusActive,
-	}
+// A copy of the template's steps, called with your credentials. The definition is yours: read it,
+// change it and replace it like any other. Later changes of the template do not reach it.
+// Ref: #/components/schemas/DefinitionFromTemplate
+type DefinitionFromTemplate struct {
+	Name string `json:"name"`
+	// Absent.
+	Description OptString              `json:"description"`
+	Status      OptNewDefinitionStatus `json:"status"`
+	// The lane of the flow's calls; null leaves it to the action.
+	Lane OptNilLane `json:"lane"`
+	// The variable set whose values expressions read as `vars`; null for none.
+	VariableSetID OptNilString `json:"variable_set_id"`
+	// The version of the set; null for the defaults of its keys.
+	VariableVersion OptNilString `json:"variable_version"`
+	// The id of an active template.
+	TemplateID string `json:"template_id"`
+	// The id of a credential for each slot of the template, by the slot's name. Every slot needs one.
+	Bindings OptDefinitionFromTemplateBindings `json:"bindings"`
 }
 
-// MarshalText implements encoding.TextMarshaler.
-func (s DefinitionCreateStatus) MarshalText() ([]byte, error) {
-	switch s {
-	case DefinitionCreateStatusDraft:
-		return []byte(s), nil
-	case DefinitionCreateStatusActive:
-		return []byte(s), nil
-	default:
-		return nil, errors.Errorf("invalid value: %q", s)
-	}
+// GetName returns the value of Name.
+func (s *DefinitionFromTemplate) GetName() string {
+	return s.Name
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *DefinitionCreateStatus) UnmarshalText(data []byte) error {
-	switch DefinitionCreateStatus(data) {
-	case DefinitionCreateStatusDraft:
-		*s = DefinitionCreateStatusDraft
-		return nil
-	case DefinitionCreateStatusActive:
-		*s = DefinitionCreateStatusActive
-		return nil
-	default:
-		return errors.Errorf("invalid value: %q", data)
+// GetDescription returns the value of Description.
+func (s *DefinitionFromTemplate) GetDescription() OptString {
+	return s.Description
+}
+
+// GetStatus returns the value of Status.
+func (s *DefinitionFromTemplate) GetStatus() OptNewDefinitionStatus {
+	return s.Status
+}
+
+// GetLane returns the value of Lane.
+func (s *DefinitionFromTemplate) GetLane() OptNilLane {
+	return s.Lane
+}
+
+// GetVariableSetID returns the value of VariableSetID.
+func (s *DefinitionFromTemplate) GetVariableSetID() OptNilString {
+	return s.VariableSetID
+}
+
+// GetVariableVersion returns the value of VariableVersion.
+func (s *DefinitionFromTemplate) GetVariableVersion() OptNilString {
+	return s.VariableVersion
+}
+
+// GetTemplateID returns the value of TemplateID.
+func (s *DefinitionFromTemplate) GetTemplateID() string {
+	return s.TemplateID
+}
+
+// GetBindings returns the value of Bindings.
+func (s *DefinitionFromTemplate) GetBindings() OptDefinitionFromTemplateBindings {
+	return s.Bindings
+}
+
+// SetName sets the value of Name.
+func (s *DefinitionFromTemplate) SetName(val string) {
+	s.Name = val
+}
+
+// SetDescription sets the value of Description.
+func (s *DefinitionFromTemplate) SetDescription(val OptString) {
+	s.Description = val
+}
+
+// SetStatus sets the value of Status.
+func (s *DefinitionFromTemplate) SetStatus(val OptNewDefinitionStatus) {
+	s.Status = val
+}
+
+// SetLane sets the value of Lane.
+func (s *DefinitionFromTemplate) SetLane(val OptNilLane) {
+	s.Lane = val
+}
+
+// SetVariableSetID sets the value of VariableSetID.
+func (s *DefinitionFromTemplate) SetVariableSetID(val OptNilString) {
+	s.VariableSetID = val
+}
+
+// SetVariableVersion sets the value of VariableVersion.
+func (s *DefinitionFromTemplate) SetVariableVersion(val OptNilString) {
+	s.VariableVersion = val
+}
+
+// SetTemplateID sets the value of TemplateID.
+func (s *DefinitionFromTemplate) SetTemplateID(val string) {
+	s.TemplateID = val
+}
+
+// SetBindings sets the value of Bindings.
+func (s *DefinitionFromTemplate) SetBindings(val OptDefinitionFromTemplateBindings) {
+	s.Bindings = val
+}
+
+// The id of a credential for each slot of the template, by the slot's name. Every slot needs one.
+type DefinitionFromTemplateBindings map[string]string
+
+func (s *DefinitionFromTemplateBindings) init() DefinitionFromTemplateBindings {
+	m := *s
+	if m == nil {
+		m = map[string]string{}
+		*s = m
 	}
+	return m
 }
 
 // Ref: #/components/schemas/DefinitionList
@@ -6175,6 +6315,49 @@ func (s *MeRole) UnmarshalText(data []byte) error {
 	}
 }
 
+// Whether it can be triggered at once.
+// Ref: #/components/schemas/NewDefinitionStatus
+type NewDefinitionStatus string
+
+const (
+	NewDefinitionStatusDraft  NewDefinitionStatus = "draft"
+	NewDefinitionStatusActive NewDefinitionStatus = "active"
+)
+
+// AllValues returns all NewDefinitionStatus values.
+func (NewDefinitionStatus) AllValues() []NewDefinitionStatus {
+	return []NewDefinitionStatus{
+		NewDefinitionStatusDraft,
+		NewDefinitionStatusActive,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s NewDefinitionStatus) MarshalText() ([]byte, error) {
+	switch s {
+	case NewDefinitionStatusDraft:
+		return []byte(s), nil
+	case NewDefinitionStatusActive:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *NewDefinitionStatus) UnmarshalText(data []byte) error {
+	switch NewDefinitionStatus(data) {
+	case NewDefinitionStatusDraft:
+		*s = NewDefinitionStatusDraft
+		return nil
+	case NewDefinitionStatusActive:
+		*s = NewDefinitionStatusActive
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
 // NewNilApiKeyPlacement returns new NilApiKeyPlacement with value set to v.
 func NewNilApiKeyPlacement(v ApiKeyPlacement) NilApiKeyPlacement {
 	return NilApiKeyPlacement{
@@ -6868,11 +7051,13 @@ func (s *NotModified) SetETag(val OptString) {
 func (*NotModified) getActionRes()            {}
 func (*NotModified) getPlatformRes()          {}
 func (*NotModified) getServiceRes()           {}
+func (*NotModified) getTemplateRes()          {}
 func (*NotModified) listActionsRes()          {}
 func (*NotModified) listPlatformServicesRes() {}
 func (*NotModified) listPlatformsRes()        {}
 func (*NotModified) listServiceActionsRes()   {}
 func (*NotModified) listServicesRes()         {}
+func (*NotModified) listTemplatesRes()        {}
 
 // Whether a failed task fails its job, or the flow goes on without its output.
 // Ref: #/components/schemas/OnError
@@ -7239,38 +7424,38 @@ func (o OptDateTime) Or(d time.Time) time.Time {
 	return d
 }
 
-// NewOptDefinitionCreateStatus returns new OptDefinitionCreateStatus with value set to v.
-func NewOptDefinitionCreateStatus(v DefinitionCreateStatus) OptDefinitionCreateStatus {
-	return OptDefinitionCreateStatus{
+// NewOptDefinitionFromTemplateBindings returns new OptDefinitionFromTemplateBindings with value set to v.
+func NewOptDefinitionFromTemplateBindings(v DefinitionFromTemplateBindings) OptDefinitionFromTemplateBindings {
+	return OptDefinitionFromTemplateBindings{
 		Value: v,
 		Set:   true,
 	}
 }
 
-// OptDefinitionCreateStatus is optional DefinitionCreateStatus.
-type OptDefinitionCreateStatus struct {
-	Value DefinitionCreateStatus
+// OptDefinitionFromTemplateBindings is optional DefinitionFromTemplateBindings.
+type OptDefinitionFromTemplateBindings struct {
+	Value DefinitionFromTemplateBindings
 	Set   bool
 }
 
-// IsSet returns true if OptDefinitionCreateStatus was set.
-func (o OptDefinitionCreateStatus) IsSet() bool { return o.Set }
+// IsSet returns true if OptDefinitionFromTemplateBindings was set.
+func (o OptDefinitionFromTemplateBindings) IsSet() bool { return o.Set }
 
 // Reset unsets value.
-func (o *OptDefinitionCreateStatus) Reset() {
-	var v DefinitionCreateStatus
+func (o *OptDefinitionFromTemplateBindings) Reset() {
+	var v DefinitionFromTemplateBindings
 	o.Value = v
 	o.Set = false
 }
 
 // SetTo sets value to v.
-func (o *OptDefinitionCreateStatus) SetTo(v DefinitionCreateStatus) {
+func (o *OptDefinitionFromTemplateBindings) SetTo(v DefinitionFromTemplateBindings) {
 	o.Set = true
 	o.Value = v
 }
 
 // Get returns value and boolean that denotes whether value was set.
-func (o OptDefinitionCreateStatus) Get() (v DefinitionCreateStatus, ok bool) {
+func (o OptDefinitionFromTemplateBindings) Get() (v DefinitionFromTemplateBindings, ok bool) {
 	if !o.Set {
 		return v, false
 	}
@@ -7278,7 +7463,7 @@ func (o OptDefinitionCreateStatus) Get() (v DefinitionCreateStatus, ok bool) {
 }
 
 // Or returns value if set, or given parameter if does not.
-func (o OptDefinitionCreateStatus) Or(d DefinitionCreateStatus) DefinitionCreateStatus {
+func (o OptDefinitionFromTemplateBindings) Or(d DefinitionFromTemplateBindings) DefinitionFromTemplateBindings {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -7877,6 +8062,52 @@ func (o OptListBatchResultsFormat) Get() (v ListBatchResultsFormat, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptListBatchResultsFormat) Or(d ListBatchResultsFormat) ListBatchResultsFormat {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptNewDefinitionStatus returns new OptNewDefinitionStatus with value set to v.
+func NewOptNewDefinitionStatus(v NewDefinitionStatus) OptNewDefinitionStatus {
+	return OptNewDefinitionStatus{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptNewDefinitionStatus is optional NewDefinitionStatus.
+type OptNewDefinitionStatus struct {
+	Value NewDefinitionStatus
+	Set   bool
+}
+
+// IsSet returns true if OptNewDefinitionStatus was set.
+func (o OptNewDefinitionStatus) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptNewDefinitionStatus) Reset() {
+	var v NewDefinitionStatus
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptNewDefinitionStatus) SetTo(v NewDefinitionStatus) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptNewDefinitionStatus) Get() (v NewDefinitionStatus, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptNewDefinitionStatus) Or(d NewDefinitionStatus) NewDefinitionStatus {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -8721,6 +8952,52 @@ func (o OptString) Get() (v string, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptString) Or(d string) string {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptTemplateStatus returns new OptTemplateStatus with value set to v.
+func NewOptTemplateStatus(v TemplateStatus) OptTemplateStatus {
+	return OptTemplateStatus{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptTemplateStatus is optional TemplateStatus.
+type OptTemplateStatus struct {
+	Value TemplateStatus
+	Set   bool
+}
+
+// IsSet returns true if OptTemplateStatus was set.
+func (o OptTemplateStatus) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptTemplateStatus) Reset() {
+	var v TemplateStatus
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptTemplateStatus) SetTo(v TemplateStatus) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptTemplateStatus) Get() (v TemplateStatus, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptTemplateStatus) Or(d TemplateStatus) TemplateStatus {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -10937,6 +11214,299 @@ func (s *TaskStatus) UnmarshalText(data []byte) error {
 		return nil
 	case TaskStatusCancelled:
 		*s = TaskStatusCancelled
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/Template
+type Template struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// What the flow does, and what it reads of a record and of the `metadata` of its start.
+	Description string         `json:"description"`
+	Status      TemplateStatus `json:"status"`
+	// The credentials that a definition made of it must name.
+	Slots []TemplateSlot `json:"slots"`
+	// As in a definition, but `credential_id` holds the name of a slot.
+	Steps []Step `json:"steps"`
+	// A body with which a definition made of it can be triggered.
+	Example FreeObject `json:"example"`
+}
+
+// GetID returns the value of ID.
+func (s *Template) GetID() string {
+	return s.ID
+}
+
+// GetName returns the value of Name.
+func (s *Template) GetName() string {
+	return s.Name
+}
+
+// GetDescription returns the value of Description.
+func (s *Template) GetDescription() string {
+	return s.Description
+}
+
+// GetStatus returns the value of Status.
+func (s *Template) GetStatus() TemplateStatus {
+	return s.Status
+}
+
+// GetSlots returns the value of Slots.
+func (s *Template) GetSlots() []TemplateSlot {
+	return s.Slots
+}
+
+// GetSteps returns the value of Steps.
+func (s *Template) GetSteps() []Step {
+	return s.Steps
+}
+
+// GetExample returns the value of Example.
+func (s *Template) GetExample() FreeObject {
+	return s.Example
+}
+
+// SetID sets the value of ID.
+func (s *Template) SetID(val string) {
+	s.ID = val
+}
+
+// SetName sets the value of Name.
+func (s *Template) SetName(val string) {
+	s.Name = val
+}
+
+// SetDescription sets the value of Description.
+func (s *Template) SetDescription(val string) {
+	s.Description = val
+}
+
+// SetStatus sets the value of Status.
+func (s *Template) SetStatus(val TemplateStatus) {
+	s.Status = val
+}
+
+// SetSlots sets the value of Slots.
+func (s *Template) SetSlots(val []TemplateSlot) {
+	s.Slots = val
+}
+
+// SetSteps sets the value of Steps.
+func (s *Template) SetSteps(val []Step) {
+	s.Steps = val
+}
+
+// SetExample sets the value of Example.
+func (s *Template) SetExample(val FreeObject) {
+	s.Example = val
+}
+
+// TemplateHeaders wraps Template with response headers.
+type TemplateHeaders struct {
+	ETag     OptString
+	Response Template
+}
+
+// GetETag returns the value of ETag.
+func (s *TemplateHeaders) GetETag() OptString {
+	return s.ETag
+}
+
+// GetResponse returns the value of Response.
+func (s *TemplateHeaders) GetResponse() Template {
+	return s.Response
+}
+
+// SetETag sets the value of ETag.
+func (s *TemplateHeaders) SetETag(val OptString) {
+	s.ETag = val
+}
+
+// SetResponse sets the value of Response.
+func (s *TemplateHeaders) SetResponse(val Template) {
+	s.Response = val
+}
+
+func (*TemplateHeaders) getTemplateRes() {}
+
+// Ref: #/components/schemas/TemplateList
+type TemplateList struct {
+	Items []Template `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *TemplateList) GetItems() []Template {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *TemplateList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *TemplateList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *TemplateList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *TemplateList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *TemplateList) SetItems(val []Template) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *TemplateList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *TemplateList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *TemplateList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *TemplateList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// TemplateListHeaders wraps TemplateList with response headers.
+type TemplateListHeaders struct {
+	ETag     OptString
+	Response TemplateList
+}
+
+// GetETag returns the value of ETag.
+func (s *TemplateListHeaders) GetETag() OptString {
+	return s.ETag
+}
+
+// GetResponse returns the value of Response.
+func (s *TemplateListHeaders) GetResponse() TemplateList {
+	return s.Response
+}
+
+// SetETag sets the value of ETag.
+func (s *TemplateListHeaders) SetETag(val OptString) {
+	s.ETag = val
+}
+
+// SetResponse sets the value of Response.
+func (s *TemplateListHeaders) SetResponse(val TemplateList) {
+	s.Response = val
+}
+
+func (*TemplateListHeaders) listTemplatesRes() {}
+
+// Ref: #/components/schemas/TemplateSlot
+type TemplateSlot struct {
+	// The key in `bindings`.
+	Name string `json:"name"`
+	// The platform whose credential it takes; null for a credential of any platform.
+	PlatformID  NilString `json:"platform_id"`
+	Description string    `json:"description"`
+}
+
+// GetName returns the value of Name.
+func (s *TemplateSlot) GetName() string {
+	return s.Name
+}
+
+// GetPlatformID returns the value of PlatformID.
+func (s *TemplateSlot) GetPlatformID() NilString {
+	return s.PlatformID
+}
+
+// GetDescription returns the value of Description.
+func (s *TemplateSlot) GetDescription() string {
+	return s.Description
+}
+
+// SetName sets the value of Name.
+func (s *TemplateSlot) SetName(val string) {
+	s.Name = val
+}
+
+// SetPlatformID sets the value of PlatformID.
+func (s *TemplateSlot) SetPlatformID(val NilString) {
+	s.PlatformID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *TemplateSlot) SetDescription(val string) {
+	s.Description = val
+}
+
+// `active`: definitions can be made of it; `draft`: not yet; `archived`: no longer.
+// Ref: #/components/schemas/TemplateStatus
+type TemplateStatus string
+
+const (
+	TemplateStatusActive   TemplateStatus = "active"
+	TemplateStatusDraft    TemplateStatus = "draft"
+	TemplateStatusArchived TemplateStatus = "archived"
+)
+
+// AllValues returns all TemplateStatus values.
+func (TemplateStatus) AllValues() []TemplateStatus {
+	return []TemplateStatus{
+		TemplateStatusActive,
+		TemplateStatusDraft,
+		TemplateStatusArchived,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s TemplateStatus) MarshalText() ([]byte, error) {
+	switch s {
+	case TemplateStatusActive:
+		return []byte(s), nil
+	case TemplateStatusDraft:
+		return []byte(s), nil
+	case TemplateStatusArchived:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *TemplateStatus) UnmarshalText(data []byte) error {
+	switch TemplateStatus(data) {
+	case TemplateStatusActive:
+		*s = TemplateStatusActive
+		return nil
+	case TemplateStatusDraft:
+		*s = TemplateStatusDraft
+		return nil
+	case TemplateStatusArchived:
+		*s = TemplateStatusArchived
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)

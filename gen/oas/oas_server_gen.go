@@ -17,6 +17,7 @@ type Handler interface {
 	ExecutionHandler
 	JobHandler
 	RecordSetHandler
+	TemplateHandler
 	TriggerHandler
 	VariableHandler
 	// NewError creates *ErrorStatusCodeWithHeaders from error returned by handler.
@@ -232,11 +233,12 @@ type CredentialHandler interface {
 type DefinitionHandler interface {
 	// CreateDefinition implements createDefinition operation.
 	//
-	// Stores a flow as version 1. Every expression is checked; all that is wrong with them comes back at
-	// once as 422 with `expression_errors`.
+	// Stores a flow as version 1, of the `steps` in the body or of those of a template (`template_id`,
+	// `bindings`). Every expression is checked; all that is wrong with them comes back at once as 422 with
+	// `expression_errors`.
 	//
 	// POST /flows/definitions
-	CreateDefinition(ctx context.Context, req *DefinitionCreate, params CreateDefinitionParams) (*Definition, error)
+	CreateDefinition(ctx context.Context, req DefinitionCreate, params CreateDefinitionParams) (*Definition, error)
 	// DeleteDefinition implements deleteDefinition operation.
 	//
 	// Takes the definition and its versions away. Its batches, jobs and executions stay readable. While
@@ -308,7 +310,7 @@ type DefinitionHandler interface {
 	// expressions answer 200 with `valid` false.
 	//
 	// POST /flows/definitions/validate
-	ValidateDefinition(ctx context.Context, req *DefinitionCreate) (*DefinitionCheck, error)
+	ValidateDefinition(ctx context.Context, req DefinitionCreate) (*DefinitionCheck, error)
 }
 
 // DispatchHandler handles operations described by OpenAPI v3 specification.
@@ -432,6 +434,25 @@ type RecordSetHandler interface {
 	//
 	// POST /data/record-sets/{record_set_id}/seal
 	SealRecordSet(ctx context.Context, req *RecordSetSeal, params SealRecordSetParams) (*RecordSet, error)
+}
+
+// TemplateHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Template
+type TemplateHandler interface {
+	// GetTemplate implements getTemplate operation.
+	//
+	// Returns one template. To use it, create a definition with its `template_id` and a credential for
+	// each of its slots, and trigger that as `example` shows.
+	//
+	// GET /flows/templates/{template_id}
+	GetTemplate(ctx context.Context, params GetTemplateParams) (GetTemplateRes, error)
+	// ListTemplates implements listTemplates operation.
+	//
+	// Returns the flows to start from. Only active ones can be named by a new definition.
+	//
+	// GET /flows/templates
+	ListTemplates(ctx context.Context, params ListTemplatesParams) (ListTemplatesRes, error)
 }
 
 // TriggerHandler handles operations described by OpenAPI v3 specification.

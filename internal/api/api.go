@@ -21,6 +21,7 @@ import (
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
+	"flowlane/internal/template"
 	"flowlane/internal/variable"
 )
 
@@ -34,6 +35,7 @@ type Deps struct {
 	Catalog     *catalog.Catalog
 	RecordSets  *recordset.Service
 	Definitions *definition.Service
+	Templates   *template.Templates
 	Variables   *variable.Service
 	Plans       *definition.Plans
 	Credentials *credential.Service
@@ -58,6 +60,7 @@ type handler struct {
 	credentialHandler
 	recordSetHandler
 	definitionGroup
+	templateHandler
 	variableHandler
 	batchHandler
 	triggersHandler
@@ -86,16 +89,21 @@ func New(d Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}
+	templates, err := newTemplateHandler(d.Templates)
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
 	h := handler{
 		accountHandler:    accountHandler{pool: d.Pool, accounts: d.Accounts, runs: d.Runs},
 		catalogHandler:    catalogs,
 		credentialHandler: credentialHandler{credentials: d.Credentials},
 		recordSetHandler:  recordSetHandler{sets: d.RecordSets},
 		definitionGroup: definitionGroup{
-			definitionHandler: definitionHandler{definitions: d.Definitions},
+			definitionHandler: definitionHandler{definitions: d.Definitions, templates: d.Templates},
 			dryRunHandler:     dryRunHandler{dryRuns: d.DryRuns},
 			triggerHandler:    triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts},
 		},
+		templateHandler:  templates,
 		variableHandler:  variableHandler{variables: d.Variables},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, exports: newSlots(exportsAtOnce)},
 		triggersHandler:  triggersHandler{runs: d.Runs},

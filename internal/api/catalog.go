@@ -3,16 +3,10 @@ package api
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
-	"flowlane"
 	"flowlane/gen/oas"
 	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
@@ -21,36 +15,13 @@ import (
 // catalogHandler serves /catalog, which is the same for everybody and does not change while the process lives.
 type catalogHandler struct {
 	catalog *catalog.Catalog
-	// etag is of the catalog as a whole: every answer is a function of it, of the document and of the address.
-	etag string
+	// entityTag is of the catalog as a whole: every answer is a function of it, of the document and of the address.
+	entityTag
 }
 
 func newCatalogHandler(c *catalog.Catalog) (catalogHandler, error) {
-	text, err := json.Marshal(c.Platforms())
-	if err != nil {
-		return catalogHandler{}, fmt.Errorf("hash the catalog: %w", err)
-	}
-	sum := sha256.Sum256(append(text, flowlane.OpenAPI...))
-	return catalogHandler{catalog: c, etag: `W/"` + hex.EncodeToString(sum[:12]) + `"`}, nil
-}
-
-// fresh tells whether the caller's copy is still right.
-func (h catalogHandler) fresh(ifNoneMatch oas.OptString) bool {
-	text, ok := ifNoneMatch.Get()
-	if !ok {
-		return false
-	}
-	for tag := range strings.SplitSeq(text, ",") {
-		tag = strings.TrimSpace(tag)
-		if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(h.etag, "W/") {
-			return true
-		}
-	}
-	return false
-}
-
-func (h catalogHandler) notModified() *oas.NotModified {
-	return &oas.NotModified{ETag: oas.NewOptString(h.etag)}
+	tag, err := tagOf(c.Platforms())
+	return catalogHandler{c, tag}, err
 }
 
 func (h catalogHandler) ListPlatforms(_ context.Context, params oas.ListPlatformsParams) (oas.ListPlatformsRes, error) {
@@ -58,12 +29,7 @@ func (h catalogHandler) ListPlatforms(_ context.Context, params oas.ListPlatform
 	if err != nil {
 		return nil, err
 	}
-	var all []*catalog.Platform
-	for _, platform := range h.catalog.Platforms() {
-		if !params.Status.Set || platform.Status == string(params.Status.Value) {
-			all = append(all, platform)
-		}
-	}
+	all := inStatus(h.catalog.Platforms(), string(params.Status.Value), func(p *catalog.Platform) string { return p.Status })
 	id := func(p *catalog.Platform) string { return p.ID }
 	rows, err := pageFrom(p, all, id)
 	if err != nil {
@@ -73,7 +39,7 @@ func (h catalogHandler) ListPlatforms(_ context.Context, params oas.ListPlatform
 		return h.notModified(), nil
 	}
 	list := oas.PlatformList(listOf(p, rows, int64(len(all)), id, convertPlatform))
-	return &oas.PlatformListHeaders{ETag: oas.NewOptString(h.etag), Response: list}, nil
+	return &oas.PlatformListHeaders{ETag: oas.NewOptString(h.tag), Response: list}, nil
 }
 
 func (h catalogHandler) GetPlatform(_ context.Context, params oas.GetPlatformParams) (oas.GetPlatformRes, error) {
@@ -84,7 +50,7 @@ func (h catalogHandler) GetPlatform(_ context.Context, params oas.GetPlatformPar
 	if h.fresh(params.IfNoneMatch) {
 		return h.notModified(), nil
 	}
-	return &oas.PlatformHeaders{ETag: oas.NewOptString(h.etag), Response: convertPlatform(p)}, nil
+	return &oas.PlatformHeaders{ETag: oas.NewOptString(h.tag), Response: convertPlatform(p)}, nil
 }
 
 func (h catalogHandler) ListPlatformServices(_ context.Context, params oas.ListPlatformServicesParams) (oas.ListPlatformServicesRes, error) {
@@ -131,7 +97,7 @@ func (h catalogHandler) services(p page, all []*catalog.Service, order oas.OptOr
 		return nil, err
 	}
 	list := oas.ServiceList(listOf(p, rows, int64(len(sorted)), id, convertService))
-	return &oas.ServiceListHeaders{ETag: oas.NewOptString(h.etag), Response: list}, nil
+	return &oas.ServiceListHeaders{ETag: oas.NewOptString(h.tag), Response: list}, nil
 }
 
 func (h catalogHandler) GetService(_ context.Context, params oas.GetServiceParams) (oas.GetServiceRes, error) {
@@ -142,7 +108,7 @@ func (h catalogHandler) GetService(_ context.Context, params oas.GetServiceParam
 	if h.fresh(params.IfNoneMatch) {
 		return h.notModified(), nil
 	}
-	return &oas.ServiceHeaders{ETag: oas.NewOptString(h.etag), Response: convertService(s)}, nil
+	return &oas.ServiceHeaders{ETag: oas.NewOptString(h.tag), Response: convertService(s)}, nil
 }
 
 func (h catalogHandler) ListServiceActions(_ context.Context, params oas.ListServiceActionsParams) (oas.ListServiceActionsRes, error) {
@@ -185,7 +151,7 @@ func (h catalogHandler) actions(p page, all []*catalog.Action) (*oas.ActionListH
 		return nil, err
 	}
 	list := oas.ActionList(listOf(p, rows, int64(len(all)), id, convertAction))
-	return &oas.ActionListHeaders{ETag: oas.NewOptString(h.etag), Response: list}, nil
+	return &oas.ActionListHeaders{ETag: oas.NewOptString(h.tag), Response: list}, nil
 }
 
 func (h catalogHandler) GetAction(_ context.Context, params oas.GetActionParams) (oas.GetActionRes, error) {
@@ -196,7 +162,12 @@ func (h catalogHandler) GetAction(_ context.Context, params oas.GetActionParams)
 	if h.fresh(params.IfNoneMatch) {
 		return h.notModified(), nil
 	}
-	return &oas.ActionHeaders{ETag: oas.NewOptString(h.etag), Response: convertAction(a)}, nil
+	return &oas.ActionHeaders{ETag: oas.NewOptString(h.tag), Response: convertAction(a)}, nil
+}
+
+// inStatus returns those in a status; all of them for none.
+func inStatus[T any](all []T, status string, of func(T) string) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(t T) bool { return status != "" && of(t) != status })
 }
 
 // pageFrom returns the part of all that a page begins with. Fault: Invalid when the cursor's item is gone.

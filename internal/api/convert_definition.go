@@ -77,11 +77,25 @@ func taskOf(t definition.DocumentTask) oas.Task {
 	return out
 }
 
-func draftOf(req *oas.DefinitionCreate) definition.Draft {
-	return definition.Draft{
-		Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value),
-		Document: documentOf(req.Lane, req.VariableSetID, req.VariableVersion, req.Steps),
+// draftOf takes the steps from the body, or from the template that it names. Faults: as template.Templates.Draft.
+func (h definitionHandler) draftOf(req oas.DefinitionCreate) (definition.Draft, error) {
+	if !req.IsDefinitionFromTemplate() {
+		b := &req.DefinitionFromSteps
+		return definition.Draft{
+			Name: b.Name, Description: b.Description.Value, Status: string(b.Status.Value),
+			Document: documentOf(b.Lane, b.VariableSetID, b.VariableVersion, b.Steps),
+		}, nil
 	}
+	b := &req.DefinitionFromTemplate
+	d, err := h.templates.Draft(b.TemplateID, b.Bindings.Value)
+	if err != nil {
+		return d, err
+	}
+	steps := d.Document.Steps
+	d.Name, d.Description, d.Status = b.Name, b.Description.Or(d.Description), string(b.Status.Value)
+	d.Document = documentOf(b.Lane, b.VariableSetID, b.VariableVersion, nil)
+	d.Document.Steps = steps
+	return d, nil
 }
 
 func replacementOf(req *oas.DefinitionReplace) definition.Draft {

@@ -8,10 +8,14 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/template"
 )
 
 // definitionHandler serves /flows/definitions, all but the trigger.
-type definitionHandler struct{ definitions *definition.Service }
+type definitionHandler struct {
+	definitions *definition.Service
+	templates   *template.Templates
+}
 
 func (h definitionHandler) ListDefinitions(ctx context.Context, params oas.ListDefinitionsParams) (*oas.DefinitionList, error) {
 	caller := account.FromContext(ctx)
@@ -44,13 +48,21 @@ func (h definitionHandler) ListDefinitions(ctx context.Context, params oas.ListD
 	return &list, nil
 }
 
-func (h definitionHandler) CreateDefinition(ctx context.Context, req *oas.DefinitionCreate, _ oas.CreateDefinitionParams) (*oas.Definition, error) {
+func (h definitionHandler) CreateDefinition(ctx context.Context, req oas.DefinitionCreate, _ oas.CreateDefinitionParams) (*oas.Definition, error) {
 	caller := account.FromContext(ctx)
-	return answerDefinition(h.definitions.Create(ctx, caller.OrgID, caller.AccountID.String(), draftOf(req), keepCreated(answerDefinition)))
+	draft, err := h.draftOf(req)
+	if err != nil {
+		return nil, err
+	}
+	return answerDefinition(h.definitions.Create(ctx, caller.OrgID, caller.AccountID.String(), draft, keepCreated(answerDefinition)))
 }
 
-func (h definitionHandler) ValidateDefinition(ctx context.Context, req *oas.DefinitionCreate) (*oas.DefinitionCheck, error) {
-	found, err := h.definitions.Validate(ctx, account.FromContext(ctx).OrgID, draftOf(req))
+func (h definitionHandler) ValidateDefinition(ctx context.Context, req oas.DefinitionCreate) (*oas.DefinitionCheck, error) {
+	draft, err := h.draftOf(req)
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.definitions.Validate(ctx, account.FromContext(ctx).OrgID, draft)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/request"
+	"flowlane/internal/template"
 )
 
 // definitions is a service with two organizations, each with a dialer credential.
@@ -37,8 +38,10 @@ func serveDefinitions(t *testing.T) definitions {
 	accounts := apitest.Accounts(t, pool)
 	entries, err := catalog.Load(catalog.Options{})
 	require.NoError(t, err)
+	templates, err := template.Load(entries)
+	require.NoError(t, err)
 	handler, err := api.New(api.Deps{
-		Pool: pool, Accounts: accounts, Catalog: entries, Definitions: definition.New(pool, entries),
+		Pool: pool, Accounts: accounts, Catalog: entries, Definitions: definition.New(pool, entries), Templates: templates,
 		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

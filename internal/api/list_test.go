@@ -109,7 +109,7 @@ func TestCursor_EveryList(t *testing.T) {
 			assert.Len(t, s.pages(path, 1), int(first["total"].(float64)))
 			s.Do(http.MethodGet, path+"?cursor="+cursor[:len(cursor)-1]+"~", nil).Detail(http.StatusBadRequest, "Invalid cursor")
 			s.Do(http.MethodGet, path+"?cursor="+strings.ToLower(cursor), nil).Detail(http.StatusBadRequest, "Invalid cursor")
-			if !strings.HasPrefix(l.path, "/catalog/") {
+			if !strings.HasPrefix(l.path, "/catalog/") && l.id != "listTemplates" { // those are the same for everybody
 				s.other.Do(http.MethodGet, path+"?cursor="+cursor, nil).Detail(http.StatusBadRequest, "Invalid cursor")
 			}
 		})

@@ -123,9 +123,9 @@ func callerID(id string) string {
 	return hex.EncodeToString(random[:])
 }
 
-// cacheControl lets only the public catalog be kept, and that be asked about each time.
+// cacheControl lets only the public catalog and templates be kept, and these be asked about each time.
 func cacheControl(path string) string {
-	if strings.HasPrefix(path, prefix+"/catalog/") {
+	if strings.HasPrefix(path, prefix+"/catalog/") || strings.HasPrefix(path, prefix+"/flows/templates") {
 		return "public, no-cache"
 	}
 	return "no-store"

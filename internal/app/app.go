@@ -33,6 +33,7 @@ import (
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
+	"flowlane/internal/template"
 	"flowlane/internal/variable"
 	"flowlane/internal/vault"
 	"flowlane/internal/work"
@@ -246,9 +247,13 @@ func (a *App) wire() error {
 	if err != nil {
 		return fmt.Errorf("make the answers: %w", err)
 	}
+	templates, err := template.Load(a.Catalog)
+	if err != nil {
+		return fmt.Errorf("load the templates: %w", err)
+	}
 	forecasts := forecast.New(a.Pool, a.Catalog, plans)
 	handler, err := api.New(api.Deps{
-		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Plans: plans,
+		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
 		Variables: variable.New(a.Pool), Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecasts, Refresher: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,

@@ -154,13 +154,14 @@ func (d *demo) create(ctx context.Context) error {
 		credential = *made
 	}
 	d.domain = credential.TenancyID.Value
-	made, err := d.client.CreateDefinition(ctx, &oas.DefinitionCreate{
-		Name: demoDefinition, Status: oas.NewOptDefinitionCreateStatus(oas.DefinitionCreateStatusActive),
+	body := oas.NewDefinitionFromStepsDefinitionCreate(oas.DefinitionFromSteps{
+		Name: demoDefinition, Status: oas.NewOptNewDefinitionStatus(oas.NewDefinitionStatusActive),
 		Steps: []oas.StepInput{{ID: "upload", Tasks: []oas.TaskInput{{
 			ID: "upload", ActionID: demoAction, CredentialID: oas.NewOptNilString(credential.ID),
 			Params: oas.NewOptFreeObject(oas.FreeObject(demoParams)),
 		}}}},
-	}, oas.CreateDefinitionParams{})
+	})
+	made, err := d.client.CreateDefinition(ctx, body, oas.CreateDefinitionParams{})
 	if err != nil {
 		return d.client.Explain("create the definition "+demoDefinition, err)
 	}

@@ -51,7 +51,7 @@ func (s *Service) examine(ctx context.Context, orgID uuid.UUID, d Draft, statuse
 	if err != nil {
 		return Findings{}, err
 	}
-	r := review{catalog: s.catalog, credentials: known}
+	r := review{catalog: s.catalog, credentials: known, bound: d.Bound, told: map[string]bool{}}
 	r.document(d.Document)
 	switch fields = append(fields, r.checker.fields...); {
 	case len(fields) > 0:
@@ -107,9 +107,12 @@ func (s *Service) holdVariables(ctx context.Context, tx pgx.Tx, orgID uuid.UUID,
 type review struct {
 	catalog     *catalog.Catalog
 	credentials map[uuid.UUID]db.DefinitionCredentialsRow
-	checker     checker
-	unknown     bool
-	warnings    []string
+	// bound is Draft.Bound; told holds the bindings that something was said about.
+	bound    map[string]string
+	told     map[string]bool
+	checker  checker
+	unknown  bool
+	warnings []string
 }
 
 func (r *review) document(doc Document) {
@@ -142,6 +145,12 @@ func (r *review) credential(at place, s DocumentStep, t DocumentTask, a *catalog
 	}
 	// A service without an account of its own, such as plain HTTP, may call with anybody's credential.
 	if service, ok := r.catalog.Service(a.ServiceID); ok && service.RequiresConnection && row.PlatformID != a.PlatformID {
+		if slot, ok := r.bound[t.ID]; ok {
+			if at = (place{"body", "bindings"}).below(slot); r.told[slot] {
+				return
+			}
+			r.told[slot] = true
+		}
 		r.checker.add(at, "value_error", *t.CredentialID, "This is a credential of platform %q, but %s needs one of platform %q", row.PlatformID, a.ID, a.PlatformID)
 	}
 	if row.Status != "active" {

@@ -46,6 +46,9 @@ type Draft struct {
 	// Status is draft (the default) or active.
 	Status   string
 	Document Document
+	// Bound names, by task, the binding in which a task's credential stands; nil where credentials stand in the tasks. What is
+	// wrong with a credential is told at its place.
+	Bound map[string]string
 }
 
 // Create stores a definition as version 1. Faults: Unprocessable for broken rules and, once none is broken, for bad

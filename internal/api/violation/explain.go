@@ -37,21 +37,60 @@ func explain(schema *jsonschema.Schema, value any, base []string, secret bool) [
 	return onePerPlace(fields)
 }
 
-// leaves returns the errors at the bottom. Of a choice between a schema and null only the schema's are told: who sends
-// a wrong object does not want to read that null was possible.
+// leaves returns the errors at the bottom. Of a choice only those of one schema are told: who sends a wrong object does
+// not want to read that null was possible.
 func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	if len(e.Causes) == 0 {
 		return []*jsonschema.ValidationError{e}
 	}
+	causes := e.Causes
+	if _, choice := e.ErrorKind.(*kind.OneOf); choice {
+		causes = meant(causes)
+	}
 	var out []*jsonschema.ValidationError
-	_, choice := e.ErrorKind.(*kind.OneOf)
-	for _, cause := range e.Causes {
-		if choice && len(e.Causes) > 1 && wantsNull(cause) {
-			continue
-		}
+	for _, cause := range causes {
 		out = append(out, leaves(cause)...)
 	}
 	return out
+}
+
+// meant returns, of what is wrong by each schema of a choice, what is wrong by the one that was meant: not null, and of
+// several objects the first whose fields are most nearly those that were sent.
+func meant(choice []*jsonschema.ValidationError) []*jsonschema.ValidationError {
+	if len(choice) < 2 {
+		return choice
+	}
+	var best *jsonschema.ValidationError
+	least := 0
+	for _, cause := range choice {
+		if wantsNull(cause) {
+			continue
+		}
+		if n := misplaced(cause, len(cause.InstanceLocation)); best == nil || n < least {
+			best, least = cause, n
+		}
+	}
+	if best == nil {
+		return choice
+	}
+	return []*jsonschema.ValidationError{best}
+}
+
+// misplaced counts the fields that the object at this depth lacks or should not have.
+func misplaced(e *jsonschema.ValidationError, depth int) (n int) {
+	if len(e.InstanceLocation) > depth {
+		return 0
+	}
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		n = len(k.Missing)
+	case *kind.AdditionalProperties:
+		n = len(k.Properties)
+	}
+	for _, cause := range e.Causes {
+		n += misplaced(cause, depth)
+	}
+	return n
 }
 
 func wantsNull(e *jsonschema.ValidationError) bool {
