@@ -1846,7 +1846,8 @@ type Credential struct {
 	AWSRegion        NilString           `json:"aws_region"`
 	AWSDefaultBucket NilString           `json:"aws_default_bucket"`
 	AWSEndpointURL   NilString           `json:"aws_endpoint_url"`
-	// When the credential was last seen in use, by service id.
+	// When the credential was last seen in use, by service id. What is new, such as a first failure, shows
+	// at once; while calls go on as before the times may be 30 seconds old.
 	Telemetry CredentialTelemetry `json:"telemetry"`
 	Status    CredentialStatus    `json:"status"`
 	// The id of the account that created it.
@@ -2422,7 +2423,8 @@ func (s *CredentialStatus) UnmarshalText(data []byte) error {
 	}
 }
 
-// When the credential was last seen in use, by service id.
+// When the credential was last seen in use, by service id. What is new, such as a first failure, shows
+// at once; while calls go on as before the times may be 30 seconds old.
 type CredentialTelemetry map[string]CredentialUse
 
 func (s *CredentialTelemetry) init() CredentialTelemetry {
@@ -2737,9 +2739,12 @@ type CredentialUse struct {
 	// When a call was last made.
 	LastUsedAt NilDateTime `json:"last_used_at"`
 	// When this record was last written.
-	LastStampedAt    NilDateTime        `json:"last_stamped_at"`
-	LastSucceededAt  NilDateTime        `json:"last_succeeded_at"`
-	LastFailedAt     NilDateTime        `json:"last_failed_at"`
+	LastStampedAt NilDateTime `json:"last_stamped_at"`
+	// When the platform last took the credential, also in an answer that refuses the record.
+	LastSucceededAt NilDateTime `json:"last_succeeded_at"`
+	// When the last failure was seen.
+	LastFailedAt NilDateTime `json:"last_failed_at"`
+	// What kind of failure it was; null if there was none.
 	LastFailureClass NilConnectionError `json:"last_failure_class"`
 }
 

@@ -1,6 +1,7 @@
 package credential_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -71,31 +72,82 @@ func TestObserve(t *testing.T) {
 	b := setup(t)
 	c := b.create(t, basic("p"))
 	start := b.clock.Now().Add(time.Hour)
-	observe := func(after time.Duration, class string) {
-		use := credential.Use{OrgID: b.org, CredentialID: c.ID, ServiceID: "dialer__api", At: start.Add(after), Failure: class}
-		if err := b.service.Observe(t.Context(), b.pool, use); err != nil {
+	// Each use with what the record says after it, in seconds since start.
+	for _, tc := range []struct {
+		after                   float64
+		class                   string
+		used, succeeded, failed float64
+		last                    string
+	}{
+		{0, "", 0, 0, -1, ""},
+		{10, "", 0, 0, -1, ""},                              // nothing new: too soon to be written
+		{11, provider.Network, 11, 0, 11, provider.Network}, // another kind is written at once
+		{12, provider.AuthFailed, 12, 0, 12, provider.AuthFailed},
+		{13, provider.AuthFailed, 12, 0, 12, provider.AuthFailed},
+		{14, "", 14, 14, 12, provider.AuthFailed}, // as is the end of the failures
+		{14.5, provider.AuthFailed, 14.5, 14, 14.5, provider.AuthFailed},
+		{14.6, "", 14.5, 14, 14.5, provider.AuthFailed}, // but kinds that take turns are not written without end
+		{40, "", 40, 40, 14.5, provider.AuthFailed},
+		{-60, provider.Timeout, 40, 40, 14.5, provider.AuthFailed}, // late news change nothing
+	} {
+		use := credential.Use{OrgID: b.org, CredentialID: c.ID, ServiceID: "dialer__api", At: start.Add(seconds(tc.after)), Failure: tc.class}
+		if err := b.service.Observe(t.Context(), use); err != nil {
 			t.Fatal(err)
 		}
+		read, err := b.service.Read(t.Context(), b.org, c.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := read.Uses[0]
+		if !u.LastUsedAt.Equal(start.Add(seconds(tc.used))) || !u.LastSucceededAt.Equal(start.Add(seconds(tc.succeeded))) || u.LastStampedAt.IsZero() {
+			t.Errorf("after %v %s: use = %+v", tc.after, tc.class, u)
+		}
+		if tc.last == "" {
+			if u.LastFailedAt != nil || u.LastFailureClass != nil {
+				t.Errorf("after %v: failed at %v, %v", tc.after, u.LastFailedAt, *u.LastFailureClass)
+			}
+		} else if u.LastFailedAt == nil || !u.LastFailedAt.Equal(start.Add(seconds(tc.failed))) || *u.LastFailureClass != tc.last {
+			t.Errorf("after %v %s: failed at %v, %v", tc.after, tc.class, u.LastFailedAt, u.LastFailureClass)
+		}
 	}
-	observe(0, "")
-	observe(time.Second, "")                 // too soon to be written
-	observe(2*time.Second, provider.Network) // another kind is written at once
-	observe(40*time.Second, "")
-	observe(-time.Minute, provider.Timeout) // late news change nothing
-	read, err := b.service.Read(t.Context(), b.org, c.ID)
-	if err != nil {
+	if err := b.newService(t).Observe(t.Context(), credential.Use{OrgID: b.addOrg(t), CredentialID: c.ID, ServiceID: "other", At: start}); err != nil {
 		t.Fatal(err)
 	}
-	u := read.Uses[0]
-	if !u.LastUsedAt.Equal(start.Add(40*time.Second)) || !u.LastSucceededAt.Equal(start.Add(40*time.Second)) ||
-		!u.LastFailedAt.Equal(start.Add(2*time.Second)) || *u.LastFailureClass != "NETWORK" || u.LastStampedAt.IsZero() {
-		t.Errorf("use = %+v", u)
-	}
-	if err := b.newService(t).Observe(t.Context(), b.pool, credential.Use{OrgID: b.addOrg(t), CredentialID: c.ID, ServiceID: "other", At: start}); err != nil {
-		t.Fatal(err)
-	}
-	if read, err = b.service.Read(t.Context(), b.org, c.ID); err != nil || len(read.Uses) != 1 {
+	if read, err := b.service.Read(t.Context(), b.org, c.ID); err != nil || len(read.Uses) != 1 {
 		t.Errorf("another organization's report was kept: %+v, %v", read.Uses, err)
+	}
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+func TestObserve_FailedWriteIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.create(t, basic("p"))
+	use := credential.Use{OrgID: b.org, CredentialID: c.ID, ServiceID: "dialer__api", At: b.clock.Now().Add(time.Hour)}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.service.Observe(gone, use); err == nil {
+		t.Fatal("written without a database")
+	}
+	use.At = use.At.Add(time.Second)
+	if err := b.service.Observe(t.Context(), use); err != nil {
+		t.Fatal(err)
+	}
+	if read, err := b.service.Read(t.Context(), b.org, c.ID); err != nil || !read.Uses[0].LastUsedAt.Equal(use.At) {
+		t.Errorf("uses = %+v, %v", read.Uses, err)
+	}
+}
+
+// BenchmarkObserve is the cost that a call has: all but one in many thousands say nothing new.
+func BenchmarkObserve(b *testing.B) {
+	s := setup(b)
+	c := s.create(b, basic("p"))
+	use := credential.Use{OrgID: s.org, CredentialID: c.ID, ServiceID: "dialer__api", At: s.clock.Now()}
+	for b.Loop() {
+		if err := s.service.Observe(b.Context(), use); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -37,18 +37,19 @@ func (q *question) ask(ctx context.Context, actionID string, params json.RawMess
 	}
 	svc, _ := q.d.Catalog.Service(action.ServiceID)
 	var secret provider.Secret
+	var credentialID *uuid.UUID
 	if q.call.CredentialID != nil {
 		cred, err := q.d.credentialFor(ctx, q.call)
 		if err != nil || cred == nil {
 			return nil, false, err
 		}
-		secret = cred.Secret
+		secret, credentialID = cred.Secret, &cred.ID
 	}
 	req, err := provider.Prepare(svc, action, params, nil, secret, "")
 	if err != nil {
 		return nil, false, fmt.Errorf("prepare %s: %w", actionID, err)
 	}
-	s := spend{orgID: q.call.OrgID, domain: q.call.Domain, credentialID: q.call.CredentialID, action: action, svc: svc, params: params,
+	s := spend{orgID: q.call.OrgID, domain: q.call.Domain, credentialID: credentialID, action: action, svc: svc, params: params,
 		timeout: timeoutOf(action, q.d.opts.Timeout), lane: db.FlowLaneInteractive}
 	ans, next, err := q.d.spend(ctx, &s, req)
 	if err != nil {
@@ -112,6 +113,7 @@ func (d *Dispatcher) spend(ctx context.Context, s *spend, req provider.Request) 
 	}
 	if len(s.action.Buckets) == 0 {
 		a := d.Sender.Send(ctx, withDeadline(req, time.Now().Add(s.timeout)))
+		d.observe(ctx, s.orgID, p.credentialID, s.action.ServiceID, &a)
 		return &a, next, nil
 	}
 	k := budgetKey{s.domain, s.action.Buckets[0]}
@@ -125,6 +127,7 @@ func (d *Dispatcher) spend(ctx context.Context, s *spend, req provider.Request) 
 		return nil, next, err
 	}
 	a := d.Sender.Send(ctx, withDeadline(req, started.Add(s.timeout)))
+	d.observe(ctx, s.orgID, p.credentialID, s.action.ServiceID, &a)
 	reading := provider.Read(s.action, a, 0)
 	err = d.apply(context.WithoutCancel(ctx), k, []verdict{{id: p.id, reading: reading, startedAt: a.StartedAt, finishedAt: a.FinishedAt}}, false)
 	return &a, next, err

@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/catalog"
+	"flowlane/internal/credential"
 	"flowlane/internal/due"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
@@ -72,8 +73,12 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 		}
 	}
 	counters, asOf, err := d.Sender.Counters(ctx, platform, svc, cred.Secret)
+	class, details := provider.Explain(err)
+	use := credential.Use{OrgID: orgID, CredentialID: cred.ID, ServiceID: svc.ID, At: time.Now(), Failure: class}
+	if err := d.Credentials.Observe(ctx, use); err != nil && ctx.Err() == nil {
+		d.opts.Log.Warn("record the use of a credential", "credential", use.CredentialID, "error", err)
+	}
 	if err != nil {
-		class, details := provider.Explain(err)
 		return r, fault.New(fault.Unavailable, "The provider did not tell its limits (%s): %s", class, details).Because(err)
 	}
 	if asOf.IsZero() {

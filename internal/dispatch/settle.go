@@ -30,15 +30,15 @@ type verdict struct {
 // settle settles calls whose round trip is over: transaction 2.
 func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished) error {
 	verdicts := make([]verdict, len(group))
-	for i, f := range group {
-		n := 0
+	for i := range group {
+		f, n := &group[i], 0
 		if f.call.task.Action.Bulk {
 			n = f.call.records
 		}
 		verdicts[i] = verdict{id: f.call.id, reading: provider.Read(f.call.task.Action, f.answer, n),
 			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt}
 		d.opts.Observed(f.call.task.Action.ID, verdicts[i].reading.Kind)
-		d.observe(ctx, f.call, &verdicts[i])
+		d.observe(ctx, f.call.orgID, f.call.task.CredentialID, f.call.task.Action.ServiceID, &f.answer)
 	}
 	return d.patiently(ctx, func() error {
 		s, err := d.remembered(ctx, k, group, verdicts)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -180,22 +181,14 @@ func (d *Dispatcher) contradiction(call *db.FlowCall, verdicts []verdict) {
 	}
 }
 
-// observe records that a call used a credential.
-func (d *Dispatcher) observe(ctx context.Context, p *prepared, v *verdict) {
-	if !p.task.CredentialID.Valid {
+// observe records what an answer says of the credential that the call carried, outside of any transaction.
+func (d *Dispatcher) observe(ctx context.Context, orgID uuid.UUID, credentialID uuid.NullUUID, serviceID string, answer *provider.Answer) {
+	class, used := provider.CredentialUse(answer)
+	if !credentialID.Valid || !used {
 		return
 	}
-	use := credential.Use{OrgID: p.orgID, CredentialID: p.task.CredentialID.UUID, ServiceID: p.task.Action.ServiceID, At: v.finishedAt}
-	switch v.reading.Kind {
-	case provider.Success, provider.Pending:
-	case provider.RetryLater:
-		use.Failure = provider.RateLimitedClass
-	case provider.NotArrived:
-		use.Failure = provider.Network
-	default:
-		use.Failure = provider.UnknownClass
-	}
-	if err := d.Credentials.Observe(ctx, d.Pool, use); err != nil && ctx.Err() == nil {
+	use := credential.Use{OrgID: orgID, CredentialID: credentialID.UUID, ServiceID: serviceID, At: answer.FinishedAt, Failure: class}
+	if err := d.Credentials.Observe(ctx, use); err != nil && ctx.Err() == nil {
 		d.opts.Log.Warn("record the use of a credential", "credential", use.CredentialID, "error", err)
 	}
 }

@@ -52,9 +52,12 @@ type ProbeError struct {
 func (e *ProbeError) Error() string { return e.Class + ": " + e.Details }
 func (e *ProbeError) Unwrap() error { return e.cause }
 
-// Explain returns the class of a probe's error and the text for the caller. Texts of errors that are no *ProbeError can hold
+// Explain returns the class of a probe's error and the text for the caller, both empty for none. Texts of errors that are no *ProbeError can hold
 // addresses with keys in them, so they are not shown.
 func Explain(err error) (class, details string) {
+	if err == nil {
+		return "", ""
+	}
 	var known *ProbeError
 	if errors.As(err, &known) {
 		return known.Class, known.Details
@@ -152,7 +155,7 @@ func (s *Sender) probe(ctx context.Context, svc *catalog.Service, path string, s
 		return gjson.Result{}, probeError(InvalidShape, err, "The credential lacks what this platform needs.")
 	}
 	ans := s.Send(ctx, r)
-	if err := classify(ans); err != nil {
+	if err := classify(&ans); err != nil {
 		return gjson.Result{}, err
 	}
 	if !gjson.ValidBytes(ans.Body) {
@@ -161,24 +164,51 @@ func (s *Sender) probe(ctx context.Context, svc *catalog.Service, path string, s
 	return gjson.ParseBytes(ans.Body), nil
 }
 
-// classify returns the error that an answer to a probe means; nil for a readable 200.
-func classify(ans Answer) error {
+// CredentialUse tells what an answer to a call says of the credential that it carried: the class of the failure, empty
+// where the platform took the credential, even if it refused the call for another reason. used is false where the
+// credential did not leave this process for reasons of ours.
+func CredentialUse(ans *Answer) (class string, used bool) {
 	if ans.Sent != Answered {
-		switch {
-		case errors.Is(ans.Err, ErrAddressRefused):
-			return probeError(Network, ans.Err, "The platform's address is not allowed: it lies in a private network or on an unusual port.")
-		case errors.Is(ans.Err, ErrTooLate), reasonOfSilence(ans.Err) == ReasonTimeout:
-			return probeError(Timeout, ans.Err, "The platform did not answer in time.")
+		if ans.Sent == NotSent && (errors.Is(ans.Err, ErrTooLate) || errors.Is(ans.Err, ErrAddressRefused) || errors.Is(ans.Err, ErrBadRequest)) {
+			return "", false
 		}
-		return probeError(Network, ans.Err, "The platform could not be reached.")
+		if reasonOfSilence(ans.Err) == ReasonTimeout {
+			return Timeout, true
+		}
+		return Network, true
 	}
 	switch {
 	case ans.Status == http.StatusUnauthorized:
-		return probeError(AuthFailed, nil, "The platform refused the credential (status 401).")
+		return AuthFailed, true
 	case ans.Status == http.StatusForbidden:
-		return probeError(PermissionDenied, nil, "The platform knows the credential but denies access (status 403).")
+		return PermissionDenied, true
 	case ans.Status == http.StatusTooManyRequests:
-		return probeError(RateLimitedClass, nil, "The platform asks to come back later (status 429).")
+		return RateLimitedClass, true
+	case ans.Status >= 500, ans.Status >= 300 && ans.Status < 400:
+		return UnknownClass, true
+	case ans.Err != nil:
+		return Network, true
+	}
+	return "", true
+}
+
+// classify returns the error that an answer to a probe means; nil for a readable 200.
+func classify(ans *Answer) error {
+	if ans.Sent == NotSent && errors.Is(ans.Err, ErrAddressRefused) {
+		return probeError(Network, ans.Err, "The platform's address is not allowed: it lies in a private network or on an unusual port.")
+	}
+	class, used := CredentialUse(ans)
+	switch {
+	case !used && errors.Is(ans.Err, ErrTooLate), class == Timeout:
+		return probeError(Timeout, ans.Err, "The platform did not answer in time.")
+	case ans.Sent != Answered:
+		return probeError(Network, ans.Err, "The platform could not be reached.")
+	case class == AuthFailed:
+		return probeError(class, nil, "The platform refused the credential (status 401).")
+	case class == PermissionDenied:
+		return probeError(class, nil, "The platform knows the credential but denies access (status 403).")
+	case class == RateLimitedClass:
+		return probeError(class, nil, "The platform asks to come back later (status 429).")
 	case ans.Status != http.StatusOK:
 		return probeError(UnknownClass, nil, "The platform answered with status %d.", ans.Status)
 	case ans.Err != nil:

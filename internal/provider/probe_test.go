@@ -145,3 +145,35 @@ func TestProbes_Unreachable(t *testing.T) {
 		t.Errorf("without accounts the error is %v", err)
 	}
 }
+
+func TestCredentialUse(t *testing.T) {
+	t.Parallel()
+	cut := errors.New("cut")
+	for _, tc := range []struct {
+		ans   Answer
+		class string
+		used  bool
+	}{
+		{Answer{Sent: Answered, Status: 200}, "", true},
+		{Answer{Sent: Answered, Status: 422}, "", true}, // the record is at fault, not the credential
+		{Answer{Sent: Answered, Status: 409}, "", true},
+		{Answer{Sent: Answered, Status: 401}, AuthFailed, true},
+		{Answer{Sent: Answered, Status: 401, Err: cut}, AuthFailed, true},
+		{Answer{Sent: Answered, Status: 403}, PermissionDenied, true},
+		{Answer{Sent: Answered, Status: 429}, RateLimitedClass, true},
+		{Answer{Sent: Answered, Status: 302}, UnknownClass, true},
+		{Answer{Sent: Answered, Status: 503}, UnknownClass, true},
+		{Answer{Sent: Answered, Status: 200, Err: cut}, Network, true},
+		{Answer{Sent: Maybe, Err: cut}, Network, true},
+		{Answer{Sent: Maybe, Err: context.DeadlineExceeded}, Timeout, true},
+		{Answer{Sent: Maybe, Err: ErrTooLate}, Timeout, true},
+		{Answer{Sent: NotSent, Err: cut}, Network, true},
+		{Answer{Sent: NotSent, Err: ErrTooLate}, "", false},
+		{Answer{Sent: NotSent, Err: ErrAddressRefused}, "", false},
+		{Answer{Sent: NotSent, Err: ErrBadRequest}, "", false},
+	} {
+		if class, used := CredentialUse(&tc.ans); class != tc.class || used != tc.used {
+			t.Errorf("%s, status %d, %v: class %q, used %v", tc.ans.Sent, tc.ans.Status, tc.ans.Err, class, used)
+		}
+	}
+}
