@@ -5,7 +5,8 @@ SELECT flow.clock()::timestamptz;
 -- Locks batches against every other change, in one order, and reads them. The clock stands outside, where it is read after
 -- each row's lock was had: beside FOR UPDATE it would be read before.
 WITH locked AS MATERIALIZED (
-    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count
+    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at,
+        (c.failed + c.rejected)::bigint AS failures
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
 )
@@ -173,7 +174,7 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]
 WHERE j.batch_id = d.batch_id AND j.position = d.position;
 
 -- name: JobUnprocess :one
--- Ends every unsent job of a cancelled batch and says how many stood where.
+-- Ends every unsent job of a batch and says how many stood where.
 WITH ended AS (
     UPDATE flow.job j SET status = 'unprocessed', ready = false, updated_at = @now::timestamptz
     FROM flow.job o
@@ -210,10 +211,14 @@ SELECT * FROM flow.job WHERE batch_id = @batch_id AND ready ORDER BY position LI
 -- name: BatchGet :one
 SELECT b.*, sqlc.embed(c) FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = @id AND b.org_id = @org_id;
 
--- name: BatchCancel :exec
-UPDATE flow.batch SET status = 'cancelled', cancel_reason = @reason, completed_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = @id;
+-- name: BatchStop :exec
+-- Nothing more of the batch is sent; it ends once nothing is open.
+UPDATE flow.batch SET stopped_at = @now::timestamptz, cancel_reason = @reason::text, updated_at = @now::timestamptz WHERE id = @id;
 
--- name: BatchCountCancel :exec
+-- name: BatchCancel :exec
+UPDATE flow.batch SET status = 'cancelled', cancel_reason = coalesce(sqlc.narg('reason')::text, cancel_reason), completed_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = @id;
+
+-- name: BatchCountClose :exec
 UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0 WHERE batch_id = @batch_id;
 
 -- name: BudgetEnsure :exec

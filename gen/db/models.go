@@ -430,6 +430,7 @@ type FlowBatch struct {
 	CreatedBy     *uuid.UUID
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	StoppedAt     *time.Time
 }
 
 type FlowBatchCount struct {

@@ -13,7 +13,7 @@ import (
 )
 
 const batchCancel = `-- name: BatchCancel :exec
-UPDATE flow.batch SET status = 'cancelled', cancel_reason = $1, completed_at = $2::timestamptz, updated_at = $2::timestamptz WHERE id = $3
+UPDATE flow.batch SET status = 'cancelled', cancel_reason = coalesce($1::text, cancel_reason), completed_at = $2::timestamptz, updated_at = $2::timestamptz WHERE id = $3
 `
 
 type BatchCancelParams struct {
@@ -24,15 +24,6 @@ type BatchCancelParams struct {
 
 func (q *Queries) BatchCancel(ctx context.Context, db DBTX, arg BatchCancelParams) error {
 	_, err := db.Exec(ctx, batchCancel, arg.Reason, arg.Now, arg.ID)
-	return err
-}
-
-const batchCountCancel = `-- name: BatchCountCancel :exec
-UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0 WHERE batch_id = $1
-`
-
-func (q *Queries) BatchCountCancel(ctx context.Context, db DBTX, batchID uuid.UUID) error {
-	_, err := db.Exec(ctx, batchCountCancel, batchID)
 	return err
 }
 
@@ -49,6 +40,15 @@ type BatchCountClaimParams struct {
 
 func (q *Queries) BatchCountClaim(ctx context.Context, db DBTX, arg BatchCountClaimParams) error {
 	_, err := db.Exec(ctx, batchCountClaim, arg.BatchIds, arg.Records)
+	return err
+}
+
+const batchCountClose = `-- name: BatchCountClose :exec
+UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0 WHERE batch_id = $1
+`
+
+func (q *Queries) BatchCountClose(ctx context.Context, db DBTX, batchID uuid.UUID) error {
+	_, err := db.Exec(ctx, batchCountClose, batchID)
 	return err
 }
 
@@ -152,7 +152,7 @@ func (q *Queries) BatchEnd(ctx context.Context, db DBTX, arg BatchEndParams) err
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -182,6 +182,7 @@ type BatchGetRow struct {
 	CreatedBy      *uuid.UUID
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	StoppedAt      *time.Time
 	FlowBatchCount FlowBatchCount
 }
 
@@ -210,6 +211,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.StoppedAt,
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
@@ -326,11 +328,12 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 
 const batchLock = `-- name: BatchLock :many
 WITH locked AS MATERIALIZED (
-    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count
+    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at,
+        (c.failed + c.rejected)::bigint AS failures
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
 )
-SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, flow.clock()::timestamptz AS now FROM locked
+SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.failures, flow.clock()::timestamptz AS now FROM locked
 `
 
 type BatchLockRow struct {
@@ -343,6 +346,8 @@ type BatchLockRow struct {
 	Metadata     string
 	CreatedAt    time.Time
 	RecordCount  int64
+	StoppedAt    *time.Time
+	Failures     int64
 	Now          time.Time
 }
 
@@ -367,6 +372,8 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 			&i.Metadata,
 			&i.CreatedAt,
 			&i.RecordCount,
+			&i.StoppedAt,
+			&i.Failures,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -390,6 +397,22 @@ type BatchStartParams struct {
 
 func (q *Queries) BatchStart(ctx context.Context, db DBTX, arg BatchStartParams) error {
 	_, err := db.Exec(ctx, batchStart, arg.Now, arg.Ids)
+	return err
+}
+
+const batchStop = `-- name: BatchStop :exec
+UPDATE flow.batch SET stopped_at = $1::timestamptz, cancel_reason = $2::text, updated_at = $1::timestamptz WHERE id = $3
+`
+
+type BatchStopParams struct {
+	Now    time.Time
+	Reason string
+	ID     uuid.UUID
+}
+
+// Nothing more of the batch is sent; it ends once nothing is open.
+func (q *Queries) BatchStop(ctx context.Context, db DBTX, arg BatchStopParams) error {
+	_, err := db.Exec(ctx, batchStop, arg.Now, arg.Reason, arg.ID)
 	return err
 }
 
@@ -659,7 +682,7 @@ type JobUnprocessParams struct {
 	BatchID uuid.UUID
 }
 
-// Ends every unsent job of a cancelled batch and says how many stood where.
+// Ends every unsent job of a batch and says how many stood where.
 func (q *Queries) JobUnprocess(ctx context.Context, db DBTX, arg JobUnprocessParams) (int64, error) {
 	row := db.QueryRow(ctx, jobUnprocess, arg.Now, arg.BatchID)
 	var count int64

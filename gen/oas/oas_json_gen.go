@@ -5259,6 +5259,10 @@ func (s *Definition) encodeFields(e *jx.Encoder) {
 		s.VariableVersion.Encode(e)
 	}
 	{
+		e.FieldStart("failure_threshold")
+		s.FailureThreshold.Encode(e)
+	}
+	{
 		e.FieldStart("steps")
 		e.ArrStart()
 		for _, elem := range s.Steps {
@@ -5280,7 +5284,7 @@ func (s *Definition) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinition = [13]string{
+var jsonFieldsNameOfDefinition = [14]string{
 	0:  "id",
 	1:  "org_id",
 	2:  "name",
@@ -5290,10 +5294,11 @@ var jsonFieldsNameOfDefinition = [13]string{
 	6:  "lane",
 	7:  "variable_set_id",
 	8:  "variable_version",
-	9:  "steps",
-	10: "created_by",
-	11: "created_at",
-	12: "updated_at",
+	9:  "failure_threshold",
+	10: "steps",
+	11: "created_by",
+	12: "created_at",
+	13: "updated_at",
 }
 
 // Decode decodes Definition from json.
@@ -5405,8 +5410,18 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"variable_version\"")
 			}
-		case "steps":
+		case "failure_threshold":
 			requiredBitSet[1] |= 1 << 1
+			if err := func() error {
+				if err := s.FailureThreshold.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"failure_threshold\"")
+			}
+		case "steps":
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				s.Steps = make([]Step, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -5424,7 +5439,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"steps\"")
 			}
 		case "created_by":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -5436,7 +5451,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -5448,7 +5463,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.UpdatedAt = v
@@ -5470,7 +5485,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00011111,
+		0b00111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -5823,6 +5838,12 @@ func (s *DefinitionFromSteps) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.FailureThreshold.Set {
+			e.FieldStart("failure_threshold")
+			s.FailureThreshold.Encode(e)
+		}
+	}
+	{
 		e.FieldStart("steps")
 		e.ArrStart()
 		for _, elem := range s.Steps {
@@ -5832,14 +5853,15 @@ func (s *DefinitionFromSteps) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionFromSteps = [7]string{
+var jsonFieldsNameOfDefinitionFromSteps = [8]string{
 	0: "name",
 	1: "description",
 	2: "status",
 	3: "lane",
 	4: "variable_set_id",
 	5: "variable_version",
-	6: "steps",
+	6: "failure_threshold",
+	7: "steps",
 }
 
 // Decode decodes DefinitionFromSteps from json.
@@ -5914,8 +5936,18 @@ func (s *DefinitionFromSteps) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"variable_version\"")
 			}
+		case "failure_threshold":
+			if err := func() error {
+				s.FailureThreshold.Reset()
+				if err := s.FailureThreshold.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"failure_threshold\"")
+			}
 		case "steps":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				s.Steps = make([]StepInput, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -5942,7 +5974,7 @@ func (s *DefinitionFromSteps) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b01000001,
+		0b10000001,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -6032,6 +6064,12 @@ func (s *DefinitionFromTemplate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.FailureThreshold.Set {
+			e.FieldStart("failure_threshold")
+			s.FailureThreshold.Encode(e)
+		}
+	}
+	{
 		e.FieldStart("template_id")
 		e.Str(s.TemplateID)
 	}
@@ -6043,15 +6081,16 @@ func (s *DefinitionFromTemplate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionFromTemplate = [8]string{
+var jsonFieldsNameOfDefinitionFromTemplate = [9]string{
 	0: "name",
 	1: "description",
 	2: "status",
 	3: "lane",
 	4: "variable_set_id",
 	5: "variable_version",
-	6: "template_id",
-	7: "bindings",
+	6: "failure_threshold",
+	7: "template_id",
+	8: "bindings",
 }
 
 // Decode decodes DefinitionFromTemplate from json.
@@ -6059,7 +6098,7 @@ func (s *DefinitionFromTemplate) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode DefinitionFromTemplate to nil")
 	}
-	var requiredBitSet [1]uint8
+	var requiredBitSet [2]uint8
 	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
@@ -6126,8 +6165,18 @@ func (s *DefinitionFromTemplate) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"variable_version\"")
 			}
+		case "failure_threshold":
+			if err := func() error {
+				s.FailureThreshold.Reset()
+				if err := s.FailureThreshold.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"failure_threshold\"")
+			}
 		case "template_id":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				v, err := d.Str()
 				s.TemplateID = string(v)
@@ -6157,8 +6206,9 @@ func (s *DefinitionFromTemplate) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
-		0b01000001,
+	for i, mask := range [2]uint8{
+		0b10000001,
+		0b00000000,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -6476,6 +6526,12 @@ func (s *DefinitionReplace) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.FailureThreshold.Set {
+			e.FieldStart("failure_threshold")
+			s.FailureThreshold.Encode(e)
+		}
+	}
+	{
 		e.FieldStart("steps")
 		e.ArrStart()
 		for _, elem := range s.Steps {
@@ -6521,20 +6577,21 @@ func (s *DefinitionReplace) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionReplace = [13]string{
+var jsonFieldsNameOfDefinitionReplace = [14]string{
 	0:  "name",
 	1:  "description",
 	2:  "status",
 	3:  "lane",
 	4:  "variable_set_id",
 	5:  "variable_version",
-	6:  "steps",
-	7:  "id",
-	8:  "org_id",
-	9:  "version",
-	10: "created_by",
-	11: "created_at",
-	12: "updated_at",
+	6:  "failure_threshold",
+	7:  "steps",
+	8:  "id",
+	9:  "org_id",
+	10: "version",
+	11: "created_by",
+	12: "created_at",
+	13: "updated_at",
 }
 
 // Decode decodes DefinitionReplace from json.
@@ -6609,8 +6666,18 @@ func (s *DefinitionReplace) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"variable_version\"")
 			}
+		case "failure_threshold":
+			if err := func() error {
+				s.FailureThreshold.Reset()
+				if err := s.FailureThreshold.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"failure_threshold\"")
+			}
 		case "steps":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				s.Steps = make([]StepInput, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -6697,7 +6764,7 @@ func (s *DefinitionReplace) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
-		0b01000001,
+		0b10000001,
 		0b00000000,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
@@ -6913,6 +6980,10 @@ func (s *DefinitionVersion) encodeFields(e *jx.Encoder) {
 		s.VariableVersion.Encode(e)
 	}
 	{
+		e.FieldStart("failure_threshold")
+		s.FailureThreshold.Encode(e)
+	}
+	{
 		e.FieldStart("steps")
 		e.ArrStart()
 		for _, elem := range s.Steps {
@@ -6930,15 +7001,16 @@ func (s *DefinitionVersion) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionVersion = [8]string{
+var jsonFieldsNameOfDefinitionVersion = [9]string{
 	0: "definition_id",
 	1: "version",
 	2: "lane",
 	3: "variable_set_id",
 	4: "variable_version",
-	5: "steps",
-	6: "created_by",
-	7: "created_at",
+	5: "failure_threshold",
+	6: "steps",
+	7: "created_by",
+	8: "created_at",
 }
 
 // Decode decodes DefinitionVersion from json.
@@ -6946,7 +7018,7 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode DefinitionVersion to nil")
 	}
-	var requiredBitSet [1]uint8
+	var requiredBitSet [2]uint8
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -7004,8 +7076,18 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"variable_version\"")
 			}
-		case "steps":
+		case "failure_threshold":
 			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				if err := s.FailureThreshold.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"failure_threshold\"")
+			}
+		case "steps":
+			requiredBitSet[0] |= 1 << 6
 			if err := func() error {
 				s.Steps = make([]Step, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -7023,7 +7105,7 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"steps\"")
 			}
 		case "created_by":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -7035,7 +7117,7 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "created_at":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -7055,8 +7137,9 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
+	for i, mask := range [2]uint8{
 		0b11111111,
+		0b00000001,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -7917,6 +8000,10 @@ func (s *DryRun) encodeFields(e *jx.Encoder) {
 		e.Int(s.Version)
 	}
 	{
+		e.FieldStart("allowed_failures")
+		s.AllowedFailures.Encode(e)
+	}
+	{
 		e.FieldStart("steps")
 		e.ArrStart()
 		for _, elem := range s.Steps {
@@ -7930,11 +8017,12 @@ func (s *DryRun) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDryRun = [4]string{
+var jsonFieldsNameOfDryRun = [5]string{
 	0: "definition_id",
 	1: "version",
-	2: "steps",
-	3: "estimate",
+	2: "allowed_failures",
+	3: "steps",
+	4: "estimate",
 }
 
 // Decode decodes DryRun from json.
@@ -7970,8 +8058,18 @@ func (s *DryRun) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"version\"")
 			}
-		case "steps":
+		case "allowed_failures":
 			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				if err := s.AllowedFailures.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"allowed_failures\"")
+			}
+		case "steps":
+			requiredBitSet[0] |= 1 << 3
 			if err := func() error {
 				s.Steps = make([]DryRunStep, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -7989,7 +8087,7 @@ func (s *DryRun) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"steps\"")
 			}
 		case "estimate":
-			requiredBitSet[0] |= 1 << 3
+			requiredBitSet[0] |= 1 << 4
 			if err := func() error {
 				if err := s.Estimate.Decode(d); err != nil {
 					return err
@@ -8008,7 +8106,7 @@ func (s *DryRun) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00001111,
+		0b00011111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -10644,6 +10742,195 @@ func (s *ExpressionErrors) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
+// Encode implements json.Marshaler.
+func (s *FailureThreshold) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *FailureThreshold) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("count")
+		s.Count.Encode(e)
+	}
+	{
+		e.FieldStart("percent")
+		s.Percent.Encode(e)
+	}
+}
+
+var jsonFieldsNameOfFailureThreshold = [2]string{
+	0: "count",
+	1: "percent",
+}
+
+// Decode decodes FailureThreshold from json.
+func (s *FailureThreshold) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode FailureThreshold to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "count":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				if err := s.Count.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"count\"")
+			}
+		case "percent":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				if err := s.Percent.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"percent\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode FailureThreshold")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000011,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfFailureThreshold) {
+					name = jsonFieldsNameOfFailureThreshold[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *FailureThreshold) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *FailureThreshold) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *FailureThresholdInput) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *FailureThresholdInput) encodeFields(e *jx.Encoder) {
+	{
+		if s.Count.Set {
+			e.FieldStart("count")
+			s.Count.Encode(e)
+		}
+	}
+	{
+		if s.Percent.Set {
+			e.FieldStart("percent")
+			s.Percent.Encode(e)
+		}
+	}
+}
+
+var jsonFieldsNameOfFailureThresholdInput = [2]string{
+	0: "count",
+	1: "percent",
+}
+
+// Decode decodes FailureThresholdInput from json.
+func (s *FailureThresholdInput) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode FailureThresholdInput to nil")
+	}
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "count":
+			if err := func() error {
+				s.Count.Reset()
+				if err := s.Count.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"count\"")
+			}
+		case "percent":
+			if err := func() error {
+				s.Percent.Reset()
+				if err := s.Percent.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"percent\"")
+			}
+		default:
+			return errors.Errorf("unexpected field %q", k)
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode FailureThresholdInput")
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *FailureThresholdInput) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *FailureThresholdInput) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
 // Encode encodes FreeObject as json.
 func (s FreeObject) Encode(e *jx.Encoder) {
 	unwrapped := jsonraw.Object(s)
@@ -12827,6 +13114,50 @@ func (s *NilEstimate) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
+// Encode encodes FailureThreshold as json.
+func (o NilFailureThreshold) Encode(e *jx.Encoder) {
+	if o.Null {
+		e.Null()
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes FailureThreshold from json.
+func (o *NilFailureThreshold) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode NilFailureThreshold to nil")
+	}
+	if d.Next() == jx.Null {
+		if err := d.Null(); err != nil {
+			return err
+		}
+
+		var v FailureThreshold
+		o.Value = v
+		o.Null = true
+		return nil
+	}
+	o.Null = false
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s NilFailureThreshold) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *NilFailureThreshold) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
 // Encode encodes float64 as json.
 func (o NilFloat64) Encode(e *jx.Encoder) {
 	if o.Null {
@@ -12915,6 +13246,52 @@ func (s NilInt) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *NilInt) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes int64 as json.
+func (o NilInt64) Encode(e *jx.Encoder) {
+	if o.Null {
+		e.Null()
+		return
+	}
+	e.Int64(int64(o.Value))
+}
+
+// Decode decodes int64 from json.
+func (o *NilInt64) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode NilInt64 to nil")
+	}
+	if d.Next() == jx.Null {
+		if err := d.Null(); err != nil {
+			return err
+		}
+
+		var v int64
+		o.Value = v
+		o.Null = true
+		return nil
+	}
+	o.Null = false
+	v, err := d.Int64()
+	if err != nil {
+		return err
+	}
+	o.Value = int64(v)
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s NilInt64) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *NilInt64) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -13895,6 +14272,106 @@ func (s *OptNilDateTime) UnmarshalJSON(data []byte) error {
 	return s.Decode(d, json.DecodeDateTime)
 }
 
+// Encode encodes FailureThresholdInput as json.
+func (o OptNilFailureThresholdInput) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	if o.Null {
+		e.Null()
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes FailureThresholdInput from json.
+func (o *OptNilFailureThresholdInput) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptNilFailureThresholdInput to nil")
+	}
+	if d.Next() == jx.Null {
+		if err := d.Null(); err != nil {
+			return err
+		}
+
+		var v FailureThresholdInput
+		o.Value = v
+		o.Set = true
+		o.Null = true
+		return nil
+	}
+	o.Set = true
+	o.Null = false
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptNilFailureThresholdInput) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptNilFailureThresholdInput) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes float64 as json.
+func (o OptNilFloat64) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	if o.Null {
+		e.Null()
+		return
+	}
+	e.Float64(float64(o.Value))
+}
+
+// Decode decodes float64 from json.
+func (o *OptNilFloat64) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptNilFloat64 to nil")
+	}
+	if d.Next() == jx.Null {
+		if err := d.Null(); err != nil {
+			return err
+		}
+
+		var v float64
+		o.Value = v
+		o.Set = true
+		o.Null = true
+		return nil
+	}
+	o.Set = true
+	o.Null = false
+	v, err := d.Float64()
+	if err != nil {
+		return err
+	}
+	o.Value = float64(v)
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptNilFloat64) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptNilFloat64) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
 // Encode encodes FreeObject as json.
 func (o OptNilFreeObject) Encode(e *jx.Encoder) {
 	if !o.Set {
@@ -13991,6 +14468,57 @@ func (s OptNilInt) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *OptNilInt) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes int64 as json.
+func (o OptNilInt64) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	if o.Null {
+		e.Null()
+		return
+	}
+	e.Int64(int64(o.Value))
+}
+
+// Decode decodes int64 from json.
+func (o *OptNilInt64) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptNilInt64 to nil")
+	}
+	if d.Next() == jx.Null {
+		if err := d.Null(); err != nil {
+			return err
+		}
+
+		var v int64
+		o.Value = v
+		o.Set = true
+		o.Null = true
+		return nil
+	}
+	o.Set = true
+	o.Null = false
+	v, err := d.Int64()
+	if err != nil {
+		return err
+	}
+	o.Value = int64(v)
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptNilInt64) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptNilInt64) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

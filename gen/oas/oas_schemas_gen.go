@@ -2812,8 +2812,9 @@ type Definition struct {
 	// The variable set whose values expressions read as `vars`; null for none.
 	VariableSetID NilString `json:"variable_set_id"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion NilString `json:"variable_version"`
-	Steps           []Step    `json:"steps"`
+	VariableVersion  NilString           `json:"variable_version"`
+	FailureThreshold NilFailureThreshold `json:"failure_threshold"`
+	Steps            []Step              `json:"steps"`
 	// The id of the account that created it.
 	CreatedBy string    `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
@@ -2863,6 +2864,11 @@ func (s *Definition) GetVariableSetID() NilString {
 // GetVariableVersion returns the value of VariableVersion.
 func (s *Definition) GetVariableVersion() NilString {
 	return s.VariableVersion
+}
+
+// GetFailureThreshold returns the value of FailureThreshold.
+func (s *Definition) GetFailureThreshold() NilFailureThreshold {
+	return s.FailureThreshold
 }
 
 // GetSteps returns the value of Steps.
@@ -2928,6 +2934,11 @@ func (s *Definition) SetVariableSetID(val NilString) {
 // SetVariableVersion sets the value of VariableVersion.
 func (s *Definition) SetVariableVersion(val NilString) {
 	s.VariableVersion = val
+}
+
+// SetFailureThreshold sets the value of FailureThreshold.
+func (s *Definition) SetFailureThreshold(val NilFailureThreshold) {
+	s.FailureThreshold = val
 }
 
 // SetSteps sets the value of Steps.
@@ -3071,7 +3082,8 @@ type DefinitionFromSteps struct {
 	// The variable set whose values expressions read as `vars`; null for none.
 	VariableSetID OptNilString `json:"variable_set_id"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion OptNilString `json:"variable_version"`
+	VariableVersion  OptNilString                `json:"variable_version"`
+	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
 	// Run one after another.
 	Steps []StepInput `json:"steps"`
 }
@@ -3104,6 +3116,11 @@ func (s *DefinitionFromSteps) GetVariableSetID() OptNilString {
 // GetVariableVersion returns the value of VariableVersion.
 func (s *DefinitionFromSteps) GetVariableVersion() OptNilString {
 	return s.VariableVersion
+}
+
+// GetFailureThreshold returns the value of FailureThreshold.
+func (s *DefinitionFromSteps) GetFailureThreshold() OptNilFailureThresholdInput {
+	return s.FailureThreshold
 }
 
 // GetSteps returns the value of Steps.
@@ -3141,6 +3158,11 @@ func (s *DefinitionFromSteps) SetVariableVersion(val OptNilString) {
 	s.VariableVersion = val
 }
 
+// SetFailureThreshold sets the value of FailureThreshold.
+func (s *DefinitionFromSteps) SetFailureThreshold(val OptNilFailureThresholdInput) {
+	s.FailureThreshold = val
+}
+
 // SetSteps sets the value of Steps.
 func (s *DefinitionFromSteps) SetSteps(val []StepInput) {
 	s.Steps = val
@@ -3159,7 +3181,8 @@ type DefinitionFromTemplate struct {
 	// The variable set whose values expressions read as `vars`; null for none.
 	VariableSetID OptNilString `json:"variable_set_id"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion OptNilString `json:"variable_version"`
+	VariableVersion  OptNilString                `json:"variable_version"`
+	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
 	// The id of an active template.
 	TemplateID string `json:"template_id"`
 	// The id of a credential for each slot of the template, by the slot's name. Every slot needs one.
@@ -3194,6 +3217,11 @@ func (s *DefinitionFromTemplate) GetVariableSetID() OptNilString {
 // GetVariableVersion returns the value of VariableVersion.
 func (s *DefinitionFromTemplate) GetVariableVersion() OptNilString {
 	return s.VariableVersion
+}
+
+// GetFailureThreshold returns the value of FailureThreshold.
+func (s *DefinitionFromTemplate) GetFailureThreshold() OptNilFailureThresholdInput {
+	return s.FailureThreshold
 }
 
 // GetTemplateID returns the value of TemplateID.
@@ -3234,6 +3262,11 @@ func (s *DefinitionFromTemplate) SetVariableSetID(val OptNilString) {
 // SetVariableVersion sets the value of VariableVersion.
 func (s *DefinitionFromTemplate) SetVariableVersion(val OptNilString) {
 	s.VariableVersion = val
+}
+
+// SetFailureThreshold sets the value of FailureThreshold.
+func (s *DefinitionFromTemplate) SetFailureThreshold(val OptNilFailureThresholdInput) {
+	s.FailureThreshold = val
 }
 
 // SetTemplateID sets the value of TemplateID.
@@ -3331,7 +3364,8 @@ type DefinitionReplace struct {
 	// The variable set whose values expressions read as `vars`; null for none.
 	VariableSetID OptNilString `json:"variable_set_id"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion OptNilString `json:"variable_version"`
+	VariableVersion  OptNilString                `json:"variable_version"`
+	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
 	// Run one after another.
 	Steps     []StepInput `json:"steps"`
 	ID        OptIgnored  `json:"id"`
@@ -3370,6 +3404,11 @@ func (s *DefinitionReplace) GetVariableSetID() OptNilString {
 // GetVariableVersion returns the value of VariableVersion.
 func (s *DefinitionReplace) GetVariableVersion() OptNilString {
 	return s.VariableVersion
+}
+
+// GetFailureThreshold returns the value of FailureThreshold.
+func (s *DefinitionReplace) GetFailureThreshold() OptNilFailureThresholdInput {
+	return s.FailureThreshold
 }
 
 // GetSteps returns the value of Steps.
@@ -3435,6 +3474,11 @@ func (s *DefinitionReplace) SetVariableSetID(val OptNilString) {
 // SetVariableVersion sets the value of VariableVersion.
 func (s *DefinitionReplace) SetVariableVersion(val OptNilString) {
 	s.VariableVersion = val
+}
+
+// SetFailureThreshold sets the value of FailureThreshold.
+func (s *DefinitionReplace) SetFailureThreshold(val OptNilFailureThresholdInput) {
+	s.FailureThreshold = val
 }
 
 // SetSteps sets the value of Steps.
@@ -3568,8 +3612,9 @@ type DefinitionVersion struct {
 	// The variable set whose values expressions read as `vars`; null for none.
 	VariableSetID NilString `json:"variable_set_id"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion NilString `json:"variable_version"`
-	Steps           []Step    `json:"steps"`
+	VariableVersion  NilString           `json:"variable_version"`
+	FailureThreshold NilFailureThreshold `json:"failure_threshold"`
+	Steps            []Step              `json:"steps"`
 	// The id of the account that made the version.
 	CreatedBy string    `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
@@ -3598,6 +3643,11 @@ func (s *DefinitionVersion) GetVariableSetID() NilString {
 // GetVariableVersion returns the value of VariableVersion.
 func (s *DefinitionVersion) GetVariableVersion() NilString {
 	return s.VariableVersion
+}
+
+// GetFailureThreshold returns the value of FailureThreshold.
+func (s *DefinitionVersion) GetFailureThreshold() NilFailureThreshold {
+	return s.FailureThreshold
 }
 
 // GetSteps returns the value of Steps.
@@ -3638,6 +3688,11 @@ func (s *DefinitionVersion) SetVariableSetID(val NilString) {
 // SetVariableVersion sets the value of VariableVersion.
 func (s *DefinitionVersion) SetVariableVersion(val NilString) {
 	s.VariableVersion = val
+}
+
+// SetFailureThreshold sets the value of FailureThreshold.
+func (s *DefinitionVersion) SetFailureThreshold(val NilFailureThreshold) {
+	s.FailureThreshold = val
 }
 
 // SetSteps sets the value of Steps.
@@ -3998,8 +4053,11 @@ func (s *DomainList) SetNextCursor(val NilString) {
 type DryRun struct {
 	DefinitionID string `json:"definition_id"`
 	// The version that was rehearsed.
-	Version int          `json:"version"`
-	Steps   []DryRunStep `json:"steps"`
+	Version int `json:"version"`
+	// By the failure threshold, how many jobs of a batch of `record_count` records may fail; one more
+	// stops the batch. Null without a threshold.
+	AllowedFailures NilInt64     `json:"allowed_failures"`
+	Steps           []DryRunStep `json:"steps"`
 	// What `record_count` records would cost of the slowest budget that the flow spends; null if it spends
 	// none.
 	Estimate NilEstimate `json:"estimate"`
@@ -4013,6 +4071,11 @@ func (s *DryRun) GetDefinitionID() string {
 // GetVersion returns the value of Version.
 func (s *DryRun) GetVersion() int {
 	return s.Version
+}
+
+// GetAllowedFailures returns the value of AllowedFailures.
+func (s *DryRun) GetAllowedFailures() NilInt64 {
+	return s.AllowedFailures
 }
 
 // GetSteps returns the value of Steps.
@@ -4033,6 +4096,11 @@ func (s *DryRun) SetDefinitionID(val string) {
 // SetVersion sets the value of Version.
 func (s *DryRun) SetVersion(val int) {
 	s.Version = val
+}
+
+// SetAllowedFailures sets the value of AllowedFailures.
+func (s *DryRun) SetAllowedFailures(val NilInt64) {
+	s.AllowedFailures = val
 }
 
 // SetSteps sets the value of Steps.
@@ -5311,6 +5379,68 @@ func (s *ExpressionErrors) GetExpressionErrors() []string {
 // SetExpressionErrors sets the value of ExpressionErrors.
 func (s *ExpressionErrors) SetExpressionErrors(val []string) {
 	s.ExpressionErrors = val
+}
+
+// How many jobs of a batch may fail; null for all of them. `failed` and `rejected` jobs count. The job
+// that takes a batch past it stops the batch at once: nothing more is sent, and jobs that wait become
+// `unprocessed`. Calls under way are still settled; once no job is open, the batch ends `failed`, and
+// its `status_reason` says why.
+// Ref: #/components/schemas/FailureThreshold
+type FailureThreshold struct {
+	// So many jobs may fail; one more stops the batch.
+	Count NilInt64 `json:"count"`
+	// This share of the batch's records may fail, in percent; more stops the batch.
+	Percent NilFloat64 `json:"percent"`
+}
+
+// GetCount returns the value of Count.
+func (s *FailureThreshold) GetCount() NilInt64 {
+	return s.Count
+}
+
+// GetPercent returns the value of Percent.
+func (s *FailureThreshold) GetPercent() NilFloat64 {
+	return s.Percent
+}
+
+// SetCount sets the value of Count.
+func (s *FailureThreshold) SetCount(val NilInt64) {
+	s.Count = val
+}
+
+// SetPercent sets the value of Percent.
+func (s *FailureThreshold) SetPercent(val NilFloat64) {
+	s.Percent = val
+}
+
+// How many jobs of a batch may fail; null or left out for all of them. Past it the batch stops sending
+// and ends `failed`. Takes one of `count` and `percent`.
+// Ref: #/components/schemas/FailureThresholdInput
+type FailureThresholdInput struct {
+	// So many jobs may fail; one more stops the batch.
+	Count OptNilInt64 `json:"count"`
+	// This share of the batch's records may fail, in percent; more stops the batch.
+	Percent OptNilFloat64 `json:"percent"`
+}
+
+// GetCount returns the value of Count.
+func (s *FailureThresholdInput) GetCount() OptNilInt64 {
+	return s.Count
+}
+
+// GetPercent returns the value of Percent.
+func (s *FailureThresholdInput) GetPercent() OptNilFloat64 {
+	return s.Percent
+}
+
+// SetCount sets the value of Count.
+func (s *FailureThresholdInput) SetCount(val OptNilInt64) {
+	s.Count = val
+}
+
+// SetPercent sets the value of Percent.
+func (s *FailureThresholdInput) SetPercent(val OptNilFloat64) {
+	s.Percent = val
 }
 
 type FreeObject jsonraw.Object
@@ -6678,6 +6808,51 @@ func (o NilEstimate) Or(d Estimate) Estimate {
 	return d
 }
 
+// NewNilFailureThreshold returns new NilFailureThreshold with value set to v.
+func NewNilFailureThreshold(v FailureThreshold) NilFailureThreshold {
+	return NilFailureThreshold{
+		Value: v,
+	}
+}
+
+// NilFailureThreshold is nullable FailureThreshold.
+type NilFailureThreshold struct {
+	Value FailureThreshold
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilFailureThreshold) SetTo(v FailureThreshold) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilFailureThreshold) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilFailureThreshold) SetToNull() {
+	o.Null = true
+	var v FailureThreshold
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilFailureThreshold) Get() (v FailureThreshold, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilFailureThreshold) Or(d FailureThreshold) FailureThreshold {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewNilFloat64 returns new NilFloat64 with value set to v.
 func NewNilFloat64(v float64) NilFloat64 {
 	return NilFloat64{
@@ -6762,6 +6937,51 @@ func (o NilInt) Get() (v int, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o NilInt) Or(d int) int {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewNilInt64 returns new NilInt64 with value set to v.
+func NewNilInt64(v int64) NilInt64 {
+	return NilInt64{
+		Value: v,
+	}
+}
+
+// NilInt64 is nullable int64.
+type NilInt64 struct {
+	Value int64
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilInt64) SetTo(v int64) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilInt64) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilInt64) SetToNull() {
+	o.Null = true
+	var v int64
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilInt64) Get() (v int64, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilInt64) Or(d int64) int64 {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -8255,6 +8475,142 @@ func (o OptNilDateTime) Or(d time.Time) time.Time {
 	return d
 }
 
+// NewOptNilFailureThresholdInput returns new OptNilFailureThresholdInput with value set to v.
+func NewOptNilFailureThresholdInput(v FailureThresholdInput) OptNilFailureThresholdInput {
+	return OptNilFailureThresholdInput{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptNilFailureThresholdInput is optional nullable FailureThresholdInput.
+type OptNilFailureThresholdInput struct {
+	Value FailureThresholdInput
+	Set   bool
+	Null  bool
+}
+
+// IsSet returns true if OptNilFailureThresholdInput was set.
+func (o OptNilFailureThresholdInput) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptNilFailureThresholdInput) Reset() {
+	var v FailureThresholdInput
+	o.Value = v
+	o.Set = false
+	o.Null = false
+}
+
+// SetTo sets value to v.
+func (o *OptNilFailureThresholdInput) SetTo(v FailureThresholdInput) {
+	o.Set = true
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o OptNilFailureThresholdInput) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *OptNilFailureThresholdInput) SetToNull() {
+	o.Set = true
+	o.Null = true
+	var v FailureThresholdInput
+	o.Value = v
+}
+
+// IsEmpty returns true if the field was omitted from the payload (not Set and not Null).
+func (o OptNilFailureThresholdInput) IsEmpty() bool {
+	return !o.Set && !o.Null
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptNilFailureThresholdInput) Get() (v FailureThresholdInput, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptNilFailureThresholdInput) Or(d FailureThresholdInput) FailureThresholdInput {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptNilFloat64 returns new OptNilFloat64 with value set to v.
+func NewOptNilFloat64(v float64) OptNilFloat64 {
+	return OptNilFloat64{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptNilFloat64 is optional nullable float64.
+type OptNilFloat64 struct {
+	Value float64
+	Set   bool
+	Null  bool
+}
+
+// IsSet returns true if OptNilFloat64 was set.
+func (o OptNilFloat64) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptNilFloat64) Reset() {
+	var v float64
+	o.Value = v
+	o.Set = false
+	o.Null = false
+}
+
+// SetTo sets value to v.
+func (o *OptNilFloat64) SetTo(v float64) {
+	o.Set = true
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o OptNilFloat64) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *OptNilFloat64) SetToNull() {
+	o.Set = true
+	o.Null = true
+	var v float64
+	o.Value = v
+}
+
+// IsEmpty returns true if the field was omitted from the payload (not Set and not Null).
+func (o OptNilFloat64) IsEmpty() bool {
+	return !o.Set && !o.Null
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptNilFloat64) Get() (v float64, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptNilFloat64) Or(d float64) float64 {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptNilFreeObject returns new OptNilFreeObject with value set to v.
 func NewOptNilFreeObject(v FreeObject) OptNilFreeObject {
 	return OptNilFreeObject{
@@ -8385,6 +8741,74 @@ func (o OptNilInt) Get() (v int, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptNilInt) Or(d int) int {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptNilInt64 returns new OptNilInt64 with value set to v.
+func NewOptNilInt64(v int64) OptNilInt64 {
+	return OptNilInt64{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptNilInt64 is optional nullable int64.
+type OptNilInt64 struct {
+	Value int64
+	Set   bool
+	Null  bool
+}
+
+// IsSet returns true if OptNilInt64 was set.
+func (o OptNilInt64) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptNilInt64) Reset() {
+	var v int64
+	o.Value = v
+	o.Set = false
+	o.Null = false
+}
+
+// SetTo sets value to v.
+func (o *OptNilInt64) SetTo(v int64) {
+	o.Set = true
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o OptNilInt64) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *OptNilInt64) SetToNull() {
+	o.Set = true
+	o.Null = true
+	var v int64
+	o.Value = v
+}
+
+// IsEmpty returns true if the field was omitted from the payload (not Set and not Null).
+func (o OptNilInt64) IsEmpty() bool {
+	return !o.Set && !o.Null
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptNilInt64) Get() (v int64, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptNilInt64) Or(d int64) int64 {
 	if v, ok := o.Get(); ok {
 		return v
 	}

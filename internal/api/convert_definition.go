@@ -12,7 +12,8 @@ func definitionOf(d definition.Definition) oas.Definition {
 		ID: d.ID.String(), OrgID: d.OrgID.String(), Name: d.Name, Description: d.Description,
 		Status: oas.DefinitionStatus(d.Status), Version: int(d.Version),
 		Lane:          laneOf(d.Document.Lane),
-		VariableSetID: nilText(d.Document.VariableSetID), VariableVersion: nilText(d.Document.VariableVersion), Steps: stepsOf(d.Document.Steps),
+		VariableSetID: nilText(d.Document.VariableSetID), VariableVersion: nilText(d.Document.VariableVersion),
+		FailureThreshold: thresholdOf(d.Document.FailureThreshold), Steps: stepsOf(d.Document.Steps),
 		CreatedBy: d.CreatedBy, CreatedAt: d.CreatedAt.UTC(), UpdatedAt: d.UpdatedAt.UTC(),
 	}
 }
@@ -21,13 +22,28 @@ func definitionVersionOf(v definition.Version) oas.DefinitionVersion {
 	return oas.DefinitionVersion{
 		DefinitionID: v.DefinitionID.String(), Version: int(v.Version),
 		Lane:          laneOf(v.Document.Lane),
-		VariableSetID: nilText(v.Document.VariableSetID), VariableVersion: nilText(v.Document.VariableVersion), Steps: stepsOf(v.Document.Steps),
+		VariableSetID: nilText(v.Document.VariableSetID), VariableVersion: nilText(v.Document.VariableVersion),
+		FailureThreshold: thresholdOf(v.Document.FailureThreshold), Steps: stepsOf(v.Document.Steps),
 		CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt.UTC(),
 	}
 }
 
 func laneOf(lane string) oas.NilLane {
 	return oas.NilLane{Value: oas.Lane(lane), Null: lane == ""}
+}
+
+func thresholdOf(t *definition.Threshold) oas.NilFailureThreshold {
+	if t == nil {
+		return oas.NilFailureThreshold{Null: true}
+	}
+	out := oas.FailureThreshold{Count: oas.NilInt64{Null: true}, Percent: oas.NilFloat64{Null: true}}
+	if t.Count != nil {
+		out.Count = oas.NewNilInt64(*t.Count)
+	}
+	if t.Percent != nil {
+		out.Percent = oas.NewNilFloat64(*t.Percent)
+	}
+	return oas.NewNilFailureThreshold(out)
 }
 
 // stepsOf shows steps as they were written, with the defaults that do not depend on the action.
@@ -81,10 +97,9 @@ func taskOf(t definition.DocumentTask) oas.Task {
 func (h definitionHandler) draftOf(req oas.DefinitionCreate) (definition.Draft, error) {
 	if !req.IsDefinitionFromTemplate() {
 		b := &req.DefinitionFromSteps
-		return definition.Draft{
-			Name: b.Name, Description: b.Description.Value, Status: string(b.Status.Value),
-			Document: documentOf(b.Lane, b.VariableSetID, b.VariableVersion, b.Steps),
-		}, nil
+		doc := documentOf(b.Lane, b.VariableSetID, b.VariableVersion, b.Steps)
+		doc.FailureThreshold = documentThresholdOf(b.FailureThreshold)
+		return definition.Draft{Name: b.Name, Description: b.Description.Value, Status: string(b.Status.Value), Document: doc}, nil
 	}
 	b := &req.DefinitionFromTemplate
 	d, err := h.templates.Draft(b.TemplateID, b.Bindings.Value)
@@ -94,15 +109,29 @@ func (h definitionHandler) draftOf(req oas.DefinitionCreate) (definition.Draft, 
 	steps := d.Document.Steps
 	d.Name, d.Description, d.Status = b.Name, b.Description.Or(d.Description), string(b.Status.Value)
 	d.Document = documentOf(b.Lane, b.VariableSetID, b.VariableVersion, nil)
-	d.Document.Steps = steps
+	d.Document.FailureThreshold, d.Document.Steps = documentThresholdOf(b.FailureThreshold), steps
 	return d, nil
 }
 
 func replacementOf(req *oas.DefinitionReplace) definition.Draft {
-	return definition.Draft{
-		Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value),
-		Document: documentOf(req.Lane, req.VariableSetID, req.VariableVersion, req.Steps),
+	doc := documentOf(req.Lane, req.VariableSetID, req.VariableVersion, req.Steps)
+	doc.FailureThreshold = documentThresholdOf(req.FailureThreshold)
+	return definition.Draft{Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value), Document: doc}
+}
+
+func documentThresholdOf(in oas.OptNilFailureThresholdInput) *definition.Threshold {
+	t, ok := in.Get()
+	if !ok {
+		return nil
 	}
+	var out definition.Threshold
+	if n, ok := t.Count.Get(); ok {
+		out.Count = &n
+	}
+	if p, ok := t.Percent.Get(); ok {
+		out.Percent = &p
+	}
+	return &out
 }
 
 func documentOf(lane oas.OptNilLane, set, version oas.OptNilString, steps []oas.StepInput) definition.Document {

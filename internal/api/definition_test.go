@@ -138,8 +138,8 @@ func TestDefinitions_Refused(t *testing.T) {
 			[]string{"body.steps.0.tasks.1.action_id value_error"},
 		},
 		"UnknownFields": {
-			`{"name": "n", "failure_threshold": {}, "steps": [{"id": "s", "also": 1, "tasks": [{"id": "a", "action_id": "core__flow__transform", "params": {"value": 1}, "for_each": "{{ input }}"}]}]}`,
-			[]string{"body.failure_threshold extra_forbidden", "body.steps.0.also extra_forbidden", "body.steps.0.tasks.0.for_each extra_forbidden"},
+			`{"name": "n", "retries": {}, "steps": [{"id": "s", "also": 1, "tasks": [{"id": "a", "action_id": "core__flow__transform", "params": {"value": 1}, "loop": "{{ input }}"}]}]}`,
+			[]string{"body.retries extra_forbidden", "body.steps.0.also extra_forbidden", "body.steps.0.tasks.0.loop extra_forbidden"},
 		},
 		"SeveralFields": {
 			`{"name": "", "status": "archived", "steps": [{"id": "Up Load", "tasks": []}, {"tasks": [{"id": "a", "action_id": "x", "timeout_seconds": 0, "retry": {"max_attempts": 21}, "on_error": null}]}]}`,

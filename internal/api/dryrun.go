@@ -34,7 +34,11 @@ func (h dryRunHandler) DryRunDefinition(ctx context.Context, req oas.OptDryRunRe
 }
 
 func dryRunOf(o *dryrun.Outcome) *oas.DryRun {
-	out := &oas.DryRun{DefinitionID: o.Definition.ID.String(), Version: int(o.Definition.Version), Estimate: oas.NilEstimate{Null: true}}
+	out := &oas.DryRun{DefinitionID: o.Definition.ID.String(), Version: int(o.Definition.Version), Estimate: oas.NilEstimate{Null: true},
+		AllowedFailures: oas.NilInt64{Null: true}}
+	if o.AllowedFailures != nil {
+		out.AllowedFailures = oas.NewNilInt64(*o.AllowedFailures)
+	}
 	if o.Estimate != nil {
 		out.Estimate = oas.NewNilEstimate(estimateOf(o.Estimate))
 	}

@@ -58,6 +58,7 @@ func check(doc Document, cat *catalog.Catalog) []fault.Field {
 	if doc.Lane != "" {
 		c.oneOf(body.below("lane"), doc.Lane, lanes...)
 	}
+	c.threshold(body.below("failure_threshold"), doc.FailureThreshold)
 	c.length(body.below("steps"), len(doc.Steps), maxSteps, "step")
 	for i, s := range doc.Steps {
 		c.step(body.below("steps", i), s)
@@ -166,7 +167,7 @@ func (c *checker) length(at place, n, most int, what string) {
 	}
 }
 
-func bounded[T int | float64](c *checker, at place, value *T, least, most T) {
+func bounded[T int | int64 | float64](c *checker, at place, value *T, least, most T) {
 	switch {
 	case value == nil:
 	case !(*value >= least): // also NaN

@@ -63,7 +63,7 @@ func stepTasks(doc Document) map[string][]string {
 }
 
 func (c *compiler) plan(doc Document) *Plan {
-	plan := &Plan{Lane: doc.Lane, VariableSetID: doc.variableSet(), VariableVersion: doc.VariableVersion}
+	plan := &Plan{Lane: doc.Lane, VariableSetID: doc.variableSet(), VariableVersion: doc.VariableVersion, FailureThreshold: doc.FailureThreshold}
 	c.hasVars, c.used = doc.VariableSetID != "", map[string]bool{}
 	c.earlier = map[string][]string{}
 	for _, s := range doc.Steps {

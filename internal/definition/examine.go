@@ -117,6 +117,9 @@ type review struct {
 
 func (r *review) document(doc Document) {
 	body := place{"body"}
+	if t := doc.FailureThreshold; t != nil && t.Percent != nil && *t.Percent == maxPercent {
+		r.warnings = append(r.warnings, "failure_threshold: no more than 100 percent of the jobs can fail, so that it never stops a batch")
+	}
 	for i, s := range doc.Steps {
 		for j, t := range s.Tasks {
 			action, ok := r.catalog.Action(t.ActionID)

@@ -23,7 +23,9 @@ type Plan struct {
 	VariableSetID   uuid.NullUUID
 	VariableVersion string
 	VarKeys         []string
-	Steps           []Step
+	// FailureThreshold is nil where a batch goes on however many of its jobs fail.
+	FailureThreshold *Threshold
+	Steps            []Step
 }
 
 // Step is one step of a plan.

@@ -187,7 +187,7 @@ func (c *claim) begin(ctx context.Context, calls []*prepared) (err error) {
 	}
 	var barred []queueKey
 	for _, p := range calls {
-		if slices.ContainsFunc(p.batches(), func(id uuid.UUID) bool { return c.change.Cancelled(id) || slices.Contains(held, id) }) {
+		if slices.ContainsFunc(p.batches(), func(id uuid.UUID) bool { return c.change.Stopped(id) || slices.Contains(held, id) }) {
 			barred = append(barred, p.queues...)
 		}
 	}

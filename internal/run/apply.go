@@ -114,7 +114,7 @@ func (c *Change) moveSlices(ctx context.Context) error {
 			c.over.BatchIds, c.over.SliceNos = append(c.over.BatchIds, r.BatchID), append(c.over.SliceNos, r.No)
 			c.over.StepNos = append(c.over.StepNos, r.StepNo)
 		}
-		if r.State == sliceDone || h.cancelled() {
+		if r.State == sliceDone || h.stopped() {
 			continue
 		}
 		step, state, remaining := c.advanceSlice(h, &r)
@@ -274,7 +274,7 @@ func (c *Change) moveBatches(ctx context.Context) error {
 		if h.Status == BatchQueued {
 			start = append(start, id)
 		}
-		if h.cancelled() {
+		if h.stopped() {
 			for _, s := range []Status{Staged, Queued, Pending} {
 				d.move(s, Unprocessed, d.Of(s))
 			}
@@ -297,10 +297,17 @@ func (c *Change) moveBatches(ctx context.Context) error {
 	for i := range rows {
 		counts := countsOf(&rows[i])
 		h := c.heads[rows[i].BatchID]
-		if counts.terminal() != rows[i].RecordCount || h.Status == BatchPaused || h.cancelled() {
+		if err := c.stopPast(ctx, h, &counts); err != nil {
+			return err
+		}
+		if counts.terminal() != rows[i].RecordCount || h.Status == BatchPaused || BatchTerminal(h.Status) {
 			continue
 		}
-		if err := c.s.q.BatchEnd(ctx, c.later, db.BatchEndParams{ID: h.ID, Status: counts.outcome(), Now: c.Now}); err != nil {
+		status := counts.outcome()
+		if h.StoppedAt != nil {
+			status = BatchFailed
+		}
+		if err := c.s.q.BatchEnd(ctx, c.later, db.BatchEndParams{ID: h.ID, Status: status, Now: c.Now}); err != nil {
 			return fmt.Errorf("end batch %s: %w", h.ID, err)
 		}
 	}

@@ -33,14 +33,8 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if BatchTerminal(h.Status) {
 		return nil, fault.New(fault.Conflict, "Batch is already %s", h.Status)
 	}
-	if _, err := s.q.LaneBatchClose(ctx, tx, batchID); err != nil {
-		return nil, fmt.Errorf("close the queues of batch %s: %w", batchID, err)
-	}
-	if _, err := s.q.JobUnprocess(ctx, tx, db.JobUnprocessParams{BatchID: batchID, Now: c.Now}); err != nil {
-		return nil, fmt.Errorf("end the waiting jobs of batch %s: %w", batchID, err)
-	}
-	if err := s.q.BatchCountCancel(ctx, tx, batchID); err != nil {
-		return nil, fmt.Errorf("count the jobs of batch %s: %w", batchID, err)
+	if err := c.closeWaiting(ctx, batchID); err != nil {
+		return nil, err
 	}
 	if err := s.q.BatchCancel(ctx, tx, db.BatchCancelParams{ID: batchID, Reason: why.Reason, Now: c.Now}); err != nil {
 		return nil, fmt.Errorf("cancel batch %s: %w", batchID, err)

@@ -78,7 +78,6 @@ type head struct {
 	started bool
 }
 
-func (h *head) cancelled() bool      { return BatchTerminal(h.Status) }
 func (h *head) final() Status        { return finalStatus(h.plan) }
 func (h *head) lastStep() int16      { return int16(len(h.plan.Steps) - 1) } //nolint:gosec // at most 50 steps
 func (h *head) last(step int16) bool { return step == h.lastStep() }
@@ -162,8 +161,8 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 // CallMoved says that a call's row was moved earlier in this transaction, while its records still stand at from.
 func (c *Change) CallMoved(id uuid.UUID, from Status) { c.moved[id] = from }
 
-// Cancelled reports whether the batch is over: nothing of it may be sent any more.
-func (c *Change) Cancelled(batchID uuid.UUID) bool { return c.heads[batchID].cancelled() }
+// Stopped reports whether nothing of the batch may be sent any more.
+func (c *Change) Stopped(batchID uuid.UUID) bool { return c.heads[batchID].stopped() }
 
 // Plan returns the plan that a batch follows.
 func (c *Change) Plan(batchID uuid.UUID) *definition.Plan { return c.heads[batchID].plan }

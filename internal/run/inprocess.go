@@ -222,7 +222,7 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		return err
 	}
 	h := c.heads[batchID]
-	if h.cancelled() {
+	if h.stopped() {
 		return errOver
 	}
 	if err := c.stillReady(ctx, batchID, works); err != nil {

@@ -52,18 +52,21 @@ func (c *Change) setApart(p *Part, offset int32, status Status, remaining int16)
 	return j
 }
 
-// moveJob changes a job's status, in its row and in its slice's counters. In a cancelled batch what would wait again
+// moveJob changes a job's status, in its row and in its slice's counters. In a stopped batch what would wait again
 // will never be sent; its slice keeps counting it as waiting.
 func (c *Change) moveJob(j *job, to Status) {
 	h := c.heads[j.BatchID]
+	if (to == Failed || to == Rejected) && !h.fails(j.Status) {
+		to, j.Error = Unprocessed, nil
+	}
 	counted := func(s Status) Status {
-		if h.cancelled() && s == Unprocessed {
+		if h.stopped() && s == Unprocessed {
 			return Queued
 		}
 		return s
 	}
 	c.slice(sliceKey{j.BatchID, j.SliceNo}).counts.move(counted(j.Status), counted(to), 1)
-	if h.cancelled() && to == Queued {
+	if h.stopped() && to == Queued {
 		to = Unprocessed
 	}
 	j.Status = to
@@ -71,7 +74,7 @@ func (c *Change) moveJob(j *job, to Status) {
 
 // retryJob queues the task of the part again for this job alone.
 func (c *Change) retryJob(j *job, p *Part, offset int32, at time.Time) {
-	if c.heads[j.BatchID].cancelled() {
+	if c.heads[j.BatchID].stopped() {
 		return
 	}
 	again := *p
@@ -94,7 +97,7 @@ func (c *Change) advanceJob(j *job, first int64, ended Status) {
 		c.moveJob(j, ended)
 	default:
 		c.moveJob(j, Queued)
-		if h.cancelled() {
+		if h.stopped() {
 			return
 		}
 		j.StepNo++

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 )
@@ -83,10 +84,48 @@ type modelBatch struct {
 	staged    bool
 	touched   bool
 	cancelled bool
-	slices    []*modelSlice
+	// allowed is how many records may fail, -1 for all; stopped is set past that. inCalls is how many records were in calls
+	// before the last move, most how many may fail since it was stopped.
+	allowed int
+	stopped bool
+	inCalls int
+	most    int
+	slices  []*modelSlice
 	// fresh are the tasks that were queued since it was last cleared, as {step, task}; freshWork tells of in-process work.
 	fresh     map[[2]int]bool
 	freshWork bool
+}
+
+// closed reports whether nothing of the batch is sent any more.
+func (b *modelBatch) closed() bool { return b.cancelled || b.stopped }
+
+// failures counts the records that failed.
+func (b *modelBatch) failures() (n int) {
+	for _, r := range b.records() {
+		if r.end == Failed || r.end == Rejected {
+			n++
+		}
+	}
+	return n
+}
+
+// flying counts the records that are in calls.
+func (b *modelBatch) flying() (n int) {
+	for _, r := range b.records() {
+		if slices.ContainsFunc(r.tasks, func(p place) bool { return p == flying || p == doubted || p == lost }) {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *modelBatch) past() bool { return b.allowed >= 0 && b.failures() > b.allowed }
+
+// stopPast stops the batch once a move has taken it past its threshold.
+func (b *modelBatch) stopPast() {
+	if !b.closed() && b.past() {
+		b.stopped, b.most = true, b.allowed+max(1, b.inCalls)
+	}
 }
 
 func (b *modelBatch) records() (out []*modelRecord) {
@@ -115,7 +154,7 @@ func (r *modelRecord) status() Status {
 	if worst > waiting {
 		return placeStatus[worst]
 	}
-	if b.cancelled {
+	if b.closed() {
 		return Unprocessed
 	}
 	return s
@@ -156,18 +195,32 @@ func (r *modelRecord) localOutcome(t modelTask) string {
 
 // work does the in-process work of everything that has some now.
 func (b *modelBatch) work() {
-	var due []*modelRecord
+	// Records that left their slice come after those that did not.
+	var due, alone []*modelRecord
 	for _, r := range b.records() {
-		if r.local && r.end == "" {
+		switch {
+		case !r.local || r.end != "":
+		case r.apart:
+			alone = append(alone, r)
+		default:
 			due = append(due, r)
 		}
 	}
+	due = append(due, alone...)
 	for _, r := range due {
 		r.workOne()
 	}
 	for _, s := range b.slices {
 		s.advance()
 	}
+}
+
+// fail ends a record that failed. Past the threshold, one that needs no call to fail is left unprocessed.
+func (r *modelRecord) fail(end Status, sent bool) {
+	if !sent && r.slice.batch.past() {
+		end = Unprocessed
+	}
+	r.end = end
 }
 
 func (r *modelRecord) workOne() {
@@ -184,7 +237,8 @@ func (r *modelRecord) workOne() {
 			r.outputs[[2]int{r.step, i}] = "1"
 		}
 		if out == TraceFailed && !t.passes {
-			r.end, r.apart = Failed, true
+			r.fail(Failed, false)
+			r.apart = true
 			for j := range r.tasks {
 				r.tasks[j] = over
 			}
@@ -193,12 +247,12 @@ func (r *modelRecord) workOne() {
 	}
 	r.queue()
 	if calling, _ := b.plan.calls(r.step); !calling && (r.apart || r.step == len(b.plan)-1) {
-		r.stepOver(TraceOK)
+		r.stepOver(TraceOK, false)
 	}
 }
 
 // stepOver moves a record on whose tasks are all over; the last one came out like this.
-func (r *modelRecord) stepOver(outcome string) {
+func (r *modelRecord) stepOver(outcome string, sent bool) {
 	b := r.slice.batch
 	end := Completed
 	if outcome == TraceOK {
@@ -206,22 +260,22 @@ func (r *modelRecord) stepOver(outcome string) {
 	}
 	switch {
 	case r.doom != "":
-		r.end = r.doom
+		r.fail(r.doom, sent)
 	case r.step == len(b.plan)-1:
 		r.end = end
 		r.apart = r.apart || end != b.plan.end()
-	case r.apart && !b.cancelled:
+	case r.apart && !b.closed():
 		r.enter(r.step + 1)
 	}
 }
 
-// settle ends one attempt of a task that makes calls.
-func (r *modelRecord) settle(task int, outcome, output string) {
+// settle ends one attempt of a task that makes calls; sent is false where no call was made.
+func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 	b := r.slice.batch
 	t := b.plan[r.step][task]
 	if outcome == TraceRetry {
 		r.apart, r.tasks[task], r.alone[task] = true, waiting, true
-		if b.cancelled {
+		if b.closed() {
 			r.tasks[task] = away
 		} else {
 			b.fresh[[2]int{r.step, task}] = true
@@ -242,7 +296,7 @@ func (r *modelRecord) settle(task int, outcome, output string) {
 		}
 	}
 	if r.allOver() {
-		r.stepOver(outcome)
+		r.stepOver(outcome, sent)
 	}
 	r.slice.advance()
 }
@@ -259,7 +313,7 @@ func (r *modelRecord) allOver() bool {
 // advance takes the records that are with their slice to the next step once nothing of the slice is open in this one.
 func (s *modelSlice) advance() {
 	b := s.batch
-	if b.cancelled || b.staged {
+	if b.closed() || b.staged {
 		return
 	}
 	var members []*modelRecord
@@ -305,6 +359,8 @@ func (b *modelBatch) state() BatchStatus {
 		return BatchQueued
 	case c.terminal() < n:
 		return BatchRunning
+	case b.stopped:
+		return BatchFailed
 	case c.Of(Completed)+c.Of(Accepted) == n:
 		return BatchCompleted
 	case c.Of(Completed)+c.Of(Accepted) == 0:

@@ -80,7 +80,7 @@ func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
 		require.Equal(p.t, r.apart, j != nil, "%v has a row of its own, after %s", r, after)
 		if j != nil {
 			require.Equal(p.t, r.status(), j.Status, "%v after %s", r, after)
-			require.Equal(p.t, r.local && !b.cancelled, j.Ready, "%v is ready, after %s", r, after)
+			require.Equal(p.t, r.local && !b.closed(), j.Ready, "%v is ready, after %s", r, after)
 		} else {
 			require.Equal(p.t, r.status(), p.derived(b, s, r), "%v after %s", r, after)
 		}
@@ -106,7 +106,7 @@ func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
 				covered++
 			}
 		}
-		if j != nil && !Terminal(j.Status) && !j.Ready && !b.cancelled {
+		if j != nil && !Terminal(j.Status) && !j.Ready && !b.closed() {
 			require.EqualValues(p.t, left, j.Remaining, "open tasks of %v, after %s", r, after)
 		}
 	}
@@ -132,7 +132,7 @@ func (p *play) derived(b *modelBatch, s *stored, r *modelRecord) Status {
 			}
 		}
 	}
-	if b.cancelled && (out == Queued || out == Staged) {
+	if b.closed() && (out == Queued || out == Staged) {
 		return Unprocessed
 	}
 	return out
@@ -148,8 +148,8 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 		for _, r := range sl.records {
 			st := r.status()
 			total[index(st)]++
-			if st == Unprocessed {
-				st = Queued // a cancelled batch's slices are not touched
+			if st == Unprocessed && r.end == "" {
+				st = Queued // a stopped batch's slices are not touched
 				if row.State == sliceStaged {
 					st = Staged
 				}
@@ -173,6 +173,9 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 		}
 	}
 	require.Equal(p.t, total, s.counts, "counters of the batch after %s", after)
+	if b.stopped {
+		require.LessOrEqual(p.t, s.counts.failures(), int64(b.most), "failures after %s", after)
+	}
 	for k, lane := range s.lanes {
 		parts, records := map[int64]bool{}, 0
 		for i := range s.parts {
@@ -187,7 +190,7 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 		}
 		require.EqualValues(p.t, len(parts), lane.ReadyParts, "parts in queue %v after %s", k, after)
 		require.EqualValues(p.t, records, lane.ReadyRecords, "records in queue %v after %s", k, after)
-		require.Equal(p.t, !b.cancelled, lane.Open, "queue %v is open", k)
+		require.Equal(p.t, !b.closed(), lane.Open, "queue %v is open", k)
 	}
 }
 
@@ -199,7 +202,7 @@ func (p *play) checkWakes(after string, b *modelBatch) {
 			require.True(p.t, p.woken[DueDispatch+" "+key], "%s is woken after %s", key, after)
 		}
 	}
-	if b.freshWork && !b.cancelled {
+	if b.freshWork && !b.closed() {
 		require.True(p.t, p.woken[DueSlices+" "+b.id.String()], "the batch is woken after %s", after)
 	}
 	if b.staged && after == "start" {

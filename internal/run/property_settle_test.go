@@ -100,7 +100,7 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict, kind bool) (afte
 			after = append(after, func() {
 				r.tasks[part.TaskNo] = at
 				if at == waiting {
-					r.slice.batch.fresh[[2]int{r.step, int(part.TaskNo)}] = !r.slice.batch.cancelled
+					r.slice.batch.fresh[[2]int{r.step, int(part.TaskNo)}] = !r.slice.batch.closed()
 				}
 			})
 		})
@@ -135,7 +135,7 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict, kind bool) (afte
 				output = ""
 			}
 			task := int(part.TaskNo)
-			after = append(after, func() { rec.settle(task, outcome, output) })
+			after = append(after, func() { rec.settle(task, outcome, output, true) })
 		})
 		results = append(results, r)
 	}

@@ -55,8 +55,10 @@ func playAll(t *testing.T, begin func(*play)) {
 // play is one run of the property.
 type play struct {
 	*world
-	t       *rapid.T
-	plan    modelPlan
+	t    *rapid.T
+	plan modelPlan
+	// allowed is how many records of a batch may fail, -1 for all.
+	allowed int
 	batches []*modelBatch
 	outputs int
 }
@@ -72,7 +74,8 @@ func taskKinds() *rapid.Generator[modelTask] {
 
 func (p *play) begin() {
 	p.plan = rapid.SliceOfN(rapid.SliceOfN(taskKinds(), 1, 3), 1, 3).Draw(p.t, "plan")
-	def := p.define(p.t, p.plan)
+	p.allowed = rapid.IntRange(-1, 3).Draw(p.t, "allowed")
+	def := p.define(p.t, p.plan, p.allowed)
 	for i := range rapid.IntRange(1, 2).Draw(p.t, "batches") {
 		p.forget()
 		n := rapid.IntRange(1, 8).Draw(p.t, fmt.Sprint("records", i))
@@ -83,6 +86,7 @@ func (p *play) begin() {
 		perSlice := rapid.IntRange(2, 6).Draw(p.t, "per_slice")
 		staged := rapid.IntRange(0, 5).Draw(p.t, "staged") == 5
 		p.batches = append(p.batches, p.start(p.t, p.plan, def, in, perSlice, staged))
+		p.batches[i].allowed = p.allowed
 		p.check("start")
 	}
 }
@@ -96,7 +100,9 @@ func (p *play) beginSmall() {
 		p.plan = append(p.plan, []modelTask{{kind: last}})
 	}
 	in := make([]modelInput, rapid.IntRange(1, 2).Draw(p.t, "records"))
-	p.batches = append(p.batches, p.start(p.t, p.plan, p.define(p.t, p.plan), in, 2, false))
+	p.allowed = rapid.IntRange(-1, 1).Draw(p.t, "allowed")
+	p.batches = append(p.batches, p.start(p.t, p.plan, p.define(p.t, p.plan, p.allowed), in, 2, false))
+	p.batches[0].allowed = p.allowed
 	p.check("start")
 }
 
@@ -120,6 +126,9 @@ func (p *play) run() {
 		}
 		p.forget()
 		moves[j].make()
+		for _, b := range p.batches {
+			b.stopPast()
+		}
 		p.check(moves[j].name)
 	}
 	for _, b := range p.batches {
@@ -136,6 +145,7 @@ func (p *play) forget() {
 	for _, b := range p.batches {
 		clear(b.fresh)
 		b.freshWork = false
+		b.inCalls = b.flying()
 	}
 }
 
@@ -148,7 +158,7 @@ type move struct {
 func (p *play) moves(kind bool) (out []move) {
 	for i, b := range p.batches {
 		name := func(what string) string { return fmt.Sprintf("%s of batch %d", what, i) }
-		if b.cancelled {
+		if b.closed() {
 			continue
 		}
 		if b.staged {
@@ -340,5 +350,5 @@ func (p *play) decide(c *cutting, r *modelRecord, piece Part, o int32) {
 	}
 	c.decided = append(c.decided, Result{Part: piece, From: Queued, Exceptions: []Exception{e}})
 	task := int(piece.TaskNo)
-	c.after = append(c.after, func() { r.settle(task, e.Kind, "") })
+	c.after = append(c.after, func() { r.settle(task, e.Kind, "", false) })
 }

@@ -208,10 +208,17 @@ func (v *sliceView) date(r *Record, o int32, h *history) {
 	if !Terminal(r.Status) {
 		return
 	}
-	if r.Status == Unprocessed && j == nil && b.CompletedAt != nil {
-		r.UpdatedAt = later(r.UpdatedAt, *b.CompletedAt)
+	if closed := firstTime(b.StoppedAt, b.CompletedAt); r.Status == Unprocessed && j == nil && closed != nil {
+		r.UpdatedAt = later(r.UpdatedAt, *closed)
 	}
 	r.CompletedAt = ref(r.UpdatedAt)
+}
+
+func firstTime(a, b *time.Time) *time.Time {
+	if a != nil {
+		return a
+	}
+	return b
 }
 
 func later(a, b time.Time) time.Time {

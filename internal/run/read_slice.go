@@ -21,7 +21,11 @@ type batchView struct {
 	plan *definition.Plan
 }
 
-func (b *batchView) over() bool      { return BatchTerminal(b.FlowBatch.Status) }
+// over reports whether what waits in slices will never be sent.
+func (b *batchView) over() bool {
+	return BatchTerminal(b.FlowBatch.Status) || b.FlowBatch.StoppedAt != nil
+}
+
 func (b *batchView) lastStep() int16 { return int16(len(b.plan.Steps) - 1) }
 
 // sliceRow is a slice as stored; matching is how many of its records a filter can match, by its counters.

@@ -246,7 +246,7 @@ func (s *Service) Release(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) err
 		return err
 	}
 	h := c.heads[batchID]
-	if h == nil || h.cancelled() {
+	if h == nil || h.stopped() {
 		return nil
 	}
 	moved, err := s.q.SliceRelease(ctx, tx, db.SliceReleaseParams{BatchID: batchID, State: entryState(&h.plan.Steps[0])})

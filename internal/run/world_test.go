@@ -86,9 +86,13 @@ func (p modelPlan) document() definition.Document {
 	return doc
 }
 
-// define stores a definition; it fails where the plan does not compile.
-func (w *world) define(t require.TestingT, p modelPlan) uuid.UUID {
-	text, err := p.document().Encode()
+// define stores a definition whose batches allow so many failures, -1 for all; it fails where the plan does not compile.
+func (w *world) define(t require.TestingT, p modelPlan, allowed int) uuid.UUID {
+	doc := p.document()
+	if count := int64(allowed); allowed >= 0 {
+		doc.FailureThreshold = &definition.Threshold{Count: &count}
+	}
+	text, err := doc.Encode()
 	require.NoError(t, err)
 	id := uuid.Must(uuid.NewV7())
 	_, err = w.q.CreateDefinition(w.ctx, w.pool, db.CreateDefinitionParams{ID: id, OrgID: w.org, Name: "flow", Status: "active", CreatedBy: "test"})
@@ -103,7 +107,7 @@ type modelInput struct{ a, z bool }
 
 // start starts a batch of these records with up to perSlice of them in a slice.
 func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []modelInput, perSlice int, staged bool) *modelBatch {
-	b := &modelBatch{plan: p, staged: staged, fresh: map[[2]int]bool{}}
+	b := &modelBatch{plan: p, staged: staged, allowed: -1, fresh: map[[2]int]bool{}}
 	const pageBytes = 64 << 10 // of package recordset: what a slice may hold
 	var rows [][]byte
 	for _, r := range in {
