@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flowlane/gen/db"
+	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/pgtest"
@@ -23,7 +24,7 @@ func get(t *testing.T, url, key string) (int, string) {
 	if key != "" {
 		req.Header.Set("X-API-Key", key)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := apitest.HTTP(t).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
@@ -91,7 +92,7 @@ func (p *process) trigger(t *testing.T, flow string) {
 	}
 	req.Header.Set("X-API-Key", p.key)
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
+	res, err := apitest.HTTP(t).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,8 +46,8 @@ func TestServe(t *testing.T) {
 	if status := get(t, worker.URL+"/readyz", "", nil); status != http.StatusOK {
 		t.Errorf("worker: /readyz answers %d", status)
 	}
-	if status := get(t, worker.URL+"/v1/account/me", key.Key, nil); status != http.StatusNotFound {
-		t.Errorf("worker: /v1 answers %d", status)
+	if res, err := http.Get(worker.URL + "/v1/account/me"); err != nil || res.StatusCode != http.StatusNotFound || res.Body.Close() != nil {
+		t.Errorf("worker: /v1 answers %v, %v", res, err)
 	}
 	var demo struct {
 		Status  string

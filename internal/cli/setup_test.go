@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"flowlane/internal/api/apitest"
 	"flowlane/internal/cli"
 )
 
@@ -124,7 +125,7 @@ func get(t *testing.T, url, key string, into any) int {
 		t.Fatal(err)
 	}
 	req.Header.Set("X-API-Key", key)
-	res, err := http.DefaultClient.Do(req)
+	res, err := apitest.HTTP(t).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

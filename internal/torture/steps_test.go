@@ -135,16 +135,10 @@ type execution struct {
 func (w *world) checkExecutions(p *process, b *batch) (again int) {
 	w.Helper()
 	client := apitest.NewClient(w.T, p.url, w.key)
-	plain := *client
-	plain.HTTP = http.DefaultClient
 	wrong := 0
 	for i := range b.records {
 		var e execution
-		reader := &plain
-		if i%50 == 0 {
-			reader = client // which checks the answer against openapi.yaml
-		}
-		answer := reader.Do("GET", fmt.Sprintf("/flows/executions/%s.%d.1", b.id, i), nil).Want(http.StatusOK).Into(&e)
+		answer := client.Do("GET", fmt.Sprintf("/flows/executions/%s.%d.1", b.id, i), nil).Want(http.StatusOK).Into(&e)
 		whole := e.Status == "completed" && len(e.Steps) == 3
 		more := false
 		for s := range e.Steps {

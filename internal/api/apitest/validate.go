@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 	"sync"
@@ -25,8 +24,8 @@ import (
 const prefix = "/v1"
 
 // Checked returns a transport that fails the test when a response under /v1 is not what openapi.yaml promises: an
-// undocumented status or field, a wrong type, a missing field, no X-Request-Id. Streams (application/x-ndjson) pass
-// through unread. base nil means a transport of its own.
+// undocumented status or field, a wrong type, a missing field, no X-Request-Id. Streams (application/x-ndjson) are validated
+// line by line while the test reads them. base nil means a transport of its own.
 func Checked(t testing.TB, base http.RoundTripper) http.RoundTripper {
 	t.Helper()
 	if base == nil {
@@ -50,7 +49,20 @@ func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := Check(r, res); err != nil {
 		c.t.Errorf("%s %s answered %d, which is not what openapi.yaml says: %v", r.Method, r.URL.Path, res.StatusCode, err)
 	}
+	if item := lineSchema(r, res); item != nil {
+		res.Body = &lines{ReadCloser: res.Body, check: func(line []byte) {
+			if err := checkLine(item, line); err != nil {
+				c.t.Errorf("%s %s sent a line that is not what openapi.yaml says: %v", r.Method, r.URL.Path, err)
+			}
+		}}
+	}
 	return res, nil
+}
+
+// HTTP returns a client for tests that make their own requests; it validates like Checked.
+func HTTP(t testing.TB) *http.Client {
+	t.Helper()
+	return &http.Client{Transport: Checked(t, nil)}
 }
 
 // Check validates one response to r; its body can be read again afterwards.
@@ -59,9 +71,8 @@ func Check(r *http.Request, res *http.Response) error {
 		return errors.New("there is no X-Request-Id")
 	}
 	doc := document()
-	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	var body []byte
-	if media != "application/x-ndjson" {
+	if mediaOf(res) != ndjson {
 		var err error
 		if body, err = io.ReadAll(res.Body); err != nil {
 			return err
@@ -141,44 +152,4 @@ func strictDocument() (apiDocument, error) {
 		return apiDocument{}, err
 	}
 	return apiDocument{router: router, errors: doc.Components.Schemas["Error"].Value}, nil
-}
-
-// strict copies the document with every reference replaced by what it refers to, without which the library silently
-// falls back to the rules of OpenAPI 3.0, and with every object closed that lists its properties.
-type strict struct{ root map[string]any }
-
-func (s strict) copy(node any, name string) any {
-	switch v := node.(type) {
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = s.copy(e, "")
-		}
-		return out
-	case map[string]any:
-		out := map[string]any{}
-		if ref, ok := v["$ref"].(string); ok && name != "properties" {
-			out, _ = s.copy(s.lookup(ref), "").(map[string]any)
-		}
-		for k, e := range v {
-			if k != "$ref" || name == "properties" {
-				out[k] = s.copy(e, k)
-			}
-		}
-		_, listed := v["properties"].(map[string]any)
-		if _, open := v["additionalProperties"]; listed && !open && name != "properties" {
-			out["additionalProperties"] = false
-		}
-		return out
-	}
-	return node
-}
-
-func (s strict) lookup(ref string) any {
-	var at any = s.root
-	for _, name := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
-		m, _ := at.(map[string]any)
-		at = m[name]
-	}
-	return at
 }

@@ -20,6 +20,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/cli/rowfile"
@@ -77,6 +78,7 @@ func (s *server) proxy(t *testing.T, backend string) http.Handler {
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = apitest.Checked(t, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/records") {
 			proxy.ServeHTTP(w, r)
