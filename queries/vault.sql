@@ -34,3 +34,29 @@ UPDATE flow.secret SET ciphertext = @ciphertext WHERE org_id = @org_id AND id = 
 
 -- name: VaultSecretDelete :exec
 DELETE FROM flow.secret WHERE org_id = @org_id AND id = @id;
+
+-- name: VaultRootGet :one
+SELECT kek_id, wrapped FROM flow.root_key;
+
+-- name: VaultRootLock :one
+SELECT kek_id, wrapped FROM flow.root_key FOR UPDATE;
+
+-- name: VaultRootAdd :exec
+-- A root key that is there already stays.
+INSERT INTO flow.root_key (kek_id, wrapped) VALUES (@kek_id, @wrapped) ON CONFLICT DO NOTHING;
+
+-- name: VaultRootReplace :exec
+UPDATE flow.root_key SET kek_id = @kek_id, wrapped = @wrapped;
+
+-- name: VaultInUse :one
+-- Whether anything was derived from a key before there was a row for it.
+SELECT EXISTS (SELECT FROM flow.api_key);
+
+-- name: VaultKeysetRewrap :exec
+UPDATE flow.org_keyset SET kek_id = @kek_id, wrapped = @wrapped WHERE org_id = @org_id;
+
+-- name: VaultKeysetOrgs :many
+-- Organizations with a keyset; with other_than those whose keyset is under another key-encryption key than that.
+SELECT org_id FROM flow.org_keyset
+WHERE org_id > @after AND (sqlc.narg(other_than)::text IS NULL OR kek_id <> sqlc.narg(other_than)::text)
+ORDER BY org_id LIMIT 1;

@@ -749,6 +749,13 @@ type FlowRequestCount struct {
 	Used      int64
 }
 
+type FlowRootKey struct {
+	Single    bool
+	KekID     string
+	Wrapped   []byte
+	CreatedAt time.Time
+}
+
 type FlowSecret struct {
 	ID         uuid.UUID
 	OrgID      uuid.UUID

@@ -11,6 +11,18 @@ import (
 	"github.com/google/uuid"
 )
 
+const vaultInUse = `-- name: VaultInUse :one
+SELECT EXISTS (SELECT FROM flow.api_key)
+`
+
+// Whether anything was derived from a key before there was a row for it.
+func (q *Queries) VaultInUse(ctx context.Context, db DBTX) (bool, error) {
+	row := db.QueryRow(ctx, vaultInUse)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const vaultKeysetAdd = `-- name: VaultKeysetAdd :exec
 INSERT INTO flow.org_keyset (org_id, kek_id, wrapped) VALUES ($1, $2, $3) ON CONFLICT (org_id) DO NOTHING
 `
@@ -43,6 +55,38 @@ func (q *Queries) VaultKeysetLock(ctx context.Context, db DBTX, orgID uuid.UUID)
 	return i, err
 }
 
+const vaultKeysetOrgs = `-- name: VaultKeysetOrgs :many
+SELECT org_id FROM flow.org_keyset
+WHERE org_id > $1 AND ($2::text IS NULL OR kek_id <> $2::text)
+ORDER BY org_id LIMIT 1
+`
+
+type VaultKeysetOrgsParams struct {
+	After     uuid.UUID
+	OtherThan *string
+}
+
+// Organizations with a keyset; with other_than those whose keyset is under another key-encryption key than that.
+func (q *Queries) VaultKeysetOrgs(ctx context.Context, db DBTX, arg VaultKeysetOrgsParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, vaultKeysetOrgs, arg.After, arg.OtherThan)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var org_id uuid.UUID
+		if err := rows.Scan(&org_id); err != nil {
+			return nil, err
+		}
+		items = append(items, org_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const vaultKeysetReplace = `-- name: VaultKeysetReplace :exec
 UPDATE flow.org_keyset SET kek_id = $1, wrapped = $2, rotated_at = flow.clock() WHERE org_id = $3
 `
@@ -55,6 +99,21 @@ type VaultKeysetReplaceParams struct {
 
 func (q *Queries) VaultKeysetReplace(ctx context.Context, db DBTX, arg VaultKeysetReplaceParams) error {
 	_, err := db.Exec(ctx, vaultKeysetReplace, arg.KekID, arg.Wrapped, arg.OrgID)
+	return err
+}
+
+const vaultKeysetRewrap = `-- name: VaultKeysetRewrap :exec
+UPDATE flow.org_keyset SET kek_id = $1, wrapped = $2 WHERE org_id = $3
+`
+
+type VaultKeysetRewrapParams struct {
+	KekID   string
+	Wrapped []byte
+	OrgID   uuid.UUID
+}
+
+func (q *Queries) VaultKeysetRewrap(ctx context.Context, db DBTX, arg VaultKeysetRewrapParams) error {
+	_, err := db.Exec(ctx, vaultKeysetRewrap, arg.KekID, arg.Wrapped, arg.OrgID)
 	return err
 }
 
@@ -73,6 +132,67 @@ func (q *Queries) VaultKeysetShare(ctx context.Context, db DBTX, orgID uuid.UUID
 	var i VaultKeysetShareRow
 	err := row.Scan(&i.KekID, &i.Wrapped)
 	return i, err
+}
+
+const vaultRootAdd = `-- name: VaultRootAdd :exec
+INSERT INTO flow.root_key (kek_id, wrapped) VALUES ($1, $2) ON CONFLICT DO NOTHING
+`
+
+type VaultRootAddParams struct {
+	KekID   string
+	Wrapped []byte
+}
+
+// A root key that is there already stays.
+func (q *Queries) VaultRootAdd(ctx context.Context, db DBTX, arg VaultRootAddParams) error {
+	_, err := db.Exec(ctx, vaultRootAdd, arg.KekID, arg.Wrapped)
+	return err
+}
+
+const vaultRootGet = `-- name: VaultRootGet :one
+SELECT kek_id, wrapped FROM flow.root_key
+`
+
+type VaultRootGetRow struct {
+	KekID   string
+	Wrapped []byte
+}
+
+func (q *Queries) VaultRootGet(ctx context.Context, db DBTX) (VaultRootGetRow, error) {
+	row := db.QueryRow(ctx, vaultRootGet)
+	var i VaultRootGetRow
+	err := row.Scan(&i.KekID, &i.Wrapped)
+	return i, err
+}
+
+const vaultRootLock = `-- name: VaultRootLock :one
+SELECT kek_id, wrapped FROM flow.root_key FOR UPDATE
+`
+
+type VaultRootLockRow struct {
+	KekID   string
+	Wrapped []byte
+}
+
+func (q *Queries) VaultRootLock(ctx context.Context, db DBTX) (VaultRootLockRow, error) {
+	row := db.QueryRow(ctx, vaultRootLock)
+	var i VaultRootLockRow
+	err := row.Scan(&i.KekID, &i.Wrapped)
+	return i, err
+}
+
+const vaultRootReplace = `-- name: VaultRootReplace :exec
+UPDATE flow.root_key SET kek_id = $1, wrapped = $2
+`
+
+type VaultRootReplaceParams struct {
+	KekID   string
+	Wrapped []byte
+}
+
+func (q *Queries) VaultRootReplace(ctx context.Context, db DBTX, arg VaultRootReplaceParams) error {
+	_, err := db.Exec(ctx, vaultRootReplace, arg.KekID, arg.Wrapped)
+	return err
 }
 
 const vaultSecretDelete = `-- name: VaultSecretDelete :exec

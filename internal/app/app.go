@@ -56,8 +56,9 @@ type Config struct {
 	HealthOnly bool
 	// Workers lets this process carry out due work.
 	Workers bool
-	// KEK is the key-encryption key of the installation; required.
-	KEK vault.KEK
+	// KEK is the key-encryption key of the installation; required. OtherKEKs open what was stored under them.
+	KEK       vault.KEK
+	OtherKEKs []vault.KEK
 	// Tokens names the identity provider whose bearer tokens are taken.
 	Tokens Tokens
 	// BaseURLs replaces the base URL of every service of a platform, by platform id. Their hosts may be private.
@@ -137,7 +138,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err := <-loaded; err != nil {
 		return nil, err
 	}
-	if err := a.wire(); err != nil {
+	if err := a.wire(ctx); err != nil {
 		return nil, err
 	}
 	if cfg.Workers {
@@ -209,13 +210,17 @@ func pending(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 }
 
 // wire makes the parts, from the bottom up.
-func (a *App) wire() error {
+func (a *App) wire(ctx context.Context) error {
 	var err error
-	if a.Vault, err = vault.Open(a.cfg.KEK); err != nil {
+	if a.Vault, err = vault.Open(a.cfg.KEK, a.cfg.OtherKEKs...); err != nil {
+		return fmt.Errorf("open the vault: %w", err)
+	}
+	root, err := a.Vault.Root(ctx, a.Pool)
+	if err != nil {
 		return fmt.Errorf("open the vault: %w", err)
 	}
 	a.keys = a.cfg.Tokens.sender()
-	if a.Accounts, err = Accounts(a.Pool, a.Vault, a.cfg.Log, a.cfg.Tokens.config(a.keys)); err != nil {
+	if a.Accounts, err = Accounts(a.Pool, root, a.cfg.Log, a.cfg.Tokens.config(a.keys)); err != nil {
 		return err
 	}
 	a.Sender = provider.NewSender(provider.Options{AllowHosts: allowed(a.cfg)})
@@ -243,7 +248,7 @@ func (a *App) wire() error {
 			return fmt.Errorf("make the workers: %w", err)
 		}
 	}
-	answers, err := request.NewAnswers(a.Pool, a.Vault.DeriveKey("idempotency"))
+	answers, err := request.NewAnswers(a.Pool, root.Derive("idempotency"))
 	if err != nil {
 		return fmt.Errorf("make the answers: %w", err)
 	}
@@ -269,9 +274,9 @@ func (a *App) wire() error {
 
 // Accounts returns the account service of an installation, for commands that need no more than that. tokens is nil where
 // no bearer tokens are taken.
-func Accounts(pool *pgxpool.Pool, v *vault.Vault, log *slog.Logger, tokens *account.TokenConfig) (*account.Service, error) {
+func Accounts(pool *pgxpool.Pool, root vault.Root, log *slog.Logger, tokens *account.TokenConfig) (*account.Service, error) {
 	accounts, err := account.New(account.Config{
-		Pool: pool, HashKeys: [][]byte{v.DeriveKey("api-key")}, Random: rand.Reader, Now: time.Now, Log: log,
+		Pool: pool, HashKeys: [][]byte{root.Derive("api-key")}, Random: rand.Reader, Now: time.Now, Log: log,
 		Tokens: tokens,
 	})
 	if err != nil {

@@ -164,7 +164,11 @@ func (s *service) admit(ctx context.Context, e *env, key string) error {
 	if err != nil {
 		return err
 	}
-	accounts, err := app.Accounts(e.pool, v, slog.Default(), nil)
+	root, err := v.Root(ctx, e.pool)
+	if err != nil {
+		return err
+	}
+	accounts, err := app.Accounts(e.pool, root, slog.Default(), nil)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type commands struct {
 	Migrate migrateCommand `cmd:"" help:"Bring the database up to date, or see how far it is."`
 	Org     orgCommand     `cmd:"" help:"Create, list and suspend organizations."`
 	Apikey  apikeyCommand  `cmd:"" help:"Create API keys."`
+	Vault   vaultCommand   `cmd:"" help:"Replace the keys that secrets are stored under."`
 	Env     envCommand     `cmd:"" help:"Print the settings of a development server, for a shell: eval \"$$(flowlane env)\"."`
 	Sim     simCommand     `cmd:"" help:"Run a simulated platform on its own."`
 	Records recordsCommand `cmd:"" help:"Upload records."`

@@ -76,7 +76,7 @@ func (d *dev) start(ctx context.Context) error {
 	g.Go(func() error { return d.startPostgres(gctx) })
 	g.Go(func() error { return d.startSim(gctx) })
 	g.Go(func() (err error) {
-		d.kek, err = keyring{KEK: d.KEK}.load(d.p, d.folder)
+		d.kek, err = keyring{KEK: d.KEK}.current(gctx, d.p, d.folder)
 		return err
 	})
 	if err := g.Wait(); err != nil {

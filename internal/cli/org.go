@@ -18,7 +18,6 @@ import (
 	"flowlane/internal/app"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
-	"flowlane/internal/vault"
 )
 
 type orgCommand struct {
@@ -227,20 +226,20 @@ func (c *apikeyCreate) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	kek, err := c.load(p, c.folder)
+	v, err := c.vault(ctx, p, c.folder)
 	if err != nil {
 		return err
-	}
-	v, err := vault.Open(kek)
-	if err != nil {
-		return err //nolint:wrapcheck // says everything
 	}
 	pool, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	accounts, err := app.Accounts(pool, v, p.log, nil)
+	root, err := v.Root(ctx, pool)
+	if err != nil {
+		return unmigrated(err)
+	}
+	accounts, err := app.Accounts(pool, root, p.log, nil)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}

@@ -32,8 +32,8 @@ type server struct {
 	Migrate    bool              `name:"migrate" env:"FLOWLANE_MIGRATE" default:"true" negatable:"" help:"Bring the database up to date first."`
 }
 
-func (s server) config(p *process) (app.Config, error) {
-	kek, err := s.load(p, s.folder)
+func (s server) config(ctx context.Context, p *process) (app.Config, error) {
+	kek, others, err := s.load(ctx, p, s.folder)
 	if err != nil {
 		return app.Config{}, err
 	}
@@ -42,7 +42,7 @@ func (s server) config(p *process) (app.Config, error) {
 		return app.Config{}, err
 	}
 	return app.Config{
-		DatabaseURL: dsn, KEK: kek, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
+		DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
 		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Lease: s.Lease, MaxConns: s.MaxConns, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
 	}, nil
 }
@@ -66,7 +66,7 @@ type serveCommand struct {
 
 // Run serves until it is told to stop.
 func (c *serveCommand) Run(ctx context.Context, p *process) error {
-	cfg, err := c.config(p)
+	cfg, err := c.config(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ type workCommand struct {
 
 // Run works until it is told to stop.
 func (c *workCommand) Run(ctx context.Context, p *process) error {
-	cfg, err := c.config(p)
+	cfg, err := c.config(ctx, p)
 	if err != nil {
 		return err
 	}

@@ -182,6 +182,43 @@ func TestRecordsUpload(t *testing.T) {
 	}
 }
 
+// TestVaultRewrap replaces the key-encryption key between two servers.
+func TestVaultRewrap(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewDatabase(t)
+	const next = "CAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAg="
+	old := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + testKEK}
+	var org struct{ ID string }
+	output(t, old, &org, "org", "create", "--name", "Acme")
+	var key struct{ Key string }
+	output(t, old, &key, "apikey", "create", "--org", org.ID, "--name", "test")
+	var done struct{ Keys int }
+	command := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK_COMMAND=echo " + next, "FLOWLANE_OTHER_KEK=" + testKEK}
+	output(t, command, &done, "vault", "rewrap")
+	if done.Keys != 1 {
+		t.Errorf("%d keys", done.Keys)
+	}
+	if code, said := fails(t, old, "serve", "--listen", "127.0.0.1:0"); code != 1 || !strings.Contains(said, "FLOWLANE_KEK") {
+		t.Errorf("with the old key: exit %d, %s", code, said)
+	}
+	var at urlFacts
+	launch(t, []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + next}, &at, "serve", "--listen", "127.0.0.1:0")
+	var me struct{ Role string }
+	if get(t, at.URL+"/v1/account/me", key.Key, &me); me.Role != "admin" {
+		t.Errorf("the API key is not known any more: %+v", me)
+	}
+	output(t, []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + next}, &done, "vault", "rotate")
+	if done.Keys != 0 {
+		t.Errorf("%d organizations without a secret have keys", done.Keys)
+	}
+	for _, bad := range []string{"false", "echo c2hvcnQ=", "/nowhere/program"} {
+		env := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK_COMMAND=" + bad}
+		if code, said := fails(t, env, "serve"); code != 1 || !strings.Contains(said, "key-encryption key") {
+			t.Errorf("%s: exit %d, %s", bad, code, said)
+		}
+	}
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +14,6 @@ import (
 
 	"flowlane/internal/cli/remote"
 	"flowlane/internal/pg"
-	"flowlane/internal/vault"
 )
 
 // The settings that a development server writes down.
@@ -143,24 +141,4 @@ func (d database) open(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	return pool, nil
-}
-
-// keyring says where the key-encryption key is.
-type keyring struct {
-	KEK     string `name:"kek" env:"FLOWLANE_KEK" help:"Key-encryption key: 32 bytes in base64. Better set by the environment."`
-	KEKFile string `name:"kek-file" env:"FLOWLANE_KEK_FILE" help:"File with the key-encryption key, readable by its owner only."`
-}
-
-// load returns the key. Without a setting it is a file of the data folder, which is made when it is missing.
-func (k keyring) load(p *process, f folder) (vault.KEK, error) {
-	if k.KEK != "" || k.KEKFile != "" {
-		return vault.LoadKEK(k.KEK, k.KEKFile) //nolint:wrapcheck // says what to set
-	}
-	if err := os.MkdirAll(f.DataDir, 0o755); err != nil { //nolint:gosec // Postgres's own user must reach its data below
-		return vault.KEK{}, fmt.Errorf("make the data folder; choose another with --data-dir: %w", err)
-	}
-	path := filepath.Join(f.DataDir, "kek")
-	p.log.Info("using the key-encryption key of the data folder; keep it: without it stored credentials and API keys are lost", "file", path,
-		"or_set", vault.KEKVariable)
-	return vault.LoadOrCreateKEK("", path, rand.Reader) //nolint:wrapcheck // says what to set
 }

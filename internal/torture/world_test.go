@@ -105,7 +105,7 @@ func setupOn(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int) *world 
 
 	org := must(account.CreateOrg(t.Context(), pool, "Acme"))
 	w.org = org.ID
-	keys := must(account.New(account.Config{Pool: pool, HashKeys: [][]byte{box.DeriveKey("api-key")}, Random: crand.Reader, Now: time.Now, Log: slog.Default()}))
+	keys := must(account.New(account.Config{Pool: pool, HashKeys: [][]byte{must(box.Root(t.Context(), pool)).Derive("api-key")}, Random: crand.Reader, Now: time.Now, Log: slog.Default()}))
 	key, _, err := keys.CreateKey(t.Context(), pool, account.NewKey{OrgID: org.ID, Name: "test"})
 	if err != nil {
 		t.Fatal(err)

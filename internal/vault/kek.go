@@ -1,8 +1,6 @@
 package vault
 
 import (
-	"crypto/hkdf"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -19,23 +17,14 @@ const KEKVariable = "FLOWLANE_KEK"
 
 const keyBytes = 32
 
-// KEK is the key-encryption key, from which every other key of an installation comes. It prints as [redacted].
-type KEK struct{ root [keyBytes]byte }
-
-// String hides the key from logs and errors.
-func (KEK) String() string { return "[redacted]" }
-
-// GoString hides the key from %#v.
-func (KEK) GoString() string { return "vault.KEK{[redacted]}" }
-
-// MarshalText hides the key from JSON and structured logs.
-func (KEK) MarshalText() ([]byte, error) { return []byte("[redacted]"), nil }
+// KEK is the key-encryption key, under which every other key of an installation is stored. It prints as [redacted].
+type KEK struct{ secret }
 
 // LoadKEK takes the key from value (of FLOWLANE_KEK) or, where that is empty, from the file at path, which nobody but its
 // owner may read. The error says what to set; it never shows the key.
 func LoadKEK(value, path string) (KEK, error) {
 	if value != "" {
-		return parseKEK(value, KEKVariable)
+		return ParseKEK(value, KEKVariable)
 	}
 	if path == "" {
 		return KEK{}, fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, for example from `openssl rand -base64 32`", KEKVariable)
@@ -51,7 +40,7 @@ func LoadKEK(value, path string) (KEK, error) {
 	if err != nil {
 		return KEK{}, fmt.Errorf("read the key-encryption key: %w", err)
 	}
-	return parseKEK(string(text), path)
+	return ParseKEK(string(text), path)
 }
 
 // LoadOrCreateKEK is LoadKEK for a data folder of its own: a file that is missing is made, readable by its owner only,
@@ -89,22 +78,14 @@ func createKEK(path string, random io.Reader) error {
 	return nil
 }
 
-func parseKEK(text, source string) (KEK, error) {
+// ParseKEK reads a key that came from source, which the error names; it never shows the key.
+func ParseKEK(text, source string) (KEK, error) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(raw) != keyBytes {
 		// The decoder's error would quote the text.
 		return KEK{}, fmt.Errorf("the key-encryption key in %s is not 32 bytes in standard base64 (44 characters)", source)
 	}
-	return KEK{root: [keyBytes]byte(raw)}, nil
-}
-
-// derive returns 32 bytes for one purpose; keys of different purposes tell nothing of each other.
-func (k KEK) derive(purpose string) []byte {
-	key, err := hkdf.Key(sha256.New, k.root[:], nil, "flowlane/v1/"+purpose, keyBytes)
-	if err != nil {
-		panic("vault: HKDF refused 32 bytes: " + err.Error()) // only for absurd lengths
-	}
-	return key
+	return KEK{secret{[keyBytes]byte(raw)}}, nil
 }
 
 // fingerprint names the key without giving it away.

@@ -28,20 +28,24 @@ type Vault struct {
 	kek     KEK
 	kekID   string
 	wrapper tink.AEAD
-	queries *db.Queries
+	// wrappers open what is stored, by the fingerprint of the key-encryption key; that of kek is one of them.
+	wrappers map[string]tink.AEAD
+	queries  *db.Queries
 }
 
-// Open returns the vault of an installation.
-func Open(kek KEK) (*Vault, error) {
-	wrapper, err := subtle.NewAESGCM(kek.derive("keyset"))
-	if err != nil {
-		return nil, fmt.Errorf("open the vault: %w", err)
+// Open returns the vault of an installation. What it stores is under kek; the others open what was stored under them.
+func Open(kek KEK, others ...KEK) (*Vault, error) {
+	v := &Vault{kek: kek, kekID: kek.fingerprint(), wrappers: map[string]tink.AEAD{}, queries: db.New()}
+	for _, k := range append([]KEK{kek}, others...) {
+		wrapper, err := subtle.NewAESGCM(k.derive("keyset"))
+		if err != nil {
+			return nil, fmt.Errorf("open the vault: %w", err)
+		}
+		v.wrappers[k.fingerprint()] = wrapper
 	}
-	return &Vault{kek: kek, kekID: kek.fingerprint(), wrapper: wrapper, queries: db.New()}, nil
+	v.wrapper = v.wrappers[v.kekID]
+	return v, nil
 }
-
-// DeriveKey returns 32 bytes for one purpose, for example "api-key": always the same under one key-encryption key.
-func (v *Vault) DeriveKey(purpose string) []byte { return v.kek.derive("use/" + purpose) }
 
 // Put stores plain as the next version of the secret (1 for a new one) and returns that version. It takes part in tx:
 // nothing is stored until the caller commits.
@@ -97,60 +101,6 @@ func (v *Vault) Delete(ctx context.Context, tx pgx.Tx, orgID, secretID uuid.UUID
 	return nil
 }
 
-// RotateOrgKey gives the organization a new key, encrypts all of its secrets again and forgets the old key. Readers are
-// not held up; writers of secrets wait for tx to end. An organization without secrets needs no key yet: nothing happens.
-func (v *Vault) RotateOrgKey(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error {
-	row, err := v.queries.VaultKeysetLock(ctx, tx, orgID)
-	if pg.IsNoRows(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("lock the keyset of organization %s: %w", orgID, err)
-	}
-	old, err := v.unwrap(orgID, row.KekID, row.Wrapped)
-	if err != nil {
-		return err
-	}
-	fresh, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
-	if err != nil {
-		return fmt.Errorf("make a keyset: %w", err)
-	}
-	if err := v.reseal(ctx, tx, orgID, old, fresh); err != nil {
-		return err
-	}
-	wrapped, err := v.wrap(orgID, fresh)
-	if err != nil {
-		return err
-	}
-	if err := v.queries.VaultKeysetReplace(ctx, tx, db.VaultKeysetReplaceParams{OrgID: orgID, KekID: v.kekID, Wrapped: wrapped}); err != nil {
-		return fmt.Errorf("store the keyset of organization %s: %w", orgID, err)
-	}
-	return nil
-}
-
-func (v *Vault) reseal(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, old, fresh *keyset.Handle) error {
-	secrets, err := v.queries.VaultSecretList(ctx, tx, orgID)
-	if err != nil {
-		return fmt.Errorf("list the secrets of organization %s: %w", orgID, err)
-	}
-	for _, s := range secrets {
-		bound := binding(orgID, s.ID, s.Version)
-		plain, err := unseal(old, s.Ciphertext, bound)
-		if err != nil {
-			return fmt.Errorf("decrypt secret %s: %w", s.ID, err)
-		}
-		sealed, err := seal(fresh, plain, bound)
-		if err != nil {
-			return fmt.Errorf("encrypt secret %s: %w", s.ID, err)
-		}
-		err = v.queries.VaultSecretRewrite(ctx, tx, db.VaultSecretRewriteParams{OrgID: orgID, ID: s.ID, Version: s.Version, Ciphertext: sealed})
-		if err != nil {
-			return fmt.Errorf("store secret %s: %w", s.ID, err)
-		}
-	}
-	return nil
-}
-
 // ensureKeyset returns the organization's keyset, locked against rotation, and makes it for the first secret.
 func (v *Vault) ensureKeyset(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) (*keyset.Handle, error) {
 	row, err := v.queries.VaultKeysetShare(ctx, tx, orgID)
@@ -191,15 +141,25 @@ func (v *Vault) wrap(orgID uuid.UUID, handle *keyset.Handle) ([]byte, error) {
 }
 
 func (v *Vault) unwrap(orgID uuid.UUID, kekID string, wrapped []byte) (*keyset.Handle, error) {
-	if kekID != v.kekID {
-		return nil, fmt.Errorf("the secrets of organization %s were stored under the key-encryption key with fingerprint %s, this process has %s: start it with the same %s or key file",
-			orgID, kekID, v.kekID, KEKVariable)
+	wrapper, err := v.wrapperOf(kekID, fmt.Sprintf("the secrets of organization %s", orgID))
+	if err != nil {
+		return nil, err
 	}
-	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(wrapped)), v.wrapper, orgID[:])
+	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(wrapped)), wrapper, orgID[:])
 	if err != nil {
 		return nil, fmt.Errorf("decrypt the keyset of organization %s: %w", orgID, err)
 	}
 	return handle, nil
+}
+
+// wrapperOf returns what opens a thing that is stored under the key-encryption key with this fingerprint.
+func (v *Vault) wrapperOf(kekID, what string) (tink.AEAD, error) {
+	wrapper, ok := v.wrappers[kekID]
+	if !ok {
+		return nil, fmt.Errorf("%s: stored under the key-encryption key with fingerprint %s, this process has %s: start it with the same %s or key file, or name it as the other key",
+			what, kekID, v.kekID, KEKVariable)
+	}
+	return wrapper, nil
 }
 
 // binding is the associated data that ties a ciphertext to its place.

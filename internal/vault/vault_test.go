@@ -233,20 +233,6 @@ func TestVault_WrongKEK(t *testing.T) {
 	}
 }
 
-func TestVault_DeriveKey(t *testing.T) {
-	t.Parallel()
-	a, b := open(t, key(t, 1)), open(t, key(t, 2))
-	if !bytes.Equal(a.DeriveKey("cursor"), open(t, key(t, 1)).DeriveKey("cursor")) {
-		t.Error("the same purpose gave two keys")
-	}
-	if bytes.Equal(a.DeriveKey("cursor"), a.DeriveKey("api-key")) || bytes.Equal(a.DeriveKey("cursor"), b.DeriveKey("cursor")) {
-		t.Error("two purposes or two roots gave one key")
-	}
-	if len(a.DeriveKey("cursor")) != 32 {
-		t.Error("not 32 bytes")
-	}
-}
-
 func TestLoadKEK(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
