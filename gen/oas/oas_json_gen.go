@@ -5259,6 +5259,10 @@ func (s *Definition) encodeFields(e *jx.Encoder) {
 		s.VariableVersion.Encode(e)
 	}
 	{
+		e.FieldStart("input_schema")
+		s.InputSchema.Encode(e)
+	}
+	{
 		e.FieldStart("failure_threshold")
 		s.FailureThreshold.Encode(e)
 	}
@@ -5284,7 +5288,7 @@ func (s *Definition) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinition = [14]string{
+var jsonFieldsNameOfDefinition = [15]string{
 	0:  "id",
 	1:  "org_id",
 	2:  "name",
@@ -5294,11 +5298,12 @@ var jsonFieldsNameOfDefinition = [14]string{
 	6:  "lane",
 	7:  "variable_set_id",
 	8:  "variable_version",
-	9:  "failure_threshold",
-	10: "steps",
-	11: "created_by",
-	12: "created_at",
-	13: "updated_at",
+	9:  "input_schema",
+	10: "failure_threshold",
+	11: "steps",
+	12: "created_by",
+	13: "created_at",
+	14: "updated_at",
 }
 
 // Decode decodes Definition from json.
@@ -5410,8 +5415,18 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"variable_version\"")
 			}
-		case "failure_threshold":
+		case "input_schema":
 			requiredBitSet[1] |= 1 << 1
+			if err := func() error {
+				if err := s.InputSchema.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"input_schema\"")
+			}
+		case "failure_threshold":
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				if err := s.FailureThreshold.Decode(d); err != nil {
 					return err
@@ -5421,7 +5436,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"failure_threshold\"")
 			}
 		case "steps":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				s.Steps = make([]Step, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -5439,7 +5454,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"steps\"")
 			}
 		case "created_by":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -5451,7 +5466,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -5463,7 +5478,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[1] |= 1 << 5
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.UpdatedAt = v
@@ -5485,7 +5500,7 @@ func (s *Definition) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00111111,
+		0b01111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -5838,6 +5853,12 @@ func (s *DefinitionFromSteps) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.InputSchema.Set {
+			e.FieldStart("input_schema")
+			s.InputSchema.Encode(e)
+		}
+	}
+	{
 		if s.FailureThreshold.Set {
 			e.FieldStart("failure_threshold")
 			s.FailureThreshold.Encode(e)
@@ -5853,15 +5874,16 @@ func (s *DefinitionFromSteps) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionFromSteps = [8]string{
+var jsonFieldsNameOfDefinitionFromSteps = [9]string{
 	0: "name",
 	1: "description",
 	2: "status",
 	3: "lane",
 	4: "variable_set_id",
 	5: "variable_version",
-	6: "failure_threshold",
-	7: "steps",
+	6: "input_schema",
+	7: "failure_threshold",
+	8: "steps",
 }
 
 // Decode decodes DefinitionFromSteps from json.
@@ -5869,7 +5891,7 @@ func (s *DefinitionFromSteps) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode DefinitionFromSteps to nil")
 	}
-	var requiredBitSet [1]uint8
+	var requiredBitSet [2]uint8
 	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
@@ -5936,6 +5958,16 @@ func (s *DefinitionFromSteps) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"variable_version\"")
 			}
+		case "input_schema":
+			if err := func() error {
+				s.InputSchema.Reset()
+				if err := s.InputSchema.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"input_schema\"")
+			}
 		case "failure_threshold":
 			if err := func() error {
 				s.FailureThreshold.Reset()
@@ -5947,7 +5979,7 @@ func (s *DefinitionFromSteps) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"failure_threshold\"")
 			}
 		case "steps":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				s.Steps = make([]StepInput, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -5973,8 +6005,9 @@ func (s *DefinitionFromSteps) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
-		0b10000001,
+	for i, mask := range [2]uint8{
+		0b00000001,
+		0b00000001,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -6064,6 +6097,12 @@ func (s *DefinitionFromTemplate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.InputSchema.Set {
+			e.FieldStart("input_schema")
+			s.InputSchema.Encode(e)
+		}
+	}
+	{
 		if s.FailureThreshold.Set {
 			e.FieldStart("failure_threshold")
 			s.FailureThreshold.Encode(e)
@@ -6081,16 +6120,17 @@ func (s *DefinitionFromTemplate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionFromTemplate = [9]string{
+var jsonFieldsNameOfDefinitionFromTemplate = [10]string{
 	0: "name",
 	1: "description",
 	2: "status",
 	3: "lane",
 	4: "variable_set_id",
 	5: "variable_version",
-	6: "failure_threshold",
-	7: "template_id",
-	8: "bindings",
+	6: "input_schema",
+	7: "failure_threshold",
+	8: "template_id",
+	9: "bindings",
 }
 
 // Decode decodes DefinitionFromTemplate from json.
@@ -6165,6 +6205,16 @@ func (s *DefinitionFromTemplate) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"variable_version\"")
 			}
+		case "input_schema":
+			if err := func() error {
+				s.InputSchema.Reset()
+				if err := s.InputSchema.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"input_schema\"")
+			}
 		case "failure_threshold":
 			if err := func() error {
 				s.FailureThreshold.Reset()
@@ -6176,7 +6226,7 @@ func (s *DefinitionFromTemplate) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"failure_threshold\"")
 			}
 		case "template_id":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				v, err := d.Str()
 				s.TemplateID = string(v)
@@ -6207,8 +6257,8 @@ func (s *DefinitionFromTemplate) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
-		0b10000001,
-		0b00000000,
+		0b00000001,
+		0b00000001,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -6526,6 +6576,12 @@ func (s *DefinitionReplace) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.InputSchema.Set {
+			e.FieldStart("input_schema")
+			s.InputSchema.Encode(e)
+		}
+	}
+	{
 		if s.FailureThreshold.Set {
 			e.FieldStart("failure_threshold")
 			s.FailureThreshold.Encode(e)
@@ -6577,21 +6633,22 @@ func (s *DefinitionReplace) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionReplace = [14]string{
+var jsonFieldsNameOfDefinitionReplace = [15]string{
 	0:  "name",
 	1:  "description",
 	2:  "status",
 	3:  "lane",
 	4:  "variable_set_id",
 	5:  "variable_version",
-	6:  "failure_threshold",
-	7:  "steps",
-	8:  "id",
-	9:  "org_id",
-	10: "version",
-	11: "created_by",
-	12: "created_at",
-	13: "updated_at",
+	6:  "input_schema",
+	7:  "failure_threshold",
+	8:  "steps",
+	9:  "id",
+	10: "org_id",
+	11: "version",
+	12: "created_by",
+	13: "created_at",
+	14: "updated_at",
 }
 
 // Decode decodes DefinitionReplace from json.
@@ -6666,6 +6723,16 @@ func (s *DefinitionReplace) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"variable_version\"")
 			}
+		case "input_schema":
+			if err := func() error {
+				s.InputSchema.Reset()
+				if err := s.InputSchema.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"input_schema\"")
+			}
 		case "failure_threshold":
 			if err := func() error {
 				s.FailureThreshold.Reset()
@@ -6677,7 +6744,7 @@ func (s *DefinitionReplace) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"failure_threshold\"")
 			}
 		case "steps":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				s.Steps = make([]StepInput, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -6764,8 +6831,8 @@ func (s *DefinitionReplace) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
-		0b10000001,
-		0b00000000,
+		0b00000001,
+		0b00000001,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -6980,6 +7047,10 @@ func (s *DefinitionVersion) encodeFields(e *jx.Encoder) {
 		s.VariableVersion.Encode(e)
 	}
 	{
+		e.FieldStart("input_schema")
+		s.InputSchema.Encode(e)
+	}
+	{
 		e.FieldStart("failure_threshold")
 		s.FailureThreshold.Encode(e)
 	}
@@ -7001,16 +7072,17 @@ func (s *DefinitionVersion) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDefinitionVersion = [9]string{
+var jsonFieldsNameOfDefinitionVersion = [10]string{
 	0: "definition_id",
 	1: "version",
 	2: "lane",
 	3: "variable_set_id",
 	4: "variable_version",
-	5: "failure_threshold",
-	6: "steps",
-	7: "created_by",
-	8: "created_at",
+	5: "input_schema",
+	6: "failure_threshold",
+	7: "steps",
+	8: "created_by",
+	9: "created_at",
 }
 
 // Decode decodes DefinitionVersion from json.
@@ -7076,8 +7148,18 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"variable_version\"")
 			}
-		case "failure_threshold":
+		case "input_schema":
 			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				if err := s.InputSchema.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"input_schema\"")
+			}
+		case "failure_threshold":
+			requiredBitSet[0] |= 1 << 6
 			if err := func() error {
 				if err := s.FailureThreshold.Decode(d); err != nil {
 					return err
@@ -7087,7 +7169,7 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"failure_threshold\"")
 			}
 		case "steps":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				s.Steps = make([]Step, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -7105,7 +7187,7 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"steps\"")
 			}
 		case "created_by":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -7117,7 +7199,7 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -7139,7 +7221,7 @@ func (s *DefinitionVersion) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00000001,
+		0b00000011,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -8000,6 +8082,10 @@ func (s *DryRun) encodeFields(e *jx.Encoder) {
 		e.Int(s.Version)
 	}
 	{
+		e.FieldStart("input_error")
+		s.InputError.Encode(e)
+	}
+	{
 		e.FieldStart("allowed_failures")
 		s.AllowedFailures.Encode(e)
 	}
@@ -8017,12 +8103,13 @@ func (s *DryRun) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDryRun = [5]string{
+var jsonFieldsNameOfDryRun = [6]string{
 	0: "definition_id",
 	1: "version",
-	2: "allowed_failures",
-	3: "steps",
-	4: "estimate",
+	2: "input_error",
+	3: "allowed_failures",
+	4: "steps",
+	5: "estimate",
 }
 
 // Decode decodes DryRun from json.
@@ -8058,8 +8145,18 @@ func (s *DryRun) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"version\"")
 			}
-		case "allowed_failures":
+		case "input_error":
 			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				if err := s.InputError.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"input_error\"")
+			}
+		case "allowed_failures":
+			requiredBitSet[0] |= 1 << 3
 			if err := func() error {
 				if err := s.AllowedFailures.Decode(d); err != nil {
 					return err
@@ -8069,7 +8166,7 @@ func (s *DryRun) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"allowed_failures\"")
 			}
 		case "steps":
-			requiredBitSet[0] |= 1 << 3
+			requiredBitSet[0] |= 1 << 4
 			if err := func() error {
 				s.Steps = make([]DryRunStep, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
@@ -8087,7 +8184,7 @@ func (s *DryRun) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"steps\"")
 			}
 		case "estimate":
-			requiredBitSet[0] |= 1 << 4
+			requiredBitSet[0] |= 1 << 5
 			if err := func() error {
 				if err := s.Estimate.Decode(d); err != nil {
 					return err
@@ -8106,7 +8203,7 @@ func (s *DryRun) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00011111,
+		0b00111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -13200,6 +13297,50 @@ func (s NilFloat64) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *NilFloat64) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes FreeObject as json.
+func (o NilFreeObject) Encode(e *jx.Encoder) {
+	if o.Null {
+		e.Null()
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes FreeObject from json.
+func (o *NilFreeObject) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode NilFreeObject to nil")
+	}
+	if d.Next() == jx.Null {
+		if err := d.Null(); err != nil {
+			return err
+		}
+
+		var v FreeObject
+		o.Value = v
+		o.Null = true
+		return nil
+	}
+	o.Null = false
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s NilFreeObject) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *NilFreeObject) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

@@ -2812,7 +2812,9 @@ type Definition struct {
 	// The variable set whose values expressions read as `vars`; null for none.
 	VariableSetID NilString `json:"variable_set_id"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion  NilString           `json:"variable_version"`
+	VariableVersion NilString `json:"variable_version"`
+	// What every record must fit; null where anything does.
+	InputSchema      NilFreeObject       `json:"input_schema"`
 	FailureThreshold NilFailureThreshold `json:"failure_threshold"`
 	Steps            []Step              `json:"steps"`
 	// The id of the account that created it.
@@ -2864,6 +2866,11 @@ func (s *Definition) GetVariableSetID() NilString {
 // GetVariableVersion returns the value of VariableVersion.
 func (s *Definition) GetVariableVersion() NilString {
 	return s.VariableVersion
+}
+
+// GetInputSchema returns the value of InputSchema.
+func (s *Definition) GetInputSchema() NilFreeObject {
+	return s.InputSchema
 }
 
 // GetFailureThreshold returns the value of FailureThreshold.
@@ -2934,6 +2941,11 @@ func (s *Definition) SetVariableSetID(val NilString) {
 // SetVariableVersion sets the value of VariableVersion.
 func (s *Definition) SetVariableVersion(val NilString) {
 	s.VariableVersion = val
+}
+
+// SetInputSchema sets the value of InputSchema.
+func (s *Definition) SetInputSchema(val NilFreeObject) {
+	s.InputSchema = val
 }
 
 // SetFailureThreshold sets the value of FailureThreshold.
@@ -3082,7 +3094,13 @@ type DefinitionFromSteps struct {
 	// The variable set whose values expressions read as `vars`; null for none.
 	VariableSetID OptNilString `json:"variable_set_id"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion  OptNilString                `json:"variable_version"`
+	VariableVersion OptNilString `json:"variable_version"`
+	// A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that
+	// breaks it fails that job with `input_invalid`, which names the places, before its first task; the
+	// others go on. `format` is checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and
+	// not back to where it came from; `$id`, `$dynamicRef` and other drafts are refused. Records over 1
+	// MiB fail the check.
+	InputSchema      OptNilFreeObject            `json:"input_schema"`
 	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
 	// Run one after another.
 	Steps []StepInput `json:"steps"`
@@ -3116,6 +3134,11 @@ func (s *DefinitionFromSteps) GetVariableSetID() OptNilString {
 // GetVariableVersion returns the value of VariableVersion.
 func (s *DefinitionFromSteps) GetVariableVersion() OptNilString {
 	return s.VariableVersion
+}
+
+// GetInputSchema returns the value of InputSchema.
+func (s *DefinitionFromSteps) GetInputSchema() OptNilFreeObject {
+	return s.InputSchema
 }
 
 // GetFailureThreshold returns the value of FailureThreshold.
@@ -3158,6 +3181,11 @@ func (s *DefinitionFromSteps) SetVariableVersion(val OptNilString) {
 	s.VariableVersion = val
 }
 
+// SetInputSchema sets the value of InputSchema.
+func (s *DefinitionFromSteps) SetInputSchema(val OptNilFreeObject) {
+	s.InputSchema = val
+}
+
 // SetFailureThreshold sets the value of FailureThreshold.
 func (s *DefinitionFromSteps) SetFailureThreshold(val OptNilFailureThresholdInput) {
 	s.FailureThreshold = val
@@ -3181,7 +3209,13 @@ type DefinitionFromTemplate struct {
 	// The variable set whose values expressions read as `vars`; null for none.
 	VariableSetID OptNilString `json:"variable_set_id"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion  OptNilString                `json:"variable_version"`
+	VariableVersion OptNilString `json:"variable_version"`
+	// A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that
+	// breaks it fails that job with `input_invalid`, which names the places, before its first task; the
+	// others go on. `format` is checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and
+	// not back to where it came from; `$id`, `$dynamicRef` and other drafts are refused. Records over 1
+	// MiB fail the check.
+	InputSchema      OptNilFreeObject            `json:"input_schema"`
 	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
 	// The id of an active template.
 	TemplateID string `json:"template_id"`
@@ -3217,6 +3251,11 @@ func (s *DefinitionFromTemplate) GetVariableSetID() OptNilString {
 // GetVariableVersion returns the value of VariableVersion.
 func (s *DefinitionFromTemplate) GetVariableVersion() OptNilString {
 	return s.VariableVersion
+}
+
+// GetInputSchema returns the value of InputSchema.
+func (s *DefinitionFromTemplate) GetInputSchema() OptNilFreeObject {
+	return s.InputSchema
 }
 
 // GetFailureThreshold returns the value of FailureThreshold.
@@ -3262,6 +3301,11 @@ func (s *DefinitionFromTemplate) SetVariableSetID(val OptNilString) {
 // SetVariableVersion sets the value of VariableVersion.
 func (s *DefinitionFromTemplate) SetVariableVersion(val OptNilString) {
 	s.VariableVersion = val
+}
+
+// SetInputSchema sets the value of InputSchema.
+func (s *DefinitionFromTemplate) SetInputSchema(val OptNilFreeObject) {
+	s.InputSchema = val
 }
 
 // SetFailureThreshold sets the value of FailureThreshold.
@@ -3364,7 +3408,13 @@ type DefinitionReplace struct {
 	// The variable set whose values expressions read as `vars`; null for none.
 	VariableSetID OptNilString `json:"variable_set_id"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion  OptNilString                `json:"variable_version"`
+	VariableVersion OptNilString `json:"variable_version"`
+	// A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that
+	// breaks it fails that job with `input_invalid`, which names the places, before its first task; the
+	// others go on. `format` is checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and
+	// not back to where it came from; `$id`, `$dynamicRef` and other drafts are refused. Records over 1
+	// MiB fail the check.
+	InputSchema      OptNilFreeObject            `json:"input_schema"`
 	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
 	// Run one after another.
 	Steps     []StepInput `json:"steps"`
@@ -3404,6 +3454,11 @@ func (s *DefinitionReplace) GetVariableSetID() OptNilString {
 // GetVariableVersion returns the value of VariableVersion.
 func (s *DefinitionReplace) GetVariableVersion() OptNilString {
 	return s.VariableVersion
+}
+
+// GetInputSchema returns the value of InputSchema.
+func (s *DefinitionReplace) GetInputSchema() OptNilFreeObject {
+	return s.InputSchema
 }
 
 // GetFailureThreshold returns the value of FailureThreshold.
@@ -3474,6 +3529,11 @@ func (s *DefinitionReplace) SetVariableSetID(val OptNilString) {
 // SetVariableVersion sets the value of VariableVersion.
 func (s *DefinitionReplace) SetVariableVersion(val OptNilString) {
 	s.VariableVersion = val
+}
+
+// SetInputSchema sets the value of InputSchema.
+func (s *DefinitionReplace) SetInputSchema(val OptNilFreeObject) {
+	s.InputSchema = val
 }
 
 // SetFailureThreshold sets the value of FailureThreshold.
@@ -3612,7 +3672,9 @@ type DefinitionVersion struct {
 	// The variable set whose values expressions read as `vars`; null for none.
 	VariableSetID NilString `json:"variable_set_id"`
 	// The version of the set; null for the defaults of its keys.
-	VariableVersion  NilString           `json:"variable_version"`
+	VariableVersion NilString `json:"variable_version"`
+	// What every record must fit; null where anything does.
+	InputSchema      NilFreeObject       `json:"input_schema"`
 	FailureThreshold NilFailureThreshold `json:"failure_threshold"`
 	Steps            []Step              `json:"steps"`
 	// The id of the account that made the version.
@@ -3643,6 +3705,11 @@ func (s *DefinitionVersion) GetVariableSetID() NilString {
 // GetVariableVersion returns the value of VariableVersion.
 func (s *DefinitionVersion) GetVariableVersion() NilString {
 	return s.VariableVersion
+}
+
+// GetInputSchema returns the value of InputSchema.
+func (s *DefinitionVersion) GetInputSchema() NilFreeObject {
+	return s.InputSchema
 }
 
 // GetFailureThreshold returns the value of FailureThreshold.
@@ -3688,6 +3755,11 @@ func (s *DefinitionVersion) SetVariableSetID(val NilString) {
 // SetVariableVersion sets the value of VariableVersion.
 func (s *DefinitionVersion) SetVariableVersion(val NilString) {
 	s.VariableVersion = val
+}
+
+// SetInputSchema sets the value of InputSchema.
+func (s *DefinitionVersion) SetInputSchema(val NilFreeObject) {
+	s.InputSchema = val
 }
 
 // SetFailureThreshold sets the value of FailureThreshold.
@@ -4054,6 +4126,9 @@ type DryRun struct {
 	DefinitionID string `json:"definition_id"`
 	// The version that was rehearsed.
 	Version int `json:"version"`
+	// Why the sample record would fail before its first task: it breaks the input schema. The tasks are
+	// shown all the same.
+	InputError NilJobError `json:"input_error"`
 	// By the failure threshold, how many jobs of a batch of `record_count` records may fail; one more
 	// stops the batch. Null without a threshold.
 	AllowedFailures NilInt64     `json:"allowed_failures"`
@@ -4071,6 +4146,11 @@ func (s *DryRun) GetDefinitionID() string {
 // GetVersion returns the value of Version.
 func (s *DryRun) GetVersion() int {
 	return s.Version
+}
+
+// GetInputError returns the value of InputError.
+func (s *DryRun) GetInputError() NilJobError {
+	return s.InputError
 }
 
 // GetAllowedFailures returns the value of AllowedFailures.
@@ -4096,6 +4176,11 @@ func (s *DryRun) SetDefinitionID(val string) {
 // SetVersion sets the value of Version.
 func (s *DryRun) SetVersion(val int) {
 	s.Version = val
+}
+
+// SetInputError sets the value of InputError.
+func (s *DryRun) SetInputError(val NilJobError) {
+	s.InputError = val
 }
 
 // SetAllowedFailures sets the value of AllowedFailures.
@@ -6892,6 +6977,51 @@ func (o NilFloat64) Get() (v float64, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o NilFloat64) Or(d float64) float64 {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewNilFreeObject returns new NilFreeObject with value set to v.
+func NewNilFreeObject(v FreeObject) NilFreeObject {
+	return NilFreeObject{
+		Value: v,
+	}
+}
+
+// NilFreeObject is nullable FreeObject.
+type NilFreeObject struct {
+	Value FreeObject
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilFreeObject) SetTo(v FreeObject) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilFreeObject) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilFreeObject) SetToNull() {
+	o.Null = true
+	var v FreeObject
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilFreeObject) Get() (v FreeObject, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilFreeObject) Or(d FreeObject) FreeObject {
 	if v, ok := o.Get(); ok {
 		return v
 	}

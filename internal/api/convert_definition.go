@@ -5,6 +5,7 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/definition"
+	"flowlane/internal/jsonraw"
 )
 
 func definitionOf(d definition.Definition) oas.Definition {
@@ -13,7 +14,7 @@ func definitionOf(d definition.Definition) oas.Definition {
 		Status: oas.DefinitionStatus(d.Status), Version: int(d.Version),
 		Lane:          laneOf(d.Document.Lane),
 		VariableSetID: nilText(d.Document.VariableSetID), VariableVersion: nilText(d.Document.VariableVersion),
-		FailureThreshold: thresholdOf(d.Document.FailureThreshold), Steps: stepsOf(d.Document.Steps),
+		InputSchema: schemaOf(d.Document.InputSchema), FailureThreshold: thresholdOf(d.Document.FailureThreshold), Steps: stepsOf(d.Document.Steps),
 		CreatedBy: d.CreatedBy, CreatedAt: d.CreatedAt.UTC(), UpdatedAt: d.UpdatedAt.UTC(),
 	}
 }
@@ -23,13 +24,17 @@ func definitionVersionOf(v definition.Version) oas.DefinitionVersion {
 		DefinitionID: v.DefinitionID.String(), Version: int(v.Version),
 		Lane:          laneOf(v.Document.Lane),
 		VariableSetID: nilText(v.Document.VariableSetID), VariableVersion: nilText(v.Document.VariableVersion),
-		FailureThreshold: thresholdOf(v.Document.FailureThreshold), Steps: stepsOf(v.Document.Steps),
+		InputSchema: schemaOf(v.Document.InputSchema), FailureThreshold: thresholdOf(v.Document.FailureThreshold), Steps: stepsOf(v.Document.Steps),
 		CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt.UTC(),
 	}
 }
 
 func laneOf(lane string) oas.NilLane {
 	return oas.NilLane{Value: oas.Lane(lane), Null: lane == ""}
+}
+
+func schemaOf(text json.RawMessage) oas.NilFreeObject {
+	return oas.NilFreeObject{Value: oas.FreeObject(text), Null: len(text) == 0}
 }
 
 func thresholdOf(t *definition.Threshold) oas.NilFailureThreshold {
@@ -98,7 +103,7 @@ func (h definitionHandler) draftOf(req oas.DefinitionCreate) (definition.Draft, 
 	if !req.IsDefinitionFromTemplate() {
 		b := &req.DefinitionFromSteps
 		doc := documentOf(b.Lane, b.VariableSetID, b.VariableVersion, b.Steps)
-		doc.FailureThreshold = documentThresholdOf(b.FailureThreshold)
+		doc.InputSchema, doc.FailureThreshold = documentSchemaOf(b.InputSchema), documentThresholdOf(b.FailureThreshold)
 		return definition.Draft{Name: b.Name, Description: b.Description.Value, Status: string(b.Status.Value), Document: doc}, nil
 	}
 	b := &req.DefinitionFromTemplate
@@ -109,14 +114,22 @@ func (h definitionHandler) draftOf(req oas.DefinitionCreate) (definition.Draft, 
 	steps := d.Document.Steps
 	d.Name, d.Description, d.Status = b.Name, b.Description.Or(d.Description), string(b.Status.Value)
 	d.Document = documentOf(b.Lane, b.VariableSetID, b.VariableVersion, nil)
-	d.Document.FailureThreshold, d.Document.Steps = documentThresholdOf(b.FailureThreshold), steps
+	d.Document.InputSchema, d.Document.FailureThreshold = documentSchemaOf(b.InputSchema), documentThresholdOf(b.FailureThreshold)
+	d.Document.Steps = steps
 	return d, nil
 }
 
 func replacementOf(req *oas.DefinitionReplace) definition.Draft {
 	doc := documentOf(req.Lane, req.VariableSetID, req.VariableVersion, req.Steps)
-	doc.FailureThreshold = documentThresholdOf(req.FailureThreshold)
+	doc.InputSchema, doc.FailureThreshold = documentSchemaOf(req.InputSchema), documentThresholdOf(req.FailureThreshold)
 	return definition.Draft{Name: req.Name, Description: req.Description.Value, Status: string(req.Status.Value), Document: doc}
+}
+
+func documentSchemaOf(in oas.OptNilFreeObject) json.RawMessage {
+	if text, ok := in.Get(); ok {
+		return json.RawMessage(jsonraw.Object(text).Bytes())
+	}
+	return nil
 }
 
 func documentThresholdOf(in oas.OptNilFailureThresholdInput) *definition.Threshold {

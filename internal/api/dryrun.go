@@ -35,7 +35,7 @@ func (h dryRunHandler) DryRunDefinition(ctx context.Context, req oas.OptDryRunRe
 
 func dryRunOf(o *dryrun.Outcome) *oas.DryRun {
 	out := &oas.DryRun{DefinitionID: o.Definition.ID.String(), Version: int(o.Definition.Version), Estimate: oas.NilEstimate{Null: true},
-		AllowedFailures: oas.NilInt64{Null: true}}
+		InputError: jobErrorOf(o.InputError), AllowedFailures: oas.NilInt64{Null: true}}
 	if o.AllowedFailures != nil {
 		out.AllowedFailures = oas.NewNilInt64(*o.AllowedFailures)
 	}

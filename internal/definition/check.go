@@ -58,6 +58,7 @@ func check(doc Document, cat *catalog.Catalog) []fault.Field {
 	if doc.Lane != "" {
 		c.oneOf(body.below("lane"), doc.Lane, lanes...)
 	}
+	c.input(body.below("input_schema"), doc.InputSchema)
 	c.threshold(body.below("failure_threshold"), doc.FailureThreshold)
 	c.length(body.below("steps"), len(doc.Steps), maxSteps, "step")
 	for i, s := range doc.Steps {

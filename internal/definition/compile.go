@@ -72,6 +72,7 @@ func (c *compiler) plan(doc Document) *Plan {
 		c.earlier = maps.Clone(c.earlier)
 		c.earlier[s.ID] = c.all[s.ID]
 	}
+	c.input(plan, doc.InputSchema)
 	plan.VarKeys = slices.Sorted(maps.Keys(c.used))
 	return plan
 }

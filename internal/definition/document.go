@@ -15,6 +15,8 @@ type Document struct {
 	// defaults of its keys.
 	VariableSetID   string `json:"variable_set_id,omitempty"`
 	VariableVersion string `json:"variable_version,omitempty"`
+	// InputSchema is the JSON Schema that every record must fit, digit for digit; nil for none.
+	InputSchema json.RawMessage `json:"input_schema,omitempty"`
 	// FailureThreshold is nil where a batch goes on however many of its jobs fail.
 	FailureThreshold *Threshold `json:"failure_threshold,omitempty"`
 

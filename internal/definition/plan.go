@@ -8,6 +8,7 @@ import (
 
 	"flowlane/internal/catalog"
 	"flowlane/internal/expr"
+	"flowlane/internal/schema"
 )
 
 // Plan is one version of a definition, checked and ready to run: every default filled in, every expression compiled. It
@@ -31,7 +32,9 @@ type Plan struct {
 // Step is one step of a plan.
 type Step struct {
 	ID, Name string
-	Tasks    []Task
+	// Input is what a record must fit to enter the step; nil where anything does. Only the first step has one.
+	Input *schema.Schema
+	Tasks []Task
 }
 
 // Task is one task of a plan.

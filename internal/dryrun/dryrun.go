@@ -59,6 +59,8 @@ type Outcome struct {
 	Plan       *definition.Plan
 	// Tasks runs in parallel to the plan's steps and their tasks.
 	Tasks [][]Task
+	// InputError is why the sample record would fail before its first task; nil where it fits.
+	InputError *run.JobError
 	// AllowedFailures is how many of the records may fail before the batch stops; nil without a threshold.
 	AllowedFailures *int64
 	// Estimate is nil where the flow spends no metered budget, or none that is known.
@@ -105,7 +107,7 @@ func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outc
 	}
 	r := rehearsal{s: s, orgID: orgID, outputs: outputs, env: expr.Env{Input: in.Data, Metadata: in.Metadata, Vars: vars, Batch: facts}}
 	r.env.Output = func(step, task string) json.RawMessage { return r.outputs[[2]string{step, task}] }
-	out := &Outcome{Definition: def, Plan: plan}
+	out := &Outcome{Definition: def, Plan: plan, InputError: run.CheckInput(&plan.Steps[0], in.Data)}
 	if plan.FailureThreshold != nil {
 		allowed := plan.FailureThreshold.Allowed(in.Records)
 		out.AllowedFailures = &allowed

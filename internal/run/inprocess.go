@@ -155,6 +155,13 @@ func (s *Service) openOne(ctx context.Context, b *Batch, ref SliceRef, step int1
 func (w *sliceWork) evaluate(b *Batch, rec *Records) {
 	w.traces, w.failed = map[int16][]Trace{}, map[int32]*JobError{}
 	step := &b.Plan.Steps[w.step]
+	if step.Input != nil {
+		for _, o := range w.members {
+			if e := CheckInput(step, rec.Rows[o]); e != nil {
+				w.failed[o] = e
+			}
+		}
+	}
 	for i := range step.Tasks {
 		task := &step.Tasks[i]
 		if task.Action.Call != nil {

@@ -43,7 +43,7 @@ func TestWork_ActionGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := modelPlan{{{kind: "transform"}}}
-	b := w.start(t, p, w.define(t, p, -1), []modelInput{{}, {}}, 2, false)
+	b := w.start(t, p, w.define(t, p, -1, false), []modelInput{{}, {}}, 2, false, false)
 	older := New(w.pool, gonePlans{w.s.plans}, w, w, func() float64 { return 0 })
 	more, err := older.Work(w.ctx, b.id)
 	require.ErrorContains(t, err, "waits for a catalog that has its action")
@@ -66,7 +66,7 @@ func TestWork_Bounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := modelPlan{{{kind: "transform"}}}
-	def := w.define(t, p, -1)
+	def := w.define(t, p, -1, false)
 	big := `{"steps":[{"id":"s0","tasks":[{"id":"t0_0","action_id":"core__flow__transform","params":{"value":"{{ metadata.big }}{{ batch.id }}"}}]}]}`
 	_, err := w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2, OrgID: w.org, Doc: []byte(big), CreatedBy: "test"})
 	require.NoError(t, err)

@@ -84,6 +84,8 @@ type modelBatch struct {
 	staged    bool
 	touched   bool
 	cancelled bool
+	// checked: records whose z is false break the input schema.
+	checked bool
 	// allowed is how many records may fail, -1 for all; stopped is set past that. inCalls is how many records were in calls
 	// before the last move, most how many may fail since it was stopped.
 	allowed int
@@ -164,7 +166,8 @@ func (r *modelRecord) status() Status {
 func (r *modelRecord) enter(step int) {
 	b := r.slice.batch
 	r.step, r.tasks, r.alone = step, make([]place, len(b.plan[step])), make([]bool, len(b.plan[step]))
-	if _, r.local = b.plan.calls(step); r.local {
+	if _, r.local = b.plan.calls(step); r.local || step == 0 && b.checked {
+		r.local = true
 		b.freshWork = true
 		return
 	}
@@ -223,9 +226,22 @@ func (r *modelRecord) fail(end Status, sent bool) {
 	r.end = end
 }
 
+// leave ends a record that failed before the calls of its step.
+func (r *modelRecord) leave() {
+	r.fail(Failed, false)
+	r.apart = true
+	for i := range r.tasks {
+		r.tasks[i] = over
+	}
+}
+
 func (r *modelRecord) workOne() {
 	b := r.slice.batch
 	r.local = false
+	if r.step == 0 && b.checked && !r.z {
+		r.leave()
+		return
+	}
 	for i, t := range b.plan[r.step] {
 		if t.calls() {
 			continue
@@ -237,11 +253,7 @@ func (r *modelRecord) workOne() {
 			r.outputs[[2]int{r.step, i}] = "1"
 		}
 		if out == TraceFailed && !t.passes {
-			r.fail(Failed, false)
-			r.apart = true
-			for j := range r.tasks {
-				r.tasks[j] = over
-			}
+			r.leave()
 			return
 		}
 	}

@@ -59,6 +59,7 @@ type play struct {
 	plan modelPlan
 	// allowed is how many records of a batch may fail, -1 for all.
 	allowed int
+	checked bool
 	batches []*modelBatch
 	outputs int
 }
@@ -75,7 +76,8 @@ func taskKinds() *rapid.Generator[modelTask] {
 func (p *play) begin() {
 	p.plan = rapid.SliceOfN(rapid.SliceOfN(taskKinds(), 1, 3), 1, 3).Draw(p.t, "plan")
 	p.allowed = rapid.IntRange(-1, 3).Draw(p.t, "allowed")
-	def := p.define(p.t, p.plan, p.allowed)
+	p.checked = rapid.IntRange(0, 3).Draw(p.t, "checked") == 3
+	def := p.define(p.t, p.plan, p.allowed, p.checked)
 	for i := range rapid.IntRange(1, 2).Draw(p.t, "batches") {
 		p.forget()
 		n := rapid.IntRange(1, 8).Draw(p.t, fmt.Sprint("records", i))
@@ -85,7 +87,7 @@ func (p *play) begin() {
 		}
 		perSlice := rapid.IntRange(2, 6).Draw(p.t, "per_slice")
 		staged := rapid.IntRange(0, 5).Draw(p.t, "staged") == 5
-		p.batches = append(p.batches, p.start(p.t, p.plan, def, in, perSlice, staged))
+		p.batches = append(p.batches, p.start(p.t, p.plan, def, in, perSlice, staged, p.checked))
 		p.batches[i].allowed = p.allowed
 		p.check("start")
 	}
@@ -101,7 +103,7 @@ func (p *play) beginSmall() {
 	}
 	in := make([]modelInput, rapid.IntRange(1, 2).Draw(p.t, "records"))
 	p.allowed = rapid.IntRange(-1, 1).Draw(p.t, "allowed")
-	p.batches = append(p.batches, p.start(p.t, p.plan, p.define(p.t, p.plan, p.allowed), in, 2, false))
+	p.batches = append(p.batches, p.start(p.t, p.plan, p.define(p.t, p.plan, p.allowed, false), in, 2, false, false))
 	p.batches[0].allowed = p.allowed
 	p.check("start")
 }

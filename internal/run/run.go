@@ -88,9 +88,9 @@ func callTasks(step *definition.Step) []int16 {
 	return out
 }
 
-// entryState returns the state in which a slice enters a step.
+// entryState returns the state in which a slice enters a step. Records are checked where in-process work is done.
 func entryState(step *definition.Step) string {
-	if len(callTasks(step)) == len(step.Tasks) {
+	if step.Input == nil && len(callTasks(step)) == len(step.Tasks) {
 		return sliceCalling
 	}
 	return sliceReady

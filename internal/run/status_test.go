@@ -68,7 +68,7 @@ type script struct {
 func newScript(t *testing.T, plan modelPlan) *script {
 	w := newWorld(t)
 	s := &script{world: w, t: t}
-	s.b = w.start(t, plan, w.define(t, plan, -1), []modelInput{{}}, 2, false)
+	s.b = w.start(t, plan, w.define(t, plan, -1, false), []modelInput{{}}, 2, false, false)
 	return s
 }
 

@@ -87,8 +87,11 @@ func (p modelPlan) document() definition.Document {
 }
 
 // define stores a definition whose batches allow so many failures, -1 for all; it fails where the plan does not compile.
-func (w *world) define(t require.TestingT, p modelPlan, allowed int) uuid.UUID {
+func (w *world) define(t require.TestingT, p modelPlan, allowed int, checked bool) uuid.UUID {
 	doc := p.document()
+	if checked {
+		doc.InputSchema = json.RawMessage(`{"properties":{"z":{"const":1}}}`)
+	}
 	if count := int64(allowed); allowed >= 0 {
 		doc.FailureThreshold = &definition.Threshold{Count: &count}
 	}
@@ -106,8 +109,8 @@ func (w *world) define(t require.TestingT, p modelPlan, allowed int) uuid.UUID {
 type modelInput struct{ a, z bool }
 
 // start starts a batch of these records with up to perSlice of them in a slice.
-func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []modelInput, perSlice int, staged bool) *modelBatch {
-	b := &modelBatch{plan: p, staged: staged, allowed: -1, fresh: map[[2]int]bool{}}
+func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []modelInput, perSlice int, staged, checked bool) *modelBatch {
+	b := &modelBatch{plan: p, staged: staged, checked: checked, allowed: -1, fresh: map[[2]int]bool{}}
 	const pageBytes = 64 << 10 // of package recordset: what a slice may hold
 	var rows [][]byte
 	for _, r := range in {
