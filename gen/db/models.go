@@ -787,6 +787,38 @@ type FlowSlice struct {
 	Unresolved     int32
 }
 
+type FlowStore struct {
+	ID            uuid.UUID
+	OrgID         uuid.UUID
+	Name          string
+	Fields        []byte
+	Layers        []byte
+	ConfigVersion int32
+	CreatedBy     string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	DeletedAt     *time.Time
+}
+
+type FlowStoreRecord struct {
+	OrgID                 uuid.UUID
+	StoreID               uuid.UUID
+	Key                   string
+	Layers                []byte
+	Resolved              []byte
+	Terms                 []uuid.UUID
+	ResolvedConfigVersion int32
+	CreatedAt             time.Time
+	UpdatedAt             time.Time
+}
+
+type FlowStoreState struct {
+	StoreID      uuid.UUID
+	OrgID        uuid.UUID
+	Records      int64
+	ResolvedUpto *string
+}
+
 type FlowTenant struct {
 	OrgID     uuid.UUID
 	TenancyID string

@@ -106,6 +106,20 @@ func encodeCreateRecordSetRequest(
 	return nil
 }
 
+func encodeCreateStoreRequest(
+	req *StoreInput,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeCreateStreamTokenRequest(
 	req OptStreamTokenCreate,
 	r *http.Request,
@@ -174,6 +188,20 @@ func encodeEstimateUploadRequest(
 	return nil
 }
 
+func encodePutStoreLayerRequest(
+	req *StoreLayerReplace,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeReplaceCredentialRequest(
 	req *CredentialUpdate,
 	r *http.Request,
@@ -190,6 +218,20 @@ func encodeReplaceCredentialRequest(
 
 func encodeReplaceDefinitionRequest(
 	req *DefinitionReplace,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeReplaceStoreRequest(
+	req *StoreReplace,
 	r *http.Request,
 ) error {
 	const contentType = "application/json"
@@ -266,6 +308,20 @@ func encodeTriggerDefinitionRequest(
 
 func encodeUpdateDefinitionRequest(
 	req *DefinitionUpdate,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeUpsertStoreRecordsRequest(
+	req *StoreUpsert,
 	r *http.Request,
 ) error {
 	const contentType = "application/json"

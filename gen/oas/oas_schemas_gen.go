@@ -3854,6 +3854,12 @@ type DeleteDefinitionNoContent struct{}
 // DeleteRecordSetNoContent is response for DeleteRecordSet operation.
 type DeleteRecordSetNoContent struct{}
 
+// DeleteStoreLayerNoContent is response for DeleteStoreLayer operation.
+type DeleteStoreLayerNoContent struct{}
+
+// DeleteStoreNoContent is response for DeleteStore operation.
+type DeleteStoreNoContent struct{}
+
 // DeleteVariableSetNoContent is response for DeleteVariableSet operation.
 type DeleteVariableSetNoContent struct{}
 
@@ -5894,8 +5900,8 @@ func (s *JobCounts) SetUnresolved(val int) {
 
 // Ref: #/components/schemas/JobError
 type JobError struct {
-	// A stable word: expression_failed, flow_failed, invalid_parameters, credential_unusable,
-	// record_rejected, provider_refused, provider_unreachable or outcome_unknown.
+	// A stable word: expression_failed, flow_failed, store_refused, invalid_parameters,
+	// credential_unusable, record_rejected, provider_refused, provider_unreachable or outcome_unknown.
 	Code string `json:"code"`
 	// What happened.
 	Message string    `json:"message"`
@@ -6282,6 +6288,47 @@ func (s ListBatchResultsOKTextCsv) Read(p []byte) (n int, err error) {
 }
 
 func (*ListBatchResultsOKTextCsv) listBatchResultsRes() {}
+
+type ListStoreRecordsSortBy string
+
+const (
+	ListStoreRecordsSortByKey       ListStoreRecordsSortBy = "key"
+	ListStoreRecordsSortByUpdatedAt ListStoreRecordsSortBy = "updated_at"
+)
+
+// AllValues returns all ListStoreRecordsSortBy values.
+func (ListStoreRecordsSortBy) AllValues() []ListStoreRecordsSortBy {
+	return []ListStoreRecordsSortBy{
+		ListStoreRecordsSortByKey,
+		ListStoreRecordsSortByUpdatedAt,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s ListStoreRecordsSortBy) MarshalText() ([]byte, error) {
+	switch s {
+	case ListStoreRecordsSortByKey:
+		return []byte(s), nil
+	case ListStoreRecordsSortByUpdatedAt:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *ListStoreRecordsSortBy) UnmarshalText(data []byte) error {
+	switch ListStoreRecordsSortBy(data) {
+	case ListStoreRecordsSortByKey:
+		*s = ListStoreRecordsSortByKey
+		return nil
+	case ListStoreRecordsSortByUpdatedAt:
+		*s = ListStoreRecordsSortByUpdatedAt
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
 
 // Ref: #/components/schemas/Me
 type Me struct {
@@ -8423,6 +8470,52 @@ func (o OptListBatchResultsFormat) Or(d ListBatchResultsFormat) ListBatchResults
 	return d
 }
 
+// NewOptListStoreRecordsSortBy returns new OptListStoreRecordsSortBy with value set to v.
+func NewOptListStoreRecordsSortBy(v ListStoreRecordsSortBy) OptListStoreRecordsSortBy {
+	return OptListStoreRecordsSortBy{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptListStoreRecordsSortBy is optional ListStoreRecordsSortBy.
+type OptListStoreRecordsSortBy struct {
+	Value ListStoreRecordsSortBy
+	Set   bool
+}
+
+// IsSet returns true if OptListStoreRecordsSortBy was set.
+func (o OptListStoreRecordsSortBy) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptListStoreRecordsSortBy) Reset() {
+	var v ListStoreRecordsSortBy
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptListStoreRecordsSortBy) SetTo(v ListStoreRecordsSortBy) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptListStoreRecordsSortBy) Get() (v ListStoreRecordsSortBy, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptListStoreRecordsSortBy) Or(d ListStoreRecordsSortBy) ListStoreRecordsSortBy {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptNewDefinitionStatus returns new OptNewDefinitionStatus with value set to v.
 func NewOptNewDefinitionStatus(v NewDefinitionStatus) OptNewDefinitionStatus {
 	return OptNewDefinitionStatus{
@@ -9287,6 +9380,52 @@ func (o OptPlatformStatus) Or(d PlatformStatus) PlatformStatus {
 	return d
 }
 
+// NewOptRecordInclude returns new OptRecordInclude with value set to v.
+func NewOptRecordInclude(v RecordInclude) OptRecordInclude {
+	return OptRecordInclude{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptRecordInclude is optional RecordInclude.
+type OptRecordInclude struct {
+	Value RecordInclude
+	Set   bool
+}
+
+// IsSet returns true if OptRecordInclude was set.
+func (o OptRecordInclude) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptRecordInclude) Reset() {
+	var v RecordInclude
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptRecordInclude) SetTo(v RecordInclude) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptRecordInclude) Get() (v RecordInclude, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptRecordInclude) Or(d RecordInclude) RecordInclude {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptRecordSetCreate returns new OptRecordSetCreate with value set to v.
 func NewOptRecordSetCreate(v RecordSetCreate) OptRecordSetCreate {
 	return OptRecordSetCreate{
@@ -9419,6 +9558,52 @@ func (o OptServiceSortBy) Get() (v ServiceSortBy, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptServiceSortBy) Or(d ServiceSortBy) ServiceSortBy {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptStoreRecordDetailProvenance returns new OptStoreRecordDetailProvenance with value set to v.
+func NewOptStoreRecordDetailProvenance(v StoreRecordDetailProvenance) OptStoreRecordDetailProvenance {
+	return OptStoreRecordDetailProvenance{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptStoreRecordDetailProvenance is optional StoreRecordDetailProvenance.
+type OptStoreRecordDetailProvenance struct {
+	Value StoreRecordDetailProvenance
+	Set   bool
+}
+
+// IsSet returns true if OptStoreRecordDetailProvenance was set.
+func (o OptStoreRecordDetailProvenance) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptStoreRecordDetailProvenance) Reset() {
+	var v StoreRecordDetailProvenance
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptStoreRecordDetailProvenance) SetTo(v StoreRecordDetailProvenance) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptStoreRecordDetailProvenance) Get() (v StoreRecordDetailProvenance, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptStoreRecordDetailProvenance) Or(d StoreRecordDetailProvenance) StoreRecordDetailProvenance {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -10320,6 +10505,40 @@ func (s *RecordChunkResult) SetReceivedCount(val int) {
 // SetReplay sets the value of Replay.
 func (s *RecordChunkResult) SetReplay(val bool) {
 	s.Replay = val
+}
+
+type RecordInclude string
+
+const (
+	RecordIncludeLayers RecordInclude = "layers"
+)
+
+// AllValues returns all RecordInclude values.
+func (RecordInclude) AllValues() []RecordInclude {
+	return []RecordInclude{
+		RecordIncludeLayers,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s RecordInclude) MarshalText() ([]byte, error) {
+	switch s {
+	case RecordIncludeLayers:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *RecordInclude) UnmarshalText(data []byte) error {
+	switch RecordInclude(data) {
+	case RecordIncludeLayers:
+		*s = RecordIncludeLayers
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 // Ref: #/components/schemas/RecordSet
@@ -11431,6 +11650,884 @@ func (s *StepInput) SetName(val OptString) {
 // SetTasks sets the value of Tasks.
 func (s *StepInput) SetTasks(val []TaskInput) {
 	s.Tasks = val
+}
+
+// Ref: #/components/schemas/Store
+type Store struct {
+	OrgID  string       `json:"org_id"`
+	Name   string       `json:"name"`
+	Fields []StoreField `json:"fields"`
+	// From the lowest precedence to the highest.
+	Layers []string `json:"layers"`
+	// Counts the configurations of the store, from 1.
+	ConfigVersion int `json:"config_version"`
+	// How many records there are.
+	RecordCount int64 `json:"record_count"`
+	// Whether records are still being resolved by the newest configuration.
+	Resolving bool `json:"resolving"`
+	// The id of the account that created it.
+	CreatedBy string    `json:"created_by"`
+	CreatedAt time.Time `json:"created_at"`
+	// When the configuration last changed.
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// GetOrgID returns the value of OrgID.
+func (s *Store) GetOrgID() string {
+	return s.OrgID
+}
+
+// GetName returns the value of Name.
+func (s *Store) GetName() string {
+	return s.Name
+}
+
+// GetFields returns the value of Fields.
+func (s *Store) GetFields() []StoreField {
+	return s.Fields
+}
+
+// GetLayers returns the value of Layers.
+func (s *Store) GetLayers() []string {
+	return s.Layers
+}
+
+// GetConfigVersion returns the value of ConfigVersion.
+func (s *Store) GetConfigVersion() int {
+	return s.ConfigVersion
+}
+
+// GetRecordCount returns the value of RecordCount.
+func (s *Store) GetRecordCount() int64 {
+	return s.RecordCount
+}
+
+// GetResolving returns the value of Resolving.
+func (s *Store) GetResolving() bool {
+	return s.Resolving
+}
+
+// GetCreatedBy returns the value of CreatedBy.
+func (s *Store) GetCreatedBy() string {
+	return s.CreatedBy
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *Store) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *Store) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// SetOrgID sets the value of OrgID.
+func (s *Store) SetOrgID(val string) {
+	s.OrgID = val
+}
+
+// SetName sets the value of Name.
+func (s *Store) SetName(val string) {
+	s.Name = val
+}
+
+// SetFields sets the value of Fields.
+func (s *Store) SetFields(val []StoreField) {
+	s.Fields = val
+}
+
+// SetLayers sets the value of Layers.
+func (s *Store) SetLayers(val []string) {
+	s.Layers = val
+}
+
+// SetConfigVersion sets the value of ConfigVersion.
+func (s *Store) SetConfigVersion(val int) {
+	s.ConfigVersion = val
+}
+
+// SetRecordCount sets the value of RecordCount.
+func (s *Store) SetRecordCount(val int64) {
+	s.RecordCount = val
+}
+
+// SetResolving sets the value of Resolving.
+func (s *Store) SetResolving(val bool) {
+	s.Resolving = val
+}
+
+// SetCreatedBy sets the value of CreatedBy.
+func (s *Store) SetCreatedBy(val string) {
+	s.CreatedBy = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *Store) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *Store) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// Ref: #/components/schemas/StoreField
+type StoreField struct {
+	Name string         `json:"name"`
+	Type StoreFieldType `json:"type"`
+}
+
+// GetName returns the value of Name.
+func (s *StoreField) GetName() string {
+	return s.Name
+}
+
+// GetType returns the value of Type.
+func (s *StoreField) GetType() StoreFieldType {
+	return s.Type
+}
+
+// SetName sets the value of Name.
+func (s *StoreField) SetName(val string) {
+	s.Name = val
+}
+
+// SetType sets the value of Type.
+func (s *StoreField) SetType(val StoreFieldType) {
+	s.Type = val
+}
+
+// Ref: #/components/schemas/StoreFieldInput
+type StoreFieldInput struct {
+	// Unique in the store.
+	Name string         `json:"name"`
+	Type StoreFieldType `json:"type"`
+}
+
+// GetName returns the value of Name.
+func (s *StoreFieldInput) GetName() string {
+	return s.Name
+}
+
+// GetType returns the value of Type.
+func (s *StoreFieldInput) GetType() StoreFieldType {
+	return s.Type
+}
+
+// SetName sets the value of Name.
+func (s *StoreFieldInput) SetName(val string) {
+	s.Name = val
+}
+
+// SetType sets the value of Type.
+func (s *StoreFieldInput) SetType(val StoreFieldType) {
+	s.Type = val
+}
+
+// What the values of a field are. `datetime` is a string such as `2026-01-31T12:00:00Z`; an `integer`
+// is written without fraction and exponent.
+// Ref: #/components/schemas/StoreFieldType
+type StoreFieldType string
+
+const (
+	StoreFieldTypeString   StoreFieldType = "string"
+	StoreFieldTypeNumber   StoreFieldType = "number"
+	StoreFieldTypeInteger  StoreFieldType = "integer"
+	StoreFieldTypeBoolean  StoreFieldType = "boolean"
+	StoreFieldTypeDatetime StoreFieldType = "datetime"
+	StoreFieldTypeObject   StoreFieldType = "object"
+	StoreFieldTypeArray    StoreFieldType = "array"
+)
+
+// AllValues returns all StoreFieldType values.
+func (StoreFieldType) AllValues() []StoreFieldType {
+	return []StoreFieldType{
+		StoreFieldTypeString,
+		StoreFieldTypeNumber,
+		StoreFieldTypeInteger,
+		StoreFieldTypeBoolean,
+		StoreFieldTypeDatetime,
+		StoreFieldTypeObject,
+		StoreFieldTypeArray,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s StoreFieldType) MarshalText() ([]byte, error) {
+	switch s {
+	case StoreFieldTypeString:
+		return []byte(s), nil
+	case StoreFieldTypeNumber:
+		return []byte(s), nil
+	case StoreFieldTypeInteger:
+		return []byte(s), nil
+	case StoreFieldTypeBoolean:
+		return []byte(s), nil
+	case StoreFieldTypeDatetime:
+		return []byte(s), nil
+	case StoreFieldTypeObject:
+		return []byte(s), nil
+	case StoreFieldTypeArray:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *StoreFieldType) UnmarshalText(data []byte) error {
+	switch StoreFieldType(data) {
+	case StoreFieldTypeString:
+		*s = StoreFieldTypeString
+		return nil
+	case StoreFieldTypeNumber:
+		*s = StoreFieldTypeNumber
+		return nil
+	case StoreFieldTypeInteger:
+		*s = StoreFieldTypeInteger
+		return nil
+	case StoreFieldTypeBoolean:
+		*s = StoreFieldTypeBoolean
+		return nil
+	case StoreFieldTypeDatetime:
+		*s = StoreFieldTypeDatetime
+		return nil
+	case StoreFieldTypeObject:
+		*s = StoreFieldTypeObject
+		return nil
+	case StoreFieldTypeArray:
+		*s = StoreFieldTypeArray
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/StoreInput
+type StoreInput struct {
+	// Unique in the organization; addresses and tasks use it. It cannot be changed.
+	Name string `json:"name"`
+	// The fields of records, in the order in which records show them.
+	Fields []StoreFieldInput `json:"fields"`
+	// The names of the layers, from the lowest precedence to the highest. Each is unique in the store.
+	Layers []string `json:"layers"`
+}
+
+// GetName returns the value of Name.
+func (s *StoreInput) GetName() string {
+	return s.Name
+}
+
+// GetFields returns the value of Fields.
+func (s *StoreInput) GetFields() []StoreFieldInput {
+	return s.Fields
+}
+
+// GetLayers returns the value of Layers.
+func (s *StoreInput) GetLayers() []string {
+	return s.Layers
+}
+
+// SetName sets the value of Name.
+func (s *StoreInput) SetName(val string) {
+	s.Name = val
+}
+
+// SetFields sets the value of Fields.
+func (s *StoreInput) SetFields(val []StoreFieldInput) {
+	s.Fields = val
+}
+
+// SetLayers sets the value of Layers.
+func (s *StoreInput) SetLayers(val []string) {
+	s.Layers = val
+}
+
+// Ref: #/components/schemas/StoreLayer
+type StoreLayer struct {
+	Layer string `json:"layer"`
+	// By field. Values that the store's configuration no longer takes are among them, but do not show.
+	Values    FreeObject `json:"values"`
+	UpdatedAt time.Time  `json:"updated_at"`
+	// The id of the account that wrote the layer last.
+	UpdatedBy string `json:"updated_by"`
+}
+
+// GetLayer returns the value of Layer.
+func (s *StoreLayer) GetLayer() string {
+	return s.Layer
+}
+
+// GetValues returns the value of Values.
+func (s *StoreLayer) GetValues() FreeObject {
+	return s.Values
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *StoreLayer) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// GetUpdatedBy returns the value of UpdatedBy.
+func (s *StoreLayer) GetUpdatedBy() string {
+	return s.UpdatedBy
+}
+
+// SetLayer sets the value of Layer.
+func (s *StoreLayer) SetLayer(val string) {
+	s.Layer = val
+}
+
+// SetValues sets the value of Values.
+func (s *StoreLayer) SetValues(val FreeObject) {
+	s.Values = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *StoreLayer) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// SetUpdatedBy sets the value of UpdatedBy.
+func (s *StoreLayer) SetUpdatedBy(val string) {
+	s.UpdatedBy = val
+}
+
+// Ref: #/components/schemas/StoreLayerReplace
+type StoreLayerReplace struct {
+	// Values by field, each of the field's type. Leave a field out for no value.
+	Values    FreeObject `json:"values"`
+	Layer     OptIgnored `json:"layer"`
+	UpdatedAt OptIgnored `json:"updated_at"`
+	UpdatedBy OptIgnored `json:"updated_by"`
+}
+
+// GetValues returns the value of Values.
+func (s *StoreLayerReplace) GetValues() FreeObject {
+	return s.Values
+}
+
+// GetLayer returns the value of Layer.
+func (s *StoreLayerReplace) GetLayer() OptIgnored {
+	return s.Layer
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *StoreLayerReplace) GetUpdatedAt() OptIgnored {
+	return s.UpdatedAt
+}
+
+// GetUpdatedBy returns the value of UpdatedBy.
+func (s *StoreLayerReplace) GetUpdatedBy() OptIgnored {
+	return s.UpdatedBy
+}
+
+// SetValues sets the value of Values.
+func (s *StoreLayerReplace) SetValues(val FreeObject) {
+	s.Values = val
+}
+
+// SetLayer sets the value of Layer.
+func (s *StoreLayerReplace) SetLayer(val OptIgnored) {
+	s.Layer = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *StoreLayerReplace) SetUpdatedAt(val OptIgnored) {
+	s.UpdatedAt = val
+}
+
+// SetUpdatedBy sets the value of UpdatedBy.
+func (s *StoreLayerReplace) SetUpdatedBy(val OptIgnored) {
+	s.UpdatedBy = val
+}
+
+// Ref: #/components/schemas/StoreList
+type StoreList struct {
+	Items []Store `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *StoreList) GetItems() []Store {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *StoreList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *StoreList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *StoreList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *StoreList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *StoreList) SetItems(val []Store) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *StoreList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *StoreList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *StoreList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *StoreList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// Ref: #/components/schemas/StoreRecord
+type StoreRecord struct {
+	Key      string        `json:"key"`
+	Resolved StoreResolved `json:"resolved"`
+	// The `config_version` of the store by which it was resolved.
+	ResolvedConfigVersion int       `json:"resolved_config_version"`
+	CreatedAt             time.Time `json:"created_at"`
+	// When a value was last written; resolving again does not count.
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// GetKey returns the value of Key.
+func (s *StoreRecord) GetKey() string {
+	return s.Key
+}
+
+// GetResolved returns the value of Resolved.
+func (s *StoreRecord) GetResolved() StoreResolved {
+	return s.Resolved
+}
+
+// GetResolvedConfigVersion returns the value of ResolvedConfigVersion.
+func (s *StoreRecord) GetResolvedConfigVersion() int {
+	return s.ResolvedConfigVersion
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *StoreRecord) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *StoreRecord) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// SetKey sets the value of Key.
+func (s *StoreRecord) SetKey(val string) {
+	s.Key = val
+}
+
+// SetResolved sets the value of Resolved.
+func (s *StoreRecord) SetResolved(val StoreResolved) {
+	s.Resolved = val
+}
+
+// SetResolvedConfigVersion sets the value of ResolvedConfigVersion.
+func (s *StoreRecord) SetResolvedConfigVersion(val int) {
+	s.ResolvedConfigVersion = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *StoreRecord) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *StoreRecord) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// Ref: #/components/schemas/StoreRecordDetail
+type StoreRecordDetail struct {
+	Key      string        `json:"key"`
+	Resolved StoreResolved `json:"resolved"`
+	// The newest `config_version` of the store.
+	ResolvedConfigVersion int       `json:"resolved_config_version"`
+	CreatedAt             time.Time `json:"created_at"`
+	// When a value was last written.
+	UpdatedAt time.Time `json:"updated_at"`
+	// Only with `include=layers`. From the lowest precedence to the highest, behind those that the store
+	// no longer declares.
+	Layers []StoreLayer `json:"layers"`
+	// Only with `include=layers`. The layer from which each field with a value has it.
+	Provenance OptStoreRecordDetailProvenance `json:"provenance"`
+}
+
+// GetKey returns the value of Key.
+func (s *StoreRecordDetail) GetKey() string {
+	return s.Key
+}
+
+// GetResolved returns the value of Resolved.
+func (s *StoreRecordDetail) GetResolved() StoreResolved {
+	return s.Resolved
+}
+
+// GetResolvedConfigVersion returns the value of ResolvedConfigVersion.
+func (s *StoreRecordDetail) GetResolvedConfigVersion() int {
+	return s.ResolvedConfigVersion
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *StoreRecordDetail) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *StoreRecordDetail) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// GetLayers returns the value of Layers.
+func (s *StoreRecordDetail) GetLayers() []StoreLayer {
+	return s.Layers
+}
+
+// GetProvenance returns the value of Provenance.
+func (s *StoreRecordDetail) GetProvenance() OptStoreRecordDetailProvenance {
+	return s.Provenance
+}
+
+// SetKey sets the value of Key.
+func (s *StoreRecordDetail) SetKey(val string) {
+	s.Key = val
+}
+
+// SetResolved sets the value of Resolved.
+func (s *StoreRecordDetail) SetResolved(val StoreResolved) {
+	s.Resolved = val
+}
+
+// SetResolvedConfigVersion sets the value of ResolvedConfigVersion.
+func (s *StoreRecordDetail) SetResolvedConfigVersion(val int) {
+	s.ResolvedConfigVersion = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *StoreRecordDetail) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *StoreRecordDetail) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// SetLayers sets the value of Layers.
+func (s *StoreRecordDetail) SetLayers(val []StoreLayer) {
+	s.Layers = val
+}
+
+// SetProvenance sets the value of Provenance.
+func (s *StoreRecordDetail) SetProvenance(val OptStoreRecordDetailProvenance) {
+	s.Provenance = val
+}
+
+// Only with `include=layers`. The layer from which each field with a value has it.
+type StoreRecordDetailProvenance map[string]string
+
+func (s *StoreRecordDetailProvenance) init() StoreRecordDetailProvenance {
+	m := *s
+	if m == nil {
+		m = map[string]string{}
+		*s = m
+	}
+	return m
+}
+
+// Ref: #/components/schemas/StoreRecordList
+type StoreRecordList struct {
+	Items []StoreRecord `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *StoreRecordList) GetItems() []StoreRecord {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *StoreRecordList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *StoreRecordList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *StoreRecordList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *StoreRecordList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *StoreRecordList) SetItems(val []StoreRecord) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *StoreRecordList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *StoreRecordList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *StoreRecordList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *StoreRecordList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// Ref: #/components/schemas/StoreReplace
+type StoreReplace struct {
+	// May be left out; must be the name that the store has.
+	Name OptString `json:"name"`
+	// The fields of records, in the order in which records show them.
+	Fields []StoreFieldInput `json:"fields"`
+	// The names of the layers, from the lowest precedence to the highest. Each is unique in the store.
+	Layers        []string   `json:"layers"`
+	OrgID         OptIgnored `json:"org_id"`
+	ConfigVersion OptIgnored `json:"config_version"`
+	RecordCount   OptIgnored `json:"record_count"`
+	Resolving     OptIgnored `json:"resolving"`
+	CreatedBy     OptIgnored `json:"created_by"`
+	CreatedAt     OptIgnored `json:"created_at"`
+	UpdatedAt     OptIgnored `json:"updated_at"`
+}
+
+// GetName returns the value of Name.
+func (s *StoreReplace) GetName() OptString {
+	return s.Name
+}
+
+// GetFields returns the value of Fields.
+func (s *StoreReplace) GetFields() []StoreFieldInput {
+	return s.Fields
+}
+
+// GetLayers returns the value of Layers.
+func (s *StoreReplace) GetLayers() []string {
+	return s.Layers
+}
+
+// GetOrgID returns the value of OrgID.
+func (s *StoreReplace) GetOrgID() OptIgnored {
+	return s.OrgID
+}
+
+// GetConfigVersion returns the value of ConfigVersion.
+func (s *StoreReplace) GetConfigVersion() OptIgnored {
+	return s.ConfigVersion
+}
+
+// GetRecordCount returns the value of RecordCount.
+func (s *StoreReplace) GetRecordCount() OptIgnored {
+	return s.RecordCount
+}
+
+// GetResolving returns the value of Resolving.
+func (s *StoreReplace) GetResolving() OptIgnored {
+	return s.Resolving
+}
+
+// GetCreatedBy returns the value of CreatedBy.
+func (s *StoreReplace) GetCreatedBy() OptIgnored {
+	return s.CreatedBy
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *StoreReplace) GetCreatedAt() OptIgnored {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *StoreReplace) GetUpdatedAt() OptIgnored {
+	return s.UpdatedAt
+}
+
+// SetName sets the value of Name.
+func (s *StoreReplace) SetName(val OptString) {
+	s.Name = val
+}
+
+// SetFields sets the value of Fields.
+func (s *StoreReplace) SetFields(val []StoreFieldInput) {
+	s.Fields = val
+}
+
+// SetLayers sets the value of Layers.
+func (s *StoreReplace) SetLayers(val []string) {
+	s.Layers = val
+}
+
+// SetOrgID sets the value of OrgID.
+func (s *StoreReplace) SetOrgID(val OptIgnored) {
+	s.OrgID = val
+}
+
+// SetConfigVersion sets the value of ConfigVersion.
+func (s *StoreReplace) SetConfigVersion(val OptIgnored) {
+	s.ConfigVersion = val
+}
+
+// SetRecordCount sets the value of RecordCount.
+func (s *StoreReplace) SetRecordCount(val OptIgnored) {
+	s.RecordCount = val
+}
+
+// SetResolving sets the value of Resolving.
+func (s *StoreReplace) SetResolving(val OptIgnored) {
+	s.Resolving = val
+}
+
+// SetCreatedBy sets the value of CreatedBy.
+func (s *StoreReplace) SetCreatedBy(val OptIgnored) {
+	s.CreatedBy = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *StoreReplace) SetCreatedAt(val OptIgnored) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *StoreReplace) SetUpdatedAt(val OptIgnored) {
+	s.UpdatedAt = val
+}
+
+type StoreResolved jsonraw.Object
+
+// Ref: #/components/schemas/StoreUpsert
+type StoreUpsert struct {
+	Records []StoreWrite `json:"records"`
+}
+
+// GetRecords returns the value of Records.
+func (s *StoreUpsert) GetRecords() []StoreWrite {
+	return s.Records
+}
+
+// SetRecords sets the value of Records.
+func (s *StoreUpsert) SetRecords(val []StoreWrite) {
+	s.Records = val
+}
+
+// Ref: #/components/schemas/StoreUpserted
+type StoreUpserted struct {
+	// How many records were made.
+	Created int `json:"created"`
+	// How many records were there before and were written.
+	Updated int `json:"updated"`
+}
+
+// GetCreated returns the value of Created.
+func (s *StoreUpserted) GetCreated() int {
+	return s.Created
+}
+
+// GetUpdated returns the value of Updated.
+func (s *StoreUpserted) GetUpdated() int {
+	return s.Updated
+}
+
+// SetCreated sets the value of Created.
+func (s *StoreUpserted) SetCreated(val int) {
+	s.Created = val
+}
+
+// SetUpdated sets the value of Updated.
+func (s *StoreUpserted) SetUpdated(val int) {
+	s.Updated = val
+}
+
+// Ref: #/components/schemas/StoreWrite
+type StoreWrite struct {
+	// No control or replacement (U+FFFD) characters, and neither `.` nor `..`.
+	Key string `json:"key"`
+	// A layer that the store declares.
+	Layer string `json:"layer"`
+	// Values by field, each of the field's type; null takes a value away.
+	Values FreeObject `json:"values"`
+}
+
+// GetKey returns the value of Key.
+func (s *StoreWrite) GetKey() string {
+	return s.Key
+}
+
+// GetLayer returns the value of Layer.
+func (s *StoreWrite) GetLayer() string {
+	return s.Layer
+}
+
+// GetValues returns the value of Values.
+func (s *StoreWrite) GetValues() FreeObject {
+	return s.Values
+}
+
+// SetKey sets the value of Key.
+func (s *StoreWrite) SetKey(val string) {
+	s.Key = val
+}
+
+// SetLayer sets the value of Layer.
+func (s *StoreWrite) SetLayer(val string) {
+	s.Layer = val
+}
+
+// SetValues sets the value of Values.
+func (s *StoreWrite) SetValues(val FreeObject) {
+	s.Values = val
 }
 
 // Ref: #/components/schemas/StreamToken

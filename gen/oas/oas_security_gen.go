@@ -60,6 +60,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
+	CreateStoreOperation: []string{
+		"admin",
+	},
 	CreateStreamTokenOperation: []string{},
 	CreateVariableSetOperation: []string{
 		"admin",
@@ -71,6 +74,12 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	DeleteRecordSetOperation: []string{
+		"admin",
+	},
+	DeleteStoreOperation: []string{
+		"admin",
+	},
+	DeleteStoreLayerOperation: []string{
 		"admin",
 	},
 	DeleteVariableSetOperation: []string{
@@ -88,6 +97,8 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetJobOperation:               []string{},
 	GetMeOperation:                []string{},
 	GetRecordSetOperation:         []string{},
+	GetStoreOperation:             []string{},
+	GetStoreRecordOperation:       []string{},
 	GetTriggerOperation:           []string{},
 	GetVariableSetOperation:       []string{},
 	ListApiKeysOperation:          []string{},
@@ -103,13 +114,21 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListExecutionsOperation:         []string{},
 	ListJobsOperation:               []string{},
 	ListRecordSetsOperation:         []string{},
+	ListStoreRecordsOperation:       []string{},
+	ListStoresOperation:             []string{},
 	ListTriggersOperation:           []string{},
 	ListVariableSetsOperation:       []string{},
-	RefreshLimitsOperation:          []string{},
+	PutStoreLayerOperation: []string{
+		"admin",
+	},
+	RefreshLimitsOperation: []string{},
 	ReplaceCredentialOperation: []string{
 		"admin",
 	},
 	ReplaceDefinitionOperation: []string{
+		"admin",
+	},
+	ReplaceStoreOperation: []string{
 		"admin",
 	},
 	ReplaceVariableSetOperation: []string{
@@ -131,6 +150,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	UpdateDefinitionOperation: []string{
+		"admin",
+	},
+	UpsertStoreRecordsOperation: []string{
 		"admin",
 	},
 	ValidateDefinitionOperation: []string{},
@@ -175,6 +197,9 @@ var operationRolesOrgJwt = map[string][]string{
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
+	CreateStoreOperation: []string{
+		"admin",
+	},
 	CreateStreamTokenOperation: []string{},
 	CreateVariableSetOperation: []string{
 		"admin",
@@ -186,6 +211,12 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	DeleteRecordSetOperation: []string{
+		"admin",
+	},
+	DeleteStoreOperation: []string{
+		"admin",
+	},
+	DeleteStoreLayerOperation: []string{
 		"admin",
 	},
 	DeleteVariableSetOperation: []string{
@@ -203,6 +234,8 @@ var operationRolesOrgJwt = map[string][]string{
 	GetJobOperation:               []string{},
 	GetMeOperation:                []string{},
 	GetRecordSetOperation:         []string{},
+	GetStoreOperation:             []string{},
+	GetStoreRecordOperation:       []string{},
 	GetTriggerOperation:           []string{},
 	GetVariableSetOperation:       []string{},
 	ListApiKeysOperation:          []string{},
@@ -218,13 +251,21 @@ var operationRolesOrgJwt = map[string][]string{
 	ListExecutionsOperation:         []string{},
 	ListJobsOperation:               []string{},
 	ListRecordSetsOperation:         []string{},
+	ListStoreRecordsOperation:       []string{},
+	ListStoresOperation:             []string{},
 	ListTriggersOperation:           []string{},
 	ListVariableSetsOperation:       []string{},
-	RefreshLimitsOperation:          []string{},
+	PutStoreLayerOperation: []string{
+		"admin",
+	},
+	RefreshLimitsOperation: []string{},
 	ReplaceCredentialOperation: []string{
 		"admin",
 	},
 	ReplaceDefinitionOperation: []string{
+		"admin",
+	},
+	ReplaceStoreOperation: []string{
 		"admin",
 	},
 	ReplaceVariableSetOperation: []string{
@@ -246,6 +287,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	UpdateDefinitionOperation: []string{
+		"admin",
+	},
+	UpsertStoreRecordsOperation: []string{
 		"admin",
 	},
 	ValidateDefinitionOperation: []string{},

@@ -17,6 +17,7 @@ type Handler interface {
 	ExecutionHandler
 	JobHandler
 	RecordSetHandler
+	StoreHandler
 	TemplateHandler
 	TriggerHandler
 	VariableHandler
@@ -434,6 +435,93 @@ type RecordSetHandler interface {
 	//
 	// POST /data/record-sets/{record_set_id}/seal
 	SealRecordSet(ctx context.Context, req *RecordSetSeal, params SealRecordSetParams) (*RecordSet, error)
+}
+
+// StoreHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Store
+type StoreHandler interface {
+	// CreateStore implements createStore operation.
+	//
+	// Makes an empty store with typed fields and layers. A name that is taken is 409; the 101st store of
+	// an organization is 422.
+	//
+	// POST /data/stores
+	CreateStore(ctx context.Context, req *StoreInput, params CreateStoreParams) (*Store, error)
+	// DeleteStore implements deleteStore operation.
+	//
+	// Removes the store and its records; its name is free at once. It is 409 while the newest version of
+	// an active definition has a store task that names the store: archive, change or delete the definition
+	// first. Tasks that name the store by an expression, and batches of other definitions, do not hold it:
+	// their records fail from then on.
+	//
+	// DELETE /data/stores/{store}
+	DeleteStore(ctx context.Context, params DeleteStoreParams) error
+	// DeleteStoreLayer implements deleteStoreLayer operation.
+	//
+	// Removes what the layer says, also where the store no longer declares it. A record goes with its last
+	// layer. A layer that the record does not have is 404.
+	//
+	// DELETE /data/stores/{store}/records/{key}/layers/{layer}
+	DeleteStoreLayer(ctx context.Context, params DeleteStoreLayerParams) error
+	// GetStore implements getStore operation.
+	//
+	// Returns the configuration of the store and how many records it has.
+	//
+	// GET /data/stores/{store}
+	GetStore(ctx context.Context, params GetStoreParams) (*Store, error)
+	// GetStoreRecord implements getStoreRecord operation.
+	//
+	// Returns one record, resolved by the newest configuration. With `include=layers` also what each layer
+	// says, and which layer each field has its value from.
+	//
+	// GET /data/stores/{store}/records/{key}
+	GetStoreRecord(ctx context.Context, params GetStoreRecordParams) (*StoreRecordDetail, error)
+	// ListStoreRecords implements listStoreRecords operation.
+	//
+	// Returns records as they were resolved last, by key in the order of its bytes unless you sort
+	// otherwise. This list knows no `skip`. While the store is `resolving`, see there for what a filter
+	// finds.
+	//
+	// GET /data/stores/{store}/records
+	ListStoreRecords(ctx context.Context, params ListStoreRecordsParams) (*StoreRecordList, error)
+	// ListStores implements listStores operation.
+	//
+	// Returns the stores of the organization, without their records.
+	//
+	// GET /data/stores
+	ListStores(ctx context.Context, params ListStoresParams) (*StoreList, error)
+	// PutStoreLayer implements putStoreLayer operation.
+	//
+	// Has the layer hold these values and no others; a record that is not there is made. A layer that the
+	// store does not declare is 404. To change some fields only, write the record with a POST.
+	//
+	// PUT /data/stores/{store}/records/{key}/layers/{layer}
+	PutStoreLayer(ctx context.Context, req *StoreLayerReplace, params PutStoreLayerParams) (*StoreRecordDetail, error)
+	// ReplaceStore implements replaceStore operation.
+	//
+	// Replaces fields and layers, and raises `config_version` by one. The records are resolved again in
+	// the background, in the order of their keys; `resolving` is true until all are. Meanwhile the list
+	// shows, filters, counts and sorts every record as it was resolved last, and `resolved_config_version`
+	// tells by which configuration that was: a filter finds the records that show the value, where the
+	// field has the type that it has now. A single record, and every record that is written, is resolved
+	// at once.
+	//
+	// Layers keep what was written to them: values of a field or a layer that is no longer declared, and
+	// values that are not of the field's new type, show no more but count again once they are declared as
+	// they were. A store cannot be renamed. What was read can be sent back: the fields that the service
+	// sets are ignored.
+	//
+	// PUT /data/stores/{store}
+	ReplaceStore(ctx context.Context, req *StoreReplace, params ReplaceStoreParams) (*Store, error)
+	// UpsertStoreRecords implements upsertStoreRecords operation.
+	//
+	// Writes up to 1000 times to one layer of one record each, in order, all or none. A record that is not
+	// there is made. Fields that are not named keep their values in the layer, null takes a value away. A
+	// bad field of any record is 422, and then nothing is written.
+	//
+	// POST /data/stores/{store}/records
+	UpsertStoreRecords(ctx context.Context, req *StoreUpsert, params UpsertStoreRecordsParams) (*StoreUpserted, error)
 }
 
 // TemplateHandler handles operations described by OpenAPI v3 specification.

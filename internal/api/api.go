@@ -21,6 +21,7 @@ import (
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
+	"flowlane/internal/store"
 	"flowlane/internal/template"
 	"flowlane/internal/variable"
 )
@@ -37,6 +38,7 @@ type Deps struct {
 	Definitions *definition.Service
 	Templates   *template.Templates
 	Variables   *variable.Service
+	Stores      *store.Service
 	Plans       *definition.Plans
 	Credentials *credential.Service
 	Runs        *run.Service
@@ -62,6 +64,7 @@ type handler struct {
 	definitionGroup
 	templateHandler
 	variableHandler
+	storeHandler
 	batchHandler
 	triggersHandler
 	jobHandler
@@ -105,6 +108,7 @@ func New(d Deps) (http.Handler, error) {
 		},
 		templateHandler:  templates,
 		variableHandler:  variableHandler{variables: d.Variables},
+		storeHandler:     storeHandler{stores: d.Stores},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, exports: newSlots(exportsAtOnce)},
 		triggersHandler:  triggersHandler{runs: d.Runs},
 		jobHandler:       jobHandler{runs: d.Runs},

@@ -98,6 +98,30 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.made("/flows/variables", `{"name":"`+s.unique()+`","keys":[]}`)
 		return auditedCall{"DELETE", "/flows/variables/" + id, nil, 204, "variable_set", id, ""}
 	},
+	"createStore": func(s *stack) auditedCall {
+		name := s.unique()
+		return auditedCall{"POST", "/data/stores", `{"name":"` + name + `","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, 201, "store", name, ""}
+	},
+	"replaceStore": func(s *stack) auditedCall {
+		name := s.filledStore()
+		return auditedCall{"PUT", "/data/stores/" + name, `{"fields":[{"name":"b","type":"string"}],"layers":["l"]}`, 200, "store", name, ""}
+	},
+	"deleteStore": func(s *stack) auditedCall {
+		name := s.filledStore()
+		return auditedCall{"DELETE", "/data/stores/" + name, nil, 204, "store", name, ""}
+	},
+	"upsertStoreRecords": func(s *stack) auditedCall {
+		name := s.filledStore()
+		return auditedCall{"POST", "/data/stores/" + name + "/records", writes(`k l {"a":"`+needle+`"}`, `j l {}`), 200, "store", name, ""}
+	},
+	"putStoreLayer": func(s *stack) auditedCall {
+		name := s.filledStore()
+		return auditedCall{"PUT", "/data/stores/" + name + "/records/new/layers/l", `{"values":{"a":"` + needle + `"}}`, 200, "store_record", name + "/new", ""}
+	},
+	"deleteStoreLayer": func(s *stack) auditedCall {
+		name := s.filledStore()
+		return auditedCall{"DELETE", "/data/stores/" + name + "/records/k/layers/l", nil, 204, "store_record", name + "/k", ""}
+	},
 	"triggerDefinition": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/flows/definitions/" + s.define(transformSteps) + "/trigger", nil, 200, "batch", "", "batch_id"}
 	},
@@ -132,6 +156,15 @@ var unaudited = []string{"dryRunDefinition", "estimateUpload", "testNewCredentia
 
 // ownTransaction are the operations that make a call to a provider between transactions.
 var ownTransaction = []string{"refreshLimits"}
+
+// filledStore makes a store with one record, "k", and returns its name.
+func (s *stack) filledStore() (name string) {
+	s.t.Helper()
+	name = s.unique()
+	path := s.store(`{"name":"` + name + `","fields":[{"name":"a","type":"string"}],"layers":["l"]}`)
+	s.write(path, `k l {"a":"x"}`)
+	return name
+}
 
 func (s *stack) made(path string, body any) (id string) {
 	s.t.Helper()

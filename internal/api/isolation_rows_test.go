@@ -43,6 +43,7 @@ func newParty(s *stack, account string) *party {
 		"trigger_id":      started["trigger_id"].(string),
 		"variable_set_id": p.made("/flows/variables", `{"name":"`+p.unique()+`","keys":[],"versions":[{"name":"one","values":{}}]}`),
 		"version":         "1",
+		"store":           p.filledStore(), "key": "k",
 		// Nothing makes these yet.
 		"schedule_id": "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11",
 		// The catalog belongs to nobody.
@@ -70,10 +71,13 @@ var missing = map[string]string{
 	"definition_id":   "Definition not found",
 	"execution_id":    "Execution not found",
 	"job_id":          "Job not found",
+	"key":             "Record not found",
 	"key_id":          "API key not found",
+	"layer":           "Layer not found",
 	"platform_id":     "Platform not found",
 	"record_set_id":   "Record set not found",
 	"service_id":      "Service not found",
+	"store":           "Store not found",
 	"tenancy_id":      "Domain not found",
 	"trigger_id":      "Trigger not found",
 	"variable_set_id": "VariableSet not found",

@@ -230,6 +230,10 @@ func (m matrix) unknown(call auditedCall) (answer apitest.Response) {
 				assert.Empty(m.t, got.Want(http.StatusOK).JSON()["items"])
 				continue
 			}
+			if m.op.id == "putStoreLayer" && name == "key" && v != "%00" { // makes the record that is not there
+				got.Want(http.StatusOK)
+				continue
+			}
 			assert.Equal(m.t, http.StatusNotFound, got.Status, "%s", v)
 			assert.Equal(m.t, `{"detail":"`+detail+`"}`, string(got.Body), "%s", v)
 			if answer.Body == nil {

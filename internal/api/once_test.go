@@ -65,7 +65,7 @@ func postOperations(t *testing.T) (out []postOperation) {
 	return out
 }
 
-// keyed is a request that creates something each time it is carried out.
+// keyed is a request that creates something each time it is carried out, under a name of its own where UNIQUE stands for it.
 type keyed struct {
 	path, body, other string
 	status            int
@@ -76,11 +76,13 @@ func (s *stack) keyedRequests() map[string]keyed {
 	steps := strings.ReplaceAll(transformSteps, "CRED", s.credential)
 	credential := `{"name":%q,"platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`
 	return map[string]keyed{
-		"createCredential":  {"/credentials", fmt.Sprintf(credential, "a"), fmt.Sprintf(credential, "b"), http.StatusCreated, "/credentials"},
-		"createDefinition":  {"/flows/definitions", `{"name":"a","steps":` + steps + `}`, `{"name":"b","steps":` + steps + `}`, http.StatusCreated, "/flows/definitions"},
-		"createRecordSet":   {"/data/record-sets", `{"chunk_size":7}`, `{"chunk_size":8}`, http.StatusCreated, "/data/record-sets"},
-		"createVariableSet": {"/flows/variables", `{"name":"1","keys":[]}`, `{"name":"b","keys":[]}`, http.StatusCreated, "/flows/variables"},
-		"triggerDefinition": {"/flows/definitions/" + s.define(transformSteps) + "/trigger", `{"input_data":{"n":1}}`, `{"input_data":{"n":1} }`, http.StatusOK, "/flows/batches"},
+		"createCredential":   {"/credentials", fmt.Sprintf(credential, "a"), fmt.Sprintf(credential, "b"), http.StatusCreated, "/credentials"},
+		"createDefinition":   {"/flows/definitions", `{"name":"a","steps":` + steps + `}`, `{"name":"b","steps":` + steps + `}`, http.StatusCreated, "/flows/definitions"},
+		"createRecordSet":    {"/data/record-sets", `{"chunk_size":7}`, `{"chunk_size":8}`, http.StatusCreated, "/data/record-sets"},
+		"createVariableSet":  {"/flows/variables", `{"name":"UNIQUE","keys":[]}`, `{"name":"b","keys":[]}`, http.StatusCreated, "/flows/variables"},
+		"createStore":        {"/data/stores", `{"name":"sUNIQUE","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, `{"name":"b","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, http.StatusCreated, "/data/stores"},
+		"upsertStoreRecords": {s.store(customers) + "/records", writes(`kUNIQUE crm {"email":"a"}`), writes(`k1 crm {"email":"b"}`), http.StatusOK, "/data/stores/customers/records"},
+		"triggerDefinition":  {"/flows/definitions/" + s.define(transformSteps) + "/trigger", `{"input_data":{"n":1}}`, `{"input_data":{"n":1} }`, http.StatusOK, "/flows/batches"},
 	}
 }
 
@@ -101,10 +103,11 @@ func TestIdempotency_EveryOperation(t *testing.T) {
 		require.True(t, ok, "%s takes a key: add a request to this test", op.id)
 		t.Run(op.id, func(t *testing.T) {
 			before := s.get(r.list)["total"].(float64)
-			first := s.Do(http.MethodPost, r.path, r.body, idempotencyKey, "k").Want(r.status)
+			named := func(name string) string { return strings.ReplaceAll(r.body, "UNIQUE", name) }
+			first := s.Do(http.MethodPost, r.path, named("1"), idempotencyKey, "k").Want(r.status)
 			assert.Empty(t, first.Header.Get("Idempotency-Replayed"))
 			for _, c := range []*apitest.Client{s.Client, replica} {
-				again := c.Do(http.MethodPost, r.path, r.body, idempotencyKey, "k").Want(r.status)
+				again := c.Do(http.MethodPost, r.path, named("1"), idempotencyKey, "k").Want(r.status)
 				assert.Equal(t, string(first.Body), string(again.Body))
 				assert.Equal(t, "true", again.Header.Get("Idempotency-Replayed"))
 				assert.Equal(t, first.Header.Get("Content-Type"), again.Header.Get("Content-Type"))
@@ -113,14 +116,8 @@ func TestIdempotency_EveryOperation(t *testing.T) {
 				c.Do(http.MethodPost, r.path, r.other, idempotencyKey, "k").Detail(http.StatusConflict, "Idempotency key reused with a different request")
 			}
 			assert.InDelta(t, before+1, s.get(r.list)["total"], 0)
-			if op.id == "createVariableSet" { // their names are unique
-				r.body = `{"name":"2","keys":[]}`
-			}
-			s.Do(http.MethodPost, r.path, r.body, idempotencyKey, "K").Want(r.status)
-			if op.id == "createVariableSet" {
-				r.body = `{"name":"3","keys":[]}`
-			}
-			s.Do(http.MethodPost, r.path, r.body).Want(r.status)
+			s.Do(http.MethodPost, r.path, named("2"), idempotencyKey, "K").Want(r.status)
+			s.Do(http.MethodPost, r.path, named("3")).Want(r.status)
 			assert.InDelta(t, before+3, s.get(r.list)["total"], 0)
 		})
 	}

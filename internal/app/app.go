@@ -33,6 +33,7 @@ import (
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
+	"flowlane/internal/store"
 	"flowlane/internal/template"
 	"flowlane/internal/variable"
 	"flowlane/internal/vault"
@@ -92,6 +93,7 @@ type App struct {
 	Definitions *definition.Service
 	RecordSets  *recordset.Service
 	Runs        *run.Service
+	Stores      *store.Service
 	Dispatcher  *dispatch.Dispatcher
 	Scheduler   *due.Scheduler
 	Sender      *provider.Sender
@@ -232,6 +234,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Credentials = credential.New(credential.Deps{Pool: a.Pool, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now})
 	a.Definitions = definition.New(a.Pool, a.Catalog)
 	a.RecordSets = recordset.New(a.Pool, a.Scheduler)
+	a.Stores = store.New(a.Pool, a.Scheduler)
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: bulkInFlight, SmallInFlight: smallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
@@ -259,7 +262,7 @@ func (a *App) wire(ctx context.Context) error {
 	forecasts := forecast.New(a.Pool, a.Catalog, plans)
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
-		Variables: variable.New(a.Pool), Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecasts, Refresher: a.Dispatcher,
+		Variables: variable.New(a.Pool), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecasts, Refresher: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,
 		}),

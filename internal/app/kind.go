@@ -13,9 +13,10 @@ import (
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/run"
+	"flowlane/internal/store"
 )
 
-// turn is how long one batch's in-process work goes on before other batches get theirs.
+// turn is how long one batch's or store's work goes on before others get theirs.
 const turn = time.Second
 
 // registerKinds tells the clock who does what. Every process registers every kind: whoever wakes a row must know it.
@@ -32,6 +33,7 @@ func (a *App) registerKinds() {
 	register(run.DueSlices, 10*time.Second, 2, a.slices)
 	register(run.DueRelease, 10*time.Second, 2, a.release)
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)
+	register(store.CatchUpKind, 10*time.Second, 2, a.catchUp)
 	register(housekeeping, 30*time.Second, 1, a.housekeep)
 }
 
@@ -52,14 +54,24 @@ func (a *App) stoppable(h due.Handler) due.Handler {
 
 // slices does in-process work of one batch.
 func (a *App) slices(ctx context.Context, l *due.Lease) (time.Time, error) {
-	batch, err := keyID(l)
+	return inTurns(ctx, l, a.Runs.Work)
+}
+
+// catchUp brings records of one store after it.
+func (a *App) catchUp(ctx context.Context, l *due.Lease) (time.Time, error) {
+	return inTurns(ctx, l, a.Stores.CatchUp)
+}
+
+// inTurns does pieces of what an id has to do, until nothing is left or others shall have their turn.
+func inTurns(ctx context.Context, l *due.Lease, piece func(ctx context.Context, id uuid.UUID) (more bool, err error)) (time.Time, error) {
+	id, err := keyID(l)
 	if err != nil {
 		return time.Time{}, err
 	}
 	for began := time.Now(); ; {
-		more, err := a.Runs.Work(ctx, batch)
+		more, err := piece(ctx, id)
 		if err != nil || !more {
-			return time.Time{}, err //nolint:wrapcheck // says everything
+			return time.Time{}, err
 		}
 		if time.Since(began) > turn {
 			return due.Now(), nil

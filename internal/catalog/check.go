@@ -27,7 +27,7 @@ var (
 	authMethods      = []string{"none", "basic_auth", "api_key", "jwt", "oauth2", "aws_access_key"}
 	callableAuth     = []string{"none", "basic_auth", "api_key"}
 	fieldTypes       = []string{"string", "password"}
-	utilities        = []string{"transform", "fail"}
+	utilities        = []string{"transform", "fail", "store_read", "store_write"}
 	outcomeChecks    = []OutcomeCheck{CheckSafe, CheckKeyed, CheckLookup, CheckNone}
 	secretFields     = map[string][]string{"basic_auth": {"username", "password"}, "api_key": {"api_key"}}
 	slug             = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)

@@ -80,7 +80,10 @@ func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *defin
 		}
 	}
 	if task.Action.Call == nil {
-		t := run.Evaluate(step, task, &r.env)
+		t, err := run.Evaluate(ctx, r.s.Pool, r.orgID, step, task, &r.env)
+		if err != nil {
+			return Task{}, err
+		}
 		return Task{Kind: t.Kind, When: when, Output: t.Output, Error: t.Error}, nil
 	}
 	if unusable != "" {

@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/definition"
-	"flowlane/internal/expr"
 	"flowlane/internal/pg"
 )
 
@@ -96,6 +93,8 @@ type sliceWork struct {
 	members     []int32
 	traces      map[int16][]Trace
 	failed      map[int32]*JobError
+	// writes are what tasks want to write to stores, which happens when the work is settled.
+	writes []pendingWrite
 	// bytes is how much output there is.
 	bytes int
 }
@@ -112,8 +111,7 @@ func (s *Service) workSlice(ctx context.Context, b *Batch, r *db.SlicesReadyRow)
 			w.members = append(w.members, o)
 		}
 	}
-	w.evaluate(b, rec)
-	return w, nil
+	return w, s.evaluate(ctx, w, b, rec)
 }
 
 func (s *Service) workJob(ctx context.Context, b *Batch, j db.FlowJob) (*sliceWork, error) {
@@ -128,8 +126,7 @@ func (s *Service) workJob(ctx context.Context, b *Batch, j db.FlowJob) (*sliceWo
 	}
 	defer rec.Release()
 	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: j.StepNo, job: &j, members: []int32{int32(j.Position - r.First)}}
-	w.evaluate(b, rec)
-	return w, nil
+	return w, s.evaluate(ctx, w, b, rec)
 }
 
 func (s *Service) openOne(ctx context.Context, b *Batch, ref SliceRef, step int16) (*Records, error) {
@@ -152,7 +149,7 @@ func (s *Service) openOne(ctx context.Context, b *Batch, ref SliceRef, step int1
 }
 
 // evaluate runs the step's in-process tasks for every member. Rows point into rec, so everything kept is copied.
-func (w *sliceWork) evaluate(b *Batch, rec *Records) {
+func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, rec *Records) error {
 	w.traces, w.failed = map[int16][]Trace{}, map[int32]*JobError{}
 	step := &b.Plan.Steps[w.step]
 	if step.Input != nil {
@@ -167,61 +164,43 @@ func (w *sliceWork) evaluate(b *Batch, rec *Records) {
 		if task.Action.Call != nil {
 			continue
 		}
-		made := 0
+		t := taskWork{step: step, task: task}
 		for _, o := range w.members {
-			if w.failed[o] != nil {
-				continue
+			if w.failed[o] == nil {
+				env := rec.Env(o)
+				t.render(o, &env)
 			}
-			env := rec.Env(o)
-			t := Trace{From: o, To: o + 1, Attempt: 1}
-			t.Kind, t.Output, t.Error = evaluateTask(step, task, &env)
-			if made += len(t.Output); made > sliceBytes {
-				made -= len(t.Output)
-				t.Kind, t.Output = TraceFailed, nil
-				t.Error = &JobError{Code: CodeExpression, Message: tooMuch, StepID: step.ID, TaskID: task.ID}
-			}
-			if t.Kind == TraceFailed && !task.ContinueOnError {
-				w.failed[o] = t.Error
-			}
-			w.traces[int16(i)] = append(w.traces[int16(i)], t)
 		}
-		w.bytes += made
+		if err := t.carryOut(ctx, s.pool, b.OrgID); err != nil {
+			return err
+		}
+		w.take(int16(i), &t)
 	}
+	return nil
+}
+
+// take keeps what came of a task.
+func (w *sliceWork) take(no int16, t *taskWork) {
+	for i := range t.records {
+		if r := &t.records[i]; r.write != nil {
+			w.writes = append(w.writes, pendingWrite{no, r.offset, t, *r.write})
+		} else {
+			w.settle(no, r.offset, t, r.trace())
+		}
+	}
+	w.bytes += t.made
+}
+
+// settle keeps how a task came out for a record.
+func (w *sliceWork) settle(no int16, offset int32, t *taskWork, trace Trace) {
+	if trace.Kind == TraceFailed && !t.task.ContinueOnError && w.failed[offset] == nil {
+		w.failed[offset] = trace.Error
+	}
+	w.traces[no] = append(w.traces[no], trace)
 }
 
 // tooMuch is what a record is told whose neighbours have taken the room.
 var tooMuch = fmt.Sprintf("The values that this task builds for neighbouring records take more than %d MiB together; build smaller ones", sliceBytes>>20)
-
-// Evaluate carries an in-process task out for what env shows, without a batch. The trace has kind, output and error.
-func Evaluate(step *definition.Step, task *definition.Task, env *expr.Env) Trace {
-	var t Trace
-	t.Kind, t.Output, t.Error = evaluateTask(step, task, env)
-	return t
-}
-
-func evaluateTask(step *definition.Step, task *definition.Task, env *expr.Env) (kind string, output json.RawMessage, failure *JobError) {
-	fail := func(code string, err error) (string, json.RawMessage, *JobError) {
-		return TraceFailed, nil, &JobError{Code: code, Message: err.Error(), StepID: step.ID, TaskID: task.ID}
-	}
-	if task.When != nil {
-		ok, err := task.When.Eval(env)
-		if err != nil {
-			return fail(CodeExpression, err)
-		}
-		if !ok {
-			return TraceSkipped, nil, nil
-		}
-	}
-	params, err := task.Params.Append(nil, env)
-	if err != nil {
-		return fail(CodeExpression, err)
-	}
-	output, err = utilities[task.Action.Utility](params)
-	if err != nil {
-		return fail(CodeFlowFailed, err)
-	}
-	return TraceOK, output, nil
-}
 
 func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, works []*sliceWork) error {
 	c, err := s.Begin(ctx, tx, batchID)
@@ -233,6 +212,9 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		return errOver
 	}
 	if err := c.stillReady(ctx, batchID, works); err != nil {
+		return err
+	}
+	if err := c.writeStores(ctx, h, works); err != nil {
 		return err
 	}
 	for _, w := range works {

@@ -1,17 +1,27 @@
 package run
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/definition"
+	"flowlane/internal/expr"
+	"flowlane/internal/store"
 )
 
 // Codes of job errors that this package gives.
 const (
 	CodeExpression = "expression_failed"
 	CodeFlowFailed = "flow_failed"
+	CodeStore      = "store_refused"
 )
 
-// utilities are the in-process actions, by the name in the catalog: rendered parameters in, output out.
+// utilities are the in-process actions that look at nothing but their parameters, by the name in the catalog: rendered
+// parameters in, output out. Those that work with stores are storeUtilities.
 var utilities = map[string]func(params []byte) (json.RawMessage, error){
 	"transform": func(params []byte) (json.RawMessage, error) {
 		var p struct {
@@ -29,4 +39,97 @@ var utilities = map[string]func(params []byte) (json.RawMessage, error){
 		}
 		return nil, errors.New(p.Message)
 	},
+}
+
+// taskWork is one in-process task, carried out for records of a slice together.
+type taskWork struct {
+	step    *definition.Step
+	task    *definition.Task
+	records []recordWork
+	// made is how many bytes of output, and of values to write, there are.
+	made int
+}
+
+// recordWork is what came of a task for one record: an output or an error; or a read or a write that is still to be done.
+type recordWork struct {
+	offset int32
+	kind   string
+	output json.RawMessage
+	err    *JobError
+	read   *store.Ref
+	write  *store.Write
+}
+
+func (r *recordWork) fail(t *taskWork, code, message string) {
+	r.kind, r.output, r.read, r.write = TraceFailed, nil, nil, nil
+	r.err = &JobError{Code: code, Message: message, StepID: t.step.ID, TaskID: t.task.ID}
+}
+
+func (r *recordWork) trace() Trace {
+	return Trace{From: r.offset, To: r.offset + 1, Attempt: 1, Kind: r.kind, Output: r.output, Error: r.err}
+}
+
+// render evaluates the task's expressions for a record, and does what needs nothing else.
+func (t *taskWork) render(offset int32, env *expr.Env) {
+	t.records = append(t.records, recordWork{offset: offset, kind: TraceOK})
+	r := &t.records[len(t.records)-1]
+	if t.task.When != nil {
+		ok, err := t.task.When.Eval(env)
+		if err != nil {
+			r.fail(t, CodeExpression, err.Error())
+			return
+		}
+		if !ok {
+			r.kind = TraceSkipped
+			return
+		}
+	}
+	params, err := t.task.Params.Append(nil, env)
+	if err != nil {
+		r.fail(t, CodeExpression, err.Error())
+		return
+	}
+	code := CodeFlowFailed
+	if prepare := storeUtilities[t.task.Action.Utility]; prepare != nil {
+		code, err = CodeStore, prepare(r, params)
+	} else {
+		r.output, err = utilities[t.task.Action.Utility](params)
+	}
+	if err != nil {
+		r.fail(t, code, err.Error())
+		return
+	}
+	t.bound(r)
+}
+
+// bound refuses a record what its neighbours have left no room for.
+func (t *taskWork) bound(r *recordWork) {
+	n := len(r.output)
+	if r.write != nil {
+		n += len(r.write.Values)
+	}
+	if t.made+n > sliceBytes {
+		r.fail(t, CodeExpression, tooMuch)
+		return
+	}
+	t.made += n
+}
+
+// Evaluate carries an in-process task out for what env shows, without a batch: what it would write to a store is not
+// written. The trace has kind, output and error.
+func Evaluate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, step *definition.Step, task *definition.Task, env *expr.Env) (Trace, error) {
+	t := taskWork{step: step, task: task}
+	t.render(0, env)
+	if err := t.carryOut(ctx, conn, orgID); err != nil {
+		return Trace{}, err
+	}
+	r := &t.records[0]
+	if r.write != nil {
+		outcomes, err := store.Rehearse(ctx, conn, orgID, []store.Write{*r.write})
+		if err != nil {
+			return Trace{}, err
+		}
+		r.wrote(&t, outcomes[0])
+	}
+	return r.trace(), nil
 }

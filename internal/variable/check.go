@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"flowlane/internal/fault"
+	"flowlane/internal/valuetype"
 )
 
 // Bounds of sets.
@@ -25,38 +25,7 @@ const (
 )
 
 // DefaultType is the type of a key that names none.
-const DefaultType = "string"
-
-// rule says what the values of a type are.
-type rule struct {
-	kind, msg string
-	holds     func(raw []byte) bool
-}
-
-func starts(with string) func([]byte) bool {
-	return func(raw []byte) bool { return strings.IndexByte(with, raw[0]) >= 0 }
-}
-
-var whole = regexp.MustCompile(`^-?[0-9]+$`)
-
-var rules = map[string]rule{
-	"string":   {"string_type", "Must be a string", starts(`"`)},
-	"number":   {"number_type", "Must be a number", starts("-0123456789")},
-	"integer":  {"int_type", "Must be a whole number, written without fraction and exponent", whole.Match},
-	"boolean":  {"bool_type", "Must be true or false", starts("tf")},
-	"datetime": {"datetime_parsing", "Must be a date-time such as 2026-01-31T12:00:00Z", isTime},
-	"object":   {"object_type", "Must be an object", starts("{")},
-	"array":    {"array_type", "Must be an array", starts("[")},
-}
-
-func isTime(raw []byte) bool {
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		return false
-	}
-	_, err := time.Parse(time.RFC3339, text)
-	return err == nil
-}
+const DefaultType = valuetype.String
 
 // name is what keys look like: one is read as vars.name.
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
@@ -96,11 +65,11 @@ func (in Input) check() []fault.Field {
 			c.add("value_error", "Must be unique: another key has the same name", "keys", i, "name")
 		}
 		types[k.Name] = k.Type
-		r, known := rules[k.Type]
+		r, known := valuetype.Of(k.Type)
 		if !known {
-			c.add("enum", "Must be one of "+strings.Join(slices.Sorted(maps.Keys(rules)), ", "), "keys", i, "type")
-		} else if len(k.Default) > 0 && string(k.Default) != "null" && !r.holds(k.Default) {
-			c.add(r.kind, r.msg+", because of the key's type", "keys", i, "default")
+			c.add("enum", "Must be one of "+strings.Join(valuetype.Names, ", "), "keys", i, "type")
+		} else if len(k.Default) > 0 && string(k.Default) != "null" && !r.Holds(k.Default) {
+			c.add(r.Kind, r.Msg+", because of the key's type", "keys", i, "default")
 		}
 	}
 	if len(in.Versions) > maxVersions {
@@ -126,12 +95,12 @@ func (c *checker) values(raw json.RawMessage, types map[string]string, version i
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		kind, known := types[key]
-		r, typed := rules[kind]
+		r, typed := valuetype.Of(kind)
 		switch {
 		case !known:
 			c.add("extra_forbidden", "The set has no such key", "versions", version, "values", key)
-		case typed && !r.holds(values[key]):
-			c.add(r.kind, r.msg+", because of the key's type", "versions", version, "values", key)
+		case typed && !r.Holds(values[key]):
+			c.add(r.Kind, r.Msg+", because of the key's type", "versions", version, "values", key)
 		}
 	}
 }

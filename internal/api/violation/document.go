@@ -27,7 +27,9 @@ type parameter struct {
 	name     string
 	required bool
 	integer  bool
-	schema   *jsonschema.Schema
+	// list: the parameter may be repeated, and its schema is that of all of its values.
+	list   bool
+	schema *jsonschema.Schema
 }
 
 // secretBodies are the operations whose bodies carry secrets.
@@ -136,7 +138,7 @@ func (c compiler) parameters(op *operation, at string, holder map[string]any) (e
 		name, _ := p["name"].(string)
 		required, _ := p["required"].(bool)
 		schema, _ := p["schema"].(map[string]any)
-		q := parameter{name: name, required: required, integer: schema["type"] == "integer"}
+		q := parameter{name: name, required: required, integer: schema["type"] == "integer", list: schema["type"] == "array"}
 		if q.schema, err = c.Compile(resource + "#" + place + "/schema"); err != nil {
 			return err
 		}

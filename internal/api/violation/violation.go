@@ -62,6 +62,12 @@ func parameters(all []parameter, in string, sent func(name string) []string) (fi
 		}
 		texts := sent(p.name)
 		switch {
+		case len(texts) > 0 && p.list:
+			values := make([]any, len(texts))
+			for i, t := range texts {
+				values[i] = t
+			}
+			fields = append(fields, explain(p.schema, values, loc, false)...)
 		case len(texts) > 0:
 			fields = append(fields, p.explain(loc, texts[0])...)
 		case p.required:

@@ -1,0 +1,130 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/store"
+)
+
+// storeUtilities are the in-process actions that work with stores, by the name in the catalog. They say what is to be read or
+// written. Reads happen while the work is evaluated, by one query for all records of a slice; writes happen in the transaction
+// that settles the work: both or neither, so that a write is done once whatever crashes.
+var storeUtilities = map[string]func(r *recordWork, params []byte) error{
+	"store_read": func(r *recordWork, params []byte) error {
+		p, err := storeParamsOf(params)
+		r.read = &store.Ref{Store: p.Store, Key: p.key}
+		return err
+	},
+	"store_write": func(r *recordWork, params []byte) error {
+		p, err := storeParamsOf(params)
+		r.write = &store.Write{Store: p.Store, Key: p.key, Layer: p.Layer, Values: p.Values}
+		return err
+	},
+}
+
+type storeParams struct {
+	Store, Layer string
+	Key, Values  json.RawMessage
+	key          string
+}
+
+var wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
+
+func storeParamsOf(params []byte) (p storeParams, err error) {
+	if err := json.Unmarshal(params, &p); err != nil {
+		return p, errors.New("store and layer must be strings")
+	}
+	switch {
+	case wholeNumber.Match(p.Key):
+		p.key = string(p.Key)
+	case json.Unmarshal(p.Key, &p.key) != nil || p.key == "":
+		return p, errors.New("key must be a string that is not empty, or a whole number")
+	}
+	return p, nil
+}
+
+// carryOut does the reads of a task.
+func (t *taskWork) carryOut(ctx context.Context, conn db.DBTX, orgID uuid.UUID) error {
+	var refs []store.Ref
+	var readers []*recordWork
+	for i := range t.records {
+		if r := &t.records[i]; r.read != nil {
+			refs, readers = append(refs, *r.read), append(readers, r)
+		}
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	found, err := store.Read(ctx, conn, orgID, refs)
+	if err != nil {
+		return err
+	}
+	for i, r := range readers {
+		if found[i].Unknown {
+			r.fail(t, CodeStore, fmt.Sprintf("store: There is no store %q", r.read.Store))
+			continue
+		}
+		r.output = found[i].Resolved
+		t.bound(r)
+	}
+	return nil
+}
+
+// pendingWrite is what task no of a slice's step writes for the record at an offset.
+type pendingWrite struct {
+	no     int16
+	offset int32
+	task   *taskWork
+	write  store.Write
+}
+
+// writeStores does what tasks want written, in the order of the records. A write that is refused fails its task.
+func (c *Change) writeStores(ctx context.Context, h *head, works []*sliceWork) error {
+	var writes []store.Write
+	for _, w := range works {
+		for i := range w.writes {
+			writes = append(writes, w.writes[i].write)
+		}
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	outcomes, err := store.WriteAll(ctx, c.tx, h.OrgID, h.ID.String(), writes)
+	if errors.Is(err, store.ErrAgain) {
+		return ErrMoved
+	}
+	if err != nil {
+		return err
+	}
+	for _, w := range works {
+		for i := range w.writes {
+			p := &w.writes[i]
+			r := recordWork{offset: p.offset, kind: TraceOK}
+			r.wrote(p.task, outcomes[0])
+			outcomes = outcomes[1:]
+			w.settle(p.no, p.offset, p.task, r.trace())
+		}
+	}
+	return nil
+}
+
+// wrote keeps what became of a record's write.
+func (r *recordWork) wrote(t *taskWork, o store.Outcome) {
+	if len(o.Problems) == 0 {
+		r.output = json.RawMessage(fmt.Sprintf(`{"created":%t}`, o.Created))
+		return
+	}
+	said := make([]string, len(o.Problems))
+	for i, p := range o.Problems {
+		said[i] = strings.Join(p.At, ".") + ": " + p.Msg
+	}
+	r.fail(t, CodeStore, strings.Join(said, "; "))
+}
