@@ -4,6 +4,9 @@ REDOCLY_VERSION = 2.30.6
 SQLC = CGO_ENABLED=0 go tool -modfile=tools/go.mod sqlc
 GOLANGCI_LINT = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 REDOCLY = REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --yes @redocly/cli@$(REDOCLY_VERSION)
+SDK = sdk/typescript
+SDK_PACKAGES = $(SDK)/node_modules/.package-lock.json
+GENERATED = gen $(SDK)/src/gen
 # Tests share one Postgres: on a large machine, fewer of them at once than there are processors.
 AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); if [ "$$n" -gt 4 ]; then echo 4; else echo "$$n"; fi)
 
@@ -30,14 +33,19 @@ bin/flowlane: $(SOURCES)
 	go build -o $@ ./cmd/flowlane
 
 .PHONY: generate
-generate: ## Generate gen/oas from openapi.yaml and gen/db from schema and queries
+generate: $(SDK_PACKAGES) ## Generate gen/oas and the TypeScript client from openapi.yaml, and gen/db from schema and queries
 	go tool ogen --target gen/oas --package oas --clean --config ogen.yml openapi.yaml
 	$(SQLC) generate
+	cd $(SDK) && npx --no-install openapi-ts
+
+$(SDK_PACKAGES): $(SDK)/package-lock.json
+	cd $(SDK) && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 .PHONY: verify
-verify: generate ## Fail when gen/ is not what its sources give, or on a flaw of modules, formatting, vet or the API document
-	@drift=$$(git status --porcelain -- gen) || exit 1; if [ -n "$$drift" ]; then git --no-pager diff --stat -- gen; echo "$$drift"; \
-		echo 'gen/ does not follow from its sources: run `make generate` and commit the result.' >&2; exit 1; fi
+verify: generate ## Fail when what is generated is not what its sources give, or on a flaw of modules, formatting, types, vet or the API document
+	@drift=$$(git status --porcelain -- $(GENERATED)) || exit 1; if [ -n "$$drift" ]; then git --no-pager diff --stat -- $(GENERATED); echo "$$drift"; \
+		echo '$(GENERATED): this does not follow from its sources: run `make generate` and commit the result.' >&2; exit 1; fi
 	@for f in gen/db/*.sql.go; do q=queries/$$(basename $$f .go); \
 		[ -f $$q ] || { echo "$$f has no $$q any more: delete it." >&2; exit 1; }; done
 	go mod verify
@@ -45,6 +53,7 @@ verify: generate ## Fail when gen/ is not what its sources give, or on a flaw of
 	@files=$$(git ls-files '*.go') && bad=$$(gofmt -l $$files) || exit 1; if [ -n "$$bad" ]; then echo "$$bad"; \
 		echo 'These files are not formatted: run `gofmt -w` on them.' >&2; exit 1; fi
 	go vet ./...
+	cd $(SDK) && npx --no-install tsc --noEmit --project smoke/tsconfig.json
 	$(REDOCLY) lint openapi.yaml
 
 .PHONY: lint
