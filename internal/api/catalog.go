@@ -24,6 +24,7 @@ func newCatalogHandler(c *catalog.Catalog) (catalogHandler, error) {
 	return catalogHandler{c, tag}, err
 }
 
+//nolint:dupl // the same list of another generated type
 func (h catalogHandler) ListPlatforms(_ context.Context, params oas.ListPlatformsParams) (oas.ListPlatformsRes, error) {
 	p, err := pageOf("platforms", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.Status.Value)
 	if err != nil {

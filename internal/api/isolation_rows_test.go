@@ -46,8 +46,8 @@ func newParty(s *stack, account string) *party {
 		"store":           p.filledStore(), "key": "k",
 		// Nothing makes these yet.
 		"schedule_id": "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11",
-		// The catalog belongs to nobody.
-		"action_id": "core__flow__transform", "platform_id": "core", "service_id": "core__flow",
+		// The catalog and the templates belong to nobody.
+		"action_id": "core__flow__transform", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
 	}
 	return p
 }
@@ -78,6 +78,7 @@ var missing = map[string]string{
 	"record_set_id":   "Record set not found",
 	"service_id":      "Service not found",
 	"store":           "Store not found",
+	"template_id":     "Template not found",
 	"tenancy_id":      "Domain not found",
 	"trigger_id":      "Trigger not found",
 	"variable_set_id": "VariableSet not found",
@@ -105,7 +106,7 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 var (
 	memberChanges = []string{"cancelBatch", "dryRunDefinition", "estimateUpload", "refreshLimits", "validateDefinition"}
 	adminReads    = []string{"listAuditLog"}
-	publicReads   = []string{"/catalog/"}
+	publicReads   = []string{"/catalog/", "/flows/templates"}
 )
 
 // reference is a field of a body that names something of an organization: make returns the id of such a thing, and call
@@ -116,7 +117,7 @@ type reference struct {
 }
 
 // nobodys are fields, by the end of their names, that name what belongs to no organization, or that are read back and ignored.
-var nobodys = map[string]bool{"action_id": true, "org_id": true, "platform_id": true, "replaceCredential tenancy_id": true}
+var nobodys = map[string]bool{"action_id": true, "org_id": true, "platform_id": true, "template_id": true, "replaceCredential tenancy_id": true}
 
 // references has a row for every other field of a body that ends in _id: "operation field".
 var references = map[string]reference{

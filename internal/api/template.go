@@ -21,6 +21,7 @@ func newTemplateHandler(t *template.Templates) (templateHandler, error) {
 	return templateHandler{t, tag}, err
 }
 
+//nolint:dupl // the same list of another generated type
 func (h templateHandler) ListTemplates(_ context.Context, params oas.ListTemplatesParams) (oas.ListTemplatesRes, error) {
 	p, err := pageOf("templates", uuid.Nil, params.Limit, params.Skip, params.Cursor, params.Status.Value)
 	if err != nil {
