@@ -48,3 +48,11 @@ FROM flow.due GROUP BY kind ORDER BY kind;
 
 -- name: CallsOpen :many
 SELECT state, count(*) AS calls FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting') GROUP BY state ORDER BY state;
+
+-- name: HousekeepUsage :execrows
+DELETE FROM flow.usage u USING (
+    SELECT o.org_id, o.day, o.definition_id, o.credential_id, o.action_id FROM flow.usage o
+    WHERE o.day < ((SELECT flow.clock()) AT TIME ZONE 'UTC')::date - 800
+    LIMIT @max_rows FOR UPDATE SKIP LOCKED
+) old
+WHERE u.org_id = old.org_id AND u.day = old.day AND u.definition_id = old.definition_id AND u.credential_id = old.credential_id AND u.action_id = old.action_id;

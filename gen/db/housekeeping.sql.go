@@ -154,3 +154,20 @@ func (q *Queries) HousekeepLedger(ctx context.Context, db DBTX, maxRows int32) (
 	}
 	return result.RowsAffected(), nil
 }
+
+const housekeepUsage = `-- name: HousekeepUsage :execrows
+DELETE FROM flow.usage u USING (
+    SELECT o.org_id, o.day, o.definition_id, o.credential_id, o.action_id FROM flow.usage o
+    WHERE o.day < ((SELECT flow.clock()) AT TIME ZONE 'UTC')::date - 800
+    LIMIT $1 FOR UPDATE SKIP LOCKED
+) old
+WHERE u.org_id = old.org_id AND u.day = old.day AND u.definition_id = old.definition_id AND u.credential_id = old.credential_id AND u.action_id = old.action_id
+`
+
+func (q *Queries) HousekeepUsage(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, housekeepUsage, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}

@@ -826,6 +826,16 @@ type FlowTenant struct {
 	CreatedAt time.Time
 }
 
+type FlowUsage struct {
+	OrgID        uuid.UUID
+	Day          pgtype.Date
+	DefinitionID uuid.UUID
+	CredentialID uuid.UUID
+	ActionID     string
+	Calls        int64
+	Records      int64
+}
+
 type FlowVariableSet struct {
 	ID        uuid.UUID
 	OrgID     uuid.UUID

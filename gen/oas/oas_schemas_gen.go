@@ -393,6 +393,123 @@ func (s *ActionOutcomeCheck) UnmarshalText(data []byte) error {
 	}
 }
 
+// Ref: #/components/schemas/ActiveHold
+type ActiveHold struct {
+	ID        string    `json:"id"`
+	Scope     HoldScope `json:"scope"`
+	TenancyID NilString `json:"tenancy_id"`
+	// The lane of the flow's calls; null leaves it to the action.
+	Lane    NilLane   `json:"lane"`
+	Bucket  NilString `json:"bucket"`
+	BatchID NilString `json:"batch_id"`
+	// `admin_request`, or what the provider said.
+	Cause     string    `json:"cause"`
+	Reason    NilString `json:"reason"`
+	CreatedAt time.Time `json:"created_at"`
+	// When it ends by itself; null if it does not.
+	ExpiresAt NilDateTime `json:"expires_at"`
+}
+
+// GetID returns the value of ID.
+func (s *ActiveHold) GetID() string {
+	return s.ID
+}
+
+// GetScope returns the value of Scope.
+func (s *ActiveHold) GetScope() HoldScope {
+	return s.Scope
+}
+
+// GetTenancyID returns the value of TenancyID.
+func (s *ActiveHold) GetTenancyID() NilString {
+	return s.TenancyID
+}
+
+// GetLane returns the value of Lane.
+func (s *ActiveHold) GetLane() NilLane {
+	return s.Lane
+}
+
+// GetBucket returns the value of Bucket.
+func (s *ActiveHold) GetBucket() NilString {
+	return s.Bucket
+}
+
+// GetBatchID returns the value of BatchID.
+func (s *ActiveHold) GetBatchID() NilString {
+	return s.BatchID
+}
+
+// GetCause returns the value of Cause.
+func (s *ActiveHold) GetCause() string {
+	return s.Cause
+}
+
+// GetReason returns the value of Reason.
+func (s *ActiveHold) GetReason() NilString {
+	return s.Reason
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *ActiveHold) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetExpiresAt returns the value of ExpiresAt.
+func (s *ActiveHold) GetExpiresAt() NilDateTime {
+	return s.ExpiresAt
+}
+
+// SetID sets the value of ID.
+func (s *ActiveHold) SetID(val string) {
+	s.ID = val
+}
+
+// SetScope sets the value of Scope.
+func (s *ActiveHold) SetScope(val HoldScope) {
+	s.Scope = val
+}
+
+// SetTenancyID sets the value of TenancyID.
+func (s *ActiveHold) SetTenancyID(val NilString) {
+	s.TenancyID = val
+}
+
+// SetLane sets the value of Lane.
+func (s *ActiveHold) SetLane(val NilLane) {
+	s.Lane = val
+}
+
+// SetBucket sets the value of Bucket.
+func (s *ActiveHold) SetBucket(val NilString) {
+	s.Bucket = val
+}
+
+// SetBatchID sets the value of BatchID.
+func (s *ActiveHold) SetBatchID(val NilString) {
+	s.BatchID = val
+}
+
+// SetCause sets the value of Cause.
+func (s *ActiveHold) SetCause(val string) {
+	s.Cause = val
+}
+
+// SetReason sets the value of Reason.
+func (s *ActiveHold) SetReason(val NilString) {
+	s.Reason = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *ActiveHold) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetExpiresAt sets the value of ExpiresAt.
+func (s *ActiveHold) SetExpiresAt(val NilDateTime) {
+	s.ExpiresAt = val
+}
+
 type AnyValue jsonraw.Value
 
 // Ref: #/components/schemas/ApiKey
@@ -1478,6 +1595,88 @@ func (s *BatchCancel) GetReason() OptString {
 // SetReason sets the value of Reason.
 func (s *BatchCancel) SetReason(val OptString) {
 	s.Reason = val
+}
+
+// How many batches are in each status.
+// Ref: #/components/schemas/BatchCounts
+type BatchCounts struct {
+	Queued          int `json:"queued"`
+	Running         int `json:"running"`
+	Paused          int `json:"paused"`
+	Completed       int `json:"completed"`
+	PartiallyFailed int `json:"partially_failed"`
+	Failed          int `json:"failed"`
+	Cancelled       int `json:"cancelled"`
+}
+
+// GetQueued returns the value of Queued.
+func (s *BatchCounts) GetQueued() int {
+	return s.Queued
+}
+
+// GetRunning returns the value of Running.
+func (s *BatchCounts) GetRunning() int {
+	return s.Running
+}
+
+// GetPaused returns the value of Paused.
+func (s *BatchCounts) GetPaused() int {
+	return s.Paused
+}
+
+// GetCompleted returns the value of Completed.
+func (s *BatchCounts) GetCompleted() int {
+	return s.Completed
+}
+
+// GetPartiallyFailed returns the value of PartiallyFailed.
+func (s *BatchCounts) GetPartiallyFailed() int {
+	return s.PartiallyFailed
+}
+
+// GetFailed returns the value of Failed.
+func (s *BatchCounts) GetFailed() int {
+	return s.Failed
+}
+
+// GetCancelled returns the value of Cancelled.
+func (s *BatchCounts) GetCancelled() int {
+	return s.Cancelled
+}
+
+// SetQueued sets the value of Queued.
+func (s *BatchCounts) SetQueued(val int) {
+	s.Queued = val
+}
+
+// SetRunning sets the value of Running.
+func (s *BatchCounts) SetRunning(val int) {
+	s.Running = val
+}
+
+// SetPaused sets the value of Paused.
+func (s *BatchCounts) SetPaused(val int) {
+	s.Paused = val
+}
+
+// SetCompleted sets the value of Completed.
+func (s *BatchCounts) SetCompleted(val int) {
+	s.Completed = val
+}
+
+// SetPartiallyFailed sets the value of PartiallyFailed.
+func (s *BatchCounts) SetPartiallyFailed(val int) {
+	s.PartiallyFailed = val
+}
+
+// SetFailed sets the value of Failed.
+func (s *BatchCounts) SetFailed(val int) {
+	s.Failed = val
+}
+
+// SetCancelled sets the value of Cancelled.
+func (s *BatchCounts) SetCancelled(val int) {
+	s.Cancelled = val
 }
 
 // Ref: #/components/schemas/BatchList
@@ -2796,6 +2995,370 @@ func (s *CredentialUse) SetLastFailedAt(val NilDateTime) {
 // SetLastFailureClass sets the value of LastFailureClass.
 func (s *CredentialUse) SetLastFailureClass(val NilConnectionError) {
 	s.LastFailureClass = val
+}
+
+// Ref: #/components/schemas/Dashboard
+type Dashboard struct {
+	Period DashboardPeriod `json:"period"`
+	// Where the first interval begins, at most one interval before the period does.
+	From time.Time `json:"from"`
+	// Now.
+	To time.Time `json:"to"`
+	// The length of an interval of `series`: 60, 900, 7200 or 21600.
+	IntervalSeconds int         `json:"interval_seconds"`
+	BatchCounts     BatchCounts `json:"batch_counts"`
+	JobCounts       JobCounts   `json:"job_counts"`
+	// The share of `completed` and `accepted` jobs in these and the `failed` and `rejected` ones, from 0
+	// to 1; null if there are none of them.
+	SuccessRate NilFloat64 `json:"success_rate"`
+	// The intervals in their order; the last one is not over.
+	Series []DashboardPoint `json:"series"`
+	// Up to 5 definitions whose finished batches took longest on average, from their first work to their
+	// end.
+	SlowestDefinitions []DashboardDefinition `json:"slowest_definitions"`
+	// Up to 5 definitions with the most failed jobs.
+	FailingDefinitions []DashboardDefinition `json:"failing_definitions"`
+	// The newest 50 of the holds that keep work of the organization from being sent.
+	ActiveHolds     []ActiveHold `json:"active_holds"`
+	ActiveHoldCount int          `json:"active_hold_count"`
+}
+
+// GetPeriod returns the value of Period.
+func (s *Dashboard) GetPeriod() DashboardPeriod {
+	return s.Period
+}
+
+// GetFrom returns the value of From.
+func (s *Dashboard) GetFrom() time.Time {
+	return s.From
+}
+
+// GetTo returns the value of To.
+func (s *Dashboard) GetTo() time.Time {
+	return s.To
+}
+
+// GetIntervalSeconds returns the value of IntervalSeconds.
+func (s *Dashboard) GetIntervalSeconds() int {
+	return s.IntervalSeconds
+}
+
+// GetBatchCounts returns the value of BatchCounts.
+func (s *Dashboard) GetBatchCounts() BatchCounts {
+	return s.BatchCounts
+}
+
+// GetJobCounts returns the value of JobCounts.
+func (s *Dashboard) GetJobCounts() JobCounts {
+	return s.JobCounts
+}
+
+// GetSuccessRate returns the value of SuccessRate.
+func (s *Dashboard) GetSuccessRate() NilFloat64 {
+	return s.SuccessRate
+}
+
+// GetSeries returns the value of Series.
+func (s *Dashboard) GetSeries() []DashboardPoint {
+	return s.Series
+}
+
+// GetSlowestDefinitions returns the value of SlowestDefinitions.
+func (s *Dashboard) GetSlowestDefinitions() []DashboardDefinition {
+	return s.SlowestDefinitions
+}
+
+// GetFailingDefinitions returns the value of FailingDefinitions.
+func (s *Dashboard) GetFailingDefinitions() []DashboardDefinition {
+	return s.FailingDefinitions
+}
+
+// GetActiveHolds returns the value of ActiveHolds.
+func (s *Dashboard) GetActiveHolds() []ActiveHold {
+	return s.ActiveHolds
+}
+
+// GetActiveHoldCount returns the value of ActiveHoldCount.
+func (s *Dashboard) GetActiveHoldCount() int {
+	return s.ActiveHoldCount
+}
+
+// SetPeriod sets the value of Period.
+func (s *Dashboard) SetPeriod(val DashboardPeriod) {
+	s.Period = val
+}
+
+// SetFrom sets the value of From.
+func (s *Dashboard) SetFrom(val time.Time) {
+	s.From = val
+}
+
+// SetTo sets the value of To.
+func (s *Dashboard) SetTo(val time.Time) {
+	s.To = val
+}
+
+// SetIntervalSeconds sets the value of IntervalSeconds.
+func (s *Dashboard) SetIntervalSeconds(val int) {
+	s.IntervalSeconds = val
+}
+
+// SetBatchCounts sets the value of BatchCounts.
+func (s *Dashboard) SetBatchCounts(val BatchCounts) {
+	s.BatchCounts = val
+}
+
+// SetJobCounts sets the value of JobCounts.
+func (s *Dashboard) SetJobCounts(val JobCounts) {
+	s.JobCounts = val
+}
+
+// SetSuccessRate sets the value of SuccessRate.
+func (s *Dashboard) SetSuccessRate(val NilFloat64) {
+	s.SuccessRate = val
+}
+
+// SetSeries sets the value of Series.
+func (s *Dashboard) SetSeries(val []DashboardPoint) {
+	s.Series = val
+}
+
+// SetSlowestDefinitions sets the value of SlowestDefinitions.
+func (s *Dashboard) SetSlowestDefinitions(val []DashboardDefinition) {
+	s.SlowestDefinitions = val
+}
+
+// SetFailingDefinitions sets the value of FailingDefinitions.
+func (s *Dashboard) SetFailingDefinitions(val []DashboardDefinition) {
+	s.FailingDefinitions = val
+}
+
+// SetActiveHolds sets the value of ActiveHolds.
+func (s *Dashboard) SetActiveHolds(val []ActiveHold) {
+	s.ActiveHolds = val
+}
+
+// SetActiveHoldCount sets the value of ActiveHoldCount.
+func (s *Dashboard) SetActiveHoldCount(val int) {
+	s.ActiveHoldCount = val
+}
+
+// Ref: #/components/schemas/DashboardDefinition
+type DashboardDefinition struct {
+	DefinitionID string `json:"definition_id"`
+	// Null if it was deleted.
+	Name NilString `json:"name"`
+	// Batches that were started in the period.
+	Batches int `json:"batches"`
+	// Their records.
+	Jobs int `json:"jobs"`
+	// Jobs that are `failed` or `rejected`.
+	Failed int `json:"failed"`
+	// The share of `completed` and `accepted` jobs in these and the `failed` and `rejected` ones, from 0
+	// to 1; null if there are none of them.
+	SuccessRate NilFloat64 `json:"success_rate"`
+	// How long a finished batch took on average; 0 if none has finished.
+	AverageSeconds float64 `json:"average_seconds"`
+	// How long the longest took.
+	MaxSeconds float64 `json:"max_seconds"`
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *DashboardDefinition) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetName returns the value of Name.
+func (s *DashboardDefinition) GetName() NilString {
+	return s.Name
+}
+
+// GetBatches returns the value of Batches.
+func (s *DashboardDefinition) GetBatches() int {
+	return s.Batches
+}
+
+// GetJobs returns the value of Jobs.
+func (s *DashboardDefinition) GetJobs() int {
+	return s.Jobs
+}
+
+// GetFailed returns the value of Failed.
+func (s *DashboardDefinition) GetFailed() int {
+	return s.Failed
+}
+
+// GetSuccessRate returns the value of SuccessRate.
+func (s *DashboardDefinition) GetSuccessRate() NilFloat64 {
+	return s.SuccessRate
+}
+
+// GetAverageSeconds returns the value of AverageSeconds.
+func (s *DashboardDefinition) GetAverageSeconds() float64 {
+	return s.AverageSeconds
+}
+
+// GetMaxSeconds returns the value of MaxSeconds.
+func (s *DashboardDefinition) GetMaxSeconds() float64 {
+	return s.MaxSeconds
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *DashboardDefinition) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetName sets the value of Name.
+func (s *DashboardDefinition) SetName(val NilString) {
+	s.Name = val
+}
+
+// SetBatches sets the value of Batches.
+func (s *DashboardDefinition) SetBatches(val int) {
+	s.Batches = val
+}
+
+// SetJobs sets the value of Jobs.
+func (s *DashboardDefinition) SetJobs(val int) {
+	s.Jobs = val
+}
+
+// SetFailed sets the value of Failed.
+func (s *DashboardDefinition) SetFailed(val int) {
+	s.Failed = val
+}
+
+// SetSuccessRate sets the value of SuccessRate.
+func (s *DashboardDefinition) SetSuccessRate(val NilFloat64) {
+	s.SuccessRate = val
+}
+
+// SetAverageSeconds sets the value of AverageSeconds.
+func (s *DashboardDefinition) SetAverageSeconds(val float64) {
+	s.AverageSeconds = val
+}
+
+// SetMaxSeconds sets the value of MaxSeconds.
+func (s *DashboardDefinition) SetMaxSeconds(val float64) {
+	s.MaxSeconds = val
+}
+
+type DashboardPeriod string
+
+const (
+	DashboardPeriod1h  DashboardPeriod = "1h"
+	DashboardPeriod24h DashboardPeriod = "24h"
+	DashboardPeriod7d  DashboardPeriod = "7d"
+	DashboardPeriod30d DashboardPeriod = "30d"
+)
+
+// AllValues returns all DashboardPeriod values.
+func (DashboardPeriod) AllValues() []DashboardPeriod {
+	return []DashboardPeriod{
+		DashboardPeriod1h,
+		DashboardPeriod24h,
+		DashboardPeriod7d,
+		DashboardPeriod30d,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s DashboardPeriod) MarshalText() ([]byte, error) {
+	switch s {
+	case DashboardPeriod1h:
+		return []byte(s), nil
+	case DashboardPeriod24h:
+		return []byte(s), nil
+	case DashboardPeriod7d:
+		return []byte(s), nil
+	case DashboardPeriod30d:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *DashboardPeriod) UnmarshalText(data []byte) error {
+	switch DashboardPeriod(data) {
+	case DashboardPeriod1h:
+		*s = DashboardPeriod1h
+		return nil
+	case DashboardPeriod24h:
+		*s = DashboardPeriod24h
+		return nil
+	case DashboardPeriod7d:
+		*s = DashboardPeriod7d
+		return nil
+	case DashboardPeriod30d:
+		*s = DashboardPeriod30d
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/DashboardPoint
+type DashboardPoint struct {
+	StartsAt time.Time `json:"starts_at"`
+	// Batches that were started in the interval.
+	Batches int `json:"batches"`
+	// Their records.
+	Jobs int `json:"jobs"`
+	// How many of these are `completed` or `accepted` by now.
+	Succeeded int `json:"succeeded"`
+	// How many of these are `failed` or `rejected` by now.
+	Failed int `json:"failed"`
+}
+
+// GetStartsAt returns the value of StartsAt.
+func (s *DashboardPoint) GetStartsAt() time.Time {
+	return s.StartsAt
+}
+
+// GetBatches returns the value of Batches.
+func (s *DashboardPoint) GetBatches() int {
+	return s.Batches
+}
+
+// GetJobs returns the value of Jobs.
+func (s *DashboardPoint) GetJobs() int {
+	return s.Jobs
+}
+
+// GetSucceeded returns the value of Succeeded.
+func (s *DashboardPoint) GetSucceeded() int {
+	return s.Succeeded
+}
+
+// GetFailed returns the value of Failed.
+func (s *DashboardPoint) GetFailed() int {
+	return s.Failed
+}
+
+// SetStartsAt sets the value of StartsAt.
+func (s *DashboardPoint) SetStartsAt(val time.Time) {
+	s.StartsAt = val
+}
+
+// SetBatches sets the value of Batches.
+func (s *DashboardPoint) SetBatches(val int) {
+	s.Batches = val
+}
+
+// SetJobs sets the value of Jobs.
+func (s *DashboardPoint) SetJobs(val int) {
+	s.Jobs = val
+}
+
+// SetSucceeded sets the value of Succeeded.
+func (s *DashboardPoint) SetSucceeded(val int) {
+	s.Succeeded = val
+}
+
+// SetFailed sets the value of Failed.
+func (s *DashboardPoint) SetFailed(val int) {
+	s.Failed = val
 }
 
 // Ref: #/components/schemas/Definition
@@ -5536,6 +6099,116 @@ func (s *FailureThresholdInput) SetPercent(val OptNilFloat64) {
 
 type FreeObject jsonraw.Object
 
+type GetDashboardPeriod string
+
+const (
+	GetDashboardPeriod1h  GetDashboardPeriod = "1h"
+	GetDashboardPeriod24h GetDashboardPeriod = "24h"
+	GetDashboardPeriod7d  GetDashboardPeriod = "7d"
+	GetDashboardPeriod30d GetDashboardPeriod = "30d"
+)
+
+// AllValues returns all GetDashboardPeriod values.
+func (GetDashboardPeriod) AllValues() []GetDashboardPeriod {
+	return []GetDashboardPeriod{
+		GetDashboardPeriod1h,
+		GetDashboardPeriod24h,
+		GetDashboardPeriod7d,
+		GetDashboardPeriod30d,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s GetDashboardPeriod) MarshalText() ([]byte, error) {
+	switch s {
+	case GetDashboardPeriod1h:
+		return []byte(s), nil
+	case GetDashboardPeriod24h:
+		return []byte(s), nil
+	case GetDashboardPeriod7d:
+		return []byte(s), nil
+	case GetDashboardPeriod30d:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *GetDashboardPeriod) UnmarshalText(data []byte) error {
+	switch GetDashboardPeriod(data) {
+	case GetDashboardPeriod1h:
+		*s = GetDashboardPeriod1h
+		return nil
+	case GetDashboardPeriod24h:
+		*s = GetDashboardPeriod24h
+		return nil
+	case GetDashboardPeriod7d:
+		*s = GetDashboardPeriod7d
+		return nil
+	case GetDashboardPeriod30d:
+		*s = GetDashboardPeriod30d
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+type GetUsageGroupBy string
+
+const (
+	GetUsageGroupByDay        GetUsageGroupBy = "day"
+	GetUsageGroupByDefinition GetUsageGroupBy = "definition"
+	GetUsageGroupByCredential GetUsageGroupBy = "credential"
+	GetUsageGroupByAction     GetUsageGroupBy = "action"
+)
+
+// AllValues returns all GetUsageGroupBy values.
+func (GetUsageGroupBy) AllValues() []GetUsageGroupBy {
+	return []GetUsageGroupBy{
+		GetUsageGroupByDay,
+		GetUsageGroupByDefinition,
+		GetUsageGroupByCredential,
+		GetUsageGroupByAction,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s GetUsageGroupBy) MarshalText() ([]byte, error) {
+	switch s {
+	case GetUsageGroupByDay:
+		return []byte(s), nil
+	case GetUsageGroupByDefinition:
+		return []byte(s), nil
+	case GetUsageGroupByCredential:
+		return []byte(s), nil
+	case GetUsageGroupByAction:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *GetUsageGroupBy) UnmarshalText(data []byte) error {
+	switch GetUsageGroupBy(data) {
+	case GetUsageGroupByDay:
+		*s = GetUsageGroupByDay
+		return nil
+	case GetUsageGroupByDefinition:
+		*s = GetUsageGroupByDefinition
+		return nil
+	case GetUsageGroupByCredential:
+		*s = GetUsageGroupByCredential
+		return nil
+	case GetUsageGroupByAction:
+		*s = GetUsageGroupByAction
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
 // Ref: #/components/schemas/Headroom
 type Headroom struct {
 	TenancyID string `json:"tenancy_id"`
@@ -5585,6 +6258,70 @@ func (s *HeadroomBuckets) init() HeadroomBuckets {
 		*s = m
 	}
 	return m
+}
+
+// What is held. A `bucket` is held by the dispatcher alone, after the provider's rate limit.
+// Ref: #/components/schemas/HoldScope
+type HoldScope string
+
+const (
+	HoldScopeGlobal HoldScope = "global"
+	HoldScopeDomain HoldScope = "domain"
+	HoldScopeLane   HoldScope = "lane"
+	HoldScopeBucket HoldScope = "bucket"
+	HoldScopeBatch  HoldScope = "batch"
+)
+
+// AllValues returns all HoldScope values.
+func (HoldScope) AllValues() []HoldScope {
+	return []HoldScope{
+		HoldScopeGlobal,
+		HoldScopeDomain,
+		HoldScopeLane,
+		HoldScopeBucket,
+		HoldScopeBatch,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s HoldScope) MarshalText() ([]byte, error) {
+	switch s {
+	case HoldScopeGlobal:
+		return []byte(s), nil
+	case HoldScopeDomain:
+		return []byte(s), nil
+	case HoldScopeLane:
+		return []byte(s), nil
+	case HoldScopeBucket:
+		return []byte(s), nil
+	case HoldScopeBatch:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *HoldScope) UnmarshalText(data []byte) error {
+	switch HoldScope(data) {
+	case HoldScopeGlobal:
+		*s = HoldScopeGlobal
+		return nil
+	case HoldScopeDomain:
+		*s = HoldScopeDomain
+		return nil
+	case HoldScopeLane:
+		*s = HoldScopeLane
+		return nil
+	case HoldScopeBucket:
+		*s = HoldScopeBucket
+		return nil
+	case HoldScopeBatch:
+		*s = HoldScopeBatch
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 type Ignored jsonraw.Value
@@ -7780,6 +8517,52 @@ func (o OptCredentialStatus) Or(d CredentialStatus) CredentialStatus {
 	return d
 }
 
+// NewOptDate returns new OptDate with value set to v.
+func NewOptDate(v time.Time) OptDate {
+	return OptDate{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptDate is optional time.Time.
+type OptDate struct {
+	Value time.Time
+	Set   bool
+}
+
+// IsSet returns true if OptDate was set.
+func (o OptDate) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptDate) Reset() {
+	var v time.Time
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptDate) SetTo(v time.Time) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptDate) Get() (v time.Time, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptDate) Or(d time.Time) time.Time {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptDateTime returns new OptDateTime with value set to v.
 func NewOptDateTime(v time.Time) OptDateTime {
 	return OptDateTime{
@@ -8188,6 +8971,98 @@ func (o OptFreeObject) Get() (v FreeObject, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptFreeObject) Or(d FreeObject) FreeObject {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptGetDashboardPeriod returns new OptGetDashboardPeriod with value set to v.
+func NewOptGetDashboardPeriod(v GetDashboardPeriod) OptGetDashboardPeriod {
+	return OptGetDashboardPeriod{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptGetDashboardPeriod is optional GetDashboardPeriod.
+type OptGetDashboardPeriod struct {
+	Value GetDashboardPeriod
+	Set   bool
+}
+
+// IsSet returns true if OptGetDashboardPeriod was set.
+func (o OptGetDashboardPeriod) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptGetDashboardPeriod) Reset() {
+	var v GetDashboardPeriod
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptGetDashboardPeriod) SetTo(v GetDashboardPeriod) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptGetDashboardPeriod) Get() (v GetDashboardPeriod, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptGetDashboardPeriod) Or(d GetDashboardPeriod) GetDashboardPeriod {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptGetUsageGroupBy returns new OptGetUsageGroupBy with value set to v.
+func NewOptGetUsageGroupBy(v GetUsageGroupBy) OptGetUsageGroupBy {
+	return OptGetUsageGroupBy{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptGetUsageGroupBy is optional GetUsageGroupBy.
+type OptGetUsageGroupBy struct {
+	Value GetUsageGroupBy
+	Set   bool
+}
+
+// IsSet returns true if OptGetUsageGroupBy was set.
+func (o OptGetUsageGroupBy) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptGetUsageGroupBy) Reset() {
+	var v GetUsageGroupBy
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptGetUsageGroupBy) SetTo(v GetUsageGroupBy) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptGetUsageGroupBy) Get() (v GetUsageGroupBy, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptGetUsageGroupBy) Or(d GetUsageGroupBy) GetUsageGroupBy {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -13564,6 +14439,261 @@ func (s *TriggerType) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// Ref: #/components/schemas/Usage
+type Usage struct {
+	// The first day.
+	From time.Time `json:"from"`
+	// The last day.
+	To      time.Time    `json:"to"`
+	GroupBy UsageGroupBy `json:"group_by"`
+	Totals  UsageFigures `json:"totals"`
+	// Every day in order; else up to 1000 items, the ones with the most calls first.
+	Items []UsageItem `json:"items"`
+	// How many further items there are.
+	Omitted int `json:"omitted"`
+}
+
+// GetFrom returns the value of From.
+func (s *Usage) GetFrom() time.Time {
+	return s.From
+}
+
+// GetTo returns the value of To.
+func (s *Usage) GetTo() time.Time {
+	return s.To
+}
+
+// GetGroupBy returns the value of GroupBy.
+func (s *Usage) GetGroupBy() UsageGroupBy {
+	return s.GroupBy
+}
+
+// GetTotals returns the value of Totals.
+func (s *Usage) GetTotals() UsageFigures {
+	return s.Totals
+}
+
+// GetItems returns the value of Items.
+func (s *Usage) GetItems() []UsageItem {
+	return s.Items
+}
+
+// GetOmitted returns the value of Omitted.
+func (s *Usage) GetOmitted() int {
+	return s.Omitted
+}
+
+// SetFrom sets the value of From.
+func (s *Usage) SetFrom(val time.Time) {
+	s.From = val
+}
+
+// SetTo sets the value of To.
+func (s *Usage) SetTo(val time.Time) {
+	s.To = val
+}
+
+// SetGroupBy sets the value of GroupBy.
+func (s *Usage) SetGroupBy(val UsageGroupBy) {
+	s.GroupBy = val
+}
+
+// SetTotals sets the value of Totals.
+func (s *Usage) SetTotals(val UsageFigures) {
+	s.Totals = val
+}
+
+// SetItems sets the value of Items.
+func (s *Usage) SetItems(val []UsageItem) {
+	s.Items = val
+}
+
+// SetOmitted sets the value of Omitted.
+func (s *Usage) SetOmitted(val int) {
+	s.Omitted = val
+}
+
+// Ref: #/components/schemas/UsageFigures
+type UsageFigures struct {
+	// Batches that were started.
+	Batches int `json:"batches"`
+	// The records of these batches.
+	Jobs int `json:"jobs"`
+	// Requests to providers, each repeat included. One that carries records of several definitions counts
+	// for the first of them.
+	Calls int `json:"calls"`
+	// The records that the calls carried; one that was sent twice counts twice.
+	Records int `json:"records"`
+}
+
+// GetBatches returns the value of Batches.
+func (s *UsageFigures) GetBatches() int {
+	return s.Batches
+}
+
+// GetJobs returns the value of Jobs.
+func (s *UsageFigures) GetJobs() int {
+	return s.Jobs
+}
+
+// GetCalls returns the value of Calls.
+func (s *UsageFigures) GetCalls() int {
+	return s.Calls
+}
+
+// GetRecords returns the value of Records.
+func (s *UsageFigures) GetRecords() int {
+	return s.Records
+}
+
+// SetBatches sets the value of Batches.
+func (s *UsageFigures) SetBatches(val int) {
+	s.Batches = val
+}
+
+// SetJobs sets the value of Jobs.
+func (s *UsageFigures) SetJobs(val int) {
+	s.Jobs = val
+}
+
+// SetCalls sets the value of Calls.
+func (s *UsageFigures) SetCalls(val int) {
+	s.Calls = val
+}
+
+// SetRecords sets the value of Records.
+func (s *UsageFigures) SetRecords(val int) {
+	s.Records = val
+}
+
+type UsageGroupBy string
+
+const (
+	UsageGroupByDay        UsageGroupBy = "day"
+	UsageGroupByDefinition UsageGroupBy = "definition"
+	UsageGroupByCredential UsageGroupBy = "credential"
+	UsageGroupByAction     UsageGroupBy = "action"
+)
+
+// AllValues returns all UsageGroupBy values.
+func (UsageGroupBy) AllValues() []UsageGroupBy {
+	return []UsageGroupBy{
+		UsageGroupByDay,
+		UsageGroupByDefinition,
+		UsageGroupByCredential,
+		UsageGroupByAction,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s UsageGroupBy) MarshalText() ([]byte, error) {
+	switch s {
+	case UsageGroupByDay:
+		return []byte(s), nil
+	case UsageGroupByDefinition:
+		return []byte(s), nil
+	case UsageGroupByCredential:
+		return []byte(s), nil
+	case UsageGroupByAction:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *UsageGroupBy) UnmarshalText(data []byte) error {
+	switch UsageGroupBy(data) {
+	case UsageGroupByDay:
+		*s = UsageGroupByDay
+		return nil
+	case UsageGroupByDefinition:
+		*s = UsageGroupByDefinition
+		return nil
+	case UsageGroupByCredential:
+		*s = UsageGroupByCredential
+		return nil
+	case UsageGroupByAction:
+		*s = UsageGroupByAction
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/UsageItem
+type UsageItem struct {
+	// The day as `2026-01-31`, or the id. Null for what belongs to none: calls without records, such as
+	// lookups, have no definition, and some calls need no credential.
+	Key NilString `json:"key"`
+	// The name of the thing; null for days and where it is gone.
+	Name    NilString `json:"name"`
+	Batches int       `json:"batches"`
+	Jobs    int       `json:"jobs"`
+	Calls   int       `json:"calls"`
+	Records int       `json:"records"`
+}
+
+// GetKey returns the value of Key.
+func (s *UsageItem) GetKey() NilString {
+	return s.Key
+}
+
+// GetName returns the value of Name.
+func (s *UsageItem) GetName() NilString {
+	return s.Name
+}
+
+// GetBatches returns the value of Batches.
+func (s *UsageItem) GetBatches() int {
+	return s.Batches
+}
+
+// GetJobs returns the value of Jobs.
+func (s *UsageItem) GetJobs() int {
+	return s.Jobs
+}
+
+// GetCalls returns the value of Calls.
+func (s *UsageItem) GetCalls() int {
+	return s.Calls
+}
+
+// GetRecords returns the value of Records.
+func (s *UsageItem) GetRecords() int {
+	return s.Records
+}
+
+// SetKey sets the value of Key.
+func (s *UsageItem) SetKey(val NilString) {
+	s.Key = val
+}
+
+// SetName sets the value of Name.
+func (s *UsageItem) SetName(val NilString) {
+	s.Name = val
+}
+
+// SetBatches sets the value of Batches.
+func (s *UsageItem) SetBatches(val int) {
+	s.Batches = val
+}
+
+// SetJobs sets the value of Jobs.
+func (s *UsageItem) SetJobs(val int) {
+	s.Jobs = val
+}
+
+// SetCalls sets the value of Calls.
+func (s *UsageItem) SetCalls(val int) {
+	s.Calls = val
+}
+
+// SetRecords sets the value of Records.
+func (s *UsageItem) SetRecords(val int) {
+	s.Records = val
 }
 
 // One bad field.

@@ -89,6 +89,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	EstimateUploadOperation:       []string{},
 	GetBatchOperation:             []string{},
 	GetCredentialOperation:        []string{},
+	GetDashboardOperation:         []string{},
 	GetDefinitionOperation:        []string{},
 	GetDefinitionVersionOperation: []string{},
 	GetDomainOperation:            []string{},
@@ -100,6 +101,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetStoreOperation:             []string{},
 	GetStoreRecordOperation:       []string{},
 	GetTriggerOperation:           []string{},
+	GetUsageOperation:             []string{},
 	GetVariableSetOperation:       []string{},
 	ListApiKeysOperation:          []string{},
 	ListAuditLogOperation: []string{
@@ -226,6 +228,7 @@ var operationRolesOrgJwt = map[string][]string{
 	EstimateUploadOperation:       []string{},
 	GetBatchOperation:             []string{},
 	GetCredentialOperation:        []string{},
+	GetDashboardOperation:         []string{},
 	GetDefinitionOperation:        []string{},
 	GetDefinitionVersionOperation: []string{},
 	GetDomainOperation:            []string{},
@@ -237,6 +240,7 @@ var operationRolesOrgJwt = map[string][]string{
 	GetStoreOperation:             []string{},
 	GetStoreRecordOperation:       []string{},
 	GetTriggerOperation:           []string{},
+	GetUsageOperation:             []string{},
 	GetVariableSetOperation:       []string{},
 	ListApiKeysOperation:          []string{},
 	ListAuditLogOperation: []string{

@@ -20,6 +20,7 @@ type Handler interface {
 	StoreHandler
 	TemplateHandler
 	TriggerHandler
+	UsageHandler
 	VariableHandler
 	// NewError creates *ErrorStatusCodeWithHeaders from error returned by handler.
 	//
@@ -560,6 +561,27 @@ type TriggerHandler interface {
 	//
 	// GET /flows/triggers
 	ListTriggers(ctx context.Context, params ListTriggersParams) (*TriggerList, error)
+}
+
+// UsageHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Usage
+type UsageHandler interface {
+	// GetDashboard implements getDashboard operation.
+	//
+	// Returns how the batches fare that were started in a period up to now, as they stand now, and the
+	// holds that are active.
+	//
+	// GET /flows/dashboard
+	GetDashboard(ctx context.Context, params GetDashboardParams) (*Dashboard, error)
+	// GetUsage implements getUsage operation.
+	//
+	// Returns what the organization used in some days (UTC). Batches and jobs count on the day on which
+	// they were started, calls and the records in them on the day on which they were sent. Days are kept
+	// for more than two years.
+	//
+	// GET /flows/usage
+	GetUsage(ctx context.Context, params GetUsageParams) (*Usage, error)
 }
 
 // VariableHandler handles operations described by OpenAPI v3 specification.

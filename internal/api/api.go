@@ -23,6 +23,7 @@ import (
 	"flowlane/internal/run"
 	"flowlane/internal/store"
 	"flowlane/internal/template"
+	"flowlane/internal/usage"
 	"flowlane/internal/variable"
 )
 
@@ -48,6 +49,7 @@ type Deps struct {
 	// RequestLimit replaces the number of every request limit of the document, unless it is 0.
 	RequestLimit int64
 	DryRuns      *dryrun.Service
+	Usage        *usage.Service
 	// Refresher is the dispatcher.
 	Refresher Refresher
 	// Now dates nothing that is stored; it measures how long requests take.
@@ -69,6 +71,7 @@ type handler struct {
 	triggersHandler
 	jobHandler
 	executionHandler
+	usageHandler
 	dispatchHandler
 	errorHandler
 }
@@ -113,6 +116,7 @@ func New(d Deps) (http.Handler, error) {
 		triggersHandler:  triggersHandler{runs: d.Runs},
 		jobHandler:       jobHandler{runs: d.Runs},
 		executionHandler: executionHandler{runs: d.Runs},
+		usageHandler:     usageHandler{usage: d.Usage},
 		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher},
 		errorHandler:     errs,
 	}

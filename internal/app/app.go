@@ -35,6 +35,7 @@ import (
 	"flowlane/internal/run"
 	"flowlane/internal/store"
 	"flowlane/internal/template"
+	"flowlane/internal/usage"
 	"flowlane/internal/variable"
 	"flowlane/internal/vault"
 	"flowlane/internal/work"
@@ -266,6 +267,7 @@ func (a *App) wire(ctx context.Context) error {
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,
 		}),
+		Usage:   usage.New(a.Pool, a.Catalog),
 		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now), RequestLimit: a.cfg.RequestLimit, Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {

@@ -162,6 +162,9 @@ func (d *Dispatcher) debitOne(ctx context.Context, tx pgx.Tx, k budgetKey, s *sp
 	if err := d.q.CallInsert(ctx, tx, c.rows(calls)); err != nil {
 		return false, next, fmt.Errorf("write down a call: %w", err)
 	}
+	if err := c.count(ctx, tx, calls); err != nil {
+		return false, next, err
+	}
 	if err := c.debit(ctx); err != nil {
 		return false, next, err
 	}

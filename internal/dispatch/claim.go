@@ -274,6 +274,9 @@ func (c *claim) intend(ctx context.Context, calls []*prepared) error {
 	if err := c.d.q.CallInsert(ctx, later, c.rows(calls)); err != nil {
 		return fmt.Errorf("write down calls: %w", err)
 	}
+	if err := c.count(ctx, later, calls); err != nil {
+		return err
+	}
 	for lane, n := range byLane {
 		if err := c.charge(ctx, later, lane, n); err != nil {
 			return err

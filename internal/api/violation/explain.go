@@ -136,6 +136,9 @@ func entries(e *jsonschema.ValidationError) []fault.Field {
 	case *kind.Enum:
 		return one("enum", "Must be one of "+list(k.Want), map[string]any{"expected": k.Want})
 	case *kind.Format:
+		if k.Want == "date" {
+			return one("date_parsing", "Must be a day like 2026-01-31", nil)
+		}
 		return one("datetime_parsing", "Must be a date and time like 2026-01-31T12:00:00Z", nil)
 	case *kind.Pattern:
 		return one("string_pattern_mismatch", "Must match "+k.Want, map[string]any{"pattern": k.Want})

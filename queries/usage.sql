@@ -1,0 +1,80 @@
+-- name: UsageCount :exec
+-- Adds calls to a day. No two rows have one key; they are locked in order.
+INSERT INTO flow.usage AS u (org_id, day, definition_id, credential_id, action_id, calls, records)
+SELECT d.org_id, @day::date, d.definition_id, d.credential_id, d.action_id, d.calls, d.records
+FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@definition_ids::uuid[]) AS definition_id, unnest(@credential_ids::uuid[]) AS credential_id,
+        unnest(@action_ids::text[]) AS action_id, unnest(@calls::bigint[]) AS calls, unnest(@records::bigint[]) AS records) d
+ORDER BY d.org_id, d.definition_id, d.credential_id, d.action_id
+ON CONFLICT (org_id, day, definition_id, credential_id, action_id) DO UPDATE SET calls = u.calls + excluded.calls, records = u.records + excluded.records;
+
+-- name: UsageCalls :many
+-- Calls and their records from one day to another, by day, definition, credential or action.
+SELECT (CASE @group_by::text WHEN 'day' THEN u.day::text WHEN 'definition' THEN u.definition_id::text WHEN 'credential' THEN u.credential_id::text
+        ELSE u.action_id END)::text AS key,
+    sum(u.calls)::bigint AS calls, sum(u.records)::bigint AS records
+FROM flow.usage u WHERE u.org_id = @org_id AND u.day BETWEEN @from_day::date AND @to_day::date
+GROUP BY 1;
+
+-- name: UsageBatches :many
+-- Batches that were started between two times and their records, by day or definition.
+SELECT (CASE @group_by::text WHEN 'day' THEN ((b.created_at AT TIME ZONE 'UTC')::date)::text ELSE b.definition_id::text END)::text AS key,
+    count(*) AS batches, sum(b.record_count)::bigint AS jobs
+FROM flow.batch b WHERE b.org_id = @org_id AND b.created_at >= @from_time AND b.created_at < @to_time
+GROUP BY 1;
+
+-- name: UsageBatchesByTask :many
+-- The same by what the tasks of their definitions name: credential or action. A batch counts once for each.
+WITH started AS (
+    SELECT b.definition_id, b.version, count(*) AS batches, sum(b.record_count) AS jobs
+    FROM flow.batch b WHERE b.org_id = @org_id AND b.created_at >= @from_time AND b.created_at < @to_time
+    GROUP BY b.definition_id, b.version
+), named AS (
+    SELECT DISTINCT s.definition_id, s.version, s.batches, s.jobs,
+        CASE @group_by::text WHEN 'credential' THEN t.task->>'credential_id' ELSE t.task->>'action_id' END AS key
+    FROM started s
+    JOIN flow.definition_version v ON v.definition_id = s.definition_id AND v.version = s.version
+    CROSS JOIN LATERAL json_array_elements(v.doc->'steps') AS p(step)
+    CROSS JOIN LATERAL json_array_elements(p.step->'tasks') AS t(task)
+)
+SELECT coalesce(key, '00000000-0000-0000-0000-000000000000')::text AS key, sum(batches)::bigint AS batches, sum(jobs)::bigint AS jobs FROM named GROUP BY 1;
+
+-- name: UsageDefinitionNames :many
+SELECT id, name FROM flow.definition WHERE org_id = @org_id AND id = ANY(@ids::uuid[]) AND deleted_at IS NULL;
+
+-- name: UsageCredentialNames :many
+SELECT id, name FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]) AND deleted_at IS NULL;
+
+-- name: DashboardSeries :many
+-- Batches that were started since a time, with the sums of their counters in the order of the job statuses, by interval and status.
+SELECT date_bin(make_interval(secs => @interval_seconds::float8), b.created_at, @from_time::timestamptz)::timestamptz AS starts_at, b.status, count(*) AS batches,
+    ARRAY[sum(c.staged), sum(c.queued), sum(c.pending), sum(c.started), sum(c.needs_reconcile), sum(c.completed), sum(c.failed), sum(c.cancelled),
+        sum(c.accepted), sum(c.rejected), sum(c.unprocessed), sum(c.unresolved)]::bigint[] AS jobs
+FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
+WHERE b.org_id = @org_id AND b.created_at >= @from_time AND b.created_at <= @to_time
+GROUP BY 1, 2 ORDER BY 1, 2;
+
+-- name: DashboardDefinitions :many
+-- Of the definitions whose batches were started since a time: the slowest, then those that failed most.
+WITH sums AS MATERIALIZED (
+    SELECT b.definition_id, count(*) AS batches, coalesce(sum(b.record_count), 0)::bigint AS jobs,
+        sum(c.completed + c.accepted)::bigint AS succeeded, sum(c.failed + c.rejected)::bigint AS failed,
+        count(*) FILTER (WHERE b.completed_at IS NOT NULL AND b.started_at IS NOT NULL) AS ended,
+        coalesce(avg(extract(epoch FROM b.completed_at - b.started_at)), 0)::float8 AS average_seconds,
+        coalesce(max(extract(epoch FROM b.completed_at - b.started_at)), 0)::float8 AS max_seconds
+    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
+    WHERE b.org_id = @org_id AND b.created_at >= @from_time AND b.created_at <= @to_time
+    GROUP BY b.definition_id
+), slow AS (
+    SELECT * FROM sums WHERE ended > 0 ORDER BY average_seconds DESC, definition_id LIMIT @most
+), failing AS (
+    SELECT * FROM sums WHERE failed > 0 ORDER BY failed DESC, definition_id LIMIT @most
+)
+SELECT true AS slow, slow.* FROM slow UNION ALL SELECT false AS slow, failing.* FROM failing;
+
+-- name: DashboardHolds :many
+-- The active holds that an organization sees: its own, and the backoffs of its accounts. Newest first.
+SELECT sqlc.embed(h), count(*) OVER () AS total FROM flow.pause h
+WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
+    AND (h.org_id = @org_id OR h.scope = 'bucket' AND h.domain IN (
+        SELECT c.tenancy_id FROM flow.credential c WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND c.tenancy_id IS NOT NULL))
+ORDER BY h.id DESC LIMIT @most;
