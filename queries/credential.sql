@@ -22,7 +22,7 @@ WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND (sqlc.narg(status)::text I
 
 -- name: CredentialLock :one
 -- The secret's version comes along, so that a change can tell whether the secret is still the one that it looked at.
-SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, s.version
+SELECT c.platform_id, c.auth_method, c.tenancy_id, c.token_url, c.status, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL FOR UPDATE;
 
@@ -41,7 +41,8 @@ SET last_verified = greatest(last_verified, @verified_at::timestamptz), tenancy_
 WHERE org_id = @org_id AND id = @id;
 
 -- name: CredentialForUse :one
-SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, c.placement_header, c.placement_scheme, c.placement_query, s.version
+SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, c.placement_header, c.placement_scheme, c.placement_query, c.token_url, c.scopes,
+    c.audience, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL;
 

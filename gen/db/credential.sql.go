@@ -96,7 +96,8 @@ func (q *Queries) CredentialDelete(ctx context.Context, db DBTX, arg CredentialD
 }
 
 const credentialForUse = `-- name: CredentialForUse :one
-SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, c.placement_header, c.placement_scheme, c.placement_query, s.version
+SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, c.placement_header, c.placement_scheme, c.placement_query, c.token_url, c.scopes,
+    c.audience, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL
 `
@@ -107,14 +108,20 @@ type CredentialForUseParams struct {
 }
 
 type CredentialForUseRow struct {
-	PlatformID      string
-	AuthMethod      string
-	TenancyID       *string
-	Status          string
-	PlacementHeader *string
-	PlacementScheme *string
-	PlacementQuery  *string
-	Version         int64
+	PlatformID       string
+	AuthMethod       string
+	TenancyID        *string
+	Status           string
+	PlacementHeader  *string
+	PlacementScheme  *string
+	PlacementQuery   *string
+	TokenUrl         *string
+	Scopes           []string
+	Audience         *string
+	AwsRegion        *string
+	AwsDefaultBucket *string
+	AwsEndpointUrl   *string
+	Version          int64
 }
 
 func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialForUseParams) (CredentialForUseRow, error) {
@@ -128,6 +135,12 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 		&i.PlacementHeader,
 		&i.PlacementScheme,
 		&i.PlacementQuery,
+		&i.TokenUrl,
+		&i.Scopes,
+		&i.Audience,
+		&i.AwsRegion,
+		&i.AwsDefaultBucket,
+		&i.AwsEndpointUrl,
 		&i.Version,
 	)
 	return i, err
@@ -256,7 +269,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 }
 
 const credentialLock = `-- name: CredentialLock :one
-SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, s.version
+SELECT c.platform_id, c.auth_method, c.tenancy_id, c.token_url, c.status, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL FOR UPDATE
 `
@@ -270,6 +283,7 @@ type CredentialLockRow struct {
 	PlatformID string
 	AuthMethod string
 	TenancyID  *string
+	TokenUrl   *string
 	Status     string
 	Version    int64
 }
@@ -282,6 +296,7 @@ func (q *Queries) CredentialLock(ctx context.Context, db DBTX, arg CredentialLoc
 		&i.PlatformID,
 		&i.AuthMethod,
 		&i.TenancyID,
+		&i.TokenUrl,
 		&i.Status,
 		&i.Version,
 	)

@@ -14,46 +14,6 @@ import (
 	"github.com/ogen-go/ogen/validate"
 )
 
-// Encode encodes AcceptedAuthMethod as json.
-func (s AcceptedAuthMethod) Encode(e *jx.Encoder) {
-	e.Str(string(s))
-}
-
-// Decode decodes AcceptedAuthMethod from json.
-func (s *AcceptedAuthMethod) Decode(d *jx.Decoder) error {
-	if s == nil {
-		return errors.New("invalid: unable to decode AcceptedAuthMethod to nil")
-	}
-	v, err := d.StrBytes()
-	if err != nil {
-		return err
-	}
-	// Try to use constant string.
-	switch AcceptedAuthMethod(v) {
-	case AcceptedAuthMethodBasicAuth:
-		*s = AcceptedAuthMethodBasicAuth
-	case AcceptedAuthMethodAPIKey:
-		*s = AcceptedAuthMethodAPIKey
-	default:
-		*s = AcceptedAuthMethod(v)
-	}
-
-	return nil
-}
-
-// MarshalJSON implements stdjson.Marshaler.
-func (s AcceptedAuthMethod) MarshalJSON() ([]byte, error) {
-	e := jx.Encoder{}
-	s.Encode(&e)
-	return e.Bytes(), nil
-}
-
-// UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *AcceptedAuthMethod) UnmarshalJSON(data []byte) error {
-	d := jx.DecodeBytes(data)
-	return s.Decode(d)
-}
-
 // Encode implements json.Marshaler.
 func (s *Action) Encode(e *jx.Encoder) {
 	e.ObjStart()

@@ -16,49 +16,6 @@ func (s *ErrorStatusCodeWithHeaders) Error() string {
 	return fmt.Sprintf("code %d: %+v", s.StatusCode, s.Response)
 }
 
-// How the secret is sent; `credentials` must fit to it.
-// Ref: #/components/schemas/AcceptedAuthMethod
-type AcceptedAuthMethod string
-
-const (
-	AcceptedAuthMethodBasicAuth AcceptedAuthMethod = "basic_auth"
-	AcceptedAuthMethodAPIKey    AcceptedAuthMethod = "api_key"
-)
-
-// AllValues returns all AcceptedAuthMethod values.
-func (AcceptedAuthMethod) AllValues() []AcceptedAuthMethod {
-	return []AcceptedAuthMethod{
-		AcceptedAuthMethodBasicAuth,
-		AcceptedAuthMethodAPIKey,
-	}
-}
-
-// MarshalText implements encoding.TextMarshaler.
-func (s AcceptedAuthMethod) MarshalText() ([]byte, error) {
-	switch s {
-	case AcceptedAuthMethodBasicAuth:
-		return []byte(s), nil
-	case AcceptedAuthMethodAPIKey:
-		return []byte(s), nil
-	default:
-		return nil, errors.Errorf("invalid value: %q", s)
-	}
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *AcceptedAuthMethod) UnmarshalText(data []byte) error {
-	switch AcceptedAuthMethod(data) {
-	case AcceptedAuthMethodBasicAuth:
-		*s = AcceptedAuthMethodBasicAuth
-		return nil
-	case AcceptedAuthMethodAPIKey:
-		*s = AcceptedAuthMethodAPIKey
-		return nil
-	default:
-		return errors.Errorf("invalid value: %q", data)
-	}
-}
-
 // Ref: #/components/schemas/Action
 type Action struct {
 	ID          string `json:"id"`
@@ -1252,6 +1209,20 @@ func (s *AuditOutcome) UnmarshalText(data []byte) error {
 	}
 }
 
+// How calls authenticate; `credentials` must fit to it.
+//
+//	Method           | `credentials`                                                                                                                                            | Settings
+//	-----------------+----------------------------------------------------------------------------------------------------------------------------------------------------------+-----------------------------------------------------------------------------
+//	`basic_auth`     | `username`, `password`                                                                                                                                   |
+//	`api_key`        | `api_key`                                                                                                                                                | `api_key_placement`
+//	`jwt`            | `algorithm` (`RS256`, `ES256` or `HS256`), `key` (a private key in PEM; for `HS256` at least 32 bytes), `issuer`, and if you like `subject` and `key_id` | `audience`
+//	`oauth2`         | `client_id`, `client_secret`                                                                                                                             | `token_url`, and if you like `scopes` and `audience`
+//	`aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token`                                                                             | `aws_region` (default `us-east-1`), `aws_default_bucket`, `aws_endpoint_url`
+//
+// With `jwt` each call carries an assertion that is signed here and valid for five minutes, as a
+// bearer token. With `oauth2` it carries an access token, which is fetched by the grant
+// `client_credentials`, kept in memory until shortly before it ends, and fetched anew when the
+// platform refuses it. With `aws_access_key` each call is signed with Signature Version 4.
 // Ref: #/components/schemas/AuthMethod
 type AuthMethod string
 
@@ -2270,10 +2241,12 @@ func (s *Credential) SetCreatedAt(val NilDateTime) {
 type CredentialCreate struct {
 	Name string `json:"name"`
 	// A platform of the catalog; it cannot be changed later.
-	PlatformID string             `json:"platform_id"`
-	AuthMethod AcceptedAuthMethod `json:"auth_method"`
-	// The secret: `{"username": ..., "password": ...}` for `basic_auth`, `{"api_key": ...}` for `api_key`.
-	// It is stored encrypted and never returned.
+	PlatformID string     `json:"platform_id"`
+	AuthMethod AuthMethod `json:"auth_method"`
+	// The secret, for example `{"username": ..., "password": ...}` for `basic_auth`; `auth_method` says
+	// what else there is. It is stored encrypted and never returned. It is sent to services of the
+	// platform only, or to their hosts by an HTTP request; that of platform `core` to whatever address the
+	// HTTP request of a definition names.
 	Credentials      FreeObject            `json:"credentials"`
 	GrantType        OptNilString          `json:"grant_type"`
 	TokenURL         OptNilString          `json:"token_url"`
@@ -2300,7 +2273,7 @@ func (s *CredentialCreate) GetPlatformID() string {
 }
 
 // GetAuthMethod returns the value of AuthMethod.
-func (s *CredentialCreate) GetAuthMethod() AcceptedAuthMethod {
+func (s *CredentialCreate) GetAuthMethod() AuthMethod {
 	return s.AuthMethod
 }
 
@@ -2380,7 +2353,7 @@ func (s *CredentialCreate) SetPlatformID(val string) {
 }
 
 // SetAuthMethod sets the value of AuthMethod.
-func (s *CredentialCreate) SetAuthMethod(val AcceptedAuthMethod) {
+func (s *CredentialCreate) SetAuthMethod(val AuthMethod) {
 	s.AuthMethod = val
 }
 
@@ -2689,8 +2662,8 @@ func (s *CredentialTenant) SetPlatformID(val string) {
 type CredentialUpdate struct {
 	Name string `json:"name"`
 	// Must be the stored one.
-	PlatformID string             `json:"platform_id"`
-	AuthMethod AcceptedAuthMethod `json:"auth_method"`
+	PlatformID string     `json:"platform_id"`
+	AuthMethod AuthMethod `json:"auth_method"`
 	// The new secret, in the form of a creation; null or absent keeps the stored one.
 	Credentials      OptNilFreeObject      `json:"credentials"`
 	GrantType        OptNilString          `json:"grant_type"`
@@ -2724,7 +2697,7 @@ func (s *CredentialUpdate) GetPlatformID() string {
 }
 
 // GetAuthMethod returns the value of AuthMethod.
-func (s *CredentialUpdate) GetAuthMethod() AcceptedAuthMethod {
+func (s *CredentialUpdate) GetAuthMethod() AuthMethod {
 	return s.AuthMethod
 }
 
@@ -2834,7 +2807,7 @@ func (s *CredentialUpdate) SetPlatformID(val string) {
 }
 
 // SetAuthMethod sets the value of AuthMethod.
-func (s *CredentialUpdate) SetAuthMethod(val AcceptedAuthMethod) {
+func (s *CredentialUpdate) SetAuthMethod(val AuthMethod) {
 	s.AuthMethod = val
 }
 

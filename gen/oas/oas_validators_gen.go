@@ -9,17 +9,6 @@ import (
 	"github.com/ogen-go/ogen/validate"
 )
 
-func (s AcceptedAuthMethod) Validate() error {
-	switch s {
-	case "basic_auth":
-		return nil
-	case "api_key":
-		return nil
-	default:
-		return errors.Errorf("invalid value: %v", s)
-	}
-}
-
 func (s *Action) Validate() error {
 	if s == nil {
 		return validate.ErrNilPointer

@@ -340,7 +340,7 @@ func TestCredentials_CreateRefused(t *testing.T) {
 		"unknown secret":     {with(ok, "credentials", object{"username": "1001", "password": needle, "pin": needle}), []string{"body.credentials.pin extra_forbidden"}},
 		"secret is a number": {with(ok, "credentials", object{"username": "1001", "password": 7}), []string{"body.credentials.password string_type"}},
 		"secret is a list":   {with(ok, "credentials", []string{needle}), []string{"body.credentials object_type"}},
-		"unsupported method": {with(ok, "auth_method", "oauth2"), []string{"body.auth_method enum"}},
+		"unsupported method": {with(ok, "auth_method", "kerberos"), []string{"body.auth_method enum"}},
 		"other method":       {with(header, "platform_id", "dialer"), []string{"body.auth_method value_error"}},
 		"no placement":       {with(header, "api_key_placement", nil), []string{"body.api_key_placement missing"}},
 		"both placements":    {with(header, "api_key_placement", object{"header_name": "X-A", "query_param": "a"}), []string{"body.api_key_placement value_error"}},

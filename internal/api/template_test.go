@@ -201,6 +201,7 @@ func TestTemplate_Runs(t *testing.T) {
 func TestTemplate_Examples(t *testing.T) {
 	t.Parallel()
 	s := serveTemplates(t)
+	plain := s.made("/credentials", `{"name":"any","platform_id":"core","auth_method":"api_key","credentials":{"api_key":"k"},"api_key_placement":{"header_name":"X-Key"}}`)
 	for _, item := range s.pages("/flows/templates", 50) {
 		var tpl struct {
 			ID, Description string
@@ -218,6 +219,9 @@ func TestTemplate_Examples(t *testing.T) {
 		bindings := map[string]string{}
 		for _, slot := range tpl.Slots {
 			bindings[slot.Name] = s.credential
+			if slot.Platform == nil { // any address: a platform's own secret would not go there
+				bindings[slot.Name] = plain
+			}
 		}
 		made := s.Do(http.MethodPost, "/flows/definitions", map[string]any{"name": tpl.ID, "template_id": tpl.ID, "bindings": bindings}).Want(http.StatusCreated).JSON()
 		assert.Equal(t, tpl.Description, made["description"])

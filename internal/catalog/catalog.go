@@ -66,20 +66,24 @@ type CredentialField struct {
 
 // Service is one API of a platform, "<platform>__<service>".
 type Service struct {
-	ID                 string                 `yaml:"id"`
-	PlatformID         string                 `yaml:"-"`
-	Name               string                 `yaml:"name"`
-	Description        string                 `yaml:"description"`
-	Kind               string                 `yaml:"kind"`
-	Protocol           string                 `yaml:"protocol"`
-	AuthMethod         string                 `yaml:"auth_method"`
-	BaseURL            string                 `yaml:"base_url"`
-	DocsURL            string                 `yaml:"docs_url"`
-	CredentialFields   []CredentialField      `yaml:"credential_fields"`
-	RequiresConnection bool                   `yaml:"requires_connection"`
-	Status             string                 `yaml:"status"`
-	RateBuckets        map[string]*RateBucket `yaml:"rate_buckets"`
-	Actions            []*Action              `yaml:"actions"`
+	ID          string `yaml:"id"`
+	PlatformID  string `yaml:"-"`
+	Name        string `yaml:"name"`
+	Description string `yaml:"description"`
+	Kind        string `yaml:"kind"`
+	Protocol    string `yaml:"protocol"`
+	AuthMethod  string `yaml:"auth_method"`
+	// BaseURL is where the calls go. With auth_method aws_access_key a label "region" of its host stands for the credential's
+	// region.
+	BaseURL            string            `yaml:"base_url"`
+	DocsURL            string            `yaml:"docs_url"`
+	CredentialFields   []CredentialField `yaml:"credential_fields"`
+	RequiresConnection bool              `yaml:"requires_connection"`
+	Status             string            `yaml:"status"`
+	// Check is the path of a GET that answers 200 to every working credential, for platforms that cannot tell accounts.
+	Check       string                 `yaml:"check"`
+	RateBuckets map[string]*RateBucket `yaml:"rate_buckets"`
+	Actions     []*Action              `yaml:"actions"`
 }
 
 // RateBucket is a budget by operation type. The map key is the provider's name for it.

@@ -18,20 +18,22 @@ var Lanes = []string{"interactive", "compliance", "bulk", "backfill"}
 // windowSeconds are the lengths of windows that a budget may have.
 var windowSeconds = []int{60, 3600, 86400}
 
-// Values that the contract knows. Of the kinds only utility and api have an executor, of the authentication methods only
-// none, basic_auth and api_key: the others may be described, but their services have no actions yet.
+// Values that the contract knows. Of the kinds only utility and api have an executor: services of the others may be
+// described, but have no actions.
 var (
 	platformStatuses = []string{"active", "inactive", "coming_soon"}
 	kinds            = []string{"utility", "api", "mcp", "cli", "product"}
 	protocols        = []string{"REST", "SOAP", "GraphQL"}
 	authMethods      = []string{"none", "basic_auth", "api_key", "jwt", "oauth2", "aws_access_key"}
-	callableAuth     = []string{"none", "basic_auth", "api_key"}
 	fieldTypes       = []string{"string", "password"}
 	utilities        = []string{"transform", "fail", "store_read", "store_write"}
 	outcomeChecks    = []OutcomeCheck{CheckSafe, CheckKeyed, CheckLookup, CheckNone}
-	secretFields     = map[string][]string{"basic_auth": {"username", "password"}, "api_key": {"api_key"}}
-	slug             = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
-	fieldPath        = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+	secretFields     = map[string][]string{
+		"basic_auth": {"username", "password"}, "api_key": {"api_key"}, "jwt": {"algorithm", "issuer", "key"},
+		"oauth2": {"client_id", "client_secret"}, "aws_access_key": {"access_key_id", "secret_access_key"},
+	}
+	slug      = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+	fieldPath = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 )
 
 // checker finds the mistakes of one file.
@@ -128,9 +130,11 @@ func (ch *checker) account(a *Account) {
 	ch.within(at, "every_seconds", n.EverySeconds, 1, 3600)
 }
 
-func (ch *checker) probePath(at path, value string) {
+func (ch *checker) probePath(at path, value string) { ch.rootPath(at, "path", value) }
+
+func (ch *checker) rootPath(at path, field, value string) {
 	if !strings.HasPrefix(value, "/") || strings.ContainsAny(value, "{} #") {
-		ch.fail(at.to("path"), "path is %q; it must start with / and hold no expression", value)
+		ch.fail(at.to(field), "%s is %q; it must start with / and hold no expression", field, value)
 	}
 }
 
@@ -147,6 +151,9 @@ func (ch *checker) service(c *Catalog, s *Service, at path) {
 		if msg := badBaseURL(s.BaseURL); msg != "" {
 			ch.fail(at.to("base_url"), "base_url: %s", msg)
 		}
+	}
+	if s.Check != "" {
+		ch.rootPath(at, "check", s.Check)
 	}
 	ch.credentialFields(s, at)
 	ch.buckets(s, at)
@@ -270,8 +277,8 @@ func (ch *checker) action(c *Catalog, s *Service, a *Action, at path) {
 		}
 		return
 	}
-	if s.Kind != "api" || s.Protocol != "REST" || !slices.Contains(callableAuth, s.AuthMethod) {
-		ch.fail(at.to("call"), "calls are made only for services of kind api, protocol REST and auth_method %v", callableAuth)
+	if s.Kind != "api" || s.Protocol != "REST" {
+		ch.fail(at.to("call"), "calls are made only for services of kind api and protocol REST")
 	}
 	ch.call(c, s, a, at.to("call"), properties)
 }

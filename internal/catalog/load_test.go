@@ -129,7 +129,7 @@ func TestLoad_Folder(t *testing.T) {
 	for _, p := range c.Platforms() {
 		ids = append(ids, p.ID)
 	}
-	if strings.Join(ids, " ") != "core dialer shop" {
+	if strings.Join(ids, " ") != "aws core dialer shop" {
 		t.Errorf("platforms are %v", ids)
 	}
 }
@@ -168,7 +168,7 @@ func TestLoad_Mistakes(t *testing.T) {
 		"base url":           {"https://api.shop.example/v2/", "https://me:pw@api.shop.example", ":12: base_url: it must not hold credentials"},
 		"no base url":        {"https://api.shop.example/v2/", `""`, "needs the base_url"},
 		"credential field":   {"name: api_key", "name: token", "needs the required credential field \"api_key\""},
-		"oauth2":             {"auth_method: api_key", "auth_method: oauth2", "calls are made only for services of kind api"},
+		"oauth2":             {"auth_method: api_key", "auth_method: oauth2", "needs the required credential field \"client_id\""},
 		"buckets no account": {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {61: 0}}}\n    actions:", "needs an account block"},
 		"window":             {"    actions:", "    rate_buckets: {orders: {label: O, default_lane: bulk, windows: {61: 0}}}\n    actions:", ":17: window 61: 0"},
 		"template":           {"{{ params.sku }}", "{{ params.sku + }}", ":31: template: {{ params.sku + }}"},

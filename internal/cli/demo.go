@@ -142,7 +142,7 @@ func (d *demo) create(ctx context.Context) error {
 		credential = page.Items[i]
 	} else {
 		made, err := d.client.CreateCredential(ctx, &oas.CredentialCreate{
-			Name: "dialer demo", PlatformID: dialerPlatform, AuthMethod: oas.AcceptedAuthMethodBasicAuth,
+			Name: "dialer demo", PlatformID: dialerPlatform, AuthMethod: oas.AuthMethodBasicAuth,
 			Credentials: oas.FreeObject(`{"username": "demo", "password": "demo"}`),
 		}, oas.CreateCredentialParams{})
 		if err != nil {

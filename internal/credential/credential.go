@@ -23,10 +23,13 @@ const (
 	Revoked = "revoked"
 )
 
-// The auth methods that are carried out; the database knows more.
+// The auth methods.
 const (
-	BasicAuth = "basic_auth"
-	APIKey    = "api_key"
+	BasicAuth    = "basic_auth"
+	APIKey       = "api_key"
+	JWT          = "jwt"
+	OAuth2       = "oauth2"
+	AWSAccessKey = "aws_access_key"
 )
 
 // refScheme begins every credentials_ref.

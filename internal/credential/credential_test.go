@@ -102,7 +102,7 @@ func carries(t testing.TB, secret provider.Secret, password string) bool {
 	sender := provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(server.URL, "http://")}})
 	defer sender.Close()
 	platform := &catalog.Platform{Account: &catalog.Account{Whoami: catalog.Probe{Path: "/", AccountNumber: "account_number"}}}
-	service := &catalog.Service{BaseURL: server.URL, AuthMethod: credential.BasicAuth}
+	service := &catalog.Service{PlatformID: "dialer", BaseURL: server.URL, AuthMethod: credential.BasicAuth}
 	if _, err := sender.Whoami(context.Background(), platform, service, secret); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestCreate_Refused(t *testing.T) {
 		"too long":           {secret(`{"username": "ann", "password": "` + strings.Repeat("x", 20000) + `"}`), "body.credentials.password string_too_long"},
 		"unknown field":      {secret(`{"username": "ann", "password": "needle-secret", "pin": "needle-secret"}`), "body.credentials.pin extra_forbidden"},
 		"other method":       {with(keyed(needle), func(in *credential.Input) { in.PlatformID = "dialer" }), "body.auth_method value_error"},
-		"core, bad method":   {with(basic(needle), func(in *credential.Input) { in.PlatformID, in.AuthMethod = "core", "jwt" }), "body.auth_method value_error"},
+		"core, bad method":   {with(basic(needle), func(in *credential.Input) { in.PlatformID, in.AuthMethod = "core", "aws_access_key" }), "body.auth_method value_error"},
 		"core, no key":       {with(keyed(needle), func(in *credential.Input) { in.PlatformID, in.Secret = "core", []byte("{}") }), "body.credentials.api_key missing"},
 		"unsupported method": {with(basic(needle), func(in *credential.Input) { in.AuthMethod = "oauth2" }), "body.auth_method value_error"},
 		"stray placement":    {with(basic(needle), func(in *credential.Input) { in.Placement = keyed("").Placement }), "body.api_key_placement value_error"},

@@ -48,6 +48,8 @@ type attempt struct {
 	Outcome
 	// account is nil where none was named.
 	account *tenant.Account
+	// unasked: nobody could be asked, so that there is no use to record.
+	unasked bool
 }
 
 func (a *attempt) tenancyID() string {
@@ -78,8 +80,7 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 	if tenancy := result.tenancyID(); tenancy != "" && stored.TenancyID != "" && tenancy != stored.TenancyID {
 		result.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential; rotate it to one of %s", stored.TenancyID)
 	}
-	if !platform.Metered() {
-		// Nothing was called, so that there is no use to record.
+	if result.unasked {
 		return result.Outcome, account.Audit(ctx, s.pool, "credential", id.String())
 	}
 	err = s.record(ctx, stored, service, result)
@@ -138,7 +139,7 @@ func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service
 		a.fail(provider.InvalidShape, "The stored secret lacks %s; rotate the credential with all fields", strings.Join(missing, ", "))
 		return a
 	}
-	outgoing, err := material.outgoing()
+	outgoing, err := s.outgoing(material, "")
 	if err != nil {
 		a.fail(provider.InvalidShape, "The stored secret cannot be sent; rotate the credential")
 		return a
@@ -149,6 +150,11 @@ func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service
 	if err != nil {
 		class, details := provider.Explain(err)
 		a.fail(class, "%s", details)
+		a.unasked = errors.Is(err, provider.ErrNothingAsked)
+		return a
+	}
+	if platform.Account == nil {
+		a.Success, a.Details = true, "The secret works"
 		return a
 	}
 	a.account = &tenant.Account{

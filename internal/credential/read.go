@@ -76,9 +76,8 @@ func (s *Service) Placeholder(ctx context.Context, orgID, id uuid.UUID) (*Resolv
 	if err != nil {
 		return nil, fmt.Errorf("read credential %s: %w", id, err)
 	}
-	at := placement(row.PlacementHeader, row.PlacementScheme, row.PlacementQuery)
 	return &Resolved{
 		ID: id, OrgID: orgID, PlatformID: row.PlatformID, AuthMethod: row.AuthMethod, TenancyID: textOf(row.TenancyID), Status: row.Status,
-		Version: row.Version, Secret: provider.Placeholder(row.AuthMethod, at.outgoing()),
+		Version: row.Version, Secret: provider.Placeholder(s.spec(settingsOf(&row))),
 	}, nil
 }

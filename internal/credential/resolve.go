@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -57,7 +58,8 @@ func (s *Service) Resolve(ctx context.Context, orgID, id uuid.UUID) (*Resolved, 
 	if err != nil {
 		return nil, err
 	}
-	if fresh.Secret, err = fresh.material.outgoing(); err != nil {
+	version := id.String() + "/" + strconv.FormatInt(fresh.Version, 10)
+	if fresh.Secret, err = s.outgoing(fresh.material, version); err != nil {
 		return nil, fmt.Errorf("credential %s: %w", id, err)
 	}
 	s.held.put(key, &fresh.Resolved, mark)
@@ -93,7 +95,7 @@ func (s *Service) load(ctx context.Context, orgID, id uuid.UUID) (*loaded, error
 				ID: id, OrgID: orgID, PlatformID: row.PlatformID, AuthMethod: row.AuthMethod,
 				TenancyID: textOf(row.TenancyID), Status: row.Status, Version: version,
 			},
-			material: secret{method: row.AuthMethod, fields: fields, placement: placement(row.PlacementHeader, row.PlacementScheme, row.PlacementQuery)},
+			material: secret{settings: settingsOf(&row), fields: fields},
 		}, nil
 	}
 	return nil, fmt.Errorf("read credential %s: it was rotated %d times meanwhile", id, loadTries)

@@ -4,17 +4,64 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
+	"flowlane/gen/db"
 	"flowlane/internal/provider"
 )
 
 const redacted = "[redacted]"
 
-// secret is the material of a credential with where it goes. It prints as [redacted].
+// secret is the material of a credential with the settings by which it is sent. It prints as [redacted].
 type secret struct {
-	method    string
-	fields    map[string]string
-	placement *Placement
+	settings
+	fields map[string]string
+}
+
+// settings say how the secret of a credential is sent; nothing in them is secret.
+type settings struct {
+	platformID, method         string
+	placement                  *Placement
+	tokenURL, audience         string
+	scopes                     []string
+	awsRegion, awsURL, awsName string
+}
+
+func (in Input) settings() settings {
+	return settings{
+		platformID: in.PlatformID, method: in.AuthMethod, placement: in.Placement, tokenURL: textOf(in.TokenURL), audience: textOf(in.Audience),
+		scopes: in.Scopes, awsRegion: textOf(in.AWSRegion), awsURL: textOf(in.AWSEndpointURL), awsName: textOf(in.AWSDefaultBucket),
+	}
+}
+
+func settingsOf(row *db.CredentialForUseRow) settings {
+	return settings{
+		platformID: row.PlatformID, method: row.AuthMethod, placement: placement(row.PlacementHeader, row.PlacementScheme, row.PlacementQuery),
+		tokenURL: textOf(row.TokenUrl), audience: textOf(row.Audience), scopes: row.Scopes,
+		awsRegion: textOf(row.AwsRegion), awsURL: textOf(row.AwsEndpointUrl), awsName: textOf(row.AwsDefaultBucket),
+	}
+}
+
+// spec is the settings as package provider takes them, with the places where the platform is reached.
+func (s *Service) spec(in settings) provider.Spec {
+	out := provider.Spec{
+		Method: in.method, PlatformID: in.platformID, Placement: in.placement.outgoing(), TokenURL: in.tokenURL, Scopes: in.scopes,
+		Audience: in.audience, Region: in.awsRegion, Endpoint: in.awsURL, Bucket: in.awsName,
+	}
+	for _, service := range s.catalog.Services(in.platformID) {
+		if origin := provider.Origin(service.BaseURL); origin != "" && !slices.Contains(out.Origins, origin) {
+			out.Origins = append(out.Origins, origin)
+		}
+	}
+	return out
+}
+
+// outgoing is a secret as a request carries it. version tells its rotations apart; empty for one that is not stored. The
+// error wraps provider.ErrSecretShape.
+func (s *Service) outgoing(in secret, version string) (provider.Secret, error) {
+	spec := s.spec(in.settings)
+	spec.Fields, spec.Version = in.fields, version
+	return provider.NewSecret(spec)
 }
 
 // String hides the fields from logs and errors.
@@ -25,11 +72,6 @@ func (secret) GoString() string { return redacted }
 
 // MarshalJSON refuses: only encode writes a secret, for the vault.
 func (secret) MarshalJSON() ([]byte, error) { return nil, errors.New("a secret has no JSON form") }
-
-// outgoing is the secret as a request carries it. The error wraps provider.ErrSecretShape.
-func (s secret) outgoing() (provider.Secret, error) {
-	return provider.NewSecret(s.method, s.fields, s.placement.outgoing())
-}
 
 func (p *Placement) outgoing() provider.Placement {
 	if p == nil {

@@ -33,17 +33,17 @@ func (s *Service) check(in Input) (checked, error) {
 		return checked{}, err
 	}
 	out := checked{platform: platform, service: service}
-	bad := checkPlacement(in.AuthMethod, in.Placement)
+	bad := append(checkPlacement(in.AuthMethod, in.Placement), checkSettings(in)...)
 	if in.Secret != nil {
 		fields, wrong := readFields(fieldsOf(service, in.AuthMethod), in.AuthMethod, in.Secret)
 		bad = append(bad, wrong...)
-		out.secret = &secret{method: in.AuthMethod, fields: fields, placement: in.Placement}
+		out.secret = &secret{settings: in.settings(), fields: fields}
 	}
 	if len(bad) > 0 {
 		return checked{}, fault.Invalidated(bad...)
 	}
 	if out.secret != nil {
-		if _, err := out.secret.outgoing(); err != nil {
+		if _, err := s.outgoing(*out.secret, ""); err != nil {
 			return checked{}, fault.Invalidated(wrong("value_error", err.Error(), "credentials"))
 		}
 	}
@@ -51,7 +51,7 @@ func (s *Service) check(in Input) (checked, error) {
 }
 
 // methods are those that are carried out.
-var methods = []string{BasicAuth, APIKey}
+var methods = []string{BasicAuth, APIKey, JWT, OAuth2, AWSAccessKey}
 
 // serviceFor returns the platform's first service that takes the method; it is the one that is asked who a credential
 // belongs to.
@@ -77,9 +77,9 @@ func serviceFor(platform *catalog.Platform, method string) (*catalog.Service, er
 }
 
 // takes tells whether a service's calls can carry a secret of the method. A service that calls whatever address the flow
-// names, such as plain HTTP, takes any.
+// names, such as plain HTTP, takes any but signatures, which are made for one API.
 func takes(service *catalog.Service, method string) bool {
-	return service.AuthMethod == method || anyAddress(service)
+	return service.AuthMethod == method || anyAddress(service) && method != AWSAccessKey
 }
 
 func anyAddress(service *catalog.Service) bool {
@@ -89,13 +89,20 @@ func anyAddress(service *catalog.Service) bool {
 // fieldsOf returns the fields of a secret of this method for the service: those of the catalog or, where the service
 // takes any method, what the method always needs.
 func fieldsOf(service *catalog.Service, method string) []catalog.CredentialField {
-	switch {
-	case service.AuthMethod == method:
+	if service.AuthMethod == method {
 		return service.CredentialFields
-	case method == APIKey:
-		return []catalog.CredentialField{{Name: "api_key", Required: true, Secret: true}}
 	}
-	return []catalog.CredentialField{{Name: "username", Required: true}, {Name: "password", Required: true, Secret: true}}
+	return methodFields[method]
+}
+
+var methodFields = map[string][]catalog.CredentialField{
+	BasicAuth: {{Name: "username", Required: true}, {Name: "password", Required: true, Secret: true}},
+	APIKey:    {{Name: "api_key", Required: true, Secret: true}},
+	JWT: {
+		{Name: "algorithm", Required: true}, {Name: "key", Required: true, Secret: true}, {Name: "issuer", Required: true},
+		{Name: "subject"}, {Name: "key_id"},
+	},
+	OAuth2: {{Name: "client_id", Required: true}, {Name: "client_secret", Required: true, Secret: true}},
 }
 
 // readFields takes the fields out of a JSON object and names every one that is missing, unknown or unusable.
@@ -144,12 +151,19 @@ func readField(field catalog.CredentialField, method string, text json.RawMessag
 		return refuse("string_too_short", "Must not be empty")
 	case len(*value) > maxFieldBytes:
 		return refuse("string_too_long", fmt.Sprintf("Must have at most %d bytes", maxFieldBytes))
-	case strings.ContainsFunc(*value, func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case strings.ContainsFunc(*value, func(r rune) bool {
+		return (r < ' ' || r == 0x7f) && (r != '\n' && r != '\r' || !inLines(method, field))
+	}):
 		return refuse("value_error", "Must not contain control characters such as line breaks")
 	case method == BasicAuth && field.Name == "username" && strings.Contains(*value, ":"):
 		return refuse("value_error", "A user name of basic_auth must not contain a colon")
 	}
 	return *value, nil
+}
+
+// inLines tells whether a field is a text of lines: a key in PEM.
+func inLines(method string, field catalog.CredentialField) bool {
+	return method == JWT && field.Name == "key"
 }
 
 // missingFields names the required fields that a stored secret lacks, for example after a change of the catalog.
@@ -163,10 +177,13 @@ func missingFields(service *catalog.Service, s secret) []string {
 	return missing
 }
 
-// sameIdentity tells whether two secrets name the same user: all fields that are not secret are equal.
+// renewed are the fields that are no secret and yet change with it.
+var renewed = []string{"access_key_id", "algorithm", "key_id"}
+
+// sameIdentity tells whether two secrets name the same user: all fields that are neither secret nor renewed are equal.
 func sameIdentity(fields []catalog.CredentialField, a, b map[string]string) bool {
 	for _, field := range fields {
-		if !field.Secret && a[field.Name] != b[field.Name] {
+		if !field.Secret && !slices.Contains(renewed, field.Name) && a[field.Name] != b[field.Name] {
 			return false
 		}
 	}

@@ -97,6 +97,10 @@ func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, i
 	if !rotates && lock.AuthMethod != in.AuthMethod {
 		return fault.Invalidated(wrong("missing", "Another auth_method needs a new secret", "credentials"))
 	}
+	if !rotates && in.AuthMethod == OAuth2 && textOf(lock.TokenUrl) != textOf(in.TokenURL) {
+		// Else whoever may change settings could have the stored secret sent to an address of their choice.
+		return fault.Invalidated(wrong("missing", "Another token_url needs the secret again", "credentials"))
+	}
 	tenancy, err := s.bind(ctx, tx, lock.TenancyID, seen)
 	if err != nil {
 		return err

@@ -372,7 +372,11 @@ func (s *settlement) notArrived(call *openCall, v *verdict) {
 		s.requeue(call.parts, run.Again{From: call.from, Why: s.why(call, codeUnreachable, "The call was not sent in time", nil)})
 		return
 	}
-	s.again(call, v, codeUnreachable, "The provider cannot be reached")
+	text := "The provider cannot be reached"
+	if v.reading.Reason == provider.ReasonNoToken {
+		text = "The credential gave no access token"
+	}
+	s.again(call, v, codeUnreachable, text)
 }
 
 // again tries records again after the pause of their task's retry policy, or fails them when it is used up.

@@ -179,7 +179,7 @@ func TestNewSecret_Shape(t *testing.T) {
 		"scheme break":  {"api_key", map[string]string{"api_key": "hush"}, Placement{HeaderName: "X-Key", Scheme: "a\nb"}},
 		"other methods": {"oauth2", map[string]string{"api_key": "hush"}, Placement{}},
 	} {
-		_, err := NewSecret(tc.method, tc.fields, tc.p)
+		_, err := NewSecret(Spec{Method: tc.method, Fields: tc.fields, Placement: tc.p})
 		if !errors.Is(err, ErrSecretShape) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: error is %v", name, err)
 		}

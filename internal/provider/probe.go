@@ -72,7 +72,7 @@ func probeError(class string, cause error, format string, args ...any) *ProbeErr
 // Whoami asks whose credential it is. Errors are *ProbeError.
 func (s *Sender) Whoami(ctx context.Context, p *catalog.Platform, svc *catalog.Service, secret Secret) (Account, error) {
 	if p.Account == nil {
-		return Account{}, probeError(UnknownClass, nil, "Platform %s has no way to test a credential; it shows with the first call.", p.ID)
+		return Account{}, s.check(ctx, p, svc, secret)
 	}
 	w := &p.Account.Whoami
 	doc, err := s.probe(ctx, svc, w.Path, secret)
@@ -87,6 +87,24 @@ func (s *Sender) Whoami(ctx context.Context, p *catalog.Platform, svc *catalog.S
 		a.TimeZone = ""
 	}
 	return a, nil
+}
+
+// ErrNothingAsked: there was nobody to ask about a credential.
+var ErrNothingAsked = errors.New("nothing was asked")
+
+// check tries a secret of a platform that cannot tell accounts: by the service's own check, else by getting its token.
+func (s *Sender) check(ctx context.Context, p *catalog.Platform, svc *catalog.Service, secret Secret) error {
+	if svc.Check != "" {
+		return s.send(ctx, svc, svc.Check, secret, &Answer{})
+	}
+	if in := secret.open(); in.issued {
+		err := in.sign(ctx, s, &Request{Header: http.Header{}, newToken: true})
+		if err != nil && errors.Is(err, ctx.Err()) {
+			return probeError(Timeout, err, "The token endpoint did not answer in time.")
+		}
+		return err
+	}
+	return probeError(UnknownClass, ErrNothingAsked, "Platform %s has no way to test a credential; it shows with the first call.", p.ID)
 }
 
 // Counters asks for the provider's own counters of the windows that budgets have, and when they were read; asOf is zero
@@ -143,19 +161,8 @@ func counterOf(spec *catalog.Counters, item gjson.Result) (c Counter, ok bool) {
 
 // probe sends one GET and returns the parsed answer.
 func (s *Sender) probe(ctx context.Context, svc *catalog.Service, path string, secret Secret) (gjson.Result, error) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		deadline = s.now().Add(probeTimeout)
-	}
-	r := Request{
-		Method: http.MethodGet, URL: svc.BaseURL + path, SendBefore: deadline, AnswerBefore: deadline,
-		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}},
-	}
-	if err := secret.apply(svc, &r); err != nil {
-		return gjson.Result{}, probeError(InvalidShape, err, "The credential lacks what this platform needs.")
-	}
-	ans := s.Send(ctx, r)
-	if err := classify(&ans); err != nil {
+	var ans Answer
+	if err := s.send(ctx, svc, path, secret, &ans); err != nil {
 		return gjson.Result{}, err
 	}
 	if !gjson.ValidBytes(ans.Body) {
@@ -164,11 +171,32 @@ func (s *Sender) probe(ctx context.Context, svc *catalog.Service, path string, s
 	return gjson.ParseBytes(ans.Body), nil
 }
 
+// send sends one GET, which must be answered 200.
+func (s *Sender) send(ctx context.Context, svc *catalog.Service, path string, secret Secret, ans *Answer) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = s.now().Add(probeTimeout)
+	}
+	r := Request{
+		Method: http.MethodGet, URL: svc.BaseURL + path, SendBefore: deadline, AnswerBefore: deadline,
+		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}, newToken: true,
+	}
+	if err := secret.apply(svc, &r); err != nil {
+		return probeError(InvalidShape, err, "The credential lacks what this platform needs.")
+	}
+	*ans = s.Send(ctx, r)
+	return classify(ans)
+}
+
 // CredentialUse tells what an answer to a call says of the credential that it carried: the class of the failure, empty
 // where the platform took the credential, even if it refused the call for another reason. used is false where the
 // credential did not leave this process for reasons of ours.
 func CredentialUse(ans *Answer) (class string, used bool) {
 	if ans.Sent != Answered {
+		var unsigned *ProbeError
+		if errors.As(ans.Err, &unsigned) {
+			return unsigned.Class, true
+		}
 		if ans.Sent == NotSent && (errors.Is(ans.Err, ErrTooLate) || errors.Is(ans.Err, ErrAddressRefused) || errors.Is(ans.Err, ErrBadRequest)) {
 			return "", false
 		}
@@ -194,6 +222,10 @@ func CredentialUse(ans *Answer) (class string, used bool) {
 
 // classify returns the error that an answer to a probe means; nil for a readable 200.
 func classify(ans *Answer) error {
+	var unsigned *ProbeError
+	if errors.As(ans.Err, &unsigned) {
+		return unsigned
+	}
 	if ans.Sent == NotSent && errors.Is(ans.Err, ErrAddressRefused) {
 		return probeError(Network, ans.Err, "The platform's address is not allowed: it lies in a private network or on an unusual port.")
 	}

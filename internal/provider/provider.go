@@ -24,6 +24,12 @@ type Request struct {
 	SendBefore time.Time
 	// AnswerBefore: the answer must have been read by then. Zero for no limit.
 	AnswerBefore time.Time
+
+	// sign makes the request ready just before it is sent; nil where it is. token is what it was given, newToken asks for one
+	// that was never used.
+	sign     signer
+	token    *token
+	newToken bool
 }
 
 // Size is the length of the body in bytes.
@@ -65,6 +71,8 @@ type Answer struct {
 	Header http.Header
 	Body   []byte
 	// Err says why there is no answer or why its body is unreadable; nil after a complete answer. It never holds a secret.
-	Err                   error
+	Err error
+	// Stale: the platform refused a token that it had taken before. The next call has a new one.
+	Stale                 bool
 	StartedAt, FinishedAt time.Time
 }

@@ -43,6 +43,7 @@ const (
 	ReasonTooLate      = "too_late"           // the deadline for sending passed first
 	ReasonAddress      = "address_refused"    // the address must not be called
 	ReasonRequest      = "bad_request"        // the request cannot be put on the wire
+	ReasonNoToken      = "no_access_token"    // what the call must carry could not be had
 	ReasonUnreachable  = "unreachable"        // no connection, no such name, no valid certificate
 	ReasonNoAnswer     = "no_answer"          // the connection broke
 	ReasonTimeout      = "timeout"            // no answer in time
@@ -101,6 +102,9 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	case Maybe:
 		return Reading{Kind: Unknown, Reason: reasonOfSilence(ans.Err)}
 	}
+	if ans.Stale {
+		return Reading{Kind: RetryLater, Reason: ReasonBusy, Message: "The platform no longer took the access token."}
+	}
 	spec := &act.Call.Answer
 	switch {
 	case slices.Contains(spec.Success, ans.Status):
@@ -136,7 +140,10 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 }
 
 func readNotSent(err error) Reading {
+	var unsigned *ProbeError
 	switch {
+	case errors.As(err, &unsigned):
+		return Reading{Kind: NotArrived, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}
 	case errors.Is(err, ErrTooLate), errors.Is(err, context.DeadlineExceeded):
 		return Reading{Kind: NotArrived, Reason: ReasonTooLate}
 	case errors.Is(err, ErrAddressRefused):

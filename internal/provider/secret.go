@@ -1,15 +1,20 @@
 package provider
 
 import (
+	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
 	"golang.org/x/net/http/httpguts"
 
 	"flowlane/internal/catalog"
@@ -36,55 +41,120 @@ type Secret struct{ reveal func() secret }
 
 func hide(in secret) Secret { return Secret{func() secret { return in }} }
 
+// open returns what is hidden; the zero value has nothing.
+func (s Secret) open() secret {
+	if s.reveal == nil {
+		return secret{}
+	}
+	return s.reveal()
+}
+
 type secret struct {
 	// header carries value; with query set, the query parameter of that name does.
 	header, query, value string
+	// sign adds what must be fresh when the request goes out; it sets the headers that signed names.
+	sign   signer
+	signed []string
+	// issued: sign asks a token endpoint, which knows the secret.
+	issued bool
+	// address changes where the request goes; nil to leave it.
+	address func(address string) (string, error)
+	// defaults are parameters of calls that the credential knows.
+	defaults map[string]string
+
+	platformID string
+	origins    []string
 }
 
-// NewSecret prepares the secret of a method: basic_auth takes the fields username and password, api_key takes api_key and
-// a placement. The error wraps ErrSecretShape and names fields, never values.
-func NewSecret(method string, fields map[string]string, p Placement) (Secret, error) {
-	switch method {
+// signer makes a request ready to be sent. Errors are *ProbeError: nothing was sent then.
+type signer func(ctx context.Context, s *Sender, r *Request) error
+
+// Spec is what a Secret is made of.
+type Spec struct {
+	// Method is basic_auth, api_key, jwt, oauth2 or aws_access_key; Fields are what the method needs.
+	Method string
+	Fields map[string]string
+	// PlatformID is the platform whose services take the secret. Other services get it only at one of Origins, the schemes and
+	// hosts ("https://api.example") where that platform is reached.
+	PlatformID string
+	Origins    []string
+	// Placement is for api_key.
+	Placement Placement
+	// TokenURL and Scopes are for oauth2, Audience for oauth2 and jwt.
+	TokenURL string
+	Scopes   []string
+	Audience string
+	// Region, Endpoint and Bucket are for aws_access_key; all may be empty.
+	Region, Endpoint, Bucket string
+	// Version changes with every rotation: tokens are kept by it. Without one they are not kept.
+	Version string
+}
+
+// NewSecret prepares the secret of a method. The error wraps ErrSecretShape and names fields, never values.
+func NewSecret(spec Spec) (Secret, error) {
+	in, err := newSecret(spec)
+	if err != nil {
+		return Secret{}, err
+	}
+	in.platformID, in.origins = spec.PlatformID, spec.Origins
+	return hide(in), nil
+}
+
+func newSecret(spec Spec) (secret, error) {
+	switch spec.Method {
 	case "basic_auth":
-		user, password := fields["username"], fields["password"]
+		user, password := spec.Fields["username"], spec.Fields["password"]
 		if user == "" || password == "" {
-			return Secret{}, fmt.Errorf("%w: basic_auth needs username and password", ErrSecretShape)
+			return secret{}, fmt.Errorf("%w: basic_auth needs username and password", ErrSecretShape)
 		}
 		if strings.Contains(user, ":") {
-			return Secret{}, fmt.Errorf("%w: a username must not hold a colon", ErrSecretShape)
+			return secret{}, fmt.Errorf("%w: a username must not hold a colon", ErrSecretShape)
 		}
 		token := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-		return hide(secret{header: "Authorization", value: "Basic " + token}), nil
+		return secret{header: "Authorization", value: "Basic " + token}, nil
 	case "api_key":
-		return newKey(fields["api_key"], p)
+		return newKey(spec.Fields["api_key"], spec.Placement)
+	case "jwt":
+		return newAssertion(spec)
+	case "oauth2":
+		return newClient(spec)
+	case "aws_access_key":
+		return newAWSKey(spec)
 	}
-	return Secret{}, fmt.Errorf("%w: method %q is not supported", ErrSecretShape, method)
+	return secret{}, fmt.Errorf("%w: method %q is not supported", ErrSecretShape, spec.Method)
 }
 
 // Shown stands in a Placeholder where the secret would.
 const Shown = "CREDENTIAL"
 
-// Placeholder goes where the secret of a method goes and holds Shown instead of it, for showing a call.
-func Placeholder(method string, p Placement) Secret {
-	switch method {
+// Placeholder goes where the secret of spec goes, which needs no fields, and holds Shown instead of it, for showing a call.
+func Placeholder(spec Spec) Secret {
+	in := secret{header: "Authorization", value: Shown}
+	switch spec.Method {
 	case "api_key":
-		if key, err := newKey(Shown, p); err == nil {
-			return key
+		if key, err := newKey(Shown, spec.Placement); err == nil {
+			in = key
 		}
 	case "basic_auth":
-		return hide(secret{header: "Authorization", value: "Basic " + Shown})
+		in.value = "Basic " + Shown
+	case "jwt", "oauth2":
+		in.value = "Bearer " + Shown
+	case "aws_access_key":
+		in.value = awsAlgorithm + " " + Shown
+		in.address, in.defaults = awsAddress(spec), awsDefaults(spec)
 	}
-	return hide(secret{header: "Authorization", value: Shown})
+	in.platformID, in.origins = spec.PlatformID, spec.Origins
+	return hide(in)
 }
 
-func newKey(key string, p Placement) (Secret, error) {
+func newKey(key string, p Placement) (secret, error) {
 	switch {
 	case key == "":
-		return Secret{}, fmt.Errorf("%w: api_key is empty", ErrSecretShape)
+		return secret{}, fmt.Errorf("%w: api_key is empty", ErrSecretShape)
 	case (p.HeaderName == "") == (p.QueryParam == ""):
-		return Secret{}, fmt.Errorf("%w: api_key needs either a header or a query parameter to stand in", ErrSecretShape)
+		return secret{}, fmt.Errorf("%w: api_key needs either a header or a query parameter to stand in", ErrSecretShape)
 	case p.QueryParam != "":
-		return hide(secret{query: p.QueryParam, value: key}), nil
+		return secret{query: p.QueryParam, value: key}, nil
 	}
 	value := key
 	if p.Scheme != "" {
@@ -92,12 +162,12 @@ func newKey(key string, p Placement) (Secret, error) {
 	}
 	name := textproto.CanonicalMIMEHeaderKey(p.HeaderName)
 	if !httpguts.ValidHeaderFieldName(name) || reserved(name) {
-		return Secret{}, fmt.Errorf("%w: %q cannot carry an API key", ErrSecretShape, p.HeaderName)
+		return secret{}, fmt.Errorf("%w: %q cannot carry an API key", ErrSecretShape, p.HeaderName)
 	}
 	if !httpguts.ValidHeaderFieldValue(value) {
-		return Secret{}, fmt.Errorf("%w: api_key holds characters that no header can carry", ErrSecretShape)
+		return secret{}, fmt.Errorf("%w: api_key holds characters that no header can carry", ErrSecretShape)
 	}
-	return hide(secret{header: name, value: value}), nil
+	return secret{header: name, value: value}, nil
 }
 
 // apply adds the secret to a request that is otherwise complete.
@@ -109,10 +179,26 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 		return nil
 	}
 	in := s.reveal()
-	if in.query == "" {
-		if r.Header.Get(in.header) != "" {
-			return fmt.Errorf("%w: header %s is set by the credential; leave it out of the headers", ErrParams, in.header)
+	if err := in.mayGo(svc, r.URL); err != nil {
+		return err
+	}
+	for _, name := range append(slices.Clone(in.signed), in.header) {
+		if name != "" && r.Header.Get(name) != "" {
+			return fmt.Errorf("%w: header %s is set by the credential; leave it out of the headers", ErrParams, name)
 		}
+	}
+	if in.address != nil {
+		moved, err := in.address(r.URL)
+		if err != nil {
+			return err
+		}
+		r.URL = moved
+	}
+	if in.sign != nil {
+		r.sign = in.sign
+		return nil
+	}
+	if in.query == "" {
 		r.Header.Set(in.header, in.value)
 		return nil
 	}
@@ -129,6 +215,49 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 	u.RawQuery += url.QueryEscape(in.query) + "=" + url.QueryEscape(in.value)
 	r.URL = u.String()
 	return nil
+}
+
+// mayGo keeps the secret of a platform from other people's services: whoever writes a flow chooses addresses there.
+func (in *secret) mayGo(svc *catalog.Service, address string) error {
+	if in.platformID == "" || in.platformID == svc.PlatformID || slices.Contains(in.origins, Origin(address)) {
+		return nil
+	}
+	if len(in.origins) == 0 {
+		return fmt.Errorf("%w: the credential is of platform %s and goes to no other", ErrParams, in.platformID)
+	}
+	return fmt.Errorf("%w: the credential is of platform %s and goes only to %s", ErrParams, in.platformID, strings.Join(in.origins, ", "))
+}
+
+// Origin is the scheme and host of an address, with the port where it is unusual; empty for what is no whole address.
+func Origin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	host := strings.ToLower(u.Host)
+	switch u.Scheme {
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	}
+	return u.Scheme + "://" + host
+}
+
+// fill adds the parameters that the credential knows and the call leaves out.
+func (s Secret) fill(params json.RawMessage) json.RawMessage {
+	defaults := s.open().defaults
+	for _, name := range slices.Sorted(maps.Keys(defaults)) {
+		fields := map[string]json.RawMessage{}
+		if given := gjson.GetBytes(params, name); given.Exists() && given.Type != gjson.Null || json.Unmarshal(params, &fields) != nil {
+			continue
+		}
+		fields[name] = json.RawMessage(quote(defaults[name]))
+		if text, err := json.Marshal(fields); err == nil {
+			params = text
+		}
+	}
+	return params
 }
 
 // String hides the secret.

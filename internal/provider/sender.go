@@ -55,6 +55,7 @@ type Sender struct {
 	transport *http.Transport
 	now       func() time.Time
 	maxAnswer int64
+	tokens    *tokens
 }
 
 // NewSender returns a Sender that reaches public addresses on ports 80 and 443, and AllowHosts.
@@ -63,6 +64,7 @@ func NewSender(o Options) *Sender {
 	if s.now == nil {
 		s.now = time.Now
 	}
+	s.tokens = newTokens(s.now)
 	if s.maxAnswer == 0 {
 		s.maxAnswer = DefaultMaxAnswer
 	}
@@ -130,17 +132,31 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	}
 	ctx, g.abort = context.WithCancelCause(ctx)
 	defer g.abort(nil)
-	req, err := g.request(ctx, r)
+	err := s.sign(ctx, &r)
+	var req *http.Request
+	if err == nil {
+		req, err = g.request(ctx, r)
+	}
 	if err == nil && g.late() {
 		err = ErrTooLate
 	}
 	if err == nil {
 		s.exchange(req, g, &ans)
+		ans.Stale = s.tokens.answered(r.token, &ans)
 	} else {
 		ans.Err = err
 	}
 	ans.FinishedAt = s.now()
 	return ans
+}
+
+// sign makes a request ready whose authentication must be fresh.
+func (s *Sender) sign(ctx context.Context, r *Request) error {
+	if r.sign == nil {
+		return nil
+	}
+	r.Header = r.Header.Clone()
+	return r.sign(ctx, s, r)
 }
 
 // exchange does the one round trip; what it learns goes into ans.

@@ -1,0 +1,60 @@
+package credential
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+
+	"flowlane/internal/fault"
+)
+
+// clientCredentials is the one grant that is carried out.
+const clientCredentials = "client_credentials"
+
+var (
+	// awsRegion goes into the host of calls.
+	awsRegion = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	awsBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`)
+)
+
+// checkSettings returns what is wrong with the settings of the method; those of other methods are kept and not used.
+func checkSettings(in Input) []fault.Field {
+	var bad []fault.Field
+	refuse := func(slug, msg, at string) { bad = append(bad, wrong(slug, msg, at)) }
+	switch in.AuthMethod {
+	case OAuth2:
+		if grant := textOf(in.GrantType); grant != "" && grant != clientCredentials {
+			refuse("value_error", "Must be client_credentials, or left out", "grant_type")
+		}
+		switch at := textOf(in.TokenURL); {
+		case at == "":
+			refuse("missing", "Required with auth_method oauth2", "token_url")
+		case !isAddress(at):
+			refuse("value_error", "Must be a whole http or https address without user name and fragment", "token_url")
+		}
+		for _, scope := range in.Scopes {
+			if strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+				refuse("value_error", "A scope is one word of printable ASCII", "scopes")
+				break
+			}
+		}
+	case AWSAccessKey:
+		if region := textOf(in.AWSRegion); region != "" && !awsRegion.MatchString(region) {
+			refuse("value_error", "Must be a region such as eu-central-1", "aws_region")
+		}
+		if bucket := textOf(in.AWSDefaultBucket); bucket != "" && !awsBucket.MatchString(bucket) {
+			refuse("value_error", "Must be the name of a bucket: small letters, digits, dots and hyphens", "aws_default_bucket")
+		}
+		if at := textOf(in.AWSEndpointURL); at != "" {
+			if u, err := url.Parse(at); !isAddress(at) || err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+				refuse("value_error", "Must be a whole http or https address without path, for example https://s3.example.com", "aws_endpoint_url")
+			}
+		}
+	}
+	return bad
+}
+
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.Fragment == ""
+}

@@ -1,0 +1,274 @@
+package provider
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// tokenTimeout bounds one request for a token.
+	tokenTimeout = 10 * time.Second
+	// tokenEarly is how long before its end a token is no longer used.
+	tokenEarly = 30 * time.Second
+	// tokenLife is that of a token whose issuer does not say.
+	tokenLife = 5 * time.Minute
+	// failureLife is how long a failure is the answer to all who ask for the token.
+	failureLife = time.Second
+	// maxTokens bounds the tokens in memory.
+	maxTokens = 10_000
+)
+
+// token is what calls carry for a while.
+type token struct {
+	key, value string
+	until      time.Time
+	// proven: the platform has taken it.
+	proven atomic.Bool
+}
+
+// tokens are those of this process, in memory only. A token is asked for once at a time, however many wait for it.
+type tokens struct {
+	now   func() time.Time
+	group singleflight.Group
+
+	mu     sync.Mutex
+	held   map[string]*token
+	failed map[string]failure
+}
+
+type failure struct {
+	err   error
+	until time.Time
+}
+
+func newTokens(now func() time.Time) *tokens {
+	return &tokens{now: now, held: map[string]*token{}, failed: map[string]failure{}}
+}
+
+// key names the token of a spec without telling it. It is empty for one that is not kept.
+func (spec *Spec) key() string {
+	if spec.Version == "" {
+		return ""
+	}
+	text, err := json.Marshal([]any{spec.Version, spec.Method, spec.Fields, spec.TokenURL, spec.Scopes, spec.Audience})
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// get returns the token of a key, fetched where there is none or a new one is asked for. Errors are those of fetch and of
+// ctx.
+func (t *tokens) get(ctx context.Context, key string, renew bool, fetch func(context.Context) (*token, error)) (*token, error) {
+	if key == "" {
+		return fetch(ctx)
+	}
+	if !renew {
+		if held, err := t.look(key); held != nil || err != nil {
+			return held, err
+		}
+	}
+	flight := key
+	if renew {
+		flight += " new"
+	}
+	done := t.group.DoChan(flight, func() (any, error) {
+		if !renew { // it may have come since
+			if held, err := t.look(key); held != nil || err != nil {
+				return held, err
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenTimeout)
+		defer cancel()
+		fresh, err := fetch(ctx)
+		t.put(key, fresh, err)
+		return fresh, err
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-done:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		return r.Val.(*token), nil
+	}
+}
+
+func (t *tokens) look(key string) (*token, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	if held, ok := t.held[key]; ok && now.Before(held.until) {
+		return held, nil
+	}
+	if f, ok := t.failed[key]; ok && now.Before(f.until) {
+		return nil, f.err
+	}
+	return nil, nil
+}
+
+func (t *tokens) put(key string, fresh *token, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	if len(t.held) >= maxTokens || len(t.failed) >= maxTokens {
+		clear(t.held) // each is fetched once more; a list by age is not worth its upkeep
+		clear(t.failed)
+	}
+	if err != nil {
+		t.failed[key] = failure{err, now.Add(failureLife)}
+		return
+	}
+	delete(t.failed, key)
+	fresh.key = key
+	t.held[key] = fresh
+}
+
+// answered takes note of the answer to a call with a token, which is nil where it had none. stale: the platform refused one
+// that it had taken before; it is dropped, once for all calls that had it. One that never worked is no reason to repeat.
+func (t *tokens) answered(used *token, ans *Answer) (stale bool) {
+	if used == nil || ans.Sent != Answered {
+		return false
+	}
+	if ans.Status != http.StatusUnauthorized {
+		used.proven.Store(true)
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.held[used.key] == used {
+		delete(t.held, used.key)
+	}
+	return used.proven.Load()
+}
+
+// bearer signs requests with the token of a key.
+func bearer(key string, fetch func(ctx context.Context, s *Sender) (*token, error)) secret {
+	return secret{signed: []string{"Authorization"}, sign: func(ctx context.Context, s *Sender, r *Request) (err error) {
+		r.token, err = s.tokens.get(ctx, key, r.newToken, func(ctx context.Context) (*token, error) { return fetch(ctx, s) })
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Authorization", "Bearer "+r.token.value)
+		return nil
+	}}
+}
+
+// newClient is the secret of oauth2: client credentials that are exchanged for tokens at TokenURL (RFC 6749, 4.4).
+func newClient(spec Spec) (secret, error) {
+	id, password := spec.Fields["client_id"], spec.Fields["client_secret"]
+	if id == "" || password == "" {
+		return secret{}, fmt.Errorf("%w: oauth2 needs client_id and client_secret", ErrSecretShape)
+	}
+	if Origin(spec.TokenURL) == "" {
+		return secret{}, fmt.Errorf("%w: oauth2 needs a token_url", ErrSecretShape)
+	}
+	form := url.Values{"grant_type": {"client_credentials"}}
+	if len(spec.Scopes) > 0 {
+		form.Set("scope", strings.Join(spec.Scopes, " "))
+	}
+	if spec.Audience != "" {
+		form.Set("audience", spec.Audience)
+	}
+	address := spec.TokenURL
+	client := bearer(spec.key(), func(ctx context.Context, s *Sender) (*token, error) {
+		r := tokenRequest(address, form)
+		req := http.Request{Header: r.Header}
+		req.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(password))
+		ans := s.ask(ctx, r)
+		if ans.Status == http.StatusUnauthorized || ans.Status == http.StatusBadRequest && oauthError(&ans) == "invalid_client" {
+			// Issuers that do not take the header take the same in the body.
+			inBody := url.Values{"client_id": {id}, "client_secret": {password}}
+			for name, values := range form {
+				inBody[name] = values
+			}
+			ans = s.ask(ctx, tokenRequest(address, inBody))
+		}
+		return readToken(&ans, s.now())
+	})
+	client.issued = true
+	return client, nil
+}
+
+func tokenRequest(address string, form url.Values) Request {
+	return Request{
+		Method: http.MethodPost, URL: address, Body: [][]byte{[]byte(form.Encode())},
+		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}, "Content-Type": {"application/x-www-form-urlencoded"}},
+	}
+}
+
+// ask sends a request that changes nothing, within tokenTimeout.
+func (s *Sender) ask(ctx context.Context, r Request) Answer {
+	deadline := s.now().Add(tokenTimeout)
+	r.SendBefore, r.AnswerBefore = deadline, deadline
+	return s.Send(ctx, r)
+}
+
+// oauthError is the code of an issuer's refusal; empty where the answer has none.
+func oauthError(ans *Answer) string {
+	if !gjson.ValidBytes(ans.Body) {
+		return ""
+	}
+	return named(gjson.ParseBytes(ans.Body), "error")
+}
+
+// readToken reads an issuer's answer. Errors are *ProbeError.
+func readToken(ans *Answer, now time.Time) (*token, error) {
+	if ans.Sent != Answered || ans.Status != http.StatusOK || ans.Err != nil {
+		return nil, tokenError(ans)
+	}
+	unreadable := probeError(UnknownClass, nil, "The token endpoint's answer holds no bearer token.")
+	if !gjson.ValidBytes(ans.Body) {
+		return nil, unreadable
+	}
+	doc := gjson.ParseBytes(ans.Body)
+	value, kind := doc.Get("access_token"), doc.Get("token_type").String()
+	if value.Type != gjson.String || value.Str == "" || !httpguts.ValidHeaderFieldValue(value.Str) || kind != "" && !strings.EqualFold(kind, "bearer") {
+		return nil, unreadable
+	}
+	life := tokenLife
+	if given := doc.Get("expires_in"); given.Exists() {
+		life = time.Duration(min(max(given.Int(), 0), 86400)) * time.Second
+	}
+	return &token{value: value.Str, until: now.Add(life - min(tokenEarly, life/10))}, nil
+}
+
+func tokenError(ans *Answer) error {
+	if ans.Sent == NotSent && errors.Is(ans.Err, ErrAddressRefused) {
+		return probeError(Network, ans.Err, "The token endpoint's address is not allowed: it lies in a private network or on an unusual port.")
+	}
+	class, used := CredentialUse(ans)
+	code := oauthError(ans)
+	switch {
+	case !used, class == Timeout:
+		return probeError(Timeout, ans.Err, "The token endpoint did not answer in time.")
+	case ans.Sent != Answered:
+		return probeError(Network, ans.Err, "The token endpoint could not be reached.")
+	case slices.Contains([]string{"invalid_client", "invalid_grant", "unauthorized_client", "access_denied"}, code), class == AuthFailed:
+		return probeError(AuthFailed, nil, "The token endpoint refused the client (status %d %s).", ans.Status, code)
+	case code == "invalid_scope", class == PermissionDenied:
+		return probeError(PermissionDenied, nil, "The token endpoint denies these scopes (status %d %s).", ans.Status, code)
+	case class == RateLimitedClass:
+		return probeError(class, nil, "The token endpoint asks to come back later (status 429).")
+	case class == Network:
+		return probeError(class, ans.Err, "The token endpoint's answer broke off or is too large.")
+	}
+	return probeError(UnknownClass, nil, "The token endpoint answered with status %d %s.", ans.Status, code)
+}
