@@ -104,3 +104,13 @@ ORDER BY slice_no, step_no, task_no, seq;
 -- name: HoldsOfBatchRelease :exec
 UPDATE flow.pause SET status = 'released', released_at = @now::timestamptz, released_by = sqlc.narg('released_by')::uuid
 WHERE batch_id = @batch_id::uuid AND scope = 'batch' AND status = 'active';
+
+-- name: SlicesChanged :many
+-- Which of these slices are no longer as they were at their mark. Every change of a slice, or of its batch, writes its row
+-- anew, so the transactions that last wrote the two make a mark that nobody has to keep.
+SELECT d.i::int AS i, ((b.xmin::text::bigint << 32) | s.xmin::text::bigint)::bigint AS mark
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@marks::bigint[]) AS mark,
+        generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
+JOIN flow.batch b ON b.id = d.batch_id
+JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+WHERE ((b.xmin::text::bigint << 32) | s.xmin::text::bigint) <> d.mark;

@@ -5,7 +5,7 @@ SELECT flow.clock()::timestamptz;
 -- Locks batches against every other change, in one order, and reads them. The clock stands outside, where it is read after
 -- each row's lock was had: beside FOR UPDATE it would be read before.
 WITH locked AS MATERIALIZED (
-    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at,
+    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at, c.change_no,
         (c.failed + c.rejected)::bigint AS failures
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
@@ -73,7 +73,7 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, 
 WHERE s.batch_id = d.batch_id AND s.no = d.no;
 
 -- name: BatchCountClaim :exec
-UPDATE flow.batch_count c SET queued = c.queued - d.records, started = c.started + d.records
+UPDATE flow.batch_count c SET queued = c.queued - d.records, started = c.started + d.records, change_no = c.change_no + 1
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@records::bigint[]) AS records) d
 WHERE c.batch_id = d.batch_id;
 
@@ -85,6 +85,7 @@ WHERE s.batch_id = d.batch_id AND s.no = d.no;
 
 -- name: BatchCountMove :many
 UPDATE flow.batch_count c SET
+    change_no = c.change_no + 1,
     staged = c.staged + (@deltas::bigint[])[d.i * 12 + 1],
     queued = c.queued + (@deltas::bigint[])[d.i * 12 + 2],
     pending = c.pending + (@deltas::bigint[])[d.i * 12 + 3],
@@ -138,7 +139,7 @@ DELETE FROM flow.part WHERE id = ANY(@ids::bigint[]);
 DELETE FROM flow.part WHERE call_id = ANY(@call_ids::uuid[]);
 
 -- name: PartRequeue :execrows
-UPDATE flow.part SET call_id = NULL, call_seq = NULL, left_out = NULL, ready_at = @ready_at, attempt = attempt + @attempts::int
+UPDATE flow.part SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = @ready_at, attempt = attempt + @attempts::int
 WHERE id = ANY(@ids::bigint[]) AND call_id IS NOT NULL;
 
 -- name: PartsOfSlices :many
@@ -146,7 +147,7 @@ WHERE id = ANY(@ids::bigint[]) AND call_id IS NOT NULL;
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.left_out, p.call_id, c.state AS call_state, c.claimed_at
+    p.apart, p.attempt, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
@@ -235,8 +236,9 @@ ON CONFLICT DO NOTHING;
 SELECT id, slice_no, last_no, from_off, to_off FROM flow.part WHERE id = ANY(@ids::bigint[]) AND call_id IS NULL;
 
 -- name: PartClaim :exec
-UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, left_out = nullif(d.left_out, '')::int[]
-FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@call_ids::uuid[]) AS call_id, unnest(@seqs::int[]) AS seq, unnest(@left_out::text[]) AS left_out) d
+UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[]
+FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@call_ids::uuid[]) AS call_id, unnest(@seqs::int[]) AS seq, unnest(@claim_nos::bigint[]) AS claim_no,
+        unnest(@left_out::text[]) AS left_out) d
 WHERE p.id = d.id;
 
 -- name: PartShrink :exec
@@ -244,17 +246,17 @@ UPDATE flow.part p SET slice_no = d.slice_no, from_off = d.from_off
 FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@slice_nos::int[]) AS slice_no, unnest(@froms::int[]) AS from_off) d WHERE p.id = d.id;
 
 -- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, left_out)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no, left_out)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]),
     unnest(@last_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@call_ids::uuid[]),
-    unnest(@seqs::int[]), nullif(unnest(@left_out::text[]), '')::int[];
+    unnest(@seqs::int[]), nullif(unnest(@claim_nos::bigint[]), 0), nullif(unnest(@left_out::text[]), '')::int[];
 
 -- name: PartsOfCall :many
 -- The parts of calls, slice by slice, in the order in which their records were sent.
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.left_out, p.call_id, s.first, s.records AS size
+    p.apart, p.attempt, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
 FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
 WHERE p.call_id = ANY(@call_ids::uuid[]) ORDER BY p.call_id, p.call_seq, s.no;
 

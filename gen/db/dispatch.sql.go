@@ -939,7 +939,7 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, s.first, s.records AS size
 FROM (
-    SELECT id, batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, ready_at, call_id, call_seq, left_out, last_no FROM flow.part q
+    SELECT id, batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, ready_at, call_id, call_seq, left_out, last_no, claim_no FROM flow.part q
     WHERE q.batch_id = $1 AND q.step_no = $2 AND q.task_no = $3 AND q.call_id IS NULL
         AND q.ready_at <= (SELECT flow.clock())
     ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT $4

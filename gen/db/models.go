@@ -448,6 +448,7 @@ type FlowBatchCount struct {
 	Rejected       int64
 	Unprocessed    int64
 	Unresolved     int64
+	ChangeNo       int64
 }
 
 type FlowBatchVar struct {
@@ -697,6 +698,7 @@ type FlowPart struct {
 	CallSeq *int32
 	LeftOut []int32
 	LastNo  int32
+	ClaimNo *int64
 }
 
 type FlowPause struct {

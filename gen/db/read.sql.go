@@ -66,7 +66,7 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 }
 
 const batchList = `-- name: BatchList :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -151,6 +151,7 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.FlowBatchCount.Rejected,
 			&i.FlowBatchCount.Unprocessed,
 			&i.FlowBatchCount.Unresolved,
+			&i.FlowBatchCount.ChangeNo,
 			&i.RecordSetID,
 		); err != nil {
 			return nil, err
@@ -180,7 +181,7 @@ func (q *Queries) BatchOfTrigger(ctx context.Context, db DBTX, arg BatchOfTrigge
 }
 
 const batchRead = `-- name: BatchRead :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -238,6 +239,7 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 		&i.FlowBatchCount.Rejected,
 		&i.FlowBatchCount.Unprocessed,
 		&i.FlowBatchCount.Unresolved,
+		&i.FlowBatchCount.ChangeNo,
 		&i.RecordSetID,
 	)
 	return i, err
@@ -483,6 +485,48 @@ func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams)
 	for rows.Next() {
 		var i SliceSizesRow
 		if err := rows.Scan(&i.No, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const slicesChanged = `-- name: SlicesChanged :many
+SELECT d.i::int AS i, ((b.xmin::text::bigint << 32) | s.xmin::text::bigint)::bigint AS mark
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3::bigint[]) AS mark,
+        generate_series(0, cardinality($2::int[]) - 1) AS i) d
+JOIN flow.batch b ON b.id = d.batch_id
+JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+WHERE ((b.xmin::text::bigint << 32) | s.xmin::text::bigint) <> d.mark
+`
+
+type SlicesChangedParams struct {
+	BatchIds []uuid.UUID
+	Nos      []int32
+	Marks    []int64
+}
+
+type SlicesChangedRow struct {
+	I    int32
+	Mark int64
+}
+
+// Which of these slices are no longer as they were at their mark. Every change of a slice, or of its batch, writes its row
+// anew, so the transactions that last wrote the two make a mark that nobody has to keep.
+func (q *Queries) SlicesChanged(ctx context.Context, db DBTX, arg SlicesChangedParams) ([]SlicesChangedRow, error) {
+	rows, err := db.Query(ctx, slicesChanged, arg.BatchIds, arg.Nos, arg.Marks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SlicesChangedRow
+	for rows.Next() {
+		var i SlicesChangedRow
+		if err := rows.Scan(&i.I, &i.Mark); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

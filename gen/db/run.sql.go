@@ -28,7 +28,7 @@ func (q *Queries) BatchCancel(ctx context.Context, db DBTX, arg BatchCancelParam
 }
 
 const batchCountClaim = `-- name: BatchCountClaim :exec
-UPDATE flow.batch_count c SET queued = c.queued - d.records, started = c.started + d.records
+UPDATE flow.batch_count c SET queued = c.queued - d.records, started = c.started + d.records, change_no = c.change_no + 1
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS records) d
 WHERE c.batch_id = d.batch_id
 `
@@ -70,6 +70,7 @@ func (q *Queries) BatchCountInsert(ctx context.Context, db DBTX, arg BatchCountI
 
 const batchCountMove = `-- name: BatchCountMove :many
 UPDATE flow.batch_count c SET
+    change_no = c.change_no + 1,
     staged = c.staged + ($1::bigint[])[d.i * 12 + 1],
     queued = c.queued + ($1::bigint[])[d.i * 12 + 2],
     pending = c.pending + ($1::bigint[])[d.i * 12 + 3],
@@ -84,7 +85,7 @@ UPDATE flow.batch_count c SET
     unresolved = c.unresolved + ($1::bigint[])[d.i * 12 + 12]
 FROM (SELECT unnest($2::uuid[]) AS batch_id, generate_series(0, cardinality($2::uuid[]) - 1) AS i) d
 WHERE c.batch_id = d.batch_id
-RETURNING c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved
+RETURNING c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no
 `
 
 type BatchCountMoveParams struct {
@@ -116,6 +117,7 @@ func (q *Queries) BatchCountMove(ctx context.Context, db DBTX, arg BatchCountMov
 			&i.Rejected,
 			&i.Unprocessed,
 			&i.Unresolved,
+			&i.ChangeNo,
 		); err != nil {
 			return nil, err
 		}
@@ -152,7 +154,7 @@ func (q *Queries) BatchEnd(ctx context.Context, db DBTX, arg BatchEndParams) err
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -226,6 +228,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.FlowBatchCount.Rejected,
 		&i.FlowBatchCount.Unprocessed,
 		&i.FlowBatchCount.Unresolved,
+		&i.FlowBatchCount.ChangeNo,
 	)
 	return i, err
 }
@@ -328,12 +331,12 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 
 const batchLock = `-- name: BatchLock :many
 WITH locked AS MATERIALIZED (
-    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at,
+    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at, c.change_no,
         (c.failed + c.rejected)::bigint AS failures
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
 )
-SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.failures, flow.clock()::timestamptz AS now FROM locked
+SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.failures, flow.clock()::timestamptz AS now FROM locked
 `
 
 type BatchLockRow struct {
@@ -347,6 +350,7 @@ type BatchLockRow struct {
 	CreatedAt    time.Time
 	RecordCount  int64
 	StoppedAt    *time.Time
+	ChangeNo     int64
 	Failures     int64
 	Now          time.Time
 }
@@ -373,6 +377,7 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 			&i.CreatedAt,
 			&i.RecordCount,
 			&i.StoppedAt,
+			&i.ChangeNo,
 			&i.Failures,
 			&i.Now,
 		); err != nil {
@@ -966,16 +971,18 @@ func (q *Queries) LaneBatchReady(ctx context.Context, db DBTX, arg LaneBatchRead
 }
 
 const partClaim = `-- name: PartClaim :exec
-UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, left_out = nullif(d.left_out, '')::int[]
-FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::uuid[]) AS call_id, unnest($3::int[]) AS seq, unnest($4::text[]) AS left_out) d
+UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[]
+FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::uuid[]) AS call_id, unnest($3::int[]) AS seq, unnest($4::bigint[]) AS claim_no,
+        unnest($5::text[]) AS left_out) d
 WHERE p.id = d.id
 `
 
 type PartClaimParams struct {
-	Ids     []int64
-	CallIds []uuid.UUID
-	Seqs    []int32
-	LeftOut []string
+	Ids      []int64
+	CallIds  []uuid.UUID
+	Seqs     []int32
+	ClaimNos []int64
+	LeftOut  []string
 }
 
 func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) error {
@@ -983,6 +990,7 @@ func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) e
 		arg.Ids,
 		arg.CallIds,
 		arg.Seqs,
+		arg.ClaimNos,
 		arg.LeftOut,
 	)
 	return err
@@ -1046,10 +1054,10 @@ func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams)
 }
 
 const partInsertClaimed = `-- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, left_out)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no, left_out)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
     unnest($5::int[]), unnest($6::int[]), unnest($7::int[]), unnest($8::boolean[]), unnest($9::int[]), unnest($10::uuid[]),
-    unnest($11::int[]), nullif(unnest($12::text[]), '')::int[]
+    unnest($11::int[]), nullif(unnest($12::bigint[]), 0), nullif(unnest($13::text[]), '')::int[]
 `
 
 type PartInsertClaimedParams struct {
@@ -1064,6 +1072,7 @@ type PartInsertClaimedParams struct {
 	Attempts []int32
 	CallIds  []uuid.UUID
 	Seqs     []int32
+	ClaimNos []int64
 	LeftOut  []string
 }
 
@@ -1080,6 +1089,7 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 		arg.Attempts,
 		arg.CallIds,
 		arg.Seqs,
+		arg.ClaimNos,
 		arg.LeftOut,
 	)
 	return err
@@ -1103,7 +1113,7 @@ func (q *Queries) PartInsertWhole(ctx context.Context, db DBTX, arg PartInsertWh
 }
 
 const partRequeue = `-- name: PartRequeue :execrows
-UPDATE flow.part SET call_id = NULL, call_seq = NULL, left_out = NULL, ready_at = $1, attempt = attempt + $2::int
+UPDATE flow.part SET call_id = NULL, call_seq = NULL, claim_no = NULL, left_out = NULL, ready_at = $1, attempt = attempt + $2::int
 WHERE id = ANY($3::bigint[]) AND call_id IS NOT NULL
 `
 
@@ -1141,7 +1151,7 @@ const partsOfCall = `-- name: PartsOfCall :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.left_out, p.call_id, s.first, s.records AS size
+    p.apart, p.attempt, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
 FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
 WHERE p.call_id = ANY($1::uuid[]) ORDER BY p.call_id, p.call_seq, s.no
 `
@@ -1158,6 +1168,7 @@ type PartsOfCallRow struct {
 	Attempt int32
 	LeftOut []int32
 	CallID  *uuid.UUID
+	ClaimNo int64
 	First   int64
 	Size    int32
 }
@@ -1184,6 +1195,7 @@ func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID)
 			&i.Attempt,
 			&i.LeftOut,
 			&i.CallID,
+			&i.ClaimNo,
 			&i.First,
 			&i.Size,
 		); err != nil {
@@ -1201,13 +1213,13 @@ const partsOfSlices = `-- name: PartsOfSlices :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.left_out, p.call_id, c.state AS call_state, c.claimed_at
+    p.apart, p.attempt, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
-    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.to_off, b.apart, b.attempt, b.ready_at, b.call_id, b.call_seq, b.left_out, b.last_no FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
+    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.to_off, b.apart, b.attempt, b.ready_at, b.call_id, b.call_seq, b.left_out, b.last_no, b.claim_no FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
     UNION ALL
-    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.to_off, a.apart, a.attempt, a.ready_at, a.call_id, a.call_seq, a.left_out, a.last_no FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
+    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.to_off, a.apart, a.attempt, a.ready_at, a.call_id, a.call_seq, a.left_out, a.last_no, a.claim_no FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
 ) p
 LEFT JOIN flow.call c ON c.id = p.call_id
 ORDER BY p.id, s.no
@@ -1230,6 +1242,7 @@ type PartsOfSlicesRow struct {
 	Attempt   int32
 	LeftOut   []int32
 	CallID    *uuid.UUID
+	ClaimNo   int64
 	CallState *string
 	ClaimedAt *time.Time
 }
@@ -1256,6 +1269,7 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 			&i.Attempt,
 			&i.LeftOut,
 			&i.CallID,
+			&i.ClaimNo,
 			&i.CallState,
 			&i.ClaimedAt,
 		); err != nil {

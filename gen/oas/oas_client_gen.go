@@ -446,6 +446,37 @@ type ExecutionInvoker interface {
 	//
 	// GET /flows/executions
 	ListExecutions(ctx context.Context, params ListExecutionsParams, options ...RequestOption) (*ExecutionList, error)
+	// StreamExecution invokes streamExecution operation.
+	//
+	// Streams what happens to one execution as server-sent events, within about a quarter of a second,
+	// until the execution is over. It takes a stream token (`POST /account/auth/stream-token`) in the
+	// query and nothing else, so that a browser can open it with `new EventSource(address)`; `curl -N`
+	// shows it too. The token is looked at when the stream is opened.
+	//
+	// The stream begins with `execution.snapshot`, whose data is the execution as
+	// `GET /flows/executions/{execution_id}` answers it. Events that follow tell what has changed since;
+	// the last is `execution.closed`, after which the server ends the stream. Every other event has data
+	// of the schema `ExecutionEvent`:
+	//
+	// 	Event              | Its `status`                                                                                                                                                                       | Also
+	// 	-------------------+------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------+-----------------------------------------
+	// 	`execution.status` | of the execution                                                                                                                                                                   | `error`
+	// 	`step.started`     | `running`                                                                                                                                                                          | `step_id`
+	// 	`step.completed`   | `completed`, or `skipped` when all of its tasks were                                                                                                                               | `step_id`
+	// 	`step.failed`      | `failed`                                                                                                                                                                           | `step_id`, `error`
+	// 	`task.attempt`     | of the task: `running` when a call takes it, then `completed`, `failed`, `skipped`, `waiting` to be tried again, or `reconciling` while the outcome of the call is being found out | `step_id`, `task_id`, `attempt`, `error`
+	// 	`job.status`       | of the job                                                                                                                                                                         | `error`
+	// 	`execution.closed` | of the execution, final                                                                                                                                                            |
+	//
+	// The `id` of events is a number that grows. A client that was cut off sends the last one that it got
+	// as `Last-Event-ID` (browsers do so by themselves, after the 2 seconds that the stream asks for) or
+	// as `last_event_id`, and gets everything after that, without a snapshot, without a gap and without a
+	// repeat, from whichever process answers; the header counts if both are there. After
+	// `execution.closed` the answer is 204, at which a browser stops. Every 15 seconds a comment keeps the
+	// connection open. A process that has as many streams as it can take answers 503 with `Retry-After`.
+	//
+	// GET /flows/executions/{execution_id}/stream
+	StreamExecution(ctx context.Context, params StreamExecutionParams, options ...RequestOption) (StreamExecutionRes, error)
 }
 
 // JobInvoker invokes operations described by OpenAPI v3 specification.
@@ -13279,6 +13310,219 @@ func (c *Client) sendSealRecordSet(ctx context.Context, request *RecordSetSeal, 
 
 	stage = "DecodeResponse"
 	result, err := decodeSealRecordSetResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// StreamExecution invokes streamExecution operation.
+//
+// Streams what happens to one execution as server-sent events, within about a quarter of a second,
+// until the execution is over. It takes a stream token (`POST /account/auth/stream-token`) in the
+// query and nothing else, so that a browser can open it with `new EventSource(address)`; `curl -N`
+// shows it too. The token is looked at when the stream is opened.
+//
+// The stream begins with `execution.snapshot`, whose data is the execution as
+// `GET /flows/executions/{execution_id}` answers it. Events that follow tell what has changed since;
+// the last is `execution.closed`, after which the server ends the stream. Every other event has data
+// of the schema `ExecutionEvent`:
+//
+//	Event              | Its `status`                                                                                                                                                                       | Also
+//	-------------------+------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------+-----------------------------------------
+//	`execution.status` | of the execution                                                                                                                                                                   | `error`
+//	`step.started`     | `running`                                                                                                                                                                          | `step_id`
+//	`step.completed`   | `completed`, or `skipped` when all of its tasks were                                                                                                                               | `step_id`
+//	`step.failed`      | `failed`                                                                                                                                                                           | `step_id`, `error`
+//	`task.attempt`     | of the task: `running` when a call takes it, then `completed`, `failed`, `skipped`, `waiting` to be tried again, or `reconciling` while the outcome of the call is being found out | `step_id`, `task_id`, `attempt`, `error`
+//	`job.status`       | of the job                                                                                                                                                                         | `error`
+//	`execution.closed` | of the execution, final                                                                                                                                                            |
+//
+// The `id` of events is a number that grows. A client that was cut off sends the last one that it got
+// as `Last-Event-ID` (browsers do so by themselves, after the 2 seconds that the stream asks for) or
+// as `last_event_id`, and gets everything after that, without a snapshot, without a gap and without a
+// repeat, from whichever process answers; the header counts if both are there. After
+// `execution.closed` the answer is 204, at which a browser stops. Every 15 seconds a comment keeps the
+// connection open. A process that has as many streams as it can take answers 503 with `Retry-After`.
+//
+// GET /flows/executions/{execution_id}/stream
+func (c *Client) StreamExecution(ctx context.Context, params StreamExecutionParams, options ...RequestOption) (StreamExecutionRes, error) {
+	res, err := c.sendStreamExecution(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendStreamExecution(ctx context.Context, params StreamExecutionParams, requestOptions ...RequestOption) (res StreamExecutionRes, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("streamExecution"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/flows/executions/{execution_id}/stream"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, StreamExecutionOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/flows/executions/"
+	{
+		// Encode "execution_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "execution_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.ExecutionID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/stream"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeQueryParams"
+	q := uri.NewQueryEncoder()
+	{
+		// Encode "last_event_id" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "last_event_id",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.QueryLastEventID.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	u.RawQuery = q.Values().Encode()
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	stage = "EncodeHeaderParams"
+	h := uri.NewHeaderEncoder(r.Header)
+	{
+		cfg := uri.HeaderParameterEncodingConfig{
+			Name:    "Last-Event-ID",
+			Explode: false,
+		}
+		if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.HeaderLastEventID.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode header")
+		}
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:StreamAuth"
+			switch err := c.securityStreamAuth(ctx, StreamExecutionOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"StreamAuth\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeStreamExecutionResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

@@ -44,3 +44,7 @@ type ListServicesRes interface {
 type ListTemplatesRes interface {
 	listTemplatesRes()
 }
+
+type StreamExecutionRes interface {
+	streamExecutionRes()
+}

@@ -72,6 +72,7 @@ const (
 	ReplaceVariableSetOperation     OperationName = "ReplaceVariableSet"
 	RevokeApiKeyOperation           OperationName = "RevokeApiKey"
 	SealRecordSetOperation          OperationName = "SealRecordSet"
+	StreamExecutionOperation        OperationName = "StreamExecution"
 	TestCredentialOperation         OperationName = "TestCredential"
 	TestNewCredentialOperation      OperationName = "TestNewCredential"
 	TriggerDefinitionOperation      OperationName = "TriggerDefinition"

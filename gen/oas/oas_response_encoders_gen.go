@@ -1792,6 +1792,18 @@ func encodeSealRecordSetResponse(response *RecordSet, w http.ResponseWriter, spa
 	return nil
 }
 
+func encodeStreamExecutionResponse(response StreamExecutionRes, w http.ResponseWriter, span trace.Span) error {
+	switch response := response.(type) {
+	case *StreamExecutionNoContent:
+		w.WriteHeader(204)
+
+		return nil
+
+	default:
+		return errors.Errorf("unexpected response type: %T", response)
+	}
+}
+
 func encodeTestCredentialResponse(response *ConnectionTest, w http.ResponseWriter, span trace.Span) error {
 	if err := func() error {
 		if err := response.Validate(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"flowlane/internal/jsonraw"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/go-faster/errors"
@@ -13377,6 +13378,67 @@ func (s *StoreWrite) SetLayer(val string) {
 func (s *StoreWrite) SetValues(val FreeObject) {
 	s.Values = val
 }
+
+type StreamAuth struct {
+	APIKey string
+	Roles  []string
+}
+
+// GetAPIKey returns the value of APIKey.
+func (s *StreamAuth) GetAPIKey() string {
+	return s.APIKey
+}
+
+// GetRoles returns the value of Roles.
+func (s *StreamAuth) GetRoles() []string {
+	return s.Roles
+}
+
+// SetAPIKey sets the value of APIKey.
+func (s *StreamAuth) SetAPIKey(val string) {
+	s.APIKey = val
+}
+
+// SetRoles sets the value of Roles.
+func (s *StreamAuth) SetRoles(val []string) {
+	s.Roles = val
+}
+
+// StreamExecutionNoContent is response for StreamExecution operation.
+type StreamExecutionNoContent struct{}
+
+func (*StreamExecutionNoContent) streamExecutionRes() {}
+
+type StreamExecutionOK struct {
+	Data io.Reader
+}
+
+// Read reads data from the Data reader.
+//
+// Kept to satisfy the io.Reader interface.
+func (s StreamExecutionOK) Read(p []byte) (n int, err error) {
+	if s.Data == nil {
+		return 0, io.EOF
+	}
+	return s.Data.Read(p)
+}
+
+// StreamExecutionOKRawTextEventStream represents raw HTTP response for StreamExecution text/event-stream.
+type StreamExecutionOKRawTextEventStream struct {
+	Response *http.Response `json:"-"`
+}
+
+// GetResponse returns the value of Response.
+func (s *StreamExecutionOKRawTextEventStream) GetResponse() *http.Response {
+	return s.Response
+}
+
+// SetResponse sets the value of Response.
+func (s *StreamExecutionOKRawTextEventStream) SetResponse(val *http.Response) {
+	s.Response = val
+}
+
+func (*StreamExecutionOKRawTextEventStream) streamExecutionRes() {}
 
 // Ref: #/components/schemas/StreamToken
 type StreamToken struct {

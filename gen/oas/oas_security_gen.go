@@ -25,6 +25,9 @@ type SecurityHandler interface {
 	// default `role`, a text or a list of them); without it the caller is a member, who may read. Clocks
 	// may differ by 30 seconds.
 	HandleOrgJwt(ctx context.Context, operationName OperationName, t OrgJwt) (context.Context, error)
+	// HandleStreamAuth handles StreamAuth security.
+	// A stream token, which opens streams of its organization for 300 seconds.
+	HandleStreamAuth(ctx context.Context, operationName OperationName, t StreamAuth) (context.Context, error)
 }
 
 func findAuthorization(h http.Header, prefix string) (string, bool) {
@@ -320,6 +323,32 @@ func GetRolesForOrgJwt(operation string) []string {
 	return result
 }
 
+// operationRolesStreamAuth is a private map storing roles per operation.
+var operationRolesStreamAuth = map[string][]string{
+	StreamExecutionOperation: []string{},
+}
+
+// GetRolesForStreamAuth returns the required roles for the given operation.
+//
+// This is useful for authorization scenarios where you need to know which roles
+// are required for an operation.
+//
+// Example:
+//
+//	requiredRoles := GetRolesForStreamAuth(AddPetOperation)
+//
+// Returns nil if the operation has no role requirements or if the operation is unknown.
+func GetRolesForStreamAuth(operation string) []string {
+	roles, ok := operationRolesStreamAuth[operation]
+	if !ok {
+		return nil
+	}
+	// Return a copy to prevent external modification
+	result := make([]string, len(roles))
+	copy(result, roles)
+	return result
+}
+
 func (s *Server) securityApiKeyAuth(ctx context.Context, operationName OperationName, req *http.Request) (context.Context, bool, error) {
 	var t ApiKeyAuth
 	const parameterName = "X-API-Key"
@@ -355,6 +384,25 @@ func (s *Server) securityOrgJwt(ctx context.Context, operationName OperationName
 	return rctx, true, err
 }
 
+func (s *Server) securityStreamAuth(ctx context.Context, operationName OperationName, req *http.Request) (context.Context, bool, error) {
+	var t StreamAuth
+	const parameterName = "token"
+	q := req.URL.Query()
+	if !q.Has(parameterName) {
+		return ctx, false, nil
+	}
+	value := q.Get(parameterName)
+	t.APIKey = value
+	t.Roles = operationRolesStreamAuth[operationName]
+	rctx, err := s.sec.HandleStreamAuth(ctx, operationName, t)
+	if errors.Is(err, ogenerrors.ErrSkipServerSecurity) {
+		return nil, false, nil
+	} else if err != nil {
+		return nil, false, err
+	}
+	return rctx, true, err
+}
+
 // SecuritySource is provider of security values (tokens, passwords, etc.).
 type SecuritySource interface {
 	// ApiKeyAuth provides ApiKeyAuth security value.
@@ -369,6 +417,9 @@ type SecuritySource interface {
 	// default `role`, a text or a list of them); without it the caller is a member, who may read. Clocks
 	// may differ by 30 seconds.
 	OrgJwt(ctx context.Context, operationName OperationName) (OrgJwt, error)
+	// StreamAuth provides StreamAuth security value.
+	// A stream token, which opens streams of its organization for 300 seconds.
+	StreamAuth(ctx context.Context, operationName OperationName) (StreamAuth, error)
 }
 
 func (s *Client) securityApiKeyAuth(ctx context.Context, operationName OperationName, req *http.Request) error {
@@ -385,5 +436,15 @@ func (s *Client) securityOrgJwt(ctx context.Context, operationName OperationName
 		return errors.Wrap(err, "security source \"OrgJwt\"")
 	}
 	req.Header.Set("Authorization", "Bearer "+t.Token)
+	return nil
+}
+func (s *Client) securityStreamAuth(ctx context.Context, operationName OperationName, req *http.Request) error {
+	t, err := s.sec.StreamAuth(ctx, operationName)
+	if err != nil {
+		return errors.Wrap(err, "security source \"StreamAuth\"")
+	}
+	q := req.URL.Query()
+	q.Set("token", t.APIKey)
+	req.URL.RawQuery = q.Encode()
 	return nil
 }

@@ -4,6 +4,7 @@ package oas
 
 import (
 	"context"
+	"net/http"
 )
 
 // Handler handles operations described by OpenAPI v3 specification.
@@ -370,6 +371,37 @@ type ExecutionHandler interface {
 	//
 	// GET /flows/executions
 	ListExecutions(ctx context.Context, params ListExecutionsParams) (*ExecutionList, error)
+	// StreamExecution implements streamExecution operation.
+	//
+	// Streams what happens to one execution as server-sent events, within about a quarter of a second,
+	// until the execution is over. It takes a stream token (`POST /account/auth/stream-token`) in the
+	// query and nothing else, so that a browser can open it with `new EventSource(address)`; `curl -N`
+	// shows it too. The token is looked at when the stream is opened.
+	//
+	// The stream begins with `execution.snapshot`, whose data is the execution as
+	// `GET /flows/executions/{execution_id}` answers it. Events that follow tell what has changed since;
+	// the last is `execution.closed`, after which the server ends the stream. Every other event has data
+	// of the schema `ExecutionEvent`:
+	//
+	// 	Event              | Its `status`                                                                                                                                                                       | Also
+	// 	-------------------+------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------+-----------------------------------------
+	// 	`execution.status` | of the execution                                                                                                                                                                   | `error`
+	// 	`step.started`     | `running`                                                                                                                                                                          | `step_id`
+	// 	`step.completed`   | `completed`, or `skipped` when all of its tasks were                                                                                                                               | `step_id`
+	// 	`step.failed`      | `failed`                                                                                                                                                                           | `step_id`, `error`
+	// 	`task.attempt`     | of the task: `running` when a call takes it, then `completed`, `failed`, `skipped`, `waiting` to be tried again, or `reconciling` while the outcome of the call is being found out | `step_id`, `task_id`, `attempt`, `error`
+	// 	`job.status`       | of the job                                                                                                                                                                         | `error`
+	// 	`execution.closed` | of the execution, final                                                                                                                                                            |
+	//
+	// The `id` of events is a number that grows. A client that was cut off sends the last one that it got
+	// as `Last-Event-ID` (browsers do so by themselves, after the 2 seconds that the stream asks for) or
+	// as `last_event_id`, and gets everything after that, without a snapshot, without a gap and without a
+	// repeat, from whichever process answers; the header counts if both are there. After
+	// `execution.closed` the answer is 204, at which a browser stops. Every 15 seconds a comment keeps the
+	// connection open. A process that has as many streams as it can take answers 503 with `Retry-After`.
+	//
+	// GET /flows/executions/{execution_id}/stream
+	StreamExecution(ctx context.Context, params StreamExecutionParams, w http.ResponseWriter) error
 }
 
 // JobHandler handles operations described by OpenAPI v3 specification.

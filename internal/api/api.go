@@ -22,6 +22,7 @@ import (
 	"flowlane/internal/request"
 	"flowlane/internal/run"
 	"flowlane/internal/store"
+	"flowlane/internal/stream"
 	"flowlane/internal/template"
 	"flowlane/internal/usage"
 	"flowlane/internal/variable"
@@ -43,6 +44,7 @@ type Deps struct {
 	Plans       *definition.Plans
 	Credentials *credential.Service
 	Runs        *run.Service
+	Streams     *stream.Hub
 	Forecasts   *forecast.Service
 	Answers     *request.Answers
 	Limits      *request.Limits
@@ -115,7 +117,7 @@ func New(d Deps) (http.Handler, error) {
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, exports: newSlots(exportsAtOnce)},
 		triggersHandler:  triggersHandler{runs: d.Runs},
 		jobHandler:       jobHandler{runs: d.Runs},
-		executionHandler: executionHandler{runs: d.Runs},
+		executionHandler: executionHandler{runs: d.Runs, streams: d.Streams, heartbeat: heartbeat},
 		usageHandler:     usageHandler{usage: d.Usage},
 		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher},
 		errorHandler:     errs,

@@ -2,15 +2,22 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/run"
+	"flowlane/internal/stream"
 )
 
 // executionHandler serves /flows/executions.
-type executionHandler struct{ runs *run.Service }
+type executionHandler struct {
+	runs    *run.Service
+	streams *stream.Hub
+	// heartbeat is the pause between two comments of a stream.
+	heartbeat time.Duration
+}
 
 func (h executionHandler) ListExecutions(ctx context.Context, params oas.ListExecutionsParams) (*oas.ExecutionList, error) {
 	caller := account.FromContext(ctx)

@@ -18,6 +18,7 @@ const (
 	anybody access = iota
 	members
 	admins
+	streamers // whoever has a stream token, which is tested with the streams
 )
 
 // operation is what the isolation matrix needs to know of an operation of the document.
@@ -75,6 +76,10 @@ func (d documentWalk) access(t *testing.T, operation map[string]any) access {
 	}
 	if len(security) == 0 {
 		return anybody
+	}
+	if _, stream := security[0].(map[string]any)["StreamAuth"]; stream {
+		require.Len(t, security, 1, "%s takes a stream token and nothing else", operation["operationId"])
+		return streamers
 	}
 	require.Contains(t, security[0], "ApiKeyAuth", "%s: who may call it?", operation["operationId"])
 	if len(security[0].(map[string]any)["ApiKeyAuth"].([]any)) == 0 {

@@ -104,8 +104,9 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 // These say by the contract, not by the document, who may do what: reads are for members and changes for admins, but for
 // those named here.
 var (
-	memberChanges = []string{"cancelBatch", "dryRunDefinition", "estimateUpload", "refreshLimits", "validateDefinition"}
+	memberChanges = []string{"cancelBatch", "createStreamToken", "dryRunDefinition", "estimateUpload", "refreshLimits", "validateDefinition"}
 	adminReads    = []string{"listAuditLog"}
+	streamReads   = []string{"streamExecution"}
 	publicReads   = []string{"/catalog/", "/flows/templates"}
 )
 
@@ -123,6 +124,7 @@ var nobodys = map[string]bool{"action_id": true, "org_id": true, "platform_id": 
 var references = map[string]reference{
 	"createDefinition steps.tasks.credential_id":   {(*party).ownCredential, defining("POST", "", 201, "credential_id")},
 	"createDefinition variable_set_id":             {(*party).ownVariableSet, defining("POST", "", 201, "variable_set_id")},
+	"createStreamToken execution_id":               {(*party).ownExecution, streaming},
 	"estimateUpload record_set_id":                 {(*party).sealedSet, estimating},
 	"replaceDefinition steps.tasks.credential_id":  {(*party).ownCredential, defining("PUT", "/own", 200, "credential_id")},
 	"replaceDefinition variable_set_id":            {(*party).ownVariableSet, defining("PUT", "/own", 200, "variable_set_id")},
@@ -134,6 +136,11 @@ var references = map[string]reference{
 func (p *party) ownCredential() string  { return p.credential }
 func (p *party) ownVariableSet() string { return p.ids["variable_set_id"] }
 func (p *party) sealedSet() string      { return p.upload(rowsOf(1)) }
+func (p *party) ownExecution() string   { return p.ids["execution_id"] }
+
+func streaming(_ *party, id string) auditedCall {
+	return auditedCall{method: "POST", path: streamTokens, body: fmt.Sprintf(`{"execution_id":%q}`, id), status: 201}
+}
 
 func triggering(p *party, id string) auditedCall {
 	return auditedCall{method: "POST", path: "/flows/definitions/" + p.ids["definition_id"] + "/trigger", body: fmt.Sprintf(`{"record_set_id":%q}`, id), status: 200}

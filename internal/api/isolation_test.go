@@ -145,6 +145,12 @@ func TestIsolation_EveryOperation(t *testing.T) {
 		t.Run(op.id, func(t *testing.T) {
 			assert.Equal(t, op.expected(), op.access, "the document opens it to others than the contract does: see memberChanges and the like")
 			m := matrix{t: t, op: op, victim: victim.in(t), other: other.in(t)}
+			if op.access == streamers {
+				for _, c := range columns {
+					m.equal(c, auditedCall{method: op.method, path: m.victim.fill(t, op)}, http.StatusUnauthorized, notAuthenticated)
+				}
+				return
+			}
 			m.refused(columns)
 			for _, c := range columns {
 				if m.passes(c.answered) {
@@ -171,6 +177,8 @@ func (op operation) expected() access {
 	switch {
 	case public:
 		return anybody
+	case slices.Contains(streamReads, op.id):
+		return streamers
 	case op.method == http.MethodGet && !slices.Contains(adminReads, op.id), slices.Contains(memberChanges, op.id):
 		return members
 	}

@@ -33,6 +33,10 @@ func (keySource) OrgJwt(context.Context, oas.OperationName) (oas.OrgJwt, error) 
 	return oas.OrgJwt{}, ogenerrors.ErrSkipClientSecurity
 }
 
+func (keySource) StreamAuth(context.Context, oas.OperationName) (oas.StreamAuth, error) {
+	return oas.StreamAuth{}, ogenerrors.ErrSkipClientSecurity
+}
+
 // TestSDK_Go runs the main job with the generated Go client.
 func TestSDK_Go(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,7 @@ import (
 	"flowlane/internal/request"
 	"flowlane/internal/run"
 	"flowlane/internal/store"
+	"flowlane/internal/stream"
 	"flowlane/internal/template"
 	"flowlane/internal/usage"
 	"flowlane/internal/variable"
@@ -76,6 +77,8 @@ type Config struct {
 	Lease time.Duration
 	// MaxConns bounds the connections for requests and work; 0 means 20. A few more keep the leases.
 	MaxConns int
+	// MaxStreams bounds the event streams that are open at once; 0 means stream.Most.
+	MaxStreams int
 	// RequestLimit replaces the number of every request limit of the API document, for tests; 0 for none.
 	RequestLimit int64
 	// Log is nil for slog.Default().
@@ -95,6 +98,7 @@ type App struct {
 	RecordSets  *recordset.Service
 	Runs        *run.Service
 	Stores      *store.Service
+	Streams     *stream.Hub
 	Dispatcher  *dispatch.Dispatcher
 	Scheduler   *due.Scheduler
 	Sender      *provider.Sender
@@ -239,6 +243,7 @@ func (a *App) wire(ctx context.Context) error {
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: bulkInFlight, SmallInFlight: smallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
+	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
 	if a.cfg.Dispatch.Observed == nil {
 		a.cfg.Dispatch.Observed = a.metrics.called
 	}
@@ -263,7 +268,7 @@ func (a *App) wire(ctx context.Context) error {
 	forecasts := forecast.New(a.Pool, a.Catalog, plans)
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
-		Variables: variable.New(a.Pool), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs, Forecasts: forecasts, Refresher: a.Dispatcher,
+		Variables: variable.New(a.Pool), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs, Streams: a.Streams, Forecasts: forecasts, Refresher: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,
 		}),

@@ -108,6 +108,7 @@ var (
 	waitDesc = prometheus.NewDesc("flowlane_pool_wait_seconds_total", "Time spent waiting for a connection.", nil, nil)
 	dueDesc  = prometheus.NewDesc("flowlane_due_rows", "Due rows by kind and state, of all processes.", []string{"kind", "state"}, nil)
 	callDesc = prometheus.NewDesc("flowlane_calls_open", "Calls whose outcome is not settled, by state, of all processes.", []string{"state"}, nil)
+	openDesc = prometheus.NewDesc("flowlane_streams_open", "Event streams of this process that are open.", nil, nil)
 	upDesc   = prometheus.NewDesc("flowlane_database_up", "1 when the database answered this scrape.", nil, nil)
 )
 
@@ -116,7 +117,7 @@ type stateCollector struct{ a *App }
 
 // Describe implements prometheus.Collector.
 func (stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, upDesc} {
+	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, upDesc} {
 		out <- d
 	}
 }
@@ -130,6 +131,7 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(poolDesc, float64(s.IdleConns()), "idle")
 	gauge(poolDesc, float64(s.AcquiredConns()), "acquired")
 	gauge(poolDesc, float64(s.MaxConns()), "max")
+	gauge(openDesc, float64(c.a.Streams.Listeners()))
 	out <- prometheus.MustNewConstMetric(waitDesc, prometheus.CounterValue, s.EmptyAcquireWaitTime().Seconds())
 
 	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)

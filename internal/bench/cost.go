@@ -77,19 +77,23 @@ func readStat(pid int) (s stat, err error) {
 	return stat{int(number(1)), time.Duration(number(11)+number(12)) * tick, time.Duration(number(13)+number(14)) * tick}, nil
 }
 
-// peakMemory is the largest resident size of a process so far, in MiB.
-func peakMemory(pid int) (float64, error) {
+// peakMemory is the largest resident size of a process so far, in MiB, memory its size now.
+func peakMemory(pid int) (float64, error) { return size(pid, "VmHWM:") }
+
+func memory(pid int) (float64, error) { return size(pid, "VmRSS:") }
+
+func size(pid int, name string) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
 			return kb / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("no VmHWM of process %d", pid)
+	return 0, fmt.Errorf("no %s of process %d", name, pid)
 }
 
 // resetPeak forgets the largest resident size so far.

@@ -30,6 +30,7 @@ var benches = []bench{
 	{"run", runs},
 	{"single", single},
 	{"start", starts},
+	{"stream", streams},
 	{"dev", warmStart},
 }
 

@@ -232,7 +232,7 @@ func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
 			continue
 		}
 		call.parts = append(call.parts, run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
-			First: p.First, From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut})
+			First: p.First, From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
 		if s.plans[p.BatchID] == nil {
 			b, err := s.d.Runs.Batch(ctx, s.d.Pool, p.BatchID)
 			if err != nil {

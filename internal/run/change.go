@@ -33,6 +33,8 @@ type Part struct {
 	Attempt int32
 	// LeftOut are the offsets within the range that left the slice before this step, ascending.
 	LeftOut []int32
+	// ClaimNo is the number of the change in which a call took it; 0 where nobody needs it.
+	ClaimNo int64
 }
 
 // Records returns how many records the part holds.
@@ -81,6 +83,17 @@ type head struct {
 func (h *head) final() Status        { return finalStatus(h.plan) }
 func (h *head) lastStep() int16      { return int16(len(h.plan.Steps) - 1) } //nolint:gosec // at most 50 steps
 func (h *head) last(step int16) bool { return step == h.lastStep() }
+
+// number is that of this change of the batch.
+func (h *head) number() int64 { return h.ChangeNo + 1 }
+
+// claimNo is the number of this change where the step has calls side by side, whose order readers must be told; else 0.
+func (h *head) claimNo(step int16) int64 {
+	if len(callTasks(&h.plan.Steps[step])) < 2 {
+		return 0
+	}
+	return h.number()
+}
 
 type sliceDelta struct {
 	counts           Counts
@@ -187,6 +200,10 @@ func (c *Change) lane(k laneKey) *laneDelta {
 
 func (c *Change) trace(p *Part, t Trace) {
 	k := traceKey{sliceKey{p.BatchID, p.SliceNo}, p.StepNo, p.TaskNo}
+	t.ClaimNo = p.ClaimNo
+	if len(c.traces[k]) == 0 {
+		t.ChangeNo = c.heads[p.BatchID].number()
+	}
 	c.traces[k] = append(c.traces[k], t)
 }
 

@@ -29,9 +29,14 @@ type JobError struct {
 // Trace is what one attempt of a task did to the records From..To-1 of a slice (but for the offsets left out).
 // The last trace that covers a record is the one in force; earlier ones are its history.
 type Trace struct {
-	From    int32   `json:"f"`
-	To      int32   `json:"t"`
-	LeftOut []int32 `json:"x,omitempty"`
+	From int32 `json:"f"`
+	To   int32 `json:"t"`
+	// ChangeNo is the number of the batch's change that left the trace, ClaimNo of the one in which a call took the records;
+	// both tell what came first of several tasks of a step. Stored are the first only with the first trace of a change, the
+	// second only where a step has several tasks that make calls.
+	ChangeNo int64   `json:"q,omitempty"`
+	ClaimNo  int64   `json:"b,omitempty"`
+	LeftOut  []int32 `json:"x,omitempty"`
 	// Kind is ok, skipped, failed (for good), rejected, retry (failed, will be tried again), unknown or requeued.
 	Kind    string `json:"k"`
 	Attempt int32  `json:"n,omitempty"`

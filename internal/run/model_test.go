@@ -68,6 +68,8 @@ type modelRecord struct {
 	// settled counts by {step, task} how often a task came to its end, outputs what it gave.
 	settled map[[2]int]int
 	outputs map[[2]int]string
+	// log is that of the execution when it was read last.
+	log Log
 }
 
 type modelSlice struct {
@@ -76,6 +78,8 @@ type modelSlice struct {
 	first   int64
 	step    int
 	records []*modelRecord
+	// mark is that of the state in which its logs were read last.
+	mark int64
 }
 
 type modelBatch struct {

@@ -99,6 +99,7 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 	}
 	first := &ps[0].Part
 	lane := c.lane(laneKey{first.BatchID, first.StepNo, first.TaskNo})
+	claimNo := c.heads[first.BatchID].claimNo(first.StepNo)
 	runs := runsOf(ps)
 	all := no > r.LastNo
 	if all {
@@ -108,6 +109,7 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 		t.whole.Ids = append(t.whole.Ids, r.ID)
 		t.whole.CallIds = append(t.whole.CallIds, ps[0].CallID)
 		t.whole.Seqs = append(t.whole.Seqs, ps[0].Seq)
+		t.whole.ClaimNos = append(t.whole.ClaimNos, claimNo)
 		t.whole.LeftOut = append(t.whole.LeftOut, intsText(first.LeftOut))
 		for _, p := range ps {
 			c.coverSet(&p.Part, Started)
@@ -129,7 +131,7 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 		}
 	}
 	for _, run := range runs {
-		addClaimed(&t.insert, run)
+		addClaimed(&t.insert, run, claimNo)
 	}
 	return nil
 }
@@ -153,7 +155,7 @@ func runsOf(ps []*Piece) (runs [][]*Piece) {
 	return runs
 }
 
-func addClaimed(in *db.PartInsertClaimedParams, run []*Piece) {
+func addClaimed(in *db.PartInsertClaimedParams, run []*Piece, claimNo int64) {
 	p, last := run[0], run[len(run)-1]
 	in.BatchIds = append(in.BatchIds, p.Part.BatchID)
 	in.StepNos = append(in.StepNos, p.Part.StepNo)
@@ -166,6 +168,7 @@ func addClaimed(in *db.PartInsertClaimedParams, run []*Piece) {
 	in.Attempts = append(in.Attempts, p.Part.Attempt)
 	in.CallIds = append(in.CallIds, p.CallID)
 	in.Seqs = append(in.Seqs, p.Seq)
+	in.ClaimNos = append(in.ClaimNos, claimNo)
 	in.LeftOut = append(in.LeftOut, intsText(p.Part.LeftOut))
 }
 
@@ -196,7 +199,7 @@ type Again struct {
 	ReadyAt time.Time
 	// Attempted counts what happened as an attempt of the task.
 	Attempted bool
-	// Why is noted in the trace, unless nil.
+	// Why is noted in the trace; nil where there is nothing to say.
 	Why *JobError
 }
 
@@ -220,9 +223,7 @@ func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
 		if old, ok := c.wakeAt[k]; !ok || again.ReadyAt.Before(old) {
 			c.wakeAt[k] = again.ReadyAt
 		}
-		if again.Why != nil {
-			c.trace(p, Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: TraceRequeued, Attempt: p.Attempt, EndedAt: millis(c.Now), Error: again.Why})
-		}
+		c.trace(p, Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: TraceRequeued, Attempt: p.Attempt, EndedAt: millis(c.Now), Error: again.Why})
 		c.coverSet(p, Queued)
 		c.shift(p, again.From, Queued)
 	}

@@ -67,6 +67,7 @@ func (p *play) check(after string) {
 		p.checkRecords(after, b, s)
 		p.checkCounts(after, b, s)
 		p.checkWakes(after, b)
+		p.checkLogs(after, b)
 		require.Equal(p.t, b.state(), s.status, "batch after %s", after)
 	}
 }

@@ -111,7 +111,7 @@ func (b *batchView) readParts(ctx context.Context, q *db.Queries, tx pgx.Tx, nos
 	}
 	for _, r := range rows {
 		v := byNo[r.SliceNo]
-		p := Part{StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff, To: r.ToOff, Apart: r.Apart, Attempt: r.Attempt, LeftOut: r.LeftOut}
+		p := Part{StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff, To: r.ToOff, Apart: r.Apart, Attempt: r.Attempt, LeftOut: r.LeftOut, ClaimNo: r.ClaimNo}
 		v.parts = append(v.parts, readPart{coverPart{p, partStatus(r.CallState)}, r.ClaimedAt})
 	}
 	return nil
@@ -199,7 +199,7 @@ func (v *sliceView) concerns(p *readPart, o int32) bool {
 }
 
 // traces decodes those traces of the slice that cover a wanted offset, and gives each to do in the order in which they
-// came, by step and task.
+// came, by step and task; each knows the number of its change.
 func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) error {
 	// before[o] is how many offsets below o are wanted.
 	before := make([]int32, len(wanted)+1)
@@ -211,15 +211,20 @@ func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) e
 	}
 	most := int32(len(wanted))
 	for _, f := range v.bodies {
+		number := int64(0)
 		err := eachTrace(f.body, func(line []byte) error {
-			if from, to, ok := spanOf(line); ok && before[min(to, most)] == before[min(from, most)] {
+			from, to, no, ok := spanOf(line)
+			if ok && no > 0 {
+				number = no
+			}
+			if ok && before[min(to, most)] == before[min(from, most)] {
 				return nil
 			}
 			t, err := decodeTrace(line)
 			if err != nil {
 				return err
 			}
-			t.To = min(t.To, most)
+			t.To, t.ChangeNo = min(t.To, most), number
 			do(f.step, f.task, &t)
 			return nil
 		})
@@ -243,21 +248,26 @@ func (v *sliceView) atOnce() int32 {
 	return v.records
 }
 
-// spanOf reads the range at the beginning of an encoded trace, so that most traces need not be decoded to be passed over.
-func spanOf(line []byte) (from, to int32, ok bool) {
+// spanOf reads the range at the beginning of an encoded trace, and the number of its change if that stands there, so that
+// most traces need not be decoded to be passed over.
+func spanOf(line []byte) (from, to int32, changeNo int64, ok bool) {
 	rest, found := bytes.CutPrefix(line, []byte(`{"f":`))
 	if !found {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	a, rest, found := bytes.Cut(rest, []byte(`,"t":`))
 	if !found {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
-	b, _, found := bytes.Cut(rest, []byte(`,`))
+	b, rest, found := bytes.Cut(rest, []byte(`,`))
 	if !found {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	f, err1 := strconv.ParseInt(string(a), 10, 32)
 	t, err2 := strconv.ParseInt(string(b), 10, 32)
-	return int32(f), int32(t), err1 == nil && err2 == nil && f >= 0 && t >= f
+	if q, numbered := bytes.CutPrefix(rest, []byte(`"q":`)); numbered {
+		digits, _, _ := bytes.Cut(q, []byte(`,`))
+		changeNo, _ = strconv.ParseInt(string(digits), 10, 64)
+	}
+	return int32(f), int32(t), changeNo, err1 == nil && err2 == nil && f >= 0 && t >= f
 }

@@ -225,7 +225,7 @@ func (w *world) calls(t require.TestingT, batches []*modelBatch) (out []*simCall
 	for _, p := range parts {
 		c := byID[*p.CallID]
 		c.parts = append(c.parts, Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo, First: p.First,
-			From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut})
+			From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
 	}
 	return out
 }

@@ -12,7 +12,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-const ndjson = "application/x-ndjson"
+const (
+	ndjson      = "application/x-ndjson"
+	eventStream = "text/event-stream"
+)
 
 func mediaOf(res *http.Response) string {
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))

@@ -25,7 +25,7 @@ const prefix = "/v1"
 
 // Checked returns a transport that fails the test when a response under /v1 is not what openapi.yaml promises: an
 // undocumented status or field, a wrong type, a missing field, no X-Request-Id. Streams (application/x-ndjson) are validated
-// line by line while the test reads them. base nil means a transport of its own.
+// line by line while the test reads them; events (text/event-stream) pass through. base nil means a transport of its own.
 func Checked(t testing.TB, base http.RoundTripper) http.RoundTripper {
 	t.Helper()
 	if base == nil {
@@ -72,7 +72,7 @@ func Check(r *http.Request, res *http.Response) error {
 	}
 	doc := document()
 	var body []byte
-	if mediaOf(res) != ndjson {
+	if media := mediaOf(res); media != ndjson && media != eventStream {
 		var err error
 		if body, err = io.ReadAll(res.Body); err != nil {
 			return err
@@ -91,10 +91,24 @@ func Check(r *http.Request, res *http.Response) error {
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route},
 		Status:                 res.StatusCode,
 		Header:                 res.Header,
-		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true, ExcludeResponseBody: mediaOf(res) == eventStream},
 	}
 	in.SetBodyBytes(body)
 	return openapi3filter.ValidateResponse(r.Context(), in)
+}
+
+// CheckSchema validates a JSON text that is no response of its own, such as the data of an event, as a schema of the
+// document.
+func CheckSchema(name string, text []byte) error {
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		return err
+	}
+	schema := document().schemas[name]
+	if schema == nil {
+		return fmt.Errorf("the document has no schema %s", name)
+	}
+	return schema.Value.VisitJSON(value, openapi3.EnableJSONSchema2020())
 }
 
 // checkEmpty holds what the library does not: a status that is documented without content has no body.
@@ -107,8 +121,9 @@ func checkEmpty(op *openapi3.Operation, status int, body []byte) error {
 }
 
 type apiDocument struct {
-	router routers.Router
-	errors *openapi3.Schema
+	router  routers.Router
+	errors  *openapi3.Schema
+	schemas openapi3.Schemas
 }
 
 // checkError validates the answer to an address or method that is not in the document.
@@ -151,5 +166,5 @@ func strictDocument() (apiDocument, error) {
 	if err != nil {
 		return apiDocument{}, err
 	}
-	return apiDocument{router: router, errors: doc.Components.Schemas["Error"].Value}, nil
+	return apiDocument{router: router, errors: doc.Components.Schemas["Error"].Value, schemas: doc.Components.Schemas}, nil
 }

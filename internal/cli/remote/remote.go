@@ -70,6 +70,11 @@ func (c *Client) OrgJwt(context.Context, oas.OperationName) (oas.OrgJwt, error) 
 	return oas.OrgJwt{}, ogenerrors.ErrSkipClientSecurity
 }
 
+// StreamAuth implements oas.SecuritySource: no command follows a stream.
+func (c *Client) StreamAuth(context.Context, oas.OperationName) (oas.StreamAuth, error) {
+	return oas.StreamAuth{}, ogenerrors.ErrSkipClientSecurity
+}
+
 // AppendChunk uploads the body of one chunk as it is: the generated client would take every record apart first.
 func (c *Client) AppendChunk(ctx context.Context, setID string, body []byte) error {
 	target := c.URL + "/v1/data/record-sets/" + url.PathEscape(setID) + "/records"

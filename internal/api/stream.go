@@ -1,0 +1,188 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-faster/jx"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/run"
+	"flowlane/internal/stream"
+)
+
+const (
+	// reconnect is how long browsers wait before they open a stream again, in milliseconds.
+	reconnect = 2000
+	// heartbeat is the pause between two comments that keep a connection open.
+	heartbeat = 15 * time.Second
+)
+
+// HandleStreamAuth is called when a stream token was sent to an operation that takes one.
+func (s security) HandleStreamAuth(ctx context.Context, operation oas.OperationName, t oas.StreamAuth) (context.Context, error) {
+	caller, err := s.accounts.AuthenticateStreamToken(ctx, t.APIKey)
+	return s.admit(ctx, operation, t.Roles, caller, err)
+}
+
+// StreamExecution writes the events of an execution until it is over, the reader goes away, or the process ends.
+func (h executionHandler) StreamExecution(ctx context.Context, params oas.StreamExecutionParams, w http.ResponseWriter) error {
+	caller := account.FromContext(ctx)
+	place, err := h.streams.Take(caller.OrgID)
+	if err != nil {
+		return err
+	}
+	defer place.GiveBack()
+	out := eventStream{w: w, control: http.NewResponseController(w), execution: params.ExecutionID}
+	listener, err := h.beginStream(ctx, caller, params, place, &out)
+	if err != nil || listener == nil {
+		return err
+	}
+	defer listener.Leave()
+	out.follow(ctx, listener, h.heartbeat)
+	return nil
+}
+
+// beginStream writes what has happened so far, and returns a listener for what comes; nil where nothing will.
+func (h executionHandler) beginStream(ctx context.Context, caller account.Caller, params oas.StreamExecutionParams, place *stream.Place, out *eventStream) (*stream.Listener, error) {
+	batch, position, ok := parseExecutionID(params.ExecutionID)
+	if !ok || caller.Scope != "" && caller.Scope != params.ExecutionID {
+		return nil, fault.Missing("Execution")
+	}
+	e, err := h.runs.ExecutionLog(ctx, caller.OrgID, batch, position)
+	if err != nil {
+		return nil, err
+	}
+	seen, resumed, err := lastEvent(params, &e.Log)
+	if err != nil {
+		return nil, err
+	}
+	if resumed && e.Log.Closed() && seen == e.Log.Last {
+		out.w.WriteHeader(http.StatusNoContent)
+		return nil, nil
+	}
+	out.begin()
+	if !resumed {
+		if seen = e.Log.Last; e.Log.Closed() {
+			seen--
+		}
+		out.snapshot(seen, e)
+	}
+	out.events(e.Log.After(seen))
+	if !out.flush() || e.Log.Closed() {
+		return nil, nil
+	}
+	return place.Listen(batch, e.SliceNo, position, e.Log.Last), nil
+}
+
+// lastEvent is the number of the last event that the reader has, if it has any. A browser repeats the query with which it
+// began, so that its header counts. Fault: Unprocessable for what is no event of this stream.
+func lastEvent(params oas.StreamExecutionParams, log *run.Log) (no int64, given bool, err error) {
+	text, loc := params.HeaderLastEventID.Value, []string{"header", "last-event-id"}
+	if text == "" {
+		text, loc = params.QueryLastEventID.Value, []string{"query", "last_event_id"}
+	}
+	if text == "" {
+		return 0, false, nil
+	}
+	no, err = strconv.ParseInt(text, 10, 64)
+	if err != nil || no < 1 || no > log.Last || strconv.FormatInt(no, 10) != text {
+		return 0, false, fault.Value(loc, "must be the id of an event of this stream; leave it out to begin with a snapshot")
+	}
+	return no, true, nil
+}
+
+// eventStream writes server-sent events.
+type eventStream struct {
+	w         http.ResponseWriter
+	control   *http.ResponseController
+	execution string
+	buf       bytes.Buffer
+}
+
+func (s *eventStream) begin() {
+	header := s.w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("X-Accel-Buffering", "no") // proxies must not collect it
+	s.w.WriteHeader(http.StatusOK)
+	s.buf.WriteString("retry: " + strconv.Itoa(reconnect) + "\n\n")
+}
+
+// eventData is ExecutionEvent of the document.
+type eventData struct {
+	ExecutionID string         `json:"execution_id"`
+	At          time.Time      `json:"at"`
+	Status      string         `json:"status"`
+	StepID      string         `json:"step_id,omitempty"`
+	TaskID      string         `json:"task_id,omitempty"`
+	Attempt     int32          `json:"attempt,omitempty"`
+	Error       json.Marshaler `json:"error,omitempty"`
+}
+
+func (s *eventStream) snapshot(no int64, e *run.LoggedExecution) {
+	detail := executionDetailOf(e.Record, e.Steps)
+	var enc jx.Encoder
+	detail.Encode(&enc)
+	s.event(no, "execution.snapshot", enc.Bytes())
+}
+
+func (s *eventStream) events(events []run.Event) {
+	for i := range events {
+		e := &events[i]
+		data := eventData{ExecutionID: s.execution, At: e.At.UTC(), Status: e.Status, StepID: e.StepID, TaskID: e.TaskID, Attempt: e.Attempt}
+		if e.Error != nil {
+			wire := jobErrorOf(e.Error).Value
+			data.Error = &wire
+		}
+		text, _ := json.Marshal(data) // strings and numbers: cannot fail
+		s.event(e.No, string(e.Kind), text)
+	}
+}
+
+// event writes one, on one line: what callers sent may have line breaks between its parts.
+func (s *eventStream) event(no int64, kind string, data []byte) {
+	s.buf.WriteString("id: " + strconv.FormatInt(no, 10) + "\nevent: " + kind + "\ndata: ")
+	if !bytes.ContainsAny(data, "\r\n") || json.Compact(&s.buf, data) != nil {
+		s.buf.Write(data)
+	}
+	s.buf.WriteString("\n\n")
+}
+
+// flush sends what was written; false when the reader is gone.
+func (s *eventStream) flush() bool {
+	_, err := s.w.Write(s.buf.Bytes())
+	if s.buf.Reset(); s.buf.Cap() > keepBuffer {
+		s.buf = bytes.Buffer{}
+	}
+	return err == nil && s.control.Flush() == nil
+}
+
+// keepBuffer is how much room for events a stream keeps while it waits.
+const keepBuffer = 4 << 10
+
+// follow writes what comes, and comments while nothing does.
+func (s *eventStream) follow(ctx context.Context, l *stream.Listener, pause time.Duration) {
+	beat := time.NewTicker(pause)
+	defer beat.Stop()
+	for over := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.Done():
+			return
+		case <-beat.C:
+			s.buf.WriteString(":\n\n")
+		case events := <-l.Events:
+			s.events(events)
+			over = events[len(events)-1].Kind == run.EventClosed
+		}
+		if !s.flush() || over {
+			return
+		}
+	}
+}

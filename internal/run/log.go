@@ -1,0 +1,289 @@
+package run
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"flowlane/internal/definition"
+)
+
+// An execution's log is what happened to it, as a list that only grows: entry n says what it was, whoever reads it and
+// whenever. It is not stored. It follows from what is: the traces of the record's tasks, the calls that cover it, and where
+// it stands. A reader that has seen entry n goes on behind it.
+//
+// Entries are numbered from 1. The first two tell where the execution stood before its first work, and every log has room
+// for both: 1 is its beginning, which readers show as a snapshot, and 2 that its record was queued, which is left out
+// while the record is staged.
+
+// EventKind says what an event is about.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventExecutionStatus EventKind = "execution.status"
+	EventStepStarted     EventKind = "step.started"
+	EventStepCompleted   EventKind = "step.completed"
+	EventStepFailed      EventKind = "step.failed"
+	EventTaskAttempt     EventKind = "task.attempt"
+	EventJobStatus       EventKind = "job.status"
+	EventClosed          EventKind = "execution.closed"
+)
+
+// Event is an entry of the log of an execution.
+type Event struct {
+	No   int64
+	Kind EventKind
+	At   time.Time
+	// Status is that of what the event is about: an ExecutionStatus, a TaskStatus or a Status.
+	Status string
+	// StepID and TaskID name the step and the task; empty where the event is about neither. Attempt is 0 where none was made.
+	StepID, TaskID string
+	Attempt        int32
+	Error          *JobError
+}
+
+// Log is the log of an execution as far as it has come.
+type Log struct {
+	Events []Event
+	// Last is the number of the last entry, which may have no event.
+	Last int64
+}
+
+// Closed reports whether the execution is over, and nothing will be added.
+func (l *Log) Closed() bool {
+	return len(l.Events) > 0 && l.Events[len(l.Events)-1].Kind == EventClosed
+}
+
+// After returns the events behind the entry of this number.
+func (l *Log) After(no int64) []Event {
+	i, _ := slices.BinarySearchFunc(l.Events, no+1, func(e Event, no int64) int { return cmp.Compare(e.No, no) })
+	return l.Events[i:]
+}
+
+const (
+	entryBegun  = 1
+	entryQueued = 2
+)
+
+// fact is a stored thing that the log of a record follows from.
+type fact struct {
+	step, task int16
+	// no is the number of the change that left it.
+	no int64
+	// claim: a call took the record. Otherwise kind is that of a trace, and called tells that it was left by a call.
+	claim   bool
+	called  bool
+	kind    string
+	attempt int32
+	at      time.Time
+	err     *JobError
+}
+
+// stillOpen orders calls under way whose claim has no number: they are the last to have come.
+const stillOpen = math.MaxInt64
+
+// factsOf returns what a trace tells. That a call took the record is told by what became of it.
+func factsOf(step, task int16, t *Trace) []fact {
+	end := fact{step: step, task: task, no: t.ChangeNo, kind: t.Kind, attempt: t.Attempt, err: t.Error}
+	if at := max(t.StartedAt, t.EndedAt); at > 0 {
+		end.at = time.UnixMilli(cmp.Or(t.EndedAt, at)).UTC()
+	}
+	if end.called = t.CallID != "" || !t.decides(); !end.called {
+		return []fact{end}
+	}
+	begin := fact{step: step, task: task, no: cmp.Or(t.ClaimNo, t.ChangeNo), claim: true, attempt: t.Attempt, at: end.at}
+	if t.StartedAt > 0 {
+		begin.at = time.UnixMilli(t.StartedAt).UTC()
+	}
+	return []fact{begin, end}
+}
+
+// factsOfPart returns what a part tells that speaks of the record.
+func factsOfPart(p *readPart) []fact {
+	if p.state == Queued {
+		return nil
+	}
+	return []fact{{step: p.StepNo, task: p.TaskNo, no: cmp.Or(p.ClaimNo, stillOpen), claim: true, attempt: p.Attempt, at: deref(p.claimedAt)}}
+}
+
+// story is what the log of one record is told from.
+type story struct {
+	plan *definition.Plan
+	// facts are in order by step and task, as they came.
+	facts []fact
+	// began is when the batch was made, queued when its records were.
+	began, queued time.Time
+	status        Status
+	// staged: the record was never queued.
+	staged bool
+	// over and failure say when and why the record ended; unused until then.
+	over    time.Time
+	failure *JobError
+}
+
+// log tells the story. It is a fold over the facts: what is added to them at the end adds events at the end.
+func (s *story) log() Log {
+	slices.SortStableFunc(s.facts, func(a, b fact) int { return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.no, b.no)) })
+	t := teller{plan: s.plan, last: s.began, step: -1, job: Queued, out: Log{Last: entryBegun}}
+	if !s.staged {
+		t.last = s.queued
+		t.emit(Event{Kind: EventJobStatus, At: t.last, Status: string(Queued)})
+	}
+	for i := range s.facts {
+		t.tell(&s.facts[i])
+	}
+	if Terminal(s.status) {
+		t.out.Last = max(t.out.Last, entryQueued)
+		t.end(s)
+	}
+	return t.out
+}
+
+// teller tells facts in order.
+type teller struct {
+	plan *definition.Plan
+	out  Log
+	// last is when the last thing happened.
+	last time.Time
+	job  Status
+	// step is the one under way, -1 before the first; done tells that all of its tasks are.
+	step  int16
+	done  bool
+	tasks []taskTold
+}
+
+// taskTold is where a task of the step under way stands.
+type taskTold struct {
+	status TaskStatus
+	// stands is where the record stands by the call of the task; empty where none is under way.
+	stands Status
+	err    *JobError
+}
+
+func (t *teller) emit(e Event) {
+	t.out.Last++
+	e.No = t.out.Last
+	t.out.Events = append(t.out.Events, e)
+}
+
+func (t *teller) tell(f *fact) {
+	if !f.at.IsZero() {
+		t.last = f.at
+	}
+	if t.step < 0 {
+		t.emit(Event{Kind: EventExecutionStatus, At: t.last, Status: string(ExecutionRunning)})
+	}
+	step := &t.plan.Steps[f.step]
+	if t.step != f.step {
+		t.step, t.done, t.tasks = f.step, false, make([]taskTold, len(step.Tasks))
+		t.emit(Event{Kind: EventStepStarted, At: t.last, Status: string(TaskRunning), StepID: step.ID})
+	}
+	task, of := &t.tasks[f.task], &step.Tasks[f.task]
+	if f.claim && task.stands != "" {
+		return // told of that call before
+	}
+	t.move(task, f)
+	e := Event{Kind: EventTaskAttempt, At: t.last, Status: string(task.status), StepID: step.ID, TaskID: of.ID, Error: f.err}
+	if f.claim || f.called || (of.Action.Call == nil && f.kind != TraceSkipped) {
+		e.Attempt = f.attempt
+	}
+	t.emit(e)
+	t.conclude(step)
+}
+
+// move takes over what a fact says of its task.
+func (t *teller) move(task *taskTold, f *fact) {
+	task.err = f.err
+	switch {
+	case f.claim:
+		task.status, task.stands = TaskRunning, Started
+	case f.kind == TraceOK:
+		task.status, task.stands = TaskCompleted, ""
+	case f.kind == TraceSkipped:
+		task.status, task.stands = TaskSkipped, ""
+	case f.kind == TraceFailed, f.kind == TraceRejected:
+		task.status, task.stands = TaskFailed, ""
+	case f.kind == TraceUnknown && task.stands == NeedsReconcile:
+		task.status, task.stands = TaskReconciling, Unresolved
+	case f.kind == TraceUnknown:
+		task.status, task.stands = TaskReconciling, NeedsReconcile
+	default:
+		task.status, task.stands = TaskWaiting, ""
+	}
+}
+
+// conclude tells what has become of the step and of the job.
+func (t *teller) conclude(step *definition.Step) {
+	now := Queued
+	for i := range t.tasks {
+		if s := t.tasks[i].stands; s != "" && rank(s) > rank(now) {
+			now = s
+		}
+	}
+	status, finished := t.standing(step, false)
+	over := finished && !t.done
+	t.done = finished
+	if over {
+		t.endStep(step, status)
+		if status == TaskFailed || int(t.step) == len(t.plan.Steps)-1 {
+			return // the end of the record, which comes with it, says where it stands
+		}
+	}
+	t.moveJob(now, nil)
+}
+
+func (t *teller) moveJob(to Status, why *JobError) {
+	if t.job != to {
+		t.job = to
+		t.emit(Event{Kind: EventJobStatus, At: t.last, Status: string(to), Error: why})
+	}
+}
+
+// standing is the status of the step under way, and whether all of its tasks are settled; over says that nothing waits any
+// more.
+func (t *teller) standing(step *definition.Step, over bool) (TaskStatus, bool) {
+	sum := ExecutionStep{Step: step, Tasks: make([]ExecutionTask, len(step.Tasks))}
+	finished := 0
+	for i := range t.tasks {
+		status := cmp.Or(t.tasks[i].status, TaskPending)
+		sum.Tasks[i] = ExecutionTask{Task: &step.Tasks[i], Status: status}
+		if status == TaskCompleted || status == TaskSkipped || status == TaskFailed {
+			finished++
+		}
+	}
+	sum.sum(over)
+	return sum.Status, finished == len(step.Tasks)
+}
+
+func (t *teller) endStep(step *definition.Step, status TaskStatus) {
+	e := Event{Kind: EventStepCompleted, At: t.last, Status: string(status), StepID: step.ID}
+	if status == TaskFailed {
+		e.Kind = EventStepFailed
+		for i := range t.tasks {
+			if t.tasks[i].status == TaskFailed && !step.Tasks[i].ContinueOnError {
+				e.Error = t.tasks[i].err
+				break
+			}
+		}
+	}
+	t.emit(e)
+}
+
+// end tells that the record is over.
+func (t *teller) end(s *story) {
+	if t.step >= 0 && !t.done {
+		step := &t.plan.Steps[t.step]
+		if status, _ := t.standing(step, true); status == TaskFailed {
+			t.endStep(step, status)
+		}
+	}
+	if s.over.After(t.last) {
+		t.last = s.over
+	}
+	t.moveJob(s.status, s.failure)
+	status := string(executionOf(s.status, true))
+	t.emit(Event{Kind: EventExecutionStatus, At: t.last, Status: status, Error: s.failure})
+	t.emit(Event{Kind: EventClosed, At: t.last, Status: status})
+}

@@ -1,0 +1,169 @@
+// Package stream owns who follows executions in this process, and reads for all of them together: one look at the marks of
+// their slices ten times a second, and one reading of those that changed, however many listeners there are. It promises
+// that a listener gets every event of its execution behind the one that it has seen, once and in order, and that it costs
+// a place in a table and no query. It knows nothing of HTTP, and nothing of what events mean.
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/internal/fault"
+	"flowlane/internal/run"
+)
+
+const (
+	// interval is the pause between two looks.
+	interval = 100 * time.Millisecond
+	// effort bounds the share of the time that looking may take: a pause is at least so many times what the look took.
+	effort = 2
+	// pauseMax bounds that pause, and the one after a failure.
+	pauseMax = time.Second
+	// retryAfter is when to come back if there is no room.
+	retryAfter = 10 * time.Second
+	// Most is how many listeners a process has, unless told otherwise; one organization has half of them at most.
+	Most = 10_000
+)
+
+// Source reads what has happened to executions: run.Service.
+type Source interface {
+	Follow(ctx context.Context, watched []run.Watched, do func(i int, mark int64, logs []run.Log)) error
+}
+
+// Options are what a Hub may be told.
+type Options struct {
+	// Most is how many listeners there may be; 0 for the constant of that name.
+	Most int
+	Log  *slog.Logger
+}
+
+// Hub has the listeners of a process. Safe for concurrent use.
+type Hub struct {
+	source Source
+	opts   Options
+	// life ends with the process.
+	life context.Context //nolint:containedctx // the life of the process
+
+	mu        sync.Mutex
+	slices    map[sliceKey]*slice
+	listeners int
+	of        map[uuid.UUID]int
+	looking   bool
+}
+
+type sliceKey struct {
+	batch uuid.UUID
+	no    int32
+}
+
+// slice is one of which records are followed.
+type slice struct {
+	org  uuid.UUID
+	mark int64
+	// joined counts those who came: what was read before the last of them may lack what it has not seen.
+	joined    int
+	listeners map[*Listener]struct{}
+}
+
+// New returns a Hub without listeners. When life ends, so do all that it has, and it takes no more.
+func New(life context.Context, source Source, opts Options) *Hub {
+	if opts.Most == 0 {
+		opts.Most = Most
+	}
+	return &Hub{source: source, opts: opts, life: life, slices: map[sliceKey]*slice{}, of: map[uuid.UUID]int{}}
+}
+
+// Listeners returns how many there are.
+func (h *Hub) Listeners() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.listeners
+}
+
+// Place is a place among the listeners.
+type Place struct {
+	hub  *Hub
+	org  uuid.UUID
+	once sync.Once
+}
+
+// Take takes a place for a listener of an organization. Give it back. Fault: Unavailable if there is none.
+func (h *Hub) Take(org uuid.UUID) (*Place, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.life.Err() != nil || h.listeners >= h.opts.Most || h.of[org] >= max(h.opts.Most/2, 1) {
+		err := fault.New(fault.Unavailable, "Too many streams are open; close some, or come back later")
+		err.RetryAfter = retryAfter
+		return nil, err
+	}
+	h.listeners++
+	h.of[org]++
+	return &Place{hub: h, org: org}, nil
+}
+
+// GiveBack frees the place.
+func (p *Place) GiveBack() {
+	p.once.Do(func() {
+		p.hub.mu.Lock()
+		defer p.hub.mu.Unlock()
+		p.hub.listeners--
+		if p.hub.of[p.org]--; p.hub.of[p.org] == 0 {
+			delete(p.hub.of, p.org)
+		}
+	})
+}
+
+// Listener follows one execution.
+type Listener struct {
+	// Events has what is new, in order. A listener that does not take it gets it later, with what comes after it.
+	Events <-chan []run.Event
+
+	events   chan []run.Event
+	hub      *Hub
+	key      sliceKey
+	position int64
+	// seen is the number of the last entry that was given out.
+	seen int64
+}
+
+// Done ends with the process.
+func (l *Listener) Done() <-chan struct{} { return l.hub.life.Done() }
+
+// Listen follows the record at a position of a batch, which is in this slice, from behind an entry of its log on. Leave
+// when it is over.
+func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position, seen int64) *Listener {
+	events := make(chan []run.Event, 1)
+	l := &Listener{Events: events, events: events, hub: p.hub, key: sliceKey{batch, sliceNo}, position: position, seen: seen}
+	h := p.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.slices[l.key]
+	if s == nil {
+		s = &slice{org: p.org, listeners: map[*Listener]struct{}{}}
+		h.slices[l.key] = s
+	}
+	s.listeners[l] = struct{}{}
+	s.joined++
+	s.mark = 0
+	if !h.looking {
+		h.looking = true
+		go h.look()
+	}
+	return l
+}
+
+// Leave ends it.
+func (l *Listener) Leave() {
+	h := l.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.slices[l.key]
+	delete(s.listeners, l)
+	if len(s.listeners) == 0 {
+		delete(h.slices, l.key)
+	}
+}
