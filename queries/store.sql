@@ -147,5 +147,27 @@ WHERE org_id = @org_id AND store_id = @store_id AND (updated_at, key) < (@before
     AND (sqlc.narg('terms')::uuid[] IS NULL OR terms @> sqlc.narg('terms'))
 ORDER BY updated_at DESC, key DESC LIMIT @max_rows;
 
+-- name: StoreRecordsHit :many
+-- As the four above, by way of all records that have the terms, in any of the orders. It costs what these are many; a walk in
+-- one order may come to the end of the store before it has found enough of them.
+WITH hits AS MATERIALIZED (
+    SELECT h.key, h.updated_at FROM flow.store_record h WHERE h.org_id = @org_id AND h.store_id = @store_id AND h.terms @> @terms::uuid[]
+)
+SELECT r.key, r.resolved, r.resolved_config_version, r.created_at, r.updated_at
+FROM (
+    SELECT h.key FROM hits h
+    WHERE @first::boolean OR CASE
+        WHEN @by_update::boolean AND @descending::boolean THEN (h.updated_at, h.key) < (@at_time::timestamptz, @at_key::text)
+        WHEN @by_update THEN (h.updated_at, h.key) > (@at_time, @at_key)
+        WHEN @descending THEN h.key < @at_key
+        ELSE h.key > @at_key END
+    ORDER BY CASE WHEN @by_update AND NOT @descending THEN h.updated_at END, CASE WHEN @by_update AND @descending THEN h.updated_at END DESC,
+        CASE WHEN NOT @descending THEN h.key END, CASE WHEN @descending THEN h.key END DESC
+    LIMIT @max_rows
+) p
+JOIN flow.store_record r ON r.org_id = @org_id AND r.store_id = @store_id AND r.key = p.key
+ORDER BY CASE WHEN @by_update AND NOT @descending THEN r.updated_at END, CASE WHEN @by_update AND @descending THEN r.updated_at END DESC,
+    CASE WHEN NOT @descending THEN r.key END, CASE WHEN @descending THEN r.key END DESC;
+
 -- name: StoreRecordsCount :one
 SELECT count(*) FROM flow.store_record WHERE org_id = @org_id AND store_id = @store_id AND terms @> @terms::uuid[];

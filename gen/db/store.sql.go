@@ -507,6 +507,85 @@ func (q *Queries) StoreRecordsCount(ctx context.Context, db DBTX, arg StoreRecor
 	return count, err
 }
 
+const storeRecordsHit = `-- name: StoreRecordsHit :many
+WITH hits AS MATERIALIZED (
+    SELECT h.key, h.updated_at FROM flow.store_record h WHERE h.org_id = $7 AND h.store_id = $8 AND h.terms @> $9::uuid[]
+)
+SELECT r.key, r.resolved, r.resolved_config_version, r.created_at, r.updated_at
+FROM (
+    SELECT h.key FROM hits h
+    WHERE $1::boolean OR CASE
+        WHEN $2::boolean AND $3::boolean THEN (h.updated_at, h.key) < ($4::timestamptz, $5::text)
+        WHEN $2 THEN (h.updated_at, h.key) > ($4, $5)
+        WHEN $3 THEN h.key < $5
+        ELSE h.key > $5 END
+    ORDER BY CASE WHEN $2 AND NOT $3 THEN h.updated_at END, CASE WHEN $2 AND $3 THEN h.updated_at END DESC,
+        CASE WHEN NOT $3 THEN h.key END, CASE WHEN $3 THEN h.key END DESC
+    LIMIT $6
+) p
+JOIN flow.store_record r ON r.org_id = $7 AND r.store_id = $8 AND r.key = p.key
+ORDER BY CASE WHEN $2 AND NOT $3 THEN r.updated_at END, CASE WHEN $2 AND $3 THEN r.updated_at END DESC,
+    CASE WHEN NOT $3 THEN r.key END, CASE WHEN $3 THEN r.key END DESC
+`
+
+type StoreRecordsHitParams struct {
+	First      bool
+	ByUpdate   bool
+	Descending bool
+	AtTime     time.Time
+	AtKey      string
+	MaxRows    int32
+	OrgID      uuid.UUID
+	StoreID    uuid.UUID
+	Terms      []uuid.UUID
+}
+
+type StoreRecordsHitRow struct {
+	Key                   string
+	Resolved              []byte
+	ResolvedConfigVersion int32
+	CreatedAt             time.Time
+	UpdatedAt             time.Time
+}
+
+// As the four above, by way of all records that have the terms, in any of the orders. It costs what these are many; a walk in
+// one order may come to the end of the store before it has found enough of them.
+func (q *Queries) StoreRecordsHit(ctx context.Context, db DBTX, arg StoreRecordsHitParams) ([]StoreRecordsHitRow, error) {
+	rows, err := db.Query(ctx, storeRecordsHit,
+		arg.First,
+		arg.ByUpdate,
+		arg.Descending,
+		arg.AtTime,
+		arg.AtKey,
+		arg.MaxRows,
+		arg.OrgID,
+		arg.StoreID,
+		arg.Terms,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StoreRecordsHitRow
+	for rows.Next() {
+		var i StoreRecordsHitRow
+		if err := rows.Scan(
+			&i.Key,
+			&i.Resolved,
+			&i.ResolvedConfigVersion,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const storeRecordsKnown = `-- name: StoreRecordsKnown :many
 SELECT r.store_id, r.key
 FROM (SELECT unnest($1::uuid[]) AS store_id, unnest($2::text[]) AS key) d

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,6 +16,8 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/pg"
+	"flowlane/internal/store"
 )
 
 // gonePlans are those of a process whose catalog lacks every action.
@@ -132,4 +136,75 @@ func TestWork_Bounded(t *testing.T) {
 	require.NoError(t, lines.Err())
 	assert.Equal(t, int64(2*perSlice), n)
 	assert.Len(t, positions, 2*perSlice)
+}
+
+// TestWork_StoreWrites: a write to a store is done once, with the settlement of its record.
+func TestWork_StoreWrites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stores := store.New(w.pool, w)
+	_, err := stores.Create(w.ctx, w.org, "test", "s", store.Config{Fields: []store.Field{{Name: "n", Type: "integer"}}, Layers: []string{"l"}})
+	require.NoError(t, err)
+	def := w.define(t, modelPlan{{{kind: "transform"}}}, -1, false)
+	doc := `{"steps":[{"id":"s","tasks":[{"id":"t","action_id":"core__store__write","params":{"store":"s","key":"{{ input.id }}","layer":"l","values":{"n":"{{ input.n }}"}}}]},
+		{"id":"next","tasks":[{"id":"u","action_id":"core__flow__transform","params":{"value":1}}]}]}`
+	_, err = w.q.CreateDefinitionVersion(w.ctx, w.pool, db.CreateDefinitionVersionParams{DefinitionID: def, Version: 2, OrgID: w.org, Doc: []byte(doc), CreatedBy: "test"})
+	require.NoError(t, err)
+	start := func() (batch uuid.UUID) {
+		w.do(t, func(ctx context.Context, tx pgx.Tx) error {
+			out, err := w.s.Start(ctx, tx, StartInput{OrgID: w.org, DefinitionID: def, Version: 2, TriggerType: db.FlowTriggerTypeApiCall,
+				Source: Source{Records: [][]byte{[]byte(`{"id":"a","n":1}`), []byte(`{"id":"b","n":"x"}`), []byte(`{"id":"a","n":2}`)}}})
+			if err == nil {
+				batch = out.BatchID
+			}
+			return err
+		})
+		return batch
+	}
+	evaluate := func(batch uuid.UUID) []*sliceWork {
+		b, err := w.s.Batch(w.ctx, w.pool, batch)
+		require.NoError(t, err)
+		ready, err := w.q.SlicesReady(w.ctx, w.pool, db.SlicesReadyParams{BatchID: batch, MaxSlices: slicesAtOnce})
+		require.NoError(t, err)
+		works, err := w.s.work(w.ctx, b, ready, nil)
+		require.NoError(t, err)
+		require.Len(t, works, 1)
+		return works
+	}
+	settle := func(batch uuid.UUID, works []*sliceWork, then error) error {
+		return pg.InTx(w.ctx, w.pool, func(ctx context.Context, tx pgx.Tx) error {
+			return errors.Join(w.s.settleWork(ctx, tx, batch, works), then)
+		})
+	}
+	shown := func() string {
+		found, err := store.Read(w.ctx, w.pool, w.org, []store.Ref{{Store: "s", Key: "a"}})
+		require.NoError(t, err)
+		in, err := stores.Get(w.ctx, w.org, "s")
+		require.NoError(t, err)
+		return fmt.Sprintf("%d %s", in.Records, found[0].Resolved)
+	}
+	batch := start()
+	crash := errors.New("the process dies")
+	require.ErrorIs(t, settle(batch, evaluate(batch), crash), crash)
+	assert.Equal(t, "0 ", shown(), "nothing of work that is not settled")
+	second := evaluate(batch) // by a worker that is slow
+	require.NoError(t, settle(batch, evaluate(batch), nil))
+	assert.Equal(t, `1 {"n":2}`, shown())
+	row, err := w.s.ReadBatch(w.ctx, w.org, batch)
+	require.NoError(t, err)
+	counts := JobCounts(row)
+	assert.Equal(t, []int64{2, 1}, []int64{counts.Of(Queued), counts.Of(Failed)})
+
+	require.NoError(t, stores.DeleteLayer(w.ctx, w.org, "s", "a", "l"))
+	require.ErrorIs(t, settle(batch, second, nil), ErrMoved)
+	assert.Equal(t, "0 ", shown(), "what was settled is not written again")
+
+	batch = start()
+	works := evaluate(batch)
+	w.do(t, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := w.s.Cancel(ctx, tx, w.org, batch, Cancellation{})
+		return err
+	})
+	require.ErrorIs(t, settle(batch, works, nil), errOver)
+	assert.Equal(t, "0 ", shown(), "nothing of a batch that is cancelled")
 }

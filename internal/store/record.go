@@ -46,22 +46,39 @@ type Query struct {
 // endOfTime comes after every record.
 var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// walkShare is which share of a store's records, one in so many, must pass the filters for them to be looked for in the order
+// of the list.
+const walkShare = 4
+
 // Records returns a page of records, and how many records pass the filters in all.
-func (s *Service) Records(ctx context.Context, in *Store, q Query) ([]Record, int64, error) {
-	rows, err := s.page(ctx, in, q)
+func (s *Service) Records(ctx context.Context, in *Store, q Query) (rows []Record, total int64, err error) {
+	if total = in.Records; q.Terms != nil {
+		total, err = s.q.StoreRecordsCount(ctx, pg.Planned{Pool: s.pool}, db.StoreRecordsCountParams{OrgID: in.OrgID, StoreID: in.ID, Terms: q.Terms})
+		if err != nil {
+			return nil, 0, fmt.Errorf("count records: %w", err)
+		}
+	}
+	if total*walkShare < in.Records {
+		rows, err = s.hits(ctx, in, q)
+	} else {
+		rows, err = s.page(ctx, in, q)
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("list records: %w", err)
-	}
-	if q.Terms == nil {
-		return rows, in.Records, nil
-	}
-	total, err := s.q.StoreRecordsCount(ctx, pg.Planned{Pool: s.pool}, db.StoreRecordsCountParams{OrgID: in.OrgID, StoreID: in.ID, Terms: q.Terms})
-	if err != nil {
-		return nil, 0, fmt.Errorf("count records: %w", err)
 	}
 	return rows, total, nil
 }
 
+// hits reads a page of the records that pass the filters, by way of all of them.
+func (s *Service) hits(ctx context.Context, in *Store, q Query) ([]Record, error) {
+	rows, err := s.q.StoreRecordsHit(ctx, pg.Planned{Pool: s.pool}, db.StoreRecordsHitParams{
+		OrgID: in.OrgID, StoreID: in.ID, Terms: q.Terms, First: q.AfterKey == "", ByUpdate: q.ByUpdate, Descending: q.Desc,
+		AtTime: q.AfterTime, AtKey: q.AfterKey, MaxRows: q.MaxRows,
+	})
+	return convert(rows, func(r db.StoreRecordsHitRow) Record { return Record(r) }), err
+}
+
+// page walks along an index in the order of the list.
 func (s *Service) page(ctx context.Context, in *Store, q Query) ([]Record, error) {
 	conn := pg.Planned{Pool: s.pool}
 	switch {
