@@ -5,14 +5,18 @@ VALUES (@id, @org_id, @name, @platform_id, @auth_method, @tenancy_id, @grant_typ
     @placement_header, @placement_scheme, @placement_query, @aws_region, @aws_default_bucket, @aws_endpoint_url, @status, @created_by);
 
 -- name: CredentialGet :one
-SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
+SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+    coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
+LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
 WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL;
 
 -- name: CredentialList :many
 -- Ids are in order of creation, so that a page starts after the last id of the page before.
-SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
+SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+    coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
+LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
 WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND c.id > @after AND (sqlc.narg(status)::text IS NULL OR c.status = sqlc.narg(status))
 ORDER BY c.id LIMIT @max_rows OFFSET @skip;
 

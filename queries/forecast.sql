@@ -1,17 +1,17 @@
 -- name: DomainList :many
--- The accounts of an organization's credentials, in insertion order from one account on.
-SELECT sqlc.embed(d),
-    (SELECT array_agg(c.id ORDER BY c.id) FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
+-- The accounts that an organization knows, in insertion order from one account on.
+SELECT sqlc.embed(d), coalesce(t.label, '')::text AS label, t.created_at AS known_at,
+    (SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}') FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
     (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
-FROM flow.domain d
-WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id AND c.deleted_at IS NULL)
-    AND (sqlc.narg('tenancy_id')::text IS NULL OR d.tenancy_id = sqlc.narg('tenancy_id'))
-    AND (d.created_at, d.tenancy_id) > (@after_created_at::timestamptz, @after_id::text)
-ORDER BY d.created_at, d.tenancy_id LIMIT @max_rows OFFSET @skip_rows;
+FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = @org_id AND d.platform_id = ANY(@platform_ids::text[])
+    AND (sqlc.narg('tenancy_id')::text IS NULL OR t.tenancy_id = sqlc.narg('tenancy_id'))
+    AND (t.created_at, t.tenancy_id) > (@after_created_at::timestamptz, @after_id::text)
+ORDER BY t.created_at, t.tenancy_id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: DomainTotal :one
-SELECT count(*) FROM flow.domain d
-WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = @org_id AND c.deleted_at IS NULL);
+SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = @org_id AND d.platform_id = ANY(@platform_ids::text[]);
 
 -- name: DomainDispatched :one
 -- Whether anything was ever sent to an account.

@@ -4,4 +4,56 @@ INSERT INTO flow.domain AS d (tenancy_id, platform_id, account_number, account_n
 VALUES (@tenancy_id, @platform_id, @account_number, @account_name, @time_zone, flow.clock())
 ON CONFLICT (tenancy_id) DO UPDATE
 SET account_name = excluded.account_name, time_zone = excluded.time_zone, identified_at = excluded.identified_at
-WHERE d.platform_id = excluded.platform_id AND d.account_number = excluded.account_number;
+WHERE d.platform_id = excluded.platform_id AND d.account_number = excluded.account_number AND d.org_id IS NULL;
+
+-- name: TenantDomainName :exec
+-- The account that an organization named itself; one that was deleted keeps its row, and its ledger.
+INSERT INTO flow.domain (tenancy_id, platform_id, account_number, time_zone, org_id)
+VALUES (@tenancy_id, @platform_id, @account_number, @time_zone, @org_id) ON CONFLICT (tenancy_id) DO NOTHING;
+
+-- name: TenantDomainIdentify :execrows
+-- What the provider said about an account that an organization named. No row means that it is another account.
+UPDATE flow.domain
+SET account_number = @account_number::text, account_name = @account_name, time_zone = @time_zone, identified_at = flow.clock()
+WHERE tenancy_id = @tenancy_id AND org_id = @org_id AND (account_number IS NULL OR account_number = @account_number::text);
+
+-- name: TenantKnow :exec
+-- Makes an account known to an organization, and keeps it so until the transaction ends.
+INSERT INTO flow.tenant AS t (org_id, tenancy_id) VALUES (@org_id, @tenancy_id)
+ON CONFLICT (org_id, tenancy_id) DO UPDATE SET tenancy_id = excluded.tenancy_id;
+
+-- name: TenantAdd :execrows
+INSERT INTO flow.tenant (org_id, tenancy_id, label) VALUES (@org_id, @tenancy_id, @label) ON CONFLICT (org_id, tenancy_id) DO NOTHING;
+
+-- name: TenantGet :one
+SELECT sqlc.embed(t), sqlc.embed(d) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = @org_id AND t.tenancy_id = @tenancy_id;
+
+-- name: TenantShare :one
+-- Keeps a tenant from being deleted until the transaction ends.
+SELECT sqlc.embed(t), sqlc.embed(d) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = @org_id AND t.tenancy_id = @tenancy_id FOR SHARE OF t;
+
+-- name: TenantLock :one
+SELECT tenancy_id FROM flow.tenant WHERE org_id = @org_id AND tenancy_id = @tenancy_id FOR UPDATE;
+
+-- name: TenantList :many
+-- In insertion order, from one tenant on.
+SELECT sqlc.embed(t), sqlc.embed(d) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = @org_id AND (t.created_at, t.tenancy_id) > (@after_created_at::timestamptz, @after_id::text)
+ORDER BY t.created_at, t.tenancy_id LIMIT @max_rows OFFSET @skip_rows;
+
+-- name: TenantCount :one
+SELECT count(*) FROM flow.tenant WHERE org_id = @org_id;
+
+-- name: TenantRename :exec
+UPDATE flow.tenant SET label = @label WHERE org_id = @org_id AND tenancy_id = @tenancy_id;
+
+-- name: TenantBusy :one
+-- Why a tenant cannot go: credentials that are bound to it, and batches that are not over with calls for it.
+SELECT EXISTS (SELECT FROM flow.credential c WHERE c.org_id = @org_id AND c.tenancy_id = @tenancy_id::text AND c.deleted_at IS NULL) AS bound,
+    EXISTS (SELECT FROM flow.batch b WHERE b.org_id = @org_id AND b.status IN ('queued', 'running', 'paused')
+        AND EXISTS (SELECT FROM flow.lane_batch q WHERE q.batch_id = b.id AND q.domain = @tenancy_id::text)) AS working;
+
+-- name: TenantDelete :exec
+DELETE FROM flow.tenant WHERE org_id = @org_id AND tenancy_id = @tenancy_id;

@@ -147,8 +147,10 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 }
 
 const credentialGet = `-- name: CredentialGet :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+    coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
+LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL
 `
 
@@ -161,6 +163,8 @@ type CredentialGetRow struct {
 	FlowCredential FlowCredential
 	AccountNumber  string
 	AccountName    string
+	Label          string
+	Manual         bool
 }
 
 func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetParams) (CredentialGetRow, error) {
@@ -191,13 +195,17 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 		&i.FlowCredential.DeletedAt,
 		&i.AccountNumber,
 		&i.AccountName,
+		&i.Label,
+		&i.Manual,
 	)
 	return i, err
 }
 
 const credentialList = `-- name: CredentialList :many
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+    coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
+LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
 WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.id > $2 AND ($3::text IS NULL OR c.status = $3)
 ORDER BY c.id LIMIT $5 OFFSET $4
 `
@@ -214,6 +222,8 @@ type CredentialListRow struct {
 	FlowCredential FlowCredential
 	AccountNumber  string
 	AccountName    string
+	Label          string
+	Manual         bool
 }
 
 // Ids are in order of creation, so that a page starts after the last id of the page before.
@@ -257,6 +267,8 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 			&i.FlowCredential.DeletedAt,
 			&i.AccountNumber,
 			&i.AccountName,
+			&i.Label,
+			&i.Manual,
 		); err != nil {
 			return nil, err
 		}

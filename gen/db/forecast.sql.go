@@ -63,18 +63,19 @@ func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) 
 }
 
 const domainList = `-- name: DomainList :many
-SELECT d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, d.org_id,
-    (SELECT array_agg(c.id ORDER BY c.id) FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1 AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
+SELECT d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, d.org_id, coalesce(t.label, '')::text AS label, t.created_at AS known_at,
+    (SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}') FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1 AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
     (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
-FROM flow.domain d
-WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1 AND c.deleted_at IS NULL)
-    AND ($2::text IS NULL OR d.tenancy_id = $2)
-    AND (d.created_at, d.tenancy_id) > ($3::timestamptz, $4::text)
-ORDER BY d.created_at, d.tenancy_id LIMIT $6 OFFSET $5
+FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = $1 AND d.platform_id = ANY($2::text[])
+    AND ($3::text IS NULL OR t.tenancy_id = $3)
+    AND (t.created_at, t.tenancy_id) > ($4::timestamptz, $5::text)
+ORDER BY t.created_at, t.tenancy_id LIMIT $7 OFFSET $6
 `
 
 type DomainListParams struct {
 	OrgID          uuid.UUID
+	PlatformIds    []string
 	TenancyID      *string
 	AfterCreatedAt time.Time
 	AfterID        string
@@ -84,14 +85,17 @@ type DomainListParams struct {
 
 type DomainListRow struct {
 	FlowDomain    FlowDomain
+	Label         string
+	KnownAt       time.Time
 	CredentialIds []uuid.UUID
 	LimitsReadAt  time.Time
 }
 
-// The accounts of an organization's credentials, in insertion order from one account on.
+// The accounts that an organization knows, in insertion order from one account on.
 func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams) ([]DomainListRow, error) {
 	rows, err := db.Query(ctx, domainList,
 		arg.OrgID,
+		arg.PlatformIds,
 		arg.TenancyID,
 		arg.AfterCreatedAt,
 		arg.AfterID,
@@ -114,6 +118,8 @@ func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams)
 			&i.FlowDomain.IdentifiedAt,
 			&i.FlowDomain.CreatedAt,
 			&i.FlowDomain.OrgID,
+			&i.Label,
+			&i.KnownAt,
 			&i.CredentialIds,
 			&i.LimitsReadAt,
 		); err != nil {
@@ -128,12 +134,17 @@ func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams)
 }
 
 const domainTotal = `-- name: DomainTotal :one
-SELECT count(*) FROM flow.domain d
-WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1 AND c.deleted_at IS NULL)
+SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = $1 AND d.platform_id = ANY($2::text[])
 `
 
-func (q *Queries) DomainTotal(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {
-	row := db.QueryRow(ctx, domainTotal, orgID)
+type DomainTotalParams struct {
+	OrgID       uuid.UUID
+	PlatformIds []string
+}
+
+func (q *Queries) DomainTotal(ctx context.Context, db DBTX, arg DomainTotalParams) (int64, error) {
+	row := db.QueryRow(ctx, domainTotal, arg.OrgID, arg.PlatformIds)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

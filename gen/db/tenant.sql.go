@@ -7,14 +7,113 @@ package db
 
 import (
 	"context"
+	"time"
+
+	"github.com/google/uuid"
 )
+
+const tenantAdd = `-- name: TenantAdd :execrows
+INSERT INTO flow.tenant (org_id, tenancy_id, label) VALUES ($1, $2, $3) ON CONFLICT (org_id, tenancy_id) DO NOTHING
+`
+
+type TenantAddParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+	Label     *string
+}
+
+func (q *Queries) TenantAdd(ctx context.Context, db DBTX, arg TenantAddParams) (int64, error) {
+	result, err := db.Exec(ctx, tenantAdd, arg.OrgID, arg.TenancyID, arg.Label)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const tenantBusy = `-- name: TenantBusy :one
+SELECT EXISTS (SELECT FROM flow.credential c WHERE c.org_id = $1 AND c.tenancy_id = $2::text AND c.deleted_at IS NULL) AS bound,
+    EXISTS (SELECT FROM flow.batch b WHERE b.org_id = $1 AND b.status IN ('queued', 'running', 'paused')
+        AND EXISTS (SELECT FROM flow.lane_batch q WHERE q.batch_id = b.id AND q.domain = $2::text)) AS working
+`
+
+type TenantBusyParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+type TenantBusyRow struct {
+	Bound   bool
+	Working bool
+}
+
+// Why a tenant cannot go: credentials that are bound to it, and batches that are not over with calls for it.
+func (q *Queries) TenantBusy(ctx context.Context, db DBTX, arg TenantBusyParams) (TenantBusyRow, error) {
+	row := db.QueryRow(ctx, tenantBusy, arg.OrgID, arg.TenancyID)
+	var i TenantBusyRow
+	err := row.Scan(&i.Bound, &i.Working)
+	return i, err
+}
+
+const tenantCount = `-- name: TenantCount :one
+SELECT count(*) FROM flow.tenant WHERE org_id = $1
+`
+
+func (q *Queries) TenantCount(ctx context.Context, db DBTX, orgID uuid.UUID) (int64, error) {
+	row := db.QueryRow(ctx, tenantCount, orgID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const tenantDelete = `-- name: TenantDelete :exec
+DELETE FROM flow.tenant WHERE org_id = $1 AND tenancy_id = $2
+`
+
+type TenantDeleteParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+func (q *Queries) TenantDelete(ctx context.Context, db DBTX, arg TenantDeleteParams) error {
+	_, err := db.Exec(ctx, tenantDelete, arg.OrgID, arg.TenancyID)
+	return err
+}
+
+const tenantDomainIdentify = `-- name: TenantDomainIdentify :execrows
+UPDATE flow.domain
+SET account_number = $1::text, account_name = $2, time_zone = $3, identified_at = flow.clock()
+WHERE tenancy_id = $4 AND org_id = $5 AND (account_number IS NULL OR account_number = $1::text)
+`
+
+type TenantDomainIdentifyParams struct {
+	AccountNumber string
+	AccountName   string
+	TimeZone      string
+	TenancyID     string
+	OrgID         *uuid.UUID
+}
+
+// What the provider said about an account that an organization named. No row means that it is another account.
+func (q *Queries) TenantDomainIdentify(ctx context.Context, db DBTX, arg TenantDomainIdentifyParams) (int64, error) {
+	result, err := db.Exec(ctx, tenantDomainIdentify,
+		arg.AccountNumber,
+		arg.AccountName,
+		arg.TimeZone,
+		arg.TenancyID,
+		arg.OrgID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
 
 const tenantDomainKeep = `-- name: TenantDomainKeep :execrows
 INSERT INTO flow.domain AS d (tenancy_id, platform_id, account_number, account_name, time_zone, identified_at)
 VALUES ($1, $2, $3, $4, $5, flow.clock())
 ON CONFLICT (tenancy_id) DO UPDATE
 SET account_name = excluded.account_name, time_zone = excluded.time_zone, identified_at = excluded.identified_at
-WHERE d.platform_id = excluded.platform_id AND d.account_number = excluded.account_number
+WHERE d.platform_id = excluded.platform_id AND d.account_number = excluded.account_number AND d.org_id IS NULL
 `
 
 type TenantDomainKeepParams struct {
@@ -38,4 +137,206 @@ func (q *Queries) TenantDomainKeep(ctx context.Context, db DBTX, arg TenantDomai
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const tenantDomainName = `-- name: TenantDomainName :exec
+INSERT INTO flow.domain (tenancy_id, platform_id, account_number, time_zone, org_id)
+VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenancy_id) DO NOTHING
+`
+
+type TenantDomainNameParams struct {
+	TenancyID     string
+	PlatformID    string
+	AccountNumber *string
+	TimeZone      string
+	OrgID         *uuid.UUID
+}
+
+// The account that an organization named itself; one that was deleted keeps its row, and its ledger.
+func (q *Queries) TenantDomainName(ctx context.Context, db DBTX, arg TenantDomainNameParams) error {
+	_, err := db.Exec(ctx, tenantDomainName,
+		arg.TenancyID,
+		arg.PlatformID,
+		arg.AccountNumber,
+		arg.TimeZone,
+		arg.OrgID,
+	)
+	return err
+}
+
+const tenantGet = `-- name: TenantGet :one
+SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, d.org_id FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = $1 AND t.tenancy_id = $2
+`
+
+type TenantGetParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+type TenantGetRow struct {
+	FlowTenant FlowTenant
+	FlowDomain FlowDomain
+}
+
+func (q *Queries) TenantGet(ctx context.Context, db DBTX, arg TenantGetParams) (TenantGetRow, error) {
+	row := db.QueryRow(ctx, tenantGet, arg.OrgID, arg.TenancyID)
+	var i TenantGetRow
+	err := row.Scan(
+		&i.FlowTenant.OrgID,
+		&i.FlowTenant.TenancyID,
+		&i.FlowTenant.Label,
+		&i.FlowTenant.CreatedAt,
+		&i.FlowDomain.TenancyID,
+		&i.FlowDomain.PlatformID,
+		&i.FlowDomain.AccountNumber,
+		&i.FlowDomain.AccountName,
+		&i.FlowDomain.TimeZone,
+		&i.FlowDomain.IdentifiedAt,
+		&i.FlowDomain.CreatedAt,
+		&i.FlowDomain.OrgID,
+	)
+	return i, err
+}
+
+const tenantKnow = `-- name: TenantKnow :exec
+INSERT INTO flow.tenant AS t (org_id, tenancy_id) VALUES ($1, $2)
+ON CONFLICT (org_id, tenancy_id) DO UPDATE SET tenancy_id = excluded.tenancy_id
+`
+
+type TenantKnowParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+// Makes an account known to an organization, and keeps it so until the transaction ends.
+func (q *Queries) TenantKnow(ctx context.Context, db DBTX, arg TenantKnowParams) error {
+	_, err := db.Exec(ctx, tenantKnow, arg.OrgID, arg.TenancyID)
+	return err
+}
+
+const tenantList = `-- name: TenantList :many
+SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, d.org_id FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = $1 AND (t.created_at, t.tenancy_id) > ($2::timestamptz, $3::text)
+ORDER BY t.created_at, t.tenancy_id LIMIT $5 OFFSET $4
+`
+
+type TenantListParams struct {
+	OrgID          uuid.UUID
+	AfterCreatedAt time.Time
+	AfterID        string
+	SkipRows       int32
+	MaxRows        int32
+}
+
+type TenantListRow struct {
+	FlowTenant FlowTenant
+	FlowDomain FlowDomain
+}
+
+// In insertion order, from one tenant on.
+func (q *Queries) TenantList(ctx context.Context, db DBTX, arg TenantListParams) ([]TenantListRow, error) {
+	rows, err := db.Query(ctx, tenantList,
+		arg.OrgID,
+		arg.AfterCreatedAt,
+		arg.AfterID,
+		arg.SkipRows,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TenantListRow
+	for rows.Next() {
+		var i TenantListRow
+		if err := rows.Scan(
+			&i.FlowTenant.OrgID,
+			&i.FlowTenant.TenancyID,
+			&i.FlowTenant.Label,
+			&i.FlowTenant.CreatedAt,
+			&i.FlowDomain.TenancyID,
+			&i.FlowDomain.PlatformID,
+			&i.FlowDomain.AccountNumber,
+			&i.FlowDomain.AccountName,
+			&i.FlowDomain.TimeZone,
+			&i.FlowDomain.IdentifiedAt,
+			&i.FlowDomain.CreatedAt,
+			&i.FlowDomain.OrgID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const tenantLock = `-- name: TenantLock :one
+SELECT tenancy_id FROM flow.tenant WHERE org_id = $1 AND tenancy_id = $2 FOR UPDATE
+`
+
+type TenantLockParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+func (q *Queries) TenantLock(ctx context.Context, db DBTX, arg TenantLockParams) (string, error) {
+	row := db.QueryRow(ctx, tenantLock, arg.OrgID, arg.TenancyID)
+	var tenancy_id string
+	err := row.Scan(&tenancy_id)
+	return tenancy_id, err
+}
+
+const tenantRename = `-- name: TenantRename :exec
+UPDATE flow.tenant SET label = $1 WHERE org_id = $2 AND tenancy_id = $3
+`
+
+type TenantRenameParams struct {
+	Label     *string
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+func (q *Queries) TenantRename(ctx context.Context, db DBTX, arg TenantRenameParams) error {
+	_, err := db.Exec(ctx, tenantRename, arg.Label, arg.OrgID, arg.TenancyID)
+	return err
+}
+
+const tenantShare = `-- name: TenantShare :one
+SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, d.org_id FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+WHERE t.org_id = $1 AND t.tenancy_id = $2 FOR SHARE OF t
+`
+
+type TenantShareParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+type TenantShareRow struct {
+	FlowTenant FlowTenant
+	FlowDomain FlowDomain
+}
+
+// Keeps a tenant from being deleted until the transaction ends.
+func (q *Queries) TenantShare(ctx context.Context, db DBTX, arg TenantShareParams) (TenantShareRow, error) {
+	row := db.QueryRow(ctx, tenantShare, arg.OrgID, arg.TenancyID)
+	var i TenantShareRow
+	err := row.Scan(
+		&i.FlowTenant.OrgID,
+		&i.FlowTenant.TenancyID,
+		&i.FlowTenant.Label,
+		&i.FlowTenant.CreatedAt,
+		&i.FlowDomain.TenancyID,
+		&i.FlowDomain.PlatformID,
+		&i.FlowDomain.AccountNumber,
+		&i.FlowDomain.AccountName,
+		&i.FlowDomain.TimeZone,
+		&i.FlowDomain.IdentifiedAt,
+		&i.FlowDomain.CreatedAt,
+		&i.FlowDomain.OrgID,
+	)
+	return i, err
 }

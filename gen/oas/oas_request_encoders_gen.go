@@ -140,6 +140,20 @@ func encodeCreateStreamTokenRequest(
 	return nil
 }
 
+func encodeCreateTenantRequest(
+	req *TenantCreate,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeCreateVariableSetRequest(
 	req *VariableSetInput,
 	r *http.Request,
@@ -308,6 +322,20 @@ func encodeTriggerDefinitionRequest(
 
 func encodeUpdateDefinitionRequest(
 	req *DefinitionUpdate,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeUpdateTenantRequest(
+	req *TenantPatch,
 	r *http.Request,
 ) error {
 	const contentType = "application/json"

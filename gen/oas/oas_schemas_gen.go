@@ -2258,9 +2258,12 @@ type CredentialCreate struct {
 	AWSDefaultBucket OptNilString          `json:"aws_default_bucket"`
 	AWSEndpointURL   OptNilString          `json:"aws_endpoint_url"`
 	Status           OptCredentialStatus   `json:"status"`
-	CredentialsRef   OptIgnored            `json:"credentials_ref"`
-	Tenant           OptIgnored            `json:"tenant"`
-	Telemetry        OptIgnored            `json:"telemetry"`
+	// A tenant of the platform that the organization has named. Left out, the credential is bound to the
+	// account that the platform says it belongs to.
+	TenancyID      OptNilString `json:"tenancy_id"`
+	CredentialsRef OptIgnored   `json:"credentials_ref"`
+	Tenant         OptIgnored   `json:"tenant"`
+	Telemetry      OptIgnored   `json:"telemetry"`
 }
 
 // GetName returns the value of Name.
@@ -2326,6 +2329,11 @@ func (s *CredentialCreate) GetAWSEndpointURL() OptNilString {
 // GetStatus returns the value of Status.
 func (s *CredentialCreate) GetStatus() OptCredentialStatus {
 	return s.Status
+}
+
+// GetTenancyID returns the value of TenancyID.
+func (s *CredentialCreate) GetTenancyID() OptNilString {
+	return s.TenancyID
 }
 
 // GetCredentialsRef returns the value of CredentialsRef.
@@ -2406,6 +2414,11 @@ func (s *CredentialCreate) SetAWSEndpointURL(val OptNilString) {
 // SetStatus sets the value of Status.
 func (s *CredentialCreate) SetStatus(val OptCredentialStatus) {
 	s.Status = val
+}
+
+// SetTenancyID sets the value of TenancyID.
+func (s *CredentialCreate) SetTenancyID(val OptNilString) {
+	s.TenancyID = val
 }
 
 // SetCredentialsRef sets the value of CredentialsRef.
@@ -4396,6 +4409,9 @@ type DeleteStoreLayerNoContent struct{}
 
 // DeleteStoreNoContent is response for DeleteStore operation.
 type DeleteStoreNoContent struct{}
+
+// DeleteTenantNoContent is response for DeleteTenant operation.
+type DeleteTenantNoContent struct{}
 
 // DeleteVariableSetNoContent is response for DeleteVariableSet operation.
 type DeleteVariableSetNoContent struct{}
@@ -14077,6 +14093,200 @@ func (s *TemplateStatus) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// Ref: #/components/schemas/Tenant
+type Tenant struct {
+	// What credentials and Domains show as `tenancy_id`.
+	ID         string `json:"id"`
+	PlatformID string `json:"platform_id"`
+	// The organization's own name for the account; else the provider's.
+	Label string `json:"label"`
+	// Whether the organization named the account. One that the provider identified may be used by other
+	// organizations, too: its rate budgets are then shared, and nothing else.
+	IsManual bool `json:"is_manual"`
+	// The provider's number of the account; null while it is not known.
+	AccountNumber NilString `json:"account_number"`
+	// When the organization came to know the account.
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// GetID returns the value of ID.
+func (s *Tenant) GetID() string {
+	return s.ID
+}
+
+// GetPlatformID returns the value of PlatformID.
+func (s *Tenant) GetPlatformID() string {
+	return s.PlatformID
+}
+
+// GetLabel returns the value of Label.
+func (s *Tenant) GetLabel() string {
+	return s.Label
+}
+
+// GetIsManual returns the value of IsManual.
+func (s *Tenant) GetIsManual() bool {
+	return s.IsManual
+}
+
+// GetAccountNumber returns the value of AccountNumber.
+func (s *Tenant) GetAccountNumber() NilString {
+	return s.AccountNumber
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *Tenant) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// SetID sets the value of ID.
+func (s *Tenant) SetID(val string) {
+	s.ID = val
+}
+
+// SetPlatformID sets the value of PlatformID.
+func (s *Tenant) SetPlatformID(val string) {
+	s.PlatformID = val
+}
+
+// SetLabel sets the value of Label.
+func (s *Tenant) SetLabel(val string) {
+	s.Label = val
+}
+
+// SetIsManual sets the value of IsManual.
+func (s *Tenant) SetIsManual(val bool) {
+	s.IsManual = val
+}
+
+// SetAccountNumber sets the value of AccountNumber.
+func (s *Tenant) SetAccountNumber(val NilString) {
+	s.AccountNumber = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *Tenant) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// Ref: #/components/schemas/TenantCreate
+type TenantCreate struct {
+	// A platform of the catalog.
+	PlatformID string `json:"platform_id"`
+	Label      string `json:"label"`
+	// The provider's number of the account. Credentials that turn out to be of another account are
+	// refused.
+	AccountNumber OptNilString `json:"account_number"`
+}
+
+// GetPlatformID returns the value of PlatformID.
+func (s *TenantCreate) GetPlatformID() string {
+	return s.PlatformID
+}
+
+// GetLabel returns the value of Label.
+func (s *TenantCreate) GetLabel() string {
+	return s.Label
+}
+
+// GetAccountNumber returns the value of AccountNumber.
+func (s *TenantCreate) GetAccountNumber() OptNilString {
+	return s.AccountNumber
+}
+
+// SetPlatformID sets the value of PlatformID.
+func (s *TenantCreate) SetPlatformID(val string) {
+	s.PlatformID = val
+}
+
+// SetLabel sets the value of Label.
+func (s *TenantCreate) SetLabel(val string) {
+	s.Label = val
+}
+
+// SetAccountNumber sets the value of AccountNumber.
+func (s *TenantCreate) SetAccountNumber(val OptNilString) {
+	s.AccountNumber = val
+}
+
+// Ref: #/components/schemas/TenantList
+type TenantList struct {
+	Items []Tenant `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *TenantList) GetItems() []Tenant {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *TenantList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *TenantList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *TenantList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *TenantList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *TenantList) SetItems(val []Tenant) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *TenantList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *TenantList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *TenantList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *TenantList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// Ref: #/components/schemas/TenantPatch
+type TenantPatch struct {
+	Label OptString `json:"label"`
+}
+
+// GetLabel returns the value of Label.
+func (s *TenantPatch) GetLabel() OptString {
+	return s.Label
+}
+
+// SetLabel sets the value of Label.
+func (s *TenantPatch) SetLabel(val OptString) {
+	s.Label = val
 }
 
 // Ref: #/components/schemas/Trigger

@@ -67,6 +67,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	CreateStreamTokenOperation: []string{},
+	CreateTenantOperation: []string{
+		"admin",
+	},
 	CreateVariableSetOperation: []string{
 		"admin",
 	},
@@ -83,6 +86,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	DeleteStoreLayerOperation: []string{
+		"admin",
+	},
+	DeleteTenantOperation: []string{
 		"admin",
 	},
 	DeleteVariableSetOperation: []string{
@@ -103,6 +109,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetRecordSetOperation:         []string{},
 	GetStoreOperation:             []string{},
 	GetStoreRecordOperation:       []string{},
+	GetTenantOperation:            []string{},
 	GetTriggerOperation:           []string{},
 	GetUsageOperation:             []string{},
 	GetVariableSetOperation:       []string{},
@@ -121,6 +128,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListRecordSetsOperation:         []string{},
 	ListStoreRecordsOperation:       []string{},
 	ListStoresOperation:             []string{},
+	ListTenantsOperation:            []string{},
 	ListTriggersOperation:           []string{},
 	ListVariableSetsOperation:       []string{},
 	PutStoreLayerOperation: []string{
@@ -155,6 +163,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	UpdateDefinitionOperation: []string{
+		"admin",
+	},
+	UpdateTenantOperation: []string{
 		"admin",
 	},
 	UpsertStoreRecordsOperation: []string{
@@ -206,6 +217,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	CreateStreamTokenOperation: []string{},
+	CreateTenantOperation: []string{
+		"admin",
+	},
 	CreateVariableSetOperation: []string{
 		"admin",
 	},
@@ -222,6 +236,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	DeleteStoreLayerOperation: []string{
+		"admin",
+	},
+	DeleteTenantOperation: []string{
 		"admin",
 	},
 	DeleteVariableSetOperation: []string{
@@ -242,6 +259,7 @@ var operationRolesOrgJwt = map[string][]string{
 	GetRecordSetOperation:         []string{},
 	GetStoreOperation:             []string{},
 	GetStoreRecordOperation:       []string{},
+	GetTenantOperation:            []string{},
 	GetTriggerOperation:           []string{},
 	GetUsageOperation:             []string{},
 	GetVariableSetOperation:       []string{},
@@ -260,6 +278,7 @@ var operationRolesOrgJwt = map[string][]string{
 	ListRecordSetsOperation:         []string{},
 	ListStoreRecordsOperation:       []string{},
 	ListStoresOperation:             []string{},
+	ListTenantsOperation:            []string{},
 	ListTriggersOperation:           []string{},
 	ListVariableSetsOperation:       []string{},
 	PutStoreLayerOperation: []string{
@@ -294,6 +313,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	UpdateDefinitionOperation: []string{
+		"admin",
+	},
+	UpdateTenantOperation: []string{
 		"admin",
 	},
 	UpsertStoreRecordsOperation: []string{

@@ -20,6 +20,7 @@ type Handler interface {
 	RecordSetHandler
 	StoreHandler
 	TemplateHandler
+	TenantHandler
 	TriggerHandler
 	UsageHandler
 	VariableHandler
@@ -343,7 +344,8 @@ type DispatchHandler interface {
 	GetHeadroom(ctx context.Context, params GetHeadroomParams) (*Headroom, error)
 	// ListDomains implements listDomains operation.
 	//
-	// Returns the provider accounts to which credentials of the organization belong.
+	// Returns the metered provider accounts that the organization knows, in the order in which it came to
+	// know them.
 	//
 	// GET /platforms/dialer/domains
 	ListDomains(ctx context.Context, params ListDomainsParams) (*DomainList, error)
@@ -574,6 +576,46 @@ type TemplateHandler interface {
 	//
 	// GET /flows/templates
 	ListTemplates(ctx context.Context, params ListTemplatesParams) (ListTemplatesRes, error)
+}
+
+// TenantHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Tenant
+type TenantHandler interface {
+	// CreateTenant implements createTenant operation.
+	//
+	// Makes a tenant for credentials whose account the platform does not tell, or that are to have budgets
+	// of their own. Its id follows from the organization, the platform and `account_number`, else `label`:
+	// another one with the same is 409, and one that was deleted comes back with what it spent.
+	//
+	// POST /tenants
+	CreateTenant(ctx context.Context, req *TenantCreate, params CreateTenantParams) (*Tenant, error)
+	// DeleteTenant implements deleteTenant operation.
+	//
+	// Makes the organization forget the account; 409 while a credential is bound to it or a batch that is
+	// not over calls it. What was spent stays counted.
+	//
+	// DELETE /tenants/{tenancy_id}
+	DeleteTenant(ctx context.Context, params DeleteTenantParams) error
+	// GetTenant implements getTenant operation.
+	//
+	// Returns one provider account.
+	//
+	// GET /tenants/{tenancy_id}
+	GetTenant(ctx context.Context, params GetTenantParams) (*Tenant, error)
+	// ListTenants implements listTenants operation.
+	//
+	// Returns the provider accounts that the organization knows: those that providers identified by its
+	// credentials, and those that it named itself.
+	//
+	// GET /tenants
+	ListTenants(ctx context.Context, params ListTenantsParams) (*TenantList, error)
+	// UpdateTenant implements updateTenant operation.
+	//
+	// Sets the organization's own name for the account. Others that use the account do not see it.
+	//
+	// PATCH /tenants/{tenancy_id}
+	UpdateTenant(ctx context.Context, req *TenantPatch, params UpdateTenantParams) (*Tenant, error)
 }
 
 // TriggerHandler handles operations described by OpenAPI v3 specification.

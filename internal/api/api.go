@@ -24,6 +24,7 @@ import (
 	"flowlane/internal/store"
 	"flowlane/internal/stream"
 	"flowlane/internal/template"
+	"flowlane/internal/tenant"
 	"flowlane/internal/usage"
 	"flowlane/internal/variable"
 )
@@ -40,6 +41,7 @@ type Deps struct {
 	Definitions *definition.Service
 	Templates   *template.Templates
 	Variables   *variable.Service
+	Tenants     *tenant.Service
 	Stores      *store.Service
 	Plans       *definition.Plans
 	Credentials *credential.Service
@@ -68,6 +70,7 @@ type handler struct {
 	definitionGroup
 	templateHandler
 	variableHandler
+	tenantHandler
 	storeHandler
 	batchHandler
 	triggersHandler
@@ -113,6 +116,7 @@ func New(d Deps) (http.Handler, error) {
 		},
 		templateHandler:  templates,
 		variableHandler:  variableHandler{variables: d.Variables},
+		tenantHandler:    tenantHandler{tenants: d.Tenants},
 		storeHandler:     storeHandler{stores: d.Stores},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, exports: newSlots(exportsAtOnce)},
 		triggersHandler:  triggersHandler{runs: d.Runs},

@@ -72,6 +72,17 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.made("/credentials", auditedCredential)
 		return auditedCall{"DELETE", "/credentials/" + id, nil, 204, "credential", id, ""}
 	},
+	"createTenant": func(s *stack) auditedCall {
+		return auditedCall{"POST", "/tenants", `{"platform_id":"dialer","label":"` + s.unique() + `"}`, 201, "tenant", "", "id"}
+	},
+	"updateTenant": func(s *stack) auditedCall {
+		id := s.namedTenant()
+		return auditedCall{"PATCH", "/tenants/" + id, `{"label":"other"}`, 200, "tenant", id, ""}
+	},
+	"deleteTenant": func(s *stack) auditedCall {
+		id := s.namedTenant()
+		return auditedCall{"DELETE", "/tenants/" + id, nil, 204, "tenant", id, ""}
+	},
 	"createDefinition": func(*stack) auditedCall {
 		return auditedCall{"POST", "/flows/definitions", `{"name":"d","steps":` + transformSteps + `}`, 201, "definition", "", "id"}
 	},

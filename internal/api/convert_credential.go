@@ -20,7 +20,7 @@ func credentialOf(c *credential.Credential) oas.Credential {
 	}
 	out.Tenant.SetToNull()
 	if c.TenancyID != nil {
-		out.Tenant.SetTo(oas.CredentialTenant{ID: *c.TenancyID, Label: c.AccountLabel, PlatformID: c.PlatformID})
+		out.Tenant.SetTo(oas.CredentialTenant{ID: *c.TenancyID, IsManual: c.Manual, Label: c.AccountLabel, PlatformID: c.PlatformID})
 	}
 	out.APIKeyPlacement.SetToNull()
 	if p := c.Placement(); p != nil {
@@ -63,7 +63,7 @@ func createdCredential(r *oas.CredentialCreate) credential.Input {
 		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), Scopes: r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
 		AWSRegion: givenString(r.AWSRegion), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
-		Status: string(r.Status.Or("")),
+		Status: string(r.Status.Or("")), TenancyID: givenString(r.TenancyID),
 	}
 }
 

@@ -62,7 +62,7 @@ func (h credentialHandler) DeleteCredential(ctx context.Context, params oas.Dele
 }
 
 func (h credentialHandler) TestNewCredential(ctx context.Context, req *oas.CredentialCreate) (*oas.ConnectionTest, error) {
-	return answerTest(h.credentials.Try(ctx, createdCredential(req)))
+	return answerTest(h.credentials.Try(ctx, account.FromContext(ctx).OrgID, createdCredential(req)))
 }
 
 func (h credentialHandler) TestCredential(ctx context.Context, params oas.TestCredentialParams) (*oas.ConnectionTest, error) {

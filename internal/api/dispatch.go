@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -31,17 +29,15 @@ func (h dispatchHandler) ListDomains(ctx context.Context, params oas.ListDomains
 	}
 	var after forecast.Place
 	if p.Key != "" {
-		at, id, _ := strings.Cut(p.Key, " ")
-		if after.CreatedAt, err = time.Parse(time.RFC3339Nano, at); err != nil {
-			return nil, errCursor
+		if after.CreatedAt, after.ID, err = timeAndID(p.Key); err != nil {
+			return nil, err
 		}
-		after.ID = id
 	}
 	rows, total, err := h.forecasts.Domains(ctx, caller.OrgID, after, p.Skip(), p.Fetch())
 	if err != nil {
 		return nil, err
 	}
-	key := func(d forecast.Domain) string { return d.CreatedAt.UTC().Format(time.RFC3339Nano) + " " + d.TenancyID }
+	key := func(d forecast.Domain) string { return timedKey(d.CreatedAt, d.TenancyID) }
 	list := oas.DomainList(listOf(p, rows, total, key, domainOf))
 	return &list, nil
 }

@@ -122,6 +122,8 @@ var nobodys = map[string]bool{"action_id": true, "org_id": true, "platform_id": 
 
 // references has a row for every other field of a body that ends in _id: "operation field".
 var references = map[string]reference{
+	"createCredential tenancy_id":                  {(*party).named, binding("/credentials", 201)},
+	"testNewCredential tenancy_id":                 {(*party).named, binding("/credentials/test", 200)},
 	"createDefinition steps.tasks.credential_id":   {(*party).ownCredential, defining("POST", "", 201, "credential_id")},
 	"createDefinition variable_set_id":             {(*party).ownVariableSet, defining("POST", "", 201, "variable_set_id")},
 	"createStreamToken execution_id":               {(*party).ownExecution, streaming},
@@ -133,6 +135,7 @@ var references = map[string]reference{
 	"validateDefinition variable_set_id":           {(*party).ownVariableSet, defining("POST", "/validate", 200, "variable_set_id")},
 }
 
+func (p *party) named() string          { return p.namedTenant() }
 func (p *party) ownCredential() string  { return p.credential }
 func (p *party) ownVariableSet() string { return p.ids["variable_set_id"] }
 func (p *party) sealedSet() string      { return p.upload(rowsOf(1)) }
@@ -140,6 +143,13 @@ func (p *party) ownExecution() string   { return p.ids["execution_id"] }
 
 func streaming(_ *party, id string) auditedCall {
 	return auditedCall{method: "POST", path: streamTokens, body: fmt.Sprintf(`{"execution_id":%q}`, id), status: 201}
+}
+
+// binding sends a credential that is to be bound to a tenant.
+func binding(path string, status int) func(p *party, id string) auditedCall {
+	return func(p *party, id string) auditedCall {
+		return auditedCall{method: "POST", path: path, body: dialerCredential(p.unique(), "tenancy_id", id), status: status}
+	}
 }
 
 func triggering(p *party, id string) auditedCall {

@@ -72,6 +72,7 @@ func TestCursor_EveryList(t *testing.T) {
 	for i := range 2 {
 		s.Do(http.MethodPost, "/flows/variables", fmt.Sprintf(`{"name":"v%d","keys":[]}`, i)).Want(http.StatusCreated)
 	}
+	s.namedTenant()
 	s.upload(rowsOf(1))
 	s.upload(rowsOf(2))
 	s.write(s.store(customers), `a crm {}`, `b crm {}`)

@@ -80,6 +80,7 @@ func (s *stack) keyedRequests() map[string]keyed {
 		"createDefinition":   {"/flows/definitions", `{"name":"a","steps":` + steps + `}`, `{"name":"b","steps":` + steps + `}`, http.StatusCreated, "/flows/definitions"},
 		"createRecordSet":    {"/data/record-sets", `{"chunk_size":7}`, `{"chunk_size":8}`, http.StatusCreated, "/data/record-sets"},
 		"createVariableSet":  {"/flows/variables", `{"name":"UNIQUE","keys":[]}`, `{"name":"b","keys":[]}`, http.StatusCreated, "/flows/variables"},
+		"createTenant":       {"/tenants", `{"platform_id":"dialer","label":"UNIQUE"}`, `{"platform_id":"dialer","label":"b"}`, http.StatusCreated, "/tenants"},
 		"createStore":        {"/data/stores", `{"name":"sUNIQUE","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, `{"name":"b","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, http.StatusCreated, "/data/stores"},
 		"upsertStoreRecords": {s.store(customers) + "/records", writes(`kUNIQUE crm {"email":"a"}`), writes(`k1 crm {"email":"b"}`), http.StatusOK, "/data/stores/customers/records"},
 		"triggerDefinition":  {"/flows/definitions/" + s.define(transformSteps) + "/trigger", `{"input_data":{"n":1}}`, `{"input_data":{"n":1} }`, http.StatusOK, "/flows/batches"},

@@ -36,6 +36,7 @@ import (
 	"flowlane/internal/store"
 	"flowlane/internal/stream"
 	"flowlane/internal/template"
+	"flowlane/internal/tenant"
 	"flowlane/internal/usage"
 	"flowlane/internal/variable"
 	"flowlane/internal/vault"
@@ -268,7 +269,8 @@ func (a *App) wire(ctx context.Context) error {
 	forecasts := forecast.New(a.Pool, a.Catalog, plans)
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
-		Variables: variable.New(a.Pool), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs, Streams: a.Streams, Forecasts: forecasts, Refresher: a.Dispatcher,
+		Variables: variable.New(a.Pool), Tenants: tenant.New(a.Pool, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
+		Streams: a.Streams, Forecasts: forecasts, Refresher: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,
 		}),

@@ -46,8 +46,10 @@ type Placement struct {
 // Credential is a stored credential without its secret, as all reads return it.
 type Credential struct {
 	db.FlowCredential
-	// AccountLabel names the provider account for people; empty until the account is identified.
+	// AccountLabel names the provider account for people; empty until the account is known. Manual tells that the
+	// organization named it.
 	AccountLabel string
+	Manual       bool
 	// Uses is the observed use, one entry per service.
 	Uses []db.FlowCredentialUse
 }
@@ -85,6 +87,8 @@ type Input struct {
 	AWSEndpointURL   *string
 	// Status is empty where the caller named none.
 	Status string
+	// TenancyID is a tenant that the organization named, for a new credential; nil for what the platform says.
+	TenancyID *string
 }
 
 // Service is the door to credentials. Safe for concurrent use.

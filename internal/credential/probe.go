@@ -52,13 +52,6 @@ type attempt struct {
 	unasked bool
 }
 
-func (a *attempt) tenancyID() string {
-	if a == nil || a.account == nil {
-		return ""
-	}
-	return tenant.TenancyID(a.account.PlatformID, a.account.Number)
-}
-
 func (a *attempt) fail(class string, format string, args ...any) {
 	a.Success, a.Failure, a.Details = false, class, fmt.Sprintf(format, args...)
 }
@@ -77,9 +70,6 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 		return a.Outcome, account.Audit(ctx, s.pool, "credential", id.String())
 	}
 	result := s.probe(ctx, platform, service, stored.material)
-	if tenancy := result.tenancyID(); tenancy != "" && stored.TenancyID != "" && tenancy != stored.TenancyID {
-		result.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential; rotate it to one of %s", stored.TenancyID)
-	}
 	if result.unasked {
 		return result.Outcome, account.Audit(ctx, s.pool, "credential", id.String())
 	}
@@ -88,8 +78,9 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 }
 
 // Try makes one call to the platform with a secret that is stored nowhere. Whatever is wrong with the secret, or comes of
-// the call, is in the outcome. Faults: NotFound for an unknown platform, Unprocessable for a method that it does not take.
-func (s *Service) Try(ctx context.Context, in Input) (Outcome, error) {
+// the call, is in the outcome. Faults: NotFound for an unknown platform or tenant, Unprocessable for a method that it does
+// not take.
+func (s *Service) Try(ctx context.Context, orgID uuid.UUID, in Input) (Outcome, error) {
 	began := s.now()
 	target, err := s.check(in)
 	if details := shapeDetails(err); details != "" {
@@ -99,6 +90,11 @@ func (s *Service) Try(ctx context.Context, in Input) (Outcome, error) {
 	}
 	if err != nil {
 		return Outcome{}, err
+	}
+	if in.TenancyID != nil {
+		if _, err := tenant.Named(ctx, s.pool, orgID, in.PlatformID, *in.TenancyID); err != nil {
+			return Outcome{}, err
+		}
 	}
 	return s.probe(ctx, target.platform, target.service, *target.secret).Outcome, nil
 }
@@ -184,9 +180,9 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 		if lock.Version != used.Version {
 			return nil
 		}
-		tenancy, err := s.bind(ctx, tx, lock.TenancyID, a)
+		tenancy, err := bind(ctx, tx, used.OrgID, lock.TenancyID, a)
 		if fault.Is(err, fault.Conflict) {
-			a.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential")
+			a.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential; rotate it to one of %s", textOf(lock.TenancyID))
 		} else if err != nil {
 			return err
 		}
@@ -202,16 +198,9 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 
 // bind returns the account of a credential after an attempt: the one that it has, else the one that the platform named,
 // which is stored. A credential that has another account is a Conflict.
-func (s *Service) bind(ctx context.Context, tx pgx.Tx, has *string, a *attempt) (*string, error) {
-	found := a.tenancyID()
-	if found == "" {
+func bind(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, has *string, a *attempt) (*string, error) {
+	if a == nil || a.account == nil {
 		return has, nil
 	}
-	if has != nil && *has != found {
-		return has, fault.New(fault.Conflict, "The credentials belong to another provider account; create a new credential for it")
-	}
-	if _, err := tenant.Keep(ctx, tx, *a.account); err != nil {
-		return nil, err
-	}
-	return &found, nil
+	return tenant.Bind(ctx, tx, orgID, has, *a.account)
 }

@@ -24,8 +24,14 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Cr
 	if err != nil {
 		return nil, fmt.Errorf("read credential %s: %w", id, err)
 	}
-	c := &Credential{FlowCredential: row.FlowCredential, AccountLabel: tenant.Label(row.AccountName, row.AccountNumber)}
+	c := credentialOf(row)
 	return c, s.addUses(ctx, q, orgID, []*Credential{c})
+}
+
+func credentialOf(row db.CredentialGetRow) *Credential {
+	return &Credential{
+		FlowCredential: row.FlowCredential, Manual: row.Manual, AccountLabel: firstOf(row.Label, tenant.Label(row.AccountName, row.AccountNumber)),
+	}
 }
 
 // List returns credentials of the organization in order of creation, and how many there are in that status, on whatever
@@ -43,7 +49,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]*Crede
 	}
 	items := make([]*Credential, len(rows))
 	for i, row := range rows {
-		items[i] = &Credential{FlowCredential: row.FlowCredential, AccountLabel: tenant.Label(row.AccountName, row.AccountNumber)}
+		items[i] = credentialOf(db.CredentialGetRow(row))
 	}
 	return items, total, s.addUses(ctx, s.pool, orgID, items)
 }

@@ -11,11 +11,13 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/tenant"
 )
 
 // Create stores a credential with its secret. The platform is asked for the account first; one that does not answer, or
 // refuses the secret, leaves TenancyID null and the creation succeeds. createdBy is the id of the caller's account.
-// Faults: NotFound for an unknown platform, Unprocessable for what does not fit the catalog.
+// Faults: NotFound for an unknown platform or tenant, Unprocessable for what does not fit the catalog, Conflict for a secret
+// of another account than the tenant's.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string, in Input, also ...pg.Also[*Credential]) (*Credential, error) {
 	target, err := s.check(in)
 	if err != nil {
@@ -31,7 +33,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 	seen := s.identify(ctx, target)
 	var created *Credential
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		tenancy, err := s.bind(ctx, tx, nil, seen)
+		tenancy, err := s.account(ctx, tx, orgID, in, seen)
 		if err != nil {
 			return err
 		}
@@ -52,6 +54,18 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 		return pg.Do(ctx, tx, created, also)
 	})
 	return created, err
+}
+
+// account returns the account of a new credential: the tenant that the caller names, else the one that the platform named.
+func (s *Service) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, in Input, seen *attempt) (*string, error) {
+	if in.TenancyID == nil {
+		return bind(ctx, tx, orgID, nil, seen)
+	}
+	id, err := tenant.Named(ctx, tx, orgID, in.PlatformID, *in.TenancyID)
+	if err != nil {
+		return nil, err
+	}
+	return bind(ctx, tx, orgID, &id, seen)
 }
 
 // Replace sets all that can be set. With a secret it rotates in place: id and reference stay, LastVerified is cleared,
@@ -101,7 +115,7 @@ func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, i
 		// Else whoever may change settings could have the stored secret sent to an address of their choice.
 		return fault.Invalidated(wrong("missing", "Another token_url needs the secret again", "credentials"))
 	}
-	tenancy, err := s.bind(ctx, tx, lock.TenancyID, seen)
+	tenancy, err := bind(ctx, tx, orgID, lock.TenancyID, seen)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func New(pool *pgxpool.Pool, cat *catalog.Catalog, plans Planner) *Service {
 	return &Service{pool: pool, catalog: cat, plans: plans, q: db.New()}
 }
 
-// Domain is a provider account to which credentials of an organization belong.
+// Domain is a provider account that an organization knows.
 type Domain struct {
 	db.FlowDomain
 	// Label is how the account is shown to people.
@@ -57,14 +57,25 @@ type Place struct {
 	ID        string
 }
 
-// Domains lists the accounts of an organization's credentials in the order in which they became known, and says how many
+// metered are the platforms whose accounts have budgets.
+func (s *Service) metered() []string {
+	out := []string{}
+	for _, p := range s.catalog.Platforms() {
+		if p.Metered() {
+			out = append(out, p.ID)
+		}
+	}
+	return out
+}
+
+// Domains lists the accounts that an organization knows in the order in which they became known, and says how many
 // there are on all pages.
 func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, after Place, skip, maxRows int32) ([]Domain, int64, error) {
-	rows, err := s.q.DomainList(ctx, s.pool, db.DomainListParams{OrgID: orgID, AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows})
+	rows, err := s.q.DomainList(ctx, s.pool, db.DomainListParams{OrgID: orgID, PlatformIds: s.metered(), AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list domains: %w", err)
 	}
-	total, err := s.q.DomainTotal(ctx, s.pool, orgID)
+	total, err := s.q.DomainTotal(ctx, s.pool, db.DomainTotalParams{OrgID: orgID, PlatformIds: s.metered()})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count domains: %w", err)
 	}
@@ -75,13 +86,13 @@ func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, after Place, ski
 	return out, total, nil
 }
 
-// Domain reads one account. Fault: NotFound, also where no credential of the organization belongs to it.
+// Domain reads one account. Fault: NotFound, also where the organization does not know it.
 func (s *Service) Domain(ctx context.Context, orgID uuid.UUID, tenancyID string) (Domain, error) {
 	return s.domain(ctx, s.pool, orgID, tenancyID)
 }
 
 func (s *Service) domain(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tenancyID string) (Domain, error) {
-	rows, err := s.q.DomainList(ctx, conn, db.DomainListParams{OrgID: orgID, TenancyID: &tenancyID, MaxRows: 1})
+	rows, err := s.q.DomainList(ctx, conn, db.DomainListParams{OrgID: orgID, PlatformIds: s.metered(), TenancyID: &tenancyID, MaxRows: 1})
 	if err != nil {
 		return Domain{}, fmt.Errorf("read domain %s: %w", tenancyID, err)
 	}
@@ -97,7 +108,11 @@ func (s *Service) domainOf(r *db.DomainListRow) Domain {
 	if r.FlowDomain.AccountNumber != nil {
 		number = *r.FlowDomain.AccountNumber
 	}
-	d.Label = tenant.Label(r.FlowDomain.AccountName, number)
+	// Of an account that others use, too, an organization sees when it came to know it, and its own name for it.
+	d.CreatedAt = r.KnownAt
+	if d.Label = r.Label; d.Label == "" {
+		d.Label = tenant.Label(r.FlowDomain.AccountName, number)
+	}
 	if !r.LimitsReadAt.IsZero() {
 		d.LimitsReadAt = &r.LimitsReadAt
 	}

@@ -1,6 +1,7 @@
-// Package tenant owns the provider accounts (Domains) that credentials authenticate to: their ids and what the provider
-// says about them. It promises that one account has one id, whichever organization asks, and that an id never changes
-// its account. It knows no credential and makes no call.
+// Package tenant owns the provider accounts (Domains) that credentials authenticate to: their ids, what the provider says
+// about them, and what each organization calls them. It promises that an account that its provider identified has one id,
+// whichever organization asks, that one which an organization named is nobody else's, and that an id never changes its
+// account. Of credentials it knows only that they are bound; it makes no call.
 package tenant
 
 import (
@@ -10,6 +11,8 @@ import (
 	"fmt"
 	"time"
 	_ "time/tzdata" // the zones of accounts must be known wherever the binary runs
+
+	"github.com/google/uuid"
 
 	"flowlane/gen/db"
 )
@@ -33,6 +36,16 @@ type Account struct {
 func TenancyID(platformID, accountNumber string) string {
 	sum := sha256.Sum256([]byte("account\x00" + platformID + "\x00" + accountNumber))
 	return platformID + "-" + hex.EncodeToString(sum[:])[:idDigits]
+}
+
+// manualID returns the id of an account that an organization names: always the same, and never another organization's.
+func manualID(orgID uuid.UUID, in Input) string {
+	name := "label\x00" + in.Label
+	if in.Number != nil {
+		name = "number\x00" + *in.Number
+	}
+	sum := sha256.Sum256([]byte("named\x00" + in.PlatformID + "\x00" + orgID.String() + "\x00" + name))
+	return in.PlatformID + "-" + hex.EncodeToString(sum[:])[:idDigits]
 }
 
 // Label is how an account is shown to people: its name, else its number.
