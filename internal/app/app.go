@@ -258,6 +258,11 @@ func (a *App) wire(ctx context.Context) error {
 			return fmt.Errorf("make the workers: %w", err)
 		}
 	}
+	return a.makeHandler(root, plans)
+}
+
+// makeHandler makes what the process answers, of the parts.
+func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	answers, err := request.NewAnswers(a.Pool, root.Derive("idempotency"))
 	if err != nil {
 		return fmt.Errorf("make the answers: %w", err)

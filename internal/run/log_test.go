@@ -1,0 +1,90 @@
+package run
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/definition"
+)
+
+func logPlan(steps, tasks int) *definition.Plan {
+	call := &catalog.Action{ID: "call", Call: &catalog.Call{}}
+	plan := &definition.Plan{}
+	for range steps {
+		step := definition.Step{ID: "s"}
+		for range tasks {
+			step.Tasks = append(step.Tasks, definition.Task{ID: "t", Action: call})
+		}
+		plan.Steps = append(plan.Steps, step)
+	}
+	return plan
+}
+
+// TestLog_Grows: whatever the facts are, a log of more of them begins with the log of fewer, and from any entry on a reader
+// gets the same as whoever read all.
+func TestLog_Grows(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		steps, tasks := rapid.IntRange(1, 3).Draw(rt, "steps"), rapid.IntRange(1, 3).Draw(rt, "tasks")
+		plan, began := logPlan(steps, tasks), time.Unix(1_700_000_000, 0)
+		var facts []fact
+		for no := int64(1); no <= 12; no++ {
+			f := fact{no: no, task: int16(rapid.IntRange(0, tasks-1).Draw(rt, "task")), attempt: 1, at: began.Add(time.Duration(no) * time.Second), called: true}
+			if n := len(facts); n > 0 {
+				f.step = facts[n-1].step
+			}
+			if int(f.step) < steps-1 && rapid.IntRange(0, 3).Draw(rt, "next") == 0 {
+				f.step++
+			}
+			if f.kind = rapid.SampledFrom([]string{"", TraceOK, TraceSkipped, TraceFailed, TraceRetry, TraceRequeued, TraceUnknown, TraceUnknown}).Draw(rt, "kind"); f.kind == "" {
+				f.claim, f.called = true, false
+			}
+			facts = append(facts, f)
+		}
+		var before []Event
+		for n := range len(facts) + 1 {
+			s := story{plan: plan, began: began, queued: began, status: Started, facts: slices.Clone(facts[:n])}
+			// Facts are found by task, not in the order in which they came.
+			slices.SortStableFunc(s.facts, func(a, b fact) int { return int(a.task) - int(b.task) })
+			log := s.log()
+			require.GreaterOrEqual(rt, len(log.Events), len(before))
+			require.Equal(rt, before, append([]Event(nil), log.Events[:len(before)]...))
+			before = log.Events
+			require.False(rt, log.Closed())
+			s.status, s.over, s.facts = Failed, began.Add(time.Hour), slices.Clone(s.facts)
+			over := s.log()
+			require.True(rt, over.Closed())
+			require.Equal(rt, before, over.Events[:len(before)])
+			for i, e := range over.Events {
+				require.EqualValues(rt, entryQueued+i, e.No)
+				require.Equal(rt, over.Events[i+1:], over.After(e.No))
+			}
+			require.Equal(rt, over.Events, over.After(entryBegun))
+		}
+	})
+}
+
+// TestLog_Staged has room for what a record that is not released may still become.
+func TestLog_Staged(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_700_000_000, 0)
+	s := story{plan: logPlan(1, 1), began: began, queued: began.Add(time.Hour), staged: true, status: Staged}
+	assert.Equal(t, Log{Last: entryBegun}, s.log())
+	s.staged, s.status = false, Queued
+	assert.Equal(t, Log{Last: entryQueued, Events: []Event{{No: entryQueued, Kind: EventJobStatus, At: s.queued, Status: "queued"}}}, s.log())
+	s.staged, s.status, s.over = true, Unprocessed, began.Add(time.Minute)
+	var kinds []string
+	log := s.log()
+	for _, e := range log.After(entryBegun) {
+		kinds = append(kinds, string(e.Kind)+" "+e.Status)
+		assert.Equal(t, s.over, e.At)
+		assert.Greater(t, e.No, int64(entryQueued))
+	}
+	assert.Equal(t, []string{"job.status unprocessed", "execution.status cancelled", "execution.closed cancelled"}, kinds)
+}
