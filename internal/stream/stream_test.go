@@ -141,10 +141,10 @@ func TestListen_JoinsDuringALook(t *testing.T) {
 	h, b, _ := open(t, 0)
 	batch, held := uuid.New(), make(chan struct{})
 	b.held = held
+	b.write(1)
 	p := take(t, h, uuid.New())
 	first := p.Listen(batch, 0, 0, 2)
 	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.looks > 0 }, 10*time.Second, time.Millisecond)
-	b.write(1)
 	second := p.Listen(batch, 0, 1, 2)
 	b.set(func(b *book) { b.held = nil })
 	close(held)
