@@ -1,8 +1,10 @@
 GOLANGCI_LINT_VERSION = v2.11.0
 REDOCLY_VERSION = 2.30.6
+SPECMATIC_VERSION = 2.55.1
 
 SQLC = CGO_ENABLED=0 go tool -modfile=tools/go.mod sqlc
 GOLANGCI_LINT = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
+SPECMATIC = bin/specmatic-$(SPECMATIC_VERSION).jar
 REDOCLY = REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --yes @redocly/cli@$(REDOCLY_VERSION)
 SDK = sdk/typescript
 SDK_PACKAGES = $(SDK)/node_modules/.package-lock.json
@@ -71,6 +73,17 @@ test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATA
 .PHONY: torture
 torture: ## Kill, stop and cut off real processes during runs, and look for rows that got lost or came twice; FLOWLANE_KILLS=200
 	FLOWLANE_KILLS=$${FLOWLANE_KILLS:-200} go test -count=1 -v -timeout 60m -parallel 2 ./internal/torture/
+
+.PHONY: contract
+contract: bin/flowlane $(SPECMATIC) ## Hold the running service against openapi.yaml with Specmatic; needs Java 17; CONTRACT=regex picks operations
+	go run ./internal/contract -service bin/flowlane -specmatic $(SPECMATIC) -only '$(CONTRACT)'
+
+$(SPECMATIC):
+	mkdir -p bin/specmatic
+	npm pack --silent --pack-destination bin/specmatic specmatic@$(SPECMATIC_VERSION)
+	tar -xzf bin/specmatic/specmatic-$(SPECMATIC_VERSION).tgz -C bin/specmatic package/specmatic.jar
+	mv bin/specmatic/package/specmatic.jar $@
+	rm -r bin/specmatic
 
 .PHONY: bench
 bench: ## Measure the speed targets of docs/architecture.md; BENCH=regex picks some

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// values are what stands for the stand-ins of a request, by name: for `{batch_id}` in the path it is "batch_id".
+type values map[string]string
+
+// fixture makes the values for one request. Operations that use up or change what they work on get something new each
+// time; reads share one.
+type fixture func(ctx context.Context, w *world) (values, error)
+
+// platformAccount is the account of the simulated platform to which the fixtures' credential belongs.
+const platformAccount = "contract"
+
+// fixtures has a row for every operation with an id in its path, and for those whose bodies name ids.
+var fixtures = map[string]fixture{
+	"revokeApiKey": fresh("key_id", "/account/api-keys", `{"name":"contract"}`),
+
+	"createStreamToken": shared(finished),
+
+	"getPlatform":        fixed("platform_id", "dialer"),
+	"getService":         fixed("service_id", "dialer__api"),
+	"listServiceActions": fixed("service_id", "dialer__api"),
+	"getAction":          fixed("action_id", "dialer__api__upload"),
+
+	"getCredential":     shared(credential),
+	"replaceCredential": credential,
+	"deleteCredential":  credential,
+	"testCredential":    shared(credential),
+
+	"createDefinition":       shared(all(variableSet, credential)),
+	"validateDefinition":     shared(all(variableSet, credential)),
+	"getDefinition":          shared(definition("active")),
+	"replaceDefinition":      all(definition("draft"), shared(variableSet)),
+	"updateDefinition":       definition("draft"),
+	"deleteDefinition":       definition("active"),
+	"listDefinitionVersions": shared(definition("active")),
+	"getDefinitionVersion":   all(shared(definition("active")), fixed("version", "1")),
+	"triggerDefinition":      all(shared(definition("active")), sealedSet),
+	"dryRunDefinition":       shared(definition("active")),
+
+	"getTemplate": fixed("template_id", "dialer-bulk-upload"),
+
+	"getVariableSet":     shared(variableSet),
+	"replaceVariableSet": shared(variableSet),
+	"deleteVariableSet":  variableSet,
+
+	"getBatch":         shared(finished),
+	"cancelBatch":      waiting,
+	"listBatchResults": shared(finished),
+	"getTrigger":       shared(finished),
+	"getJob":           shared(finished),
+	"getExecution":     shared(finished),
+	"streamExecution":  streamed,
+
+	"getRecordSet":    shared(openSet),
+	"deleteRecordSet": openSet,
+	"appendRecords":   openSet,
+	"sealRecordSet":   filledSet,
+
+	"getStore":           shared(store),
+	"replaceStore":       shared(store),
+	"deleteStore":        store,
+	"listStoreRecords":   shared(records),
+	"upsertStoreRecords": shared(store),
+	"getStoreRecord":     shared(record),
+	"putStoreLayer":      shared(record),
+	"deleteStoreLayer":   record,
+
+	"getTenant":    shared(tenant),
+	"updateTenant": shared(tenant),
+	"deleteTenant": tenant,
+
+	"getDomain":      shared(credential),
+	"getHeadroom":    shared(credential),
+	"estimateUpload": all(shared(credential), shared(sealedSet)),
+	"refreshLimits":  shared(credential),
+}
+
+// anyValue names parameters in paths that take any value, by operation.
+var anyValue = map[string]string{
+	"listPlatformServices": "platform_id", // an unknown platform has no services
+	"putStoreLayer":        "key",         // a record that is not there is made
+}
+
+// cleanup is where to delete what an operation has made, by a field of its answer.
+type cleanup struct{ path, field string }
+
+// cleanups are for what has a name of its own or may not be made without end.
+var cleanups = map[string]cleanup{
+	"createVariableSet": {"/flows/variables/", "id"},
+	"createStore":       {"/data/stores/", "name"},
+	"createTenant":      {"/tenants/", "id"},
+}
+
+// world makes fixtures on a service.
+type world struct{ service *service }
+
+// unique is a name that nothing has yet.
+func unique() string { return strings.ToLower(rand.Text()) }
+
+func fixed(name, value string) fixture {
+	return func(context.Context, *world) (values, error) { return values{name: value}, nil }
+}
+
+// all puts the values of several fixtures together.
+func all(several ...fixture) fixture {
+	return func(ctx context.Context, w *world) (values, error) {
+		out := values{}
+		for _, f := range several {
+			some, err := f(ctx, w)
+			if err != nil {
+				return nil, err
+			}
+			for name, value := range some {
+				out[name] = value
+			}
+		}
+		return out, nil
+	}
+}
+
+// shared makes its values when they are first needed, for all operations in whose row it stands.
+func shared(f fixture) fixture {
+	var once sync.Mutex
+	var made values
+	return func(ctx context.Context, w *world) (values, error) {
+		once.Lock()
+		defer once.Unlock()
+		if made == nil {
+			some, err := f(ctx, w)
+			if err != nil {
+				return nil, err
+			}
+			made = some
+		}
+		out := values{}
+		for name, value := range made {
+			out[name] = value
+		}
+		return out, nil
+	}
+}
+
+// post asks for something to be made, and returns the answer.
+func (w *world) post(ctx context.Context, path, body string) (map[string]any, error) {
+	var out map[string]any
+	var in any
+	if body != "" {
+		in = json.RawMessage(strings.ReplaceAll(body, "UNIQUE", unique()))
+	}
+	return out, w.service.call(ctx, http.MethodPost, path, in, &out)
+}
+
+// fresh makes something with one request and names its id.
+func fresh(name, path, body string) fixture {
+	return func(ctx context.Context, w *world) (values, error) {
+		made, err := w.post(ctx, path, body)
+		if err != nil {
+			return nil, err
+		}
+		return values{name: made["id"].(string)}, nil
+	}
+}
+
+func credential(ctx context.Context, w *world) (values, error) {
+	made, err := w.post(ctx, "/credentials",
+		`{"name":"contract","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"`+platformAccount+`","password":"x"}}`)
+	if err != nil {
+		return nil, err
+	}
+	return values{"credential_id": made["id"].(string), "tenancy_id": made["tenancy_id"].(string)}, nil
+}
+
+// transform is a flow that makes no call.
+const transform = `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input }}"}}]}]`
+
+func definition(status string) fixture {
+	return fresh("definition_id", "/flows/definitions", `{"name":"contract","status":"`+status+`","steps":`+transform+`}`)
+}
+
+func variableSet(ctx context.Context, w *world) (values, error) {
+	return fresh("variable_set_id", "/flows/variables", `{"name":"UNIQUE","keys":[{"name":"list","default":"demo"}],"versions":[{"name":"production","values":{"list":"a"}}]}`)(ctx, w)
+}
+
+func trigger(ctx context.Context, w *world, body string) (values, error) {
+	def, err := definition("active")(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	made, err := w.post(ctx, "/flows/definitions/"+def["definition_id"]+"/trigger", body)
+	if err != nil {
+		return nil, err
+	}
+	return values{"batch_id": made["batch_id"].(string), "trigger_id": made["trigger_id"].(string)}, nil
+}
+
+// waiting is a batch that does not begin by itself.
+func waiting(ctx context.Context, w *world) (values, error) {
+	return trigger(ctx, w, `{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z"}`)
+}
+
+// finished is a batch that is over.
+func finished(ctx context.Context, w *world) (values, error) {
+	v, err := trigger(ctx, w, `{"records":[{"id":"1"},{"id":"2"}]}`)
+	if err != nil {
+		return nil, err
+	}
+	v["job_id"] = v["batch_id"] + ".0"
+	v["execution_id"] = v["job_id"] + ".1"
+	deadline := time.After(patience)
+	for {
+		var batch map[string]any
+		if err := w.service.call(ctx, http.MethodGet, "/flows/batches/"+v["batch_id"], nil, &batch); err != nil {
+			return nil, err
+		}
+		if batch["completed_at"] != nil {
+			return v, nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-deadline:
+			return nil, fmt.Errorf("%w: %v", errTooLong, batch)
+		}
+	}
+}
+
+// ended is the execution whose stream is read: it is over, so that the stream ends.
+var ended = shared(finished)
+
+// streamed is that with a token, which lives shortly, and the id of the first event of the stream.
+func streamed(ctx context.Context, w *world) (values, error) {
+	v, err := ended(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	made, err := w.post(ctx, "/account/auth/stream-token", "")
+	if err != nil {
+		return nil, err
+	}
+	v["stream_token"] = made["token"].(string)
+	text, err := w.service.read(ctx, http.MethodGet, "/flows/executions/"+v["execution_id"]+"/stream?token="+v["stream_token"], nil)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if id, ok := strings.CutPrefix(line, "id: "); ok {
+			v["event_id"] = strings.TrimSpace(id)
+			return v, nil
+		}
+	}
+	return nil, fmt.Errorf("no event has an id: %s", text)
+}
+
+func openSet(ctx context.Context, w *world) (values, error) {
+	return fresh("record_set_id", "/data/record-sets", "")(ctx, w)
+}
+
+// filledSet has two records and can be sealed.
+func filledSet(ctx context.Context, w *world) (values, error) {
+	v, err := openSet(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.post(ctx, "/data/record-sets/"+v["record_set_id"]+"/records", `{"chunk_index":0,"records":[{"id":"1"},{"id":"2"}]}`)
+	return v, err
+}
+
+func sealedSet(ctx context.Context, w *world) (values, error) {
+	v, err := filledSet(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.post(ctx, "/data/record-sets/"+v["record_set_id"]+"/seal", `{"expected_count":2}`)
+	return v, err
+}
+
+func tenant(ctx context.Context, w *world) (values, error) {
+	return fresh("tenancy_id", "/tenants", `{"platform_id":"dialer","label":"UNIQUE"}`)(ctx, w)
+}
+
+const storeConfig = `{"name":"UNIQUE","fields":[{"name":"email","type":"string"},{"name":"vip","type":"boolean"}],"layers":["import","crm"]}`
+
+func store(ctx context.Context, w *world) (values, error) {
+	made, err := w.post(ctx, "/data/stores", storeConfig)
+	if err != nil {
+		return nil, err
+	}
+	return values{"store": made["name"].(string)}, nil
+}
+
+// records are a store with some.
+func records(ctx context.Context, w *world) (values, error) {
+	v, err := store(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	for range 3 {
+		if _, err := w.post(ctx, "/data/stores/"+v["store"]+"/records", `{"records":[{"key":"UNIQUE","layer":"crm","values":{"vip":true}}]}`); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// keeper is the store of all that record makes.
+var keeper = shared(store)
+
+// record is a record with one layer.
+func record(ctx context.Context, w *world) (values, error) {
+	v, err := keeper(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	v["key"], v["layer"] = unique(), "crm"
+	_, err = w.post(ctx, "/data/stores/"+v["store"]+"/records", `{"records":[{"key":"`+v["key"]+`","layer":"crm","values":{"vip":true}}]}`)
+	return v, err
+}
