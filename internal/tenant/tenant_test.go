@@ -4,6 +4,9 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/google/uuid"
+
+	"flowlane/internal/catalog"
 	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/tenant"
 )
@@ -47,5 +50,29 @@ func TestKeep(t *testing.T) {
 	}
 	if _, err := tenant.Keep(t.Context(), pool, account); err == nil {
 		t.Error("an id moved to another account")
+	}
+}
+
+// TestCreate_Ids: the ledger hangs on these ids, too.
+func TestCreate_Ids(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	org := uuid.MustParse("0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11")
+	if _, err := pool.Exec(t.Context(), "INSERT INTO flow.organization (id, name) VALUES ($1, 'Org')", org); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := catalog.Load(catalog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := "77"
+	for want, in := range map[string]tenant.Input{
+		"dialer-3e3bdc57c02640db": {PlatformID: "dialer", Label: "Sandbox", Number: &number},
+		"dialer-6bcc1c4bf78d2c71": {PlatformID: "dialer", Label: "Sandbox"},
+	} {
+		made, err := tenant.New(pool, entries).Create(t.Context(), org, in)
+		if err != nil || made.ID != want || !made.Manual {
+			t.Errorf("tenant = %+v, %v; once its id was %s", made, err, want)
+		}
 	}
 }
