@@ -120,15 +120,15 @@ FROM flow.call c WHERE c.id = ANY(@ids::uuid[]) ORDER BY c.id;
 SELECT EXISTS (SELECT FROM flow.call WHERE id = @id AND owner = @owner);
 
 -- name: CallMove :execrows
--- Moves calls that are still in the state that they were seen in.
+-- Moves calls that are still in the state that they were seen in, with as many of their records resolved.
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = d.answered_at,
     next_check_at = nullif(d.next_check_at, '9999-01-01 00:00:00+00'), checks = c.checks + d.checks, note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
     exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@refs::text[]) AS reference,
         unnest(@answered_ats::timestamptz[]) AS answered_at, unnest(@next_check_ats::timestamptz[]) AS next_check_at,
         unnest(@checks::int[]) AS checks, unnest(@notes::text[]) AS note, unnest(@counts_in::text[]) AS counts_in,
-        unnest(@seen::text[]) AS seen) d
-WHERE c.id = d.id AND c.state = d.seen;
+        unnest(@seen::text[]) AS seen, unnest(@resolved::int[]) AS resolved) d
+WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved;
 
 -- name: CallPostpone :exec
 UPDATE flow.call SET next_check_at = @next_check_at, checks = checks + 1 WHERE id = @id AND state IN ('unknown', 'awaiting');
@@ -212,3 +212,29 @@ SELECT EXISTS (SELECT FROM flow.budget WHERE domain = @domain AND bucket = @buck
 -- name: DomainAnyOrg :one
 -- An organization whose credential may ask an account about itself.
 SELECT org_id FROM flow.credential WHERE tenancy_id = @tenancy_id AND status = 'active' AND deleted_at IS NULL ORDER BY id LIMIT 1;
+
+-- name: CallsDoubtedAt :many
+-- The calls of unknown outcome that may cover a record.
+SELECT c.id FROM flow.part p JOIN flow.call c ON c.id = p.call_id
+WHERE p.batch_id = @batch_id AND c.org_id = @org_id AND c.state IN ('unknown', 'unresolved')
+    AND flow.slice_at(@batch_id::uuid, @position::bigint) BETWEEN p.slice_no AND p.last_no
+ORDER BY c.id;
+
+-- name: CallsLock :many
+SELECT sqlc.embed(c), b.time_zone, b.service_id, b.metered FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+WHERE c.id = ANY(@ids::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c;
+
+-- name: CallResolve :exec
+UPDATE flow.call SET resolved = resolved + 1 WHERE id = @id;
+
+-- name: ResolutionInsert :exec
+INSERT INTO flow.resolution (call_id, call_row, org_id, batch_id, position, outcome, note, account_id, created_at)
+VALUES (@call_id, @call_row, @org_id, @batch_id, @position, @outcome, @note, @account_id, @created_at);
+
+-- name: ResolutionsOfCalls :many
+SELECT call_id, call_row, outcome FROM flow.resolution WHERE call_id = ANY(@call_ids::uuid[]) ORDER BY call_id, call_row;
+
+-- name: ResolutionContradict :exec
+UPDATE flow.resolution r SET contradiction = d.truth
+FROM (SELECT unnest(@call_ids::uuid[]) AS call_id, unnest(@call_rows::int[]) AS call_row, unnest(@truths::text[]) AS truth) d
+WHERE r.call_id = d.call_id AND r.call_row = d.call_row AND r.contradiction IS NULL;

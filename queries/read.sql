@@ -30,14 +30,16 @@ WHERE b.org_id = @org_id
     AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'));
 
 -- name: BatchIDs :many
--- Ids of batches that have jobs in any of these statuses, in insertion order between two ids, with how many.
+-- Ids of batches that have jobs in any of these statuses, in insertion order between two ids, with how many. With ended runs
+-- those count too.
 SELECT d.id, d.matching::bigint AS matching FROM (
     SELECT b.id, (CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN c.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN c.started ELSE 0 END
         + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN c.completed ELSE 0 END
         + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN c.cancelled ELSE 0 END
         + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END) AS matching
+        + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END)
+        + CASE WHEN @ended_runs::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END AS matching
     FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
     WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id
 ) d WHERE d.matching > 0 ORDER BY d.id LIMIT @max_rows;
@@ -59,7 +61,7 @@ SELECT coalesce(flow.slice_at(@batch_id::uuid, @place::bigint), 0)::int AS no;
 
 -- name: SlicesFrom :many
 -- Slices that can have jobs in any of these statuses, with how many by their counters. begun narrows what is queued: 'yes' to
--- slices in which something was done already, 'no' to those at their first step, '' to nothing.
+-- slices in which something was done already, 'no' to those at their first step, '' to nothing. With ended runs those count too.
 SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.matching::bigint AS matching FROM (
     SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, (CASE WHEN 'staged' = ANY(@statuses::text[]) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN s.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN s.started ELSE 0 END
@@ -69,7 +71,9 @@ SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.matching::bigint
         + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN s.unresolved ELSE 0 END)
         + CASE WHEN @begun::text = 'yes' AND s.queued > 0
             AND (s.step_no > 0 OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
-        - CASE WHEN @begun::text = 'no' AND s.step_no > 0 THEN s.queued ELSE 0 END AS matching
+        - CASE WHEN @begun::text = 'no' AND s.step_no > 0 THEN s.queued ELSE 0 END
+        + CASE WHEN @ended_runs::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = @org_id AND r.batch_id = s.batch_id
+            AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
     FROM flow.slice s WHERE s.batch_id = @batch_id AND s.no >= @from_no
 ) d WHERE d.matching > 0 ORDER BY d.no LIMIT @max_rows;
 
@@ -114,3 +118,11 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, 
 JOIN flow.batch b ON b.id = d.batch_id
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 WHERE ((b.xmin::text::bigint << 32) | s.xmin::text::bigint) <> d.mark;
+
+-- name: EndedRunsRead :many
+-- The runs of jobs that are over, of the positions between two.
+SELECT position, run, step_no, note, ended_at FROM flow.ended_run
+WHERE org_id = @org_id AND batch_id = @batch_id AND position >= @from_position AND position < @to_position ORDER BY position, run;
+
+-- name: EndedRunTotal :one
+SELECT count(*) FROM flow.ended_run WHERE org_id = @org_id AND batch_id BETWEEN @from_id AND @to_id;

@@ -258,7 +258,7 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
 FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
-WHERE p.call_id = ANY(@call_ids::uuid[]) ORDER BY p.call_id, p.call_seq, s.no;
+WHERE p.call_id = ANY(@call_ids::uuid[]) ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no;
 
 -- name: SliceRows :many
 SELECT batch_id, no, first, records, state, step_no, remaining, apart FROM flow.slice WHERE batch_id = @batch_id AND no = ANY(@nos::int[]) ORDER BY no;
@@ -266,3 +266,22 @@ SELECT batch_id, no, first, records, state, step_no, remaining, apart FROM flow.
 -- name: JobPositionsApart :many
 -- Records that left their slice before a step, and so are not part of its tasks' ranges.
 SELECT slice_no, position FROM flow.job WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) AND apart_step < @step_no ORDER BY slice_no, position;
+
+-- name: PartGet :one
+SELECT id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no, left_out FROM flow.part WHERE id = @id;
+
+-- name: PartInsertCut :one
+-- A record cut out of its part, in the same call.
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no)
+VALUES (@batch_id, @step_no, @task_no, @slice_no, @slice_no, @from_off, @to_off, @apart, @attempt, @call_id, @call_seq, @claim_no)
+RETURNING id;
+
+-- name: EndedRunInsert :exec
+-- Ends the run of a job that goes on in the next one.
+INSERT INTO flow.ended_run (org_id, batch_id, position, run, step_no, note, ended_at)
+VALUES (@org_id, @batch_id, @position, @run, @step_no, @note, @ended_at);
+
+-- name: EndedRunLast :one
+-- The last run of a job that is over; 0 for none.
+SELECT coalesce(max(run), 0)::int AS run FROM flow.ended_run
+WHERE org_id = @org_id AND batch_id = @batch_id AND position = @position;

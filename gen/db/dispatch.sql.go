@@ -235,8 +235,8 @@ UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference,
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS reference,
         unnest($4::timestamptz[]) AS answered_at, unnest($5::timestamptz[]) AS next_check_at,
         unnest($6::int[]) AS checks, unnest($7::text[]) AS note, unnest($8::text[]) AS counts_in,
-        unnest($9::text[]) AS seen) d
-WHERE c.id = d.id AND c.state = d.seen
+        unnest($9::text[]) AS seen, unnest($10::int[]) AS resolved) d
+WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved
 `
 
 type CallMoveParams struct {
@@ -249,9 +249,10 @@ type CallMoveParams struct {
 	Notes        []string
 	CountsIn     []string
 	Seen         []string
+	Resolved     []int32
 }
 
-// Moves calls that are still in the state that they were seen in.
+// Moves calls that are still in the state that they were seen in, with as many of their records resolved.
 func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (int64, error) {
 	result, err := db.Exec(ctx, callMove,
 		arg.Ids,
@@ -263,6 +264,7 @@ func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (in
 		arg.Notes,
 		arg.CountsIn,
 		arg.Seen,
+		arg.Resolved,
 	)
 	if err != nil {
 		return 0, err
@@ -321,6 +323,49 @@ func (q *Queries) CallReferences(ctx context.Context, db DBTX, arg CallReference
 	return items, nil
 }
 
+const callResolve = `-- name: CallResolve :exec
+UPDATE flow.call SET resolved = resolved + 1 WHERE id = $1
+`
+
+func (q *Queries) CallResolve(ctx context.Context, db DBTX, id uuid.UUID) error {
+	_, err := db.Exec(ctx, callResolve, id)
+	return err
+}
+
+const callsDoubtedAt = `-- name: CallsDoubtedAt :many
+SELECT c.id FROM flow.part p JOIN flow.call c ON c.id = p.call_id
+WHERE p.batch_id = $1 AND c.org_id = $2 AND c.state IN ('unknown', 'unresolved')
+    AND flow.slice_at($1::uuid, $3::bigint) BETWEEN p.slice_no AND p.last_no
+ORDER BY c.id
+`
+
+type CallsDoubtedAtParams struct {
+	BatchID  uuid.UUID
+	OrgID    uuid.UUID
+	Position int64
+}
+
+// The calls of unknown outcome that may cover a record.
+func (q *Queries) CallsDoubtedAt(ctx context.Context, db DBTX, arg CallsDoubtedAtParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, callsDoubtedAt, arg.BatchID, arg.OrgID, arg.Position)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const callsExclusive = `-- name: CallsExclusive :many
 SELECT exclusive_key::text FROM flow.call WHERE domain = $1 AND exclusive_key = ANY($2::text[])
 `
@@ -343,6 +388,68 @@ func (q *Queries) CallsExclusive(ctx context.Context, db DBTX, arg CallsExclusiv
 			return nil, err
 		}
 		items = append(items, exclusive_key)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const callsLock = `-- name: CallsLock :many
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, c.resolved, b.time_zone, b.service_id, b.metered FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+WHERE c.id = ANY($1::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c
+`
+
+type CallsLockRow struct {
+	FlowCall  FlowCall
+	TimeZone  string
+	ServiceID string
+	Metered   bool
+}
+
+func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]CallsLockRow, error) {
+	rows, err := db.Query(ctx, callsLock, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CallsLockRow
+	for rows.Next() {
+		var i CallsLockRow
+		if err := rows.Scan(
+			&i.FlowCall.ID,
+			&i.FlowCall.OrgID,
+			&i.FlowCall.Domain,
+			&i.FlowCall.Bucket,
+			&i.FlowCall.Lane,
+			&i.FlowCall.ActionID,
+			&i.FlowCall.CredentialID,
+			&i.FlowCall.State,
+			&i.FlowCall.Owner,
+			&i.FlowCall.Attempt,
+			&i.FlowCall.Records,
+			&i.FlowCall.Digest,
+			&i.FlowCall.FirstKey,
+			&i.FlowCall.LastKey,
+			&i.FlowCall.Params,
+			&i.FlowCall.OutcomeCheck,
+			&i.FlowCall.ExclusiveKey,
+			&i.FlowCall.Reference,
+			&i.FlowCall.ClaimedAt,
+			&i.FlowCall.SendBefore,
+			&i.FlowCall.AnsweredAt,
+			&i.FlowCall.NextCheckAt,
+			&i.FlowCall.Checks,
+			&i.FlowCall.CountsIn,
+			&i.FlowCall.Note,
+			&i.FlowCall.Resolved,
+			&i.TimeZone,
+			&i.ServiceID,
+			&i.Metered,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -409,7 +516,7 @@ func (q *Queries) CallsOverdue(ctx context.Context, db DBTX, arg CallsOverduePar
 }
 
 const callsRead = `-- name: CallsRead :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, (SELECT b.time_zone FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS time_zone,
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, c.resolved, (SELECT b.time_zone FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS time_zone,
     (SELECT b.service_id FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS service_id,
     (SELECT b.metered FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS metered,
     (SELECT flow.clock())::timestamptz AS now
@@ -466,6 +573,7 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 			&i.FlowCall.Checks,
 			&i.FlowCall.CountsIn,
 			&i.FlowCall.Note,
+			&i.FlowCall.Resolved,
 			&i.TimeZone,
 			&i.ServiceID,
 			&i.Metered,
@@ -513,7 +621,7 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 }
 
 const callsToCheck = `-- name: CallsToCheck :many
-SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note FROM flow.call
+SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note, resolved FROM flow.call
 WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
 ORDER BY next_check_at LIMIT $3
 `
@@ -559,6 +667,7 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 			&i.Checks,
 			&i.CountsIn,
 			&i.Note,
+			&i.Resolved,
 		); err != nil {
 			return nil, err
 		}
@@ -1111,4 +1220,83 @@ func (q *Queries) QueueNextReady(ctx context.Context, db DBTX, arg QueueNextRead
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err
+}
+
+const resolutionContradict = `-- name: ResolutionContradict :exec
+UPDATE flow.resolution r SET contradiction = d.truth
+FROM (SELECT unnest($1::uuid[]) AS call_id, unnest($2::int[]) AS call_row, unnest($3::text[]) AS truth) d
+WHERE r.call_id = d.call_id AND r.call_row = d.call_row AND r.contradiction IS NULL
+`
+
+type ResolutionContradictParams struct {
+	CallIds  []uuid.UUID
+	CallRows []int32
+	Truths   []string
+}
+
+func (q *Queries) ResolutionContradict(ctx context.Context, db DBTX, arg ResolutionContradictParams) error {
+	_, err := db.Exec(ctx, resolutionContradict, arg.CallIds, arg.CallRows, arg.Truths)
+	return err
+}
+
+const resolutionInsert = `-- name: ResolutionInsert :exec
+INSERT INTO flow.resolution (call_id, call_row, org_id, batch_id, position, outcome, note, account_id, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+`
+
+type ResolutionInsertParams struct {
+	CallID    uuid.UUID
+	CallRow   int32
+	OrgID     uuid.UUID
+	BatchID   uuid.UUID
+	Position  int64
+	Outcome   string
+	Note      *string
+	AccountID *uuid.UUID
+	CreatedAt time.Time
+}
+
+func (q *Queries) ResolutionInsert(ctx context.Context, db DBTX, arg ResolutionInsertParams) error {
+	_, err := db.Exec(ctx, resolutionInsert,
+		arg.CallID,
+		arg.CallRow,
+		arg.OrgID,
+		arg.BatchID,
+		arg.Position,
+		arg.Outcome,
+		arg.Note,
+		arg.AccountID,
+		arg.CreatedAt,
+	)
+	return err
+}
+
+const resolutionsOfCalls = `-- name: ResolutionsOfCalls :many
+SELECT call_id, call_row, outcome FROM flow.resolution WHERE call_id = ANY($1::uuid[]) ORDER BY call_id, call_row
+`
+
+type ResolutionsOfCallsRow struct {
+	CallID  uuid.UUID
+	CallRow int32
+	Outcome string
+}
+
+func (q *Queries) ResolutionsOfCalls(ctx context.Context, db DBTX, callIds []uuid.UUID) ([]ResolutionsOfCallsRow, error) {
+	rows, err := db.Query(ctx, resolutionsOfCalls, callIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ResolutionsOfCallsRow
+	for rows.Next() {
+		var i ResolutionsOfCallsRow
+		if err := rows.Scan(&i.CallID, &i.CallRow, &i.Outcome); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

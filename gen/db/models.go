@@ -430,6 +430,9 @@ type FlowBatch struct {
 	CreatedBy     *uuid.UUID
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	RetryOf       *uuid.UUID
+	RetryRoot     *uuid.UUID
+	RetryNo       int32
 	StoppedAt     *time.Time
 }
 
@@ -501,6 +504,7 @@ type FlowCall struct {
 	Checks       int32
 	CountsIn     json.RawMessage
 	Note         *string
+	Resolved     int32
 }
 
 type FlowClockOffset struct {
@@ -598,6 +602,16 @@ type FlowDue struct {
 	Failures     int32
 }
 
+type FlowEndedRun struct {
+	OrgID    uuid.UUID
+	BatchID  uuid.UUID
+	Position int64
+	Run      int32
+	StepNo   int16
+	Note     *string
+	EndedAt  time.Time
+}
+
 type FlowFragment struct {
 	BatchID uuid.UUID
 	SliceNo int32
@@ -615,6 +629,17 @@ type FlowIdempotencyKey struct {
 	Status    int16
 	Answer    []byte
 	CreatedAt time.Time
+}
+
+type FlowInherited struct {
+	BatchID   uuid.UUID
+	SliceNo   int32
+	Depth     int32
+	FromBatch uuid.UUID
+	FromSlice int32
+	Off       int32
+	StepNo    int16
+	TasksDone int64
 }
 
 type FlowJob struct {
@@ -751,6 +776,19 @@ type FlowRequestCount struct {
 	Used      int64
 }
 
+type FlowResolution struct {
+	CallID        uuid.UUID
+	CallRow       int32
+	OrgID         uuid.UUID
+	BatchID       uuid.UUID
+	Position      int64
+	Outcome       string
+	Note          *string
+	AccountID     *uuid.UUID
+	CreatedAt     time.Time
+	Contradiction *string
+}
+
 type FlowRootKey struct {
 	Single    bool
 	KekID     string
@@ -787,6 +825,9 @@ type FlowSlice struct {
 	Rejected       int32
 	Unprocessed    int32
 	Unresolved     int32
+	PageOff        int32
+	FirstStep      int16
+	TasksDone      int64
 }
 
 type FlowStore struct {

@@ -19,18 +19,20 @@ SELECT d.id, d.matching::bigint AS matching FROM (
         + CASE WHEN 'needs_reconcile' = ANY($1::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($1::text[]) THEN c.completed ELSE 0 END
         + CASE WHEN 'failed' = ANY($1::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($1::text[]) THEN c.cancelled ELSE 0 END
         + CASE WHEN 'accepted' = ANY($1::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($1::text[]) THEN c.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY($1::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($1::text[]) THEN c.unresolved ELSE 0 END) AS matching
+        + CASE WHEN 'unprocessed' = ANY($1::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($1::text[]) THEN c.unresolved ELSE 0 END)
+        + CASE WHEN $2::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END AS matching
     FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-    WHERE b.org_id = $2 AND b.id BETWEEN $3 AND $4
-) d WHERE d.matching > 0 ORDER BY d.id LIMIT $5
+    WHERE b.org_id = $3 AND b.id BETWEEN $4 AND $5
+) d WHERE d.matching > 0 ORDER BY d.id LIMIT $6
 `
 
 type BatchIDsParams struct {
-	Statuses []string
-	OrgID    uuid.UUID
-	FromID   uuid.UUID
-	ToID     uuid.UUID
-	MaxRows  int32
+	Statuses  []string
+	EndedRuns bool
+	OrgID     uuid.UUID
+	FromID    uuid.UUID
+	ToID      uuid.UUID
+	MaxRows   int32
 }
 
 type BatchIDsRow struct {
@@ -38,10 +40,12 @@ type BatchIDsRow struct {
 	Matching int64
 }
 
-// Ids of batches that have jobs in any of these statuses, in insertion order between two ids, with how many.
+// Ids of batches that have jobs in any of these statuses, in insertion order between two ids, with how many. With ended runs
+// those count too.
 func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]BatchIDsRow, error) {
 	rows, err := db.Query(ctx, batchIDs,
 		arg.Statuses,
+		arg.EndedRuns,
 		arg.OrgID,
 		arg.FromID,
 		arg.ToID,
@@ -66,7 +70,7 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 }
 
 const batchList = `-- name: BatchList :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -136,6 +140,9 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.FlowBatch.CreatedBy,
 			&i.FlowBatch.CreatedAt,
 			&i.FlowBatch.UpdatedAt,
+			&i.FlowBatch.RetryOf,
+			&i.FlowBatch.RetryRoot,
+			&i.FlowBatch.RetryNo,
 			&i.FlowBatch.StoppedAt,
 			&i.FlowBatchCount.BatchID,
 			&i.FlowBatchCount.RecordCount,
@@ -181,7 +188,7 @@ func (q *Queries) BatchOfTrigger(ctx context.Context, db DBTX, arg BatchOfTrigge
 }
 
 const batchRead = `-- name: BatchRead :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -224,6 +231,9 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 		&i.FlowBatch.CreatedBy,
 		&i.FlowBatch.CreatedAt,
 		&i.FlowBatch.UpdatedAt,
+		&i.FlowBatch.RetryOf,
+		&i.FlowBatch.RetryRoot,
+		&i.FlowBatch.RetryNo,
 		&i.FlowBatch.StoppedAt,
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.RecordCount,
@@ -273,6 +283,75 @@ func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const endedRunTotal = `-- name: EndedRunTotal :one
+SELECT count(*) FROM flow.ended_run WHERE org_id = $1 AND batch_id BETWEEN $2 AND $3
+`
+
+type EndedRunTotalParams struct {
+	OrgID  uuid.UUID
+	FromID uuid.UUID
+	ToID   uuid.UUID
+}
+
+func (q *Queries) EndedRunTotal(ctx context.Context, db DBTX, arg EndedRunTotalParams) (int64, error) {
+	row := db.QueryRow(ctx, endedRunTotal, arg.OrgID, arg.FromID, arg.ToID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const endedRunsRead = `-- name: EndedRunsRead :many
+SELECT position, run, step_no, note, ended_at FROM flow.ended_run
+WHERE org_id = $1 AND batch_id = $2 AND position >= $3 AND position < $4 ORDER BY position, run
+`
+
+type EndedRunsReadParams struct {
+	OrgID        uuid.UUID
+	BatchID      uuid.UUID
+	FromPosition int64
+	ToPosition   int64
+}
+
+type EndedRunsReadRow struct {
+	Position int64
+	Run      int32
+	StepNo   int16
+	Note     *string
+	EndedAt  time.Time
+}
+
+// The runs of jobs that are over, of the positions between two.
+func (q *Queries) EndedRunsRead(ctx context.Context, db DBTX, arg EndedRunsReadParams) ([]EndedRunsReadRow, error) {
+	rows, err := db.Query(ctx, endedRunsRead,
+		arg.OrgID,
+		arg.BatchID,
+		arg.FromPosition,
+		arg.ToPosition,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EndedRunsReadRow
+	for rows.Next() {
+		var i EndedRunsReadRow
+		if err := rows.Scan(
+			&i.Position,
+			&i.Run,
+			&i.StepNo,
+			&i.Note,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const fragmentsRead = `-- name: FragmentsRead :many
@@ -547,17 +626,21 @@ SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.matching::bigint
         + CASE WHEN 'unprocessed' = ANY($1::text[]) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($1::text[]) THEN s.unresolved ELSE 0 END)
         + CASE WHEN $2::text = 'yes' AND s.queued > 0
             AND (s.step_no > 0 OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
-        - CASE WHEN $2::text = 'no' AND s.step_no > 0 THEN s.queued ELSE 0 END AS matching
-    FROM flow.slice s WHERE s.batch_id = $3 AND s.no >= $4
-) d WHERE d.matching > 0 ORDER BY d.no LIMIT $5
+        - CASE WHEN $2::text = 'no' AND s.step_no > 0 THEN s.queued ELSE 0 END
+        + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $4 AND r.batch_id = s.batch_id
+            AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
+    FROM flow.slice s WHERE s.batch_id = $5 AND s.no >= $6
+) d WHERE d.matching > 0 ORDER BY d.no LIMIT $7
 `
 
 type SlicesFromParams struct {
-	Statuses []string
-	Begun    string
-	BatchID  uuid.UUID
-	FromNo   int32
-	MaxRows  int32
+	Statuses  []string
+	Begun     string
+	EndedRuns bool
+	OrgID     uuid.UUID
+	BatchID   uuid.UUID
+	FromNo    int32
+	MaxRows   int32
 }
 
 type SlicesFromRow struct {
@@ -571,11 +654,13 @@ type SlicesFromRow struct {
 }
 
 // Slices that can have jobs in any of these statuses, with how many by their counters. begun narrows what is queued: 'yes' to
-// slices in which something was done already, 'no' to those at their first step, ” to nothing.
+// slices in which something was done already, 'no' to those at their first step, ” to nothing. With ended runs those count too.
 func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams) ([]SlicesFromRow, error) {
 	rows, err := db.Query(ctx, slicesFrom,
 		arg.Statuses,
 		arg.Begun,
+		arg.EndedRuns,
+		arg.OrgID,
 		arg.BatchID,
 		arg.FromNo,
 		arg.MaxRows,

@@ -154,7 +154,7 @@ func (q *Queries) BatchEnd(ctx context.Context, db DBTX, arg BatchEndParams) err
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -184,6 +184,9 @@ type BatchGetRow struct {
 	CreatedBy      *uuid.UUID
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	RetryOf        *uuid.UUID
+	RetryRoot      *uuid.UUID
+	RetryNo        int32
 	StoppedAt      *time.Time
 	FlowBatchCount FlowBatchCount
 }
@@ -213,6 +216,9 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.RetryOf,
+		&i.RetryRoot,
+		&i.RetryNo,
 		&i.StoppedAt,
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.RecordCount,
@@ -473,6 +479,54 @@ func (q *Queries) Clock(ctx context.Context, db DBTX) (time.Time, error) {
 	var column_1 time.Time
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const endedRunInsert = `-- name: EndedRunInsert :exec
+INSERT INTO flow.ended_run (org_id, batch_id, position, run, step_no, note, ended_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+`
+
+type EndedRunInsertParams struct {
+	OrgID    uuid.UUID
+	BatchID  uuid.UUID
+	Position int64
+	Run      int32
+	StepNo   int16
+	Note     *string
+	EndedAt  time.Time
+}
+
+// Ends the run of a job that goes on in the next one.
+func (q *Queries) EndedRunInsert(ctx context.Context, db DBTX, arg EndedRunInsertParams) error {
+	_, err := db.Exec(ctx, endedRunInsert,
+		arg.OrgID,
+		arg.BatchID,
+		arg.Position,
+		arg.Run,
+		arg.StepNo,
+		arg.Note,
+		arg.EndedAt,
+	)
+	return err
+}
+
+const endedRunLast = `-- name: EndedRunLast :one
+SELECT coalesce(max(run), 0)::int AS run FROM flow.ended_run
+WHERE org_id = $1 AND batch_id = $2 AND position = $3
+`
+
+type EndedRunLastParams struct {
+	OrgID    uuid.UUID
+	BatchID  uuid.UUID
+	Position int64
+}
+
+// The last run of a job that is over; 0 for none.
+func (q *Queries) EndedRunLast(ctx context.Context, db DBTX, arg EndedRunLastParams) (int32, error) {
+	row := db.QueryRow(ctx, endedRunLast, arg.OrgID, arg.BatchID, arg.Position)
+	var run int32
+	err := row.Scan(&run)
+	return run, err
 }
 
 const fragmentDelete = `-- name: FragmentDelete :exec
@@ -1020,6 +1074,49 @@ func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, callIds []uuid
 	return result.RowsAffected(), nil
 }
 
+const partGet = `-- name: PartGet :one
+SELECT id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no, left_out FROM flow.part WHERE id = $1
+`
+
+type PartGetRow struct {
+	ID      int64
+	BatchID uuid.UUID
+	StepNo  int16
+	TaskNo  int16
+	SliceNo int32
+	LastNo  int32
+	FromOff int32
+	ToOff   int32
+	Apart   bool
+	Attempt int32
+	CallID  *uuid.UUID
+	CallSeq *int32
+	ClaimNo *int64
+	LeftOut []int32
+}
+
+func (q *Queries) PartGet(ctx context.Context, db DBTX, id int64) (PartGetRow, error) {
+	row := db.QueryRow(ctx, partGet, id)
+	var i PartGetRow
+	err := row.Scan(
+		&i.ID,
+		&i.BatchID,
+		&i.StepNo,
+		&i.TaskNo,
+		&i.SliceNo,
+		&i.LastNo,
+		&i.FromOff,
+		&i.ToOff,
+		&i.Apart,
+		&i.Attempt,
+		&i.CallID,
+		&i.CallSeq,
+		&i.ClaimNo,
+		&i.LeftOut,
+	)
+	return i, err
+}
+
 const partInsert = `-- name: PartInsert :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, ready_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
@@ -1095,6 +1192,46 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 	return err
 }
 
+const partInsertCut = `-- name: PartInsertCut :one
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no)
+VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10, $11)
+RETURNING id
+`
+
+type PartInsertCutParams struct {
+	BatchID uuid.UUID
+	StepNo  int16
+	TaskNo  int16
+	SliceNo int32
+	FromOff int32
+	ToOff   int32
+	Apart   bool
+	Attempt int32
+	CallID  *uuid.UUID
+	CallSeq *int32
+	ClaimNo *int64
+}
+
+// A record cut out of its part, in the same call.
+func (q *Queries) PartInsertCut(ctx context.Context, db DBTX, arg PartInsertCutParams) (int64, error) {
+	row := db.QueryRow(ctx, partInsertCut,
+		arg.BatchID,
+		arg.StepNo,
+		arg.TaskNo,
+		arg.SliceNo,
+		arg.FromOff,
+		arg.ToOff,
+		arg.Apart,
+		arg.Attempt,
+		arg.CallID,
+		arg.CallSeq,
+		arg.ClaimNo,
+	)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const partInsertWhole = `-- name: PartInsertWhole :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
 SELECT s.batch_id, $1, $2, 0, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = $3 ORDER BY s.no DESC LIMIT 1
@@ -1153,7 +1290,7 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
 FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
-WHERE p.call_id = ANY($1::uuid[]) ORDER BY p.call_id, p.call_seq, s.no
+WHERE p.call_id = ANY($1::uuid[]) ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no
 `
 
 type PartsOfCallRow struct {

@@ -497,6 +497,25 @@ type JobInvoker interface {
 	//
 	// GET /flows/jobs
 	ListJobs(ctx context.Context, params ListJobsParams, options ...RequestOption) (*JobList, error)
+	// ResolveJob invokes resolveJob operation.
+	//
+	// Settles a job that is `needs_reconcile` or `unresolved`: a call carried its record, and nobody knows
+	// whether it arrived. Look it up at the provider, then say what you found. The job goes on as if the
+	// call had been answered so. A job in any other status is 409.
+	//
+	//  - `accepted`: the provider has the record. A job of a call of its own goes on, and ends
+	//    `completed`; one of a bulk call ends `accepted` where that was its last task.
+	//  - `rejected`: the provider refused it. The job ends `failed`, or `rejected` after a bulk call,
+	//    unless the task's `on_error` is `continue`.
+	//  - `requeue`: it never arrived, or may be sent again. The job is `queued` again, and run 1 ends
+	//    `cancelled` while the execution `<job_id>.2` goes on with the task that was in doubt. 409 once
+	//    the batch is cancelled or stopped.
+	//
+	// Each record of a bulk call is resolved alone. Should the provider answer for the call after all,
+	// that settles the others, and moves a resolved job no more.
+	//
+	// POST /flows/jobs/{job_id}/resolve
+	ResolveJob(ctx context.Context, request *JobResolution, params ResolveJobParams, options ...RequestOption) (*Job, error)
 }
 
 // RecordSetInvoker invokes operations described by OpenAPI v3 specification.
@@ -13728,6 +13747,192 @@ func (c *Client) sendReplaceVariableSet(ctx context.Context, request *VariableSe
 
 	stage = "DecodeResponse"
 	result, err := decodeReplaceVariableSetResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// ResolveJob invokes resolveJob operation.
+//
+// Settles a job that is `needs_reconcile` or `unresolved`: a call carried its record, and nobody knows
+// whether it arrived. Look it up at the provider, then say what you found. The job goes on as if the
+// call had been answered so. A job in any other status is 409.
+//
+//   - `accepted`: the provider has the record. A job of a call of its own goes on, and ends
+//     `completed`; one of a bulk call ends `accepted` where that was its last task.
+//   - `rejected`: the provider refused it. The job ends `failed`, or `rejected` after a bulk call,
+//     unless the task's `on_error` is `continue`.
+//   - `requeue`: it never arrived, or may be sent again. The job is `queued` again, and run 1 ends
+//     `cancelled` while the execution `<job_id>.2` goes on with the task that was in doubt. 409 once
+//     the batch is cancelled or stopped.
+//
+// Each record of a bulk call is resolved alone. Should the provider answer for the call after all,
+// that settles the others, and moves a resolved job no more.
+//
+// POST /flows/jobs/{job_id}/resolve
+func (c *Client) ResolveJob(ctx context.Context, request *JobResolution, params ResolveJobParams, options ...RequestOption) (*Job, error) {
+	res, err := c.sendResolveJob(ctx, request, params, options...)
+	return res, err
+}
+
+func (c *Client) sendResolveJob(ctx context.Context, request *JobResolution, params ResolveJobParams, requestOptions ...RequestOption) (res *Job, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("resolveJob"),
+		semconv.HTTPRequestMethodKey.String("POST"),
+		semconv.URLTemplateKey.String("/flows/jobs/{job_id}/resolve"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, ResolveJobOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/flows/jobs/"
+	{
+		// Encode "job_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "job_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.JobID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/resolve"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "POST", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+	if err := encodeResolveJobRequest(request, r); err != nil {
+		return res, errors.Wrap(err, "encode request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, ResolveJobOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, ResolveJobOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeResolveJobResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

@@ -74,6 +74,7 @@ const (
 	ReplaceDefinitionOperation      OperationName = "ReplaceDefinition"
 	ReplaceStoreOperation           OperationName = "ReplaceStore"
 	ReplaceVariableSetOperation     OperationName = "ReplaceVariableSet"
+	ResolveJobOperation             OperationName = "ResolveJob"
 	RevokeApiKeyOperation           OperationName = "RevokeApiKey"
 	SealRecordSetOperation          OperationName = "SealRecordSet"
 	StreamExecutionOperation        OperationName = "StreamExecution"

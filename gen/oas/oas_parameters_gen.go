@@ -11452,6 +11452,72 @@ func decodeReplaceVariableSetParams(args [1]string, argsEscaped bool, r *http.Re
 	return params, nil
 }
 
+// ResolveJobParams is parameters of resolveJob operation.
+type ResolveJobParams struct {
+	// The id of the job, of the form `<batch_id>.<position>`.
+	JobID string
+}
+
+func unpackResolveJobParams(packed middleware.Parameters) (params ResolveJobParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "job_id",
+			In:   "path",
+		}
+		params.JobID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeResolveJobParams(args [1]string, argsEscaped bool, r *http.Request) (params ResolveJobParams, _ error) {
+	// Decode path: job_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "job_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.JobID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "job_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // RevokeApiKeyParams is parameters of revokeApiKey operation.
 type RevokeApiKeyParams struct {
 	// The id of the key, not the key itself.

@@ -272,6 +272,20 @@ func encodeReplaceVariableSetRequest(
 	return nil
 }
 
+func encodeResolveJobRequest(
+	req *JobResolution,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeSealRecordSetRequest(
 	req *RecordSetSeal,
 	r *http.Request,

@@ -6763,6 +6763,83 @@ func (s *JobList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
 
+// Ref: #/components/schemas/JobResolution
+type JobResolution struct {
+	// What became of the record.
+	Outcome JobResolutionOutcome `json:"outcome"`
+	// How you know; kept with the resolution and shown in the error of the job.
+	Note OptString `json:"note"`
+}
+
+// GetOutcome returns the value of Outcome.
+func (s *JobResolution) GetOutcome() JobResolutionOutcome {
+	return s.Outcome
+}
+
+// GetNote returns the value of Note.
+func (s *JobResolution) GetNote() OptString {
+	return s.Note
+}
+
+// SetOutcome sets the value of Outcome.
+func (s *JobResolution) SetOutcome(val JobResolutionOutcome) {
+	s.Outcome = val
+}
+
+// SetNote sets the value of Note.
+func (s *JobResolution) SetNote(val OptString) {
+	s.Note = val
+}
+
+// What became of the record.
+type JobResolutionOutcome string
+
+const (
+	JobResolutionOutcomeAccepted JobResolutionOutcome = "accepted"
+	JobResolutionOutcomeRejected JobResolutionOutcome = "rejected"
+	JobResolutionOutcomeRequeue  JobResolutionOutcome = "requeue"
+)
+
+// AllValues returns all JobResolutionOutcome values.
+func (JobResolutionOutcome) AllValues() []JobResolutionOutcome {
+	return []JobResolutionOutcome{
+		JobResolutionOutcomeAccepted,
+		JobResolutionOutcomeRejected,
+		JobResolutionOutcomeRequeue,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s JobResolutionOutcome) MarshalText() ([]byte, error) {
+	switch s {
+	case JobResolutionOutcomeAccepted:
+		return []byte(s), nil
+	case JobResolutionOutcomeRejected:
+		return []byte(s), nil
+	case JobResolutionOutcomeRequeue:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *JobResolutionOutcome) UnmarshalText(data []byte) error {
+	switch JobResolutionOutcome(data) {
+	case JobResolutionOutcomeAccepted:
+		*s = JobResolutionOutcomeAccepted
+		return nil
+	case JobResolutionOutcomeRejected:
+		*s = JobResolutionOutcomeRejected
+		return nil
+	case JobResolutionOutcomeRequeue:
+		*s = JobResolutionOutcomeRequeue
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
 // `staged` not released yet, `queued` waits for its turn, `pending` is being worked on, `started` is
 // in a call, `needs_reconcile` the outcome of its call is being found out. Ends: `completed`,
 // `failed`, `cancelled`; `accepted` and `rejected` by a bulk call; `unprocessed` never sent;

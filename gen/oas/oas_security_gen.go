@@ -147,6 +147,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ReplaceVariableSetOperation: []string{
 		"admin",
 	},
+	ResolveJobOperation: []string{
+		"admin",
+	},
 	RevokeApiKeyOperation: []string{
 		"admin",
 	},
@@ -295,6 +298,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	ReplaceVariableSetOperation: []string{
+		"admin",
+	},
+	ResolveJobOperation: []string{
 		"admin",
 	},
 	RevokeApiKeyOperation: []string{

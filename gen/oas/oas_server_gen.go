@@ -422,6 +422,25 @@ type JobHandler interface {
 	//
 	// GET /flows/jobs
 	ListJobs(ctx context.Context, params ListJobsParams) (*JobList, error)
+	// ResolveJob implements resolveJob operation.
+	//
+	// Settles a job that is `needs_reconcile` or `unresolved`: a call carried its record, and nobody knows
+	// whether it arrived. Look it up at the provider, then say what you found. The job goes on as if the
+	// call had been answered so. A job in any other status is 409.
+	//
+	//  - `accepted`: the provider has the record. A job of a call of its own goes on, and ends
+	//    `completed`; one of a bulk call ends `accepted` where that was its last task.
+	//  - `rejected`: the provider refused it. The job ends `failed`, or `rejected` after a bulk call,
+	//    unless the task's `on_error` is `continue`.
+	//  - `requeue`: it never arrived, or may be sent again. The job is `queued` again, and run 1 ends
+	//    `cancelled` while the execution `<job_id>.2` goes on with the task that was in doubt. 409 once
+	//    the batch is cancelled or stopped.
+	//
+	// Each record of a bulk call is resolved alone. Should the provider answer for the call after all,
+	// that settles the others, and moves a resolved job no more.
+	//
+	// POST /flows/jobs/{job_id}/resolve
+	ResolveJob(ctx context.Context, req *JobResolution, params ResolveJobParams) (*Job, error)
 }
 
 // RecordSetHandler handles operations described by OpenAPI v3 specification.

@@ -104,11 +104,11 @@ func (h accountHandler) CreateStreamToken(ctx context.Context, req oas.OptStream
 	caller := account.FromContext(ctx)
 	execution := req.Value.ExecutionID.Or("")
 	if !req.Value.ExecutionID.Null && req.Value.ExecutionID.Set {
-		batch, position, ok := parseExecutionID(execution)
+		batch, position, number, ok := parseExecutionID(execution)
 		if !ok {
 			return nil, fault.Missing("Execution")
 		}
-		if _, _, err := h.runs.Execution(ctx, caller.OrgID, batch, position); err != nil {
+		if _, _, err := h.runs.Execution(ctx, caller.OrgID, batch, position, number); err != nil {
 			return nil, err
 		}
 	}

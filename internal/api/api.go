@@ -54,8 +54,9 @@ type Deps struct {
 	RequestLimit int64
 	DryRuns      *dryrun.Service
 	Usage        *usage.Service
-	// Refresher is the dispatcher.
+	// Refresher and Resolver are the dispatcher.
 	Refresher Refresher
+	Resolver  Resolver
 	// Now dates nothing that is stored; it measures how long requests take.
 	Now func() time.Time
 	Log *slog.Logger
@@ -120,7 +121,7 @@ func New(d Deps) (http.Handler, error) {
 		storeHandler:     storeHandler{stores: d.Stores},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, exports: newSlots(exportsAtOnce)},
 		triggersHandler:  triggersHandler{runs: d.Runs},
-		jobHandler:       jobHandler{runs: d.Runs},
+		jobHandler:       jobHandler{runs: d.Runs, resolver: d.Resolver},
 		executionHandler: executionHandler{runs: d.Runs, streams: d.Streams, heartbeat: heartbeat},
 		usageHandler:     usageHandler{usage: d.Usage},
 		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher},

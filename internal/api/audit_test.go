@@ -140,6 +140,11 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.Do("POST", "/flows/definitions/"+s.define(transformSteps)+"/trigger", nil).Want(200).JSON()["batch_id"].(string)
 		return auditedCall{"POST", "/flows/batches/" + id + "/cancel", nil, 200, "batch", id, ""}
 	},
+	"resolveJob": func(s *stack) auditedCall {
+		batch := s.trigger(s.define(uploadSteps), `{"input_data":{"id":"a"}}`)
+		s.doubt(batch, "unknown")
+		return auditedCall{"POST", "/flows/jobs/" + batch + ".0/resolve", `{"outcome":"accepted","note":"` + needle + `"}`, 200, "job", batch + ".0", ""}
+	},
 	"createRecordSet": func(*stack) auditedCall {
 		return auditedCall{"POST", "/data/record-sets", nil, 201, "record_set", "", "id"}
 	},

@@ -173,7 +173,7 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 	if err != nil {
 		return nil, err
 	}
-	list := oas.ResultList(listOfRecords(ctx, p, found, resultOf))
+	list := oas.ResultList(listOfRecords(ctx, p, found, jobIDOf, resultOf))
 	return &list, nil
 }
 

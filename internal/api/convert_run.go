@@ -1,8 +1,6 @@
 package api
 
 import (
-	"strings"
-
 	"flowlane/gen/oas"
 	"flowlane/internal/run"
 )
@@ -87,11 +85,11 @@ func executionOf(r *run.Record) oas.Execution { return new(batchIDs).execution(r
 func (ids *batchIDs) execution(r *run.Record) oas.Execution {
 	ids.read(r)
 	b := &r.Batch.FlowBatch
-	id := jobIDOf(r) + executionSuffix
+	job := jobIDOf(r)
 	return oas.Execution{
-		ID: id, JobID: strings.TrimSuffix(id, executionSuffix), BatchID: ids.batch, DefinitionID: ids.definition,
-		DefinitionVersion: int(b.Version), OrgID: ids.org, Run: 1, Status: oas.ExecutionStatus(r.Execution), Error: jobErrorOf(r.Error),
-		CreatedAt: b.CreatedAt.UTC(), StartedAt: nilTime(r.StartedAt), CompletedAt: nilTime(r.CompletedAt), UpdatedAt: r.UpdatedAt.UTC(),
+		ID: executionID(job, r.Run), JobID: job, BatchID: ids.batch, DefinitionID: ids.definition,
+		DefinitionVersion: int(b.Version), OrgID: ids.org, Run: int(r.Run), Status: oas.ExecutionStatus(r.Execution), Error: jobErrorOf(r.Error),
+		CreatedAt: r.Created.UTC(), StartedAt: nilTime(r.StartedAt), CompletedAt: nilTime(r.CompletedAt), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }
 

@@ -25,12 +25,12 @@ func (h executionHandler) ListExecutions(ctx context.Context, params oas.ListExe
 	if err != nil {
 		return nil, err
 	}
-	f := run.RecordFilter{Want: run.Want{History: true}}
+	f := run.RecordFilter{Want: run.Want{History: true, Runs: true}}
 	if params.Status.Set {
 		status := run.ExecutionStatus(params.Status.Value)
 		f.Execution = &status
 	}
-	if err := p.beginAt(&f); err != nil {
+	if err := p.beginAtRun(&f); err != nil {
 		return nil, err
 	}
 	if !ofJob(&f, params) {
@@ -41,7 +41,7 @@ func (h executionHandler) ListExecutions(ctx context.Context, params oas.ListExe
 	if err != nil {
 		return nil, err
 	}
-	list := oas.ExecutionList(listOfRecords(ctx, p, found, new(batchIDs).execution))
+	list := oas.ExecutionList(listOfRecords(ctx, p, found, executionIDOf, new(batchIDs).execution))
 	return &list, nil
 }
 
@@ -64,11 +64,11 @@ func ofJob(f *run.RecordFilter, params oas.ListExecutionsParams) bool {
 }
 
 func (h executionHandler) GetExecution(ctx context.Context, params oas.GetExecutionParams) (*oas.ExecutionDetail, error) {
-	batch, position, ok := parseExecutionID(params.ExecutionID)
+	batch, position, number, ok := parseExecutionID(params.ExecutionID)
 	if !ok {
 		return nil, fault.Missing("Execution")
 	}
-	r, steps, err := h.runs.Execution(ctx, account.FromContext(ctx).OrgID, batch, position)
+	r, steps, err := h.runs.Execution(ctx, account.FromContext(ctx).OrgID, batch, position, number)
 	if err != nil {
 		return nil, err
 	}

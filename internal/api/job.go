@@ -5,12 +5,21 @@ import (
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/run"
 )
 
+// Resolver is the dispatcher, to which people say what became of a record in doubt. Faults: NotFound, Conflict.
+type Resolver interface {
+	Resolve(ctx context.Context, in dispatch.Resolution) error
+}
+
 // jobHandler serves /flows/jobs.
-type jobHandler struct{ runs *run.Service }
+type jobHandler struct {
+	runs     *run.Service
+	resolver Resolver
+}
 
 func (h jobHandler) ListJobs(ctx context.Context, params oas.ListJobsParams) (*oas.JobList, error) {
 	caller := account.FromContext(ctx)
@@ -35,7 +44,7 @@ func (h jobHandler) ListJobs(ctx context.Context, params oas.ListJobsParams) (*o
 	if err != nil {
 		return nil, err
 	}
-	list := oas.JobList(listOfRecords(ctx, p, found, new(batchIDs).job))
+	list := oas.JobList(listOfRecords(ctx, p, found, jobIDOf, new(batchIDs).job))
 	return &list, nil
 }
 
@@ -50,4 +59,20 @@ func (h jobHandler) GetJob(ctx context.Context, params oas.GetJobParams) (*oas.J
 	}
 	out := jobOf(r)
 	return &out, nil
+}
+
+func (h jobHandler) ResolveJob(ctx context.Context, req *oas.JobResolution, params oas.ResolveJobParams) (*oas.Job, error) {
+	caller := account.FromContext(ctx)
+	batch, position, ok := parseJobID(params.JobID)
+	if !ok {
+		return nil, fault.Missing("Job")
+	}
+	in := dispatch.Resolution{OrgID: caller.OrgID, BatchID: batch, Position: position, Outcome: dispatch.Outcome(req.Outcome), By: &caller.AccountID}
+	if note := req.Note.Value; note != "" {
+		in.Note = &note
+	}
+	if err := h.resolver.Resolve(ctx, in); err != nil {
+		return nil, err
+	}
+	return h.GetJob(ctx, oas.GetJobParams(params))
 }

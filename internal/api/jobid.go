@@ -24,18 +24,39 @@ func parseJobID(text string) (batchID uuid.UUID, position int64, ok bool) {
 	return batchID, position, err == nil && position >= 0 && strconv.FormatInt(position, 10) == digits
 }
 
-// parseExecutionID reads "<job_id>.<run>"; every job has run 1 and no other.
-func parseExecutionID(text string) (batchID uuid.UUID, position int64, ok bool) {
-	job, found := strings.CutSuffix(text, executionSuffix)
-	if !found {
-		return uuid.Nil, 0, false
+// parseExecutionID reads "<job_id>.<run>".
+func parseExecutionID(text string) (batchID uuid.UUID, position int64, run int32, ok bool) {
+	end := strings.LastIndexByte(text, '.')
+	if end < 0 {
+		return uuid.Nil, 0, 0, false
 	}
-	return parseJobID(job)
+	n, err := strconv.ParseInt(text[end+1:], 10, 32)
+	if err != nil || n < 1 || strconv.FormatInt(n, 10) != text[end+1:] {
+		return uuid.Nil, 0, 0, false
+	}
+	batchID, position, ok = parseJobID(text[:end])
+	return batchID, position, int32(n), ok
 }
 
-const executionSuffix = ".1"
+func executionID(jobID string, run int32) string { return jobID + "." + strconv.Itoa(int(run)) }
 
 func jobIDOf(r *run.Record) string { return run.JobID(r.Batch.FlowBatch.ID, r.Position) }
+
+func executionIDOf(r *run.Record) string { return executionID(jobIDOf(r), r.Run) }
+
+// beginAtRun makes a list of executions continue after the one that its cursor names.
+func (p page) beginAtRun(f *run.RecordFilter) error {
+	f.Limit, f.Skip = p.limit, p.skip
+	if p.Key == "" {
+		return nil
+	}
+	batch, position, last, ok := parseExecutionID(p.Key)
+	if !ok {
+		return errCursor
+	}
+	f.FromBatch, f.FromPosition, f.FromRun = batch, position, last+1
+	return nil
+}
 
 // beginAt makes a list of records continue after the record that its cursor names.
 func (p page) beginAt(f *run.RecordFilter) error {

@@ -47,12 +47,12 @@ func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page
 	return runs.Records(ctx, orgID, f) //nolint:wrapcheck // faults go to the caller as they are
 }
 
-// listOfRecords makes the list from a page of records.
-func listOfRecords[T any, P item[T]](ctx context.Context, p page, found run.RecordPage, convert func(*run.Record) T) listed[T] {
+// listOfRecords makes the list from a page of records. key names a record in a cursor.
+func listOfRecords[T any, P item[T]](ctx context.Context, p page, found run.RecordPage, key func(*run.Record) string, convert func(*run.Record) T) listed[T] {
 	out := listed[T]{Items: []T{}, Limit: p.limit, Skip: p.skip, Total: int(found.Total)}
 	out.NextCursor.SetToNull()
 	if n := len(found.Records); found.More && n > 0 {
-		out.NextCursor.SetTo(p.cursor(jobIDOf(&found.Records[n-1])))
+		out.NextCursor.SetTo(p.cursor(key(&found.Records[n-1])))
 	}
 	known, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if ok && len(found.Records) > longList {

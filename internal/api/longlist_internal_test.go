@@ -45,7 +45,7 @@ func TestListOfRecords_Long(t *testing.T) {
 		found.Records[i] = run.Record{Batch: batch, Position: int64(i), Status: run.Completed, Input: input}
 	}
 	serve := func(w http.ResponseWriter, r *http.Request) {
-		list := oas.JobList(listOfRecords(r.Context(), page{limit: records}, found, new(batchIDs).job))
+		list := oas.JobList(listOfRecords(r.Context(), page{limit: records}, found, jobIDOf, new(batchIDs).job))
 		require.NoError(t, list.Validate())
 		var e jx.Encoder
 		list.Encode(&e)

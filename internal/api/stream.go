@@ -50,11 +50,11 @@ func (h executionHandler) StreamExecution(ctx context.Context, params oas.Stream
 
 // beginStream writes what has happened so far, and returns a listener for what comes; nil where nothing will.
 func (h executionHandler) beginStream(ctx context.Context, caller account.Caller, params oas.StreamExecutionParams, place *stream.Place, out *eventStream) (*stream.Listener, error) {
-	batch, position, ok := parseExecutionID(params.ExecutionID)
+	batch, position, number, ok := parseExecutionID(params.ExecutionID)
 	if !ok || caller.Scope != "" && caller.Scope != params.ExecutionID {
 		return nil, fault.Missing("Execution")
 	}
-	e, err := h.runs.ExecutionLog(ctx, caller.OrgID, batch, position)
+	e, err := h.runs.ExecutionLog(ctx, caller.OrgID, batch, position, number)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (h executionHandler) beginStream(ctx context.Context, caller account.Caller
 	if !out.flush() || e.Log.Closed() {
 		return nil, nil
 	}
-	return place.Listen(batch, e.SliceNo, position, e.Log.Last), nil
+	return place.ListenRun(batch, e.SliceNo, position, number, e.Log.Last), nil
 }
 
 // lastEvent is the number of the last event that the reader has, if it has any. A browser repeats the query with which it

@@ -92,3 +92,5 @@ func New(d Deps, opts Options) *Dispatcher {
 type budgetKey struct{ domain, bucket string }
 
 func (k budgetKey) String() string { return run.DispatchKey(k.domain, k.bucket) }
+
+func budgetOf(c *db.FlowCall) budgetKey { return budgetKey{c.Domain, c.Bucket} }

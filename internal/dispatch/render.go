@@ -92,6 +92,8 @@ const (
 	codeRejected    = "record_rejected"
 	codeUnreachable = "provider_unreachable"
 	codeUnknown     = "outcome_unknown"
+	codeResolved    = "resolved_by_person"
+	codeRequeued    = run.CodeRequeued
 )
 
 // errGone means that the catalog of this process does not have the task's action, or no longer as the flow uses it. Its

@@ -59,9 +59,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished) 
 // read. It is nil where anything is out of the ordinary. Should somebody else have settled one of the calls, nothing is
 // written.
 func (d *Dispatcher) remembered(ctx context.Context, k budgetKey, group []finished, verdicts []verdict) (*settlement, error) {
-	s := &settlement{d: d, key: k, meter: group[0].call.meter, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
-		settled: map[windowKey]settledWindows{}}
-	s.released = releases{m: s.meter, calls: map[[2]int64]int32{}}
+	s := newSettlement(d, k, group[0].call.meter)
 	for i := range group {
 		p := group[i].call
 		if verdicts[i].reading.Kind != provider.Success {
@@ -75,15 +73,9 @@ func (d *Dispatcher) remembered(ctx context.Context, k budgetKey, group []finish
 			}
 			part := p.pieces[j].Part
 			part.ID = 0
-			if s.plans[part.BatchID] == nil {
-				b, err := d.Runs.Batch(ctx, d.Pool, part.BatchID)
-				if err != nil {
-					return nil, err
-				}
-				s.plans[part.BatchID] = b.Plan
-			}
-			if !run.Plain(s.plans[part.BatchID], &part) {
-				return nil, nil
+			plan, err := s.plan(ctx, part.BatchID)
+			if err != nil || !run.Plain(plan, &part) {
+				return nil, err
 			}
 			call.parts = append(call.parts, part)
 		}
@@ -131,7 +123,7 @@ func (d *Dispatcher) apply(ctx context.Context, k budgetKey, verdicts []verdict,
 			}
 		}
 		if len(s.moves.Ids) == 0 {
-			return nil
+			return s.writeContradictions(ctx, d.Pool)
 		}
 		err = pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
 		if !errors.Is(err, run.ErrMoved) || try == settleTries {
@@ -140,8 +132,8 @@ func (d *Dispatcher) apply(ctx context.Context, k budgetKey, verdicts []verdict,
 	}
 }
 
-// settleTries bounds how often calls are settled again that somebody else settles at the same time.
-const settleTries = 3
+// settleTries bounds how often calls are settled again that somebody else settles, or people resolve, at the same time.
+const settleTries = 20
 
 // settlement is what verdicts come to: transaction 2.
 type settlement struct {
@@ -164,6 +156,28 @@ type settlement struct {
 	cause   string
 	// checkAt is when the next outcome must be looked into.
 	checkAt time.Time
+	// resolved are the records of the calls that people have settled, contradictions those of them of which the provider says
+	// something else.
+	resolved       map[uuid.UUID][]db.ResolutionsOfCallsRow
+	contradictions db.ResolutionContradictParams
+}
+
+func newSettlement(d *Dispatcher, k budgetKey, m *meter) *settlement {
+	return &settlement{d: d, key: k, meter: m, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
+		settled: map[windowKey]settledWindows{}, released: releases{m: m, calls: map[[2]int64]int32{}},
+		resolved: map[uuid.UUID][]db.ResolutionsOfCallsRow{}}
+}
+
+// plan returns the plan of a batch that calls have records of.
+func (s *settlement) plan(ctx context.Context, batchID uuid.UUID) (*definition.Plan, error) {
+	if s.plans[batchID] == nil {
+		b, err := s.d.Runs.Batch(ctx, s.d.Pool, batchID)
+		if err != nil {
+			return nil, err
+		}
+		s.plans[batchID] = b.Plan
+	}
+	return s.plans[batchID], nil
 }
 
 type requeue struct {
@@ -184,25 +198,48 @@ func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, verdicts []ver
 	for i := range verdicts {
 		ids[i] = verdicts[i].id
 	}
-	s := &settlement{d: d, key: k, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
-		settled: map[windowKey]settledWindows{}}
 	rows, err := d.q.CallsRead(ctx, d.Pool, db.CallsReadParams{Domain: k.domain, Bucket: k.bucket, Ids: ids})
 	if err != nil {
 		return nil, fmt.Errorf("read calls: %w", err)
 	}
+	if len(rows) == 0 {
+		return newSettlement(d, k, nil), nil
+	}
+	r := &rows[0]
+	m, err := d.windows(&db.FlowBudget{Domain: k.domain, Bucket: k.bucket, ServiceID: r.ServiceID, Metered: r.Metered, TimeZone: r.TimeZone})
+	if err != nil {
+		return nil, err
+	}
+	s := newSettlement(d, k, m)
+	s.now = r.Now
+	if err := s.readResolved(ctx, rows); err != nil {
+		return nil, err
+	}
 	for i := range rows {
-		r := &rows[i]
-		if i == 0 {
-			s.now = r.Now
-			budget := db.FlowBudget{Domain: k.domain, Bucket: k.bucket, ServiceID: r.ServiceID, Metered: r.Metered, TimeZone: r.TimeZone}
-			if s.meter, err = d.windows(&budget); err != nil {
-				return nil, err
-			}
-			s.released = releases{m: s.meter, calls: map[[2]int64]int32{}}
-		}
-		s.open(&r.FlowCall, verdicts)
+		s.open(&rows[i].FlowCall, verdicts)
 	}
 	return s, s.readParts(ctx, ids)
+}
+
+// readResolved reads which records of the calls people have settled.
+func (s *settlement) readResolved(ctx context.Context, calls []db.CallsReadRow) error {
+	var ids []uuid.UUID
+	for i := range calls {
+		if calls[i].FlowCall.Resolved > 0 {
+			ids = append(ids, calls[i].FlowCall.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := s.d.q.ResolutionsOfCalls(ctx, s.d.Pool, ids)
+	if err != nil {
+		return fmt.Errorf("read resolutions: %w", err)
+	}
+	for _, r := range rows {
+		s.resolved[r.CallID] = append(s.resolved[r.CallID], r)
+	}
+	return nil
 }
 
 // open adds a call that is not over.
@@ -215,7 +252,7 @@ func (s *settlement) open(call *db.FlowCall, verdicts []verdict) {
 	case stateUnresolved:
 		from = run.Unresolved
 	default:
-		s.d.contradiction(call, verdicts)
+		s.contradiction(call, verdicts)
 		return
 	}
 	s.calls[call.ID] = &openCall{FlowCall: *call, from: from}
@@ -233,12 +270,8 @@ func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
 		}
 		call.parts = append(call.parts, run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
 			First: p.First, From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
-		if s.plans[p.BatchID] == nil {
-			b, err := s.d.Runs.Batch(ctx, s.d.Pool, p.BatchID)
-			if err != nil {
-				return err
-			}
-			s.plans[p.BatchID] = b.Plan
+		if _, err := s.plan(ctx, p.BatchID); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -246,6 +279,7 @@ func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
 
 // one decides what the verdict about one call comes to.
 func (s *settlement) one(call *openCall, v *verdict) {
+	s.disagree(&call.FlowCall, v)
 	switch v.reading.Kind {
 	case provider.Success:
 		s.success(call, v)
@@ -280,12 +314,18 @@ func (s *settlement) failure(p *run.Part, code, message string, r *provider.Read
 
 // success settles accepted records, and those that the provider rejected by row.
 func (s *settlement) success(call *openCall, v *verdict) {
-	row, rejected := 0, v.reading.Rejected
+	row, rejected, gone := 0, v.reading.Rejected, s.resolved[call.ID]
 	for i := range call.parts {
 		p := &call.parts[i]
 		r := s.result(call, p, v)
 		r.Output = v.reading.Output
 		for _, o := range p.Offsets() {
+			for len(gone) > 0 && int(gone[0].CallRow) == row { // a person has settled it
+				row, gone = row+1, gone[1:]
+			}
+			for len(rejected) > 0 && rejected[0].Row < row {
+				rejected = rejected[1:]
+			}
 			if len(rejected) > 0 && rejected[0].Row == row {
 				e := s.failure(p, codeRejected, "The provider rejected the record", nil)
 				e.ProviderCode, e.ProviderMessage = rejected[0].Code, rejected[0].Message

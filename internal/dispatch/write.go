@@ -30,6 +30,7 @@ func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time
 	m := &s.moves
 	m.Ids = append(m.Ids, call.ID)
 	m.Seen = append(m.Seen, call.State)
+	m.Resolved = append(m.Resolved, call.Resolved)
 	m.States = append(m.States, state)
 	m.Refs = append(m.Refs, v.reading.Reference)
 	m.AnsweredAts = append(m.AnsweredAts, s.now)
@@ -115,6 +116,9 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	if err := s.released.write(ctx, tx); err != nil {
 		return err
 	}
+	if err := s.writeContradictions(ctx, tx); err != nil {
+		return err
+	}
 	if !s.checkAt.IsZero() {
 		change.Wake(DueReconcile, s.key.String(), s.checkAt)
 	}
@@ -173,10 +177,14 @@ func (s *settlement) references(ctx context.Context, tx pgx.Tx) error {
 }
 
 // contradiction alarms when an answer comes to a call that was settled the other way.
-func (d *Dispatcher) contradiction(call *db.FlowCall, verdicts []verdict) {
+func (s *settlement) contradiction(call *db.FlowCall, verdicts []verdict) {
 	for i := range verdicts {
-		if verdicts[i].id == call.ID && verdicts[i].reading.Kind == provider.Success && call.State == stateRefused {
-			d.opts.Log.Error("a call that was held for not sent has arrived", "call", call.ID, "domain", call.Domain, "bucket", call.Bucket)
+		if verdicts[i].id != call.ID {
+			continue
+		}
+		s.disagree(call, &verdicts[i])
+		if verdicts[i].reading.Kind == provider.Success && call.State == stateRefused {
+			s.d.opts.Log.Error("a call that was held for not sent has arrived", "call", call.ID, "domain", call.Domain, "bucket", call.Bucket)
 		}
 	}
 }

@@ -121,6 +121,8 @@ type story struct {
 	// over and failure say when and why the record ended; unused until then.
 	over    time.Time
 	failure *JobError
+	// ended: the record goes on in its next run, and this one is over.
+	ended bool
 }
 
 // log tells the story. It is a fold over the facts: what is added to them at the end adds events at the end.
@@ -134,7 +136,9 @@ func (s *story) log() Log {
 	for i := range s.facts {
 		t.tell(&s.facts[i])
 	}
-	if Terminal(s.status) {
+	if s.ended {
+		t.close(s, ExecutionCancelled)
+	} else if Terminal(s.status) {
 		t.out.Last = max(t.out.Last, entryQueued)
 		t.end(s)
 	}
@@ -283,7 +287,14 @@ func (t *teller) end(s *story) {
 		t.last = s.over
 	}
 	t.moveJob(s.status, s.failure)
-	status := string(executionOf(s.status, true))
-	t.emit(Event{Kind: EventExecutionStatus, At: t.last, Status: status, Error: s.failure})
-	t.emit(Event{Kind: EventClosed, At: t.last, Status: status})
+	t.close(s, executionOf(s.status, true))
+}
+
+// close tells that the execution is over.
+func (t *teller) close(s *story, status ExecutionStatus) {
+	if s.over.After(t.last) {
+		t.last = s.over
+	}
+	t.emit(Event{Kind: EventExecutionStatus, At: t.last, Status: string(status), Error: s.failure})
+	t.emit(Event{Kind: EventClosed, At: t.last, Status: string(status)})
 }

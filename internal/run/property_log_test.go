@@ -76,7 +76,7 @@ func (p *play) checkLog(after string, r *modelRecord) {
 	require.Equal(p.t, no, r.log.Last, "%v: the last number after %s", r, after)
 	require.Equal(p.t, r.status(), job, "%v: where the log says that the job stands, after %s: %+v", r, after, r.log.Events)
 	require.Equal(p.t, Terminal(r.status()), r.log.Closed(), "%v: the log is closed, after %s", r, after)
-	record, steps, err := p.s.Execution(p.ctx, p.org, r.slice.batch.id, r.slice.first+int64(r.offset))
+	record, steps, err := p.s.Execution(p.ctx, p.org, r.slice.batch.id, r.slice.first+int64(r.offset), 1)
 	require.NoError(p.t, err)
 	require.Equal(p.t, record.Execution, execution, "%v: where the log says that the execution stands, after %s: %+v", r, after, r.log.Events)
 	p.checkSteps(after, r, steps)

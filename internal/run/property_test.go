@@ -132,6 +132,9 @@ func (p *play) run() {
 			b.stopPast()
 		}
 		p.check(moves[j].name)
+		if len(moves[j].name) > 7 && moves[j].name[:7] == "resolve" {
+			p.wantResolvable(p.batches[0])
+		}
 	}
 	for _, b := range p.batches {
 		for _, r := range b.records() {
@@ -160,6 +163,9 @@ type move struct {
 func (p *play) moves(kind bool) (out []move) {
 	for i, b := range p.batches {
 		name := func(what string) string { return fmt.Sprintf("%s of batch %d", what, i) }
+		if !kind && len(b.doubtful()) > 0 {
+			out = append(out, move{name("resolve"), func() { p.resolve(b) }})
+		}
 		if b.closed() {
 			continue
 		}

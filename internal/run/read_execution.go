@@ -59,14 +59,18 @@ func (s *Service) Record(ctx context.Context, orgID, batchID uuid.UUID, position
 	return out, err
 }
 
-// Execution reads run 1 of a record of a batch: its path through every step and task. Fault: NotFound.
-func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, position int64) (*Record, []ExecutionStep, error) {
+// Execution reads a run of a record of a batch: its path through every step and task. Fault: NotFound.
+func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32) (*Record, []ExecutionStep, error) {
 	var out *Record
 	var steps []ExecutionStep
 	err := s.one(ctx, orgID, batchID, position, "Execution", func(v *sliceView, offset int32, rows [][]byte) (err error) {
+		if !v.hasRun(offset, run) {
+			return fault.Missing("Execution")
+		}
 		if out, err = v.single(offset, rows); err != nil {
 			return err
 		}
+		*out = v.ofRun(*out, offset, run)
 		steps, err = v.path(offset, out)
 		return err
 	})
@@ -95,6 +99,9 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		row := sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo}
 		views, err := b.open(ctx, s.q, tx, []sliceRow{row}, 0)
 		if err != nil {
+			return err
+		}
+		if err := b.readRuns(ctx, s.q, tx, views); err != nil {
 			return err
 		}
 		pages, err := readInputs(ctx, tx, b, views)
@@ -136,20 +143,21 @@ func (v *sliceView) path(offset int32, r *Record) ([]ExecutionStep, error) {
 		}
 	}
 	err := v.traces(v.only(offset), func(step, task int16, t *Trace) {
-		if t.covers(offset) {
+		if t.covers(offset) && v.tells(offset, r.Run, step, t) {
 			steps[step].Tasks[task].add(t)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	ended := v.ended(offset, r.Run)
 	for i := range v.parts {
-		if p := &v.parts[i]; v.concerns(p, offset) {
+		if p := &v.parts[i]; v.concerns(p, offset) && !ended {
 			steps[p.StepNo].Tasks[p.TaskNo].cover(p)
 		}
 	}
 	for i := range steps {
-		steps[i].sum(Terminal(r.Status))
+		steps[i].sum(ended || Terminal(r.Status))
 	}
 	return steps, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 )
 
 // LoggedExecution is an execution with its log, as of one moment.
@@ -19,18 +20,22 @@ type LoggedExecution struct {
 	SliceNo int32
 }
 
-// ExecutionLog reads run 1 of a record of a batch, with what happened to it. Fault: NotFound.
-func (s *Service) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, position int64) (*LoggedExecution, error) {
+// ExecutionLog reads a run of a record of a batch, with what happened in it. Fault: NotFound.
+func (s *Service) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32) (*LoggedExecution, error) {
 	var out LoggedExecution
 	err := s.one(ctx, orgID, batchID, position, "Execution", func(v *sliceView, offset int32, rows [][]byte) (err error) {
 		out.SliceNo = v.no
+		if !v.hasRun(offset, run) {
+			return fault.Missing("Execution")
+		}
 		if out.Record, err = v.single(offset, rows); err != nil {
 			return err
 		}
+		*out.Record = v.ofRun(*out.Record, offset, run)
 		if out.Steps, err = v.path(offset, out.Record); err != nil {
 			return err
 		}
-		logs, err := v.logs([]int32{offset})
+		logs, err := v.logs([]watchedRun{{offset, run}})
 		out.Log = logs[0]
 		return err
 	})
@@ -46,8 +51,23 @@ type Watched struct {
 	SliceNo        int32
 	// Mark is that of the state that was read last; 0 for none.
 	Mark int64
-	// Positions are those of the records that are followed.
+	// Positions are those of the records that are followed, and Runs which run of each; none for the first of all.
 	Positions []int64
+	Runs      []int32
+}
+
+// watchedRun is a run of the record at an offset of a slice.
+type watchedRun struct{ offset, run int32 }
+
+func (w *Watched) runsFrom(first int64) []watchedRun {
+	out := make([]watchedRun, len(w.Positions))
+	for i, p := range w.Positions {
+		out[i] = watchedRun{int32(p - first), 1}
+		if w.Runs != nil {
+			out[i].run = w.Runs[i]
+		}
+	}
+	return out
 }
 
 // Follow reads the watched slices that are no longer as they were at their mark, and calls do for each with its number in
@@ -111,13 +131,12 @@ func (s *Service) followBatch(ctx context.Context, tx pgx.Tx, id uuid.UUID, watc
 		if err != nil {
 			return err
 		}
+		if err := b.readRuns(ctx, s.q, tx, views); err != nil {
+			return err
+		}
 		for _, v := range views {
 			c := byNo[v.no]
-			offsets := make([]int32, len(watched[c.I].Positions))
-			for i, p := range watched[c.I].Positions {
-				offsets[i] = int32(p - v.first)
-			}
-			logs, err := v.logs(offsets)
+			logs, err := v.logs(watched[c.I].runsFrom(v.first))
 			if err != nil {
 				return err
 			}
@@ -128,20 +147,25 @@ func (s *Service) followBatch(ctx context.Context, tx pgx.Tx, id uuid.UUID, watc
 	return nil
 }
 
-// logs are those of the records at these offsets.
-func (v *sliceView) logs(offsets []int32) ([]Log, error) {
+// logs are those of these runs of records.
+func (v *sliceView) logs(runs []watchedRun) ([]Log, error) {
 	wanted := make([]bool, v.records)
-	stories := map[int32]*story{}
+	stories := map[watchedRun]*story{}
 	b := &v.batch.FlowBatch
 	queued := later(b.CreatedAt, deref(b.ScheduledAt))
-	for _, o := range offsets {
-		wanted[o] = true
-		stories[o] = &story{plan: v.batch.plan, began: b.CreatedAt, queued: queued, staged: v.state == sliceStaged}
+	for _, w := range runs {
+		wanted[w.offset] = true
+		s := &story{plan: v.batch.plan, began: b.CreatedAt, queued: queued, staged: v.state == sliceStaged}
+		if w.run > 1 {
+			s.began = v.runs[w.offset][w.run-2].EndedAt
+			s.queued = s.began
+		}
+		stories[w] = s
 	}
 	err := v.traces(wanted, func(step, task int16, t *Trace) {
 		facts := factsOf(step, task, t)
-		for o, s := range stories {
-			if t.covers(o) {
+		for w, s := range stories {
+			if t.covers(w.offset) && v.tells(w.offset, w.run, step, t) && (w.run == 1 || !v.tells(w.offset, w.run-1, step, t)) {
 				s.facts = append(s.facts, facts...)
 			}
 		}
@@ -151,8 +175,8 @@ func (v *sliceView) logs(offsets []int32) ([]Log, error) {
 	}
 	for i := range v.parts {
 		p := &v.parts[i]
-		for o, s := range stories {
-			if v.concerns(p, o) {
+		for w, s := range stories {
+			if v.concerns(p, w.offset) && !v.ended(w.offset, w.run) {
 				s.facts = append(s.facts, factsOfPart(p)...)
 			}
 		}
@@ -162,13 +186,17 @@ func (v *sliceView) logs(offsets []int32) ([]Log, error) {
 		return nil, err
 	}
 	for i := range records {
-		r := &records[i]
-		s := stories[int32(r.Position-v.first)]
-		s.status, s.failure, s.over = r.Status, r.Error, deref(r.CompletedAt)
+		for w, s := range stories {
+			if int64(w.offset) != records[i].Position-v.first {
+				continue
+			}
+			r := v.ofRun(records[i], w.offset, w.run)
+			s.status, s.failure, s.over, s.ended = r.Status, r.Error, deref(r.CompletedAt), v.ended(w.offset, w.run)
+		}
 	}
-	out := make([]Log, len(offsets))
-	for i, o := range offsets {
-		out[i] = stories[o].log()
+	out := make([]Log, len(runs))
+	for i, w := range runs {
+		out[i] = stories[w].log()
 	}
 	return out, nil
 }

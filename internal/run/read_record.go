@@ -13,8 +13,11 @@ type Record struct {
 	Batch    *BatchRow
 	Position int64
 	Status   Status
-	// Execution is the status of run 1.
+	// Run is the number of the run that is shown, and Execution its status; the last one unless runs were wanted.
+	Run       int32
 	Execution ExecutionStatus
+	// Created is when the run was: with its batch, or when the run before it ended.
+	Created time.Time
 	// Attempts is how many calls carried the record.
 	Attempts int32
 	// Input and Output are raw JSON; nil where they were not asked for. An output that is not there is nil too.
@@ -35,6 +38,8 @@ type Want struct {
 	Input, Output bool
 	// History is attempts, times and the status of the execution.
 	History bool
+	// Runs are the runs of a job, each as a record of its own.
+	Runs bool
 }
 
 func (w Want) fromStep(b *batchView) int16 {
@@ -85,7 +90,7 @@ func (v *sliceView) list(wanted []bool, want Want, rows [][]byte) ([]Record, err
 		if !wanted[o] {
 			continue
 		}
-		r := Record{Batch: v.batch.BatchRow, Position: v.first + int64(o), Status: v.statuses[o]}
+		r := Record{Batch: v.batch.BatchRow, Position: v.first + int64(o), Status: v.statuses[o], Run: 1, Created: v.batch.FlowBatch.CreatedAt}
 		if rows != nil {
 			r.Input = append(json.RawMessage(nil), rows[o]...)
 		}

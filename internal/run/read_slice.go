@@ -50,6 +50,8 @@ type sliceView struct {
 	// jobs are the records set apart, by offset.
 	jobs  map[int32]*db.JobsReadRow
 	parts []readPart
+	// runs are the ended runs by offset, where they were read.
+	runs map[int32][]db.EndedRunsReadRow
 	// bodies are the fragments as stored, by step and task in the order in which they came.
 	bodies []taskBody
 }
@@ -139,13 +141,7 @@ func (b *batchView) readJobs(ctx context.Context, q *db.Queries, tx pgx.Tx, nos 
 // has no row of its own; the counters of the slice agree with it.
 func (v *sliceView) derive() []Status {
 	out := make([]Status, v.records)
-	base := Queued
-	switch {
-	case v.state == sliceStaged:
-		base = Staged
-	case v.state == sliceDone, v.state == sliceCalling && v.step == v.batch.lastStep():
-		base = finalStatus(v.batch.plan)
-	}
+	base := baseStatus(v.batch.plan, v.state, v.step)
 	for i := range out {
 		out[i] = base
 	}
@@ -172,6 +168,17 @@ func (v *sliceView) derive() []Status {
 		}
 	}
 	return out
+}
+
+// baseStatus is where a record stands that is with its slice, and that no part covers.
+func baseStatus(plan *definition.Plan, state string, step int16) Status {
+	switch {
+	case state == sliceStaged:
+		return Staged
+	case state == sliceDone, state == sliceCalling && int(step) == len(plan.Steps)-1:
+		return finalStatus(plan)
+	}
+	return Queued
 }
 
 // each calls do with every offset of the part.

@@ -20,7 +20,11 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
 	}
-	if w.match.begun == "" {
+	ended, err := w.endedRuns(ctx, from, to)
+	if err != nil {
+		return 0, err
+	}
+	if n += ended; w.match.begun == "" {
 		return n, nil
 	}
 	begun, queued, err := w.queued(ctx)
@@ -33,10 +37,10 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 	return n - begun, nil
 }
 
-// one counts the record of a list of a single one.
+// one counts the runs of a list of a single record.
 func (w *walk) one(ctx context.Context) (int64, error) {
 	f := w.f
-	f.FromBatch, f.FromPosition, f.Skip, f.Limit, f.Want = uuid.Nil, 0, 0, 1, Want{}
+	f.FromBatch, f.FromPosition, f.Skip, f.Limit, f.Want = uuid.Nil, 0, 0, everything, Want{Runs: f.Want.Runs}
 	alone := newWalk(w.s, w.tx, w.orgID, f)
 	if err := alone.run(ctx); err != nil {
 		return 0, err

@@ -22,8 +22,10 @@ type RecordFilter struct {
 	Status    *Status
 	Execution *ExecutionStatus
 
+	// FromRun is the first run to show of the record at FromPosition, where runs are wanted.
 	FromBatch    uuid.UUID
 	FromPosition int64
+	FromRun      int32
 	Skip, Limit  int
 	Want         Want
 }
@@ -95,7 +97,8 @@ func (w *walk) run(ctx context.Context) error {
 	const batchesAtOnce = 64
 	from, to := w.between()
 	for from = greater(from, w.f.FromBatch); !w.more; {
-		ids, err := w.s.q.BatchIDs(ctx, w.tx, db.BatchIDsParams{Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to, MaxRows: batchesAtOnce})
+		ids, err := w.s.q.BatchIDs(ctx, w.tx, db.BatchIDsParams{Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to, EndedRuns: w.showsRuns(),
+			MaxRows: batchesAtOnce})
 		if err != nil {
 			return fmt.Errorf("list batches: %w", err)
 		}
@@ -151,13 +154,17 @@ func (w *walk) batch(ctx context.Context, id uuid.UUID, start int64) error {
 	if err != nil {
 		return err
 	}
+	ended, err := w.endedRuns(ctx, id, id)
+	if err != nil {
+		return err
+	}
 	end := b.FlowBatch.RecordCount
 	if p := w.f.Position; p != nil {
 		if *p < start {
 			return nil
 		}
 		start, end = *p, min(*p+1, end)
-	} else if w.match.all() {
+	} else if w.match.all() && ended == 0 {
 		start, w.skip = start+w.skip, 0
 		if start >= end {
 			w.skip = start - end
@@ -175,7 +182,8 @@ func (w *walk) batch(ctx context.Context, id uuid.UUID, start int64) error {
 	}
 	statuses, begun := w.match.ofSlices(b.over())
 	for !w.more {
-		found, err := w.s.q.SlicesFrom(ctx, w.tx, db.SlicesFromParams{Statuses: statuses, Begun: begun, BatchID: id, FromNo: no, MaxRows: walkSlices})
+		found, err := w.s.q.SlicesFrom(ctx, w.tx, db.SlicesFromParams{Statuses: statuses, Begun: begun, EndedRuns: ended > 0, OrgID: w.orgID, BatchID: id,
+			FromNo: no, MaxRows: walkSlices})
 		if err != nil {
 			return fmt.Errorf("list slices of batch %s: %w", id, err)
 		}
@@ -226,6 +234,11 @@ func (w *walk) slices(ctx context.Context, b *batchView, rows []sliceRow, start,
 		views, err := b.open(ctx, w.s.q, w.tx, rows[:n], from)
 		if err != nil {
 			return err
+		}
+		if w.f.Want.Runs {
+			if err := b.readRuns(ctx, w.s.q, w.tx, views); err != nil {
+				return err
+			}
 		}
 		if err := w.take(ctx, b, views, start, end); err != nil {
 			return err
@@ -317,7 +330,7 @@ func (w *walk) takeSome(v *sliceView, from, to int32, rows [][]byte, start, end 
 	some := false
 	for o := from; o < to; o++ {
 		at := v.first + int64(o)
-		wanted[o] = at >= start && at < end && w.match.job(v.statuses[o])
+		wanted[o] = at >= start && at < end && (w.match.job(v.statuses[o]) || len(v.runs[o]) > 0 && w.showsRuns())
 		some = some || wanted[o]
 	}
 	if !some {
@@ -328,18 +341,9 @@ func (w *walk) takeSome(v *sliceView, from, to int32, rows [][]byte, start, end 
 		return err
 	}
 	for _, r := range found {
-		switch {
-		case !w.match.execution(r.Execution):
-			continue
-		case w.skip > 0:
-			w.skip--
-			continue
-		case len(w.out) >= w.f.Limit, w.bytes > pageBytes:
-			w.more = true
+		if w.takeRecord(v, r); w.more {
 			return nil
 		}
-		w.bytes += len(r.Input) + len(r.Output)
-		w.out = append(w.out, r)
 	}
 	return nil
 }

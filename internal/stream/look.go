@@ -57,11 +57,12 @@ func (h *Hub) watched() *watching {
 	w := &watching{}
 	for k, s := range h.slices {
 		positions := make([]int64, 0, len(s.listeners))
+		runs := make([]int32, 0, len(s.listeners))
 		who := make([]*Listener, 0, len(s.listeners))
 		for l := range s.listeners {
-			positions, who = append(positions, l.position), append(who, l)
+			positions, runs, who = append(positions, l.position), append(runs, l.run), append(who, l)
 		}
-		w.watched = append(w.watched, run.Watched{OrgID: s.org, BatchID: k.batch, SliceNo: k.no, Mark: s.mark, Positions: positions})
+		w.watched = append(w.watched, run.Watched{OrgID: s.org, BatchID: k.batch, SliceNo: k.no, Mark: s.mark, Positions: positions, Runs: runs})
 		w.slices, w.joined, w.who = append(w.slices, s), append(w.joined, s.joined), append(w.who, who)
 	}
 	return w

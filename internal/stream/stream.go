@@ -126,6 +126,7 @@ type Listener struct {
 	hub      *Hub
 	key      sliceKey
 	position int64
+	run      int32
 	// seen is the number of the last entry that was given out.
 	seen int64
 }
@@ -136,8 +137,13 @@ func (l *Listener) Done() <-chan struct{} { return l.hub.life.Done() }
 // Listen follows the record at a position of a batch, which is in this slice, from behind an entry of its log on. Leave
 // when it is over.
 func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position, seen int64) *Listener {
+	return p.ListenRun(batch, sliceNo, position, 1, seen)
+}
+
+// ListenRun follows a run of the record that need not be its first.
+func (p *Place) ListenRun(batch uuid.UUID, sliceNo int32, position int64, number int32, seen int64) *Listener {
 	events := make(chan []run.Event, 1)
-	l := &Listener{Events: events, events: events, hub: p.hub, key: sliceKey{batch, sliceNo}, position: position, seen: seen}
+	l := &Listener{Events: events, events: events, hub: p.hub, key: sliceKey{batch, sliceNo}, position: position, run: number, seen: seen}
 	h := p.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,0 +1,278 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/provider"
+	"flowlane/internal/run"
+)
+
+// Outcome is what a person says of a job whose outcome nobody else could find out.
+type Outcome string
+
+// The outcomes: the provider took the record, it did not, or the record is to be sent again.
+const (
+	OutcomeAccepted Outcome = "accepted"
+	OutcomeRejected Outcome = "rejected"
+	OutcomeRequeue  Outcome = "requeue"
+)
+
+// Resolution settles one job that is needs_reconcile or unresolved.
+type Resolution struct {
+	OrgID, BatchID uuid.UUID
+	Position       int64
+	Outcome        Outcome
+	Note           *string
+	By             *uuid.UUID
+}
+
+// Resolve settles a job as a person says, in every call that is in doubt about it. The calls go on without the record: what
+// the provider still says of it moves nothing, and is kept where it contradicts. Faults: NotFound; Conflict for a job that is
+// not in doubt, and for a requeue in a batch that is over.
+func (d *Dispatcher) Resolve(ctx context.Context, in Resolution) error {
+	for try := 1; ; try++ {
+		err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return d.resolve(ctx, tx, in) })
+		if !errors.Is(err, run.ErrMoved) || try == settleTries {
+			return err
+		}
+	}
+}
+
+func (d *Dispatcher) resolve(ctx context.Context, tx pgx.Tx, in Resolution) error {
+	ids, err := d.q.CallsDoubtedAt(ctx, tx, db.CallsDoubtedAtParams{BatchID: in.BatchID, OrgID: in.OrgID, Position: in.Position})
+	if err != nil {
+		return fmt.Errorf("read the calls in doubt: %w", err)
+	}
+	calls, err := d.q.CallsLock(ctx, tx, ids)
+	if err != nil {
+		return fmt.Errorf("lock the calls in doubt: %w", err)
+	}
+	r := resolving{d: d, tx: tx, in: in, calls: map[uuid.UUID]*db.CallsLockRow{}}
+	for i := range calls {
+		r.calls[calls[i].FlowCall.ID] = &calls[i]
+	}
+	if r.change, err = d.Runs.Begin(ctx, tx, in.BatchID); err != nil {
+		return err
+	}
+	doubts, err := r.change.CutOut(ctx, in.OrgID, in.BatchID, in.Position)
+	if err != nil {
+		return err
+	}
+	if in.Outcome == OutcomeRequeue && r.change.Stopped(in.BatchID) {
+		return fault.New(fault.Conflict, "Batch sends nothing any more: its jobs cannot be queued again; resolve the job as accepted or rejected")
+	}
+	if err := r.settle(ctx, doubts); err != nil {
+		return err
+	}
+	if err := account.Audit(ctx, tx, "job", run.JobID(in.BatchID, in.Position)); err != nil {
+		return err
+	}
+	return r.change.Apply(ctx)
+}
+
+// resolving is a resolution under way.
+type resolving struct {
+	d      *Dispatcher
+	tx     pgx.Tx
+	in     Resolution
+	calls  map[uuid.UUID]*db.CallsLockRow
+	change *run.Change
+}
+
+func (r *resolving) settle(ctx context.Context, doubts []run.Doubtful) error {
+	var results []run.Result
+	for i := range doubts {
+		doubt := &doubts[i]
+		call := r.calls[doubt.CallID]
+		if call == nil { // it came into doubt just now
+			return fmt.Errorf("%w: call %s", run.ErrMoved, doubt.CallID)
+		}
+		if err := r.note(ctx, call, doubt); err != nil {
+			return err
+		}
+		results = append(results, r.result(call, doubt))
+	}
+	if r.in.Outcome == OutcomeRequeue {
+		if err := r.change.EndRun(ctx, r.in.BatchID, r.in.Position, doubts[0].Part.StepNo, r.in.Note); err != nil {
+			return err
+		}
+	}
+	if err := r.change.Settle(ctx, results); err != nil {
+		return err
+	}
+	// Ledgers are locked in the order of their budgets.
+	done := make([]*db.CallsLockRow, 0, len(doubts))
+	for i := range doubts {
+		if call := r.calls[doubts[i].CallID]; call.FlowCall.Resolved == call.FlowCall.Records {
+			done = append(done, call)
+		}
+	}
+	slices.SortFunc(done, func(a, b *db.CallsLockRow) int {
+		return strings.Compare(budgetOf(&a.FlowCall).String(), budgetOf(&b.FlowCall).String())
+	})
+	for _, call := range done {
+		if err := r.end(ctx, call); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note writes down what was said of the record, with its place in the call, and that the call is without it now.
+func (r *resolving) note(ctx context.Context, call *db.CallsLockRow, doubt *run.Doubtful) error {
+	row, err := r.rowOf(ctx, doubt)
+	if err != nil {
+		return err
+	}
+	err = r.d.q.ResolutionInsert(ctx, r.tx, db.ResolutionInsertParams{CallID: doubt.CallID, CallRow: row, OrgID: r.in.OrgID, BatchID: r.in.BatchID,
+		Position: r.in.Position, Outcome: string(r.in.Outcome), Note: r.in.Note, AccountID: r.in.By, CreatedAt: r.change.Now})
+	if err != nil {
+		return fmt.Errorf("write the resolution: %w", err)
+	}
+	if err := r.d.q.CallResolve(ctx, r.tx, doubt.CallID); err != nil {
+		return fmt.Errorf("count the resolution: %w", err)
+	}
+	call.FlowCall.Resolved++
+	return nil
+}
+
+// rowOf returns the place that the record had in its call: among those that are in it still, and those that were taken out.
+func (r *resolving) rowOf(ctx context.Context, doubt *run.Doubtful) (int32, error) {
+	ids := []uuid.UUID{doubt.CallID}
+	parts, err := r.d.q.PartsOfCall(ctx, r.tx, ids)
+	if err != nil {
+		return 0, fmt.Errorf("read the parts of call %s: %w", doubt.CallID, err)
+	}
+	gone, err := r.d.q.ResolutionsOfCalls(ctx, r.tx, ids)
+	if err != nil {
+		return 0, fmt.Errorf("read the resolutions of call %s: %w", doubt.CallID, err)
+	}
+	before := int32(0)
+	for i := range parts {
+		if parts[i].ID == doubt.Part.ID {
+			break
+		}
+		before += parts[i].ToOff - parts[i].FromOff - int32(len(parts[i].LeftOut))
+	}
+	for _, g := range gone { // ascending
+		if g.CallRow <= before {
+			before++
+		}
+	}
+	return before, nil
+}
+
+// result is what the answer to the call would have come to for the record.
+func (r *resolving) result(call *db.CallsLockRow, doubt *run.Doubtful) run.Result {
+	plan := r.change.Plan(doubt.Part.BatchID)
+	step := &plan.Steps[doubt.Part.StepNo]
+	task := &step.Tasks[doubt.Part.TaskNo]
+	out := run.Result{Part: doubt.Part, From: doubt.From, CallID: doubt.CallID, StartedAt: call.FlowCall.ClaimedAt, EndedAt: r.change.Now}
+	e := run.Exception{Offset: doubt.Part.From, Error: &run.JobError{Code: codeResolved, StepID: step.ID, TaskID: task.ID}}
+	switch r.in.Outcome {
+	case OutcomeRequeue:
+		e.Kind, e.Error.Code, e.Error.Message = run.TraceRetry, codeRequeued, "The outcome of the call stayed unknown; a person had the job run again"
+	case OutcomeRejected:
+		e.Kind, e.Error.Message = run.TraceFailed, "The outcome of the call stayed unknown; a person settled the job as failed"
+		if task.Action.Bulk {
+			e.Kind, e.Error.Message = run.TraceRejected, "The outcome of the call stayed unknown; a person settled the job as rejected"
+		}
+	default:
+		return out
+	}
+	if r.in.Note != nil {
+		e.Error.Message += ": " + *r.in.Note
+	}
+	out.Exceptions = []run.Exception{e}
+	return out
+}
+
+// end closes a call of which nothing is in doubt any more: nobody needs to ask about it. It goes on counting in every window
+// in which it may have arrived.
+func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
+	call := &row.FlowCall
+	k := budgetOf(call)
+	m, err := r.d.windows(&db.FlowBudget{Domain: k.domain, Bucket: k.bucket, ServiceID: row.ServiceID, Metered: row.Metered, TimeZone: row.TimeZone})
+	if err != nil {
+		return err
+	}
+	s := newSettlement(r.d, k, m)
+	s.now = r.change.Now
+	s.move(&openCall{FlowCall: *call}, &verdict{reading: provider.Reading{Reason: noteResolved}}, stateSettled, time.Time{})
+	moved, err := r.d.q.CallMove(ctx, r.tx, s.moves)
+	if err != nil {
+		return fmt.Errorf("end call %s: %w", call.ID, err)
+	}
+	if moved != 1 {
+		return fmt.Errorf("%w: call %s", run.ErrMoved, call.ID)
+	}
+	if err := s.released.write(ctx, r.tx); err != nil {
+		return err
+	}
+	r.change.Wake(run.DueDispatch, k.String(), r.change.Now) // an exclusive call makes room
+	return nil
+}
+
+// noteResolved is the note of a call that people have settled record by record.
+const noteResolved = "resolved"
+
+// The truths that can contradict a resolution.
+const (
+	truthAccepted   = "accepted"
+	truthRejected   = "rejected"
+	truthNotArrived = "not_arrived"
+)
+
+// disagree compares what people said of records of a call with what the provider says at last. Nothing moves any more, but
+// it is kept and alarmed.
+func (s *settlement) disagree(call *db.FlowCall, v *verdict) {
+	rejected := map[int]bool{}
+	for _, row := range v.reading.Rejected {
+		rejected[row.Row] = true
+	}
+	for _, said := range s.resolved[call.ID] {
+		truth := truthAccepted
+		switch v.reading.Kind {
+		case provider.Success:
+			if rejected[int(said.CallRow)] {
+				truth = truthRejected
+			}
+		case provider.Refused:
+			truth = truthRejected
+		case provider.NotArrived:
+			truth = truthNotArrived
+		default:
+			return
+		}
+		if said.Outcome == truth || said.Outcome == string(OutcomeRequeue) && v.reading.Kind != provider.Success {
+			continue
+		}
+		s.d.opts.Log.Error("the provider contradicts what a person said of a record", "call", call.ID, "row", said.CallRow, "said", said.Outcome, "truth", truth)
+		s.contradictions.CallIds = append(s.contradictions.CallIds, call.ID)
+		s.contradictions.CallRows = append(s.contradictions.CallRows, said.CallRow)
+		s.contradictions.Truths = append(s.contradictions.Truths, truth)
+	}
+}
+
+// writeContradictions keeps what disagree found.
+func (s *settlement) writeContradictions(ctx context.Context, conn db.DBTX) error {
+	if len(s.contradictions.CallIds) == 0 {
+		return nil
+	}
+	if err := s.d.q.ResolutionContradict(ctx, conn, s.contradictions); err != nil {
+		return fmt.Errorf("write contradictions: %w", err)
+	}
+	return nil
+}

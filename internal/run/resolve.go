@@ -1,0 +1,176 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/fault"
+)
+
+// Doubtful is one record in a call of unknown outcome, alone in its part.
+type Doubtful struct {
+	Part   Part
+	CallID uuid.UUID
+	// From is where the call has the record: NeedsReconcile or Unresolved.
+	From Status
+}
+
+// CutOut takes a record out of the parts that calls of unknown outcome hold of it and of others, so that it can be settled
+// alone: one part for each of its tasks that is in doubt. The calls must be locked, and nothing else may have happened in the
+// change yet. Faults: NotFound; Conflict where nothing about the record is in doubt.
+func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position int64) ([]Doubtful, error) {
+	h := c.heads[batchID]
+	if h == nil || h.OrgID != orgID {
+		return nil, fault.Missing("Job")
+	}
+	r, err := c.s.sliceOf(ctx, c.tx, batchID, position)
+	if err != nil {
+		return nil, err
+	}
+	covering, status, err := c.coveringOf(ctx, h, r, position)
+	if err != nil {
+		return nil, err
+	}
+	var out []Doubtful
+	for i := range covering {
+		p := &covering[i]
+		if p.state != NeedsReconcile && p.state != Unresolved {
+			continue
+		}
+		p.First, p.Size = r.First, r.Records
+		d, err := c.cut(ctx, &p.Part, int32(position-r.First))
+		if err != nil {
+			return nil, err
+		}
+		d.From = p.state
+		out = append(out, *d)
+	}
+	if len(out) == 0 {
+		return nil, fault.New(fault.Conflict, "Job is %s; only a job that is needs_reconcile or unresolved can be resolved", status)
+	}
+	clear(c.covers) // they have the parts as they were
+	return out, nil
+}
+
+// sliceOf reads the slice that holds a position. Fault: NotFound.
+func (s *Service) sliceOf(ctx context.Context, conn db.DBTX, batchID uuid.UUID, position int64) (*db.SliceRowsRow, error) {
+	no, err := s.q.SliceAt(ctx, conn, db.SliceAtParams{BatchID: batchID, Place: position})
+	if err != nil {
+		return nil, fmt.Errorf("find position %d of batch %s: %w", position, batchID, err)
+	}
+	rows, err := s.q.SliceRows(ctx, conn, db.SliceRowsParams{BatchID: batchID, Nos: []int32{no}})
+	if err != nil {
+		return nil, fmt.Errorf("read slice %d of batch %s: %w", no, batchID, err)
+	}
+	if len(rows) == 0 || position < rows[0].First || position >= rows[0].First+int64(rows[0].Records) {
+		return nil, fault.Missing("Job")
+	}
+	return &rows[0], nil
+}
+
+// coveringOf returns the parts that speak of a record now, and where it stands.
+func (c *Change) coveringOf(ctx context.Context, h *head, r *db.SliceRowsRow, position int64) ([]coverPart, Status, error) {
+	k, at := sliceKey{h.ID, r.No}, jobKey{h.ID, position}
+	if err := c.loadCovers(ctx, []sliceKey{k}); err != nil {
+		return nil, "", err
+	}
+	if err := c.loadJobs(ctx, []jobKey{at}); err != nil {
+		return nil, "", err
+	}
+	offset := int32(position - r.First)
+	if j := c.jobs[at]; j != nil {
+		return c.covers[k].covering(j.StepNo, offset, j.ApartStep), j.Status, nil
+	}
+	status, covered := c.covers[k].status(r.StepNo, offset, withSlice)
+	if !covered {
+		status = baseStatus(h.plan, r.State, r.StepNo)
+	}
+	if h.stopped() && (status == Staged || status == Queued) {
+		status = Unprocessed
+	}
+	return c.covers[k].covering(r.StepNo, offset, withSlice), status, nil
+}
+
+// cut puts one record of a stored part into a part of its own. All pieces are new rows: who read the old one must see that it
+// is gone.
+func (c *Change) cut(ctx context.Context, p *Part, offset int32) (*Doubtful, error) {
+	old, err := c.s.q.PartGet(ctx, c.tx, p.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read part %d: %w", p.ID, err)
+	}
+	if _, err := c.s.q.PartDelete(ctx, c.tx, []int64{p.ID}); err != nil {
+		return nil, fmt.Errorf("delete part %d: %w", p.ID, err)
+	}
+	alone := *p
+	alone.From, alone.To, alone.LeftOut = offset, offset+1, nil
+	alone.ID, err = c.s.q.PartInsertCut(ctx, c.tx, db.PartInsertCutParams{BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
+		FromOff: offset, ToOff: offset + 1, Apart: p.Apart, Attempt: old.Attempt, CallID: old.CallID, CallSeq: old.CallSeq, ClaimNo: old.ClaimNo})
+	if err != nil {
+		return nil, fmt.Errorf("cut a record out of part %d: %w", p.ID, err)
+	}
+	alone.Attempt, alone.ClaimNo = old.Attempt, deref(old.ClaimNo)
+	around, err := c.around(ctx, &old, p, offset)
+	if err != nil {
+		return nil, err
+	}
+	if len(around.Froms) > 0 {
+		if err := c.s.q.PartInsertClaimed(ctx, c.tx, around); err != nil {
+			return nil, fmt.Errorf("insert the rest of part %d: %w", p.ID, err)
+		}
+	}
+	return &Doubtful{Part: alone, CallID: *old.CallID}, nil
+}
+
+// around returns what a stored part holds before and after a record of one of its slices.
+func (c *Change) around(ctx context.Context, old *db.PartGetRow, p *Part, offset int32) (in db.PartInsertClaimedParams, err error) {
+	add := func(no, from, last, to int32) {
+		if no > last || no == last && from >= to {
+			return
+		}
+		var leftOut []int32
+		for _, o := range old.LeftOut { // only a part of one slice has any
+			if o >= from && o < to {
+				leftOut = append(leftOut, o)
+			}
+		}
+		if no == last && len(leftOut) == int(to-from) {
+			return
+		}
+		first, end := Part{BatchID: old.BatchID, StepNo: old.StepNo, TaskNo: old.TaskNo, SliceNo: no, From: from, To: to, Attempt: old.Attempt, LeftOut: leftOut},
+			Part{SliceNo: last, To: to}
+		addClaimed(&in, []*Piece{{Part: first, CallID: *old.CallID, Seq: deref(old.CallSeq)}, {Part: end}}, deref(old.ClaimNo))
+	}
+	switch {
+	case offset > 0 || p.SliceNo == old.SliceNo:
+		add(old.SliceNo, old.FromOff, p.SliceNo, offset)
+	default: // the part before ends with the slice before
+		rows, err := c.s.q.SliceRows(ctx, c.tx, db.SliceRowsParams{BatchID: old.BatchID, Nos: []int32{p.SliceNo - 1}})
+		if err != nil || len(rows) != 1 {
+			return in, fmt.Errorf("read slice %d of batch %s: %w", p.SliceNo-1, old.BatchID, err)
+		}
+		add(old.SliceNo, old.FromOff, p.SliceNo-1, rows[0].Records)
+	}
+	if offset+1 == p.Size && p.SliceNo < old.LastNo {
+		add(p.SliceNo+1, 0, old.LastNo, old.ToOff)
+	} else {
+		add(p.SliceNo, offset+1, old.LastNo, old.ToOff)
+	}
+	return in, nil
+}
+
+// EndRun ends the run of a job at a step: what comes now belongs to its next one.
+func (c *Change) EndRun(ctx context.Context, batchID uuid.UUID, position int64, step int16, note *string) error {
+	org := c.heads[batchID].OrgID
+	last, err := c.s.q.EndedRunLast(ctx, c.tx, db.EndedRunLastParams{OrgID: org, BatchID: batchID, Position: position})
+	if err != nil {
+		return fmt.Errorf("read the runs of job %s: %w", JobID(batchID, position), err)
+	}
+	err = c.s.q.EndedRunInsert(ctx, c.tx, db.EndedRunInsertParams{OrgID: org, BatchID: batchID, Position: position, Run: last + 1, StepNo: step, Note: note, EndedAt: c.Now})
+	if err != nil {
+		return fmt.Errorf("end the run of job %s: %w", JobID(batchID, position), err)
+	}
+	return nil
+}
