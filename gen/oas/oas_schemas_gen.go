@@ -4764,7 +4764,7 @@ type DryRunCall struct {
 	URL string `json:"url"`
 	// By name. `CREDENTIAL` stands for what the credential adds, `IDEMPOTENCY-KEY` for the key of the job.
 	Headers DryRunCallHeaders `json:"headers"`
-	// The JSON body; null for none. A bulk call is shown with this one record.
+	// The body, a form as a string; null for none. A bulk call is shown with this one record.
 	Body AnyValue `json:"body"`
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"strings"
 
 	"flowlane/gen/oas"
@@ -74,7 +75,11 @@ func dryRunTaskOf(task *definition.Task, t *dryrun.Task) oas.DryRunTask {
 }
 
 func dryRunCallOf(r *provider.Request) oas.DryRunCall {
-	out := oas.DryRunCall{Method: r.Method, URL: r.URL, Headers: oas.DryRunCallHeaders{}, Body: oas.AnyValue(bytes.Join(r.Body, nil))}
+	body := bytes.Join(r.Body, nil)
+	if r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" {
+		body = strconv.AppendQuote(nil, string(body)) // percent-encoded: nothing in it is escaped
+	}
+	out := oas.DryRunCall{Method: r.Method, URL: r.URL, Headers: oas.DryRunCallHeaders{}, Body: oas.AnyValue(body)}
 	for name, values := range r.Header {
 		out.Headers[name] = strings.Join(values, ", ")
 	}

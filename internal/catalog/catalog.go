@@ -141,7 +141,7 @@ type Action struct {
 }
 
 // Call is the execution part of an action: everything that the dispatcher knows about the provider.
-// Strings in Method, Path, URL, Headers and Body are templates over `params`.
+// Strings in Method, Path, URL, Query, Headers and Body are templates over `params`.
 type Call struct {
 	Method string `yaml:"method"`
 	// Path is joined to the service's base URL, each expression escaped as one path segment (or query value).
@@ -149,8 +149,14 @@ type Call struct {
 	// URL replaces base URL and Path where the caller names the whole address.
 	URL     string `yaml:"url"`
 	Headers JSON   `yaml:"headers"`
+	// Query is a JSON template of an object: the parameters of the query, behind those of Path. A null leaves its parameter
+	// out, an array repeats it for each item.
+	Query JSON `yaml:"query"`
 	// Body is a JSON template; nil sends an empty body. In a bulk action it is the envelope around the records.
 	Body JSON `yaml:"body"`
+	// BodyForm is how the body is written: json (the default) or form (application/x-www-form-urlencoded), where the body is an
+	// object whose fields are treated like those of Query.
+	BodyForm string `yaml:"body_form"`
 	// Records says where the records of a bulk action go.
 	Records *Records `yaml:"records"`
 	// TimeoutSeconds bounds one call, unless the task says otherwise.

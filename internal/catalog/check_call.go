@@ -12,6 +12,12 @@ const (
 	DigestCRC32C = "crc32c"
 )
 
+// The ways to write a body.
+const (
+	BodyJSON = "json"
+	BodyForm = "form"
+)
+
 // Bounds of what a call may ask for.
 const (
 	defaultTimeoutSeconds = 30
@@ -38,6 +44,7 @@ func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[s
 		call.MaxInFlight = defaultMaxInFlight
 	}
 	ch.within(at, "max_in_flight", call.MaxInFlight, 1, 1000)
+	ch.fields(a, at)
 	ch.compile(call, at, params)
 	ch.records(a, at, params)
 	ch.outcomes(a, at)
@@ -53,6 +60,21 @@ func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[s
 	}
 	if len(call.Answer.Pending) > 0 && call.Answer.Reference == "" {
 		ch.fail(at.to("answer"), "an answer whose result comes later needs the reference by which to ask for it")
+	}
+}
+
+// fields checks what is written as names and values.
+func (ch *checker) fields(a *Action, at path) {
+	call := a.Call
+	if len(call.Query) > 0 && call.Query[0] != '{' {
+		ch.fail(at.to("query"), "query must be an object: the value of each parameter by its name")
+	}
+	if call.BodyForm == "" {
+		call.BodyForm = BodyJSON
+	}
+	oneOf(ch, at, "body_form", call.BodyForm, []string{BodyJSON, BodyForm})
+	if call.BodyForm == BodyForm && a.Bulk {
+		ch.fail(at.to("body_form"), "the records of a bulk action go in a JSON body")
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 
 // Templates are the compiled templates of a call; nil where the call has none. They are safe for concurrent use.
 type Templates struct {
-	Method, URL, Headers, Body       *expr.Template
+	Method, URL, Query               *expr.Template
+	Headers, Body                    *expr.Template
 	ExclusiveOver, IdempotencyHeader *expr.Template
 	// Path are the pieces of the path and query, in order.
 	Path []PathPart
@@ -41,6 +42,7 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 	call.Compiled = Templates{
 		Method:            t.text(at.to("method"), call.Method),
 		URL:               t.text(at.to("url"), call.URL),
+		Query:             t.value(at.to("query"), call.Query, callScope),
 		Headers:           t.value(at.to("headers"), call.Headers, callScope),
 		Body:              t.value(at.to("body"), call.Body, callScope),
 		ExclusiveOver:     t.text(at.to("exclusive_over"), call.ExclusiveOver),

@@ -47,13 +47,8 @@ func TestImport_Hostile(t *testing.T) {
 	r := importFile(t, "testdata/hostile.yaml", openapi.Options{PlatformID: "h"})
 	c := load(t, r)
 	get := action(t, c, "h__pets__get_pet")
-	if want := `/pets/{{ params.path["petId"] }}?limit={{ (params.query["limit"]) ?? 10 }}`; !strings.HasPrefix(get.Call.Path, want) {
+	if want := `/pets/{{ params.path["petId"] }}`; get.Call.Path != want {
 		t.Errorf("path is %s", get.Call.Path)
-	}
-	for _, want := range []string{`&flag={{ (params.query["flag"]) ?? "" }}`, `&a%7D%7Db={{ params.query["a\u007d\u007db"] }}`, `join(params.query["ids"], ",")`} {
-		if !strings.Contains(get.Call.Path, want) {
-			t.Errorf("path %s lacks %s", get.Call.Path, want)
-		}
 	}
 	s, _ := c.Service("h__pets")
 	if s.BaseURL != "https://eu.hostile.example/v2" || s.AuthMethod != "api_key" || !strings.Contains(s.Description, "header_name X-Key") {
@@ -64,7 +59,7 @@ func TestImport_Hostile(t *testing.T) {
 	}
 	for id, want := range map[string]catalog.OutcomeCheck{
 		"h__pets__get_pet": "safe", "h__pets__get_pet_2": "safe", "h__pets__post_pets_by_pet_id": "keyed", "h__pets__patch_pets_by_pet_id": "none",
-		"h__pets_2__delete_pets_by_pet_id": "safe", "h__api_2__head_undocumented_by_id": "safe", "h__api__get_mixed_by_a_by_b": "safe",
+		"h__pets_2__delete_pets_by_pet_id": "safe", "h__api__head_undocumented_by_id": "safe", "h__api_2__get_mixed_by_a_by_b": "safe",
 	} {
 		if got := action(t, c, id).OutcomeCheck; got != want {
 			t.Errorf("%s is %s; want %s", id, got, want)
@@ -88,14 +83,14 @@ func reported(t *testing.T, r *openapi.Result) {
 	for pointer, want := range map[string]string{
 		"/servers/1": "the first server is used", "/servers/0/variables/region": `"eu"`, "/info/x-logo": "no place for x-logo",
 		"/paths/~1pets~1{petId}/get/tags/1":            "first tag",
-		"/paths/~1pets~1{petId}/get/parameters/1":      "cannot leave out a query parameter",
+		"/paths/~1pets~1{petId}/get/parameters/10":     "cannot be an object",
 		"/paths/~1pets~1{petId}/get/parameters/6":      `no parameters in "cookie"`,
 		"/paths/~1pets~1{petId}/get/parameters/7":      "the credential fills in",
 		"/paths/~1pets~1{petId}/get/parameters/8/$ref": "there is nothing at",
 		"/paths/~1pets~1{petId}/put":                   "the action is called get_pet_2",
 		"/paths/~1pets~1{petId}/post/callbacks":        "no callbacks",
 		"/paths/~1pets~1{petId}/trace":                 "TRACE",
-		"/paths/~1upload/post":                         "JSON bodies only", "/paths/~1all/delete": "may delete too much",
+		"/paths/~1upload/post":                         "JSON bodies and forms only", "/paths/~1all/delete": "may delete too much",
 		"/paths/~1two/get":                                             "several at once",
 		"/paths/~1broken/$ref":                                         "there is nothing at",
 		"/paths/~1far/get/responses/200/$ref":                          "another document",
@@ -112,7 +107,7 @@ func reported(t *testing.T, r *openapi.Result) {
 		"/components/schemas/Shapes/properties/odd/maxLength":          "maxLength has no valid form",
 		"/components/schemas/Shapes/properties/odd/x-y":                "no x-y",
 		"/components/schemas/Unused":                                   "no action needs it",
-		"/paths/~1pets~1{petId}/delete/requestBody":                    "JSON bodies only",
+		"/paths/~1pets~1{petId}/delete/requestBody":                    "JSON bodies and forms only",
 		"/paths/~1pets~1{petId}/patch/responses/200/content/text~1csv": "no JSON",
 	} {
 		i := slices.IndexFunc(r.Report, func(e openapi.Entry) bool { return e.Pointer == pointer && strings.Contains(e.Message, want) })
@@ -133,7 +128,7 @@ func TestImport_Parameters(t *testing.T) {
 	for _, tc := range []struct{ action, params, want string }{
 		{"h__pets__get_pet", `{"path":{"petId":"1"},"query":{"a}}b":"x","ids":[1]}}`, ""},
 		{"h__pets__get_pet", `{"path":{"petId":"1"},"query":{"ids":[1]}}`, "query/a}}b missing"},
-		{"h__pets__get_pet", `{"path":{"petId":"1"},"query":{"a}}b":"x","ids":[1],"q":"x"}}`, "query/q extra_forbidden"},
+		{"h__pets__get_pet", `{"path":{"petId":"1"},"query":{"a}}b":"x","ids":[1],"filter":{}}}`, "query/filter extra_forbidden"},
 		{"h__pets__get_pet_2", `{"path":{"petId":"1"},"body":{"next":{"next":{}}}}`, "body/next/next/next missing"},
 		{"h__pets__patch_pets_by_pet_id", `{"path":{"petId":"1"},"body":{"look":"anything","either":"both"}}`, ""},
 		{"h__pets__post_pets_by_pet_id", `{"path":{"petId":"1"},"body":{"any":1}}`, ""},

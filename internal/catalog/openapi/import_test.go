@@ -25,15 +25,40 @@ func load(t testing.TB, r *openapi.Result) *catalog.Catalog {
 	return c
 }
 
-// vendorFiles names large public documents, separated as in PATH.
-const vendorFiles = "FLOWLANE_TEST_OPENAPI_FILES"
+// vendorFolder names a folder with large public documents; without it, usualFolder beside the repository is taken.
+const (
+	vendorFolder = "FLOWLANE_TEST_OPENAPI_DIR"
+	usualFolder  = "../shared/data/openapi"
+)
+
+// vendorFiles are the documents in the folder.
+func vendorFiles(t *testing.T) []string {
+	t.Helper()
+	dir := os.Getenv(vendorFolder)
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", usualFolder)
+	}
+	var files []string
+	for _, pattern := range []string{"*.json", "*.yaml", "*.yml"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	switch {
+	case len(files) > 0:
+	case os.Getenv(vendorFolder) != "":
+		t.Fatalf("%s names %s, which has no document", vendorFolder, dir)
+	default:
+		t.Skipf("there are no large public OpenAPI documents in %s beside the repository; %s names another folder", usualFolder, vendorFolder)
+	}
+	return files
+}
 
 func TestImport_Vendors(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(vendorFiles) == "" {
-		t.Skipf("set %s to the paths of large public OpenAPI documents, separated as in PATH", vendorFiles)
-	}
-	for _, name := range filepath.SplitList(os.Getenv(vendorFiles)) {
+	for _, name := range vendorFiles(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			text, err := os.ReadFile(name)
 			if err != nil {
@@ -57,6 +82,15 @@ func TestImport_Vendors(t *testing.T) {
 			}
 			t.Logf("%d bytes in %s, loaded in %s; %d operations, %d actions, %d services, %d bytes of YAML, %v, %d MB of heap taken from the system",
 				len(text), took, time.Since(began)-took, r.Operations, r.Actions, r.Services, len(r.YAML), effects, mem.HeapSys>>20)
+			for _, e := range r.Report {
+				if e.Effect == openapi.LeftOut {
+					t.Logf("line %d: left out: %s", e.Line, e.Message)
+				}
+			}
+			// Nearly everything that vendors offer can be called.
+			if r.LeftOut*20 > r.Operations {
+				t.Errorf("%d of %d operations are left out", r.LeftOut, r.Operations)
+			}
 			if r.Actions+r.LeftOut != r.Operations || len(c.AllActions()) < r.Actions {
 				t.Errorf("%d operations, but %d actions and %d left out", r.Operations, r.Actions, r.LeftOut)
 			}

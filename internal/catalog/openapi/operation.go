@@ -51,6 +51,11 @@ func (im *importer) operation(method, path string, op, item place) (why string) 
 	case method == "trace":
 		return "calls are not made with TRACE"
 	}
+	if whole, fragment, found := strings.Cut(path, "#"); found && whole != "" {
+		// Some tell operations of one address apart like this.
+		im.report.add(Changed, op, "calls are sent without the fragment #"+clip(fragment, 100))
+		path = whole
+	}
 	base, why := im.baseURL(op, item)
 	if why != "" {
 		return why
@@ -59,7 +64,7 @@ func (im *importer) operation(method, path string, op, item place) (why string) 
 	if why != "" {
 		return why
 	}
-	c := &call{im: im, auth: way, builder: im.builder(op, true), groups: map[string]*group{}, path: path, headers: &node{kind: isObject}}
+	c := &call{im: im, auth: way, builder: im.builder(op, true), groups: map[string]*group{}, path: path, query: &node{kind: isObject}, headers: &node{kind: isObject}}
 	if why := c.parameters(method, op, item); why != "" {
 		return why
 	}
@@ -83,7 +88,7 @@ func (im *importer) operation(method, path string, op, item place) (why string) 
 	return ""
 }
 
-// requestBody takes the body that calls can send: JSON of some kind.
+// requestBody takes the body that calls can send: JSON of some kind, else a form.
 func (c *call) requestBody(method string, op place) (schema *node, why string) {
 	at := op.at("requestBody")
 	if at.node == nil {
@@ -101,12 +106,17 @@ func (c *call) requestBody(method string, op place) (schema *node, why string) {
 			chosen, media = m, name
 		}
 	}
+	for _, m := range content.children() {
+		if name := lastStep(content, m); chosen.node == nil && isForm(name) {
+			chosen, media, c.form = m, name, true
+		}
+	}
 	if chosen.node == nil {
 		names := make([]string, 0, len(content.children()))
 		for _, m := range content.children() {
 			names = append(names, lastStep(content, m))
 		}
-		problem := "calls send JSON bodies only, not " + clip(strings.Join(names, ", "), 200)
+		problem := "calls send JSON bodies and forms only, not " + clip(strings.Join(names, ", "), 200)
 		if at.get("required").isTrue() || (method != "get" && method != "head" && !sayNothing(content)) {
 			return nil, problem
 		}
@@ -120,7 +130,7 @@ func (c *call) requestBody(method string, op place) (schema *node, why string) {
 	}
 	c.im.rest(chosen, "schema", "example", "examples")
 	c.body, c.bodyNeeded = true, at.get("required").isTrue()
-	if !isPlainJSON(media) && !strings.Contains(media, "*") {
+	if !c.form && !isPlainJSON(media) && !strings.Contains(media, "*") {
 		c.headers.set("Content-Type", text(clip(media, maxName)))
 	}
 	if s := chosen.at("schema"); s.node != nil {
@@ -143,6 +153,11 @@ func sayNothing(content place) bool {
 var jsonMedia = regexp.MustCompile(`^(application/json|text/json|application/[A-Za-z0-9!#$&^_.+-]+\+json|\*/\*|application/\*)\s*(;.*)?$`)
 
 func isJSON(media string) bool { return jsonMedia.MatchString(strings.ToLower(media)) }
+
+func isForm(media string) bool {
+	name, _, _ := strings.Cut(media, ";")
+	return strings.EqualFold(strings.TrimSpace(name), "application/x-www-form-urlencoded")
+}
 
 func isPlainJSON(media string) bool {
 	return strings.HasPrefix(strings.ToLower(media), "application/json")
@@ -210,11 +225,17 @@ func (im *importer) add(s *service, id, method, address, path string, op place, 
 	action.set("params_schema", c.paramsSchema(body))
 	action.set("output_schema", answer.schema)
 	call := object("method", text(strings.ToUpper(method)), "path", text(address))
+	if len(c.query.fields) > 0 {
+		call.set("query", c.query)
+	}
 	if len(c.headers.fields) > 0 {
 		call.set("headers", c.headers)
 	}
 	if c.body {
 		call.set("body", text("{{ params.body }}"))
+	}
+	if c.form {
+		call.set("body_form", text("form"))
 	}
 	if c.key != "" {
 		call.set("idempotency_header", text(c.key))

@@ -16,12 +16,12 @@ type call struct {
 	builder *schemaBuilder
 	// groups are the objects path, query and header of the parameters.
 	groups map[string]*group
-	// path is the template of the path, query that of the query.
-	path, query string
-	headers     *node
-	body        bool
-	bodyNeeded  bool
-	key         string // the idempotency header
+	// path is the template of the path, query and headers are those of the query's parameters and the headers.
+	path           string
+	query, headers *node
+	// body: there is one, form: it is written as a form.
+	body, bodyNeeded, form bool
+	key                    string // the idempotency header
 }
 
 type group struct {
@@ -98,9 +98,10 @@ func (c *call) parameter(p place) string {
 		}
 		c.path = strings.ReplaceAll(c.path, "{"+name+"}", "\x00"+value+"\x01")
 	case "query":
-		if problem := c.queryValue(p, schema, name, value); problem != "" {
-			return problem
+		if strings.Contains(name, "{{") {
+			return "its name holds braces, which stand for an expression"
 		}
+		c.query.set(name, text("{{ "+value+" }}"))
 	case "header":
 		if taken, problem := c.header(p, name, value); taken || problem != "" {
 			return problem
@@ -129,7 +130,7 @@ func (c *call) expression(p place, in, name string) (value string, schema place,
 		usual = "form"
 	}
 	plain := types["string"] || types["number"] || types["integer"] || types["boolean"]
-	if types["array"] && plain {
+	if types["array"] && plain && in != "query" {
 		c.im.report.add(Changed, p, "only a plain value can be sent, no array")
 		return value, schema, ""
 	}
@@ -139,7 +140,9 @@ func (c *call) expression(p place, in, name string) (value string, schema place,
 	case style != "" && style != usual:
 		return "", schema, "style " + clip(style, 60) + " cannot be written"
 	case types["array"] && in == "query" && (p.get("explode") == nil || p.get("explode").isTrue()):
-		return "", schema, "a query parameter cannot be repeated for each item of an array"
+		return value, schema, "" // repeated for each item
+	case types["array"] && plain:
+		return nullSafe("type", value, "") + ` == "array" ? join(` + value + `, ",") : ` + value, schema, ""
 	case types["array"]:
 		return nullSafe("join", value, `, ","`), schema, ""
 	}
@@ -148,30 +151,6 @@ func (c *call) expression(p place, in, name string) (value string, schema place,
 
 func nullSafe(function, value, rest string) string {
 	return value + " == nil ? nil : " + function + "(" + value + rest + ")"
-}
-
-// queryValue puts a parameter into the query. Calls send every parameter that their path names, so that one which may be
-// missing needs a value that means the same.
-func (c *call) queryValue(p, schema place, name, value string) string {
-	if !p.get("required").isTrue() {
-		fallback := c.im.defaultAt(schema)
-		switch {
-		case fallback != "":
-		case p.get("allowEmptyValue").isTrue():
-			fallback = `""`
-		default:
-			return "it is optional, and a call cannot leave out a query parameter: it has neither a default nor allowEmptyValue"
-		}
-		value = "(" + value + ") ?? " + fallback
-		if strings.Contains(value, "==") {
-			value = strings.Replace(value, " ? nil : ", " ? "+fallback+" : ", 1)
-		}
-	}
-	if c.query != "" {
-		c.query += "&"
-	}
-	c.query += escapeName(name) + "={{ " + value + " }}"
-	return ""
 }
 
 // header puts a parameter into a header. taken is set for those that Flowlane fills in.
@@ -248,24 +227,13 @@ func (c *call) address(at place) (path, why string) {
 		b.WriteString("{{ " + value + " }}")
 		rest = next
 	}
-	path = b.String()
-	if c.query != "" {
-		glue := "?"
-		if strings.Contains(c.path, "?") {
-			glue = "&"
-		}
-		path += glue + c.query
-	}
-	return path, ""
+	return b.String(), ""
 }
 
 const plainInPath = "-._~!$&'()*+,;=:@/%?"
 
 // escapeLiteral percent-encodes what may not stand in an address.
 func escapeLiteral(s string) string { return percent(s, plainInPath) }
-
-// escapeName percent-encodes the name of a query parameter.
-func escapeName(s string) string { return percent(s, "-._~[]$") }
 
 func percent(s, keep string) string {
 	const hex = "0123456789ABCDEF"
@@ -296,25 +264,6 @@ func (im *importer) typesAt(at place) map[string]bool {
 			out["object"] = true
 		}
 	})
-	return out
-}
-
-// defaultAt returns the default of a schema as an expression; "" for none, or one that is no plain value.
-func (im *importer) defaultAt(at place) string {
-	out := ""
-	im.eachInPlace(at, func(n *node) {
-		value := n.get("default")
-		switch {
-		case out != "" || value == nil:
-		case value.kind == isString:
-			out = exprText(value.text)
-		case value.kind == isNumber || value.kind == isBool:
-			out = value.text
-		}
-	})
-	if len(out) > 200 {
-		return ""
-	}
 	return out
 }
 
