@@ -51,7 +51,7 @@ ORDER BY bl.vtime, bl.lane, l.high DESC, l.batch_id;
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, s.first, s.records AS size
+    p.apart, p.attempt, p.element, s.first, s.records AS size
 FROM (
     SELECT * FROM flow.part q
     WHERE q.batch_id = @batch_id AND q.step_no = @step_no AND q.task_no = @task_no AND q.call_id IS NULL

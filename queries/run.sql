@@ -128,9 +128,10 @@ SELECT batch_id, step_no, task_no, domain, bucket, lane FROM flow.lane_batch WHE
 UPDATE flow.lane_batch SET open = false WHERE batch_id = @batch_id RETURNING domain, bucket;
 
 -- name: PartInsert :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, ready_at)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, ready_at)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]),
-    unnest(@slice_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@ready_ats::timestamptz[]);
+    unnest(@slice_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@elements::int[]),
+    unnest(@ready_ats::timestamptz[]);
 
 -- name: PartDelete :execrows
 DELETE FROM flow.part WHERE id = ANY(@ids::bigint[]);
@@ -147,7 +148,7 @@ WHERE id = ANY(@ids::bigint[]) AND call_id IS NOT NULL;
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at
+    p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
@@ -236,9 +237,10 @@ ON CONFLICT DO NOTHING;
 SELECT id, slice_no, last_no, from_off, to_off FROM flow.part WHERE id = ANY(@ids::bigint[]) AND call_id IS NULL;
 
 -- name: PartClaim :exec
-UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[]
+UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[],
+    element = d.element, elements = d.elements
 FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@call_ids::uuid[]) AS call_id, unnest(@seqs::int[]) AS seq, unnest(@claim_nos::bigint[]) AS claim_no,
-        unnest(@left_out::text[]) AS left_out) d
+        unnest(@left_out::text[]) AS left_out, unnest(@element::int[]) AS element, unnest(@elements::int[]) AS elements) d
 WHERE p.id = d.id;
 
 -- name: PartShrink :exec
@@ -246,9 +248,10 @@ UPDATE flow.part p SET slice_no = d.slice_no, from_off = d.from_off
 FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@slice_nos::int[]) AS slice_no, unnest(@froms::int[]) AS from_off) d WHERE p.id = d.id;
 
 -- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no, left_out)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out)
 SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]),
-    unnest(@last_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@call_ids::uuid[]),
+    unnest(@last_nos::int[]), unnest(@froms::int[]), unnest(@tos::int[]), unnest(@aparts::boolean[]), unnest(@attempts::int[]), unnest(@element::int[]),
+    unnest(@elements::int[]), unnest(@call_ids::uuid[]),
     unnest(@seqs::int[]), nullif(unnest(@claim_nos::bigint[]), 0), nullif(unnest(@left_out::text[]), '')::int[];
 
 -- name: PartsOfCall :many
@@ -256,7 +259,7 @@ SELECT unnest(@batch_ids::uuid[]), unnest(@step_nos::smallint[]), unnest(@task_n
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
+    p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
 FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
 WHERE p.call_id = ANY(@call_ids::uuid[]) ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no;
 
@@ -268,12 +271,12 @@ SELECT batch_id, no, first, records, state, step_no, remaining, apart FROM flow.
 SELECT slice_no, position FROM flow.job WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) AND apart_step < @step_no ORDER BY slice_no, position;
 
 -- name: PartGet :one
-SELECT id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no, left_out FROM flow.part WHERE id = @id;
+SELECT id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out FROM flow.part WHERE id = @id;
 
 -- name: PartInsertCut :one
 -- A record cut out of its part, in the same call.
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no)
-VALUES (@batch_id, @step_no, @task_no, @slice_no, @slice_no, @from_off, @to_off, @apart, @attempt, @call_id, @call_seq, @claim_no)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no)
+VALUES (@batch_id, @step_no, @task_no, @slice_no, @slice_no, @from_off, @to_off, @apart, @attempt, @element, @elements, @call_id, @call_seq, @claim_no)
 RETURNING id;
 
 -- name: EndedRunInsert :exec
@@ -285,3 +288,25 @@ VALUES (@org_id, @batch_id, @position, @run, @step_no, @note, @ended_at);
 -- The last run of a job that is over; 0 for none.
 SELECT coalesce(max(run), 0)::int AS run FROM flow.ended_run
 WHERE org_id = @org_id AND batch_id = @batch_id AND position = @position;
+
+-- name: ElementAdd :exec
+INSERT INTO flow.element (batch_id, position, step_no, task_no, element, output)
+SELECT unnest(@batch_ids::uuid[]), unnest(@positions::bigint[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]),
+    unnest(@elements::int[]), unnest(@outputs::text[]);
+
+-- name: ElementBytes :many
+-- How many bytes the outputs of the elements of records have.
+SELECT e.batch_id, e.position, e.step_no, e.task_no, sum(octet_length(e.output))::bigint AS bytes
+FROM flow.element e
+JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position, unnest(@step_nos::smallint[]) AS step_no,
+        unnest(@task_nos::smallint[]) AS task_no) d
+    ON e.batch_id = d.batch_id AND e.position = d.position AND e.step_no = d.step_no AND e.task_no = d.task_no
+GROUP BY e.batch_id, e.position, e.step_no, e.task_no;
+
+-- name: ElementsTake :many
+-- Takes the outputs of the elements of records out.
+DELETE FROM flow.element e
+USING (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position, unnest(@step_nos::smallint[]) AS step_no,
+        unnest(@task_nos::smallint[]) AS task_no) d
+WHERE e.batch_id = d.batch_id AND e.position = d.position AND e.step_no = d.step_no AND e.task_no = d.task_no
+RETURNING e.batch_id, e.position, e.step_no, e.task_no, e.element, e.output;

@@ -1046,9 +1046,9 @@ const partChoose = `-- name: PartChoose :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, s.first, s.records AS size
+    p.apart, p.attempt, p.element, s.first, s.records AS size
 FROM (
-    SELECT id, batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, ready_at, call_id, call_seq, left_out, last_no, claim_no FROM flow.part q
+    SELECT id, batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, ready_at, call_id, call_seq, left_out, last_no, claim_no, element, elements FROM flow.part q
     WHERE q.batch_id = $1 AND q.step_no = $2 AND q.task_no = $3 AND q.call_id IS NULL
         AND q.ready_at <= (SELECT flow.clock())
     ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT $4
@@ -1077,6 +1077,7 @@ type PartChooseRow struct {
 	ToOff   int32
 	Apart   bool
 	Attempt int32
+	Element int32
 	First   int64
 	Size    int32
 }
@@ -1106,6 +1107,7 @@ func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams)
 			&i.ToOff,
 			&i.Apart,
 			&i.Attempt,
+			&i.Element,
 			&i.First,
 			&i.Size,
 		); err != nil {

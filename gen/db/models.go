@@ -602,6 +602,15 @@ type FlowDue struct {
 	Failures     int32
 }
 
+type FlowElement struct {
+	BatchID  uuid.UUID
+	Position int64
+	StepNo   int16
+	TaskNo   int16
+	Element  int32
+	Output   string
+}
+
 type FlowEndedRun struct {
 	OrgID    uuid.UUID
 	BatchID  uuid.UUID
@@ -709,21 +718,23 @@ type FlowPage struct {
 }
 
 type FlowPart struct {
-	ID      int64
-	BatchID uuid.UUID
-	StepNo  int16
-	TaskNo  int16
-	SliceNo int32
-	FromOff int32
-	ToOff   int32
-	Apart   bool
-	Attempt int32
-	ReadyAt time.Time
-	CallID  *uuid.UUID
-	CallSeq *int32
-	LeftOut []int32
-	LastNo  int32
-	ClaimNo *int64
+	ID       int64
+	BatchID  uuid.UUID
+	StepNo   int16
+	TaskNo   int16
+	SliceNo  int32
+	FromOff  int32
+	ToOff    int32
+	Apart    bool
+	Attempt  int32
+	ReadyAt  time.Time
+	CallID   *uuid.UUID
+	CallSeq  *int32
+	LeftOut  []int32
+	LastNo   int32
+	ClaimNo  *int64
+	Element  int32
+	Elements int32
 }
 
 type FlowPause struct {

@@ -481,6 +481,137 @@ func (q *Queries) Clock(ctx context.Context, db DBTX) (time.Time, error) {
 	return column_1, err
 }
 
+const elementAdd = `-- name: ElementAdd :exec
+INSERT INTO flow.element (batch_id, position, step_no, task_no, element, output)
+SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::smallint[]),
+    unnest($5::int[]), unnest($6::text[])
+`
+
+type ElementAddParams struct {
+	BatchIds  []uuid.UUID
+	Positions []int64
+	StepNos   []int16
+	TaskNos   []int16
+	Elements  []int32
+	Outputs   []string
+}
+
+func (q *Queries) ElementAdd(ctx context.Context, db DBTX, arg ElementAddParams) error {
+	_, err := db.Exec(ctx, elementAdd,
+		arg.BatchIds,
+		arg.Positions,
+		arg.StepNos,
+		arg.TaskNos,
+		arg.Elements,
+		arg.Outputs,
+	)
+	return err
+}
+
+const elementBytes = `-- name: ElementBytes :many
+SELECT e.batch_id, e.position, e.step_no, e.task_no, sum(octet_length(e.output))::bigint AS bytes
+FROM flow.element e
+JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position, unnest($3::smallint[]) AS step_no,
+        unnest($4::smallint[]) AS task_no) d
+    ON e.batch_id = d.batch_id AND e.position = d.position AND e.step_no = d.step_no AND e.task_no = d.task_no
+GROUP BY e.batch_id, e.position, e.step_no, e.task_no
+`
+
+type ElementBytesParams struct {
+	BatchIds  []uuid.UUID
+	Positions []int64
+	StepNos   []int16
+	TaskNos   []int16
+}
+
+type ElementBytesRow struct {
+	BatchID  uuid.UUID
+	Position int64
+	StepNo   int16
+	TaskNo   int16
+	Bytes    int64
+}
+
+// How many bytes the outputs of the elements of records have.
+func (q *Queries) ElementBytes(ctx context.Context, db DBTX, arg ElementBytesParams) ([]ElementBytesRow, error) {
+	rows, err := db.Query(ctx, elementBytes,
+		arg.BatchIds,
+		arg.Positions,
+		arg.StepNos,
+		arg.TaskNos,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ElementBytesRow
+	for rows.Next() {
+		var i ElementBytesRow
+		if err := rows.Scan(
+			&i.BatchID,
+			&i.Position,
+			&i.StepNo,
+			&i.TaskNo,
+			&i.Bytes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const elementsTake = `-- name: ElementsTake :many
+DELETE FROM flow.element e
+USING (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position, unnest($3::smallint[]) AS step_no,
+        unnest($4::smallint[]) AS task_no) d
+WHERE e.batch_id = d.batch_id AND e.position = d.position AND e.step_no = d.step_no AND e.task_no = d.task_no
+RETURNING e.batch_id, e.position, e.step_no, e.task_no, e.element, e.output
+`
+
+type ElementsTakeParams struct {
+	BatchIds  []uuid.UUID
+	Positions []int64
+	StepNos   []int16
+	TaskNos   []int16
+}
+
+// Takes the outputs of the elements of records out.
+func (q *Queries) ElementsTake(ctx context.Context, db DBTX, arg ElementsTakeParams) ([]FlowElement, error) {
+	rows, err := db.Query(ctx, elementsTake,
+		arg.BatchIds,
+		arg.Positions,
+		arg.StepNos,
+		arg.TaskNos,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowElement
+	for rows.Next() {
+		var i FlowElement
+		if err := rows.Scan(
+			&i.BatchID,
+			&i.Position,
+			&i.StepNo,
+			&i.TaskNo,
+			&i.Element,
+			&i.Output,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endedRunInsert = `-- name: EndedRunInsert :exec
 INSERT INTO flow.ended_run (org_id, batch_id, position, run, step_no, note, ended_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -1025,9 +1156,10 @@ func (q *Queries) LaneBatchReady(ctx context.Context, db DBTX, arg LaneBatchRead
 }
 
 const partClaim = `-- name: PartClaim :exec
-UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[]
+UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[],
+    element = d.element, elements = d.elements
 FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::uuid[]) AS call_id, unnest($3::int[]) AS seq, unnest($4::bigint[]) AS claim_no,
-        unnest($5::text[]) AS left_out) d
+        unnest($5::text[]) AS left_out, unnest($6::int[]) AS element, unnest($7::int[]) AS elements) d
 WHERE p.id = d.id
 `
 
@@ -1037,6 +1169,8 @@ type PartClaimParams struct {
 	Seqs     []int32
 	ClaimNos []int64
 	LeftOut  []string
+	Element  []int32
+	Elements []int32
 }
 
 func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) error {
@@ -1046,6 +1180,8 @@ func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) e
 		arg.Seqs,
 		arg.ClaimNos,
 		arg.LeftOut,
+		arg.Element,
+		arg.Elements,
 	)
 	return err
 }
@@ -1075,24 +1211,26 @@ func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, callIds []uuid
 }
 
 const partGet = `-- name: PartGet :one
-SELECT id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no, left_out FROM flow.part WHERE id = $1
+SELECT id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out FROM flow.part WHERE id = $1
 `
 
 type PartGetRow struct {
-	ID      int64
-	BatchID uuid.UUID
-	StepNo  int16
-	TaskNo  int16
-	SliceNo int32
-	LastNo  int32
-	FromOff int32
-	ToOff   int32
-	Apart   bool
-	Attempt int32
-	CallID  *uuid.UUID
-	CallSeq *int32
-	ClaimNo *int64
-	LeftOut []int32
+	ID       int64
+	BatchID  uuid.UUID
+	StepNo   int16
+	TaskNo   int16
+	SliceNo  int32
+	LastNo   int32
+	FromOff  int32
+	ToOff    int32
+	Apart    bool
+	Attempt  int32
+	Element  int32
+	Elements int32
+	CallID   *uuid.UUID
+	CallSeq  *int32
+	ClaimNo  *int64
+	LeftOut  []int32
 }
 
 func (q *Queries) PartGet(ctx context.Context, db DBTX, id int64) (PartGetRow, error) {
@@ -1109,6 +1247,8 @@ func (q *Queries) PartGet(ctx context.Context, db DBTX, id int64) (PartGetRow, e
 		&i.ToOff,
 		&i.Apart,
 		&i.Attempt,
+		&i.Element,
+		&i.Elements,
 		&i.CallID,
 		&i.CallSeq,
 		&i.ClaimNo,
@@ -1118,9 +1258,10 @@ func (q *Queries) PartGet(ctx context.Context, db DBTX, id int64) (PartGetRow, e
 }
 
 const partInsert = `-- name: PartInsert :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, ready_at)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, ready_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
-    unnest($4::int[]), unnest($5::int[]), unnest($6::int[]), unnest($7::boolean[]), unnest($8::int[]), unnest($9::timestamptz[])
+    unnest($4::int[]), unnest($5::int[]), unnest($6::int[]), unnest($7::boolean[]), unnest($8::int[]), unnest($9::int[]),
+    unnest($10::timestamptz[])
 `
 
 type PartInsertParams struct {
@@ -1132,6 +1273,7 @@ type PartInsertParams struct {
 	Tos      []int32
 	Aparts   []bool
 	Attempts []int32
+	Elements []int32
 	ReadyAts []time.Time
 }
 
@@ -1145,16 +1287,18 @@ func (q *Queries) PartInsert(ctx context.Context, db DBTX, arg PartInsertParams)
 		arg.Tos,
 		arg.Aparts,
 		arg.Attempts,
+		arg.Elements,
 		arg.ReadyAts,
 	)
 	return err
 }
 
 const partInsertClaimed = `-- name: PartInsertClaimed :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no, left_out)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
-    unnest($5::int[]), unnest($6::int[]), unnest($7::int[]), unnest($8::boolean[]), unnest($9::int[]), unnest($10::uuid[]),
-    unnest($11::int[]), nullif(unnest($12::bigint[]), 0), nullif(unnest($13::text[]), '')::int[]
+    unnest($5::int[]), unnest($6::int[]), unnest($7::int[]), unnest($8::boolean[]), unnest($9::int[]), unnest($10::int[]),
+    unnest($11::int[]), unnest($12::uuid[]),
+    unnest($13::int[]), nullif(unnest($14::bigint[]), 0), nullif(unnest($15::text[]), '')::int[]
 `
 
 type PartInsertClaimedParams struct {
@@ -1167,6 +1311,8 @@ type PartInsertClaimedParams struct {
 	Tos      []int32
 	Aparts   []bool
 	Attempts []int32
+	Element  []int32
+	Elements []int32
 	CallIds  []uuid.UUID
 	Seqs     []int32
 	ClaimNos []int64
@@ -1184,6 +1330,8 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 		arg.Tos,
 		arg.Aparts,
 		arg.Attempts,
+		arg.Element,
+		arg.Elements,
 		arg.CallIds,
 		arg.Seqs,
 		arg.ClaimNos,
@@ -1193,23 +1341,25 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 }
 
 const partInsertCut = `-- name: PartInsertCut :one
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, call_id, call_seq, claim_no)
-VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no)
+VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 RETURNING id
 `
 
 type PartInsertCutParams struct {
-	BatchID uuid.UUID
-	StepNo  int16
-	TaskNo  int16
-	SliceNo int32
-	FromOff int32
-	ToOff   int32
-	Apart   bool
-	Attempt int32
-	CallID  *uuid.UUID
-	CallSeq *int32
-	ClaimNo *int64
+	BatchID  uuid.UUID
+	StepNo   int16
+	TaskNo   int16
+	SliceNo  int32
+	FromOff  int32
+	ToOff    int32
+	Apart    bool
+	Attempt  int32
+	Element  int32
+	Elements int32
+	CallID   *uuid.UUID
+	CallSeq  *int32
+	ClaimNo  *int64
 }
 
 // A record cut out of its part, in the same call.
@@ -1223,6 +1373,8 @@ func (q *Queries) PartInsertCut(ctx context.Context, db DBTX, arg PartInsertCutP
 		arg.ToOff,
 		arg.Apart,
 		arg.Attempt,
+		arg.Element,
+		arg.Elements,
 		arg.CallID,
 		arg.CallSeq,
 		arg.ClaimNo,
@@ -1288,26 +1440,28 @@ const partsOfCall = `-- name: PartsOfCall :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
+    p.apart, p.attempt, p.element, p.elements, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, s.first, s.records AS size
 FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
 WHERE p.call_id = ANY($1::uuid[]) ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no
 `
 
 type PartsOfCallRow struct {
-	ID      int64
-	BatchID uuid.UUID
-	StepNo  int16
-	TaskNo  int16
-	SliceNo int32
-	FromOff int32
-	ToOff   int32
-	Apart   bool
-	Attempt int32
-	LeftOut []int32
-	CallID  *uuid.UUID
-	ClaimNo int64
-	First   int64
-	Size    int32
+	ID       int64
+	BatchID  uuid.UUID
+	StepNo   int16
+	TaskNo   int16
+	SliceNo  int32
+	FromOff  int32
+	ToOff    int32
+	Apart    bool
+	Attempt  int32
+	Element  int32
+	Elements int32
+	LeftOut  []int32
+	CallID   *uuid.UUID
+	ClaimNo  int64
+	First    int64
+	Size     int32
 }
 
 // The parts of calls, slice by slice, in the order in which their records were sent.
@@ -1330,6 +1484,8 @@ func (q *Queries) PartsOfCall(ctx context.Context, db DBTX, callIds []uuid.UUID)
 			&i.ToOff,
 			&i.Apart,
 			&i.Attempt,
+			&i.Element,
+			&i.Elements,
 			&i.LeftOut,
 			&i.CallID,
 			&i.ClaimNo,
@@ -1350,13 +1506,13 @@ const partsOfSlices = `-- name: PartsOfSlices :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at
+    p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
-    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.to_off, b.apart, b.attempt, b.ready_at, b.call_id, b.call_seq, b.left_out, b.last_no, b.claim_no FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
+    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.to_off, b.apart, b.attempt, b.ready_at, b.call_id, b.call_seq, b.left_out, b.last_no, b.claim_no, b.element, b.elements FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
     UNION ALL
-    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.to_off, a.apart, a.attempt, a.ready_at, a.call_id, a.call_seq, a.left_out, a.last_no, a.claim_no FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
+    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.to_off, a.apart, a.attempt, a.ready_at, a.call_id, a.call_seq, a.left_out, a.last_no, a.claim_no, a.element, a.elements FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
 ) p
 LEFT JOIN flow.call c ON c.id = p.call_id
 ORDER BY p.id, s.no
@@ -1377,6 +1533,7 @@ type PartsOfSlicesRow struct {
 	ToOff     int32
 	Apart     bool
 	Attempt   int32
+	Element   int32
 	LeftOut   []int32
 	CallID    *uuid.UUID
 	ClaimNo   int64
@@ -1404,6 +1561,7 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 			&i.ToOff,
 			&i.Apart,
 			&i.Attempt,
+			&i.Element,
 			&i.LeftOut,
 			&i.CallID,
 			&i.ClaimNo,

@@ -9922,6 +9922,10 @@ func (s *DryRunTask) encodeFields(e *jx.Encoder) {
 		s.When.Encode(e)
 	}
 	{
+		e.FieldStart("elements")
+		s.Elements.Encode(e)
+	}
+	{
 		e.FieldStart("call")
 		s.Call.Encode(e)
 	}
@@ -9935,15 +9939,16 @@ func (s *DryRunTask) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfDryRunTask = [8]string{
+var jsonFieldsNameOfDryRunTask = [9]string{
 	0: "id",
 	1: "action_id",
 	2: "credential_id",
 	3: "status",
 	4: "when",
-	5: "call",
-	6: "output",
-	7: "error",
+	5: "elements",
+	6: "call",
+	7: "output",
+	8: "error",
 }
 
 // Decode decodes DryRunTask from json.
@@ -9951,7 +9956,7 @@ func (s *DryRunTask) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode DryRunTask to nil")
 	}
-	var requiredBitSet [1]uint8
+	var requiredBitSet [2]uint8
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -10009,8 +10014,18 @@ func (s *DryRunTask) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"when\"")
 			}
-		case "call":
+		case "elements":
 			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				if err := s.Elements.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"elements\"")
+			}
+		case "call":
+			requiredBitSet[0] |= 1 << 6
 			if err := func() error {
 				if err := s.Call.Decode(d); err != nil {
 					return err
@@ -10020,7 +10035,7 @@ func (s *DryRunTask) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"call\"")
 			}
 		case "output":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				if err := s.Output.Decode(d); err != nil {
 					return err
@@ -10030,7 +10045,7 @@ func (s *DryRunTask) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"output\"")
 			}
 		case "error":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				if err := s.Error.Decode(d); err != nil {
 					return err
@@ -10048,8 +10063,9 @@ func (s *DryRunTask) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
+	for i, mask := range [2]uint8{
 		0b11111111,
+		0b00000001,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -11271,6 +11287,179 @@ func (s *ExecutionDetail) UnmarshalJSON(data []byte) error {
 }
 
 // Encode implements json.Marshaler.
+func (s *ExecutionElement) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *ExecutionElement) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("index")
+		e.Int(s.Index)
+	}
+	{
+		e.FieldStart("status")
+		s.Status.Encode(e)
+	}
+	{
+		e.FieldStart("attempts")
+		e.Int(s.Attempts)
+	}
+	{
+		e.FieldStart("started_at")
+		s.StartedAt.Encode(e, json.EncodeDateTime)
+	}
+	{
+		e.FieldStart("completed_at")
+		s.CompletedAt.Encode(e, json.EncodeDateTime)
+	}
+	{
+		e.FieldStart("error")
+		s.Error.Encode(e)
+	}
+}
+
+var jsonFieldsNameOfExecutionElement = [6]string{
+	0: "index",
+	1: "status",
+	2: "attempts",
+	3: "started_at",
+	4: "completed_at",
+	5: "error",
+}
+
+// Decode decodes ExecutionElement from json.
+func (s *ExecutionElement) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode ExecutionElement to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "index":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Int()
+				s.Index = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"index\"")
+			}
+		case "status":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				if err := s.Status.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"status\"")
+			}
+		case "attempts":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				v, err := d.Int()
+				s.Attempts = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"attempts\"")
+			}
+		case "started_at":
+			requiredBitSet[0] |= 1 << 3
+			if err := func() error {
+				if err := s.StartedAt.Decode(d, json.DecodeDateTime); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"started_at\"")
+			}
+		case "completed_at":
+			requiredBitSet[0] |= 1 << 4
+			if err := func() error {
+				if err := s.CompletedAt.Decode(d, json.DecodeDateTime); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"completed_at\"")
+			}
+		case "error":
+			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				if err := s.Error.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"error\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode ExecutionElement")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00111111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfExecutionElement) {
+					name = jsonFieldsNameOfExecutionElement[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *ExecutionElement) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *ExecutionElement) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
 func (s *ExecutionList) Encode(e *jx.Encoder) {
 	e.ObjStart()
 	s.encodeFields(e)
@@ -11714,9 +11903,21 @@ func (s *ExecutionTask) encodeFields(e *jx.Encoder) {
 		e.FieldStart("error")
 		s.Error.Encode(e)
 	}
+	{
+		e.FieldStart("elements")
+		if s.Elements == nil {
+			e.Null()
+		} else {
+			e.ArrStart()
+			for _, elem := range s.Elements {
+				elem.Encode(e)
+			}
+			e.ArrEnd()
+		}
+	}
 }
 
-var jsonFieldsNameOfExecutionTask = [8]string{
+var jsonFieldsNameOfExecutionTask = [9]string{
 	0: "id",
 	1: "action_id",
 	2: "status",
@@ -11725,6 +11926,7 @@ var jsonFieldsNameOfExecutionTask = [8]string{
 	5: "completed_at",
 	6: "output",
 	7: "error",
+	8: "elements",
 }
 
 // Decode decodes ExecutionTask from json.
@@ -11732,7 +11934,7 @@ func (s *ExecutionTask) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode ExecutionTask to nil")
 	}
-	var requiredBitSet [1]uint8
+	var requiredBitSet [2]uint8
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -11822,6 +12024,31 @@ func (s *ExecutionTask) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"error\"")
 			}
+		case "elements":
+			requiredBitSet[1] |= 1 << 0
+			if err := func() error {
+				switch tt := d.Next(); tt {
+				case jx.Null:
+					if err := d.Skip(); err != nil {
+						return err
+					}
+				default:
+					s.Elements = make([]ExecutionElement, 0)
+					if err := d.Arr(func(d *jx.Decoder) error {
+						var elem ExecutionElement
+						if err := elem.Decode(d); err != nil {
+							return err
+						}
+						s.Elements = append(s.Elements, elem)
+						return nil
+					}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"elements\"")
+			}
 		default:
 			return d.Skip()
 		}
@@ -11831,8 +12058,9 @@ func (s *ExecutionTask) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
+	for i, mask := range [2]uint8{
 		0b11111111,
+		0b00000001,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -22458,6 +22686,10 @@ func (s *Task) encodeFields(e *jx.Encoder) {
 		s.When.Encode(e)
 	}
 	{
+		e.FieldStart("for_each")
+		s.ForEach.Encode(e)
+	}
+	{
 		e.FieldStart("timeout_seconds")
 		s.TimeoutSeconds.Encode(e)
 	}
@@ -22475,16 +22707,17 @@ func (s *Task) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfTask = [9]string{
+var jsonFieldsNameOfTask = [10]string{
 	0: "id",
 	1: "action_id",
 	2: "credential_id",
 	3: "params",
 	4: "when",
-	5: "timeout_seconds",
-	6: "retry",
-	7: "on_error",
-	8: "delivery",
+	5: "for_each",
+	6: "timeout_seconds",
+	7: "retry",
+	8: "on_error",
+	9: "delivery",
 }
 
 // Decode decodes Task from json.
@@ -22551,8 +22784,18 @@ func (s *Task) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"when\"")
 			}
-		case "timeout_seconds":
+		case "for_each":
 			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				if err := s.ForEach.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"for_each\"")
+			}
+		case "timeout_seconds":
+			requiredBitSet[0] |= 1 << 6
 			if err := func() error {
 				if err := s.TimeoutSeconds.Decode(d); err != nil {
 					return err
@@ -22562,7 +22805,7 @@ func (s *Task) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"timeout_seconds\"")
 			}
 		case "retry":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				if err := s.Retry.Decode(d); err != nil {
 					return err
@@ -22572,7 +22815,7 @@ func (s *Task) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"retry\"")
 			}
 		case "on_error":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 0
 			if err := func() error {
 				if err := s.OnError.Decode(d); err != nil {
 					return err
@@ -22582,7 +22825,7 @@ func (s *Task) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"on_error\"")
 			}
 		case "delivery":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				if err := s.Delivery.Decode(d); err != nil {
 					return err
@@ -22602,7 +22845,7 @@ func (s *Task) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00000001,
+		0b00000011,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -22684,6 +22927,12 @@ func (s *TaskInput) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.ForEach.Set {
+			e.FieldStart("for_each")
+			s.ForEach.Encode(e)
+		}
+	}
+	{
 		if s.TimeoutSeconds.Set {
 			e.FieldStart("timeout_seconds")
 			s.TimeoutSeconds.Encode(e)
@@ -22709,16 +22958,17 @@ func (s *TaskInput) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfTaskInput = [9]string{
+var jsonFieldsNameOfTaskInput = [10]string{
 	0: "id",
 	1: "action_id",
 	2: "credential_id",
 	3: "params",
 	4: "when",
-	5: "timeout_seconds",
-	6: "retry",
-	7: "on_error",
-	8: "delivery",
+	5: "for_each",
+	6: "timeout_seconds",
+	7: "retry",
+	8: "on_error",
+	9: "delivery",
 }
 
 // Decode decodes TaskInput from json.
@@ -22784,6 +23034,16 @@ func (s *TaskInput) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"when\"")
+			}
+		case "for_each":
+			if err := func() error {
+				s.ForEach.Reset()
+				if err := s.ForEach.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"for_each\"")
 			}
 		case "timeout_seconds":
 			if err := func() error {

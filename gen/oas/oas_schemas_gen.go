@@ -4970,7 +4970,10 @@ type DryRunTask struct {
 	Status       DryRunStatus `json:"status"`
 	// What the condition says; null if there is none or it has no value.
 	When NilBool `json:"when"`
-	// The request that would be sent; null if none would.
+	// How many elements `for_each` gives; null without one or where it has no value.
+	Elements NilInt `json:"elements"`
+	// The request that would be sent; null if none would. With `for_each`, that of the first element that
+	// has one.
 	Call NilDryRunCall `json:"call"`
 	// What later steps see; computed, or as given in `outputs`, else null.
 	Output AnyValue `json:"output"`
@@ -5001,6 +5004,11 @@ func (s *DryRunTask) GetStatus() DryRunStatus {
 // GetWhen returns the value of When.
 func (s *DryRunTask) GetWhen() NilBool {
 	return s.When
+}
+
+// GetElements returns the value of Elements.
+func (s *DryRunTask) GetElements() NilInt {
+	return s.Elements
 }
 
 // GetCall returns the value of Call.
@@ -5041,6 +5049,11 @@ func (s *DryRunTask) SetStatus(val DryRunStatus) {
 // SetWhen sets the value of When.
 func (s *DryRunTask) SetWhen(val NilBool) {
 	s.When = val
+}
+
+// SetElements sets the value of Elements.
+func (s *DryRunTask) SetElements(val NilInt) {
+	s.Elements = val
 }
 
 // SetCall sets the value of Call.
@@ -5720,6 +5733,78 @@ func (s *ExecutionDetail) SetSteps(val []ExecutionStep) {
 	s.Steps = val
 }
 
+// Ref: #/components/schemas/ExecutionElement
+type ExecutionElement struct {
+	// The number of the element, from 0.
+	Index       int         `json:"index"`
+	Status      TaskStatus  `json:"status"`
+	Attempts    int         `json:"attempts"`
+	StartedAt   NilDateTime `json:"started_at"`
+	CompletedAt NilDateTime `json:"completed_at"`
+	// What went wrong; null if nothing did.
+	Error NilJobError `json:"error"`
+}
+
+// GetIndex returns the value of Index.
+func (s *ExecutionElement) GetIndex() int {
+	return s.Index
+}
+
+// GetStatus returns the value of Status.
+func (s *ExecutionElement) GetStatus() TaskStatus {
+	return s.Status
+}
+
+// GetAttempts returns the value of Attempts.
+func (s *ExecutionElement) GetAttempts() int {
+	return s.Attempts
+}
+
+// GetStartedAt returns the value of StartedAt.
+func (s *ExecutionElement) GetStartedAt() NilDateTime {
+	return s.StartedAt
+}
+
+// GetCompletedAt returns the value of CompletedAt.
+func (s *ExecutionElement) GetCompletedAt() NilDateTime {
+	return s.CompletedAt
+}
+
+// GetError returns the value of Error.
+func (s *ExecutionElement) GetError() NilJobError {
+	return s.Error
+}
+
+// SetIndex sets the value of Index.
+func (s *ExecutionElement) SetIndex(val int) {
+	s.Index = val
+}
+
+// SetStatus sets the value of Status.
+func (s *ExecutionElement) SetStatus(val TaskStatus) {
+	s.Status = val
+}
+
+// SetAttempts sets the value of Attempts.
+func (s *ExecutionElement) SetAttempts(val int) {
+	s.Attempts = val
+}
+
+// SetStartedAt sets the value of StartedAt.
+func (s *ExecutionElement) SetStartedAt(val NilDateTime) {
+	s.StartedAt = val
+}
+
+// SetCompletedAt sets the value of CompletedAt.
+func (s *ExecutionElement) SetCompletedAt(val NilDateTime) {
+	s.CompletedAt = val
+}
+
+// SetError sets the value of Error.
+func (s *ExecutionElement) SetError(val NilJobError) {
+	s.Error = val
+}
+
 // Ref: #/components/schemas/ExecutionList
 type ExecutionList struct {
 	Items []Execution `json:"items"`
@@ -5927,6 +6012,10 @@ type ExecutionTask struct {
 	Output      AnyValue    `json:"output"`
 	// What went wrong; null if nothing did.
 	Error NilJobError `json:"error"`
+	// Of a task with `for_each` that makes calls: its elements that were called for so far, in order;
+	// those that `when` passed over are left out. `attempts` of the task is the sum of theirs. Null for
+	// every other task.
+	Elements []ExecutionElement `json:"elements"`
 }
 
 // GetID returns the value of ID.
@@ -5969,6 +6058,11 @@ func (s *ExecutionTask) GetError() NilJobError {
 	return s.Error
 }
 
+// GetElements returns the value of Elements.
+func (s *ExecutionTask) GetElements() []ExecutionElement {
+	return s.Elements
+}
+
 // SetID sets the value of ID.
 func (s *ExecutionTask) SetID(val string) {
 	s.ID = val
@@ -6007,6 +6101,11 @@ func (s *ExecutionTask) SetOutput(val AnyValue) {
 // SetError sets the value of Error.
 func (s *ExecutionTask) SetError(val NilJobError) {
 	s.Error = val
+}
+
+// SetElements sets the value of Elements.
+func (s *ExecutionTask) SetElements(val []ExecutionElement) {
+	s.Elements = val
 }
 
 // Ref: #/components/schemas/ExpressionErrors
@@ -13584,6 +13683,7 @@ type Task struct {
 	CredentialID   NilString  `json:"credential_id"`
 	Params         FreeObject `json:"params"`
 	When           NilString  `json:"when"`
+	ForEach        NilString  `json:"for_each"`
 	TimeoutSeconds NilInt     `json:"timeout_seconds"`
 	Retry          NilRetry   `json:"retry"`
 	OnError        OnError    `json:"on_error"`
@@ -13613,6 +13713,11 @@ func (s *Task) GetParams() FreeObject {
 // GetWhen returns the value of When.
 func (s *Task) GetWhen() NilString {
 	return s.When
+}
+
+// GetForEach returns the value of ForEach.
+func (s *Task) GetForEach() NilString {
+	return s.ForEach
 }
 
 // GetTimeoutSeconds returns the value of TimeoutSeconds.
@@ -13660,6 +13765,11 @@ func (s *Task) SetWhen(val NilString) {
 	s.When = val
 }
 
+// SetForEach sets the value of ForEach.
+func (s *Task) SetForEach(val NilString) {
+	s.ForEach = val
+}
+
 // SetTimeoutSeconds sets the value of TimeoutSeconds.
 func (s *Task) SetTimeoutSeconds(val NilInt) {
 	s.TimeoutSeconds = val
@@ -13694,6 +13804,14 @@ type TaskInput struct {
 	Params OptFreeObject `json:"params"`
 	// An expression; where it is false the task is passed over.
 	When OptNilString `json:"when"`
+	// An expression that gives an array of up to 1000 elements: the task runs once for each, one after
+	// another, and `params` and `when` see `item`, the element, and `index`, its number from 0. A `when`
+	// that names neither is asked once for the record. The output is the array of the elements' outputs in
+	// their order, null for those that `when` passed over, and takes at most 1 MiB; an empty array makes
+	// no call and gives `[]`. `retry` and `timeout_seconds` are for each element. An element that fails
+	// fails the task, and those behind it are not tried; with `on_error` `continue` its output is null and
+	// the next one goes on. Not for bulk actions, nor for those that read and write stores.
+	ForEach OptNilString `json:"for_each"`
 	// How long one attempt may take; null leaves it to the action.
 	TimeoutSeconds OptNilInt `json:"timeout_seconds"`
 	// When a failed attempt that did no harm is made again; null for the defaults (3 attempts). Never:
@@ -13726,6 +13844,11 @@ func (s *TaskInput) GetParams() OptFreeObject {
 // GetWhen returns the value of When.
 func (s *TaskInput) GetWhen() OptNilString {
 	return s.When
+}
+
+// GetForEach returns the value of ForEach.
+func (s *TaskInput) GetForEach() OptNilString {
+	return s.ForEach
 }
 
 // GetTimeoutSeconds returns the value of TimeoutSeconds.
@@ -13771,6 +13894,11 @@ func (s *TaskInput) SetParams(val OptFreeObject) {
 // SetWhen sets the value of When.
 func (s *TaskInput) SetWhen(val OptNilString) {
 	s.When = val
+}
+
+// SetForEach sets the value of ForEach.
+func (s *TaskInput) SetForEach(val OptNilString) {
+	s.ForEach = val
 }
 
 // SetTimeoutSeconds sets the value of TimeoutSeconds.

@@ -80,6 +80,10 @@ func taskOf(t definition.DocumentTask) oas.Task {
 	if t.When != nil {
 		out.When.SetTo(*t.When)
 	}
+	out.ForEach.SetToNull()
+	if t.ForEach != nil {
+		out.ForEach.SetTo(*t.ForEach)
+	}
 	out.TimeoutSeconds.SetToNull()
 	if t.TimeoutSeconds != nil {
 		out.TimeoutSeconds.SetTo(*t.TimeoutSeconds)
@@ -172,6 +176,9 @@ func documentTaskOf(t *oas.TaskInput) definition.DocumentTask {
 	}
 	if v, ok := t.When.Get(); ok {
 		out.When = &v
+	}
+	if v, ok := t.ForEach.Get(); ok {
+		out.ForEach = &v
 	}
 	if v, ok := t.TimeoutSeconds.Get(); ok {
 		out.TimeoutSeconds = &v

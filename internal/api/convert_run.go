@@ -119,7 +119,18 @@ func executionStepOf(s *run.ExecutionStep) oas.ExecutionStep {
 		out.Tasks[i] = oas.ExecutionTask{
 			ID: t.Task.ID, ActionID: t.Task.Action.ID, Status: oas.TaskStatus(t.Status), Attempts: int(t.Attempts),
 			StartedAt: nilTime(t.StartedAt), CompletedAt: nilTime(t.CompletedAt), Output: oas.AnyValue(t.Output), Error: jobErrorOf(t.Error),
+			Elements: elementsOf(t.Elements),
 		}
+	}
+	return out
+}
+
+// elementsOf returns nil, which is shown as null, for none.
+func elementsOf(list []run.ExecutionElement) (out []oas.ExecutionElement) {
+	for i := range list {
+		e := &list[i]
+		out = append(out, oas.ExecutionElement{Index: int(e.Index), Status: oas.TaskStatus(e.Status), Attempts: int(e.Attempts),
+			StartedAt: nilTime(e.StartedAt), CompletedAt: nilTime(e.CompletedAt), Error: jobErrorOf(e.Error)})
 	}
 	return out
 }

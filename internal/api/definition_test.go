@@ -92,7 +92,7 @@ func TestDefinitions_CreateAndRead(t *testing.T) {
 	assert.Equal(t, "upload", step["name"])
 	assert.Equal(t, map[string]any{
 		"id": "rows", "action_id": "dialer__api__upload", "credential_id": d.dialer, "params": map[string]any{"list": "demo", "row": "{{ input }}"},
-		"when": nil, "timeout_seconds": nil, "retry": nil, "on_error": "fail", "delivery": "at_most_once",
+		"when": nil, "for_each": nil, "timeout_seconds": nil, "retry": nil, "on_error": "fail", "delivery": "at_most_once",
 	}, step["tasks"].([]any)[0])
 
 	path := "/flows/definitions/" + got["id"].(string)

@@ -60,10 +60,13 @@ var dryRunStatuses = map[string]oas.DryRunStatus{
 func dryRunTaskOf(task *definition.Task, t *dryrun.Task) oas.DryRunTask {
 	out := oas.DryRunTask{
 		ID: task.ID, ActionID: task.Action.ID, CredentialID: oas.NilString{Null: true}, Status: dryRunStatuses[t.Kind],
-		When: oas.NilBool{Null: true}, Call: oas.NilDryRunCall{Null: true}, Output: oas.AnyValue(t.Output), Error: jobErrorOf(t.Error),
+		When: oas.NilBool{Null: true}, Elements: oas.NilInt{Null: true}, Call: oas.NilDryRunCall{Null: true}, Output: oas.AnyValue(t.Output), Error: jobErrorOf(t.Error),
 	}
 	if task.CredentialID.Valid {
 		out.CredentialID = oas.NewNilString(task.CredentialID.UUID.String())
+	}
+	if t.Elements != nil {
+		out.Elements = oas.NewNilInt(*t.Elements)
 	}
 	if t.When != nil {
 		out.When = oas.NewNilBool(*t.When)

@@ -118,6 +118,12 @@ func (c *checker) action(at place, t DocumentTask, a *catalog.Action) {
 	if service.RequiresConnection && t.CredentialID == nil {
 		c.add(at.below("credential_id"), "missing", nil, "Is required: %s calls %s with a credential of platform %q", a.ID, service.Name, a.PlatformID)
 	}
+	if t.ForEach != nil && a.Bulk {
+		c.add(at.below("for_each"), "value_error", nil, "%s takes many records in one call, and cannot run for the elements of one: use an action that takes a single record", a.ID)
+	}
+	if t.ForEach != nil && strings.HasPrefix(a.Utility, "store_") {
+		c.add(at.below("for_each"), "value_error", nil, "%s works with one record of a store, and cannot run for the elements of one", a.ID)
+	}
 	c.params(at.below("params"), t, a)
 }
 

@@ -108,6 +108,11 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars, Steps: c.earlier, AllSteps: c.all}
 	known := len(c.bad)
 	var errs []expr.Error
+	if t.ForEach != nil {
+		task.ForEach, errs = expr.CompileList(*t.ForEach, scope)
+		c.note(stepID, t.ID, "for_each", errs)
+		scope.Item = true
+	}
 	task.Params, errs = expr.Compile(t.params(), scope)
 	c.note(stepID, t.ID, "params", errs)
 	task.Host = literalHost(t.params())
@@ -122,6 +127,9 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 		c.use(task.Params.Refs())
 		if task.When != nil {
 			c.use(task.When.Refs())
+		}
+		if task.ForEach != nil {
+			c.use(task.ForEach.Refs())
 		}
 	}
 	if c.was != nil && len(c.bad) > known {

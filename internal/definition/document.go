@@ -39,6 +39,8 @@ type DocumentTask struct {
 	// Params is a JSON object, digit for digit; nil for none.
 	Params json.RawMessage `json:"params,omitempty"`
 	When   *string         `json:"when,omitempty"`
+	// ForEach is an expression that gives an array: the task runs once for each of its elements.
+	ForEach *string `json:"for_each,omitempty"`
 	// TimeoutSeconds bounds one call.
 	TimeoutSeconds *int           `json:"timeout_seconds,omitempty"`
 	Retry          *DocumentRetry `json:"retry,omitempty"`

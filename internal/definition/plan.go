@@ -55,8 +55,10 @@ type Task struct {
 	Row, Settings *expr.Template
 	// Host is the host that params.url names literally, with its port; empty where there is none.
 	Host string
-	// When decides whether the task runs for a record; nil means always.
+	// When decides whether the task runs for a record, or for an element where it names one; nil means always.
 	When *expr.Condition
+	// ForEach gives the elements for which the task runs one after another; nil where it runs once. Bulk tasks have none.
+	ForEach *expr.List
 	// Timeout bounds one call.
 	Timeout time.Duration
 	Retry   Retry
@@ -65,6 +67,9 @@ type Task struct {
 	// AtLeastOnce sends a call of unknown outcome again, by the author's choice.
 	AtLeastOnce bool
 }
+
+// WhenElement reports whether When is asked for each element of ForEach, not for the record.
+func (t *Task) WhenElement() bool { return t.ForEach != nil && t.When != nil && t.When.Refs().Item }
 
 // Retry says how often a task may be tried and how long it waits in between. It speaks of failures that make another
 // attempt harmless: answers that prove that nothing was done, and any failure of a call that is safe or keyed. Waiting

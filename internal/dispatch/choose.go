@@ -128,7 +128,7 @@ func (d *Dispatcher) parts(ctx context.Context, row *queueRow, limit int) ([]run
 	out := make([]run.Part, len(rows))
 	for i, r := range rows {
 		out[i] = run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, First: r.First,
-			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt}
+			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element}
 	}
 	return out, nil
 }

@@ -150,7 +150,7 @@ func (r *renderer) exception(offset int32, env *expr.Env) (e run.Exception, ok b
 	if r.credErr != nil {
 		return run.Exception{Offset: offset, Kind: run.TraceFailed, Error: r.credErr}, false
 	}
-	if r.task.When == nil {
+	if r.task.When == nil || r.task.WhenElement() {
 		return e, true
 	}
 	yes, err := r.task.When.Eval(env)
@@ -281,14 +281,23 @@ func cut(p *run.Part, in, gone []int32, n int) (from, to int32, leftOut []int32)
 func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.Records) *prepared {
 	p := &prepared{lane: row.Lane, task: r.task, action: r.task.Action, credentialID: r.task.CredentialID, orgID: row.OrgID, timeout: r.timeout(), queues: []queueKey{keyOf(row)}, attempt: piece.Attempt}
 	env := rec.Env(offset)
-	decide := func(e run.Exception) *prepared {
+	result := func(output json.RawMessage, exceptions ...run.Exception) *prepared {
 		p.pieces = []run.Piece{{Part: piece, Decided: true}}
 		piece.ID = 0
-		p.decided = []run.Result{{Part: piece, From: run.Queued, Exceptions: []run.Exception{e}}}
+		p.decided = []run.Result{{Part: piece, From: run.Queued, Output: output, Exceptions: exceptions}}
 		return p
 	}
+	decide := func(e run.Exception) *prepared { return result(nil, e) }
 	if e, ok := r.exception(offset, &env); !ok {
 		return decide(e)
+	}
+	if r.task.ForEach != nil {
+		switch more, err := r.element(&piece, &env); {
+		case err != nil:
+			return decide(r.bad(offset, err))
+		case !more:
+			return result(json.RawMessage("[]"))
+		}
 	}
 	params, err := r.task.Params.Append(nil, &env)
 	if err != nil {
@@ -296,6 +305,9 @@ func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.R
 	}
 	p.params = params
 	key := idempotencyKey(piece.BatchID, piece.First+int64(offset), r.step.ID, r.task.ID)
+	if r.task.ForEach != nil {
+		key = elementIdempotencyKey(key, piece.Element)
+	}
 	if p.request, err = provider.Prepare(r.svc, r.task.Action, params, nil, r.secret(), key); err != nil {
 		return decide(r.bad(offset, err))
 	}

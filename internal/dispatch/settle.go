@@ -269,7 +269,7 @@ func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
 			continue
 		}
 		call.parts = append(call.parts, run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
-			First: p.First, From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
+			First: p.First, From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, Element: p.Element, Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
 		if _, err := s.plan(ctx, p.BatchID); err != nil {
 			return err
 		}

@@ -73,7 +73,9 @@ type Task struct {
 	Kind string
 	// When is what the condition says; nil where there is none, or where it cannot be told.
 	When *bool
-	// Call is nil where nothing would be sent.
+	// Elements is how many elements the task would run for; nil where it has no for_each, or where it cannot be told.
+	Elements *int
+	// Call is nil where nothing would be sent; of a task with for_each it is that of the first element with one.
 	Call *provider.Request
 	// Output is what later steps see; nil for null.
 	Output json.RawMessage

@@ -54,13 +54,15 @@ func (r *rehearsal) step(ctx context.Context, step *definition.Step) ([]Task, er
 	return out, nil
 }
 
-func failed(step *definition.Step, task *definition.Task, when *bool, code, message string) Task {
-	return Task{Kind: run.TraceFailed, When: when, Error: &run.JobError{Code: code, Message: message, StepID: step.ID, TaskID: task.ID}}
+// failed returns a task that fails with what is known of it.
+func failed(step *definition.Step, task *definition.Task, known Task, code, message string) Task {
+	known.Kind, known.Error = run.TraceFailed, &run.JobError{Code: code, Message: message, StepID: step.ID, TaskID: task.ID}
+	return known
 }
 
 func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *definition.Task) (Task, error) {
 	if task.Gone != "" {
-		return failed(step, task, nil, codeGone, task.Gone), nil
+		return failed(step, task, Task{}, codeGone, task.Gone), nil
 	}
 	cred, unusable, err := r.credential(ctx, task)
 	if err != nil {
@@ -69,14 +71,25 @@ func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *defin
 	if cred != nil && unusable == "" && len(task.Action.Buckets) > 0 {
 		r.routes = append(r.routes, run.TaskRoute{Task: task, Route: run.Route{Domain: cred.TenancyID, Bucket: task.Action.Buckets[0]}})
 	}
-	var when *bool
-	if task.When != nil {
-		yes, err := task.When.Eval(&r.env)
+	out := Task{Kind: run.TraceOK}
+	env := r.env
+	if task.When != nil && !task.WhenElement() {
+		yes, err := task.When.Eval(&env)
 		if err != nil {
-			return failed(step, task, nil, run.CodeExpression, err.Error()), nil
+			return failed(step, task, out, run.CodeExpression, err.Error()), nil
 		}
-		if when = &yes; !yes {
-			return Task{Kind: run.TraceSkipped, When: when}, nil
+		if out.When = &yes; !yes {
+			out.Kind = run.TraceSkipped
+			return out, nil
+		}
+	}
+	if task.ForEach != nil {
+		more, err := elements(task, &env, &out)
+		if err != nil {
+			return failed(step, task, out, run.CodeExpression, err.Error()), nil
+		}
+		if !more && task.Action.Call != nil {
+			return out, nil
 		}
 	}
 	if task.Action.Call == nil {
@@ -84,21 +97,48 @@ func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *defin
 		if err != nil {
 			return Task{}, err
 		}
-		return Task{Kind: t.Kind, When: when, Output: t.Output, Error: t.Error}, nil
+		out.Kind, out.Output, out.Error = t.Kind, t.Output, t.Error
+		return out, nil
 	}
 	if unusable != "" {
-		return failed(step, task, when, codeCredential, unusable), nil
+		return failed(step, task, out, codeCredential, unusable), nil
 	}
-	call, err := r.call(task, cred)
+	call, err := r.call(task, cred, &env)
 	switch {
 	case errors.Is(err, provider.ErrParams):
-		return failed(step, task, when, codeParams, err.Error()), nil
+		return failed(step, task, out, codeParams, err.Error()), nil
 	case errors.As(err, new(*expr.EvalError)):
-		return failed(step, task, when, run.CodeExpression, err.Error()), nil
+		return failed(step, task, out, run.CodeExpression, err.Error()), nil
 	case err != nil:
 		return Task{}, err
 	}
-	return Task{Kind: run.TraceOK, When: when, Call: &call}, nil
+	out.Call = &call
+	return out, nil
+}
+
+// elements shows env the first element that the task would run for; more is false where there is none.
+func elements(task *definition.Task, env *expr.Env, out *Task) (more bool, err error) {
+	list, err := task.ForEach.Eval(env)
+	if err != nil {
+		return false, err
+	}
+	n := len(list)
+	out.Elements = &n
+	for i := range list {
+		at := env.At(i, list[i])
+		if task.WhenElement() {
+			yes, err := task.When.Eval(&at)
+			if err != nil {
+				return false, err
+			}
+			if out.When = &yes; !yes {
+				continue
+			}
+		}
+		*env = at
+		return true, nil
+	}
+	return false, nil
 }
 
 // credential returns the credential of a task, if it has one, and why it cannot be used.
@@ -121,7 +161,7 @@ func (r *rehearsal) credential(ctx context.Context, task *definition.Task) (*cre
 }
 
 // call renders the call of the sample record, which goes alone where others would share it.
-func (r *rehearsal) call(task *definition.Task, cred *credential.Resolved) (provider.Request, error) {
+func (r *rehearsal) call(task *definition.Task, cred *credential.Resolved, env *expr.Env) (provider.Request, error) {
 	svc, err := r.s.service(task)
 	if err != nil {
 		return provider.Request{}, err
@@ -131,17 +171,17 @@ func (r *rehearsal) call(task *definition.Task, cred *credential.Resolved) (prov
 		secret = cred.Secret
 	}
 	if !task.Action.Bulk {
-		params, err := task.Params.Append(nil, &r.env)
+		params, err := task.Params.Append(nil, env)
 		if err != nil {
 			return provider.Request{}, err
 		}
 		return provider.Prepare(svc, task.Action, params, nil, secret, shownKey)
 	}
-	settings, err := task.Settings.Append(nil, &r.env)
+	settings, err := task.Settings.Append(nil, env)
 	if err != nil {
 		return provider.Request{}, err
 	}
-	rows, err := task.Row.Append([]byte{'['}, &r.env)
+	rows, err := task.Row.Append([]byte{'['}, env)
 	if err != nil {
 		return provider.Request{}, err
 	}

@@ -86,7 +86,11 @@ func (c *compiler) compileAll(nodes []ast.Node) ([]evaluator, error) {
 }
 
 func (c *compiler) let(n *ast.VariableDeclaratorNode) (evaluator, error) {
-	_, isRoot := rootByName(n.Name)
+	// item and index are free where no for_each takes them.
+	r, isRoot := rootByName(n.Name)
+	if (r == rootItem || r == rootIndex) && !r.allowed(c.scope) {
+		isRoot = false
+	}
 	if isRoot || isFunction(n.Name) || slices.Contains(c.locals, n.Name) {
 		return nil, fmt.Errorf("the name %q is taken", n.Name)
 	}

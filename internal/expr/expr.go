@@ -42,6 +42,8 @@ type Scope struct {
 	Input, Metadata, Vars, Batch, Payload bool
 	// VarKeys are the keys that vars has; nil where that is not known.
 	VarKeys []string
+	// Item: the template stands in a task with for_each, and sees `item` and `index`.
+	Item bool
 	// Params, Call and Reference stand in the catalog's templates only.
 	Params, Call, Reference bool
 	// Steps maps the id of each earlier step to its tasks, whose output is visible.
@@ -81,6 +83,8 @@ func (e *EvalError) Error() string { return Error{Expression: e.Expression, Msg:
 // while it is read; a value that is used whole is passed on unread, so it must be valid.
 type Env struct {
 	Input, Metadata, Vars, Batch, Payload json.RawMessage
+	// Item is the element that a task with for_each is at, Index its number, from 0.
+	Item, Index json.RawMessage
 	// Params are those of a call, Call is what is known of one, Reference is the provider's name of it.
 	Params, Call, Reference json.RawMessage
 	// Output returns the output of a task of an earlier step, nil for null. It is called once per rendering for each
@@ -99,6 +103,8 @@ type Refs struct {
 	Steps [][2]string
 
 	Metadata, Vars, Batch, Payload bool
+	// Item is true if the element or its number is used.
+	Item bool
 	// VarKeys are the keys of vars that are named, in order of first use.
 	VarKeys []string
 }

@@ -19,13 +19,15 @@ const (
 	rootParams
 	rootCall
 	rootReference
+	rootItem
+	rootIndex
 	rootOutput
 )
 
-var rootNames = [...]string{"input", "metadata", "vars", "batch", "payload", "params", "call", "reference", "steps"}
+var rootNames = [...]string{"input", "metadata", "vars", "batch", "payload", "params", "call", "reference", "item", "index", "steps"}
 
 func (r root) allowed(s *Scope) bool {
-	return [...]bool{s.Input, s.Metadata, s.Vars, s.Batch, s.Payload, s.Params, s.Call, s.Reference, s.Steps != nil || s.AllSteps != nil}[r]
+	return [...]bool{s.Input, s.Metadata, s.Vars, s.Batch, s.Payload, s.Params, s.Call, s.Reference, s.Item, s.Item, s.Steps != nil || s.AllSteps != nil}[r]
 }
 
 // rootByName returns the root that a name in an expression stands for.
@@ -62,6 +64,10 @@ func (s *source) raw(env *Env) json.RawMessage {
 		return env.Call
 	case rootReference:
 		return env.Reference
+	case rootItem:
+		return env.Item
+	case rootIndex:
+		return env.Index
 	}
 	if env.Output == nil {
 		return nil
@@ -159,6 +165,8 @@ func (p *paths) refs() Refs {
 			refs.Batch = true
 		case rootPayload:
 			refs.Payload = true
+		case rootItem, rootIndex:
+			refs.Item = true
 		case rootOutput:
 			refs.Steps = append(refs.Steps, [2]string{s.step, s.task})
 		}

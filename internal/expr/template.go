@@ -101,7 +101,9 @@ func (o *op) appendValue(dst []byte, r *run, limit int) ([]byte, error) {
 func (t *Template) Refs() Refs { return t.refs }
 
 // Static reports that the result depends neither on the input nor on steps: it is the same for every record of a batch.
-func (t *Template) Static() bool { return !t.refs.Input && len(t.refs.Steps) == 0 }
+func (t *Template) Static() bool {
+	return !t.refs.Input && !t.refs.Item && len(t.refs.Steps) == 0
+}
 
 // IsInput reports that the template is exactly "{{ input }}": the record's own bytes may be used as they are.
 func (t *Template) IsInput() bool {

@@ -205,6 +205,7 @@ func (c *Change) writeParts(ctx context.Context) error {
 		in.Tos = append(in.Tos, p.To)
 		in.Aparts = append(in.Aparts, p.Apart)
 		in.Attempts = append(in.Attempts, p.Attempt)
+		in.Elements = append(in.Elements, p.Element)
 		in.ReadyAts = append(in.ReadyAts, c.readyAt[i])
 	}
 	if err := c.s.q.PartInsert(ctx, c.later, in); err != nil {

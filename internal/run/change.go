@@ -31,6 +31,9 @@ type Part struct {
 	// Apart marks one record that goes its own way.
 	Apart   bool
 	Attempt int32
+	// Element is the element of its task's for_each that the part is for, Elements how many there are: 0 where the part, or
+	// what came of it, speaks of the task as a whole. At Elements, none is left to be called for.
+	Element, Elements int32
 	// LeftOut are the offsets within the range that left the slice before this step, ascending.
 	LeftOut []int32
 	// ClaimNo is the number of the change in which a call took it; 0 where nobody needs it.
@@ -199,6 +202,7 @@ func (c *Change) lane(k laneKey) *laneDelta {
 }
 
 func (c *Change) trace(p *Part, t Trace) {
+	t.Element = p.Element
 	k := traceKey{sliceKey{p.BatchID, p.SliceNo}, p.StepNo, p.TaskNo}
 	t.ClaimNo = p.ClaimNo
 	if len(c.traces[k]) == 0 {

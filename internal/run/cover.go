@@ -43,7 +43,7 @@ func (c *Change) newCover(rows []db.PartsOfSlicesRow) *cover {
 		}
 		out.parts = append(out.parts, coverPart{
 			Part: Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff,
-				To: r.ToOff, Apart: r.Apart, LeftOut: r.LeftOut},
+				To: r.ToOff, Apart: r.Apart, Element: r.Element, LeftOut: r.LeftOut},
 			state: state,
 		})
 	}

@@ -37,9 +37,12 @@ type Trace struct {
 	ChangeNo int64   `json:"q,omitempty"`
 	ClaimNo  int64   `json:"b,omitempty"`
 	LeftOut  []int32 `json:"x,omitempty"`
-	// Kind is ok, skipped, failed (for good), rejected, retry (failed, will be tried again), unknown or requeued.
+	// Kind is ok, skipped, failed (for good), rejected, retry (failed, will be tried again), element (one element came to its
+	// end, others may follow), unknown or requeued.
 	Kind    string `json:"k"`
 	Attempt int32  `json:"n,omitempty"`
+	// Element is the element of the task's for_each, from 0.
+	Element int32  `json:"i,omitempty"`
 	CallID  string `json:"c,omitempty"`
 	// StartedAt and EndedAt are Unix milliseconds.
 	StartedAt int64           `json:"s,omitempty"`
@@ -55,6 +58,7 @@ const (
 	TraceFailed   = "failed"
 	TraceRejected = "rejected"
 	TraceRetry    = "retry"
+	TraceElement  = "element"
 	TraceUnknown  = "unknown"
 	TraceRequeued = "requeued"
 )

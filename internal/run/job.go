@@ -72,17 +72,20 @@ func (c *Change) moveJob(j *job, to Status) {
 	j.Status = to
 }
 
-// retryJob queues the task of the part again for this job alone.
-func (c *Change) retryJob(j *job, p *Part, offset int32, at time.Time) {
+// againJob queues the task of the part again for this job alone.
+func (c *Change) againJob(j *job, p *Part, e *Exception) {
 	if c.heads[j.BatchID].stopped() {
 		return
 	}
 	again := *p
-	again.ID, again.Apart, again.From, again.To, again.LeftOut = 0, true, offset, offset+1, nil
+	again.ID, again.Apart, again.From, again.To, again.LeftOut = 0, true, e.Offset, e.Offset+1, nil
 	again.Attempt = p.Attempt + 1
+	if e.Kind == TraceElement {
+		again.Element, again.Attempt = p.Element+1, 1
+	}
 	j.Attempts = max(j.Attempts, again.Attempt)
 	c.coverAdd(&again, Queued)
-	c.enqueue(again, 1, at)
+	c.enqueue(again, 1, e.RetryAt)
 }
 
 // advanceJob moves a job whose step is over to its end or to its next step. ended is where a job ends whose last step is

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -16,7 +17,18 @@ type modelTask struct {
 	passes bool   // on_error: continue
 }
 
-func (t modelTask) calls() bool { return t.kind == "upload" || t.kind == "modify" }
+func (t modelTask) calls() bool { return t.kind == "upload" || t.kind == "modify" || t.kind == "each" }
+
+// modelElements is how many elements a task of kind each has.
+const modelElements = 3
+
+// action is what a task that makes calls calls.
+func (t modelTask) action() string {
+	if t.kind == "each" {
+		return "dialer__api__modify"
+	}
+	return "dialer__api__" + t.kind
+}
 
 type modelPlan [][]modelTask
 
@@ -63,8 +75,11 @@ type modelRecord struct {
 	tasks []place
 	// alone tells which tasks wait, or fly, in a part of the record's own.
 	alone []bool
-	doom  Status
-	end   Status
+	// element is what the task stands at, elements what those before it gave.
+	element  []int
+	elements [][]string
+	doom     Status
+	end      Status
 	// settled counts by {step, task} how often a task came to its end, outputs what it gave.
 	settled map[[2]int]int
 	outputs map[[2]int]string
@@ -170,6 +185,7 @@ func (r *modelRecord) status() Status {
 func (r *modelRecord) enter(step int) {
 	b := r.slice.batch
 	r.step, r.tasks, r.alone = step, make([]place, len(b.plan[step])), make([]bool, len(b.plan[step]))
+	r.element, r.elements = make([]int, len(b.plan[step])), make([][]string, len(b.plan[step]))
 	if _, r.local = b.plan.calls(step); r.local || step == 0 && b.checked {
 		r.local = true
 		b.freshWork = true
@@ -290,20 +306,28 @@ func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 	b := r.slice.batch
 	t := b.plan[r.step][task]
 	if outcome == TraceRetry {
-		r.apart, r.tasks[task], r.alone[task] = true, waiting, true
-		if b.closed() {
-			r.tasks[task] = away
-		} else {
-			b.fresh[[2]int{r.step, task}] = true
-		}
-		r.slice.advance()
+		r.again(task)
 		return
+	}
+	bad := outcome == TraceFailed || outcome == TraceRejected
+	if t.kind == "each" && outcome != TraceSkipped && (!bad || t.passes) {
+		if output == "" {
+			output = "null"
+		}
+		r.elements[task] = append(r.elements[task], output)
+		output = "[" + strings.Join(r.elements[task], ",") + "]"
+		if bad = false; len(r.elements[task]) < modelElements {
+			r.element[task]++
+			r.again(task)
+			return
+		}
+		outcome = TraceOK
 	}
 	r.tasks[task] = over
 	k := [2]int{r.step, task}
 	r.settled[k]++
 	r.outputs[k] = output
-	if (outcome == TraceFailed || outcome == TraceRejected) && !t.passes {
+	if bad && !t.passes {
 		r.apart = true
 		if outcome == TraceFailed {
 			r.doom = Failed
@@ -313,6 +337,18 @@ func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 	}
 	if r.allOver() {
 		r.stepOver(outcome, sent)
+	}
+	r.slice.advance()
+}
+
+// again queues a task once more, for the record alone.
+func (r *modelRecord) again(task int) {
+	b := r.slice.batch
+	r.apart, r.tasks[task], r.alone[task] = true, waiting, true
+	if b.closed() {
+		r.tasks[task] = away
+	} else {
+		b.fresh[[2]int{r.step, task}] = true
 	}
 	r.slice.advance()
 }

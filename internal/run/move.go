@@ -111,6 +111,7 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 		t.whole.Seqs = append(t.whole.Seqs, ps[0].Seq)
 		t.whole.ClaimNos = append(t.whole.ClaimNos, claimNo)
 		t.whole.LeftOut = append(t.whole.LeftOut, intsText(first.LeftOut))
+		t.whole.Element, t.whole.Elements = append(t.whole.Element, first.Element), append(t.whole.Elements, first.Elements)
 		for _, p := range ps {
 			c.coverSet(&p.Part, Started)
 		}
@@ -166,6 +167,7 @@ func addClaimed(in *db.PartInsertClaimedParams, run []*Piece, claimNo int64) {
 	in.Tos = append(in.Tos, last.Part.To)
 	in.Aparts = append(in.Aparts, p.Part.Apart)
 	in.Attempts = append(in.Attempts, p.Part.Attempt)
+	in.Element, in.Elements = append(in.Element, p.Part.Element), append(in.Elements, p.Part.Elements)
 	in.CallIds = append(in.CallIds, p.CallID)
 	in.Seqs = append(in.Seqs, p.Seq)
 	in.ClaimNos = append(in.ClaimNos, claimNo)

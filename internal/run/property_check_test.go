@@ -199,7 +199,7 @@ func (p *play) checkCounts(after string, b *modelBatch, s *stored) {
 func (p *play) checkWakes(after string, b *modelBatch) {
 	for k, queued := range b.fresh {
 		if queued {
-			key := DispatchKey("d", "dialer__api__"+p.plan[k[0]][k[1]].kind)
+			key := DispatchKey("d", p.plan[k[0]][k[1]].action())
 			require.True(p.t, p.woken[DueDispatch+" "+key], "%s is woken after %s", key, after)
 		}
 	}

@@ -67,7 +67,7 @@ type play struct {
 func taskKinds() *rapid.Generator[modelTask] {
 	return rapid.Custom(func(t *rapid.T) modelTask {
 		return modelTask{
-			kind:   rapid.SampledFrom([]string{"modify", "upload", "transform", "skip", "fail", "bad", "modify"}).Draw(t, "kind"),
+			kind:   rapid.SampledFrom([]string{"modify", "upload", "transform", "skip", "fail", "bad", "modify", "each"}).Draw(t, "kind"),
 			passes: rapid.IntRange(0, 3).Draw(t, "continue") == 3,
 		}
 	})
@@ -95,7 +95,7 @@ func (p *play) begin() {
 
 func (p *play) beginSmall() {
 	kinds := rapid.Custom(func(t *rapid.T) modelTask {
-		return modelTask{kind: "modify", passes: rapid.IntRange(0, 5).Draw(t, "continue") == 5}
+		return modelTask{kind: rapid.SampledFrom([]string{"modify", "modify", "each"}).Draw(t, "kind"), passes: rapid.IntRange(0, 5).Draw(t, "continue") == 5}
 	})
 	p.plan = modelPlan{rapid.SliceOfN(kinds, 2, 3).Draw(p.t, "tasks")}
 	if last := rapid.SampledFrom([]string{"", "upload", "transform"}).Draw(p.t, "last"); last != "" {
@@ -273,7 +273,7 @@ func (p *play) claim(b *modelBatch, step, task int, kind bool) {
 			take -= p.cut(&c, b, parts[i], take, bulkID, kind)
 		}
 	}
-	action := "dialer__api__" + p.plan[step][task].kind
+	action := p.plan[step][task].action()
 	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
 		ch, err := p.s.Begin(ctx, tx, b.id)
 		if err != nil {
@@ -307,6 +307,10 @@ func (p *play) cut(c *cutting, b *modelBatch, part Part, n int, bulkID uuid.UUID
 		require.Equal(p.t, waiting, r.tasks[part.TaskNo], "%v is offered by a part", r)
 		piece := part
 		piece.From, piece.To, piece.LeftOut = from, o+1, nil
+		if p.plan[part.StepNo][part.TaskNo].kind == "each" {
+			require.EqualValues(p.t, r.element[part.TaskNo], piece.Element, "element of %v", r)
+			piece.Elements = modelElements
+		}
 		if i == len(in)-1 {
 			piece.To = part.To
 		}

@@ -46,6 +46,17 @@ type ExecutionTask struct {
 	// Output is raw JSON; nil where there is none.
 	Output json.RawMessage
 	Error  *JobError
+	// Elements are those that were called for, in order; nil where the task has no for_each.
+	Elements []ExecutionElement
+}
+
+// ExecutionElement is one element of a task that makes a call for each.
+type ExecutionElement struct {
+	Index                  int32
+	Status                 TaskStatus
+	Attempts               int32
+	StartedAt, CompletedAt *time.Time
+	Error                  *JobError
 }
 
 // Record reads one record of a batch, with its input, output and history. thing names what is missing if it is not there:
@@ -167,8 +178,12 @@ func (t *ExecutionTask) add(trace *Trace) {
 	if trace.StartedAt > 0 {
 		t.start(time.UnixMilli(trace.StartedAt).UTC())
 	}
+	t.addElement(trace)
 	if trace.CallID != "" || (t.Task.Action.Call == nil && trace.Kind != TraceSkipped) {
-		t.Attempts = max(t.Attempts, trace.Attempt)
+		t.attempt(trace.Attempt)
+	}
+	if trace.Kind == TraceElement {
+		return // the task goes on
 	}
 	t.Error = trace.Error
 	switch trace.Kind {
@@ -199,14 +214,16 @@ func (t *ExecutionTask) cover(p *readPart) {
 	switch p.state {
 	case Queued:
 		t.Status = TaskWaiting
-		t.Attempts = max(t.Attempts, p.Attempt-1)
+		t.coverElement(p, TaskWaiting)
+		t.attempt(p.Attempt - 1)
 		return
 	case Started:
 		t.Status = TaskRunning
 	default:
 		t.Status = TaskReconciling
 	}
-	t.Attempts = max(t.Attempts, p.Attempt)
+	t.coverElement(p, t.Status)
+	t.attempt(p.Attempt)
 	if p.claimedAt != nil {
 		t.start(*p.claimedAt)
 	}
@@ -220,6 +237,7 @@ func (s *ExecutionStep) sum(over bool) {
 		t := &s.Tasks[i]
 		if over && (t.Status == TaskPending || t.Status == TaskWaiting) {
 			t.Status = TaskCancelled
+			t.cancelElements()
 		}
 		status := t.Status
 		if status == TaskFailed && t.Task.ContinueOnError {

@@ -108,6 +108,12 @@ func (v *sliceView) list(wanted []bool, want Want, rows [][]byte) ([]Record, err
 	return out, nil
 }
 
+// attemptKey names what has attempts of its own: a task, or one element of it.
+type attemptKey struct {
+	step, task int16
+	element    int32
+}
+
 // tell reads the traces of the wanted records once, for their history and their output.
 func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) {
 	var histories []history
@@ -118,9 +124,9 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 	if want.Output {
 		outs = newOutputs(v.batch.plan, v.records)
 	}
-	attempts := map[[2]int16][]int32{}
-	carried := func(step, task int16) []int32 {
-		k := [2]int16{step, task}
+	attempts := map[attemptKey][]int32{}
+	carried := func(step, task int16, element int32) []int32 {
+		k := attemptKey{step, task, element}
 		if attempts[k] == nil {
 			attempts[k] = make([]int32, v.records)
 		}
@@ -133,7 +139,7 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 		if !want.History {
 			return
 		}
-		calls := carried(step, task)
+		calls := carried(step, task, t.Element)
 		t.each(func(o int32) {
 			histories[o].saw(t.StartedAt, t.EndedAt)
 			if t.CallID != "" {
@@ -146,7 +152,7 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 	}
 	for i := range v.parts {
 		p := &v.parts[i]
-		v.tellPart(p, wanted, carried(p.StepNo, p.TaskNo), histories)
+		v.tellPart(p, wanted, carried(p.StepNo, p.TaskNo, p.Element), histories)
 	}
 	for _, calls := range attempts {
 		for o, n := range calls {

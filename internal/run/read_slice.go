@@ -113,7 +113,7 @@ func (b *batchView) readParts(ctx context.Context, q *db.Queries, tx pgx.Tx, nos
 	}
 	for _, r := range rows {
 		v := byNo[r.SliceNo]
-		p := Part{StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff, To: r.ToOff, Apart: r.Apart, Attempt: r.Attempt, LeftOut: r.LeftOut, ClaimNo: r.ClaimNo}
+		p := Part{StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff, To: r.ToOff, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element, LeftOut: r.LeftOut, ClaimNo: r.ClaimNo}
 		v.parts = append(v.parts, readPart{coverPart{p, partStatus(r.CallState)}, r.ClaimedAt})
 	}
 	return nil

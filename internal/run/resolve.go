@@ -107,11 +107,12 @@ func (c *Change) cut(ctx context.Context, p *Part, offset int32) (*Doubtful, err
 	alone := *p
 	alone.From, alone.To, alone.LeftOut = offset, offset+1, nil
 	alone.ID, err = c.s.q.PartInsertCut(ctx, c.tx, db.PartInsertCutParams{BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
-		FromOff: offset, ToOff: offset + 1, Apart: p.Apart, Attempt: old.Attempt, CallID: old.CallID, CallSeq: old.CallSeq, ClaimNo: old.ClaimNo})
+		FromOff: offset, ToOff: offset + 1, Apart: p.Apart, Attempt: old.Attempt, Element: old.Element, Elements: old.Elements,
+		CallID: old.CallID, CallSeq: old.CallSeq, ClaimNo: old.ClaimNo})
 	if err != nil {
 		return nil, fmt.Errorf("cut a record out of part %d: %w", p.ID, err)
 	}
-	alone.Attempt, alone.ClaimNo = old.Attempt, deref(old.ClaimNo)
+	alone.Attempt, alone.Element, alone.Elements, alone.ClaimNo = old.Attempt, old.Element, old.Elements, deref(old.ClaimNo)
 	around, err := c.around(ctx, &old, p, offset)
 	if err != nil {
 		return nil, err

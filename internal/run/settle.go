@@ -29,17 +29,25 @@ type Result struct {
 // Exception is a record that came out differently from the others of its part.
 type Exception struct {
 	Offset int32
-	// Kind is TraceSkipped, TraceFailed, TraceRejected or TraceRetry.
+	// Kind is TraceSkipped, TraceFailed, TraceRejected, TraceRetry or, where the task goes on with its next element,
+	// TraceElement.
 	Kind  string
 	Error *JobError
 	// RetryAt is when a TraceRetry is tried again.
 	RetryAt time.Time
 }
 
+// again reports whether the task goes on for the record: with another attempt, or with its next element.
+func (e *Exception) again() bool { return e.Kind == TraceRetry || e.Kind == TraceElement }
+
 // Settle records how parts came out and moves their records on. Parts must not be settled twice; those of one ID stand
 // together, all of them.
 func (c *Change) Settle(ctx context.Context, results []Result) error {
 	if err := c.look(ctx, parts(results)); err != nil {
+		return err
+	}
+	results = slices.Clone(results) // those of elements are changed
+	if err := c.settleElements(ctx, results); err != nil {
 		return err
 	}
 	for i := range results {
@@ -99,6 +107,9 @@ func (c *Change) look(ctx context.Context, ps []*Part) error {
 func (c *Change) traceResult(r *Result) {
 	t := Trace{From: r.Part.From, To: r.Part.To, LeftOut: r.Part.LeftOut, Kind: TraceOK, Attempt: r.Part.Attempt,
 		CallID: callText(r.CallID), StartedAt: millis(r.StartedAt), EndedAt: millis(r.EndedAt), Output: r.Output}
+	if r.Part.Elements > 0 && r.Part.Element == r.Part.Elements {
+		t.CallID, t.StartedAt, t.EndedAt, t.Attempt = "", 0, millis(c.Now), 0 // the elements have told of their calls
+	}
 	if int32(len(r.Exceptions)) < r.Part.Records() {
 		// The exceptions have traces of their own: this one must not tell of an attempt that never was.
 		rest := t
@@ -120,7 +131,7 @@ func (c *Change) passes(p *Part, e *Exception) bool {
 	if e == nil || e.Kind == TraceSkipped {
 		return true
 	}
-	return e.Kind != TraceRetry && c.heads[p.BatchID].plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
+	return !e.again() && c.heads[p.BatchID].plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
 }
 
 // endsAs returns where a record ends whose last task came out like this.
@@ -157,10 +168,10 @@ func (c *Change) settlePlain(r *Result) {
 			continue // goes on with its slice
 		case c.passes(p, e):
 			c.moveJob(c.setApart(p, e.Offset, r.From, 0), Completed)
-		case e.Kind == TraceRetry:
+		case e.again():
 			j := c.setApart(p, e.Offset, r.From, 1)
 			c.moveJob(j, Queued)
-			c.retryJob(j, p, e.Offset, e.RetryAt)
+			c.againJob(j, p, e)
 		default:
 			j := c.setApart(p, e.Offset, r.From, 0)
 			j.Error = ref(errorText(e.Error))
@@ -216,8 +227,8 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 		}
 		j = c.setApart(p, offset, before, open+1)
 	}
-	if e != nil && e.Kind == TraceRetry {
-		c.retryJob(j, p, offset, e.RetryAt)
+	if e != nil && e.again() {
+		c.againJob(j, p, e)
 		c.moveJob(j, cov.standing(p.StepNo, offset, j.ApartStep))
 		return
 	}

@@ -262,5 +262,8 @@ func OutputsUsed(t *definition.Task) [][2]string {
 	if t.When != nil {
 		out = append(out[:len(out):len(out)], t.When.Refs().Steps...)
 	}
+	if t.ForEach != nil {
+		out = append(out[:len(out):len(out)], t.ForEach.Refs().Steps...)
+	}
 	return out
 }

@@ -73,7 +73,7 @@ func (r *recordWork) trace() Trace {
 func (t *taskWork) render(offset int32, env *expr.Env) {
 	t.records = append(t.records, recordWork{offset: offset, kind: TraceOK})
 	r := &t.records[len(t.records)-1]
-	if t.task.When != nil {
+	if t.task.When != nil && !t.task.WhenElement() {
 		ok, err := t.task.When.Eval(env)
 		if err != nil {
 			r.fail(t, CodeExpression, err.Error())
@@ -83,6 +83,10 @@ func (t *taskWork) render(offset int32, env *expr.Env) {
 			r.kind = TraceSkipped
 			return
 		}
+	}
+	if t.task.ForEach != nil {
+		t.renderElements(r, env)
+		return
 	}
 	params, err := t.task.Params.Append(nil, env)
 	if err != nil {

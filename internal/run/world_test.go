@@ -62,13 +62,14 @@ func (w *world) Wake(_ context.Context, _ pgx.Tx, kind, key string, _ time.Time)
 
 // document writes a plan as its author would.
 func (p modelPlan) document() definition.Document {
-	cred, yes, never := uuid.NewString(), "{{ input.a }}", (*string)(nil)
+	cred, yes, never, each := uuid.NewString(), "{{ input.a }}", (*string)(nil), "{{ [1, 2, 3] }}"
 	tasks := map[string]definition.DocumentTask{
 		"transform": {ActionID: "core__flow__transform", Params: json.RawMessage(`{"value":1}`)},
 		"skip":      {ActionID: "core__flow__transform", Params: json.RawMessage(`{"value":1}`), When: &yes},
 		"fail":      {ActionID: "core__flow__fail", Params: json.RawMessage(`{"message":"no"}`), When: &yes},
 		"bad":       {ActionID: "core__flow__transform", Params: json.RawMessage(`{"value":"{{ 1 / input.z }}"}`), When: never},
 		"upload":    {ActionID: "dialer__api__upload", Params: json.RawMessage(`{"list":"l","row":"{{ input }}"}`), CredentialID: &cred},
+		"each":      {ActionID: "dialer__api__modify", Params: json.RawMessage(`{"list":"l","key":"{{ item }}","fields":{}}`), CredentialID: &cred, ForEach: &each},
 		"modify":    {ActionID: "dialer__api__modify", Params: json.RawMessage(`{"list":"l","key":1,"fields":{}}`), CredentialID: &cred},
 	}
 	var doc definition.Document
@@ -189,7 +190,7 @@ func (w *world) queued(t require.TestingT, batch uuid.UUID, step, task int) (out
 	require.NoError(t, err)
 	for _, r := range rows {
 		out = append(out, Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, First: r.First,
-			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt})
+			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element})
 	}
 	return out
 }
@@ -225,7 +226,7 @@ func (w *world) calls(t require.TestingT, batches []*modelBatch) (out []*simCall
 	for _, p := range parts {
 		c := byID[*p.CallID]
 		c.parts = append(c.parts, Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo, First: p.First,
-			From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
+			From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, Element: p.Element, Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
 	}
 	return out
 }

@@ -1,0 +1,58 @@
+package expr
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// MaxElements is how many elements a List may give.
+const MaxElements = 1000
+
+// List is a compiled `for_each`. It is safe for concurrent use.
+type List struct{ t *Template }
+
+// CompileList compiles a string that is one {{ }} expression.
+func CompileList(s string, scope Scope) (*List, []Error) {
+	parts, err := split(trimText(s))
+	switch {
+	case err != nil:
+		return nil, []Error{{Expression: parts[len(parts)-1].text, Msg: err.Error()}}
+	case len(parts) != 1 || !parts[0].isExpr:
+		return nil, []Error{{Msg: "for_each must be one {{ }} expression that gives an array"}}
+	}
+	t, errs := Compile(AppendJSONString(nil, trimText(s)), scope)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return &List{t: t}, nil
+}
+
+// Eval returns the elements, each as JSON; the error is an *EvalError, also if the value is no array or too long.
+func (l *List) Eval(env *Env) ([]json.RawMessage, error) {
+	out, err := l.t.Append(nil, env)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(msg string) error { return &EvalError{Expression: l.t.ops[0].source, Msg: msg} }
+	if len(out) == 0 || out[0] != '[' {
+		return nil, fail(`for_each must give an array; for a value that may be missing add "?? []"`)
+	}
+	list := []json.RawMessage{}
+	if err := json.Unmarshal(out, &list); err != nil {
+		return nil, fail("for_each must give an array")
+	}
+	if len(list) > MaxElements {
+		return nil, fail(fmt.Sprintf("for_each gives %d elements; at most %d are allowed", len(list), MaxElements))
+	}
+	return list, nil
+}
+
+// Refs tells what the expression refers to.
+func (l *List) Refs() Refs { return l.t.refs }
+
+// At returns env where the expressions of one element stand.
+func (e Env) At(index int, element json.RawMessage) Env {
+	e.Item, e.Index = element, strconv.AppendInt(nil, int64(index), 10)
+	return e
+}
