@@ -102,7 +102,8 @@ func (d documentWalk) follow(node any) map[string]any {
 	return at
 }
 
-// ids collects the fields of a schema, however deep, whose names end in _id. path holds the references on the way.
+// ids collects the fields of a schema, however deep, whose names end in _id, and bindings, which hold credentials by
+// slot. path holds the references on the way.
 func (d documentWalk) ids(node any, place string, path []string, found map[string]bool) {
 	switch v := node.(type) {
 	case []any:
@@ -123,7 +124,7 @@ func (d documentWalk) ids(node any, place string, path []string, found map[strin
 		properties, _ := schema["properties"].(map[string]any)
 		for name, property := range properties {
 			at := strings.TrimPrefix(place+"."+name, ".")
-			if strings.HasSuffix(name, "_id") {
+			if strings.HasSuffix(name, "_id") || name == "bindings" {
 				found[at] = true
 			}
 			d.ids(property, at, path, found)

@@ -120,10 +120,11 @@ type reference struct {
 // nobodys are fields, by the end of their names, that name what belongs to no organization, or that are read back and ignored.
 var nobodys = map[string]bool{"action_id": true, "org_id": true, "platform_id": true, "template_id": true, "replaceCredential tenancy_id": true}
 
-// references has a row for every other field of a body that ends in _id: "operation field".
+// references has a row for every other field of a body that ends in _id, and for bindings: "operation field".
 var references = map[string]reference{
 	"createCredential tenancy_id":                  {(*party).named, binding("/credentials", 201)},
 	"testNewCredential tenancy_id":                 {(*party).named, binding("/credentials/test", 200)},
+	"createDefinition bindings":                    {(*party).ownCredential, fillingSlot("", 201)},
 	"createDefinition steps.tasks.credential_id":   {(*party).ownCredential, defining("POST", "", 201, "credential_id")},
 	"createDefinition variable_set_id":             {(*party).ownVariableSet, defining("POST", "", 201, "variable_set_id")},
 	"createStreamToken execution_id":               {(*party).ownExecution, streaming},
@@ -131,6 +132,7 @@ var references = map[string]reference{
 	"replaceDefinition steps.tasks.credential_id":  {(*party).ownCredential, defining("PUT", "/own", 200, "credential_id")},
 	"replaceDefinition variable_set_id":            {(*party).ownVariableSet, defining("PUT", "/own", 200, "variable_set_id")},
 	"triggerDefinition record_set_id":              {(*party).sealedSet, triggering},
+	"validateDefinition bindings":                  {(*party).ownCredential, fillingSlot("/validate", 200)},
 	"validateDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "/validate", 200, "credential_id")},
 	"validateDefinition variable_set_id":           {(*party).ownVariableSet, defining("POST", "/validate", 200, "variable_set_id")},
 }
@@ -140,6 +142,10 @@ func (p *party) ownCredential() string  { return p.credential }
 func (p *party) ownVariableSet() string { return p.ids["variable_set_id"] }
 func (p *party) sealedSet() string      { return p.upload(rowsOf(1)) }
 func (p *party) ownExecution() string   { return p.ids["execution_id"] }
+
+func triggering(p *party, id string) auditedCall {
+	return auditedCall{method: "POST", path: "/flows/definitions/" + p.ids["definition_id"] + "/trigger", body: fmt.Sprintf(`{"record_set_id":%q}`, id), status: 200}
+}
 
 func streaming(_ *party, id string) auditedCall {
 	return auditedCall{method: "POST", path: streamTokens, body: fmt.Sprintf(`{"execution_id":%q}`, id), status: 201}
@@ -152,8 +158,12 @@ func binding(path string, status int) func(p *party, id string) auditedCall {
 	}
 }
 
-func triggering(p *party, id string) auditedCall {
-	return auditedCall{method: "POST", path: "/flows/definitions/" + p.ids["definition_id"] + "/trigger", body: fmt.Sprintf(`{"record_set_id":%q}`, id), status: 200}
+// fillingSlot sends a definition made from a template, whose one slot takes a credential.
+func fillingSlot(path string, status int) func(p *party, id string) auditedCall {
+	return func(_ *party, id string) auditedCall {
+		body := fmt.Sprintf(`{"name":"d","template_id":"dialer-bulk-upload","bindings":{"dialer":%q}}`, id)
+		return auditedCall{method: "POST", path: "/flows/definitions" + path, body: body, status: status}
+	}
 }
 
 func estimating(p *party, id string) auditedCall {
