@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.js';
 import type { Client, Options as Options2, TDataShape } from './client/index.js';
-import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, GetActionData, GetActionErrors, GetActionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetMeData, GetMeErrors, GetMeResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
+import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, GetActionData, GetActionErrors, GetActionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetMeData, GetMeErrors, GetMeResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -259,6 +259,76 @@ export const testCredential = <ThrowOnError extends boolean = false>(options: Op
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
     url: '/credentials/{credential_id}/test',
     ...options
+});
+
+/**
+ * List tenants
+ *
+ * Returns the provider accounts that the organization knows: those that providers identified by its credentials, and
+ * those that it named itself.
+ *
+ */
+export const listTenants = <ThrowOnError extends boolean = false>(options?: Options<ListTenantsData, ThrowOnError>) => (options?.client ?? client).get<ListTenantsResponses, ListTenantsErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/tenants',
+    ...options
+});
+
+/**
+ * Name a provider account
+ *
+ * Makes a tenant for credentials whose account the platform does not tell, or that are to have budgets of their own.
+ * Its id follows from the organization, the platform and `account_number`, else `label`: another one with the same is
+ * 409, and one that was deleted comes back with what it spent.
+ *
+ */
+export const createTenant = <ThrowOnError extends boolean = false>(options: Options<CreateTenantData, ThrowOnError>) => (options.client ?? client).post<CreateTenantResponses, CreateTenantErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/tenants',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Delete a tenant
+ *
+ * Makes the organization forget the account; 409 while a credential is bound to it or a batch that is not over calls it.
+ * What was spent stays counted.
+ *
+ */
+export const deleteTenant = <ThrowOnError extends boolean = false>(options: Options<DeleteTenantData, ThrowOnError>) => (options.client ?? client).delete<DeleteTenantResponses, DeleteTenantErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/tenants/{tenancy_id}',
+    ...options
+});
+
+/**
+ * Read a tenant
+ *
+ * Returns one provider account.
+ */
+export const getTenant = <ThrowOnError extends boolean = false>(options: Options<GetTenantData, ThrowOnError>) => (options.client ?? client).get<GetTenantResponses, GetTenantErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/tenants/{tenancy_id}',
+    ...options
+});
+
+/**
+ * Rename a tenant
+ *
+ * Sets the organization's own name for the account. Others that use the account do not see it.
+ */
+export const updateTenant = <ThrowOnError extends boolean = false>(options: Options<UpdateTenantData, ThrowOnError>) => (options.client ?? client).patch<UpdateTenantResponses, UpdateTenantErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/tenants/{tenancy_id}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
 });
 
 /**
@@ -611,6 +681,34 @@ export const getJob = <ThrowOnError extends boolean = false>(options: Options<Ge
 });
 
 /**
+ * Resolve a job
+ *
+ * Settles a job that is `needs_reconcile` or `unresolved`: a call carried its record, and nobody knows whether it
+ * arrived. Look it up at the provider, then say what you found. The job goes on as if the call had been answered so.
+ * A job in any other status is 409.
+ *
+ * * `accepted`: the provider has the record. A job of a call of its own goes on, and ends `completed`; one of a bulk
+ * call ends `accepted` where that was its last task.
+ * * `rejected`: the provider refused it. The job ends `failed`, or `rejected` after a bulk call, unless the task's
+ * `on_error` is `continue`.
+ * * `requeue`: it never arrived, or may be sent again. The job is `queued` again, and run 1 ends `cancelled` while the
+ * execution `<job_id>.2` goes on with the task that was in doubt. 409 once the batch is cancelled or stopped.
+ *
+ * Each record of a bulk call is resolved alone. Should the provider answer for the call after all, that settles the
+ * others, and moves a resolved job no more.
+ *
+ */
+export const resolveJob = <ThrowOnError extends boolean = false>(options: Options<ResolveJobData, ThrowOnError>) => (options.client ?? client).post<ResolveJobResponses, ResolveJobErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/jobs/{job_id}/resolve',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
  * List executions
  *
  * Returns the executions of the organization. An unknown id in a filter gives an empty page.
@@ -629,6 +727,71 @@ export const listExecutions = <ThrowOnError extends boolean = false>(options?: O
 export const getExecution = <ThrowOnError extends boolean = false>(options: Options<GetExecutionData, ThrowOnError>) => (options.client ?? client).get<GetExecutionResponses, GetExecutionErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
     url: '/flows/executions/{execution_id}',
+    ...options
+});
+
+/**
+ * Follow an execution
+ *
+ * Streams what happens to one execution as server-sent events, within about a quarter of a second, until the execution
+ * is over. It takes a stream token (`POST /account/auth/stream-token`) in the query and nothing else, so that a browser
+ * can open it with `new EventSource(address)`; `curl -N` shows it too. The token is looked at when the stream is opened.
+ *
+ * The stream begins with `execution.snapshot`, whose data is the execution as `GET /flows/executions/{execution_id}`
+ * answers it. Events that follow tell what has changed since; the last is `execution.closed`, after which the server ends
+ * the stream. Every other event has data of the schema `ExecutionEvent`:
+ *
+ * | Event | Its `status` | Also |
+ * |---|---|---|
+ * | `execution.status` | of the execution | `error` |
+ * | `step.started` | `running` | `step_id` |
+ * | `step.completed` | `completed`, or `skipped` when all of its tasks were | `step_id` |
+ * | `step.failed` | `failed` | `step_id`, `error` |
+ * | `task.attempt` | of the task: `running` when a call takes it, then `completed`, `failed`, `skipped`, `waiting` to be tried again, or `reconciling` while the outcome of the call is being found out | `step_id`, `task_id`, `attempt`, `error` |
+ * | `job.status` | of the job | `error` |
+ * | `execution.closed` | of the execution, final | |
+ *
+ * The `id` of events is a number that grows. A client that was cut off sends the last one that it got as
+ * `Last-Event-ID` (browsers do so by themselves, after the 2 seconds that the stream asks for) or as `last_event_id`,
+ * and gets everything after that, without a snapshot, without a gap and without a repeat, from whichever process
+ * answers; the header counts if both are there. After `execution.closed` the answer is 204, at which a browser stops.
+ * Every 15 seconds a comment keeps the connection open. A process that has as many streams as it can take answers 503
+ * with `Retry-After`.
+ *
+ */
+export const streamExecution = <ThrowOnError extends boolean = false>(options: Options<StreamExecutionData, ThrowOnError, StreamExecutionResponse>) => (options.client ?? client).sse.get<StreamExecutionResponses, StreamExecutionErrors, ThrowOnError>({
+    security: [{
+            in: 'query',
+            name: 'token',
+            type: 'apiKey'
+        }],
+    url: '/flows/executions/{execution_id}/stream',
+    ...options
+});
+
+/**
+ * Read the dashboard
+ *
+ * Returns how the batches fare that were started in a period up to now, as they stand now, and the holds that are
+ * active.
+ *
+ */
+export const getDashboard = <ThrowOnError extends boolean = false>(options?: Options<GetDashboardData, ThrowOnError>) => (options?.client ?? client).get<GetDashboardResponses, GetDashboardErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/dashboard',
+    ...options
+});
+
+/**
+ * Read the usage
+ *
+ * Returns what the organization used in some days (UTC). Batches and jobs count on the day on which they were started,
+ * calls and the records in them on the day on which they were sent. Days are kept for more than two years.
+ *
+ */
+export const getUsage = <ThrowOnError extends boolean = false>(options?: Options<GetUsageData, ThrowOnError>) => (options?.client ?? client).get<GetUsageResponses, GetUsageErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/usage',
     ...options
 });
 
@@ -871,7 +1034,7 @@ export const putStoreLayer = <ThrowOnError extends boolean = false>(options: Opt
 /**
  * List Domains
  *
- * Returns the provider accounts to which credentials of the organization belong.
+ * Returns the metered provider accounts that the organization knows, in the order in which it came to know them.
  */
 export const listDomains = <ThrowOnError extends boolean = false>(options?: Options<ListDomainsData, ThrowOnError>) => (options?.client ?? client).get<ListDomainsResponses, ListDomainsErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],

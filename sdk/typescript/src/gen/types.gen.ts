@@ -467,12 +467,24 @@ export type ActionList = {
     next_cursor: string | null;
 };
 
-export type AuthMethod = 'basic_auth' | 'api_key' | 'jwt' | 'oauth2' | 'aws_access_key';
-
 /**
- * How the secret is sent; `credentials` must fit to it.
+ * How calls authenticate; `credentials` must fit to it.
+ *
+ * | Method | `credentials` | Settings |
+ * |---|---|---|
+ * | `basic_auth` | `username`, `password` | |
+ * | `api_key` | `api_key` | `api_key_placement` |
+ * | `jwt` | `algorithm` (`RS256`, `ES256` or `HS256`), `key` (a private key in PEM; for `HS256` at least 32 bytes), `issuer`, and if you like `subject` and `key_id` | `audience` |
+ * | `oauth2` | `client_id`, `client_secret` | `token_url`, and if you like `scopes` and `audience` |
+ * | `aws_access_key` | `access_key_id`, `secret_access_key`, and for temporary keys `session_token` | `aws_region` (default `us-east-1`), `aws_default_bucket`, `aws_endpoint_url` |
+ *
+ * With `jwt` each call carries an assertion that is signed here and valid for five minutes, as a bearer token. With
+ * `oauth2` it carries an access token, which is fetched by the grant `client_credentials`, kept in memory until shortly
+ * before it ends, and fetched anew when the platform refuses it. With `aws_access_key` each call is signed with
+ * Signature Version 4.
+ *
  */
-export type AcceptedAuthMethod = 'basic_auth' | 'api_key';
+export type AuthMethod = 'basic_auth' | 'api_key' | 'jwt' | 'oauth2' | 'aws_access_key';
 
 /**
  * Only an `active` credential is used.
@@ -552,6 +564,68 @@ export type CredentialTenant = {
     platform_id: string;
 };
 
+export type Tenant = {
+    /**
+     * What credentials and Domains show as `tenancy_id`.
+     */
+    id: string;
+    platform_id: string;
+    /**
+     * The organization's own name for the account; else the provider's.
+     */
+    label: string;
+    /**
+     * Whether the organization named the account. One that the provider identified may be used by other organizations,
+     * too: its rate budgets are then shared, and nothing else.
+     *
+     */
+    is_manual: boolean;
+    /**
+     * The provider's number of the account; null while it is not known.
+     */
+    account_number: string | null;
+    /**
+     * When the organization came to know the account.
+     */
+    created_at: string;
+};
+
+export type TenantCreate = {
+    /**
+     * A platform of the catalog.
+     */
+    platform_id: string;
+    label: string;
+    /**
+     * The provider's number of the account. Credentials that turn out to be of another account are refused.
+     */
+    account_number?: string | null;
+};
+
+export type TenantPatch = {
+    label?: string;
+};
+
+export type TenantList = {
+    items: Array<Tenant>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * The skip that was applied.
+     */
+    skip: number;
+    /**
+     * How many items match the filters in all.
+     */
+    total: number;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
 export type CredentialUse = {
     /**
      * When a call was last made.
@@ -601,10 +675,11 @@ export type CredentialCreate = {
      * A platform of the catalog; it cannot be changed later.
      */
     platform_id: string;
-    auth_method: AcceptedAuthMethod;
+    auth_method: AuthMethod;
     /**
-     * The secret: `{"username": ..., "password": ...}` for `basic_auth`, `{"api_key": ...}` for `api_key`. It is
-     * stored encrypted and never returned.
+     * The secret, for example `{"username": ..., "password": ...}` for `basic_auth`; `auth_method` says what else there
+     * is. It is stored encrypted and never returned. It is sent to services of the platform only, or to their
+     * hosts by an HTTP request; that of platform `core` to whatever address the HTTP request of a definition names.
      *
      */
     credentials: FreeObject;
@@ -617,6 +692,12 @@ export type CredentialCreate = {
     aws_default_bucket?: string | null;
     aws_endpoint_url?: string | null;
     status?: CredentialStatus;
+    /**
+     * A tenant of the platform that the organization has named. Left out, the credential is bound to the account that
+     * the platform says it belongs to.
+     *
+     */
+    tenancy_id?: string | null;
     credentials_ref?: Ignored;
     tenant?: Ignored;
     telemetry?: Ignored;
@@ -628,7 +709,7 @@ export type CredentialUpdate = {
      * Must be the stored one.
      */
     platform_id: string;
-    auth_method: AcceptedAuthMethod;
+    auth_method: AuthMethod;
     /**
      * The new secret, in the form of a creation; null or absent keeps the stored one.
      */
@@ -801,6 +882,7 @@ export type Task = {
     credential_id: string | null;
     params: FreeObject;
     when: string | null;
+    for_each: string | null;
     timeout_seconds: number | null;
     retry: Retry | null;
     on_error: OnError;
@@ -1020,6 +1102,17 @@ export type TaskInput = {
      * An expression; where it is false the task is passed over.
      */
     when?: string | null;
+    /**
+     * An expression that gives an array of up to 1000 elements: the task runs once for each, one after another, and
+     * `params` and `when` see `item`, the element, and `index`, its number from 0. A `when` that names neither is asked once
+     * for the record. The output is the array of the elements' outputs in their order, null for those that `when`
+     * passed over, and takes at most 1 MiB; an empty array makes no call and gives `[]`. `retry` and `timeout_seconds` are
+     * for each element. An element that fails fails the task, and those behind it are not tried; with `on_error`
+     * `continue` its output is null and the next one goes on. Not for bulk
+     * actions, nor for those that read and write stores.
+     *
+     */
+    for_each?: string | null;
     /**
      * How long one attempt may take; null leaves it to the action.
      */
@@ -1521,7 +1614,11 @@ export type DryRunTask = {
      */
     when: boolean | null;
     /**
-     * The request that would be sent; null if none would.
+     * How many elements `for_each` gives; null without one or where it has no value.
+     */
+    elements: number | null;
+    /**
+     * The request that would be sent; null if none would. With `for_each`, that of the first element that has one.
      */
     call: DryRunCall | null;
     /**
@@ -1548,7 +1645,7 @@ export type DryRunCall = {
         [key: string]: string;
     };
     /**
-     * The JSON body; null for none. A bulk call is shown with this one record.
+     * The body, a form as a string; null for none. A bulk call is shown with this one record.
      */
     body: AnyValue;
 };
@@ -1758,6 +1855,17 @@ export type BatchList = {
     next_cursor: string | null;
 };
 
+export type JobResolution = {
+    /**
+     * What became of the record.
+     */
+    outcome: 'accepted' | 'rejected' | 'requeue';
+    /**
+     * How you know; kept with the resolution and shown in the error of the job.
+     */
+    note?: string;
+};
+
 export type BatchCancel = {
     /**
      * Kept in `status_reason`.
@@ -1923,6 +2031,28 @@ export type ExecutionDetail = {
     steps: Array<ExecutionStep>;
 };
 
+/**
+ * The data of an event of an execution's stream.
+ */
+export type ExecutionEvent = {
+    execution_id: string;
+    /**
+     * When it happened.
+     */
+    at: string;
+    /**
+     * What the thing that the event is about has become; an `ExecutionStatus`, a `TaskStatus` or a `JobStatus`.
+     */
+    status: string;
+    step_id?: string;
+    task_id?: string;
+    /**
+     * Which attempt of the task it was
+     */
+    attempt?: number;
+    error?: JobError;
+};
+
 export type ExecutionList = {
     items: Array<Execution>;
     /**
@@ -1971,6 +2101,219 @@ export type ExecutionTask = {
      * What went wrong; null if nothing did.
      */
     error: JobError | null;
+    /**
+     * Of a task with `for_each` that makes calls: its elements that were called for so far, in order; those that `when`
+     * passed over are left out. `attempts` of the task is the sum of theirs. Null for every other task.
+     *
+     */
+    elements: Array<ExecutionElement> | null;
+};
+
+export type ExecutionElement = {
+    /**
+     * The number of the element, from 0.
+     */
+    index: number;
+    status: TaskStatus;
+    attempts: number;
+    started_at: string | null;
+    completed_at: string | null;
+    /**
+     * What went wrong; null if nothing did.
+     */
+    error: JobError | null;
+};
+
+export type UsageFigures = {
+    /**
+     * Batches that were started.
+     */
+    batches: number;
+    /**
+     * The records of these batches.
+     */
+    jobs: number;
+    /**
+     * Requests to providers, each repeat included. One that carries records of several definitions counts for the first of them.
+     */
+    calls: number;
+    /**
+     * The records that the calls carried; one that was sent twice counts twice.
+     */
+    records: number;
+};
+
+export type UsageItem = {
+    /**
+     * The day as `2026-01-31`, or the id. Null for what belongs to none: calls without records, such as lookups, have no
+     * definition, and some calls need no credential.
+     *
+     */
+    key: string | null;
+    /**
+     * The name of the thing; null for days and where it is gone.
+     */
+    name: string | null;
+    batches: number;
+    jobs: number;
+    calls: number;
+    records: number;
+};
+
+export type Usage = {
+    /**
+     * The first day.
+     */
+    from: string;
+    /**
+     * The last day.
+     */
+    to: string;
+    group_by: 'day' | 'definition' | 'credential' | 'action';
+    totals: UsageFigures;
+    /**
+     * Every day in order; else up to 1000 items, the ones with the most calls first.
+     */
+    items: Array<UsageItem>;
+    /**
+     * How many further items there are.
+     */
+    omitted: number;
+};
+
+export type Dashboard = {
+    period: '1h' | '24h' | '7d' | '30d';
+    /**
+     * Where the first interval begins, at most one interval before the period does.
+     */
+    from: string;
+    /**
+     * Now.
+     */
+    to: string;
+    /**
+     * The length of an interval of `series`: 60, 900, 7200 or 21600.
+     */
+    interval_seconds: number;
+    batch_counts: BatchCounts;
+    job_counts: JobCounts;
+    /**
+     * The share of `completed` and `accepted` jobs in these and the `failed` and `rejected` ones, from 0 to 1; null if
+     * there are none of them.
+     *
+     */
+    success_rate: number | null;
+    /**
+     * The intervals in their order; the last one is not over.
+     */
+    series: Array<DashboardPoint>;
+    /**
+     * Up to 5 definitions whose finished batches took longest on average, from their first work to their end.
+     */
+    slowest_definitions: Array<DashboardDefinition>;
+    /**
+     * Up to 5 definitions with the most failed jobs.
+     */
+    failing_definitions: Array<DashboardDefinition>;
+    /**
+     * The newest 50 of the holds that keep work of the organization from being sent.
+     */
+    active_holds: Array<ActiveHold>;
+    active_hold_count: number;
+};
+
+/**
+ * How many batches are in each status.
+ */
+export type BatchCounts = {
+    queued: number;
+    running: number;
+    paused: number;
+    completed: number;
+    partially_failed: number;
+    failed: number;
+    cancelled: number;
+};
+
+export type DashboardPoint = {
+    starts_at: string;
+    /**
+     * Batches that were started in the interval.
+     */
+    batches: number;
+    /**
+     * Their records.
+     */
+    jobs: number;
+    /**
+     * How many of these are `completed` or `accepted` by now.
+     */
+    succeeded: number;
+    /**
+     * How many of these are `failed` or `rejected` by now.
+     */
+    failed: number;
+};
+
+export type DashboardDefinition = {
+    definition_id: string;
+    /**
+     * Null if it was deleted.
+     */
+    name: string | null;
+    /**
+     * Batches that were started in the period.
+     */
+    batches: number;
+    /**
+     * Their records.
+     */
+    jobs: number;
+    /**
+     * Jobs that are `failed` or `rejected`.
+     */
+    failed: number;
+    /**
+     * The share of `completed` and `accepted` jobs in these and the `failed` and `rejected` ones, from 0 to 1; null if
+     * there are none of them.
+     *
+     */
+    success_rate: number | null;
+    /**
+     * How long a finished batch took on average; 0 if none has finished.
+     */
+    average_seconds: number;
+    /**
+     * How long the longest took.
+     */
+    max_seconds: number;
+};
+
+/**
+ * What is held. A `bucket` is held by the dispatcher alone, after the provider's rate limit.
+ */
+export type HoldScope = 'global' | 'domain' | 'lane' | 'bucket' | 'batch';
+
+export type ActiveHold = {
+    id: string;
+    scope: HoldScope;
+    tenancy_id: string | null;
+    /**
+     * The lane of the flow's calls; null leaves it to the action.
+     */
+    lane: Lane | null;
+    bucket: string | null;
+    batch_id: string | null;
+    /**
+     * `admin_request`, or what the provider said.
+     */
+    cause: string;
+    reason: string | null;
+    created_at: string;
+    /**
+     * When it ends by itself; null if it does not.
+     */
+    expires_at: string | null;
 };
 
 /**
@@ -3236,6 +3579,193 @@ export type TestCredentialResponses = {
 
 export type TestCredentialResponse = TestCredentialResponses[keyof TestCredentialResponses];
 
+export type ListTenantsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
+         */
+        limit?: number;
+        /**
+         * How many items to pass over. For deep pages `cursor` is much faster.
+         */
+        skip?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+    };
+    url: '/tenants';
+};
+
+export type ListTenantsErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListTenantsError = ListTenantsErrors[keyof ListTenantsErrors];
+
+export type ListTenantsResponses = {
+    /**
+     * A page of tenants.
+     */
+    200: TenantList;
+};
+
+export type ListTenantsResponse = ListTenantsResponses[keyof ListTenantsResponses];
+
+export type CreateTenantData = {
+    body: TenantCreate;
+    headers?: {
+        /**
+         * A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the same request
+         * with the same key as often as you like: it is carried out once. For 24 hours after it succeeded, repeats of it get
+         * the first answer again, to the byte, with the header `Idempotency-Replayed: true`; a repeat that comes while the
+         * first is under way waits for it. The same key with another body answers 409
+         * `Idempotency key reused with a different request`. A request that failed may be sent again under its key. A key
+         * holds for one path of one organization.
+         *
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/tenants';
+};
+
+export type CreateTenantErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type CreateTenantError = CreateTenantErrors[keyof CreateTenantErrors];
+
+export type CreateTenantResponses = {
+    /**
+     * The new tenant.
+     */
+    201: Tenant;
+};
+
+export type CreateTenantResponse = CreateTenantResponses[keyof CreateTenantResponses];
+
+export type DeleteTenantData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: never;
+    url: '/tenants/{tenancy_id}';
+};
+
+export type DeleteTenantErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type DeleteTenantError = DeleteTenantErrors[keyof DeleteTenantErrors];
+
+export type DeleteTenantResponses = {
+    /**
+     * The tenant is gone.
+     */
+    204: void;
+};
+
+export type DeleteTenantResponse = DeleteTenantResponses[keyof DeleteTenantResponses];
+
+export type GetTenantData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: never;
+    url: '/tenants/{tenancy_id}';
+};
+
+export type GetTenantErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetTenantError = GetTenantErrors[keyof GetTenantErrors];
+
+export type GetTenantResponses = {
+    /**
+     * The tenant.
+     */
+    200: Tenant;
+};
+
+export type GetTenantResponse = GetTenantResponses[keyof GetTenantResponses];
+
+export type UpdateTenantData = {
+    body: TenantPatch;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: never;
+    url: '/tenants/{tenancy_id}';
+};
+
+export type UpdateTenantErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type UpdateTenantError = UpdateTenantErrors[keyof UpdateTenantErrors];
+
+export type UpdateTenantResponses = {
+    /**
+     * The tenant as it is now.
+     */
+    200: Tenant;
+};
+
+export type UpdateTenantResponse = UpdateTenantResponses[keyof UpdateTenantResponses];
+
 export type ListDefinitionsData = {
     body?: never;
     path?: never;
@@ -4295,6 +4825,40 @@ export type GetJobResponses = {
 
 export type GetJobResponse = GetJobResponses[keyof GetJobResponses];
 
+export type ResolveJobData = {
+    body: JobResolution;
+    path: {
+        /**
+         * The id of the job, of the form `<batch_id>.<position>`.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/flows/jobs/{job_id}/resolve';
+};
+
+export type ResolveJobErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ResolveJobError = ResolveJobErrors[keyof ResolveJobErrors];
+
+export type ResolveJobResponses = {
+    /**
+     * The job as it stands now.
+     */
+    200: Job;
+};
+
+export type ResolveJobResponse = ResolveJobResponses[keyof ResolveJobResponses];
+
 export type ListExecutionsData = {
     body?: never;
     path?: never;
@@ -4384,6 +4948,133 @@ export type GetExecutionResponses = {
 };
 
 export type GetExecutionResponse = GetExecutionResponses[keyof GetExecutionResponses];
+
+export type StreamExecutionData = {
+    body?: never;
+    headers?: {
+        /**
+         * The same, as browsers send it.
+         */
+        'Last-Event-ID'?: string;
+    };
+    path: {
+        /**
+         * The id of the execution, of the form `<job_id>.<run>`.
+         */
+        execution_id: string;
+    };
+    query?: {
+        /**
+         * The `id` of the last event that you got. What is no id of this stream answers 422.
+         */
+        last_event_id?: string;
+    };
+    url: '/flows/executions/{execution_id}/stream';
+};
+
+export type StreamExecutionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type StreamExecutionError = StreamExecutionErrors[keyof StreamExecutionErrors];
+
+export type StreamExecutionResponses = {
+    /**
+     * The events.
+     */
+    200: string;
+    /**
+     * The stream was read to its end.
+     */
+    204: void;
+};
+
+export type StreamExecutionResponse = StreamExecutionResponses[keyof StreamExecutionResponses];
+
+export type GetDashboardData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * How far back: an hour, a day, a week or 30 days.
+         */
+        period?: '1h' | '24h' | '7d' | '30d';
+    };
+    url: '/flows/dashboard';
+};
+
+export type GetDashboardErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetDashboardError = GetDashboardErrors[keyof GetDashboardErrors];
+
+export type GetDashboardResponses = {
+    /**
+     * The figures.
+     */
+    200: Dashboard;
+};
+
+export type GetDashboardResponse = GetDashboardResponses[keyof GetDashboardResponses];
+
+export type GetUsageData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * The first day; absent, 29 days before the last.
+         */
+        from?: string;
+        /**
+         * The last day; absent, today. At most 366 days in all.
+         */
+        to?: string;
+        /**
+         * What an item is. By `credential` and `action`, a batch counts for every one that its definition names, so that
+         * the sum of the items can be more than `totals`.
+         *
+         */
+        group_by?: 'day' | 'definition' | 'credential' | 'action';
+    };
+    url: '/flows/usage';
+};
+
+export type GetUsageErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetUsageError = GetUsageErrors[keyof GetUsageErrors];
+
+export type GetUsageResponses = {
+    /**
+     * The figures.
+     */
+    200: Usage;
+};
+
+export type GetUsageResponse = GetUsageResponses[keyof GetUsageResponses];
 
 export type ListRecordSetsData = {
     body?: never;
