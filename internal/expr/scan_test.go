@@ -277,3 +277,41 @@ func FuzzCompile(f *testing.F) {
 		}
 	})
 }
+
+// FuzzCondition: a condition is true, false or an error, and the same one twice; one that is said to be static needs no
+// record.
+func FuzzCondition(f *testing.F) {
+	for _, text := range []string{
+		`true`, `{{ input.a == 1 && !(input.b in ["x", "y"]) }}`, `{{ steps.prepare.fetch.output.status >= 200 ?? false }}`,
+		`{{ any(input.rows, .v > 1) or vars.list matches "^d" }}`, `{{ vars.limit > 2 ? metadata.run != "" : batch.id == nil }}`, `{{ 1 }}`, `{{`,
+	} {
+		f.Add(text, `{"a":1,"b":"c","rows":[{"v":2}]}`)
+	}
+	f.Fuzz(func(t *testing.T, text, record string) {
+		defer time.AfterFunc(10*time.Second, func() { panic("no end: " + text) }).Stop()
+		condition, errs := CompileCondition(text, everything)
+		if (condition == nil) != (len(errs) > 0) {
+			t.Fatalf("%q: a condition and %v", text, errs)
+		}
+		if condition == nil {
+			return
+		}
+		if !json.Valid([]byte(record)) {
+			record = `{"a":[1,2,{"b":"c"}]}`
+		}
+		env := *testEnv
+		env.Input = json.RawMessage(record)
+		first, err := condition.Eval(&env)
+		again, errAgain := condition.Eval(&env)
+		if first != again || (err == nil) != (errAgain == nil) {
+			t.Fatalf("%q: %t %v, then %t %v", text, first, err, again, errAgain)
+		}
+		if !condition.Static() {
+			return
+		}
+		env.Input, env.Output = json.RawMessage(`{}`), nil
+		if other, err2 := condition.Eval(&env); other != first || (err == nil) != (err2 == nil) {
+			t.Fatalf("%q is static, and is %t %v for one record, %t %v for another", text, first, err, other, err2)
+		}
+	})
+}
