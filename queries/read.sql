@@ -62,16 +62,16 @@ SELECT coalesce(flow.slice_at(@batch_id::uuid, @place::bigint), 0)::int AS no;
 -- name: SlicesFrom :many
 -- Slices that can have jobs in any of these statuses, with how many by their counters. begun narrows what is queued: 'yes' to
 -- slices in which something was done already, 'no' to those at their first step, '' to nothing. With ended runs those count too.
-SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.matching::bigint AS matching FROM (
-    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, (CASE WHEN 'staged' = ANY(@statuses::text[]) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN s.queued ELSE 0 END
+SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done, d.matching::bigint AS matching FROM (
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done, (CASE WHEN 'staged' = ANY(@statuses::text[]) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN s.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN s.started ELSE 0 END
         + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN s.completed ELSE 0 END
         + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN s.cancelled ELSE 0 END
         + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN s.rejected ELSE 0 END
         + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN s.unresolved ELSE 0 END)
         + CASE WHEN @begun::text = 'yes' AND s.queued > 0
-            AND (s.step_no > 0 OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
-        - CASE WHEN @begun::text = 'no' AND s.step_no > 0 THEN s.queued ELSE 0 END
+            AND (s.step_no > s.first_step OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
+        - CASE WHEN @begun::text = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
         + CASE WHEN @ended_runs::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = @org_id AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
     FROM flow.slice s WHERE s.batch_id = @batch_id AND s.no >= @from_no
@@ -79,12 +79,12 @@ SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.matching::bigint
 
 -- name: QueuedBegun :one
 -- Of the queued jobs of a batch: how many are past their first step, by the counters.
-SELECT coalesce(sum(queued), 0)::bigint AS jobs FROM flow.slice WHERE batch_id = @batch_id AND step_no > 0;
+SELECT coalesce(sum(queued), 0)::bigint AS jobs FROM flow.slice WHERE batch_id = @batch_id AND step_no > first_step;
 
 -- name: SlicesMixed :many
 -- Slices at their first step of whose queued records some may have been tried already.
-SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart FROM flow.slice s
-WHERE s.batch_id = @batch_id AND s.step_no = 0 AND s.queued > 0 AND s.no >= @from_no
+SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done FROM flow.slice s
+WHERE s.batch_id = @batch_id AND s.step_no = s.first_step AND s.queued > 0 AND s.no >= @from_no
     AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)
 ORDER BY s.no LIMIT @max_rows;
 
@@ -96,7 +96,9 @@ WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) ORDER BY slice_
 -- Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on,
 -- and the pages where they are wanted.
 SELECT s.no, (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= @from_step), 0)
-    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE @pages::boolean AND p.set_id = @page_set AND p.first = s.first), 0))::bigint AS bytes
+    + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
+        WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= @from_step), 0)
+    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE @pages::boolean AND p.set_id = @page_set AND p.first = s.first - s.page_off), 0))::bigint AS bytes
 FROM flow.slice s WHERE s.batch_id = @batch_id AND s.no = ANY(@slice_nos::int[]) ORDER BY s.no;
 
 -- name: FragmentsRead :many

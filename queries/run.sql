@@ -13,7 +13,7 @@ WITH locked AS MATERIALIZED (
 SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 
 -- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count FROM flow.batch WHERE id = ANY(@ids::uuid[]);
+SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY(@ids::uuid[]);
 
 -- name: BatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
@@ -205,7 +205,7 @@ DELETE FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = @slice_no AN
 
 -- name: SlicesReady :many
 -- Slices with in-process work, for one worker.
-SELECT no, first, records, step_no, apart FROM flow.slice WHERE batch_id = @batch_id AND state = 'ready' ORDER BY no LIMIT @max_slices;
+SELECT no, first, records, step_no, apart, first_step, tasks_done FROM flow.slice WHERE batch_id = @batch_id AND state = 'ready' ORDER BY no LIMIT @max_slices;
 
 -- name: JobsReady :many
 SELECT * FROM flow.job WHERE batch_id = @batch_id AND ready ORDER BY position LIMIT @max_jobs;
@@ -264,7 +264,7 @@ FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p
 WHERE p.call_id = ANY(@call_ids::uuid[]) ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no;
 
 -- name: SliceRows :many
-SELECT batch_id, no, first, records, state, step_no, remaining, apart FROM flow.slice WHERE batch_id = @batch_id AND no = ANY(@nos::int[]) ORDER BY no;
+SELECT batch_id, no, first, records, state, step_no, remaining, apart, page_off, first_step, tasks_done FROM flow.slice WHERE batch_id = @batch_id AND no = ANY(@nos::int[]) ORDER BY no;
 
 -- name: JobPositionsApart :many
 -- Records that left their slice before a step, and so are not part of its tasks' ranges.

@@ -9,6 +9,45 @@ import (
 	"context"
 )
 
+// iteratorForInheritedInsert implements pgx.CopyFromSource.
+type iteratorForInheritedInsert struct {
+	rows                 []InheritedInsertParams
+	skippedFirstNextCall bool
+}
+
+func (r *iteratorForInheritedInsert) Next() bool {
+	if len(r.rows) == 0 {
+		return false
+	}
+	if !r.skippedFirstNextCall {
+		r.skippedFirstNextCall = true
+		return true
+	}
+	r.rows = r.rows[1:]
+	return len(r.rows) > 0
+}
+
+func (r iteratorForInheritedInsert) Values() ([]interface{}, error) {
+	return []interface{}{
+		r.rows[0].BatchID,
+		r.rows[0].SliceNo,
+		r.rows[0].Depth,
+		r.rows[0].FromBatch,
+		r.rows[0].FromSlice,
+		r.rows[0].Off,
+		r.rows[0].StepNo,
+		r.rows[0].TasksDone,
+	}, nil
+}
+
+func (r iteratorForInheritedInsert) Err() error {
+	return nil
+}
+
+func (q *Queries) InheritedInsert(ctx context.Context, db DBTX, arg []InheritedInsertParams) (int64, error) {
+	return db.CopyFrom(ctx, []string{"flow", "inherited"}, []string{"batch_id", "slice_no", "depth", "from_batch", "from_slice", "off", "step_no", "tasks_done"}, &iteratorForInheritedInsert{rows: arg})
+}
+
 // iteratorForJobInsert implements pgx.CopyFromSource.
 type iteratorForJobInsert struct {
 	rows                 []JobInsertParams
@@ -51,4 +90,46 @@ func (r iteratorForJobInsert) Err() error {
 
 func (q *Queries) JobInsert(ctx context.Context, db DBTX, arg []JobInsertParams) (int64, error) {
 	return db.CopyFrom(ctx, []string{"flow", "job"}, []string{"batch_id", "position", "slice_no", "apart_step", "step_no", "remaining", "status", "ready", "doomed", "attempts", "error", "started_at", "updated_at"}, &iteratorForJobInsert{rows: arg})
+}
+
+// iteratorForRetrySliceInsert implements pgx.CopyFromSource.
+type iteratorForRetrySliceInsert struct {
+	rows                 []RetrySliceInsertParams
+	skippedFirstNextCall bool
+}
+
+func (r *iteratorForRetrySliceInsert) Next() bool {
+	if len(r.rows) == 0 {
+		return false
+	}
+	if !r.skippedFirstNextCall {
+		r.skippedFirstNextCall = true
+		return true
+	}
+	r.rows = r.rows[1:]
+	return len(r.rows) > 0
+}
+
+func (r iteratorForRetrySliceInsert) Values() ([]interface{}, error) {
+	return []interface{}{
+		r.rows[0].BatchID,
+		r.rows[0].No,
+		r.rows[0].First,
+		r.rows[0].Records,
+		r.rows[0].State,
+		r.rows[0].StepNo,
+		r.rows[0].Remaining,
+		r.rows[0].Queued,
+		r.rows[0].PageOff,
+		r.rows[0].FirstStep,
+		r.rows[0].TasksDone,
+	}, nil
+}
+
+func (r iteratorForRetrySliceInsert) Err() error {
+	return nil
+}
+
+func (q *Queries) RetrySliceInsert(ctx context.Context, db DBTX, arg []RetrySliceInsertParams) (int64, error) {
+	return db.CopyFrom(ctx, []string{"flow", "slice"}, []string{"batch_id", "no", "first", "records", "state", "step_no", "remaining", "queued", "page_off", "first_step", "tasks_done"}, &iteratorForRetrySliceInsert{rows: arg})
 }

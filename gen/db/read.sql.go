@@ -499,7 +499,7 @@ func (q *Queries) JobsRead(ctx context.Context, db DBTX, arg JobsReadParams) ([]
 }
 
 const queuedBegun = `-- name: QueuedBegun :one
-SELECT coalesce(sum(queued), 0)::bigint AS jobs FROM flow.slice WHERE batch_id = $1 AND step_no > 0
+SELECT coalesce(sum(queued), 0)::bigint AS jobs FROM flow.slice WHERE batch_id = $1 AND step_no > first_step
 `
 
 // Of the queued jobs of a batch: how many are past their first step, by the counters.
@@ -529,7 +529,9 @@ func (q *Queries) SliceAt(ctx context.Context, db DBTX, arg SliceAtParams) (int3
 
 const sliceSizes = `-- name: SliceSizes :many
 SELECT s.no, (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= $1), 0)
-    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $2::boolean AND p.set_id = $3 AND p.first = s.first), 0))::bigint AS bytes
+    + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
+        WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= $1), 0)
+    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $2::boolean AND p.set_id = $3 AND p.first = s.first - s.page_off), 0))::bigint AS bytes
 FROM flow.slice s WHERE s.batch_id = $4 AND s.no = ANY($5::int[]) ORDER BY s.no
 `
 
@@ -617,16 +619,16 @@ func (q *Queries) SlicesChanged(ctx context.Context, db DBTX, arg SlicesChangedP
 }
 
 const slicesFrom = `-- name: SlicesFrom :many
-SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.matching::bigint AS matching FROM (
-    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, (CASE WHEN 'staged' = ANY($1::text[]) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY($1::text[]) THEN s.queued ELSE 0 END
+SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done, d.matching::bigint AS matching FROM (
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done, (CASE WHEN 'staged' = ANY($1::text[]) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY($1::text[]) THEN s.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY($1::text[]) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY($1::text[]) THEN s.started ELSE 0 END
         + CASE WHEN 'needs_reconcile' = ANY($1::text[]) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($1::text[]) THEN s.completed ELSE 0 END
         + CASE WHEN 'failed' = ANY($1::text[]) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($1::text[]) THEN s.cancelled ELSE 0 END
         + CASE WHEN 'accepted' = ANY($1::text[]) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($1::text[]) THEN s.rejected ELSE 0 END
         + CASE WHEN 'unprocessed' = ANY($1::text[]) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($1::text[]) THEN s.unresolved ELSE 0 END)
         + CASE WHEN $2::text = 'yes' AND s.queued > 0
-            AND (s.step_no > 0 OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
-        - CASE WHEN $2::text = 'no' AND s.step_no > 0 THEN s.queued ELSE 0 END
+            AND (s.step_no > s.first_step OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
+        - CASE WHEN $2::text = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
         + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $4 AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
     FROM flow.slice s WHERE s.batch_id = $5 AND s.no >= $6
@@ -644,13 +646,16 @@ type SlicesFromParams struct {
 }
 
 type SlicesFromRow struct {
-	No       int32
-	First    int64
-	Records  int32
-	State    string
-	StepNo   int16
-	Apart    int32
-	Matching int64
+	No        int32
+	First     int64
+	Records   int32
+	State     string
+	StepNo    int16
+	Apart     int32
+	PageOff   int32
+	FirstStep int16
+	TasksDone int64
+	Matching  int64
 }
 
 // Slices that can have jobs in any of these statuses, with how many by their counters. begun narrows what is queued: 'yes' to
@@ -679,6 +684,9 @@ func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams)
 			&i.State,
 			&i.StepNo,
 			&i.Apart,
+			&i.PageOff,
+			&i.FirstStep,
+			&i.TasksDone,
 			&i.Matching,
 		); err != nil {
 			return nil, err
@@ -692,8 +700,8 @@ func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams)
 }
 
 const slicesMixed = `-- name: SlicesMixed :many
-SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart FROM flow.slice s
-WHERE s.batch_id = $1 AND s.step_no = 0 AND s.queued > 0 AND s.no >= $2
+SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done FROM flow.slice s
+WHERE s.batch_id = $1 AND s.step_no = s.first_step AND s.queued > 0 AND s.no >= $2
     AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)
 ORDER BY s.no LIMIT $3
 `
@@ -705,12 +713,15 @@ type SlicesMixedParams struct {
 }
 
 type SlicesMixedRow struct {
-	No      int32
-	First   int64
-	Records int32
-	State   string
-	StepNo  int16
-	Apart   int32
+	No        int32
+	First     int64
+	Records   int32
+	State     string
+	StepNo    int16
+	Apart     int32
+	PageOff   int32
+	FirstStep int16
+	TasksDone int64
 }
 
 // Slices at their first step of whose queued records some may have been tried already.
@@ -730,6 +741,9 @@ func (q *Queries) SlicesMixed(ctx context.Context, db DBTX, arg SlicesMixedParam
 			&i.State,
 			&i.StepNo,
 			&i.Apart,
+			&i.PageOff,
+			&i.FirstStep,
+			&i.TasksDone,
 		); err != nil {
 			return nil, err
 		}

@@ -240,7 +240,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 }
 
 const batchHeads = `-- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count FROM flow.batch WHERE id = ANY($1::uuid[])
+SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY($1::uuid[])
 `
 
 type BatchHeadsRow struct {
@@ -253,6 +253,7 @@ type BatchHeadsRow struct {
 	Metadata     string
 	CreatedAt    time.Time
 	RecordCount  int64
+	RetryOf      *uuid.UUID
 }
 
 func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]BatchHeadsRow, error) {
@@ -274,6 +275,7 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 			&i.Metadata,
 			&i.CreatedAt,
 			&i.RecordCount,
+			&i.RetryOf,
 		); err != nil {
 			return nil, err
 		}
@@ -1785,7 +1787,7 @@ func (q *Queries) SliceRelease(ctx context.Context, db DBTX, arg SliceReleasePar
 }
 
 const sliceRows = `-- name: SliceRows :many
-SELECT batch_id, no, first, records, state, step_no, remaining, apart FROM flow.slice WHERE batch_id = $1 AND no = ANY($2::int[]) ORDER BY no
+SELECT batch_id, no, first, records, state, step_no, remaining, apart, page_off, first_step, tasks_done FROM flow.slice WHERE batch_id = $1 AND no = ANY($2::int[]) ORDER BY no
 `
 
 type SliceRowsParams struct {
@@ -1802,6 +1804,9 @@ type SliceRowsRow struct {
 	StepNo    int16
 	Remaining int32
 	Apart     int32
+	PageOff   int32
+	FirstStep int16
+	TasksDone int64
 }
 
 func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) ([]SliceRowsRow, error) {
@@ -1822,6 +1827,9 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 			&i.StepNo,
 			&i.Remaining,
 			&i.Apart,
+			&i.PageOff,
+			&i.FirstStep,
+			&i.TasksDone,
 		); err != nil {
 			return nil, err
 		}
@@ -1834,7 +1842,7 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 }
 
 const slicesReady = `-- name: SlicesReady :many
-SELECT no, first, records, step_no, apart FROM flow.slice WHERE batch_id = $1 AND state = 'ready' ORDER BY no LIMIT $2
+SELECT no, first, records, step_no, apart, first_step, tasks_done FROM flow.slice WHERE batch_id = $1 AND state = 'ready' ORDER BY no LIMIT $2
 `
 
 type SlicesReadyParams struct {
@@ -1843,11 +1851,13 @@ type SlicesReadyParams struct {
 }
 
 type SlicesReadyRow struct {
-	No      int32
-	First   int64
-	Records int32
-	StepNo  int16
-	Apart   int32
+	No        int32
+	First     int64
+	Records   int32
+	StepNo    int16
+	Apart     int32
+	FirstStep int16
+	TasksDone int64
 }
 
 // Slices with in-process work, for one worker.
@@ -1866,6 +1876,8 @@ func (q *Queries) SlicesReady(ctx context.Context, db DBTX, arg SlicesReadyParam
 			&i.Records,
 			&i.StepNo,
 			&i.Apart,
+			&i.FirstStep,
+			&i.TasksDone,
 		); err != nil {
 			return nil, err
 		}

@@ -191,6 +191,20 @@ type BatchInvoker interface {
 	//
 	// GET /flows/batches
 	ListBatches(ctx context.Context, params ListBatchesParams, options ...RequestOption) (*BatchList, error)
+	// RetryBatch invokes retryBatch operation.
+	//
+	// Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of
+	// `job_statuses`. It runs the same version with the same metadata and variables. Each record keeps its
+	// position, so that job `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at
+	// the step that failed, without the tasks of that step that succeeded, and with the outputs of all
+	// that did.
+	//
+	// A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
+	// retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
+	// failed goes on where that failed. If no job is left, the answer is 409.
+	//
+	// POST /flows/batches/{batch_id}/retry
+	RetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, options ...RequestOption) (*TriggerResult, error)
 }
 
 // CatalogInvoker invokes operations described by OpenAPI v3 specification.
@@ -13933,6 +13947,204 @@ func (c *Client) sendResolveJob(ctx context.Context, request *JobResolution, par
 
 	stage = "DecodeResponse"
 	result, err := decodeResolveJobResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// RetryBatch invokes retryBatch operation.
+//
+// Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of
+// `job_statuses`. It runs the same version with the same metadata and variables. Each record keeps its
+// position, so that job `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at
+// the step that failed, without the tasks of that step that succeeded, and with the outputs of all
+// that did.
+//
+// A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
+// retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
+// failed goes on where that failed. If no job is left, the answer is 409.
+//
+// POST /flows/batches/{batch_id}/retry
+func (c *Client) RetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, options ...RequestOption) (*TriggerResult, error) {
+	res, err := c.sendRetryBatch(ctx, request, params, options...)
+	return res, err
+}
+
+func (c *Client) sendRetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, requestOptions ...RequestOption) (res *TriggerResult, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("retryBatch"),
+		semconv.HTTPRequestMethodKey.String("POST"),
+		semconv.URLTemplateKey.String("/flows/batches/{batch_id}/retry"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, RetryBatchOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/flows/batches/"
+	{
+		// Encode "batch_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "batch_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.BatchID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/retry"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "POST", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+	if err := encodeRetryBatchRequest(request, r); err != nil {
+		return res, errors.Wrap(err, "encode request")
+	}
+
+	stage = "EncodeHeaderParams"
+	h := uri.NewHeaderEncoder(r.Header)
+	{
+		cfg := uri.HeaderParameterEncodingConfig{
+			Name:    "Idempotency-Key",
+			Explode: false,
+		}
+		if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.IdempotencyKey.Get(); ok {
+				return e.EncodeValue(conv.StringToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode header")
+		}
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, RetryBatchOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, RetryBatchOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeRetryBatchResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

@@ -2335,6 +2335,10 @@ func (s *Batch) encodeFields(e *jx.Encoder) {
 		s.RecordSetID.Encode(e)
 	}
 	{
+		e.FieldStart("retry_of")
+		s.RetryOf.Encode(e)
+	}
+	{
 		e.FieldStart("lane")
 		s.Lane.Encode(e)
 	}
@@ -2392,7 +2396,7 @@ func (s *Batch) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfBatch = [23]string{
+var jsonFieldsNameOfBatch = [24]string{
 	0:  "id",
 	1:  "definition_id",
 	2:  "definition_version",
@@ -2402,20 +2406,21 @@ var jsonFieldsNameOfBatch = [23]string{
 	6:  "trigger_source",
 	7:  "schedule_id",
 	8:  "record_set_id",
-	9:  "lane",
-	10: "metadata",
-	11: "status",
-	12: "status_reason",
-	13: "record_count",
-	14: "job_counts",
-	15: "progress_percent",
-	16: "scheduled_at",
-	17: "started_at",
-	18: "completed_at",
-	19: "created_at",
-	20: "updated_at",
-	21: "priority",
-	22: "pacing",
+	9:  "retry_of",
+	10: "lane",
+	11: "metadata",
+	12: "status",
+	13: "status_reason",
+	14: "record_count",
+	15: "job_counts",
+	16: "progress_percent",
+	17: "scheduled_at",
+	18: "started_at",
+	19: "completed_at",
+	20: "created_at",
+	21: "updated_at",
+	22: "priority",
+	23: "pacing",
 }
 
 // Decode decodes Batch from json.
@@ -2527,8 +2532,18 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"record_set_id\"")
 			}
-		case "lane":
+		case "retry_of":
 			requiredBitSet[1] |= 1 << 1
+			if err := func() error {
+				if err := s.RetryOf.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"retry_of\"")
+			}
+		case "lane":
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				if err := s.Lane.Decode(d); err != nil {
 					return err
@@ -2538,7 +2553,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"lane\"")
 			}
 		case "metadata":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				if err := s.Metadata.Decode(d); err != nil {
 					return err
@@ -2548,7 +2563,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"metadata\"")
 			}
 		case "status":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -2558,7 +2573,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "status_reason":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				if err := s.StatusReason.Decode(d); err != nil {
 					return err
@@ -2568,7 +2583,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status_reason\"")
 			}
 		case "record_count":
-			requiredBitSet[1] |= 1 << 5
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				v, err := d.Int()
 				s.RecordCount = int(v)
@@ -2580,7 +2595,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"record_count\"")
 			}
 		case "job_counts":
-			requiredBitSet[1] |= 1 << 6
+			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
 				if err := s.JobCounts.Decode(d); err != nil {
 					return err
@@ -2590,7 +2605,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"job_counts\"")
 			}
 		case "progress_percent":
-			requiredBitSet[1] |= 1 << 7
+			requiredBitSet[2] |= 1 << 0
 			if err := func() error {
 				v, err := d.Float64()
 				s.ProgressPercent = float64(v)
@@ -2602,7 +2617,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"progress_percent\"")
 			}
 		case "scheduled_at":
-			requiredBitSet[2] |= 1 << 0
+			requiredBitSet[2] |= 1 << 1
 			if err := func() error {
 				if err := s.ScheduledAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -2612,7 +2627,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"scheduled_at\"")
 			}
 		case "started_at":
-			requiredBitSet[2] |= 1 << 1
+			requiredBitSet[2] |= 1 << 2
 			if err := func() error {
 				if err := s.StartedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -2622,7 +2637,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"started_at\"")
 			}
 		case "completed_at":
-			requiredBitSet[2] |= 1 << 2
+			requiredBitSet[2] |= 1 << 3
 			if err := func() error {
 				if err := s.CompletedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -2632,7 +2647,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"completed_at\"")
 			}
 		case "created_at":
-			requiredBitSet[2] |= 1 << 3
+			requiredBitSet[2] |= 1 << 4
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -2644,7 +2659,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[2] |= 1 << 4
+			requiredBitSet[2] |= 1 << 5
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.UpdatedAt = v
@@ -2656,7 +2671,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"updated_at\"")
 			}
 		case "priority":
-			requiredBitSet[2] |= 1 << 5
+			requiredBitSet[2] |= 1 << 6
 			if err := func() error {
 				if err := s.Priority.Decode(d); err != nil {
 					return err
@@ -2666,7 +2681,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"priority\"")
 			}
 		case "pacing":
-			requiredBitSet[2] |= 1 << 6
+			requiredBitSet[2] |= 1 << 7
 			if err := func() error {
 				if err := s.Pacing.Decode(d); err != nil {
 					return err
@@ -2687,7 +2702,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 	for i, mask := range [3]uint8{
 		0b11111111,
 		0b11111111,
-		0b01111111,
+		0b11111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -3162,6 +3177,124 @@ func (s *BatchList) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *BatchList) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *BatchRetry) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *BatchRetry) encodeFields(e *jx.Encoder) {
+	{
+		if s.JobStatuses != nil {
+			e.FieldStart("job_statuses")
+			e.ArrStart()
+			for _, elem := range s.JobStatuses {
+				elem.Encode(e)
+			}
+			e.ArrEnd()
+		}
+	}
+}
+
+var jsonFieldsNameOfBatchRetry = [1]string{
+	0: "job_statuses",
+}
+
+// Decode decodes BatchRetry from json.
+func (s *BatchRetry) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode BatchRetry to nil")
+	}
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "job_statuses":
+			if err := func() error {
+				s.JobStatuses = make([]BatchRetryJobStatusesItem, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem BatchRetryJobStatusesItem
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.JobStatuses = append(s.JobStatuses, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"job_statuses\"")
+			}
+		default:
+			return errors.Errorf("unexpected field %q", k)
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode BatchRetry")
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *BatchRetry) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *BatchRetry) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes BatchRetryJobStatusesItem as json.
+func (s BatchRetryJobStatusesItem) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes BatchRetryJobStatusesItem from json.
+func (s *BatchRetryJobStatusesItem) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode BatchRetryJobStatusesItem to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch BatchRetryJobStatusesItem(v) {
+	case BatchRetryJobStatusesItemFailed:
+		*s = BatchRetryJobStatusesItemFailed
+	case BatchRetryJobStatusesItemRejected:
+		*s = BatchRetryJobStatusesItemRejected
+	case BatchRetryJobStatusesItemUnprocessed:
+		*s = BatchRetryJobStatusesItemUnprocessed
+	case BatchRetryJobStatusesItemCancelled:
+		*s = BatchRetryJobStatusesItemCancelled
+	default:
+		*s = BatchRetryJobStatusesItem(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s BatchRetryJobStatusesItem) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *BatchRetryJobStatusesItem) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -15379,6 +15512,39 @@ func (s OptBatchCancel) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *OptBatchCancel) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes BatchRetry as json.
+func (o OptBatchRetry) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes BatchRetry from json.
+func (o *OptBatchRetry) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptBatchRetry to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptBatchRetry) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptBatchRetry) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

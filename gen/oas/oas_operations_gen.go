@@ -75,6 +75,7 @@ const (
 	ReplaceStoreOperation           OperationName = "ReplaceStore"
 	ReplaceVariableSetOperation     OperationName = "ReplaceVariableSet"
 	ResolveJobOperation             OperationName = "ResolveJob"
+	RetryBatchOperation             OperationName = "RetryBatch"
 	RevokeApiKeyOperation           OperationName = "RevokeApiKey"
 	SealRecordSetOperation          OperationName = "SealRecordSet"
 	StreamExecutionOperation        OperationName = "StreamExecution"

@@ -286,6 +286,26 @@ func encodeResolveJobRequest(
 	return nil
 }
 
+func encodeRetryBatchRequest(
+	req OptBatchRetry,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	if !req.Set {
+		// Keep request with empty body if value is not set.
+		return nil
+	}
+	e := new(jx.Encoder)
+	{
+		if req.Set {
+			req.Encode(e)
+		}
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeSealRecordSetRequest(
 	req *RecordSetSeal,
 	r *http.Request,

@@ -1301,6 +1301,8 @@ type Batch struct {
 	ScheduleID    NilString `json:"schedule_id"`
 	// The record set whose rows it works on; null for inline records.
 	RecordSetID NilString `json:"record_set_id"`
+	// The batch whose records it tries again; else null.
+	RetryOf NilString `json:"retry_of"`
 	// The lane of the flow's calls; null leaves it to the action.
 	Lane     NilLane     `json:"lane"`
 	Metadata FreeObject  `json:"metadata"`
@@ -1366,6 +1368,11 @@ func (s *Batch) GetScheduleID() NilString {
 // GetRecordSetID returns the value of RecordSetID.
 func (s *Batch) GetRecordSetID() NilString {
 	return s.RecordSetID
+}
+
+// GetRetryOf returns the value of RetryOf.
+func (s *Batch) GetRetryOf() NilString {
+	return s.RetryOf
 }
 
 // GetLane returns the value of Lane.
@@ -1481,6 +1488,11 @@ func (s *Batch) SetScheduleID(val NilString) {
 // SetRecordSetID sets the value of RecordSetID.
 func (s *Batch) SetRecordSetID(val NilString) {
 	s.RecordSetID = val
+}
+
+// SetRetryOf sets the value of RetryOf.
+func (s *Batch) SetRetryOf(val NilString) {
+	s.RetryOf = val
 }
 
 // SetLane sets the value of Lane.
@@ -1712,6 +1724,78 @@ func (s *BatchList) SetTotal(val int) {
 // SetNextCursor sets the value of NextCursor.
 func (s *BatchList) SetNextCursor(val NilString) {
 	s.NextCursor = val
+}
+
+// Ref: #/components/schemas/BatchRetry
+type BatchRetry struct {
+	// Which jobs to retry: those in any of these statuses. Without it `failed`, `rejected` and
+	// `unprocessed`.
+	JobStatuses []BatchRetryJobStatusesItem `json:"job_statuses"`
+}
+
+// GetJobStatuses returns the value of JobStatuses.
+func (s *BatchRetry) GetJobStatuses() []BatchRetryJobStatusesItem {
+	return s.JobStatuses
+}
+
+// SetJobStatuses sets the value of JobStatuses.
+func (s *BatchRetry) SetJobStatuses(val []BatchRetryJobStatusesItem) {
+	s.JobStatuses = val
+}
+
+type BatchRetryJobStatusesItem string
+
+const (
+	BatchRetryJobStatusesItemFailed      BatchRetryJobStatusesItem = "failed"
+	BatchRetryJobStatusesItemRejected    BatchRetryJobStatusesItem = "rejected"
+	BatchRetryJobStatusesItemUnprocessed BatchRetryJobStatusesItem = "unprocessed"
+	BatchRetryJobStatusesItemCancelled   BatchRetryJobStatusesItem = "cancelled"
+)
+
+// AllValues returns all BatchRetryJobStatusesItem values.
+func (BatchRetryJobStatusesItem) AllValues() []BatchRetryJobStatusesItem {
+	return []BatchRetryJobStatusesItem{
+		BatchRetryJobStatusesItemFailed,
+		BatchRetryJobStatusesItemRejected,
+		BatchRetryJobStatusesItemUnprocessed,
+		BatchRetryJobStatusesItemCancelled,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s BatchRetryJobStatusesItem) MarshalText() ([]byte, error) {
+	switch s {
+	case BatchRetryJobStatusesItemFailed:
+		return []byte(s), nil
+	case BatchRetryJobStatusesItemRejected:
+		return []byte(s), nil
+	case BatchRetryJobStatusesItemUnprocessed:
+		return []byte(s), nil
+	case BatchRetryJobStatusesItemCancelled:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *BatchRetryJobStatusesItem) UnmarshalText(data []byte) error {
+	switch BatchRetryJobStatusesItem(data) {
+	case BatchRetryJobStatusesItemFailed:
+		*s = BatchRetryJobStatusesItemFailed
+		return nil
+	case BatchRetryJobStatusesItemRejected:
+		*s = BatchRetryJobStatusesItemRejected
+		return nil
+	case BatchRetryJobStatusesItemUnprocessed:
+		*s = BatchRetryJobStatusesItemUnprocessed
+		return nil
+	case BatchRetryJobStatusesItemCancelled:
+		*s = BatchRetryJobStatusesItemCancelled
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 // `completed`: every job ended well. `partially_failed`: some did. `failed`: none did. These and
@@ -8585,6 +8669,52 @@ func (o OptBatchCancel) Get() (v BatchCancel, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptBatchCancel) Or(d BatchCancel) BatchCancel {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptBatchRetry returns new OptBatchRetry with value set to v.
+func NewOptBatchRetry(v BatchRetry) OptBatchRetry {
+	return OptBatchRetry{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptBatchRetry is optional BatchRetry.
+type OptBatchRetry struct {
+	Value BatchRetry
+	Set   bool
+}
+
+// IsSet returns true if OptBatchRetry was set.
+func (o OptBatchRetry) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptBatchRetry) Reset() {
+	var v BatchRetry
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptBatchRetry) SetTo(v BatchRetry) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptBatchRetry) Get() (v BatchRetry, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptBatchRetry) Or(d BatchRetry) BatchRetry {
 	if v, ok := o.Get(); ok {
 		return v
 	}

@@ -150,6 +150,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ResolveJobOperation: []string{
 		"admin",
 	},
+	RetryBatchOperation: []string{
+		"admin",
+	},
 	RevokeApiKeyOperation: []string{
 		"admin",
 	},
@@ -301,6 +304,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	ResolveJobOperation: []string{
+		"admin",
+	},
+	RetryBatchOperation: []string{
 		"admin",
 	},
 	RevokeApiKeyOperation: []string{

@@ -119,7 +119,7 @@ func New(d Deps) (http.Handler, error) {
 		variableHandler:  variableHandler{variables: d.Variables},
 		tenantHandler:    tenantHandler{tenants: d.Tenants},
 		storeHandler:     storeHandler{stores: d.Stores},
-		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, exports: newSlots(exportsAtOnce)},
+		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, exports: newSlots(exportsAtOnce)},
 		triggersHandler:  triggersHandler{runs: d.Runs},
 		jobHandler:       jobHandler{runs: d.Runs, resolver: d.Resolver},
 		executionHandler: executionHandler{runs: d.Runs, streams: d.Streams, heartbeat: heartbeat},

@@ -145,6 +145,11 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		s.doubt(batch, "unknown")
 		return auditedCall{"POST", "/flows/jobs/" + batch + ".0/resolve", `{"outcome":"accepted","note":"` + needle + `"}`, 200, "job", batch + ".0", ""}
 	},
+	"retryBatch": func(s *stack) auditedCall {
+		id := s.trigger(s.define(transformSteps), "{}")
+		s.Do("POST", "/flows/batches/"+id+"/cancel", nil).Want(200)
+		return auditedCall{"POST", "/flows/batches/" + id + "/retry", nil, 200, "batch", "", "batch_id"}
+	},
 	"createRecordSet": func(*stack) auditedCall {
 		return auditedCall{"POST", "/data/record-sets", nil, 201, "record_set", "", "id"}
 	},

@@ -11,14 +11,16 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
 
 // batchHandler serves /flows/batches.
 type batchHandler struct {
-	pool *pgxpool.Pool
-	runs *run.Service
+	pool      *pgxpool.Pool
+	runs      *run.Service
+	forecasts *forecast.Service
 	// exports bounds the exports that are written at once.
 	exports *slots
 }

@@ -84,6 +84,26 @@ func (s *stack) keyedRequests() map[string]keyed {
 		"createStore":        {"/data/stores", `{"name":"sUNIQUE","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, `{"name":"b","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, http.StatusCreated, "/data/stores"},
 		"upsertStoreRecords": {s.store(customers) + "/records", writes(`kUNIQUE crm {"email":"a"}`), writes(`k1 crm {"email":"b"}`), http.StatusOK, "/data/stores/customers/records"},
 		"triggerDefinition":  {"/flows/definitions/" + s.define(transformSteps) + "/trigger", `{"input_data":{"n":1}}`, `{"input_data":{"n":1} }`, http.StatusOK, "/flows/batches"},
+		"retryBatch":         {"/flows/batches/" + s.cancelled() + "/retry", `{"job_statuses":["unprocessed"]}`, `{"job_statuses":["failed"]}`, http.StatusOK, "/flows/batches"},
+	}
+}
+
+// cancelled is a batch that was cancelled before it began.
+func (s *stack) cancelled() (batch string) {
+	s.t.Helper()
+	batch = s.trigger(s.define(transformSteps), `{"records":[{"n":1},{"n":2}]}`)
+	s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
+	return batch
+}
+
+// makeWay ends what another request to the operation would have to wait for.
+func (s *stack) makeWay(operation string) {
+	s.t.Helper()
+	if operation != "retryBatch" {
+		return
+	}
+	for _, item := range s.pages("/flows/batches?trigger_type=retry&status=queued", 100) {
+		s.Do(http.MethodPost, "/flows/batches/"+field[string](s.t, item, "id")+"/cancel", nil).Want(http.StatusOK)
 	}
 }
 
@@ -117,7 +137,9 @@ func TestIdempotency_EveryOperation(t *testing.T) {
 				c.Do(http.MethodPost, r.path, r.other, idempotencyKey, "k").Detail(http.StatusConflict, "Idempotency key reused with a different request")
 			}
 			assert.InDelta(t, before+1, s.get(r.list)["total"], 0)
+			s.makeWay(op.id)
 			s.Do(http.MethodPost, r.path, named("2"), idempotencyKey, "K").Want(r.status)
+			s.makeWay(op.id)
 			s.Do(http.MethodPost, r.path, named("3")).Want(r.status)
 			assert.InDelta(t, before+3, s.get(r.list)["total"], 0)
 		})

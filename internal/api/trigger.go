@@ -144,7 +144,7 @@ func triggerResultOf(s *run.StartedBatch, e *forecast.Estimate) *oas.TriggerResu
 		ExecutionID: oas.NilString{Null: true}, Estimate: oas.NilEstimate{Null: true},
 	}
 	if s.RecordCount == 1 {
-		out.ExecutionID = oas.NewNilString(executionID(run.JobID(s.BatchID, 0), 1))
+		out.ExecutionID = oas.NewNilString(executionID(run.JobID(s.BatchID, s.First), 1))
 	}
 	if e != nil {
 		out.Estimate = oas.NewNilEstimate(estimateOf(e))

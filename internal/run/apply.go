@@ -145,13 +145,13 @@ func (c *Change) advanceSlice(h *head, r *db.SliceMoveRow) (step int16, state st
 		c.work[r.BatchID] = true
 		return step, state, 0
 	}
-	return step, state, c.queueSlice(r.BatchID, step, r.No, r.First, r.Records, members)
+	return step, state, c.queueSlice(r.BatchID, step, r.No, r.First, r.Records, members, 0)
 }
 
-// queueSlice queues the calls of a step for the records that are with their slice, and returns how many settlements they
-// need.
-func (c *Change) queueSlice(batch uuid.UUID, step int16, no int32, first int64, records, members int32) int32 {
-	tasks := callTasks(&c.heads[batch].plan.Steps[step])
+// queueSlice queues the calls of a step for the records that are with their slice, but for tasks that were done before, and
+// returns how many settlements they need.
+func (c *Change) queueSlice(batch uuid.UUID, step int16, no int32, first int64, records, members int32, done int64) int32 {
+	tasks := undone(callTasks(&c.heads[batch].plan.Steps[step]), done)
 	for _, t := range tasks {
 		c.enqueue(Part{BatchID: batch, StepNo: step, TaskNo: t, SliceNo: no, First: first, To: records, Attempt: 1}, members, immediately)
 	}

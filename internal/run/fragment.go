@@ -49,6 +49,8 @@ type Trace struct {
 	EndedAt   int64           `json:"e,omitempty"`
 	Output    json.RawMessage `json:"o,omitempty"`
 	Error     *JobError       `json:"r,omitempty"`
+	// inherited: it happened in an earlier batch, whose records this one tries again.
+	inherited bool
 }
 
 // The kinds of a trace.

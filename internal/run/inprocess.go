@@ -90,9 +90,11 @@ type sliceWork struct {
 	first       int64
 	step        int16
 	job         *db.FlowJob
-	members     []int32
-	traces      map[int16][]Trace
-	failed      map[int32]*JobError
+	// done are the tasks of the step, bits by number, that an earlier batch did for all of the slice.
+	done    int64
+	members []int32
+	traces  map[int16][]Trace
+	failed  map[int32]*JobError
 	// writes are what tasks want to write to stores, which happens when the work is settled.
 	writes []pendingWrite
 	// bytes is how much output there is.
@@ -106,6 +108,9 @@ func (s *Service) workSlice(ctx context.Context, b *Batch, r *db.SlicesReadyRow)
 	}
 	defer rec.Release()
 	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: r.StepNo}
+	if r.StepNo == r.FirstStep {
+		w.done = r.TasksDone
+	}
 	for o := range r.Records {
 		if !slices.Contains(rec.apart, o) {
 			w.members = append(w.members, o)
@@ -161,7 +166,7 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, rec *Rec
 	}
 	for i := range step.Tasks {
 		task := &step.Tasks[i]
-		if task.Action.Call != nil {
+		if task.Action.Call != nil || isDone(w.done, i) {
 			continue
 		}
 		t := taskWork{step: step, task: task}
@@ -286,15 +291,15 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 	switch {
 	case members == 0:
 		state = sliceDone
-	case len(callTasks(&h.plan.Steps[w.step])) > 0:
-		remaining = c.queueSlice(h.ID, w.step, w.no, w.first, w.records, members)
+	case len(undone(callTasks(&h.plan.Steps[w.step]), w.done)) > 0:
+		remaining = c.queueSlice(h.ID, w.step, w.no, w.first, w.records, members, w.done)
 	case h.last(w.step):
 		d.counts.move(Queued, h.final(), int64(members))
 		state = sliceDone
 	default:
 		step++
 		if state = entryState(&h.plan.Steps[step]); state == sliceCalling {
-			remaining = c.queueSlice(h.ID, step, w.no, w.first, w.records, members)
+			remaining = c.queueSlice(h.ID, step, w.no, w.first, w.records, members, 0)
 		} else {
 			c.work[h.ID] = true
 		}

@@ -92,7 +92,7 @@ func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, posit
 func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, thing string, do func(v *sliceView, offset int32, rows [][]byte) error) error {
 	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		b, err := s.view(ctx, tx, orgID, batchID)
-		if fault.Is(err, fault.NotFound) || (err == nil && position >= b.FlowBatch.RecordCount) {
+		if fault.Is(err, fault.NotFound) {
 			return fault.Missing(thing)
 		}
 		if err != nil {
@@ -103,11 +103,15 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 			return fmt.Errorf("find position %d of batch %s: %w", position, batchID, err)
 		}
 		found, err := s.q.SliceRows(ctx, tx, db.SliceRowsParams{BatchID: batchID, Nos: []int32{no}})
-		if err != nil || len(found) != 1 {
+		if err != nil {
 			return fmt.Errorf("read slice %d of batch %s: %w", no, batchID, err)
 		}
+		if len(found) == 0 || position < found[0].First || position >= found[0].First+int64(found[0].Records) {
+			return fault.Missing(thing)
+		}
 		r := found[0]
-		row := sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo}
+		row := sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
+			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
 		views, err := b.open(ctx, s.q, tx, []sliceRow{row}, 0)
 		if err != nil {
 			return err
@@ -119,13 +123,12 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		if err != nil {
 			return err
 		}
-		page := pages[r.First]
-		defer page.Release()
-		rows, err := page.Rows()
+		defer pages[no].Release()
+		inputs, err := views[0].rows(pages[no])
 		if err != nil {
-			return fmt.Errorf("records from %d of batch %s: %w", r.First, batchID, err)
+			return err
 		}
-		return do(views[0], int32(position-r.First), rows)
+		return do(views[0], int32(position-r.First), inputs)
 	})
 }
 

@@ -53,7 +53,7 @@ func (s *Service) Export(ctx context.Context, orgID, batchID uuid.UUID, as Expor
 		if e.batch, err = s.view(ctx, tx, orgID, batchID); err != nil {
 			return err
 		}
-		if e.match.all() {
+		if e.match.all() && !e.batch.retry() {
 			e.from, e.skip = from+skip, 0
 		}
 		if e.from > 0 {
@@ -123,7 +123,8 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 	}
 	rows := make([]sliceRow, len(found))
 	for i, r := range found {
-		rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo}
+		rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
+			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
 	}
 	n, err := e.s.fit(ctx, tx, e.batch, rows, e.batch.lastStep(), false)
 	if err != nil {

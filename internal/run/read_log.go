@@ -120,7 +120,8 @@ func (s *Service) followBatch(ctx context.Context, tx pgx.Tx, id uuid.UUID, watc
 	}
 	rows := make([]sliceRow, len(found))
 	for i, r := range found {
-		rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo}
+		rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
+			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
 	}
 	for len(rows) > 0 {
 		n, err := s.fit(ctx, tx, b, rows[:min(len(rows), walkSlices)], 0, false)
@@ -163,6 +164,9 @@ func (v *sliceView) logs(runs []watchedRun) ([]Log, error) {
 		stories[w] = s
 	}
 	err := v.traces(wanted, func(step, task int16, t *Trace) {
+		if t.inherited {
+			return
+		}
 		facts := factsOf(step, task, t)
 		for w, s := range stories {
 			if t.covers(w.offset) && v.tells(w.offset, w.run, step, t) && (w.run == 1 || !v.tells(w.offset, w.run-1, step, t)) {

@@ -136,7 +136,7 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 		if outs != nil && step == v.batch.lastStep() {
 			outs.add(task, t)
 		}
-		if !want.History {
+		if !want.History || t.inherited {
 			return
 		}
 		calls := carried(step, task, t.Element)
@@ -191,7 +191,7 @@ func (t *Trace) each(do func(o int32)) {
 
 // begun reports whether anything was done for the record at this offset.
 func (v *sliceView) begun(o int32, h *history) bool {
-	return v.step > 0 || h.touched || v.jobs[o] != nil
+	return v.step > v.firstStep || h.touched || v.jobs[o] != nil
 }
 
 // date fills in the record's times, attempts and execution status.

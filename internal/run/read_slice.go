@@ -26,6 +26,9 @@ func (b *batchView) over() bool {
 	return BatchTerminal(b.FlowBatch.Status) || b.FlowBatch.StoppedAt != nil
 }
 
+// retry reports whether the batch works on records of another one: its positions have gaps, and outputs come from there.
+func (b *batchView) retry() bool { return b.FlowBatch.RetryOf != nil }
+
 func (b *batchView) lastStep() int16 { return int16(len(b.plan.Steps) - 1) }
 
 // sliceRow is a slice as stored; matching is how many of its records a filter can match, by its counters.
@@ -34,6 +37,11 @@ type sliceRow struct {
 	first, matching    int64
 	state              string
 	step               int16
+	// pageOff is how far behind the beginning of its page the slice begins. It entered at firstStep, without the tasks of
+	// that step (bits by number) that were done before. All zero but in a retry.
+	pageOff   int32
+	firstStep int16
+	tasksDone int64
 }
 
 // readPart is a part with what readers show of the call that covers it.
@@ -59,6 +67,9 @@ type sliceView struct {
 type taskBody struct {
 	step, task int16
 	body       []byte
+	// inherited ones are of an earlier batch, whose slice began off records before.
+	inherited bool
+	off       int32
 }
 
 // noTraces as first step says that no fragments are wanted.
@@ -86,6 +97,16 @@ func (b *batchView) open(ctx context.Context, q *db.Queries, tx pgx.Tx, rows []s
 	if err := b.readJobs(ctx, q, tx, apart, byNo); err != nil {
 		return nil, err
 	}
+	if fromStep < noTraces && b.retry() {
+		found, err := q.InheritedRead(ctx, tx, db.InheritedReadParams{BatchID: b.FlowBatch.ID, SliceNos: all, FromStep: fromStep})
+		if err != nil {
+			return nil, fmt.Errorf("read what batch %s inherited: %w", b.FlowBatch.ID, err)
+		}
+		for _, f := range found {
+			v := byNo[f.SliceNo]
+			v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body, inherited: true, off: f.Off})
+		}
+	}
 	if fromStep < noTraces {
 		found, err := q.FragmentsRead(ctx, tx, db.FragmentsReadParams{BatchID: b.FlowBatch.ID, SliceNos: all, FromStep: fromStep})
 		if err != nil {
@@ -93,7 +114,7 @@ func (b *batchView) open(ctx context.Context, q *db.Queries, tx pgx.Tx, rows []s
 		}
 		for _, f := range found {
 			v := byNo[f.SliceNo]
-			v.bodies = append(v.bodies, taskBody{f.StepNo, f.TaskNo, f.Body})
+			v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body})
 		}
 	}
 	for _, v := range out {
@@ -224,14 +245,15 @@ func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) e
 			if ok && no > 0 {
 				number = no
 			}
-			if ok && before[min(to, most)] == before[min(from, most)] {
+			if ok && before[clip(to-f.off, most)] == before[clip(from-f.off, most)] {
 				return nil
 			}
 			t, err := decodeTrace(line)
 			if err != nil {
 				return err
 			}
-			t.To, t.ChangeNo = min(t.To, most), number
+			t.inherited, t.ChangeNo = f.inherited, number
+			t.shift(f.off, most)
 			do(f.step, f.task, &t)
 			return nil
 		})
@@ -240,6 +262,20 @@ func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) e
 		}
 	}
 	return nil
+}
+
+func clip(o, most int32) int32 { return max(0, min(o, most)) }
+
+// shift lets the trace speak of a slice of so many records that begins off records behind the one that it speaks of.
+func (t *Trace) shift(off, records int32) {
+	t.From, t.To = clip(t.From-off, records), clip(t.To-off, records)
+	left := t.LeftOut[:0]
+	for _, o := range t.LeftOut {
+		if o -= off; o >= t.From && o < t.To {
+			left = append(left, o)
+		}
+	}
+	t.LeftOut = left
 }
 
 // fewRecords are read at once where their outputs are large.

@@ -86,7 +86,8 @@ func (w *walk) begunIn(ctx context.Context, id uuid.UUID) (int64, error) {
 		}
 		var rows []sliceRow
 		for _, r := range found {
-			rows = append(rows, sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo})
+			rows = append(rows, sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
+				pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone})
 		}
 		n, err := w.begunAmong(ctx, b, rows)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -159,12 +160,15 @@ func (w *walk) batch(ctx context.Context, id uuid.UUID, start int64) error {
 		return err
 	}
 	end := b.FlowBatch.RecordCount
+	if b.retry() {
+		end = math.MaxInt64
+	}
 	if p := w.f.Position; p != nil {
 		if *p < start {
 			return nil
 		}
 		start, end = *p, min(*p+1, end)
-	} else if w.match.all() && ended == 0 {
+	} else if w.match.all() && ended == 0 && !b.retry() {
 		start, w.skip = start+w.skip, 0
 		if start >= end {
 			w.skip = start - end
@@ -213,7 +217,8 @@ func (w *walk) enough(found []db.SlicesFromRow, start, end int64) []sliceRow {
 			w.skip -= r.Matching
 			continue
 		}
-		out = append(out, sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, matching: r.Matching, state: r.State, step: r.StepNo})
+		out = append(out, sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, matching: r.Matching, state: r.State, step: r.StepNo,
+			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone})
 	}
 	return out
 }
@@ -272,7 +277,7 @@ func (s *Service) fit(ctx context.Context, tx pgx.Tx, b *batchView, rows []slice
 
 // take appends the matching records of opened slices to the page.
 func (w *walk) take(ctx context.Context, b *batchView, views []*sliceView, start, end int64) error {
-	var pages map[int64]*recordset.Page
+	var pages map[int32]*recordset.Page
 	if w.f.Want.Input {
 		var err error
 		if pages, err = readInputs(ctx, w.tx, b, views); err != nil {
@@ -286,10 +291,10 @@ func (w *walk) take(ctx context.Context, b *batchView, views []*sliceView, start
 	}
 	for _, v := range views {
 		var rows [][]byte
-		if p := pages[v.first]; p != nil {
+		if p := pages[v.no]; p != nil {
 			var err error
-			if rows, err = p.Rows(); err != nil {
-				return fmt.Errorf("records from %d of batch %s: %w", v.first, b.FlowBatch.ID, err)
+			if rows, err = v.rows(p); err != nil {
+				return err
 			}
 		}
 		if err := w.takeSlice(v, rows, start, end); err != nil || w.more {
@@ -299,20 +304,22 @@ func (w *walk) take(ctx context.Context, b *batchView, views []*sliceView, start
 	return nil
 }
 
-func readInputs(ctx context.Context, tx pgx.Tx, b *batchView, views []*sliceView) (map[int64]*recordset.Page, error) {
-	firsts := make([]int64, len(views))
-	for i, v := range views {
-		firsts[i] = v.first
-	}
-	pages, err := recordset.ReadPages(ctx, tx, b.FlowBatch.PageSet, firsts)
+// rows returns the raw records of the slice from its page.
+func (v *sliceView) rows(p *recordset.Page) ([][]byte, error) {
+	rows, err := p.Rows()
 	if err != nil {
-		return nil, fmt.Errorf("read records of batch %s: %w", b.FlowBatch.ID, err)
+		return nil, fmt.Errorf("records from %d of batch %s: %w", v.first, v.batch.FlowBatch.ID, err)
 	}
-	out := make(map[int64]*recordset.Page, len(pages))
-	for i := range pages {
-		out[pages[i].First] = &pages[i]
+	return rows[v.pageOff:][:v.records], nil
+}
+
+// readInputs reads the pages of slices, by slice. Slices of a retry that share a page have a copy each.
+func readInputs(ctx context.Context, tx pgx.Tx, b *batchView, views []*sliceView) (map[int32]*recordset.Page, error) {
+	spans := make([]span, len(views))
+	for i, v := range views {
+		spans[i] = span{no: v.no, page: v.first - int64(v.pageOff)}
 	}
-	return out, nil
+	return readSpans(ctx, tx, b.FlowBatch.ID, b.FlowBatch.PageSet, spans)
 }
 
 func (w *walk) takeSlice(v *sliceView, rows [][]byte, start, end int64) error {

@@ -24,6 +24,8 @@ type Batch struct {
 	// Vars are the flow's variables as they were at the start; nil where it has none.
 	Vars  json.RawMessage
 	facts json.RawMessage
+	// retry: it works on records of another batch.
+	retry bool
 }
 
 // Batch returns one batch for evaluation.
@@ -47,7 +49,7 @@ func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts}
+	b := &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts, retry: r.RetryOf != nil}
 	if plan.VariableSetID.Valid {
 		vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: id})
 		if err != nil {
@@ -147,17 +149,23 @@ type SliceRef struct {
 
 // Open reads slices of a batch for a step: their records, who left them, and the outputs that refs name.
 func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []SliceRef, step int16, outputs [][2]string) ([]*Records, error) {
-	firsts, nos := make([]int64, len(refs)), make([]int32, len(refs))
+	spans, nos := make([]span, len(refs)), make([]int32, len(refs))
 	for i, r := range refs {
-		firsts[i], nos[i] = r.First, r.No
+		spans[i], nos[i] = span{no: r.No, page: r.First, records: wholePage}, r.No
 	}
-	pages, err := recordset.ReadPages(ctx, conn, b.PageSet, firsts)
+	if b.retry {
+		var err error
+		if spans, err = s.spans(ctx, conn, b.ID, nos); err != nil {
+			return nil, err
+		}
+	}
+	pages, err := readSpans(ctx, conn, b.ID, b.PageSet, spans)
 	if err != nil {
-		return nil, fmt.Errorf("read records of batch %s: %w", b.ID, err)
+		return nil, err
 	}
-	byFirst := map[int64]*recordset.Page{}
-	for i := range pages {
-		byFirst[pages[i].First] = &pages[i]
+	where := map[int32]span{}
+	for _, sp := range spans {
+		where[sp.no] = sp
 	}
 	var apart map[int32][]int32
 	if step > 0 || entryState(&b.Plan.Steps[0]) == sliceReady { // else nobody can have left yet
@@ -167,13 +175,13 @@ func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []Slice
 	}
 	out := make([]*Records, len(refs))
 	for i, ref := range refs {
-		page := byFirst[ref.First]
-		if page == nil {
-			return nil, fmt.Errorf("records from %d of batch %s are not there", ref.First, b.ID)
-		}
+		page := pages[ref.No]
 		rows, err := page.Rows()
 		if err != nil {
 			return nil, fmt.Errorf("records from %d of batch %s: %w", ref.First, b.ID, err)
+		}
+		if sp := where[ref.No]; sp.records != wholePage {
+			rows = rows[sp.off:][:sp.records]
 		}
 		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, apart: apart[ref.No]}
 	}
@@ -212,29 +220,49 @@ func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, slice
 			}
 		}
 	}
-	rows, err := s.q.FragmentsOfSlices(ctx, conn, db.FragmentsOfSlicesParams{BatchID: b.ID, SliceNos: nos})
-	if err != nil {
-		return fmt.Errorf("read outputs of batch %s: %w", b.ID, err)
-	}
 	byNo := map[int32]*Records{}
 	for _, r := range slices {
 		r.outputs = map[[2]string][]json.RawMessage{}
 		byNo[r.No] = r
 	}
-	for _, row := range rows {
-		name, ok := wanted[[2]int16{row.StepNo, row.TaskNo}]
+	add := func(no int32, step, task int16, off int32, body []byte) error {
+		name, ok := wanted[[2]int16{step, task}]
 		if !ok {
-			continue
+			return nil
 		}
-		r := byNo[row.SliceNo]
+		r := byNo[no]
 		if r.outputs[name] == nil {
 			r.outputs[name] = make([]json.RawMessage, len(r.Rows))
 		}
-		traces, err := decodeTraces(row.Body)
+		traces, err := decodeTraces(body)
 		if err != nil {
-			return fmt.Errorf("outputs of slice %d of batch %s: %w", row.SliceNo, b.ID, err)
+			return fmt.Errorf("outputs of slice %d of batch %s: %w", no, b.ID, err)
+		}
+		for i := range traces {
+			traces[i].shift(off, int32(len(r.Rows)))
 		}
 		applyOutputs(r.outputs[name], traces)
+		return nil
+	}
+	if b.retry {
+		rows, err := s.q.InheritedRead(ctx, conn, db.InheritedReadParams{BatchID: b.ID, SliceNos: nos})
+		if err != nil {
+			return fmt.Errorf("read what batch %s inherited: %w", b.ID, err)
+		}
+		for _, row := range rows {
+			if err := add(row.SliceNo, row.StepNo, row.TaskNo, row.Off, row.Body); err != nil {
+				return err
+			}
+		}
+	}
+	rows, err := s.q.FragmentsOfSlices(ctx, conn, db.FragmentsOfSlicesParams{BatchID: b.ID, SliceNos: nos})
+	if err != nil {
+		return fmt.Errorf("read outputs of batch %s: %w", b.ID, err)
+	}
+	for _, row := range rows {
+		if err := add(row.SliceNo, row.StepNo, row.TaskNo, 0, row.Body); err != nil {
+			return err
+		}
 	}
 	return nil
 }

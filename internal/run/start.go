@@ -46,6 +46,8 @@ type StartedBatch struct {
 	BatchID, TriggerID uuid.UUID
 	Status             BatchStatus
 	RecordCount        int64
+	// First is the position of the first record.
+	First int64
 	// Routes are the queues of the plan's calls, for the estimate.
 	Routes []TaskRoute
 }

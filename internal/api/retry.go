@@ -1,0 +1,45 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/forecast"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+// RetryBatch starts a batch over records of another one.
+func (h batchHandler) RetryBatch(ctx context.Context, req oas.OptBatchRetry, params oas.RetryBatchParams) (*oas.TriggerResult, error) {
+	caller := account.FromContext(ctx)
+	id, err := pathID("Batch", params.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	in := run.RetryInput{OrgID: caller.OrgID, BatchID: id, CreatedBy: &caller.AccountID, Statuses: []run.Status{run.Failed, run.Rejected, run.Unprocessed}}
+	if asked := req.Value.JobStatuses; len(asked) > 0 {
+		in.Statuses = nil
+		for _, status := range asked {
+			in.Statuses = append(in.Statuses, run.Status(status))
+		}
+	}
+	var started *run.StartedBatch
+	var estimate *forecast.Estimate
+	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if started, err = h.runs.Retry(ctx, tx, in); err != nil {
+			return err
+		}
+		if estimate, err = h.forecasts.OfBatch(ctx, tx, caller.OrgID, started); err != nil {
+			return err
+		}
+		return keep(ctx, tx, http.StatusOK, triggerResultOf(started, estimate))
+	})
+	if err != nil {
+		return nil, startFailed(ctx, err)
+	}
+	return triggerResultOf(started, estimate), nil
+}

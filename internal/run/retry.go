@@ -1,0 +1,437 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+)
+
+// RetryInput says which jobs of a batch that is over are tried again.
+type RetryInput struct {
+	OrgID, BatchID uuid.UUID
+	// Statuses of the jobs; each can be retried (Retryable).
+	Statuses  []Status
+	CreatedBy *uuid.UUID
+}
+
+// Retryable reports whether a job of this status can be tried again: it is known that it did not succeed.
+func Retryable(s Status) bool {
+	return s == Failed || s == Rejected || s == Unprocessed || s == Cancelled
+}
+
+// Retry starts a batch over those records of another one whose jobs have certain statuses, in the caller's transaction. Each
+// goes on where it failed, with the outputs that it had; the rows stay where they are. A record that was retried before goes on
+// where that retry left it, unless that is under way, succeeded or may have. Faults: NotFound; Conflict where the batch is not
+// over, its definition is gone, or no job is left.
+func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*StartedBatch, error) {
+	row, err := s.readBatch(ctx, tx, in.OrgID, in.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	root := in.BatchID
+	if row.FlowBatch.RetryRoot != nil {
+		root = *row.FlowBatch.RetryRoot
+	}
+	if _, err := s.Begin(ctx, tx, root); err != nil { // one retry at a time of these records
+		return nil, err
+	}
+	r := retrying{s: s, tx: tx, in: in, root: root, lanes: map[laneKey]*laneDelta{}}
+	if err := r.open(ctx); err != nil {
+		return nil, err
+	}
+	if r.batchID, err = uuid.NewV7(); err != nil {
+		return nil, fmt.Errorf("make an id: %w", err)
+	}
+	triggerID, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make an id: %w", err)
+	}
+	if err := r.collect(ctx); err != nil {
+		return nil, err
+	}
+	if r.count == 0 {
+		return nil, fault.New(fault.Conflict, "No job of the batch can be retried: none has the statuses asked for, or their retries are under way, succeeded or may have")
+	}
+	if err := r.start(ctx, triggerID); err != nil {
+		return nil, err
+	}
+	return &StartedBatch{BatchID: r.batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: r.count, First: r.first, Routes: r.routes}, nil
+}
+
+// retrying is a retry under way.
+type retrying struct {
+	s    *Service
+	tx   pgx.Tx
+	in   RetryInput
+	root uuid.UUID
+	// of is the batch whose jobs are chosen; later ones may have retried them since.
+	of      *batchView
+	newer   []*batchView
+	retryNo int32
+
+	batchID uuid.UUID
+	count   int64
+	first   int64
+	slices  int32
+	// span are slices that follow each other and begin alike, not queued yet.
+	span   queuedSpan
+	parts  db.RetryPartInsertParams
+	lanes  map[laneKey]*laneDelta
+	work   bool
+	routes []TaskRoute
+}
+
+// queuedSpan are slices, by number, that wait for calls of the same tasks.
+type queuedSpan struct {
+	from, to int32
+	// end is how many records the last one has, records how many all have.
+	end     int32
+	records int64
+	at      resumePoint
+}
+
+// open reads the batch, and those that retried its records since. The root is locked.
+func (r *retrying) open(ctx context.Context) (err error) {
+	rows, err := r.s.q.RetryLineage(ctx, r.tx, db.RetryLineageParams{OrgID: r.in.OrgID, Root: r.root})
+	if err != nil {
+		return fmt.Errorf("read the retries of batch %s: %w", r.root, err)
+	}
+	ids := make([]uuid.UUID, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	// Calls of a batch that was cancelled still settle: not while its records are read. The root has the least id of them.
+	if _, err := r.s.Begin(ctx, r.tx, ids...); err != nil {
+		return err
+	}
+	if r.of, err = r.s.view(ctx, r.tx, r.in.OrgID, r.in.BatchID); err != nil {
+		return err
+	}
+	b := &r.of.FlowBatch
+	if !BatchTerminal(b.Status) {
+		return fault.New(fault.Conflict, "Batch is %s; only a batch that is over can be retried", b.Status)
+	}
+	if err := r.of.plan.Runnable(); err != nil {
+		return err
+	}
+	_, err = r.s.q.DefinitionForStart(ctx, r.tx, db.DefinitionForStartParams{OrgID: r.in.OrgID, ID: b.DefinitionID})
+	if pg.IsNoRows(err) {
+		return fault.New(fault.Conflict, "The definition of the batch was deleted; start its records with another one")
+	}
+	if err != nil {
+		return fmt.Errorf("read the definition of batch %s: %w", b.ID, err)
+	}
+	for _, row := range rows {
+		r.retryNo = row.RetryNo + 1
+		if row.RetryNo <= b.RetryNo {
+			continue
+		}
+		v, err := r.s.view(ctx, r.tx, r.in.OrgID, row.ID)
+		if err != nil {
+			return err
+		}
+		r.newer = append(r.newer, v)
+	}
+	return nil
+}
+
+// candidate is a record to be tried again, and where it was tried last.
+type candidate struct {
+	position int64
+	view     *sliceView
+	at       resumePoint
+}
+
+// collect makes the slices of the retry, page by page.
+func (r *retrying) collect(ctx context.Context) error {
+	var statuses []string
+	for _, s := range r.in.Statuses {
+		statuses = append(statuses, string(s))
+		if s == Unprocessed { // slices of a batch that is over still count those as waiting
+			statuses = append(statuses, string(Staged), string(Queued), string(Pending))
+		}
+	}
+	for no := int32(0); ; {
+		rows, err := r.rows(ctx, r.of, statuses, no)
+		if err != nil {
+			return err
+		}
+		for left := rows; len(left) > 0; {
+			views, err := r.of.openToResume(ctx, r.s, r.tx, left)
+			if err != nil {
+				return err
+			}
+			left = left[len(views):]
+			if err := r.take(ctx, views); err != nil {
+				return err
+			}
+		}
+		if len(rows) < walkSlices {
+			r.flush()
+			return nil
+		}
+		no = rows[len(rows)-1].no + 1
+	}
+}
+
+func (r *retrying) rows(ctx context.Context, b *batchView, statuses []string, no int32) ([]sliceRow, error) {
+	found, err := r.s.q.SlicesFrom(ctx, r.tx, db.SlicesFromParams{Statuses: statuses, OrgID: r.in.OrgID, BatchID: b.FlowBatch.ID, FromNo: no, MaxRows: walkSlices})
+	if err != nil {
+		return nil, fmt.Errorf("list slices of batch %s: %w", b.FlowBatch.ID, err)
+	}
+	out := make([]sliceRow, len(found))
+	for i, f := range found {
+		out[i] = sliceRow{no: f.No, records: f.Records, apart: f.Apart, first: f.First, state: f.State, step: f.StepNo,
+			pageOff: f.PageOff, firstStep: f.FirstStep, tasksDone: f.TasksDone}
+	}
+	return out, nil
+}
+
+// take adds the records of opened slices that are to be tried again.
+func (r *retrying) take(ctx context.Context, views []*sliceView) error {
+	chosen := map[int64]candidate{}
+	for _, v := range views {
+		if err := v.choose(chosen, func(s Status) bool { return slices.Contains(r.in.Statuses, s) }, false); err != nil {
+			return err
+		}
+	}
+	last := views[len(views)-1]
+	for _, b := range r.newer {
+		if err := r.supersede(ctx, b, chosen, views[0].first, last.first+int64(last.records)); err != nil {
+			return err
+		}
+	}
+	list := make([]candidate, 0, len(chosen))
+	for _, c := range chosen {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b candidate) int { return int(a.position - b.position) })
+	return r.insert(ctx, list)
+}
+
+// choose puts the slice's records of certain statuses, and where they go on, among the chosen ones; again, only those that are
+// there already, and the others are taken out.
+func (v *sliceView) choose(chosen map[int64]candidate, fits func(Status) bool, again bool) error {
+	wanted, some := make([]bool, v.records), false
+	for o := range v.records {
+		position := v.first + int64(o)
+		_, there := chosen[position]
+		wanted[o] = fits(v.statuses[o]) && (there || !again)
+		some = some || wanted[o]
+		if again && !wanted[o] {
+			delete(chosen, position)
+		}
+	}
+	if !some {
+		return nil
+	}
+	points, err := v.resumePoints(wanted)
+	if err != nil {
+		return err
+	}
+	for o, w := range wanted {
+		if position := v.first + int64(o); w {
+			chosen[position] = candidate{position, v, points[o]}
+		}
+	}
+	return nil
+}
+
+// supersede replaces what is known of chosen records between two positions by what a later retry made of them.
+func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64]candidate, from, to int64) error {
+	no, err := r.s.q.SliceAt(ctx, r.tx, db.SliceAtParams{BatchID: b.FlowBatch.ID, Place: from})
+	if err != nil {
+		return fmt.Errorf("find position %d of batch %s: %w", from, b.FlowBatch.ID, err)
+	}
+	all := make([]string, len(Statuses))
+	for i, s := range Statuses {
+		all[i] = string(s)
+	}
+	fits := func(s Status) bool { return b.over() && BatchTerminal(b.FlowBatch.Status) && Retryable(s) }
+	for {
+		rows, err := r.rows(ctx, b, all, no)
+		if err != nil {
+			return err
+		}
+		more := len(rows) == walkSlices
+		for i := range rows {
+			if rows[i].first >= to {
+				rows, more = rows[:i], false
+				break
+			}
+		}
+		for left := rows; len(left) > 0; {
+			views, err := b.openToResume(ctx, r.s, r.tx, left)
+			if err != nil {
+				return err
+			}
+			left = left[len(views):]
+			for _, v := range views {
+				if err := v.choose(chosen, fits, true); err != nil {
+					return err
+				}
+			}
+		}
+		if !more {
+			return nil
+		}
+		no = rows[len(rows)-1].no + 1
+	}
+}
+
+// insert makes slices of records: each is a run of neighbours that were last in one slice and go on alike.
+func (r *retrying) insert(ctx context.Context, list []candidate) error {
+	var rows []db.RetrySliceInsertParams
+	var inherited []db.InheritedInsertParams
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n].position == list[0].position+int64(n) && list[n].view == list[0].view && list[n].at == list[0].at {
+			n++
+		}
+		row, from := r.slice(&list[0], int32(n))
+		rows = append(rows, row)
+		if from != nil {
+			inherited = append(inherited, *from)
+		}
+		list = list[n:]
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := r.s.q.RetrySliceInsert(ctx, r.tx, rows); err != nil {
+		return fmt.Errorf("insert slices: %w", err)
+	}
+	if len(inherited) == 0 {
+		return nil
+	}
+	if _, err := r.s.q.InheritedInsert(ctx, r.tx, inherited); err != nil {
+		return fmt.Errorf("insert what slices inherit: %w", err)
+	}
+	return nil
+}
+
+// slice makes the slice of n records from one on, and queues it.
+func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, from *db.InheritedInsertParams) {
+	off := int32(c.position - c.view.first)
+	step := &r.of.plan.Steps[c.at.step]
+	row = db.RetrySliceInsertParams{BatchID: r.batchID, No: r.slices, First: c.position, Records: n, State: resumeState(step, c.at.done), StepNo: c.at.step,
+		Queued: n, PageOff: c.view.pageOff + off, FirstStep: c.at.step, TasksDone: c.at.done}
+	if r.count == 0 {
+		r.first = c.position
+	}
+	r.count += int64(n)
+	r.slices++
+	if row.State == sliceReady {
+		r.work = true
+		r.flush()
+	} else {
+		row.Remaining = n * int32(len(undone(callTasks(step), c.at.done)))
+		r.queue(row.No, n, c.at)
+	}
+	if c.at.step > 0 || c.at.done != 0 {
+		from = &db.InheritedInsertParams{BatchID: r.batchID, SliceNo: row.No, FromBatch: c.view.batch.FlowBatch.ID, FromSlice: c.view.no, Off: off,
+			StepNo: c.at.step, TasksDone: c.at.done}
+	}
+	return row, from
+}
+
+// queue queues a slice together with those before it that begin alike.
+func (r *retrying) queue(no, records int32, at resumePoint) {
+	q := &r.span
+	if q.records == 0 || q.at != at || q.to != no-1 {
+		r.flush()
+		*q = queuedSpan{from: no, at: at}
+	}
+	q.to, q.end, q.records = no, records, q.records+int64(records)
+}
+
+// flush makes parts of the slices that are to be queued together.
+func (r *retrying) flush() {
+	q := r.span
+	r.span = queuedSpan{}
+	if q.records == 0 {
+		return
+	}
+	for _, t := range undone(callTasks(&r.of.plan.Steps[q.at.step]), q.at.done) {
+		r.parts.StepNos = append(r.parts.StepNos, q.at.step)
+		r.parts.TaskNos = append(r.parts.TaskNos, t)
+		r.parts.SliceNos = append(r.parts.SliceNos, q.from)
+		r.parts.LastNos = append(r.parts.LastNos, q.to)
+		r.parts.Tos = append(r.parts.Tos, q.end)
+		k := laneKey{r.batchID, q.at.step, t}
+		if r.lanes[k] == nil {
+			r.lanes[k] = &laneDelta{}
+		}
+		r.lanes[k].parts++
+		r.lanes[k].records += q.records
+	}
+}
+
+// start inserts the batch with its queues, and wakes whoever has work.
+func (r *retrying) start(ctx context.Context, triggerID uuid.UUID) error {
+	q := r.s.q
+	now, err := q.Clock(ctx, r.tx)
+	if err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{ID: r.batchID, TriggerID: triggerID, RecordCount: r.count, CreatedBy: r.in.CreatedBy, Now: now,
+		Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}); err != nil {
+		return fmt.Errorf("insert the batch: %w", err)
+	}
+	if err := q.BatchCountInsert(ctx, r.tx, db.BatchCountInsertParams{BatchID: r.batchID, RecordCount: r.count}); err != nil {
+		return fmt.Errorf("insert the batch's counters: %w", err)
+	}
+	if err := q.RetryVarsCopy(ctx, r.tx, db.RetryVarsCopyParams{BatchID: r.batchID, RetryOf: r.in.BatchID}); err != nil {
+		return fmt.Errorf("copy the batch's variables: %w", err)
+	}
+	if err := q.InheritedDeepen(ctx, r.tx, r.batchID); err != nil {
+		return fmt.Errorf("insert what slices inherit: %w", err)
+	}
+	wakes, err := r.queues(ctx)
+	if err != nil {
+		return err
+	}
+	r.parts.BatchID = r.batchID
+	if err := q.RetryPartInsert(ctx, r.tx, r.parts); err != nil {
+		return fmt.Errorf("queue the records: %w", err)
+	}
+	if r.work {
+		wakes = append(wakes, dueKey{DueSlices, r.batchID.String()})
+	}
+	if err := account.Audit(ctx, r.tx, auditType, r.batchID.String()); err != nil {
+		return err
+	}
+	return r.s.wakeAll(ctx, r.tx, wakes, now)
+}
+
+// queues inserts the queue of every task that makes calls.
+func (r *retrying) queues(ctx context.Context) (wakes []dueKey, err error) {
+	for i := range r.of.plan.Steps {
+		step := &r.of.plan.Steps[i]
+		for _, t := range callTasks(step) {
+			task := &step.Tasks[t]
+			route, err := r.s.router.Route(ctx, r.tx, r.in.OrgID, r.of.plan, task, r.of.FlowBatch.Lane)
+			if err != nil {
+				return nil, err
+			}
+			row := db.LaneBatchInsertParams{BatchID: r.batchID, StepNo: int16(i), TaskNo: t, OrgID: r.in.OrgID, Domain: route.Domain, Bucket: route.Bucket, Lane: route.Lane}
+			if d := r.lanes[laneKey{r.batchID, row.StepNo, t}]; d != nil {
+				row.ReadyParts, row.ReadyRecords = d.parts, d.records
+				wakes = append(wakes, dueKey{DueDispatch, DispatchKey(route.Domain, route.Bucket)})
+			}
+			if err := r.s.q.LaneBatchInsert(ctx, r.tx, row); err != nil {
+				return nil, fmt.Errorf("insert the queue of task %s: %w", task.ID, err)
+			}
+			r.routes = append(r.routes, TaskRoute{Task: task, Route: route})
+		}
+	}
+	return wakes, nil
+}

@@ -1,0 +1,50 @@
+-- name: RetryLineage :many
+-- The batches that retry records of one another, from the first on.
+SELECT id, retry_no FROM flow.batch WHERE org_id = @org_id AND (id = @root::uuid OR retry_root = @root::uuid) ORDER BY retry_no;
+
+-- name: RetryBatchInsert :exec
+-- A batch over records of another one.
+INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
+    created_at, updated_at, retry_of, retry_root, retry_no)
+SELECT @id, b.org_id, b.definition_id, b.version, @trigger_id, 'retry', b.id::text, b.metadata, @record_count, b.page_set, b.lane, @created_by, @now, @now,
+    b.id, @root::uuid, @retry_no
+FROM flow.batch b WHERE b.id = @retry_of AND b.org_id = @org_id;
+
+-- name: RetryVarsCopy :exec
+INSERT INTO flow.batch_vars (batch_id, vars) SELECT @batch_id, v.vars FROM flow.batch_vars v WHERE v.batch_id = @retry_of;
+
+-- name: RetrySliceInsert :copyfrom
+INSERT INTO flow.slice (batch_id, no, first, records, state, step_no, remaining, queued, page_off, first_step, tasks_done)
+VALUES (@batch_id, @no, @first, @records, @state, @step_no, @remaining, @queued, @page_off, @first_step, @tasks_done);
+
+-- name: RetryPartInsert :exec
+-- Queues the records of slices that follow each other for one task.
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
+SELECT @batch_id, unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]), unnest(@last_nos::int[]), 0, unnest(@tos::int[]);
+
+-- name: InheritedInsert :copyfrom
+INSERT INTO flow.inherited (batch_id, slice_no, depth, from_batch, from_slice, off, step_no, tasks_done)
+VALUES (@batch_id, @slice_no, @depth, @from_batch, @from_slice, @off, @step_no, @tasks_done);
+
+-- name: InheritedDeepen :exec
+-- What the slices that a batch inherits from had inherited themselves.
+INSERT INTO flow.inherited (batch_id, slice_no, depth, from_batch, from_slice, off, step_no, tasks_done)
+SELECT n.batch_id, n.slice_no, i.depth + 1, i.from_batch, i.from_slice, i.off + n.off, i.step_no, i.tasks_done
+FROM flow.inherited n JOIN flow.inherited i ON i.batch_id = n.from_batch AND i.slice_no = n.from_slice
+WHERE n.batch_id = @batch_id AND n.depth = 0;
+
+-- name: InheritedRead :many
+-- What slices of a retry had before it began, the oldest first: the last one counts.
+SELECT i.slice_no, i.off, f.step_no, f.task_no, f.body
+FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
+WHERE i.batch_id = @batch_id AND i.slice_no = ANY(@slice_nos::int[]) AND f.step_no >= @from_step
+    AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)
+ORDER BY i.slice_no, f.step_no, f.task_no, i.depth DESC, f.seq;
+
+-- name: SliceSpans :many
+-- Where the rows of slices are in their pages.
+SELECT no, first, records, page_off FROM flow.slice WHERE batch_id = @batch_id AND no = ANY(@nos::int[]) ORDER BY no;
+
+-- name: JobsFirstStep :one
+-- The first step at which a record that left one of these slices stands.
+SELECT coalesce(min(step_no), 32767)::smallint AS step_no FROM flow.job WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]);
