@@ -56,6 +56,8 @@ var fixtures = map[string]fixture{
 
 	"getBatch":         shared(finished),
 	"cancelBatch":      waiting,
+	"retryBatch":       cancelled,
+	"resolveJob":       unresolved,
 	"listBatchResults": shared(finished),
 	"getTrigger":       shared(finished),
 	"getJob":           shared(finished),
@@ -207,6 +209,52 @@ func trigger(ctx context.Context, w *world, body string) (values, error) {
 // waiting is a batch that does not begin by itself.
 func waiting(ctx context.Context, w *world) (values, error) {
 	return trigger(ctx, w, `{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z"}`)
+}
+
+// cancelled is a batch of which nothing was done.
+func cancelled(ctx context.Context, w *world) (values, error) {
+	v, err := waiting(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.post(ctx, "/flows/batches/"+v["batch_id"]+"/cancel", "")
+	return v, err
+}
+
+// unresolved is a job that made a phone call, of which the answer was lost.
+func unresolved(ctx context.Context, w *world) (values, error) {
+	cred, err := credential(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	def, err := w.post(ctx, "/flows/definitions", `{"name":"contract","status":"active","steps":[{"id":"call","tasks":[{"id":"dial","action_id":"dialer__api__dial",
+		"credential_id":"`+cred["credential_id"]+`","params":{"number":"{{ input.id }}","campaign":"c"}}]}]}`)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.service.steer(ctx, http.MethodPost, "/_control/faults", `{"fault":"cut_after_accept","operation":"dial"}`); err != nil {
+		return nil, err
+	}
+	made, err := w.post(ctx, "/flows/definitions/"+def["id"].(string)+"/trigger", `{"input_data":{"id":"+15550000000"}}`)
+	if err != nil {
+		return nil, err
+	}
+	v := values{"job_id": made["batch_id"].(string) + ".0"}
+	deadline := time.After(patience)
+	for {
+		var job map[string]any
+		if err := w.service.call(ctx, http.MethodGet, "/flows/jobs/"+v["job_id"], nil, &job); err != nil {
+			return nil, err
+		}
+		if job["status"] == "unresolved" {
+			return v, nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-deadline:
+			return nil, fmt.Errorf("%w: %v", errTooLong, job)
+		}
+	}
 }
 
 // finished is a batch that is over.

@@ -31,11 +31,13 @@ const (
 type service struct {
 	// url is the root, without /v1; key belongs to an admin.
 	url, key string
-	program  string
-	env      []string
-	log      *os.File
-	closers  []func()
-	ended    chan error
+	// sim is the address of the simulated platform.
+	sim     string
+	program string
+	env     []string
+	log     *os.File
+	closers []func()
+	ended   chan error
 }
 
 // start brings up Postgres, the simulated platform and the service, and makes an organization.
@@ -56,11 +58,10 @@ func start(ctx context.Context, program, dir string) (_ *service, err error) {
 	kek := make([]byte, 32)
 	_, _ = rand.Read(kek) // never fails
 	s.env = append(os.Environ(), "DATABASE_URL="+dsn, "FLOWLANE_KEK="+base64.StdEncoding.EncodeToString(kek), "FLOWLANE_DATA_DIR="+dir)
-	sim, err := s.launch(ctx, "sim", "dialer", "--json", "--listen", "127.0.0.1:0")
-	if err != nil {
+	if s.sim, err = s.launch(ctx, "sim", "dialer", "--json", "--listen", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
-	if s.url, err = s.launch(ctx, "serve", "--json", "--listen", "127.0.0.1:0", "--sim-url", sim, "--request-limit", requestLimit); err != nil {
+	if s.url, err = s.launch(ctx, "serve", "--json", "--listen", "127.0.0.1:0", "--sim-url", s.sim, "--request-limit", requestLimit); err != nil {
 		return nil, err
 	}
 	var org struct{ ID string }
@@ -72,7 +73,8 @@ func start(ctx context.Context, program, dir string) (_ *service, err error) {
 		return nil, err
 	}
 	s.key = key.Key
-	return s, unmetered(ctx, sim)
+	// The account of the fixtures may call the platform as often as it likes.
+	return s, s.steer(ctx, http.MethodPut, "/_control/accounts/"+platformAccount, `{"limits":{"*":{"60":1000000,"3600":10000000,"86400":100000000}}}`)
 }
 
 func (s *service) postgres(ctx context.Context, dir string) (string, error) {
@@ -136,10 +138,9 @@ func (s *service) command(ctx context.Context, out any, args ...string) error {
 	return json.Unmarshal(text, out)
 }
 
-// unmetered lets the account of the fixtures call the platform as often as it likes.
-func unmetered(ctx context.Context, sim string) error {
-	limits := `{"limits":{"*":{"60":1000000,"3600":10000000,"86400":100000000}}}`
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, sim+"/_control/accounts/"+platformAccount, strings.NewReader(limits))
+// steer tells the simulated platform how to behave.
+func (s *service) steer(ctx context.Context, method, path, body string) error {
+	req, err := http.NewRequestWithContext(ctx, method, s.sim+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func unmetered(ctx context.Context, sim string) error {
 		return err
 	}
 	_ = res.Body.Close()
-	if res.StatusCode != http.StatusOK {
+	if res.StatusCode >= http.StatusBadRequest {
 		return fmt.Errorf("the simulator answers %s", res.Status)
 	}
 	return nil
