@@ -187,15 +187,19 @@ func credential(ctx context.Context, w *world) (values, error) {
 const transform = `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input }}"}}]}]`
 
 func definition(status string) fixture {
-	return fresh("definition_id", "/flows/definitions", `{"name":"contract","status":"`+status+`","steps":`+transform+`}`)
+	return flow(status, transform)
+}
+
+func flow(status, steps string) fixture {
+	return fresh("definition_id", "/flows/definitions", `{"name":"contract","status":"`+status+`","steps":`+steps+`}`)
 }
 
 func variableSet(ctx context.Context, w *world) (values, error) {
 	return fresh("variable_set_id", "/flows/variables", `{"name":"UNIQUE","keys":[{"name":"list","default":"demo"}],"versions":[{"name":"production","values":{"list":"a"}}]}`)(ctx, w)
 }
 
-func trigger(ctx context.Context, w *world, body string) (values, error) {
-	def, err := definition("active")(ctx, w)
+func trigger(ctx context.Context, w *world, flow fixture, body string) (values, error) {
+	def, err := flow(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -203,12 +207,15 @@ func trigger(ctx context.Context, w *world, body string) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return values{"batch_id": made["batch_id"].(string), "trigger_id": made["trigger_id"].(string)}, nil
+	v := values{"batch_id": made["batch_id"].(string), "trigger_id": made["trigger_id"].(string)}
+	v["job_id"] = v["batch_id"] + ".0"
+	v["execution_id"] = v["job_id"] + ".1"
+	return v, nil
 }
 
 // waiting is a batch that does not begin by itself.
 func waiting(ctx context.Context, w *world) (values, error) {
-	return trigger(ctx, w, `{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z"}`)
+	return trigger(ctx, w, definition("active"), `{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z"}`)
 }
 
 // cancelled is a batch of which nothing was done.
@@ -221,63 +228,40 @@ func cancelled(ctx context.Context, w *world) (values, error) {
 	return v, err
 }
 
-// unresolved is a job that made a phone call, of which the answer was lost.
-func unresolved(ctx context.Context, w *world) (values, error) {
-	cred, err := credential(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	def, err := w.post(ctx, "/flows/definitions", `{"name":"contract","status":"active","steps":[{"id":"call","tasks":[{"id":"dial","action_id":"dialer__api__dial",
-		"credential_id":"`+cred["credential_id"]+`","params":{"number":"{{ input.id }}","campaign":"c"}}]}]}`)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.service.steer(ctx, http.MethodPost, "/_control/faults", `{"fault":"cut_after_accept","operation":"dial"}`); err != nil {
-		return nil, err
-	}
-	made, err := w.post(ctx, "/flows/definitions/"+def["id"].(string)+"/trigger", `{"input_data":{"id":"+15550000000"}}`)
-	if err != nil {
-		return nil, err
-	}
-	v := values{"job_id": made["batch_id"].(string) + ".0"}
-	deadline := time.After(patience)
-	for {
-		var job map[string]any
-		if err := w.service.call(ctx, http.MethodGet, "/flows/jobs/"+v["job_id"], nil, &job); err != nil {
-			return nil, err
-		}
-		if job["status"] == "unresolved" {
-			return v, nil
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-deadline:
-			return nil, fmt.Errorf("%w: %v", errTooLong, job)
-		}
-	}
-}
-
 // finished is a batch that is over.
 func finished(ctx context.Context, w *world) (values, error) {
-	v, err := trigger(ctx, w, `{"records":[{"id":"1"},{"id":"2"}]}`)
+	v, err := trigger(ctx, w, definition("active"), `{"records":[{"id":"1"},{"id":"2"}]}`)
 	if err != nil {
 		return nil, err
 	}
-	v["job_id"] = v["batch_id"] + ".0"
-	v["execution_id"] = v["job_id"] + ".1"
+	return v, w.await(ctx, "/flows/batches/"+v["batch_id"], func(batch map[string]any) bool { return batch["completed_at"] != nil })
+}
+
+// unresolved is a job of whose call nobody knows what became.
+func unresolved(ctx context.Context, w *world) (values, error) {
+	steps := `[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","params":{"method":"POST","url":"` + w.service.silent + `","body":{}}}]}]`
+	v, err := trigger(ctx, w, flow("active", steps), `{"input_data":{}}`)
+	if err != nil {
+		return nil, err
+	}
+	return v, w.await(ctx, "/flows/jobs/"+v["job_id"], func(job map[string]any) bool { return job["status"] == "unresolved" })
+}
+
+// await reads something until it is as wanted.
+func (w *world) await(ctx context.Context, path string, done func(map[string]any) bool) error {
 	deadline := time.After(patience)
 	for {
-		var batch map[string]any
-		if err := w.service.call(ctx, http.MethodGet, "/flows/batches/"+v["batch_id"], nil, &batch); err != nil {
-			return nil, err
+		var now map[string]any
+		if err := w.service.call(ctx, http.MethodGet, path, nil, &now); err != nil {
+			return err
 		}
-		if batch["completed_at"] != nil {
-			return v, nil
+		if done(now) {
+			return nil
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-deadline:
-			return nil, fmt.Errorf("%w: %v", errTooLong, batch)
+			return fmt.Errorf("%w: %v", errTooLong, now)
 		}
 	}
 }

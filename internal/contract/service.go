@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,8 +32,9 @@ const (
 type service struct {
 	// url is the root, without /v1; key belongs to an admin.
 	url, key string
-	// sim is the address of the simulated platform.
-	sim     string
+	// sim is the address of the simulated platform, silent one that takes every request and leaves open what became of it.
+	sim, silent string
+
 	program string
 	env     []string
 	log     *os.File
@@ -61,7 +63,11 @@ func start(ctx context.Context, program, dir string) (_ *service, err error) {
 	if s.sim, err = s.launch(ctx, "sim", "dialer", "--json", "--listen", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
-	if s.url, err = s.launch(ctx, "serve", "--json", "--listen", "127.0.0.1:0", "--sim-url", s.sim, "--request-limit", requestLimit); err != nil {
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	s.closers = append(s.closers, silent.Close)
+	s.silent = silent.URL
+	if s.url, err = s.launch(ctx, "serve", "--json", "--listen", "127.0.0.1:0", "--sim-url", s.sim, "--allow-host", silent.Listener.Addr().String(),
+		"--request-limit", requestLimit); err != nil {
 		return nil, err
 	}
 	var org struct{ ID string }
