@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,19 +24,19 @@ import (
 	"flowlane/internal/api/apitest"
 )
 
-// keySource is the caller of a generated client.
-type keySource string
+// sdkCaller is the caller of a generated client.
+type sdkCaller struct{ key, streamToken string }
 
-func (k keySource) ApiKeyAuth(context.Context, oas.OperationName) (oas.ApiKeyAuth, error) { //nolint:revive // named by the generator
-	return oas.ApiKeyAuth{APIKey: string(k)}, nil
+func (c *sdkCaller) ApiKeyAuth(context.Context, oas.OperationName) (oas.ApiKeyAuth, error) { //nolint:revive // named by the generator
+	return oas.ApiKeyAuth{APIKey: c.key}, nil
 }
 
-func (keySource) OrgJwt(context.Context, oas.OperationName) (oas.OrgJwt, error) {
+func (*sdkCaller) OrgJwt(context.Context, oas.OperationName) (oas.OrgJwt, error) {
 	return oas.OrgJwt{}, ogenerrors.ErrSkipClientSecurity
 }
 
-func (keySource) StreamAuth(context.Context, oas.OperationName) (oas.StreamAuth, error) {
-	return oas.StreamAuth{}, ogenerrors.ErrSkipClientSecurity
+func (c *sdkCaller) StreamAuth(context.Context, oas.OperationName) (oas.StreamAuth, error) {
+	return oas.StreamAuth{APIKey: c.streamToken}, nil
 }
 
 // TestSDK_Go runs the main job with the generated Go client.
@@ -42,7 +44,8 @@ func TestSDK_Go(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	ctx := t.Context()
-	c, err := oas.NewClient(s.URL+"/v1", keySource(s.Key), oas.WithClient(s.HTTP))
+	caller := &sdkCaller{key: s.Key}
+	c, err := oas.NewClient(s.URL+"/v1", caller, oas.WithClient(s.HTTP))
 	require.NoError(t, err)
 
 	credential, err := c.CreateCredential(ctx, &oas.CredentialCreate{
@@ -95,6 +98,20 @@ func TestSDK_Go(t *testing.T) {
 		cursor = oas.NewOptString(page.NextCursor.Value)
 	}
 
+	token, err := c.CreateStreamToken(ctx, oas.OptStreamTokenCreate{})
+	require.NoError(t, err)
+	caller.streamToken = token.Token
+	stream, err := c.StreamExecution(ctx, oas.StreamExecutionParams{ExecutionID: started.BatchID + ".0.1"})
+	require.NoError(t, err)
+	raw, ok := stream.(*oas.StreamExecutionOKRawTextEventStream)
+	require.True(t, ok, "%T", stream)
+	defer func() { _ = raw.Response.Body.Close() }()
+	for lines := bufio.NewScanner(raw.Response.Body); lines.Scan(); {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			seen.Events = append(seen.Events, name)
+		}
+	}
+
 	_, err = c.GetBatch(ctx, oas.GetBatchParams{BatchID: "unknown"})
 	var failed *oas.ErrorStatusCodeWithHeaders
 	require.ErrorAs(t, err, &failed)
@@ -109,6 +126,7 @@ type smoke struct {
 	Status      string `json:"status"`
 	ContentHash string `json:"content_hash"`
 	Results     [][]any
+	Events      []string
 	Unknown     []any
 }
 
@@ -123,19 +141,20 @@ func (s *stack) check(seen smoke) {
 	assert.Equal(s.t, smoke{
 		BatchID: id, Again: id, Status: "completed", ContentHash: field[string](s.t, sets[0], "content_hash"),
 		Results: [][]any{{0.0, "accepted"}, {1.0, "accepted"}, {2.0, "accepted"}},
+		Events: []string{"execution.snapshot", "execution.closed"},
 		Unknown: []any{404.0, map[string]any{"detail": "Batch not found"}},
 	}, seen)
 	assert.Equal(s.t, map[string]int{"a": 1, "b": 1, "c": 1}, s.sim.Arrivals("smoke"), "arrivals at the platform")
 }
 
 // TestSDK_TypeScript runs the main job with the generated TypeScript client, in Node. It needs what `npm ci` installs in
-// sdk/typescript; FLOWLANE_SDK_TESTS=1 makes the lack of it a failure.
+// sdk/typescript; with CI set the lack of it is a failure.
 func TestSDK_TypeScript(t *testing.T) {
 	t.Parallel()
 	compiler, err := filepath.Abs("../../sdk/typescript/node_modules/typescript/bin/tsc")
 	require.NoError(t, err)
 	if _, err := os.Stat(compiler); err != nil {
-		if os.Getenv("FLOWLANE_SDK_TESTS") != "" {
+		if os.Getenv("CI") != "" {
 			t.Fatal("run `npm ci` in sdk/typescript")
 		}
 		t.Skip("not tested: run `npm ci` in sdk/typescript, or `make generate`, first")

@@ -74,6 +74,16 @@ for (let cursor: string | undefined; ; ) {
   cursor = page.next_cursor;
 }
 
+const events: string[] = [];
+const { stream } = await flow.streamExecution({
+  client,
+  path: { execution_id: `${batch.id}.0.1` },
+  onSseEvent: (event) => event.event && events.push(event.event), // the first one only says when to try again
+  onSseError: (error) => events.push(String(error)),
+  sseMaxRetryAttempts: 1,
+});
+for await (const _ of stream); // onSseEvent has them
+
 const unknown = await flow.getBatch({ client, path: { batch_id: 'unknown' } });
 
 console.log(
@@ -83,6 +93,7 @@ console.log(
     status: batch.status,
     content_hash: sealed.content_hash,
     results: results.map((r) => [r.position, r.status]),
+    events,
     unknown: [unknown.response?.status, unknown.error],
   }),
 );

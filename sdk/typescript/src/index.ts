@@ -1,6 +1,7 @@
 // What a program imports: the generated operations and types, and connect. Everything in gen/ follows from openapi.yaml.
 import type { Auth } from './gen/core/auth.gen.js';
 import { createClient, createConfig, type Client } from './gen/client/index.js';
+import { createStreamToken, streamExecution as generatedStream } from './gen/index.js';
 
 export * from './gen/index.js';
 export type { Client };
@@ -17,16 +18,25 @@ export interface Connection {
   fetch?: typeof fetch;
 }
 
-/** Returns a client to pass to operations as `client`. */
+/** Returns a client to pass to operations as `client`. For each stream it asks for a token, so that no key is in an address. */
 export function connect(connection: Connection): Client {
   const root = connection.url.replace(/\/+$/, '').replace(/\/v1$/, '');
-  return createClient(
+  const client: Client = createClient(
     createConfig({
       baseUrl: `${root}/v1`,
-      auth: (scheme: Auth) => credentials(connection, scheme),
+      auth: (scheme: Auth) => (scheme.in === 'query' ? streamToken(client) : credentials(connection, scheme)),
       ...(connection.fetch ? { fetch: connection.fetch } : {}),
     }),
   );
+  return client;
+}
+
+/** Streams what happens to one execution. The generated function loses the token where a call has no query of its own. */
+export const streamExecution: typeof generatedStream = (options) => generatedStream({ ...options, query: { ...options.query } });
+
+async function streamToken(client: Client): Promise<string> {
+  const { data } = await createStreamToken({ client, throwOnError: true });
+  return data.token;
 }
 
 async function credentials(connection: Connection, scheme: Auth): Promise<string | undefined> {

@@ -1718,6 +1718,10 @@ export type Batch = {
      */
     record_set_id: string | null;
     /**
+     * The batch whose records it tries again; else null.
+     */
+    retry_of: string | null;
+    /**
      * The lane of the flow's calls; null leaves it to the action.
      */
     lane: Lane | null;
@@ -1853,6 +1857,13 @@ export type BatchList = {
      * Pass it back as `cursor` for the next page; null on the last.
      */
     next_cursor: string | null;
+};
+
+export type BatchRetry = {
+    /**
+     * Which jobs to retry: those in any of these statuses. Without it `failed`, `rejected` and `unprocessed`.
+     */
+    job_statuses?: Array<'failed' | 'rejected' | 'unprocessed' | 'cancelled'>;
 };
 
 export type JobResolution = {
@@ -4595,6 +4606,52 @@ export type CancelBatchResponses = {
 };
 
 export type CancelBatchResponse = CancelBatchResponses[keyof CancelBatchResponses];
+
+export type RetryBatchData = {
+    body?: BatchRetry;
+    headers?: {
+        /**
+         * A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the same request
+         * with the same key as often as you like: it is carried out once. For 24 hours after it succeeded, repeats of it get
+         * the first answer again, to the byte, with the header `Idempotency-Replayed: true`; a repeat that comes while the
+         * first is under way waits for it. The same key with another body answers 409
+         * `Idempotency key reused with a different request`. A request that failed may be sent again under its key. A key
+         * holds for one path of one organization.
+         *
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * The id of the batch.
+         */
+        batch_id: string;
+    };
+    query?: never;
+    url: '/flows/batches/{batch_id}/retry';
+};
+
+export type RetryBatchErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type RetryBatchError = RetryBatchErrors[keyof RetryBatchErrors];
+
+export type RetryBatchResponses = {
+    /**
+     * The batch that was started.
+     */
+    200: TriggerResult;
+};
+
+export type RetryBatchResponse = RetryBatchResponses[keyof RetryBatchResponses];
 
 export type ListBatchResultsData = {
     body?: never;
