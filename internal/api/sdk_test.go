@@ -141,7 +141,7 @@ func (s *stack) check(seen smoke) {
 	assert.Equal(s.t, smoke{
 		BatchID: id, Again: id, Status: "completed", ContentHash: field[string](s.t, sets[0], "content_hash"),
 		Results: [][]any{{0.0, "accepted"}, {1.0, "accepted"}, {2.0, "accepted"}},
-		Events: []string{"execution.snapshot", "execution.closed"},
+		Events:  []string{"execution.snapshot", "execution.closed"},
 		Unknown: []any{404.0, map[string]any{"detail": "Batch not found"}},
 	}, seen)
 	assert.Equal(s.t, map[string]int{"a": 1, "b": 1, "c": 1}, s.sim.Arrivals("smoke"), "arrivals at the platform")
