@@ -145,7 +145,8 @@ func (b *modelBatch) past() bool { return b.allowed >= 0 && b.failures() > b.all
 // stopPast stops the batch once a move has taken it past its threshold.
 func (b *modelBatch) stopPast() {
 	if !b.closed() && b.past() {
-		b.stopped, b.most = true, b.allowed+max(1, b.inCalls)
+		// A claim that finds a record that fails without a call may have taken others into one.
+		b.stopped, b.most = true, b.allowed+max(b.inCalls, 1+b.flying())
 	}
 }
 

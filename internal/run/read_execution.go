@@ -186,7 +186,8 @@ func (t *ExecutionTask) add(trace *Trace) {
 		t.attempt(trace.Attempt)
 	}
 	if trace.Kind == TraceElement {
-		return // the task goes on
+		t.Status = TaskWaiting // for its next element
+		return
 	}
 	t.Error = trace.Error
 	switch trace.Kind {
@@ -196,7 +197,10 @@ func (t *ExecutionTask) add(trace *Trace) {
 		t.Status = TaskSkipped
 	case TraceFailed, TraceRejected:
 		t.Status = TaskFailed
+	case TraceUnknown: // the call that covers it says where it stands
+		return
 	default:
+		t.Status = TaskWaiting // for another attempt
 		return
 	}
 	t.Output = trace.Output
