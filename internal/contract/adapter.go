@@ -262,8 +262,10 @@ func distinct(body []byte) []byte {
 func rename(node any, taken map[string]bool) (changed bool) {
 	switch v := node.(type) {
 	case map[string]any:
-		for _, child := range v {
-			changed = rename(child, taken) || changed
+		for key, child := range v {
+			if key != "job_statuses" { // these are no names
+				changed = rename(child, taken) || changed
+			}
 		}
 	case []any:
 		texts := map[string]bool{}

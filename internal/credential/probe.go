@@ -83,18 +83,19 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 func (s *Service) Try(ctx context.Context, orgID uuid.UUID, in Input) (Outcome, error) {
 	began := s.now()
 	target, err := s.check(in)
-	if details := shapeDetails(err); details != "" {
-		a := &attempt{Outcome: Outcome{TestedAt: began, Latency: s.now().Sub(began)}}
-		a.fail(provider.InvalidShape, "%s", details)
-		return a.Outcome, nil
-	}
-	if err != nil {
+	details := shapeDetails(err)
+	if err != nil && details == "" {
 		return Outcome{}, err
 	}
 	if in.TenancyID != nil {
 		if _, err := tenant.Named(ctx, s.pool, orgID, in.PlatformID, *in.TenancyID); err != nil {
 			return Outcome{}, err
 		}
+	}
+	if details != "" {
+		a := &attempt{Outcome: Outcome{TestedAt: began, Latency: s.now().Sub(began)}}
+		a.fail(provider.InvalidShape, "%s", details)
+		return a.Outcome, nil
 	}
 	return s.probe(ctx, target.platform, target.service, *target.secret).Outcome, nil
 }
