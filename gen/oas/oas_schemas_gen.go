@@ -3835,7 +3835,7 @@ func (s *DefinitionFromSteps) SetSteps(val []StepInput) {
 // Ref: #/components/schemas/DefinitionFromTemplate
 type DefinitionFromTemplate struct {
 	Name string `json:"name"`
-	// Absent.
+	// Absent, it is the template's.
 	Description OptString              `json:"description"`
 	Status      OptNewDefinitionStatus `json:"status"`
 	// The lane of the flow's calls; null leaves it to the action.
@@ -13121,7 +13121,7 @@ type StoreLayer struct {
 	// By field. Values that the store's configuration no longer takes are among them, but do not show.
 	Values    FreeObject `json:"values"`
 	UpdatedAt time.Time  `json:"updated_at"`
-	// The id of the account that wrote the layer last.
+	// The id of the account that wrote the layer last, or of the batch whose task did.
 	UpdatedBy string `json:"updated_by"`
 }
 

@@ -959,7 +959,7 @@ export type NewDefinitionStatus = 'draft' | 'active';
 export type DefinitionFromTemplate = {
     name: string;
     /**
-     * Absent
+     * Absent, it is the template's.
      */
     description?: string;
     status?: NewDefinitionStatus;
@@ -1506,7 +1506,7 @@ export type StoreLayer = {
     values: FreeObject;
     updated_at: string;
     /**
-     * The id of the account that wrote the layer last
+     * The id of the account that wrote the layer last, or of the batch whose task did.
      */
     updated_by: string;
 };
@@ -2058,7 +2058,7 @@ export type ExecutionEvent = {
     step_id?: string;
     task_id?: string;
     /**
-     * Which attempt of the task it was
+     * Which attempt of the task it was, from 1; absent where none was made.
      */
     attempt?: number;
     error?: JobError;
