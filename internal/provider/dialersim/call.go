@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -153,6 +154,8 @@ func (c *call) body(s *scratch, limit int) ([]byte, bool) {
 		return body, true
 	case errors.Is(err, errTooLarge):
 		c.w.Header().Set("Connection", "close")
+		// Who still sends when the connection closes does not see the answer: what is a little too large is read.
+		_, _ = io.CopyN(io.Discard, c.r.Body, 2*maxSmallBody)
 		c.refuse(http.StatusRequestEntityTooLarge, refusal{
 			Fault: "import_size_limit_exceeded", Message: "The body is larger than " + strconv.Itoa(limit) + " bytes.",
 		})
