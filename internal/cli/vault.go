@@ -32,7 +32,7 @@ const kekTime = 30 * time.Second
 func (k keyring) load(ctx context.Context, p *process, f folder) (vault.KEK, []vault.KEK, error) {
 	var others []vault.KEK
 	if k.OtherKEK != "" {
-		other, err := vault.ParseKEK(k.OtherKEK, "FLOWLANE_OTHER_KEK")
+		other, err := vault.ParseKEK(k.OtherKEK, vault.OtherKEKVariable)
 		if err != nil {
 			return vault.KEK{}, nil, err //nolint:wrapcheck // says what to set
 		}

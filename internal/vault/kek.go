@@ -15,6 +15,9 @@ import (
 // KEKVariable names the environment variable with the key-encryption key: 32 bytes in standard base64.
 const KEKVariable = "FLOWLANE_KEK"
 
+// OtherKEKVariable names the environment variable with a second one, while the first is being replaced.
+const OtherKEKVariable = "FLOWLANE_OTHER_KEK"
+
 const keyBytes = 32
 
 // KEK is the key-encryption key, under which every other key of an installation is stored. It prints as [redacted].

@@ -114,7 +114,7 @@ func TestVault_Rewrap(t *testing.T) {
 	if _, err := old.Root(t.Context(), b.pool); err == nil {
 		t.Error("the old key still opens the root key")
 	}
-	if _, err := old.Rewrap(t.Context(), b.pool); err == nil || !strings.Contains(err.Error(), vault.KEKVariable) {
+	if _, err := old.Rewrap(t.Context(), b.pool); err == nil || !strings.Contains(err.Error(), vault.OtherKEKVariable) {
 		t.Errorf("rewrap without the key that opens: %v", err)
 	}
 }
