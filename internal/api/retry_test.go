@@ -125,9 +125,10 @@ func TestRetry_Resumes(t *testing.T) {
 	_, second := s.retry(batch, "")
 	counts := counted(s.await(second))
 	require.Equal(t, map[string]int{"failed": 40, "accepted": 260}, counts)
-	s.sim.AddFault(dialersim.Fault{Kind: "status", Status: 422, Operation: "upload", Count: 1})
+	s.sim.AddFault(dialersim.Fault{Kind: "status", Status: 422, Operation: "upload", Probability: 1})
 	_, third := s.retry(second, "")
-	require.Equal(t, map[string]int{"failed": 40}, counted(s.await(third)))
+	require.Equal(t, map[string]int{"failed": 40}, counted(s.await(third)), "in however many calls they went")
+	s.sim.ClearFaults()
 	_, fourth := s.retry(batch, "") // of the first: it goes on where the third left it
 	require.Equal(t, map[string]int{"accepted": 40}, counted(s.await(fourth)))
 
