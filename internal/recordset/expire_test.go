@@ -1,0 +1,64 @@
+package recordset
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/pg/pgtest"
+)
+
+func (b *bundle) expire(id uuid.UUID) (again time.Time, err error) {
+	err = pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
+		again, err = b.Expire(ctx, tx, id)
+		return err
+	})
+	return again, err
+}
+
+func TestExpire(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	m := b.create(t, 1)
+	pgtest.MoveClock(t, b.pool, Staging-time.Minute)
+	for i := range reclaimPages + 1 {
+		b.send(t, m.ID, chunkBody(i, i, i+1))
+	}
+	pgtest.MoveClock(t, b.pool, 2*time.Minute)
+	again, err := b.expire(m.ID)
+	require.NoError(t, err)
+	now, err := b.Get(b.ctx, b.org, m.ID)
+	require.NoError(t, err, "an accepted chunk starts the time anew")
+	assert.Equal(t, *now.StagingExpiresAt, again)
+
+	pgtest.MoveClock(t, b.pool, Staging)
+	_, err = b.Get(b.ctx, b.org, m.ID)
+	assert.True(t, fault.Is(err, fault.NotFound), "an expired set is gone before it is reclaimed")
+	_, err = b.Append(b.ctx, b.org, m.ID, chunkBody(200, 0, 1))
+	assert.True(t, fault.Is(err, fault.NotFound))
+	_, err = b.Seal(b.ctx, b.org, m.ID, 0)
+	assert.True(t, fault.Is(err, fault.NotFound))
+	_, err = b.consume(b.org, m.ID)
+	assert.True(t, fault.Is(err, fault.NotFound))
+	total, err := b.Count(b.ctx, b.org, Filter{})
+	require.NoError(t, err)
+	assert.Zero(t, total)
+
+	again, err = b.expire(m.ID)
+	require.NoError(t, err)
+	assert.False(t, again.IsZero(), "rows remain after one step")
+	again, err = b.expire(m.ID)
+	require.NoError(t, err)
+	assert.Zero(t, again)
+	b.requireNothing(t, m.ID)
+	again, err = b.expire(m.ID)
+	require.NoError(t, err)
+	assert.Zero(t, again)
+}
