@@ -79,8 +79,7 @@ func start(ctx context.Context, program, dir string) (_ *service, err error) {
 		return nil, err
 	}
 	s.key = key.Key
-	// The account of the fixtures may call the platform as often as it likes.
-	return s, s.steer(ctx, http.MethodPut, "/_control/accounts/"+platformAccount, `{"limits":{"*":{"60":1000000,"3600":10000000,"86400":100000000}}}`)
+	return s, s.liftLimits(ctx)
 }
 
 func (s *service) postgres(ctx context.Context, dir string) (string, error) {
@@ -144,9 +143,10 @@ func (s *service) command(ctx context.Context, out any, args ...string) error {
 	return json.Unmarshal(text, out)
 }
 
-// steer tells the simulated platform how to behave.
-func (s *service) steer(ctx context.Context, method, path, body string) error {
-	req, err := http.NewRequestWithContext(ctx, method, s.sim+path, strings.NewReader(body))
+// liftLimits lets the account of the fixtures call the simulated platform as often as it likes.
+func (s *service) liftLimits(ctx context.Context) error {
+	const limits = `{"limits":{"*":{"60":1000000,"3600":10000000,"86400":100000000}}}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.sim+"/_control/accounts/"+platformAccount, strings.NewReader(limits))
 	if err != nil {
 		return err
 	}
