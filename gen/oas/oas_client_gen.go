@@ -312,9 +312,11 @@ type CredentialInvoker interface {
 	TestCredential(ctx context.Context, params TestCredentialParams, options ...RequestOption) (*ConnectionTest, error)
 	// TestNewCredential invokes testNewCredential operation.
 	//
-	// Takes the body of a creation and makes one call to the platform with its secret. Nothing is stored.
-	// Answers 200 whatever the platform does: whether the secret works is in `success` and `error`. A
-	// secret that lacks a field or has one too many is `INVALID_CREDENTIALS_SHAPE`.
+	// Takes the body of a creation and makes one call to the platform with its secret. Nothing is stored
+	// or changed, so the audit log has no entry of it; a test of a stored credential has one, because it
+	// writes down what it found. Answers 200 whatever the platform does: whether the secret works is in
+	// `success` and `error`. A secret that lacks a field or has one too many is
+	// `INVALID_CREDENTIALS_SHAPE`. An unknown platform or tenant is 404 all the same, as at a creation.
 	//
 	// POST /credentials/test
 	TestNewCredential(ctx context.Context, request *CredentialCreate, options ...RequestOption) (*ConnectionTest, error)
@@ -14882,9 +14884,11 @@ func (c *Client) sendTestCredential(ctx context.Context, params TestCredentialPa
 
 // TestNewCredential invokes testNewCredential operation.
 //
-// Takes the body of a creation and makes one call to the platform with its secret. Nothing is stored.
-// Answers 200 whatever the platform does: whether the secret works is in `success` and `error`. A
-// secret that lacks a field or has one too many is `INVALID_CREDENTIALS_SHAPE`.
+// Takes the body of a creation and makes one call to the platform with its secret. Nothing is stored
+// or changed, so the audit log has no entry of it; a test of a stored credential has one, because it
+// writes down what it found. Answers 200 whatever the platform does: whether the secret works is in
+// `success` and `error`. A secret that lacks a field or has one too many is
+// `INVALID_CREDENTIALS_SHAPE`. An unknown platform or tenant is 404 all the same, as at a creation.
 //
 // POST /credentials/test
 func (c *Client) TestNewCredential(ctx context.Context, request *CredentialCreate, options ...RequestOption) (*ConnectionTest, error) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -131,6 +132,12 @@ func TestCredentials_TestNew(t *testing.T) {
 		}
 	}
 	b.Do("POST", "/credentials/test", with(ok, "platform_id", "nowhere")).Detail(404, "Platform not found")
+	// What is named must exist, whatever the secret looks like.
+	shapeless := with(ok, "credentials", object{})
+	b.Do("POST", "/credentials/test", with(shapeless, "platform_id", "nowhere")).Detail(404, "Platform not found")
+	for _, tenancy := range []string{uuid.NewString(), "no id at all"} {
+		b.Do("POST", "/credentials/test", with(shapeless, "tenancy_id", tenancy)).Detail(404, "Tenant not found")
+	}
 	b.Do("POST", "/credentials/test", with(ok, "auth_method", "api_key")).Invalid("body.auth_method value_error")
 	b.Do("POST", "/credentials/test", object{"credentials": object{"password": needle}}).
 		Invalid("body.auth_method missing", "body.name missing", "body.platform_id missing")
