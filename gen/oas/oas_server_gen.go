@@ -104,9 +104,11 @@ type BatchHandler interface {
 	// Returns one result per record, in position order. `json` is a page. `ndjson` and `csv` stream every
 	// result from `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one
 	// row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
-	// `status`, `output` (as JSON text, empty for null) and the parts of the error: `error_code`,
-	// `error_message`, `step_id`, `task_id`, `provider_code`, `provider_message`. Texts stand in them as
-	// they are: have a spreadsheet take all columns for text.
+	// `status`, `output` (as JSON text, empty for null) and the parts of the error, empty where they are
+	// null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_code`, `provider_message`. A
+	// part of the error that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`,
+	// `@`, a tab or a line break and is no number, has an apostrophe before it; `ndjson` has all texts as
+	// they are.
 	//
 	// GET /flows/batches/{batch_id}/results
 	ListBatchResults(ctx context.Context, params ListBatchResultsParams) (ListBatchResultsRes, error)

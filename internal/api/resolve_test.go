@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// doubt lets what a batch without workers has queued be in calls of which nobody knows what became: one for each task.
+// doubt lets what a batch without workers has queued be in calls that are under way (an intent), or of which nobody knows what
+// became: one for each task.
 func (s *stack) doubt(batch, state string) {
 	s.t.Helper()
-	status := map[string]string{"unknown": "needs_reconcile", "unresolved": "unresolved"}[state]
+	status := map[string]string{"intent": "started", "unknown": "needs_reconcile", "unresolved": "unresolved"}[state]
 	for _, sql := range []string{
 		`INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at, send_before, counts_in)
 			SELECT gen_random_uuid(), l.org_id, l.domain, l.bucket, l.lane, 'dialer__api__' || l.bucket, '` + state + `', l.step_no || '.' || l.task_no || '.' || l.batch_id,
