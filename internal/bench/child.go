@@ -32,6 +32,8 @@ const (
 	dsnVariable  = "DATABASE_URL"
 	simVariable  = "FLOWLANE_SIM_URL"
 	hostVariable = "FLOWLANE_BENCH_HOST"
+	// profileVariable is the file for a CPU profile of the service; empty for none.
+	profileVariable = "FLOWLANE_BENCH_PROFILE"
 )
 
 // child is a process of the bench.
@@ -98,6 +100,11 @@ func runService(ctx context.Context) error {
 		return err
 	}
 	defer a.Close()
+	stopProfile, err := startProfile(os.Getenv(profileVariable))
+	if err != nil {
+		return err
+	}
+	defer stopProfile()
 	fmt.Println(a.URL())
 	return a.Run(ctx)
 }
@@ -142,7 +149,7 @@ func (e *env) stack(ctx context.Context) (*service, error) {
 		return nil, err
 	}
 	key := base64.StdEncoding.EncodeToString(secret)
-	served, err := spawn(ctx, e, roleService, dsnVariable+"="+e.dsn, simVariable+"="+platform.url, vault.KEKVariable+"="+key, hostVariable+"="+target.host)
+	served, err := spawn(ctx, e, roleService, dsnVariable+"="+e.dsn, simVariable+"="+platform.url, vault.KEKVariable+"="+key, hostVariable+"="+target.host, profileVariable+"="+e.profile)
 	if err != nil {
 		return nil, err
 	}

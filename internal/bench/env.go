@@ -28,6 +28,8 @@ type env struct {
 	// records is how many rows a measurement takes; 0 leaves it to the bench.
 	records int
 	repeats int
+	// profile is the file for a CPU profile of the service; empty for none.
+	profile string
 	// service is the running stack, once a bench needed it.
 	service *service
 	closers []func()

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -87,7 +88,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("run", "", "run only benches whose name matches this regular expression")
 	records := flags.Int("n", 0, "records per measurement; 0 takes each bench's own number")
-	profile := flags.String("cpuprofile", "", "write a CPU profile of the benches to this file")
+	profile := flags.String("cpuprofile", "", "write a CPU profile of the benches to this file, and one of the service to the file of that name with .service behind it")
 	repeats := flags.Int("repeat", 5, "how often to measure; the report shows medians")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -104,15 +105,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	e.records, e.repeats = *records, max(*repeats, 1)
 	fmt.Fprintf(out, "%s, %d CPUs\n", e.server, cpus())
 	if *profile != "" {
-		file, err := os.Create(*profile)
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(file); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+		e.profile = *profile + ".service"
 	}
+	stopProfile, err := startProfile(*profile)
+	if err != nil {
+		return err
+	}
+	defer stopProfile()
 	return report(ctx, e, match, out)
 }
 
@@ -136,4 +135,22 @@ func report(ctx context.Context, e *env, match *regexp.Regexp, out io.Writer) er
 		fmt.Fprintf(os.Stderr, "%s: %s\n", b.name, time.Since(began).Round(time.Millisecond))
 	}
 	return nil
+}
+
+// startProfile writes a CPU profile to a file until it is stopped; an empty path means none.
+func startProfile(path string) (stop func(), err error) {
+	if path == "" {
+		return func() {}, nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = file.Close()
+	}, nil
 }
