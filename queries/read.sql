@@ -12,11 +12,21 @@ WHERE b.org_id = @org_id AND b.id > @after
 ORDER BY b.id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: BatchRead :one
+-- IS TRUE keeps the organization out of the choice of an index: where most have few batches, one by organization looks as
+-- good as the primary key, and is read to its end for who has many.
 SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
-LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
-WHERE b.id = @id AND b.org_id = @org_id;
+LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
+WHERE b.id = @id AND (b.org_id = @org_id) IS TRUE;
+
+-- name: BatchesRead :many
+-- Several batches, each of its organization.
+SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
+FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@ids::uuid[]) AS id) d
+JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
+JOIN flow.batch_count c ON c.batch_id = b.id
+LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE;
 
 -- name: BatchOfTrigger :one
 SELECT b.id FROM flow.batch b WHERE b.trigger_id = @trigger_id AND b.org_id = @org_id;
@@ -89,23 +99,29 @@ WHERE s.batch_id = @batch_id AND s.step_no = s.first_step AND s.queued > 0 AND s
 ORDER BY s.no LIMIT @max_rows;
 
 -- name: JobsRead :many
-SELECT position, slice_no, apart_step, step_no, status, attempts, error, started_at, updated_at FROM flow.job
-WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) ORDER BY slice_no, position;
+-- OFFSET 0 keeps it one walk along the index for each slice, whatever the planner thinks of the size of the table.
+SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts, j.error, j.started_at, j.updated_at
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
+CROSS JOIN LATERAL (SELECT * FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j;
 
 -- name: SliceSizes :many
 -- Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on,
--- and the pages where they are wanted.
-SELECT s.no, (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= @from_step), 0)
+-- and the pages where they are wanted. In the order in which the slices are asked for.
+SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= @from_step), 0)
     + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
         WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= @from_step), 0)
-    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE @pages::boolean AND p.set_id = @page_set AND p.first = s.first - s.page_off), 0))::bigint AS bytes
-FROM flow.slice s WHERE s.batch_id = @batch_id AND s.no = ANY(@slice_nos::int[]) ORDER BY s.no;
+    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE @pages::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off), 0))::bigint AS bytes
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no, generate_series(1, cardinality(@slice_nos::int[])) AS i) d
+JOIN flow.batch b ON b.id = d.batch_id
+JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+ORDER BY d.i;
 
 -- name: FragmentsRead :many
--- In the order in which they came: the last one counts.
-SELECT slice_no, step_no, task_no, body FROM flow.fragment
-WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) AND step_no >= @from_step
-ORDER BY slice_no, step_no, task_no, seq;
+-- In the order in which they came: the last one counts. OFFSET 0 as in JobsRead.
+SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.body
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
+CROSS JOIN LATERAL (SELECT * FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= @from_step OFFSET 0) f
+ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq;
 
 -- name: HoldsOfBatchRelease :exec
 UPDATE flow.pause SET status = 'released', released_at = @now::timestamptz, released_by = sqlc.narg('released_by')::uuid
@@ -121,10 +137,19 @@ JOIN flow.batch b ON b.id = d.batch_id
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 WHERE ((b.xmin::text::bigint << 32) | s.xmin::text::bigint) <> d.mark;
 
+-- name: SlicesRead :many
+-- Slices of several batches.
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no) d
+JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no;
+
 -- name: EndedRunsRead :many
--- The runs of jobs that are over, of the positions between two.
-SELECT position, run, step_no, note, ended_at FROM flow.ended_run
-WHERE org_id = @org_id AND batch_id = @batch_id AND position >= @from_position AND position < @to_position ORDER BY position, run;
+-- The runs of jobs that are over, of the positions between two of each batch.
+SELECT r.batch_id, r.position, r.run, r.step_no, r.note, r.ended_at
+FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@batch_ids::uuid[]) AS batch_id, unnest(@from_positions::bigint[]) AS from_position,
+        unnest(@to_positions::bigint[]) AS to_position) d
+JOIN flow.ended_run r ON r.org_id = d.org_id AND r.batch_id = d.batch_id AND r.position >= d.from_position AND r.position < d.to_position
+ORDER BY r.batch_id, r.position, r.run;
 
 -- name: EndedRunTotal :one
 SELECT count(*) FROM flow.ended_run WHERE org_id = @org_id AND batch_id BETWEEN @from_id AND @to_id;

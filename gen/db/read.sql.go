@@ -191,8 +191,8 @@ const batchRead = `-- name: BatchRead :one
 SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
-LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
-WHERE b.id = $1 AND b.org_id = $2
+LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
+WHERE b.id = $1 AND (b.org_id = $2) IS TRUE
 `
 
 type BatchReadParams struct {
@@ -206,6 +206,8 @@ type BatchReadRow struct {
 	RecordSetID    *uuid.UUID
 }
 
+// IS TRUE keeps the organization out of the choice of an index: where most have few batches, one by organization looks as
+// good as the primary key, and is read to its end for who has many.
 func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (BatchReadRow, error) {
 	row := db.QueryRow(ctx, batchRead, arg.ID, arg.OrgID)
 	var i BatchReadRow
@@ -285,6 +287,88 @@ func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams)
 	return count, err
 }
 
+const batchesRead = `-- name: BatchesRead :many
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
+JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
+JOIN flow.batch_count c ON c.batch_id = b.id
+LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
+`
+
+type BatchesReadParams struct {
+	OrgIds []uuid.UUID
+	Ids    []uuid.UUID
+}
+
+type BatchesReadRow struct {
+	FlowBatch      FlowBatch
+	FlowBatchCount FlowBatchCount
+	RecordSetID    *uuid.UUID
+}
+
+// Several batches, each of its organization.
+func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParams) ([]BatchesReadRow, error) {
+	rows, err := db.Query(ctx, batchesRead, arg.OrgIds, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BatchesReadRow
+	for rows.Next() {
+		var i BatchesReadRow
+		if err := rows.Scan(
+			&i.FlowBatch.ID,
+			&i.FlowBatch.OrgID,
+			&i.FlowBatch.DefinitionID,
+			&i.FlowBatch.Version,
+			&i.FlowBatch.TriggerID,
+			&i.FlowBatch.TriggerType,
+			&i.FlowBatch.TriggerSource,
+			&i.FlowBatch.ScheduleID,
+			&i.FlowBatch.Metadata,
+			&i.FlowBatch.Status,
+			&i.FlowBatch.RecordCount,
+			&i.FlowBatch.PageSet,
+			&i.FlowBatch.Lane,
+			&i.FlowBatch.Priority,
+			&i.FlowBatch.CancelReason,
+			&i.FlowBatch.ScheduledAt,
+			&i.FlowBatch.StartedAt,
+			&i.FlowBatch.CompletedAt,
+			&i.FlowBatch.CreatedBy,
+			&i.FlowBatch.CreatedAt,
+			&i.FlowBatch.UpdatedAt,
+			&i.FlowBatch.RetryOf,
+			&i.FlowBatch.RetryRoot,
+			&i.FlowBatch.RetryNo,
+			&i.FlowBatch.StoppedAt,
+			&i.FlowBatchCount.BatchID,
+			&i.FlowBatchCount.RecordCount,
+			&i.FlowBatchCount.Staged,
+			&i.FlowBatchCount.Queued,
+			&i.FlowBatchCount.Pending,
+			&i.FlowBatchCount.Started,
+			&i.FlowBatchCount.NeedsReconcile,
+			&i.FlowBatchCount.Completed,
+			&i.FlowBatchCount.Failed,
+			&i.FlowBatchCount.Cancelled,
+			&i.FlowBatchCount.Accepted,
+			&i.FlowBatchCount.Rejected,
+			&i.FlowBatchCount.Unprocessed,
+			&i.FlowBatchCount.Unresolved,
+			&i.FlowBatchCount.ChangeNo,
+			&i.RecordSetID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endedRunTotal = `-- name: EndedRunTotal :one
 SELECT count(*) FROM flow.ended_run WHERE org_id = $1 AND batch_id BETWEEN $2 AND $3
 `
@@ -303,18 +387,22 @@ func (q *Queries) EndedRunTotal(ctx context.Context, db DBTX, arg EndedRunTotalP
 }
 
 const endedRunsRead = `-- name: EndedRunsRead :many
-SELECT position, run, step_no, note, ended_at FROM flow.ended_run
-WHERE org_id = $1 AND batch_id = $2 AND position >= $3 AND position < $4 ORDER BY position, run
+SELECT r.batch_id, r.position, r.run, r.step_no, r.note, r.ended_at
+FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS batch_id, unnest($3::bigint[]) AS from_position,
+        unnest($4::bigint[]) AS to_position) d
+JOIN flow.ended_run r ON r.org_id = d.org_id AND r.batch_id = d.batch_id AND r.position >= d.from_position AND r.position < d.to_position
+ORDER BY r.batch_id, r.position, r.run
 `
 
 type EndedRunsReadParams struct {
-	OrgID        uuid.UUID
-	BatchID      uuid.UUID
-	FromPosition int64
-	ToPosition   int64
+	OrgIds        []uuid.UUID
+	BatchIds      []uuid.UUID
+	FromPositions []int64
+	ToPositions   []int64
 }
 
 type EndedRunsReadRow struct {
+	BatchID  uuid.UUID
 	Position int64
 	Run      int32
 	StepNo   int16
@@ -322,13 +410,13 @@ type EndedRunsReadRow struct {
 	EndedAt  time.Time
 }
 
-// The runs of jobs that are over, of the positions between two.
+// The runs of jobs that are over, of the positions between two of each batch.
 func (q *Queries) EndedRunsRead(ctx context.Context, db DBTX, arg EndedRunsReadParams) ([]EndedRunsReadRow, error) {
 	rows, err := db.Query(ctx, endedRunsRead,
-		arg.OrgID,
-		arg.BatchID,
-		arg.FromPosition,
-		arg.ToPosition,
+		arg.OrgIds,
+		arg.BatchIds,
+		arg.FromPositions,
+		arg.ToPositions,
 	)
 	if err != nil {
 		return nil, err
@@ -338,6 +426,7 @@ func (q *Queries) EndedRunsRead(ctx context.Context, db DBTX, arg EndedRunsReadP
 	for rows.Next() {
 		var i EndedRunsReadRow
 		if err := rows.Scan(
+			&i.BatchID,
 			&i.Position,
 			&i.Run,
 			&i.StepNo,
@@ -355,27 +444,29 @@ func (q *Queries) EndedRunsRead(ctx context.Context, db DBTX, arg EndedRunsReadP
 }
 
 const fragmentsRead = `-- name: FragmentsRead :many
-SELECT slice_no, step_no, task_no, body FROM flow.fragment
-WHERE batch_id = $1 AND slice_no = ANY($2::int[]) AND step_no >= $3
-ORDER BY slice_no, step_no, task_no, seq
+SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.body
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, body FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= $3 OFFSET 0) f
+ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq
 `
 
 type FragmentsReadParams struct {
-	BatchID  uuid.UUID
+	BatchIds []uuid.UUID
 	SliceNos []int32
 	FromStep int16
 }
 
 type FragmentsReadRow struct {
+	BatchID uuid.UUID
 	SliceNo int32
 	StepNo  int16
 	TaskNo  int16
 	Body    []byte
 }
 
-// In the order in which they came: the last one counts.
+// In the order in which they came: the last one counts. OFFSET 0 as in JobsRead.
 func (q *Queries) FragmentsRead(ctx context.Context, db DBTX, arg FragmentsReadParams) ([]FragmentsReadRow, error) {
-	rows, err := db.Query(ctx, fragmentsRead, arg.BatchID, arg.SliceNos, arg.FromStep)
+	rows, err := db.Query(ctx, fragmentsRead, arg.BatchIds, arg.SliceNos, arg.FromStep)
 	if err != nil {
 		return nil, err
 	}
@@ -384,6 +475,7 @@ func (q *Queries) FragmentsRead(ctx context.Context, db DBTX, arg FragmentsReadP
 	for rows.Next() {
 		var i FragmentsReadRow
 		if err := rows.Scan(
+			&i.BatchID,
 			&i.SliceNo,
 			&i.StepNo,
 			&i.TaskNo,
@@ -447,16 +539,18 @@ func (q *Queries) JobTotal(ctx context.Context, db DBTX, arg JobTotalParams) (in
 }
 
 const jobsRead = `-- name: JobsRead :many
-SELECT position, slice_no, apart_step, step_no, status, attempts, error, started_at, updated_at FROM flow.job
-WHERE batch_id = $1 AND slice_no = ANY($2::int[]) ORDER BY slice_no, position
+SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts, j.error, j.started_at, j.updated_at
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
+CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j
 `
 
 type JobsReadParams struct {
-	BatchID  uuid.UUID
+	BatchIds []uuid.UUID
 	SliceNos []int32
 }
 
 type JobsReadRow struct {
+	BatchID   uuid.UUID
 	Position  int64
 	SliceNo   int32
 	ApartStep int16
@@ -468,8 +562,9 @@ type JobsReadRow struct {
 	UpdatedAt time.Time
 }
 
+// OFFSET 0 keeps it one walk along the index for each slice, whatever the planner thinks of the size of the table.
 func (q *Queries) JobsRead(ctx context.Context, db DBTX, arg JobsReadParams) ([]JobsReadRow, error) {
-	rows, err := db.Query(ctx, jobsRead, arg.BatchID, arg.SliceNos)
+	rows, err := db.Query(ctx, jobsRead, arg.BatchIds, arg.SliceNos)
 	if err != nil {
 		return nil, err
 	}
@@ -478,6 +573,7 @@ func (q *Queries) JobsRead(ctx context.Context, db DBTX, arg JobsReadParams) ([]
 	for rows.Next() {
 		var i JobsReadRow
 		if err := rows.Scan(
+			&i.BatchID,
 			&i.Position,
 			&i.SliceNo,
 			&i.ApartStep,
@@ -528,47 +624,43 @@ func (q *Queries) SliceAt(ctx context.Context, db DBTX, arg SliceAtParams) (int3
 }
 
 const sliceSizes = `-- name: SliceSizes :many
-SELECT s.no, (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= $1), 0)
+SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= $1), 0)
     + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
         WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= $1), 0)
-    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $2::boolean AND p.set_id = $3 AND p.first = s.first - s.page_off), 0))::bigint AS bytes
-FROM flow.slice s WHERE s.batch_id = $4 AND s.no = ANY($5::int[]) ORDER BY s.no
+    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $2::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off), 0))::bigint AS bytes
+FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::int[]) AS no, generate_series(1, cardinality($4::int[])) AS i) d
+JOIN flow.batch b ON b.id = d.batch_id
+JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+ORDER BY d.i
 `
 
 type SliceSizesParams struct {
 	FromStep int16
 	Pages    bool
-	PageSet  uuid.UUID
-	BatchID  uuid.UUID
+	BatchIds []uuid.UUID
 	SliceNos []int32
 }
 
-type SliceSizesRow struct {
-	No    int32
-	Bytes int64
-}
-
 // Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on,
-// and the pages where they are wanted.
-func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams) ([]SliceSizesRow, error) {
+// and the pages where they are wanted. In the order in which the slices are asked for.
+func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams) ([]int64, error) {
 	rows, err := db.Query(ctx, sliceSizes,
 		arg.FromStep,
 		arg.Pages,
-		arg.PageSet,
-		arg.BatchID,
+		arg.BatchIds,
 		arg.SliceNos,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SliceSizesRow
+	var items []int64
 	for rows.Next() {
-		var i SliceSizesRow
-		if err := rows.Scan(&i.No, &i.Bytes); err != nil {
+		var bytes int64
+		if err := rows.Scan(&bytes); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, bytes)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -735,6 +827,62 @@ func (q *Queries) SlicesMixed(ctx context.Context, db DBTX, arg SlicesMixedParam
 	for rows.Next() {
 		var i SlicesMixedRow
 		if err := rows.Scan(
+			&i.No,
+			&i.First,
+			&i.Records,
+			&i.State,
+			&i.StepNo,
+			&i.Apart,
+			&i.PageOff,
+			&i.FirstStep,
+			&i.TasksDone,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const slicesRead = `-- name: SlicesRead :many
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
+JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+`
+
+type SlicesReadParams struct {
+	BatchIds []uuid.UUID
+	Nos      []int32
+}
+
+type SlicesReadRow struct {
+	BatchID   uuid.UUID
+	No        int32
+	First     int64
+	Records   int32
+	State     string
+	StepNo    int16
+	Apart     int32
+	PageOff   int32
+	FirstStep int16
+	TasksDone int64
+}
+
+// Slices of several batches.
+func (q *Queries) SlicesRead(ctx context.Context, db DBTX, arg SlicesReadParams) ([]SlicesReadRow, error) {
+	rows, err := db.Query(ctx, slicesRead, arg.BatchIds, arg.Nos)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SlicesReadRow
+	for rows.Next() {
+		var i SlicesReadRow
+		if err := rows.Scan(
+			&i.BatchID,
 			&i.No,
 			&i.First,
 			&i.Records,

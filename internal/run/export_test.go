@@ -32,8 +32,8 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 			}
 			slices, kept = append(slices, r), append(kept, Counts(counts))
 		}
-		views, err := b.open(ctx, s.q, tx, slices, 0)
-		if err != nil {
+		views := b.views(slices)
+		if err := s.open(ctx, tx, views, 0); err != nil {
 			return err
 		}
 		var all Counts

@@ -79,9 +79,15 @@ func (s *Service) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (
 	if err != nil {
 		return nil, err
 	}
-	plan, err := s.plans.Plan(ctx, conn, orgID, row.FlowBatch.DefinitionID, row.FlowBatch.Version)
+	return s.viewOf(ctx, conn, row)
+}
+
+// viewOf is the view of a batch that was read.
+func (s *Service) viewOf(ctx context.Context, conn db.DBTX, row *BatchRow) (*batchView, error) {
+	b := &row.FlowBatch
+	plan, err := s.plans.Plan(ctx, conn, b.OrgID, b.DefinitionID, b.Version)
 	if err != nil {
-		return nil, fmt.Errorf("plan of batch %s: %w", id, err)
+		return nil, fmt.Errorf("plan of batch %s: %w", b.ID, err)
 	}
 	row.FlowBatch.Metadata = "" // no record shows it, and a list of records keeps the batches of all of them
 	return &batchView{BatchRow: row, plan: plan}, nil

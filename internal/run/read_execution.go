@@ -112,11 +112,11 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		r := found[0]
 		row := sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
 			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
-		views, err := b.open(ctx, s.q, tx, []sliceRow{row}, 0)
-		if err != nil {
+		views := b.views([]sliceRow{row})
+		if err := s.open(ctx, tx, views, 0); err != nil {
 			return err
 		}
-		if err := b.readRuns(ctx, s.q, tx, views); err != nil {
+		if err := s.readRuns(ctx, tx, views); err != nil {
 			return err
 		}
 		pages, err := readInputs(ctx, tx, b, views)

@@ -126,13 +126,10 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 		rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
 			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
 	}
-	n, err := e.s.fit(ctx, tx, e.batch, rows, e.batch.lastStep(), false)
-	if err != nil {
+	if e.views, err = e.s.openFitting(ctx, tx, e.batch.views(rows), e.batch.lastStep(), false); err != nil {
 		return err
 	}
-	if e.views, err = e.batch.open(ctx, e.s.q, tx, rows[:n], e.batch.lastStep()); err != nil {
-		return err
-	}
+	n := len(e.views)
 	e.done = n == len(rows) && n < walkSlices
 	if n > 0 {
 		e.no = rows[n-1].no + 1

@@ -1,8 +1,11 @@
 package run
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -84,18 +87,9 @@ func (s *Service) Follow(ctx context.Context, watched []Watched, do func(i int, 
 	if err != nil || len(changed) == 0 {
 		return wrap(err, "look for changes of slices")
 	}
-	byBatch := map[uuid.UUID][]db.SlicesChangedRow{}
-	var order []uuid.UUID
-	for _, c := range changed {
-		id := watched[c.I].BatchID
-		if byBatch[id] == nil {
-			order = append(order, id)
-		}
-		byBatch[id] = append(byBatch[id], c)
-	}
 	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		for _, id := range order {
-			if err := s.followBatch(ctx, tx, id, watched, byBatch[id], do); err != nil {
+		for some := range slices.Chunk(changed, walkSlices) {
+			if err := s.followSome(ctx, tx, watched, some, do); err != nil {
 				return err
 			}
 		}
@@ -103,106 +97,164 @@ func (s *Service) Follow(ctx context.Context, watched []Watched, do func(i int, 
 	})
 }
 
-func (s *Service) followBatch(ctx context.Context, tx pgx.Tx, id uuid.UUID, watched []Watched, changed []db.SlicesChangedRow, do func(i int, mark int64, logs []Log)) error {
-	b, err := s.view(ctx, tx, watched[changed[0].I].OrgID, id)
+// followSome reads these changed slices, of however many batches, together: what is followed may have thousands.
+func (s *Service) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, changed []db.SlicesChangedRow, do func(i int, mark int64, logs []Log)) error {
+	views, err := s.changedViews(ctx, tx, watched, changed)
 	if err != nil {
 		return err
 	}
-	byNo := map[int32]db.SlicesChangedRow{}
-	nos := make([]int32, 0, len(changed))
+	byKey := make(map[sliceKey]db.SlicesChangedRow, len(changed))
 	for _, c := range changed {
-		no := watched[c.I].SliceNo
-		byNo[no], nos = c, append(nos, no)
+		byKey[sliceKey{watched[c.I].BatchID, watched[c.I].SliceNo}] = c
 	}
-	found, err := s.q.SliceRows(ctx, tx, db.SliceRowsParams{BatchID: id, Nos: nos})
-	if err != nil {
-		return fmt.Errorf("read slices of batch %s: %w", id, err)
-	}
-	rows := make([]sliceRow, len(found))
-	for i, r := range found {
-		rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
-			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
-	}
-	for len(rows) > 0 {
-		n, err := s.fit(ctx, tx, b, rows[:min(len(rows), walkSlices)], 0, false)
+	for len(views) > 0 {
+		opened, err := s.openFitting(ctx, tx, views, 0, false)
 		if err != nil {
 			return err
 		}
-		views, err := b.open(ctx, s.q, tx, rows[:n], 0)
-		if err != nil {
+		if err := s.readRuns(ctx, tx, opened); err != nil {
 			return err
 		}
-		if err := b.readRuns(ctx, s.q, tx, views); err != nil {
-			return err
-		}
-		for _, v := range views {
-			c := byNo[v.no]
+		for _, v := range opened {
+			c := byKey[v.key()]
 			logs, err := v.logs(watched[c.I].runsFrom(v.first))
 			if err != nil {
 				return err
 			}
 			do(int(c.I), c.Mark, logs)
 		}
-		rows = rows[n:]
+		views = views[len(opened):]
 	}
 	return nil
 }
 
+// changedViews returns the changed slices, those of one batch side by side and in their order.
+func (s *Service) changedViews(ctx context.Context, tx pgx.Tx, watched []Watched, changed []db.SlicesChangedRow) ([]*sliceView, error) {
+	which, in := db.BatchesReadParams{}, db.SlicesReadParams{}
+	for _, c := range changed {
+		w := &watched[c.I]
+		in.BatchIds, in.Nos = append(in.BatchIds, w.BatchID), append(in.Nos, w.SliceNo)
+		if !slices.Contains(which.Ids, w.BatchID) {
+			which.OrgIds, which.Ids = append(which.OrgIds, w.OrgID), append(which.Ids, w.BatchID)
+		}
+	}
+	found, err := s.q.BatchesRead(ctx, tx, which)
+	if err != nil {
+		return nil, fmt.Errorf("read followed batches: %w", err)
+	}
+	batches := make(map[uuid.UUID]*batchView, len(found))
+	for _, r := range found {
+		row := BatchRow(r)
+		if batches[row.FlowBatch.ID], err = s.viewOf(ctx, tx, &row); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := s.q.SlicesRead(ctx, tx, in)
+	if err != nil {
+		return nil, fmt.Errorf("read followed slices: %w", err)
+	}
+	var out []*sliceView
+	for _, r := range rows {
+		if b := batches[r.BatchID]; b != nil {
+			out = append(out, &sliceView{batch: b, sliceRow: sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
+				pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}})
+		}
+	}
+	slices.SortFunc(out, func(a, b *sliceView) int {
+		x, y := a.key(), b.key()
+		return cmp.Or(bytes.Compare(x.batch[:], y.batch[:]), cmp.Compare(x.no, y.no))
+	})
+	return out, nil
+}
+
 // logs are those of these runs of records.
 func (v *sliceView) logs(runs []watchedRun) ([]Log, error) {
-	wanted := make([]bool, v.records)
-	stories := map[watchedRun]*story{}
-	b := &v.batch.FlowBatch
-	queued := later(b.CreatedAt, deref(b.ScheduledAt))
-	for _, w := range runs {
-		wanted[w.offset] = true
-		s := &story{plan: v.batch.plan, began: b.CreatedAt, queued: queued, staged: v.state == sliceStaged}
-		if w.run > 1 {
-			s.began = v.runs[w.offset][w.run-2].EndedAt
-			s.queued = s.began
-		}
-		stories[w] = s
-	}
-	err := v.traces(wanted, func(step, task int16, t *Trace) {
+	told := v.stories(runs)
+	err := v.traces(told.wanted, func(step, task int16, t *Trace) {
 		if t.inherited {
 			return
 		}
 		facts := factsOf(step, task, t)
-		for w, s := range stories {
+		told.each(t.From, t.To, func(w watchedRun, s *story) {
 			if t.covers(w.offset) && v.tells(w.offset, w.run, step, t) && (w.run == 1 || !v.tells(w.offset, w.run-1, step, t)) {
 				s.facts = append(s.facts, facts...)
 			}
-		}
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	for i := range v.parts {
 		p := &v.parts[i]
-		for w, s := range stories {
+		told.each(p.From, p.To, func(w watchedRun, s *story) {
 			if v.concerns(p, w.offset) && !v.ended(w.offset, w.run) {
 				s.facts = append(s.facts, factsOfPart(p)...)
 			}
-		}
+		})
 	}
-	records, err := v.list(wanted, Want{History: true}, nil)
+	records, err := v.list(told.wanted, Want{History: true}, nil)
 	if err != nil {
 		return nil, err
 	}
 	for i := range records {
-		for w, s := range stories {
-			if int64(w.offset) != records[i].Position-v.first {
-				continue
-			}
+		offset := int32(records[i].Position - v.first)
+		told.each(offset, offset+1, func(w watchedRun, s *story) {
 			r := v.ofRun(records[i], w.offset, w.run)
 			s.status, s.failure, s.over, s.ended = r.Status, r.Error, deref(r.CompletedAt), v.ended(w.offset, w.run)
+		})
+	}
+	return told.logs(runs), nil
+}
+
+// told is what is told of runs of the records of a slice.
+type told struct {
+	// runs are in order, each once, with their stories; wanted tells which offsets they are of.
+	runs    []watchedRun
+	stories []*story
+	wanted  []bool
+}
+
+func (a watchedRun) compare(b watchedRun) int {
+	return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.run, b.run))
+}
+
+func (v *sliceView) stories(runs []watchedRun) *told {
+	out := &told{runs: slices.Clone(runs), wanted: make([]bool, v.records)}
+	slices.SortFunc(out.runs, watchedRun.compare)
+	out.runs = slices.Compact(out.runs)
+	b := &v.batch.FlowBatch
+	queued := later(b.CreatedAt, deref(b.ScheduledAt))
+	for _, w := range out.runs {
+		out.wanted[w.offset] = true
+		s := &story{plan: v.batch.plan, began: b.CreatedAt, queued: queued, staged: v.state == sliceStaged}
+		if w.run > 1 {
+			s.began = v.runs[w.offset][w.run-2].EndedAt
+			s.queued = s.began
 		}
+		out.stories = append(out.stories, s)
 	}
-	out := make([]Log, len(runs))
+	return out
+}
+
+// each calls do for every run of a record between two offsets.
+func (t *told) each(from, to int32, do func(w watchedRun, s *story)) {
+	i, _ := slices.BinarySearchFunc(t.runs, watchedRun{offset: from}, watchedRun.compare)
+	for ; i < len(t.runs) && t.runs[i].offset < to; i++ {
+		do(t.runs[i], t.stories[i])
+	}
+}
+
+// logs are those of these runs, which several readers may follow.
+func (t *told) logs(runs []watchedRun) []Log {
+	all, out := make([]Log, len(t.runs)), make([]Log, len(runs))
+	for i, s := range t.stories {
+		all[i] = s.log()
+	}
 	for i, w := range runs {
-		out[i] = stories[w].log()
+		at, _ := slices.BinarySearchFunc(t.runs, w, watchedRun.compare)
+		out[i] = all[at]
 	}
-	return out, nil
+	return out
 }
 
 func wrap(err error, what string) error {

@@ -17,19 +17,28 @@ import (
 // CodeRequeued is the error of a run that was ended so that the job could run again.
 const CodeRequeued = "requeued_by_person"
 
-// readRuns reads the ended runs of the records of slices that are read together.
-func (b *batchView) readRuns(ctx context.Context, q *db.Queries, tx pgx.Tx, views []*sliceView) error {
+// readRuns reads the ended runs of the records of slices that are read together, those of one batch side by side.
+func (s *Service) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView) error {
+	in, byBatch := db.EndedRunsReadParams{}, map[uuid.UUID][]*sliceView{}
+	for _, v := range views {
+		b := &v.batch.FlowBatch
+		to := v.first + int64(v.records)
+		if byBatch[b.ID] == nil {
+			in.OrgIds, in.BatchIds = append(in.OrgIds, b.OrgID), append(in.BatchIds, b.ID)
+			in.FromPositions, in.ToPositions = append(in.FromPositions, v.first), append(in.ToPositions, to)
+		}
+		in.ToPositions[len(in.ToPositions)-1] = to
+		byBatch[b.ID] = append(byBatch[b.ID], v)
+	}
 	if len(views) == 0 {
 		return nil
 	}
-	last := views[len(views)-1]
-	rows, err := q.EndedRunsRead(ctx, tx, db.EndedRunsReadParams{OrgID: b.FlowBatch.OrgID, BatchID: b.FlowBatch.ID, FromPosition: views[0].first,
-		ToPosition: last.first + int64(last.records)})
+	rows, err := s.q.EndedRunsRead(ctx, tx, in)
 	if err != nil {
-		return fmt.Errorf("read runs of batch %s: %w", b.FlowBatch.ID, err)
+		return fmt.Errorf("read runs of batch %s: %w", in.BatchIds[0], err)
 	}
 	for _, r := range rows {
-		for _, v := range views {
+		for _, v := range byBatch[r.BatchID] {
 			if o := r.Position - v.first; o >= 0 && o < int64(v.records) {
 				if v.runs == nil {
 					v.runs = map[int32][]db.EndedRunsReadRow{}

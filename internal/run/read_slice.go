@@ -75,81 +75,145 @@ type taskBody struct {
 // noTraces as first step says that no fragments are wanted.
 const noTraces = 1 << 14
 
-// open reads slices with their fragments from a step on. All queries must see one state of the database.
-func (b *batchView) open(ctx context.Context, q *db.Queries, tx pgx.Tx, rows []sliceRow, fromStep int16) ([]*sliceView, error) {
+// views are slices of the batch, not opened yet.
+func (b *batchView) views(rows []sliceRow) []*sliceView {
 	out := make([]*sliceView, len(rows))
-	byNo := make(map[int32]*sliceView, len(rows))
-	var all, apart, covered []int32
 	for i, r := range rows {
 		out[i] = &sliceView{sliceRow: r, batch: b}
-		byNo[r.no] = out[i]
-		all = append(all, r.no)
-		if r.apart > 0 {
-			apart = append(apart, r.no)
-		}
-		if r.apart > 0 || r.state == sliceCalling {
-			covered = append(covered, r.no)
-		}
 	}
-	if err := b.readParts(ctx, q, tx, covered, byNo); err != nil {
+	return out
+}
+
+func (v *sliceView) key() sliceKey { return sliceKey{v.batch.FlowBatch.ID, v.no} }
+
+// keysOf returns the keys of slices as queries take them.
+func keysOf(views []*sliceView) (batchIDs []uuid.UUID, nos []int32) {
+	for _, v := range views {
+		batchIDs, nos = append(batchIDs, v.batch.FlowBatch.ID), append(nos, v.no)
+	}
+	return batchIDs, nos
+}
+
+// openFitting opens as many of the first slices as fit into memory together, at least one if there are any; pages tells
+// that their pages will be read as well.
+func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView, fromStep int16, pages bool) ([]*sliceView, error) {
+	n, err := s.fit(ctx, tx, views, fromStep, pages)
+	if err != nil {
 		return nil, err
 	}
-	if err := b.readJobs(ctx, q, tx, apart, byNo); err != nil {
-		return nil, err
+	return views[:n], s.open(ctx, tx, views[:n], fromStep)
+}
+
+// fit returns how many of the first slices fit into memory together, at least one.
+func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, fromStep int16, pages bool) (int, error) {
+	if len(views) < 2 || (fromStep >= noTraces && !pages) {
+		return len(views), nil
 	}
-	if fromStep < noTraces && b.retry() {
-		found, err := q.InheritedRead(ctx, tx, db.InheritedReadParams{BatchID: b.FlowBatch.ID, SliceNos: all, FromStep: fromStep})
+	batchIDs, nos := keysOf(views)
+	sizes, err := s.q.SliceSizes(ctx, tx, db.SliceSizesParams{FromStep: fromStep, Pages: pages, BatchIds: batchIDs, SliceNos: nos})
+	if err != nil {
+		return 0, fmt.Errorf("read sizes of slices of batch %s: %w", batchIDs[0], err)
+	}
+	total := int64(0)
+	for i, bytes := range sizes {
+		if total += bytes; total > walkBytes {
+			return max(i, 1), nil
+		}
+	}
+	return len(views), nil
+}
+
+// open reads slices, which can be of several batches, with their fragments from a step on. All queries must see one state of
+// the database.
+func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView, fromStep int16) error {
+	if len(views) == 0 {
+		return nil
+	}
+	byKey := make(map[sliceKey]*sliceView, len(views))
+	var apart, covered []*sliceView
+	for _, v := range views {
+		byKey[v.key()] = v
+		if v.apart > 0 {
+			apart = append(apart, v)
+		}
+		if v.apart > 0 || v.state == sliceCalling {
+			covered = append(covered, v)
+		}
+	}
+	if err := s.readParts(ctx, tx, covered, byKey); err != nil {
+		return err
+	}
+	if err := s.readJobs(ctx, tx, apart, byKey); err != nil {
+		return err
+	}
+	if fromStep < noTraces {
+		if err := s.readFragments(ctx, tx, views, byKey, fromStep); err != nil {
+			return err
+		}
+	}
+	for _, v := range views {
+		v.statuses = v.derive()
+	}
+	return nil
+}
+
+func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView, fromStep int16) error {
+	retried := map[uuid.UUID][]int32{}
+	for _, v := range views {
+		if v.batch.retry() {
+			retried[v.batch.FlowBatch.ID] = append(retried[v.batch.FlowBatch.ID], v.no)
+		}
+	}
+	for id, nos := range retried {
+		found, err := s.q.InheritedRead(ctx, tx, db.InheritedReadParams{BatchID: id, SliceNos: nos, FromStep: fromStep})
 		if err != nil {
-			return nil, fmt.Errorf("read what batch %s inherited: %w", b.FlowBatch.ID, err)
+			return fmt.Errorf("read what batch %s inherited: %w", id, err)
 		}
 		for _, f := range found {
-			v := byNo[f.SliceNo]
+			v := byKey[sliceKey{id, f.SliceNo}]
 			v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body, inherited: true, off: f.Off})
 		}
 	}
-	if fromStep < noTraces {
-		found, err := q.FragmentsRead(ctx, tx, db.FragmentsReadParams{BatchID: b.FlowBatch.ID, SliceNos: all, FromStep: fromStep})
-		if err != nil {
-			return nil, fmt.Errorf("read outputs of batch %s: %w", b.FlowBatch.ID, err)
-		}
-		for _, f := range found {
-			v := byNo[f.SliceNo]
-			v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body})
-		}
+	batchIDs, nos := keysOf(views)
+	found, err := s.q.FragmentsRead(ctx, tx, db.FragmentsReadParams{BatchIds: batchIDs, SliceNos: nos, FromStep: fromStep})
+	if err != nil {
+		return fmt.Errorf("read outputs of batch %s: %w", batchIDs[0], err)
 	}
-	for _, v := range out {
-		v.statuses = v.derive()
+	for _, f := range found {
+		v := byKey[sliceKey{f.BatchID, f.SliceNo}]
+		v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body})
 	}
-	return out, nil
+	return nil
 }
 
-func (b *batchView) readParts(ctx context.Context, q *db.Queries, tx pgx.Tx, nos []int32, byNo map[int32]*sliceView) error {
-	if len(nos) == 0 {
+func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+	if len(views) == 0 {
 		return nil
 	}
-	ids := slices.Repeat([]uuid.UUID{b.FlowBatch.ID}, len(nos))
-	rows, err := q.PartsOfSlices(ctx, tx, db.PartsOfSlicesParams{BatchIds: ids, SliceNos: nos})
+	batchIDs, nos := keysOf(views)
+	rows, err := s.q.PartsOfSlices(ctx, tx, db.PartsOfSlicesParams{BatchIds: batchIDs, SliceNos: nos})
 	if err != nil {
-		return fmt.Errorf("read parts of batch %s: %w", b.FlowBatch.ID, err)
+		return fmt.Errorf("read parts of batch %s: %w", batchIDs[0], err)
 	}
 	for _, r := range rows {
-		v := byNo[r.SliceNo]
+		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
 		p := Part{StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff, To: r.ToOff, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element, LeftOut: r.LeftOut, ClaimNo: r.ClaimNo}
 		v.parts = append(v.parts, readPart{coverPart{p, partStatus(r.CallState)}, r.ClaimedAt})
 	}
 	return nil
 }
 
-func (b *batchView) readJobs(ctx context.Context, q *db.Queries, tx pgx.Tx, nos []int32, byNo map[int32]*sliceView) error {
-	if len(nos) == 0 {
+func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+	if len(views) == 0 {
 		return nil
 	}
-	rows, err := q.JobsRead(ctx, tx, db.JobsReadParams{BatchID: b.FlowBatch.ID, SliceNos: nos})
+	batchIDs, nos := keysOf(views)
+	rows, err := s.q.JobsRead(ctx, tx, db.JobsReadParams{BatchIds: batchIDs, SliceNos: nos})
 	if err != nil {
-		return fmt.Errorf("read jobs of batch %s: %w", b.FlowBatch.ID, err)
+		return fmt.Errorf("read jobs of batch %s: %w", batchIDs[0], err)
 	}
 	for i := range rows {
-		v := byNo[rows[i].SliceNo]
+		v := byKey[sliceKey{rows[i].BatchID, rows[i].SliceNo}]
 		if v.jobs == nil {
 			v.jobs = make(map[int32]*db.JobsReadRow, v.apart)
 		}

@@ -103,11 +103,7 @@ func (w *walk) begunIn(ctx context.Context, id uuid.UUID) (int64, error) {
 
 func (w *walk) begunAmong(ctx context.Context, b *batchView, rows []sliceRow) (begun int64, err error) {
 	for len(rows) > 0 {
-		n, err := w.s.fit(ctx, w.tx, b, rows, 0, false)
-		if err != nil {
-			return 0, err
-		}
-		views, err := b.open(ctx, w.s.q, w.tx, rows[:n], 0)
+		views, err := w.s.openFitting(ctx, w.tx, b.views(rows), 0, false)
 		if err != nil {
 			return 0, err
 		}
@@ -118,7 +114,7 @@ func (w *walk) begunAmong(ctx context.Context, b *batchView, rows []sliceRow) (b
 			}
 			begun += k
 		}
-		rows = rows[n:]
+		rows = rows[len(views):]
 	}
 	return begun, nil
 }

@@ -232,47 +232,21 @@ func (w *walk) slices(ctx context.Context, b *batchView, rows []sliceRow, start,
 			need -= min(rows[n].matching, rows[n].first+int64(rows[n].records)-start)
 			n++
 		}
-		n, err := w.s.fit(ctx, w.tx, b, rows[:n], from, w.f.Want.Input)
-		if err != nil {
-			return err
-		}
-		views, err := b.open(ctx, w.s.q, w.tx, rows[:n], from)
+		views, err := w.s.openFitting(ctx, w.tx, b.views(rows[:n]), from, w.f.Want.Input)
 		if err != nil {
 			return err
 		}
 		if w.f.Want.Runs {
-			if err := b.readRuns(ctx, w.s.q, w.tx, views); err != nil {
+			if err := w.s.readRuns(ctx, w.tx, views); err != nil {
 				return err
 			}
 		}
 		if err := w.take(ctx, b, views, start, end); err != nil {
 			return err
 		}
-		rows = rows[n:]
+		rows = rows[len(views):]
 	}
 	return nil
-}
-
-// fit returns how many of the first slices fit into memory together, at least one.
-func (s *Service) fit(ctx context.Context, tx pgx.Tx, b *batchView, rows []sliceRow, fromStep int16, pages bool) (int, error) {
-	if len(rows) < 2 || (fromStep >= noTraces && !pages) {
-		return len(rows), nil
-	}
-	nos := make([]int32, len(rows))
-	for i, r := range rows {
-		nos[i] = r.no
-	}
-	sizes, err := s.q.SliceSizes(ctx, tx, db.SliceSizesParams{FromStep: fromStep, Pages: pages, PageSet: b.FlowBatch.PageSet, BatchID: b.FlowBatch.ID, SliceNos: nos})
-	if err != nil {
-		return 0, fmt.Errorf("read sizes of slices of batch %s: %w", b.FlowBatch.ID, err)
-	}
-	total := int64(0)
-	for i, z := range sizes {
-		if total += z.Bytes; total > walkBytes {
-			return max(i, 1), nil
-		}
-	}
-	return len(rows), nil
 }
 
 // take appends the matching records of opened slices to the page.

@@ -100,9 +100,5 @@ func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, row
 		return nil, fmt.Errorf("read jobs of batch %s: %w", b.FlowBatch.ID, err)
 	}
 	from = min(from, first)
-	n, err := s.fit(ctx, tx, b, rows, from, false)
-	if err != nil {
-		return nil, err
-	}
-	return b.open(ctx, s.q, tx, rows[:n], from)
+	return s.openFitting(ctx, tx, b.views(rows), from, false)
 }
