@@ -245,6 +245,7 @@ func (a *App) wire(ctx context.Context) error {
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
 	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
+	a.Runs.Tell(a.Streams.Changed)
 	if a.cfg.Dispatch.Observed == nil {
 		a.cfg.Dispatch.Observed = a.metrics.called
 	}

@@ -45,6 +45,29 @@ func insert(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
+// TestAfterCommit: what comes after a commit comes once it is there, and not where there is none.
+func TestAfterCommit(t *testing.T) {
+	t.Parallel()
+	pool := setupTable(t)
+	abort := errors.New("abort")
+	var rows []int
+	then := func() { rows = append(rows, count(t, pool, "SELECT count(*) FROM t")) }
+	do := func(result error) error {
+		return pg.InTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
+			pg.AfterCommit(ctx, then)
+			pg.AfterCommit(ctx, then)
+			return errors.Join(insert(ctx, tx), result)
+		})
+	}
+	require.ErrorIs(t, do(abort), abort)
+	require.Empty(t, rows)
+	require.NoError(t, do(nil))
+	require.Equal(t, []int{1, 1}, rows)
+	require.Error(t, do(nil), "of a row that is there")
+	pg.AfterCommit(t.Context(), then)
+	require.Len(t, rows, 2)
+}
+
 func TestInTx(t *testing.T) {
 	t.Parallel()
 	abort := errors.New("abort")

@@ -26,6 +26,8 @@ func InTx(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pg
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
+	var then after
+	ctx = context.WithValue(ctx, afterKey{}, &then)
 	committing := false
 	defer func() {
 		if !committing {
@@ -39,7 +41,26 @@ func InTx(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pg
 		return fmt.Errorf("before commit: %w", err)
 	}
 	committing = true
-	return commit(ctx, tx)
+	err = commit(ctx, tx)
+	if err == nil || CommitUnknown(err) {
+		for _, do := range then.dos {
+			do()
+		}
+	}
+	return err
+}
+
+// after is what comes after a commit.
+type after struct{ dos []func() }
+
+type afterKey struct{}
+
+// AfterCommit calls do once the transaction is committed, or may be, that InTx runs with this context; never where there is
+// none. So do must be something that is only faster than finding out: a process can end before it. It must not wait.
+func AfterCommit(ctx context.Context, do func()) {
+	if then, ok := ctx.Value(afterKey{}).(*after); ok {
+		then.dos = append(then.dos, do)
+	}
 }
 
 func commit(ctx context.Context, tx pgx.Tx) error {

@@ -151,6 +151,9 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 	if err != nil {
 		return nil, fmt.Errorf("lock batches: %w", err)
 	}
+	if s.tell != nil {
+		pg.AfterCommit(ctx, func() { s.tell(batchIDs) })
+	}
 	c := &Change{
 		s: s, tx: tx, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{},
 		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: map[dueKey]time.Time{},

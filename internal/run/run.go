@@ -61,7 +61,12 @@ type Service struct {
 	due     Waker
 	random  func() float64
 	batches batchCache
+	tell    func(batchIDs []uuid.UUID)
 }
+
+// Tell lets told be called with the batches of each change that this process has committed, or may have. It must not wait.
+// Say it before anything changes.
+func (s *Service) Tell(told func(batchIDs []uuid.UUID)) { s.tell = told }
 
 // New returns a Service. random yields numbers in [0, 1) for the jitter of retries.
 func New(pool *pgxpool.Pool, plans Planner, router Router, due Waker, random func() float64) *Service {

@@ -6,15 +6,20 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/google/uuid"
+
 	"flowlane/internal/run"
 )
 
 // look looks for changes as long as anybody listens.
 func (h *Hub) look() {
 	failures := 0
+	// When the next look at everything may begin, and the next one at what this process has changed.
+	var everything, changed time.Time
 	for {
 		began := time.Now()
-		found := h.watched()
+		all := !began.Before(everything)
+		found := h.watched(all)
 		if found == nil || h.life.Err() != nil {
 			return
 		}
@@ -27,12 +32,36 @@ func (h *Hub) look() {
 		} else {
 			failures = 0
 		}
-		timer := time.NewTimer(min(max(pause, effort*time.Since(began)), pauseMax))
+		took := time.Since(began)
+		if all {
+			everything = time.Now().Add(rest(pause, took))
+		}
+		changed = time.Now().Add(rest(breath, took))
+		if !h.wait(everything, changed) {
+			return
+		}
+	}
+}
+
+// rest is the pause after a look that took so long.
+func rest(least, took time.Duration) time.Duration { return min(max(least, effort*took), pauseMax) }
+
+// wait waits until everything is to be looked at, or something that this process has changed, which happens not before
+// changed; false at the end of the process.
+func (h *Hub) wait(everything, changed time.Time) bool {
+	woken := h.woken
+	timer := time.NewTimer(time.Until(everything))
+	defer timer.Stop()
+	for {
 		select {
 		case <-timer.C:
+			return true
+		case <-woken:
+			if woken = nil; changed.Before(everything) {
+				timer.Reset(time.Until(changed))
+			}
 		case <-h.life.Done():
-			timer.Stop()
-			return
+			return false
 		}
 	}
 }
@@ -46,26 +75,46 @@ type watching struct {
 	who [][]*Listener
 }
 
-// watched returns what somebody listens to, or nil if nobody does: then looking is over.
-func (h *Hub) watched() *watching {
+// watched returns what somebody listens to, all of it or what this process has changed; nil if nobody listens: then looking
+// is over.
+func (h *Hub) watched(all bool) *watching {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.slices) == 0 {
+	if len(h.batches) == 0 {
 		h.looking = false
 		return nil
 	}
 	w := &watching{}
-	for k, s := range h.slices {
-		positions := make([]int64, 0, len(s.listeners))
-		runs := make([]int32, 0, len(s.listeners))
-		who := make([]*Listener, 0, len(s.listeners))
-		for l := range s.listeners {
-			positions, runs, who = append(positions, l.position), append(runs, l.run), append(who, l)
+	if all {
+		for id := range h.batches {
+			w.add(h, id)
 		}
-		w.watched = append(w.watched, run.Watched{OrgID: s.org, BatchID: k.batch, SliceNo: k.no, Mark: s.mark, Positions: positions, Runs: runs})
-		w.slices, w.joined, w.who = append(w.slices, s), append(w.joined, s.joined), append(w.who, who)
+	} else {
+		for id := range h.changed {
+			w.add(h, id)
+		}
 	}
+	clear(h.changed)
 	return w
+}
+
+func (w *watching) add(h *Hub, batch uuid.UUID) {
+	for no, s := range h.batches[batch] {
+		if s.who == nil {
+			s.line()
+		}
+		w.watched = append(w.watched, run.Watched{OrgID: s.org, BatchID: batch, SliceNo: no, Mark: s.mark, Positions: s.positions, Runs: s.runs})
+		w.slices, w.joined, w.who = append(w.slices, s), append(w.joined, s.joined), append(w.who, s.who)
+	}
+}
+
+// line puts the listeners in one order. What a look has keeps the order in which it was.
+func (s *slice) line() {
+	n := len(s.listeners)
+	s.who, s.positions, s.runs = make([]*Listener, 0, n), make([]int64, 0, n), make([]int32, 0, n)
+	for l := range s.listeners {
+		s.who, s.positions, s.runs = append(s.who, l), append(s.positions, l.position), append(s.runs, l.run)
+	}
 }
 
 // once looks once. A panic must not end the process; in a request it would not either.
@@ -75,6 +124,9 @@ func (h *Hub) once(w *watching) (err error) {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
+	if len(w.watched) == 0 {
+		return nil // who followed it has left
+	}
 	ctx, cancel := context.WithTimeout(h.life, 10*time.Second)
 	defer cancel()
 	return h.source.Follow(ctx, w.watched, func(i int, mark int64, logs []run.Log) {

@@ -1,5 +1,6 @@
 // Package stream owns who follows executions in this process, and reads for all of them together: one look at the marks of
-// their slices ten times a second, and one reading of those that changed, however many listeners there are. It promises
+// their slices ten times a second, and one reading of those that changed, however many listeners there are. What this
+// process itself has changed is looked at at once. It promises
 // that a listener gets every event of its execution behind the one that it has seen, once and in order, and that it costs
 // a place in a table and no query. It knows nothing of HTTP, and nothing of what events mean.
 package stream
@@ -17,8 +18,9 @@ import (
 )
 
 const (
-	// interval is the pause between two looks.
+	// interval is the pause between two looks at everything, breath the one after a look at what this process has changed.
 	interval = 100 * time.Millisecond
+	breath   = 20 * time.Millisecond
 	// effort bounds the share of the time that looking may take: a pause is at least so many times what the look took.
 	effort = 2
 	// pauseMax bounds that pause, and the one after a failure.
@@ -48,16 +50,14 @@ type Hub struct {
 	// life ends with the process.
 	life context.Context //nolint:containedctx // the life of the process
 
-	mu        sync.Mutex
-	slices    map[sliceKey]*slice
+	mu      sync.Mutex
+	batches map[uuid.UUID]map[int32]*slice
+	// changed are followed batches that this process has changed since they were looked at; woken tells that there are any.
+	changed   map[uuid.UUID]struct{}
+	woken     chan struct{}
 	listeners int
 	of        map[uuid.UUID]int
 	looking   bool
-}
-
-type sliceKey struct {
-	batch uuid.UUID
-	no    int32
 }
 
 // slice is one of which records are followed.
@@ -67,6 +67,10 @@ type slice struct {
 	// joined counts those who came: what was read before the last of them may lack what it has not seen.
 	joined    int
 	listeners map[*Listener]struct{}
+	// who are the listeners with what they follow, in one order; nil when somebody came or left.
+	who       []*Listener
+	positions []int64
+	runs      []int32
 }
 
 // New returns a Hub without listeners. When life ends, so do all that it has, and it takes no more.
@@ -74,7 +78,24 @@ func New(life context.Context, source Source, opts Options) *Hub {
 	if opts.Most == 0 {
 		opts.Most = Most
 	}
-	return &Hub{source: source, opts: opts, life: life, slices: map[sliceKey]*slice{}, of: map[uuid.UUID]int{}}
+	return &Hub{source: source, opts: opts, life: life, batches: map[uuid.UUID]map[int32]*slice{}, changed: map[uuid.UUID]struct{}{},
+		woken: make(chan struct{}, 1), of: map[uuid.UUID]int{}}
+}
+
+// Changed says that this process has changed these batches. It does not wait for anything.
+func (h *Hub) Changed(batchIDs []uuid.UUID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range batchIDs {
+		if h.batches[id] == nil {
+			continue
+		}
+		h.changed[id] = struct{}{}
+		select {
+		case h.woken <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // Listeners returns how many there are.
@@ -124,7 +145,8 @@ type Listener struct {
 
 	events   chan []run.Event
 	hub      *Hub
-	key      sliceKey
+	batch    uuid.UUID
+	sliceNo  int32
 	position int64
 	run      int32
 	// seen is the number of the last entry that was given out.
@@ -143,16 +165,19 @@ func (p *Place) Listen(batch uuid.UUID, sliceNo int32, position, seen int64) *Li
 // ListenRun follows a run of the record that need not be its first.
 func (p *Place) ListenRun(batch uuid.UUID, sliceNo int32, position int64, number int32, seen int64) *Listener {
 	events := make(chan []run.Event, 1)
-	l := &Listener{Events: events, events: events, hub: p.hub, key: sliceKey{batch, sliceNo}, position: position, run: number, seen: seen}
+	l := &Listener{Events: events, events: events, hub: p.hub, batch: batch, sliceNo: sliceNo, position: position, run: number, seen: seen}
 	h := p.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.slices[l.key]
+	if h.batches[batch] == nil {
+		h.batches[batch] = map[int32]*slice{}
+	}
+	s := h.batches[batch][sliceNo]
 	if s == nil {
 		s = &slice{org: p.org, listeners: map[*Listener]struct{}{}}
-		h.slices[l.key] = s
+		h.batches[batch][sliceNo] = s
 	}
-	s.listeners[l] = struct{}{}
+	s.listeners[l], s.who = struct{}{}, nil
 	s.joined++
 	s.mark = 0
 	if !h.looking {
@@ -167,9 +192,12 @@ func (l *Listener) Leave() {
 	h := l.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.slices[l.key]
+	s := h.batches[l.batch][l.sliceNo]
 	delete(s.listeners, l)
-	if len(s.listeners) == 0 {
-		delete(h.slices, l.key)
+	if s.who = nil; len(s.listeners) > 0 {
+		return
+	}
+	if delete(h.batches[l.batch], l.sliceNo); len(h.batches[l.batch]) == 0 {
+		delete(h.batches, l.batch)
 	}
 }

@@ -25,6 +25,8 @@ type book struct {
 	panics bool
 	looks  int
 	read   int
+	// alone, if set, is told of each look at that batch and no other.
+	alone map[uuid.UUID]chan struct{}
 	// held, if set, is waited for within a look, after the marks were read.
 	held chan struct{}
 }
@@ -33,6 +35,9 @@ func (b *book) Follow(_ context.Context, watched []run.Watched, do func(i int, m
 	b.mu.Lock()
 	last, mark, fails, panics, held := b.last, b.mark, b.fails, b.panics, b.held
 	b.looks++
+	if seen := b.alone[watched[0].BatchID]; seen != nil && len(watched) == 1 {
+		seen <- struct{}{}
+	}
 	b.mu.Unlock()
 	if panics {
 		panic("out of order")
@@ -114,7 +119,7 @@ func TestListen_GoesOnBehindWhatWasSeen(t *testing.T) {
 	assert.Equal(t, []int64{5}, next(t, late))
 	first.Leave()
 	late.Leave()
-	assert.Empty(t, h.slices)
+	assert.Empty(t, h.batches)
 }
 
 // TestListen_SlowReader: what a reader does not take comes later, with the rest, and holds up nobody else.
@@ -166,6 +171,40 @@ func TestLook_OnlyWhileSomebodyListens(t *testing.T) {
 		require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.looking }, 10*time.Second, time.Millisecond)
 	}
 	assert.Equal(t, 2, b.read, "once for each who came")
+}
+
+// TestChanged: what this process has changed is looked at without the rest, and nothing else is.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	h, b, _ := open(t, 0)
+	moving, still := uuid.New(), uuid.New()
+	seen := make(chan struct{}, 1000)
+	b.alone = map[uuid.UUID]chan struct{}{moving: seen}
+	p := take(t, h, uuid.New())
+	waits := p.Listen(still, 0, 0, 2)
+	follows := p.Listen(moving, 0, 0, 2)
+	for no := int64(3); no < 6; no++ {
+		b.write(1)
+		require.Eventually(t, func() bool { // a look at everything, if its time has come, takes it along
+			h.Changed([]uuid.UUID{uuid.New(), moving})
+			select {
+			case <-seen:
+				return true
+			default:
+				return false
+			}
+		}, 10*time.Second, time.Millisecond, "nobody looked at what has changed alone")
+		assert.Equal(t, []int64{no}, next(t, follows))
+		assert.Equal(t, []int64{no}, next(t, waits), "by a look at everything")
+	}
+	follows.Leave()
+	h.mu.Lock()
+	clear(h.changed)
+	h.mu.Unlock()
+	h.Changed([]uuid.UUID{moving})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	assert.Empty(t, h.changed, "nobody follows it any more")
 }
 
 // TestLook_Fails: a failure, or a panic, is waited out.
