@@ -100,12 +100,12 @@ func factsOf(step, task int16, t *Trace) []fact {
 	return []fact{begin, end}
 }
 
-// factsOfPart returns what a part tells that speaks of the record.
+// factsOfPart returns what a part tells that speaks of the record. Its time is as exact as that of the trace to come.
 func factsOfPart(p *readPart) []fact {
 	if p.state == Queued {
 		return nil
 	}
-	return []fact{{step: p.StepNo, task: p.TaskNo, no: cmp.Or(p.ClaimNo, stillOpen), claim: true, attempt: p.Attempt, at: deref(p.claimedAt)}}
+	return []fact{{step: p.StepNo, task: p.TaskNo, no: cmp.Or(p.ClaimNo, stillOpen), claim: true, attempt: p.Attempt, at: deref(p.claimedAt).Truncate(time.Millisecond)}}
 }
 
 // story is what the log of one record is told from.
