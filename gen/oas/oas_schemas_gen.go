@@ -13940,7 +13940,8 @@ type TaskInput struct {
 	// their order, null for those that `when` passed over, and takes at most 1 MiB; an empty array makes
 	// no call and gives `[]`. `retry` and `timeout_seconds` are for each element. An element that fails
 	// fails the task, and those behind it are not tried; with `on_error` `continue` its output is null and
-	// the next one goes on. Not for bulk actions, nor for those that read and write stores.
+	// the next one goes on. What expressions compute for the elements of one record is bounded together;
+	// past that the task fails. Not for bulk actions, nor for those that read and write stores.
 	ForEach OptNilString `json:"for_each"`
 	// How long one attempt may take; null leaves it to the action.
 	TimeoutSeconds OptNilInt `json:"timeout_seconds"`

@@ -165,3 +165,22 @@ func TestDefinitions_ForEach(t *testing.T) {
 	task = dryRunTasks(s.Do(http.MethodPost, path+"/dry-run", nil).Want(http.StatusOK).JSON())["t"]
 	assert.Equal(t, []any{"failed", nil}, []any{task["status"], task["elements"]})
 }
+
+// TestForEach_TooMuch: what the elements of a record cost together is bounded, and ends the task whatever its author says of
+// single elements that fail.
+func TestForEach_TooMuch(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	list := "[1" + strings.Repeat(",1", 999) + "]"
+	for _, onError := range []string{"fail", "continue"} {
+		definition := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","for_each":"{{ input.list }}","on_error":"` + onError + `",
+			"params":{"value":"{{ len(filter(input.numbers, any(input.numbers, # == -1))) }}"}}]}]`)
+		numbers := "[1" + strings.Repeat(",1", 299) + "]"
+		batch := s.trigger(definition, fmt.Sprintf(`{"records":[{"list":%s,"numbers":%s},{"list":[1,2],"numbers":%s}]}`, list, numbers, numbers))
+		s.await(batch)
+		e := s.execution(batch, 0)
+		assert.Equal(t, []string{"failed"}, e.statuses(), onError)
+		assert.Contains(t, string(e.Steps[0].Tasks[0].Output)+fmt.Sprint(e.Steps[0].Tasks[0].Error), "give fewer of them", onError)
+		assert.Equal(t, []string{"completed"}, s.execution(batch, 1).statuses(), "its neighbour has a bound of its own")
+	}
+}

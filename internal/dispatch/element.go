@@ -17,9 +17,9 @@ func (r *renderer) element(piece *run.Part, env *expr.Env) (more bool, err error
 	if err != nil {
 		return false, err
 	}
-	piece.Elements = int32(len(list))
-	for i := int(piece.Element); i < len(list); i++ {
-		at := env.At(i, list[i])
+	piece.Elements = int32(list.Len())
+	for i := int(piece.Element); i < list.Len(); i++ {
+		at := list.At(i)
 		wanted := true
 		if r.task.WhenElement() {
 			wanted, err = r.task.When.Eval(&at)

@@ -122,10 +122,10 @@ func elements(task *definition.Task, env *expr.Env, out *Task) (more bool, err e
 	if err != nil {
 		return false, err
 	}
-	n := len(list)
+	n := list.Len()
 	out.Elements = &n
-	for i := range list {
-		at := env.At(i, list[i])
+	for i := range n {
+		at := list.At(i)
 		if task.WhenElement() {
 			yes, err := task.When.Eval(&at)
 			if err != nil {

@@ -33,6 +33,8 @@ const (
 	maxNodes = 10000
 	// maxFuel is what one rendering may spend: a unit for each step and each element, and one for every 16 bytes of text.
 	maxFuel = 1 << 20
+	// maxElementsFuel is what the renderings for all elements of a List may spend together.
+	maxElementsFuel = 8 * maxFuel
 	// maxDataDepth bounds the nesting of data; deeper records are an error instead of a deep stack.
 	maxDataDepth = 512
 )
@@ -90,6 +92,9 @@ type Env struct {
 	// Output returns the output of a task of an earlier step, nil for null. It is called once per rendering for each
 	// task that the template names, and may itself be nil where no step is visible.
 	Output func(step, task string) json.RawMessage
+
+	// shared is what all renderings for the elements of a List have left; nil elsewhere.
+	shared *int
 }
 
 // Refs is what a template refers to.

@@ -28,8 +28,15 @@ func CompileList(s string, scope Scope) (*List, []Error) {
 	return &List{t: t}, nil
 }
 
-// Eval returns the elements, each as JSON; the error is an *EvalError, also if the value is no array or too long.
-func (l *List) Eval(env *Env) ([]json.RawMessage, error) {
+// Elements are what a List gives for one record. What is rendered for them is bounded together, too. They are not safe for
+// concurrent use.
+type Elements struct {
+	env  Env
+	list []json.RawMessage
+}
+
+// Eval returns the elements; the error is an *EvalError, also if the value is no array or too long.
+func (l *List) Eval(env *Env) (*Elements, error) {
 	out, err := l.t.Append(nil, env)
 	if err != nil {
 		return nil, err
@@ -45,14 +52,24 @@ func (l *List) Eval(env *Env) ([]json.RawMessage, error) {
 	if len(list) > MaxElements {
 		return nil, fail(fmt.Sprintf("for_each gives %d elements; at most %d are allowed", len(list), MaxElements))
 	}
-	return list, nil
+	fuel := maxElementsFuel
+	elements := &Elements{*env, list}
+	elements.env.shared = &fuel
+	return elements, nil
 }
 
 // Refs tells what the expression refers to.
 func (l *List) Refs() Refs { return l.t.refs }
 
-// At returns env where the expressions of one element stand.
-func (e Env) At(index int, element json.RawMessage) Env {
-	e.Item, e.Index = element, strconv.AppendInt(nil, int64(index), 10)
-	return e
+// Len returns how many there are.
+func (e *Elements) Len() int { return len(e.list) }
+
+// At returns what the expressions of one element see.
+func (e *Elements) At(index int) Env {
+	env := e.env
+	env.Item, env.Index = e.list[index], strconv.AppendInt(nil, int64(index), 10)
+	return env
 }
+
+// Spent reports whether the elements have used up what they may spend together, so that the next one would fail, too.
+func (e *Elements) Spent() bool { return *e.env.shared <= 0 }

@@ -185,7 +185,9 @@ type run struct {
 	// locals are `let` variables, items the elements that predicates stand at, one for each level.
 	locals []any
 	items  []item
-	fuel   int
+	// fuel is what is left to spend, began what there was. It is taken from shared, if that is not nil, when the run is over.
+	fuel, began int
+	shared      *int
 }
 
 type item struct {
@@ -209,10 +211,14 @@ func (rp *runPool) load(p *paths, env *Env) (*run, error) {
 			locals: make([]any, rp.locals), items: make([]item, rp.levels),
 		}
 	}
-	r.fuel = maxFuel
 	if env == nil {
 		env = &Env{}
 	}
+	r.fuel, r.shared = maxFuel, env.shared
+	if r.shared != nil {
+		r.fuel = max(min(maxFuel, *r.shared), 0)
+	}
+	r.began = r.fuel
 	for i := range p.sources {
 		s := &p.sources[i]
 		raw := []byte(s.raw(env))
@@ -233,6 +239,10 @@ func (rp *runPool) load(p *paths, env *Env) (*run, error) {
 
 // release forgets everything that belongs to the caller and pools the run.
 func (rp *runPool) release(r *run) {
+	if r.shared != nil {
+		*r.shared -= r.began - r.fuel
+		r.shared = nil
+	}
 	clear(r.wholes)
 	clear(r.slots)
 	clear(r.decoded)

@@ -89,6 +89,7 @@ func aType(v any) string {
 
 var (
 	errFuel   = errors.New("the evaluation takes too many steps")
+	errShared = errors.New("the elements of for_each take too many steps together; give fewer of them, or expressions that do less for each")
 	errResult = fmt.Errorf("the result is larger than %d bytes", MaxResult)
 	errDepth  = fmt.Errorf("the value is nested more than %d levels deep", maxDataDepth)
 )
@@ -97,6 +98,9 @@ var (
 func (r *run) spend(steps int) error {
 	if r.fuel -= steps; r.fuel < 0 {
 		r.fuel = 0
+		if r.shared != nil && r.began < maxFuel {
+			return errShared
+		}
 		return errFuel
 	}
 	return nil

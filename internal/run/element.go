@@ -44,10 +44,10 @@ func (t *taskWork) renderElements(r *recordWork, env *expr.Env) {
 		return
 	}
 	var out joined
-	for i, element := range list {
-		at := env.At(i, element)
+	for i := range list.Len() {
+		at := list.At(i)
 		one, code, err := t.renderElement(&at)
-		if err != nil && !t.task.ContinueOnError {
+		if err != nil && (!t.task.ContinueOnError || list.Spent()) {
 			r.fail(t, code, atElement(int32(i), err.Error()))
 			return
 		}

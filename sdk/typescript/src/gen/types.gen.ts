@@ -1108,8 +1108,8 @@ export type TaskInput = {
      * for the record. The output is the array of the elements' outputs in their order, null for those that `when`
      * passed over, and takes at most 1 MiB; an empty array makes no call and gives `[]`. `retry` and `timeout_seconds` are
      * for each element. An element that fails fails the task, and those behind it are not tried; with `on_error`
-     * `continue` its output is null and the next one goes on. Not for bulk
-     * actions, nor for those that read and write stores.
+     * `continue` its output is null and the next one goes on. What expressions compute for the elements of one record is
+     * bounded together; past that the task fails. Not for bulk actions, nor for those that read and write stores.
      *
      */
     for_each?: string | null;
