@@ -5309,7 +5309,8 @@ type Estimate struct {
 	RecordCount int       `json:"record_count"`
 	// Records in one call.
 	MaxRecordsPerRequest int `json:"max_records_per_request"`
-	// Calls that these records take.
+	// Calls that these records take. A task with `for_each` counts as one call for each record, because
+	// elements are known only when it runs; `warning` says so then.
 	EstimatedCalls int `json:"estimated_calls"`
 	// Calls that are waiting in this budget already.
 	QueuedEstimatedCalls int `json:"queued_estimated_calls"`

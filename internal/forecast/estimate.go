@@ -36,6 +36,8 @@ type Estimate struct {
 	Day *Day
 	// Warning can be shown to customers; empty where there is nothing to say.
 	Warning string
+	// atLeast: there are calls for each element of a record, of which one is counted.
+	atLeast bool
 }
 
 // Day is the daily budget beside an estimate.
@@ -167,6 +169,9 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, d *Domain, bucket *ca
 			e.day(&w)
 		}
 	}
+	if e.atLeast {
+		e.warn("A task with for_each makes a call for each element of a record, and one is counted here: there may be more calls than this.")
+	}
 	return time.Duration(min(slowest, math.MaxInt32) * float64(time.Second)), nil
 }
 
@@ -177,9 +182,17 @@ func (e *Estimate) day(w *dispatch.Span) {
 		Percent: math.Round(float64(e.Calls)/float64(max(left, 1))*10000) / 100,
 	}
 	if e.Day.Spills {
-		e.Warning = fmt.Sprintf("This upload takes %d calls and %d are queued before it, but %d of the day's %d are left. The rest is delivered "+
-			"at the permitted rate from %s on.", e.Calls, e.QueuedCalls, max(left, 0), w.Cap, w.End.UTC().Format(time.RFC3339))
+		e.warn(fmt.Sprintf("This upload takes %d calls and %d are queued before it, but %d of the day's %d are left. The rest is delivered "+
+			"at the permitted rate from %s on.", e.Calls, e.QueuedCalls, max(left, 0), w.Cap, w.End.UTC().Format(time.RFC3339)))
 	}
+}
+
+// warn adds a sentence to the warning.
+func (e *Estimate) warn(sentence string) {
+	if e.Warning != "" {
+		e.Warning += " "
+	}
+	e.Warning += sentence
 }
 
 // queued counts the calls that wait in a budget, at the most records that each may carry; most is that of the bucket.
@@ -224,6 +237,7 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 			e.MaxRecordsPerRequest = min(e.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
 		}
 		e.Calls += calls(b.RecordCount, a.MaxRecordsPerRequest)
+		e.atLeast = e.atLeast || r.Task.ForEach != nil
 	}
 	var out *Estimate
 	var longest time.Duration

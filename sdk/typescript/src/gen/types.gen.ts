@@ -2571,7 +2571,9 @@ export type Estimate = {
      */
     max_records_per_request: number;
     /**
-     * Calls that these records take.
+     * Calls that these records take. A task with `for_each` counts as one call for each record, because elements are
+     * known only when it runs; `warning` says so then.
+     *
      */
     estimated_calls: number;
     /**
