@@ -199,7 +199,7 @@ type BatchInvoker interface {
 	// `job_statuses`. It runs the same version with the same metadata and variables. Each record keeps its
 	// position, so that job `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at
 	// the step that failed, without the tasks of that step that succeeded, and with the outputs of all
-	// that did.
+	// that did. A task with `for_each` that failed begins with its first element again.
 	//
 	// A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 	// retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
@@ -13966,7 +13966,7 @@ func (c *Client) sendResolveJob(ctx context.Context, request *JobResolution, par
 // `job_statuses`. It runs the same version with the same metadata and variables. Each record keeps its
 // position, so that job `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at
 // the step that failed, without the tasks of that step that succeeded, and with the outputs of all
-// that did.
+// that did. A task with `for_each` that failed begins with its first element again.
 //
 // A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 // retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry

@@ -626,7 +626,8 @@ export const cancelBatch = <ThrowOnError extends boolean = false>(options: Optio
  * Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of `job_statuses`. It runs
  * the same version with the same metadata and variables. Each record keeps its position, so that job
  * `<new batch_id>.<position>` retries `<batch_id>.<position>`, and goes on at the step that failed, without the tasks
- * of that step that succeeded, and with the outputs of all that did.
+ * of that step that succeeded, and with the outputs of all that did. A task with `for_each` that failed begins with its
+ * first element again.
  *
  * A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose retry succeeded
  * or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry failed goes on where that failed. If no
