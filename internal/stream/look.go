@@ -14,12 +14,9 @@ import (
 // look looks for changes as long as anybody listens.
 func (h *Hub) look() {
 	failures := 0
-	// When the next look at everything may begin, and the next one at what this process has changed.
-	var everything, changed time.Time
 	for {
 		began := time.Now()
-		all := !began.Before(everything)
-		found := h.watched(all)
+		found := h.everything()
 		if found == nil || h.life.Err() != nil {
 			return
 		}
@@ -32,37 +29,38 @@ func (h *Hub) look() {
 		} else {
 			failures = 0
 		}
-		took := time.Since(began)
-		if all {
-			everything = time.Now().Add(rest(pause, took))
-		}
-		changed = time.Now().Add(rest(breath, took))
-		if !h.wait(everything, changed) {
+		if !h.rest(pause, time.Since(began)) {
 			return
 		}
 	}
 }
 
-// rest is the pause after a look that took so long.
-func rest(least, took time.Duration) time.Duration { return min(max(least, effort*took), pauseMax) }
-
-// wait waits until everything is to be looked at, or something that this process has changed, which happens not before
-// changed; false at the end of the process.
-func (h *Hub) wait(everything, changed time.Time) bool {
-	woken := h.woken
-	timer := time.NewTimer(time.Until(everything))
-	defer timer.Stop()
+// lookAtOwn looks at what this process has changed until there is no more. It does not wait for a look at everything, which
+// may have much to ask; where both read a slice, a listener gets what is new by the one and nothing by the other. What it
+// cannot read is left to that.
+func (h *Hub) lookAtOwn() {
 	for {
-		select {
-		case <-timer.C:
-			return true
-		case <-woken:
-			if woken = nil; changed.Before(everything) {
-				timer.Reset(time.Until(changed))
-			}
-		case <-h.life.Done():
-			return false
+		began := time.Now()
+		found := h.own()
+		if found == nil || h.life.Err() != nil {
+			return
 		}
+		_ = h.once(found)
+		if !h.rest(breath, time.Since(began)) {
+			return
+		}
+	}
+}
+
+// rest pauses after a look that took so long; false at the end of the process.
+func (h *Hub) rest(least, took time.Duration) bool {
+	timer := time.NewTimer(min(max(least, effort*took), pauseMax))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-h.life.Done():
+		return false
 	}
 }
 
@@ -75,9 +73,8 @@ type watching struct {
 	who [][]*Listener
 }
 
-// watched returns what somebody listens to, all of it or what this process has changed; nil if nobody listens: then looking
-// is over.
-func (h *Hub) watched(all bool) *watching {
+// everything returns what somebody listens to, or nil if nobody does: then looking is over.
+func (h *Hub) everything() *watching {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.batches) == 0 {
@@ -85,16 +82,26 @@ func (h *Hub) watched(all bool) *watching {
 		return nil
 	}
 	w := &watching{}
-	if all {
-		for id := range h.batches {
-			w.add(h, id)
-		}
-	} else {
-		for id := range h.changed {
-			w.add(h, id)
-		}
+	for id := range h.batches {
+		w.add(h, id)
+	}
+	return w
+}
+
+// own returns what somebody listens to of what this process has changed, or nil where there is none: then looking at it is
+// over.
+func (h *Hub) own() *watching {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := &watching{}
+	for id := range h.changed {
+		w.add(h, id)
 	}
 	clear(h.changed)
+	if len(w.watched) == 0 {
+		h.lookingAtOwn = false
+		return nil
+	}
 	return w
 }
 
@@ -124,9 +131,6 @@ func (h *Hub) once(w *watching) (err error) {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
-	if len(w.watched) == 0 {
-		return nil // who followed it has left
-	}
 	ctx, cancel := context.WithTimeout(h.life, 10*time.Second)
 	defer cancel()
 	return h.source.Follow(ctx, w.watched, func(i int, mark int64, logs []run.Log) {

@@ -52,12 +52,12 @@ type Hub struct {
 
 	mu      sync.Mutex
 	batches map[uuid.UUID]map[int32]*slice
-	// changed are followed batches that this process has changed since they were looked at; woken tells that there are any.
+	// changed are followed batches that this process has changed since it last looked at such.
 	changed   map[uuid.UUID]struct{}
-	woken     chan struct{}
 	listeners int
 	of        map[uuid.UUID]int
-	looking   bool
+	// looking and lookingAtOwn tell that somebody looks at everything, and at what is in changed.
+	looking, lookingAtOwn bool
 }
 
 // slice is one of which records are followed.
@@ -79,7 +79,7 @@ func New(life context.Context, source Source, opts Options) *Hub {
 		opts.Most = Most
 	}
 	return &Hub{source: source, opts: opts, life: life, batches: map[uuid.UUID]map[int32]*slice{}, changed: map[uuid.UUID]struct{}{},
-		woken: make(chan struct{}, 1), of: map[uuid.UUID]int{}}
+		of: map[uuid.UUID]int{}}
 }
 
 // Changed says that this process has changed these batches. It does not wait for anything.
@@ -87,14 +87,13 @@ func (h *Hub) Changed(batchIDs []uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range batchIDs {
-		if h.batches[id] == nil {
-			continue
+		if h.batches[id] != nil {
+			h.changed[id] = struct{}{}
 		}
-		h.changed[id] = struct{}{}
-		select {
-		case h.woken <- struct{}{}:
-		default:
-		}
+	}
+	if len(h.changed) > 0 && !h.lookingAtOwn {
+		h.lookingAtOwn = true
+		go h.lookAtOwn()
 	}
 }
 

@@ -185,26 +185,21 @@ func TestChanged(t *testing.T) {
 	follows := p.Listen(moving, 0, 0, 2)
 	for no := int64(3); no < 6; no++ {
 		b.write(1)
-		require.Eventually(t, func() bool { // a look at everything, if its time has come, takes it along
-			h.Changed([]uuid.UUID{uuid.New(), moving})
-			select {
-			case <-seen:
-				return true
-			default:
-				return false
-			}
-		}, 10*time.Second, time.Millisecond, "nobody looked at what has changed alone")
+		h.Changed([]uuid.UUID{uuid.New(), moving})
+		select {
+		case <-seen:
+		case <-time.After(10 * time.Second):
+			t.Fatal("nobody looked at what has changed alone")
+		}
 		assert.Equal(t, []int64{no}, next(t, follows))
 		assert.Equal(t, []int64{no}, next(t, waits), "by a look at everything")
 	}
 	follows.Leave()
-	h.mu.Lock()
-	clear(h.changed)
-	h.mu.Unlock()
+	require.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.lookingAtOwn }, 10*time.Second, time.Millisecond)
 	h.Changed([]uuid.UUID{moving})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	assert.Empty(t, h.changed, "nobody follows it any more")
+	assert.False(t, h.lookingAtOwn, "nobody follows it any more")
 }
 
 // TestLook_Fails: a failure, or a panic, is waited out.
