@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+// Where a batch stands. queued, running and paused are live.
 type FlowBatchStatus string
 
 const (
@@ -87,6 +88,7 @@ func AllFlowBatchStatusValues() []FlowBatchStatus {
 	}
 }
 
+// Where a job stands: twelve states, of which completed, failed, cancelled, accepted, rejected and unprocessed are ends, and unresolved waits for a person.
 type FlowJobStatus string
 
 const (
@@ -175,6 +177,7 @@ func AllFlowJobStatusValues() []FlowJobStatus {
 	}
 }
 
+// A share of a bucket by weighted fair queueing.
 type FlowLane string
 
 const (
@@ -239,6 +242,7 @@ func AllFlowLaneValues() []FlowLane {
 	}
 }
 
+// How far an upload is.
 type FlowRecordSetStatus string
 
 const (
@@ -300,6 +304,7 @@ func AllFlowRecordSetStatusValues() []FlowRecordSetStatus {
 	}
 }
 
+// What can start work.
 type FlowTriggerType string
 
 const (
@@ -370,533 +375,978 @@ func AllFlowTriggerTypeValues() []FlowTriggerType {
 	}
 }
 
+// Who acts: the service account of an organization, as which its API keys act, or a user of the identity provider.
 type FlowAccount struct {
-	ID        uuid.UUID
-	OrgID     uuid.UUID
-	Name      string
-	Kind      string
+	// What created_by, released_by and the audit log name.
+	ID uuid.UUID
+	// The organization it acts in; a person in two has two.
+	OrgID uuid.UUID
+	// As the identity provider calls the person, or how the organization is called.
+	Name string
+	// service: born with the organization; user: made when a token of its owner first came.
+	Kind string
+	// When it was first needed.
 	CreatedAt time.Time
-	Issuer    *string
-	Subject   *string
+	// Who vouches for the user (iss of the token); null for the service account.
+	Issuer *string
+	// Whom the issuer means (sub of the token); null for the service account.
+	Subject *string
 }
 
+// API keys, of which only a keyed hash is stored. Rows are never deleted: a revoked key stays in the list.
 type FlowApiKey struct {
-	ID         uuid.UUID
-	OrgID      uuid.UUID
-	AccountID  uuid.UUID
-	Name       string
-	Prefix     string
-	LastFour   string
-	Hash       []byte
-	CreatedBy  uuid.UUID
-	CreatedAt  time.Time
+	// How the API names the key; it says nothing of the secret.
+	ID uuid.UUID
+	// The organization it opens.
+	OrgID uuid.UUID
+	// The account as which it acts: the service account.
+	AccountID uuid.UUID
+	// What its maker calls it.
+	Name string
+	// How its text begins, which is no secret: people find a key by it.
+	Prefix string
+	// How its text ends: people find a key by it.
+	LastFour string
+	// Keyed hash of its text, with a key that follows from the root key.
+	Hash []byte
+	// The account that made it.
+	CreatedBy uuid.UUID
+	// When its text was shown, once.
+	CreatedAt time.Time
+	// About when a request came with it last; null before the first.
 	LastUsedAt *time.Time
-	ExpiresAt  *time.Time
-	RevokedAt  *time.Time
+	// From when on it is refused; null for never.
+	ExpiresAt *time.Time
+	// From when on it is refused because somebody revoked it; null while nobody did.
+	RevokedAt *time.Time
 }
 
+// Who did what: one row for each call that changed something, in the transaction of the change. Never changed or deleted.
 type FlowAuditLog struct {
-	ID           uuid.UUID
-	OrgID        uuid.UUID
-	CreatedAt    time.Time
-	AccountID    uuid.UUID
-	ApiKeyID     *uuid.UUID
-	Action       string
+	// Tells rows of one instant apart.
+	ID uuid.UUID
+	// The organization in which it happened.
+	OrgID uuid.UUID
+	// The time of the change.
+	CreatedAt time.Time
+	// Who called.
+	AccountID uuid.UUID
+	// With which key; null where the caller came with a bearer token.
+	ApiKeyID *uuid.UUID
+	// The operationId of the API document.
+	Action string
+	// What kind of thing was changed; null where the call was denied before anybody looked for it.
 	ResourceType *string
-	ResourceID   *string
-	Outcome      string
-	RequestID    string
+	// Which thing was changed, as the API names it; null together with resource_type.
+	ResourceID *string
+	// succeeded; denied: the caller's role does not allow the call (of a minute's denied calls one is kept).
+	Outcome string
+	// The X-Request-ID of the call, which logs carry too.
+	RequestID string
 }
 
+// The work of one trigger: records, stored as pages, through one version of a definition.
 type FlowBatch struct {
-	ID            uuid.UUID
-	OrgID         uuid.UUID
-	DefinitionID  uuid.UUID
-	Version       int32
-	TriggerID     uuid.UUID
-	TriggerType   FlowTriggerType
+	// Its first part orders batches by their start; a job is named after it and its position.
+	ID uuid.UUID
+	// The organization that triggered it.
+	OrgID uuid.UUID
+	// What is done with the records.
+	DefinitionID uuid.UUID
+	// Which version of the definition; never changes.
+	Version int32
+	// The trigger that started it, as the API names it.
+	TriggerID uuid.UUID
+	// What started it.
+	TriggerType FlowTriggerType
+	// What exactly started it, for a retry the earlier batch; null where the type says all.
 	TriggerSource *string
-	ScheduleID    *uuid.UUID
-	Metadata      string
-	Status        FlowBatchStatus
-	RecordCount   int64
-	PageSet       uuid.UUID
-	Lane          *FlowLane
-	Priority      *string
-	CancelReason  *string
-	ScheduledAt   *time.Time
-	StartedAt     *time.Time
-	CompletedAt   *time.Time
-	CreatedBy     *uuid.UUID
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
-	RetryOf       *uuid.UUID
-	RetryRoot     *uuid.UUID
-	RetryNo       int32
-	StoppedAt     *time.Time
+	// The schedule that started it; null for none.
+	ScheduleID *uuid.UUID
+	// A JSON object of the trigger's, as text: key order and digits stay as they were sent.
+	Metadata string
+	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
+	Status FlowBatchStatus
+	// How many jobs it has; never changes.
+	RecordCount int64
+	// The set of pages with its records; a retry shares that of the earlier batch.
+	PageSet uuid.UUID
+	// The lane that the trigger asked for; null where definition or catalog decide.
+	Lane *FlowLane
+	// normal or high: high goes before others of its lane; null for normal.
+	Priority *string
+	// What the person who cancelled it said; null otherwise.
+	CancelReason *string
+	// When it is to begin; null for at once.
+	ScheduledAt *time.Time
+	// When its first job began; null before.
+	StartedAt *time.Time
+	// When its last job ended; null before.
+	CompletedAt *time.Time
+	// The account that triggered it; null for work without a caller.
+	CreatedBy *uuid.UUID
+	// When the trigger was accepted.
+	CreatedAt time.Time
+	// When status or settings changed last.
+	UpdatedAt time.Time
+	// The batch whose records it works on again; null for all but retries.
+	RetryOf *uuid.UUID
+	// The first batch of those that retry each other's records: its row orders them. Null for all but retries.
+	RetryRoot *uuid.UUID
+	// Place among the retries of the same root; 0 for all others.
+	RetryNo int32
+	// When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.
+	StoppedAt *time.Time
 }
 
+// How many jobs of a batch stand where. A constraint keeps their sum: a change that loses a record does not commit.
 type FlowBatchCount struct {
-	BatchID        uuid.UUID
-	RecordCount    int64
-	Staged         int64
-	Queued         int64
-	Pending        int64
-	Started        int64
-	NeedsReconcile int64
-	Completed      int64
-	Failed         int64
-	Cancelled      int64
-	Accepted       int64
-	Rejected       int64
-	Unprocessed    int64
-	Unresolved     int64
-	ChangeNo       int64
-}
-
-type FlowBatchVar struct {
+	// The batch whose jobs are counted.
 	BatchID uuid.UUID
-	Vars    string
+	// What all the others must add up to.
+	RecordCount int64
+	// Jobs that are staged now.
+	Staged int64
+	// Jobs that are queued now.
+	Queued int64
+	// Jobs that are pending now.
+	Pending int64
+	// Jobs that are started now.
+	Started int64
+	// Jobs that are needs_reconcile now.
+	NeedsReconcile int64
+	// Jobs that are completed now.
+	Completed int64
+	// Jobs that are failed now.
+	Failed int64
+	// Jobs that are cancelled now.
+	Cancelled int64
+	// Jobs that are accepted now.
+	Accepted int64
+	// Jobs that are rejected now.
+	Rejected int64
+	// Jobs that are unprocessed now.
+	Unprocessed int64
+	// Jobs that are unresolved now.
+	Unresolved int64
+	// How many changes there were of the batch: orders what different tasks did. Streams number events by it.
+	ChangeNo int64
 }
 
+// What expressions of a batch see as vars, fixed at its start; no row where its definition names no variable set.
+type FlowBatchVar struct {
+	// The batch whose expressions see them.
+	BatchID uuid.UUID
+	// A JSON object of every variable and its value, as text.
+	Vars string
+}
+
+// A budget: one operation type of one Domain, or all calls of one unmetered credential, host or organization. Claims lock its row.
 type FlowBudget struct {
-	Domain      string
-	Bucket      string
-	ServiceID   string
-	Metered     bool
-	TimeZone    string
+	// The Domain; for unmetered calls credential:, host: or organization: and what they are counted by.
+	Domain string
+	// The operation type of the Domain; for unmetered calls the service.
+	Bucket string
+	// The service of the catalog that says what a call may cost.
+	ServiceID string
+	// True where windows limit its calls; false where only max_in_flight does.
+	Metered bool
+	// The IANA zone in which its windows begin.
+	TimeZone string
+	// How many calls of a lane may be under way at once.
 	MaxInFlight int32
-	NextCallAt  *time.Time
+	// Before which time no further call goes out, where the catalog asks for a pause between calls; null for none.
+	NextCallAt *time.Time
 }
 
+// The lanes of a budget, as weighted fair queueing sees them.
 type FlowBudgetLane struct {
+	// With bucket, the budget (flow.budget).
 	Domain string
+	// With domain, the budget (flow.budget).
 	Bucket string
-	Lane   FlowLane
+	// One of the four lanes.
+	Lane FlowLane
+	// Its share beside the other lanes, 1 to 100.
 	Weight int32
-	Vtime  int64
+	// The virtual time at which its last charge ended: the lane with the least goes next.
+	Vtime int64
+	// The virtual time at which its last charge began.
 	Vstart int64
 }
 
+// One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known.
 type FlowCall struct {
-	ID           uuid.UUID
-	OrgID        uuid.UUID
-	Domain       string
-	Bucket       string
-	Lane         FlowLane
-	ActionID     string
+	// Names the call in logs and in ops.unknown_outcome.
+	ID uuid.UUID
+	// The organization whose records it carries.
+	OrgID uuid.UUID
+	// The Domain of its budget.
+	Domain string
+	// The bucket it spends.
+	Bucket string
+	// The lane it was claimed from.
+	Lane FlowLane
+	// What is asked of the provider, as the catalog names it.
+	ActionID string
+	// The credential it carries; null for none.
 	CredentialID *uuid.UUID
-	State        string
-	Owner        string
-	Attempt      int32
-	Records      int32
-	Digest       string
-	FirstKey     *string
-	LastKey      *string
-	Params       string
+	// intent: may be under way; unknown: nobody knows whether it arrived; awaiting: accepted, result later; settled, refused: over; unresolved: only a person can tell.
+	State string
+	// The process that wrote it down.
+	Owner string
+	// Which attempt it is for its records, from 1.
+	Attempt int32
+	// How many records it carries; 0 for lookups and polls.
+	Records int32
+	// Digest over the rows as sent: a lookup tells by it whether the provider has them.
+	Digest string
+	// Key of the first record as sent, for the lookup; customer data.
+	FirstKey *string
+	// Key of the last record as sent, for the lookup; customer data.
+	LastKey *string
+	// The settings of the task as rendered for this call, without the rows; customer data.
+	Params string
+	// How its outcome is found out where no answer came: safe and keyed are repeated, lookup asks the provider, none needs a person, at_least_once is repeated because the author chose so.
 	OutcomeCheck string
+	// While it is open, no other call of the Domain with this key goes out; null for none.
 	ExclusiveKey *string
-	Reference    *string
-	ClaimedAt    time.Time
-	SendBefore   time.Time
-	AnsweredAt   *time.Time
-	NextCheckAt  *time.Time
-	Checks       int32
-	CountsIn     json.RawMessage
-	Note         *string
-	Resolved     int32
+	// The provider's own name for what it accepted; settles one call only. Null while unknown.
+	Reference *string
+	// When it was written down and debited.
+	ClaimedAt time.Time
+	// After this nothing of it is sent any more: the guard compares it with the clock before each write.
+	SendBefore time.Time
+	// When it was last settled or doubted; null before.
+	AnsweredAt *time.Time
+	// When the provider is asked about it next; null where nobody asks.
+	NextCheckAt *time.Time
+	// How often the provider was asked about it.
+	Checks int32
+	// The windows that it counts in: start times in Unix seconds by window length.
+	CountsIn json.RawMessage
+	// Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...
+	Note *string
+	// How many of its records people have settled; also tells settlements that its parts have changed.
+	Resolved int32
 }
 
+// How far tests have moved flow.clock() ahead: one row, zero wherever customers are.
 type FlowClockOffset struct {
+	// Always true: lets the table have one row.
 	OnlyRow bool
-	Ahead   pgtype.Interval
+	// What flow.clock() adds to the time of the server.
+	Ahead pgtype.Interval
 }
 
+// How an organization comes into a provider's account. The secret itself is the row of flow.secret with the same id.
 type FlowCredential struct {
-	ID               uuid.UUID
-	OrgID            uuid.UUID
-	Name             string
-	PlatformID       string
-	AuthMethod       string
-	TenancyID        *string
-	GrantType        *string
-	TokenUrl         *string
-	Scopes           []string
-	Audience         *string
-	PlacementHeader  *string
-	PlacementScheme  *string
-	PlacementQuery   *string
-	AwsRegion        *string
+	// What definitions name.
+	ID uuid.UUID
+	// The organization that may use it; never changes.
+	OrgID uuid.UUID
+	// How its owner calls it.
+	Name string
+	// The provider it is for, as the catalog names it; never changes.
+	PlatformID string
+	// basic_auth, api_key, jwt, oauth2 or aws_access_key: what the secret consists of and how calls carry it.
+	AuthMethod string
+	// The Domain that its calls spend from; null where nothing is metered. Once set it never changes.
+	TenancyID *string
+	// oauth2: how a token is asked for; null for other methods.
+	GrantType *string
+	// oauth2: where a token is asked for; null for other methods.
+	TokenUrl *string
+	// oauth2: what the token is asked for; empty for other methods.
+	Scopes []string
+	// oauth2, jwt: whom the token or assertion is meant for; null where none is named.
+	Audience *string
+	// api_key: the header that carries the key; null where a query parameter does.
+	PlacementHeader *string
+	// api_key: the word before the key in the header; null for none.
+	PlacementScheme *string
+	// api_key: the query parameter that carries the key; null where a header does.
+	PlacementQuery *string
+	// aws_access_key: the region that calls are signed for.
+	AwsRegion *string
+	// aws_access_key: the S3 bucket of calls that name none.
 	AwsDefaultBucket *string
-	AwsEndpointUrl   *string
-	Status           string
-	CreatedBy        string
-	LastVerified     *time.Time
-	CreatedAt        time.Time
-	UpdatedAt        time.Time
-	DeletedAt        *time.Time
+	// aws_access_key: a service that speaks AWS's protocols elsewhere; null for AWS itself.
+	AwsEndpointUrl *string
+	// active; expired, revoked: calls with it are not sent.
+	Status string
+	// The account that stored it.
+	CreatedBy string
+	// When a test of it last succeeded; null for never.
+	LastVerified *time.Time
+	// When it was stored first.
+	CreatedAt time.Time
+	// When anything of it changed last, its secret included.
+	UpdatedAt time.Time
+	// When it was deleted: the secret is gone, the row stays for what it spent. Null while it lives.
+	DeletedAt *time.Time
 }
 
+// Observed use of a credential, per service of its platform, from the answers to its calls.
 type FlowCredentialUse struct {
-	OrgID            uuid.UUID
-	CredentialID     uuid.UUID
-	ServiceID        string
-	LastUsedAt       time.Time
-	LastStampedAt    time.Time
-	LastSucceededAt  *time.Time
-	LastFailedAt     *time.Time
+	// The organization of the credential.
+	OrgID uuid.UUID
+	// The credential that calls carried.
+	CredentialID uuid.UUID
+	// The service that was called, as the catalog names it.
+	ServiceID string
+	// The last call that carried it.
+	LastUsedAt time.Time
+	// When this row was last written: at most every 30 seconds while nothing new happens.
+	LastStampedAt time.Time
+	// The last call that the provider let in; null for none.
+	LastSucceededAt *time.Time
+	// The last call that failed because of the credential; null for none.
+	LastFailedAt *time.Time
+	// Why that call failed, as the API shows it; null for none.
 	LastFailureClass *string
 }
 
+// What a flow does. The steps stand in its versions; this row says which one counts now.
 type FlowDefinition struct {
-	ID            uuid.UUID
-	OrgID         uuid.UUID
-	Name          string
-	Description   string
-	Status        string
-	Version       int32
-	CreatedBy     string
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
-	DeletedAt     *time.Time
+	// What triggers name.
+	ID uuid.UUID
+	// The organization that wrote it.
+	OrgID uuid.UUID
+	// How its author calls it.
+	Name string
+	// What its author says of it; may be empty.
+	Description string
+	// draft, active (can be triggered) or archived; nothing goes back to draft.
+	Status string
+	// The number of the version that new batches run.
+	Version int32
+	// The account that saved version 1.
+	CreatedBy string
+	// When version 1 was saved.
+	CreatedAt time.Time
+	// When version or status changed last.
+	UpdatedAt time.Time
+	// When it was deleted: kept for the history of its batches, found by nothing else. Null while it lives.
+	DeletedAt *time.Time
+	// The variable set that its newest version names, which cannot be deleted meanwhile; null for none.
 	VariableSetID *uuid.UUID
 }
 
+// One authored document of a definition. It never changes: batches run on it for days.
 type FlowDefinitionVersion struct {
+	// What the document is a version of (flow.definition).
 	DefinitionID uuid.UUID
-	Version      int32
-	OrgID        uuid.UUID
-	Doc          []byte
-	CreatedBy    string
-	CreatedAt    time.Time
-	Actions      []byte
+	// Counts from 1.
+	Version int32
+	// The organization that wrote it.
+	OrgID uuid.UUID
+	// The document as it was written, steps included.
+	Doc []byte
+	// The account that saved it.
+	CreatedBy string
+	// When it was saved.
+	CreatedAt time.Time
+	// What its actions were then, by id: whether they call and are bulk. Needed when the catalog loses one.
+	Actions []byte
 }
 
+// A Domain: an account of a provider, with its ledger. Organizations that use one account share it, and its budgets.
 type FlowDomain struct {
-	TenancyID     string
-	PlatformID    string
+	// What the API calls tenancy_id; follows from platform and account number where the provider identified the account.
+	TenancyID string
+	// The provider, as the catalog names it.
+	PlatformID string
+	// The provider's own number of the account; null while nobody knows it.
 	AccountNumber *string
-	AccountName   string
-	TimeZone      string
-	IdentifiedAt  *time.Time
-	CreatedAt     time.Time
-	OrgID         *uuid.UUID
+	// How the provider calls the account; empty where it does not say.
+	AccountName string
+	// The IANA zone in whose days and hours the provider counts calls.
+	TimeZone string
+	// When the provider said which account it is; null where only an organization did.
+	IdentifiedAt *time.Time
+	// When the first organization came to know it.
+	CreatedAt time.Time
+	// The organization that named it itself and alone uses it; null for one that its provider identified.
+	OrgID *uuid.UUID
 }
 
+// The provider's own caps of an account, as last read. They replace the caps of the catalog.
 type FlowDomainLimit struct {
-	TenancyID     string
-	Bucket        string
+	// The Domain that is limited.
+	TenancyID string
+	// The operation type that is limited.
+	Bucket string
+	// Length of the window: 60, 3600 or 86400.
 	WindowSeconds int32
-	Cap           int32
-	ReadAt        time.Time
+	// Calls that the provider allows in a window.
+	Cap int32
+	// When the provider said so.
+	ReadAt time.Time
 }
 
+// Everything that must happen at a time, as due rows. A scanner in every worker process turns what is due into River jobs.
 type FlowDue struct {
-	Kind         string
-	Key          string
-	DueAt        time.Time
+	// What is to be done, which names its handler: dispatch, reconcile, counters, slices, release, ...
+	Kind string
+	// What it is to be done for: a batch, a record set, a Domain, or a Domain and a bucket with a newline between.
+	Key string
+	// When it is to be done; while it is being done, when the lease ends and others may take over.
+	DueAt time.Time
+	// How long a worker that is silent keeps the work: what a crash costs.
 	LeaseSeconds float64
-	LeaseNo      int64
-	Leased       bool
-	WokenAt      *time.Time
-	Failures     int32
+	// The fence: a worker that carries an older number changes nothing.
+	LeaseNo int64
+	// True while a worker has it.
+	Leased bool
+	// The earliest wake-up that came while a worker had it and that the worker may not have seen; null for none.
+	WokenAt *time.Time
+	// How often in a row the work has failed; each time it waits longer.
+	Failures int32
 }
 
+// Outputs of a for_each task's elements, of records that are not through with the task. Customer data, deleted at its end.
 type FlowElement struct {
-	BatchID  uuid.UUID
-	Position int64
-	StepNo   int16
-	TaskNo   int16
-	Element  int32
-	Output   string
-}
-
-type FlowEndedRun struct {
-	OrgID    uuid.UUID
-	BatchID  uuid.UUID
-	Position int64
-	Run      int32
-	StepNo   int16
-	Note     *string
-	EndedAt  time.Time
-}
-
-type FlowFragment struct {
+	// The batch of the record.
 	BatchID uuid.UUID
-	SliceNo int32
-	StepNo  int16
-	TaskNo  int16
-	Seq     int64
-	Body    []byte
+	// Place of the record in its batch.
+	Position int64
+	// The step of the task.
+	StepNo int16
+	// Place of the task in its step.
+	TaskNo int16
+	// Which of the elements, from 0.
+	Element int32
+	// What the call for it gave, as JSON text.
+	Output string
 }
 
+// A run of a job that is over because a person had the job run again. The last run of a job has no row.
+type FlowEndedRun struct {
+	// The organization of the batch.
+	OrgID uuid.UUID
+	// The batch of the job.
+	BatchID uuid.UUID
+	// Place of the job in its batch.
+	Position int64
+	// Counts from 1; what the execution <job_id>.<run> shows.
+	Run int32
+	// The step at which the run was given up.
+	StepNo int16
+	// What the person said; null for nothing.
+	Note *string
+	// When the job was put back into its queue.
+	EndedAt time.Time
+}
+
+// What tasks did to the records of a slice: outputs, attempts and errors. One compressed row per settlement; customer data.
+type FlowFragment struct {
+	// The batch of the slice.
+	BatchID uuid.UUID
+	// The slice of the records.
+	SliceNo int32
+	// The step of the task.
+	StepNo int16
+	// Place of the task in its step, from 0.
+	TaskNo int16
+	// Later ones are in force before earlier ones.
+	Seq int64
+	// A format byte and the compressed entries; package run owns the format.
+	Body []byte
+}
+
+// The answer to a request with an Idempotency-Key, written in the transaction of its effect and kept for 24 hours.
 type FlowIdempotencyKey struct {
-	OrgID     uuid.UUID
-	KeyHash   []byte
-	BodyHash  []byte
+	// The organization that sent the request: keys of two never meet.
+	OrgID uuid.UUID
+	// Keyed hash over operation, path and the caller's key, which is not stored.
+	KeyHash []byte
+	// Keyed hash of the request's body: the same key with another body is refused.
+	BodyHash []byte
+	// The operationId that was called.
 	Operation string
-	Status    int16
-	Answer    []byte
+	// The HTTP status that was answered.
+	Status int16
+	// The body that was answered, and is answered again.
+	Answer []byte
+	// Housekeeping deletes it 24 hours after that.
 	CreatedAt time.Time
 }
 
+// Where the outputs are that a slice of a retry had before it began: in fragments of an earlier batch.
 type FlowInherited struct {
-	BatchID   uuid.UUID
-	SliceNo   int32
-	Depth     int32
+	// The retry.
+	BatchID uuid.UUID
+	// The slice of the retry.
+	SliceNo int32
+	// 0 for the batch that is retried, more for those before it.
+	Depth int32
+	// The earlier batch that has the fragments.
 	FromBatch uuid.UUID
+	// The slice there.
 	FromSlice int32
-	Off       int32
-	StepNo    int16
+	// How many records further on they stand there.
+	Off int32
+	// The step before which everything is taken over.
+	StepNo int16
+	// Tasks of that step that are taken over as well, as bits by number.
 	TasksDone int64
 }
 
+// A record that something set apart from its slice: a retry, a rejection, an error. All others are what their slice is.
 type FlowJob struct {
-	BatchID   uuid.UUID
-	Position  int64
-	SliceNo   int32
+	// The batch of the record.
+	BatchID uuid.UUID
+	// Place of the record in its batch, from 0; its job is named <batch_id>.<position>.
+	Position int64
+	// The slice that the record left.
+	SliceNo int32
+	// The last step in which parts of its slice speak of it; -1 where it left before the first.
 	ApartStep int16
-	StepNo    int16
+	// The step at which it stands now, from 0.
+	StepNo int16
+	// Tasks of that step that are not settled yet.
 	Remaining int16
-	Status    FlowJobStatus
-	Ready     bool
-	Doomed    *FlowJobStatus
-	Attempts  int32
-	Error     *string
+	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
+	Status FlowJobStatus
+	// True while in-process work is to be done for this job alone.
+	Ready bool
+	// What it ends as once the other tasks of its step are settled; null while nothing failed.
+	Doomed *FlowJobStatus
+	// How often it was tried, over all of its calls and runs.
+	Attempts int32
+	// Why it failed or was rejected, as JSON that the API shows; null for none. May hold what a provider said of a record.
+	Error *string
+	// When its first task began; null before.
 	StartedAt *time.Time
+	// When it moved last.
 	UpdatedAt time.Time
 }
 
+// The queue of one call task of one batch within a lane. Holds, cancels and priorities touch these few rows, never slices.
 type FlowLaneBatch struct {
-	BatchID      uuid.UUID
-	StepNo       int16
-	TaskNo       int16
-	OrgID        uuid.UUID
-	Domain       string
-	Bucket       string
-	Lane         FlowLane
-	High         bool
-	Open         bool
-	ReadyParts   int32
+	// The batch whose records wait.
+	BatchID uuid.UUID
+	// The step of the task.
+	StepNo int16
+	// Place of the task in its step.
+	TaskNo int16
+	// The organization of the batch.
+	OrgID uuid.UUID
+	// The Domain whose budget the calls spend.
+	Domain string
+	// The bucket that the calls spend.
+	Bucket string
+	// The lane in which they wait.
+	Lane FlowLane
+	// True for priority high: before others of the lane.
+	High bool
+	// True while it may be claimed; false once the batch was cancelled or stopped.
+	Open bool
+	// Parts that wait for a call, those with a later ready_at included.
+	ReadyParts int32
+	// Records in these parts.
 	ReadyRecords int64
 }
 
+// Spend by Domain, bucket, window length and window start. No debit raises own + foreign_spend above the cap.
 type FlowLedger struct {
-	Domain        string
-	Bucket        string
+	// The Domain of the budget.
+	Domain string
+	// The bucket of the budget.
+	Bucket string
+	// Length of the window: 60, 3600 or 86400.
 	WindowSeconds int32
-	StartsAt      time.Time
-	EndsAt        time.Time
-	Own           int32
-	ForeignSpend  int32
-	Observed      *int32
-	ObservedAt    *time.Time
+	// When the window begins, by the provider's clock.
+	StartsAt time.Time
+	// When the window ends; a day with a daylight-saving change has 23 or 25 hours.
+	EndsAt time.Time
+	// Calls of ours that count in it or may yet turn out to.
+	Own int32
+	// What the provider counted beyond our own calls: other clients of the account.
+	ForeignSpend int32
+	// What the provider's counter said last; null where it was never read.
+	Observed *int32
+	// As of when the provider said so; null where it was never read.
+	ObservedAt *time.Time
 }
 
+// The encryption keys of an organization, wrapped by the key-encryption key.
 type FlowOrgKeyset struct {
-	OrgID     uuid.UUID
-	KekID     string
-	Wrapped   []byte
+	// The organization whose secrets they encrypt.
+	OrgID uuid.UUID
+	// Fingerprint of the key-encryption key that opens them; not the key.
+	KekID string
+	// The keys, encrypted; bound to the organization, so that a row copied elsewhere does not open.
+	Wrapped []byte
+	// When the organization's first secret was stored.
 	CreatedAt time.Time
+	// When `flowlane vault rotate` last added a key; null for never.
 	RotatedAt *time.Time
 }
 
+// A customer. Every tenant row of every other table carries the id of one.
 type FlowOrganization struct {
-	ID         uuid.UUID
-	Name       string
-	Status     string
-	CreatedAt  time.Time
+	// What the API calls org_id.
+	ID uuid.UUID
+	// How operators call it; it need not be unique.
+	Name string
+	// active; suspended: its requests are refused, its work goes on.
+	Status string
+	// When an operator made it.
+	CreatedAt time.Time
+	// How the identity provider names it in its tokens, where it does not use our id.
 	ExternalID *string
 }
 
+// Rows as they were uploaded: raw JSON of up to 250 rows or 64 KiB, compressed, written once, read in place. Customer data.
 type FlowPage struct {
-	SetID    uuid.UUID
-	First    int64
-	Rows     int32
+	// The record set, or, for records that came with a trigger, the batch's own set.
+	SetID uuid.UUID
+	// Position of its first row in the set, from 0.
+	First int64
+	// How many rows it holds.
+	Rows int32
+	// Size of the rows before compression.
 	RawBytes int32
-	Body     []byte
+	// A format byte and the compressed rows; package recordset owns the format.
+	Body []byte
 }
 
+// A range of a batch's records, over one slice or several that follow each other, that waits for a call of a task or is covered by one.
 type FlowPart struct {
-	ID       int64
-	BatchID  uuid.UUID
-	StepNo   int16
-	TaskNo   int16
-	SliceNo  int32
-	FromOff  int32
-	ToOff    int32
-	Apart    bool
-	Attempt  int32
-	ReadyAt  time.Time
-	CallID   *uuid.UUID
-	CallSeq  *int32
-	LeftOut  []int32
-	LastNo   int32
-	ClaimNo  *int64
-	Element  int32
+	// Nothing but a name.
+	ID int64
+	// The batch of the records.
+	BatchID uuid.UUID
+	// The step of the task.
+	StepNo int16
+	// Place of the task in its step.
+	TaskNo int16
+	// The slice in which it begins.
+	SliceNo int32
+	// Place in that slice at which it begins.
+	FromOff int32
+	// Place in that slice before which it ends.
+	ToOff int32
+	// True for one record that goes its own way.
+	Apart bool
+	// Which attempt the next, or present, call for it is, from 1.
+	Attempt int32
+	// Before which time it is not claimed again; -infinity where nothing delays it.
+	ReadyAt time.Time
+	// The call that covers it; null while it waits.
+	CallID *uuid.UUID
+	// Its place among the parts of the call; null while it waits.
+	CallSeq *int32
+	// Places in the range that are not part of the call; null for none.
+	LeftOut []int32
+	// The slice in which it ends.
+	LastNo int32
+	// The change of the batch in which a call took it; null where the order cannot be in doubt.
+	ClaimNo *int64
+	// For a for_each task: which element it is for, from 0.
+	Element int32
+	// For a for_each task that was in a call: how many elements there are; 0 before.
 	Elements int32
 }
 
+// Holds: what an active one covers is not claimed. Those of scope bucket are backoffs of the dispatcher, all others are people's.
 type FlowPause struct {
-	ID         uuid.UUID
-	OrgID      *uuid.UUID
-	Scope      string
-	Domain     *string
-	Lane       *FlowLane
-	Bucket     *string
-	BatchID    *uuid.UUID
-	Status     string
-	Cause      string
-	Reason     *string
-	CreatedBy  *uuid.UUID
-	CreatedAt  time.Time
-	ExpiresAt  *time.Time
+	// What the API calls pause_id.
+	ID uuid.UUID
+	// The organization that it holds; null for scope bucket, which holds whoever uses the Domain.
+	OrgID *uuid.UUID
+	// global: all of the organization; domain; lane: of a Domain; batch; bucket: of a Domain, by the dispatcher alone.
+	Scope string
+	// The Domain it covers; null for scope global and batch.
+	Domain *string
+	// The lane it covers; null for all scopes but lane.
+	Lane *FlowLane
+	// The bucket it covers; null for all scopes but bucket.
+	Bucket *string
+	// The batch it covers; null for all scopes but batch.
+	BatchID *uuid.UUID
+	// active; released: it covers nothing any more.
+	Status string
+	// Why it was opened, as a word of the API.
+	Cause string
+	// What the person who opened it said; null for nothing.
+	Reason *string
+	// The account that opened it; null for the dispatcher.
+	CreatedBy *uuid.UUID
+	// From when on it covers claims.
+	CreatedAt time.Time
+	// When it ends by itself; null for when somebody releases it.
+	ExpiresAt *time.Time
+	// When it ended; null while active.
 	ReleasedAt *time.Time
+	// The account that released it; null where it ended by itself.
 	ReleasedBy *uuid.UUID
+	// Who extended it, when, from what to what, as a JSON array.
 	Extensions string
 }
 
+// The accepted chunks of record sets, so that a chunk that comes again is known.
 type FlowRecordChunk struct {
+	// The upload it is part of.
 	RecordSetID uuid.UUID
-	ChunkIndex  int32
-	Records     int32
-	Digest      []byte
+	// Its place in the upload, from 0.
+	ChunkIndex int32
+	// How many rows it has.
+	Records int32
+	// SHA-256 over the bytes of its rows, each followed by a newline.
+	Digest []byte
 }
 
+// An upload: open while chunks arrive, sealed once its count was checked, consumed by the one trigger that used it.
 type FlowRecordSet struct {
-	ID               uuid.UUID
-	OrgID            uuid.UUID
-	Status           FlowRecordSetStatus
-	ChunkSize        int32
-	ChunkCount       int64
-	ReceivedCount    int64
-	ExpectedCount    *int64
-	ContentHash      *string
-	Metadata         string
-	BatchID          *uuid.UUID
-	CreatedAt        time.Time
-	SealedAt         *time.Time
-	UpdatedAt        time.Time
+	// What a trigger names as record_set_id.
+	ID uuid.UUID
+	// The organization that uploads.
+	OrgID uuid.UUID
+	// open, sealed or consumed; a trigger refuses all other moves than forward.
+	Status FlowRecordSetStatus
+	// Most records that a chunk may have.
+	ChunkSize int32
+	// Chunks that have arrived.
+	ChunkCount int64
+	// Records that have arrived.
+	ReceivedCount int64
+	// Records that the caller says there are; must equal received_count for the seal. Null where it never said.
+	ExpectedCount *int64
+	// SHA-256 over the digests of the chunks, in order; null while open.
+	ContentHash *string
+	// A JSON object of the caller's, as text: key order and digits stay as they were sent.
+	Metadata string
+	// The batch that consumed it; null before.
+	BatchID *uuid.UUID
+	// When the upload began.
+	CreatedAt time.Time
+	// When the count was checked; null while open.
+	SealedAt *time.Time
+	// When the last chunk came, or the status moved.
+	UpdatedAt time.Time
+	// When an upload that nobody finished or triggered is deleted; null once consumed.
 	StagingExpiresAt *time.Time
 }
 
+// How many requests of a limited operation an organization made in its present window. Unlogged: a crash of Postgres begins windows anew.
 type FlowRequestCount struct {
-	OrgID     uuid.UUID
+	// The organization that is limited.
+	OrgID uuid.UUID
+	// The operationId that has an x-rate-limit.
 	Operation string
-	BeganAt   time.Time
-	Used      int64
+	// When the window began: with its first request.
+	BeganAt time.Time
+	// How many requests there were since then.
+	Used int64
 }
 
+// What a person said of a record whose call's outcome nobody knew.
 type FlowResolution struct {
-	CallID        uuid.UUID
-	CallRow       int32
-	OrgID         uuid.UUID
-	BatchID       uuid.UUID
-	Position      int64
-	Outcome       string
-	Note          *string
-	AccountID     *uuid.UUID
-	CreatedAt     time.Time
+	// The call in doubt.
+	CallID uuid.UUID
+	// Place of the record in the call, from 0.
+	CallRow int32
+	// The organization of the batch.
+	OrgID uuid.UUID
+	// The batch of the record.
+	BatchID uuid.UUID
+	// Place of the record in its batch.
+	Position int64
+	// accepted, rejected, or requeue: it was not carried out and goes again.
+	Outcome string
+	// What the person said besides; null for nothing.
+	Note *string
+	// Who said it.
+	AccountID *uuid.UUID
+	// When it was said.
+	CreatedAt time.Time
+	// What the provider said later, where that differs: accepted, rejected, not_arrived. Null for none.
 	Contradiction *string
 }
 
+// The key of the installation from which the keys of its hashes and signatures follow, wrapped by the key-encryption key. One row.
 type FlowRootKey struct {
-	Single    bool
-	KekID     string
-	Wrapped   []byte
+	// Always true: lets the table have one row.
+	Single bool
+	// Fingerprint of the key-encryption key that opens it; not the key.
+	KekID string
+	// The key, encrypted.
+	Wrapped []byte
+	// When the first process of the installation started.
 	CreatedAt time.Time
 }
 
+// Ciphertexts, each bound to its organization, id and version: a row that is copied elsewhere does not decrypt.
 type FlowSecret struct {
-	ID         uuid.UUID
-	OrgID      uuid.UUID
-	Version    int64
+	// The id of what the secret belongs to, a credential for instance.
+	ID uuid.UUID
+	// The organization whose keys encrypt it.
+	OrgID uuid.UUID
+	// Grows with each new secret; only the newest is kept.
+	Version int64
+	// The secret, encrypted by a key of flow.org_keyset.
 	Ciphertext []byte
-	UpdatedAt  time.Time
+	// When it was stored, or encrypted again by `flowlane vault rotate`.
+	UpdatedAt time.Time
 }
 
+// A run of a batch's records: one page. Its records stand at one step and move together, but for those set apart.
 type FlowSlice struct {
-	BatchID        uuid.UUID
-	No             int32
-	First          int64
-	Records        int32
-	State          string
-	StepNo         int16
-	Remaining      int32
-	Apart          int32
-	Staged         int32
-	Queued         int32
-	Pending        int32
-	Started        int32
+	// The batch that the records belong to.
+	BatchID uuid.UUID
+	// Place in the batch, from 0.
+	No int32
+	// Position of its first record in the batch.
+	First int64
+	// How many records it has; the counts below must add up to it.
+	Records int32
+	// staged: not released; ready: waits for in-process work; calling: its calls are queued or under way; done.
+	State string
+	// The step at which its records stand, from 0.
+	StepNo int16
+	// Pairs of record and task of this step that are not settled yet; at 0 it goes on to the next step.
+	Remaining int32
+	// How many of its records go their own way, each with a row in flow.job.
+	Apart int32
+	// Jobs that are staged now.
+	Staged int32
+	// Jobs that are queued now.
+	Queued int32
+	// Jobs that are pending now.
+	Pending int32
+	// Jobs that are started now.
+	Started int32
+	// Jobs that are needs_reconcile now.
 	NeedsReconcile int32
-	Completed      int32
-	Failed         int32
-	Cancelled      int32
-	Accepted       int32
-	Rejected       int32
-	Unprocessed    int32
-	Unresolved     int32
-	PageOff        int32
-	FirstStep      int16
-	TasksDone      int64
+	// Jobs that are completed now.
+	Completed int32
+	// Jobs that are failed now.
+	Failed int32
+	// Jobs that are cancelled now.
+	Cancelled int32
+	// Jobs that are accepted now.
+	Accepted int32
+	// Jobs that are rejected now.
+	Rejected int32
+	// Jobs that are unprocessed now.
+	Unprocessed int32
+	// Jobs that are unresolved now.
+	Unresolved int32
+	// In a retry: how far behind the beginning of its page it begins; 0 otherwise.
+	PageOff int32
+	// In a retry: the step at which it began; 0 otherwise.
+	FirstStep int16
+	// In a retry: tasks of first_step that an earlier batch has done, as bits by number.
+	TasksDone int64
 }
 
+// Stores: records by key that outlive batches.
 type FlowStore struct {
-	ID            uuid.UUID
-	OrgID         uuid.UUID
-	Name          string
-	Fields        []byte
-	Layers        []byte
+	// What definitions and the API name.
+	ID uuid.UUID
+	// The organization that it belongs to.
+	OrgID uuid.UUID
+	// How the organization calls it; unique there.
+	Name string
+	// Name and type of each field, in their order.
+	Fields []byte
+	// Its layers, from the lowest precedence to the highest.
+	Layers []byte
+	// Grows with each change of fields or layers: records that were resolved by an older one are resolved anew.
 	ConfigVersion int32
-	CreatedBy     string
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
-	DeletedAt     *time.Time
+	// The account that made it.
+	CreatedBy string
+	// When it was made.
+	CreatedAt time.Time
+	// When fields or layers changed last.
+	UpdatedAt time.Time
+	// When it was deleted: nothing but the work that clears it finds it. Null while it lives.
+	DeletedAt *time.Time
 }
 
+// Records of stores. Customer data.
 type FlowStoreRecord struct {
-	OrgID                 uuid.UUID
-	StoreID               uuid.UUID
-	Key                   string
-	Layers                []byte
-	Resolved              []byte
-	Terms                 []uuid.UUID
+	// The organization of the store.
+	OrgID uuid.UUID
+	// The store that keeps it.
+	StoreID uuid.UUID
+	// What the record is found by; unique in its store.
+	Key string
+	// What each source says: layer, values, when and by whom.
+	Layers []byte
+	// Field by field the value of the highest layer that has one.
+	Resolved []byte
+	// Digests of store, field, type and value of every field with a value: filters look for them.
+	Terms []uuid.UUID
+	// The configuration of the store that resolved it.
 	ResolvedConfigVersion int32
-	CreatedAt             time.Time
-	UpdatedAt             time.Time
+	// When a layer of it was first written.
+	CreatedAt time.Time
+	// When a layer of it was last written.
+	UpdatedAt time.Time
 }
 
+// What changes with the records of a store; apart, because every writer shares the store's own row.
 type FlowStoreState struct {
-	StoreID      uuid.UUID
-	OrgID        uuid.UUID
-	Records      int64
+	// The store whose records are counted.
+	StoreID uuid.UUID
+	// The organization of the store.
+	OrgID uuid.UUID
+	// How many records it has.
+	Records int64
+	// Up to this key all records are resolved by the newest configuration; null when all are.
 	ResolvedUpto *string
 }
 
+// A Domain as one organization knows it; others that use the account have rows of their own.
 type FlowTenant struct {
-	OrgID     uuid.UUID
+	// The organization that knows it.
+	OrgID uuid.UUID
+	// The Domain (flow.domain) that is known.
 	TenancyID string
-	Label     *string
+	// What the organization calls it; null for what the provider calls it.
+	Label *string
+	// When the organization came to know it.
 	CreatedAt time.Time
 }
 
+// Calls and the records in them by organization, UTC day, definition, credential and action. Claims count; rows outlive their calls.
 type FlowUsage struct {
-	OrgID        uuid.UUID
-	Day          pgtype.Date
+	// The organization that called.
+	OrgID uuid.UUID
+	// The UTC day of the claim.
+	Day pgtype.Date
+	// The definition whose batch called; all zeros for calls that carry no record.
 	DefinitionID uuid.UUID
+	// The credential that calls carried; all zeros for none.
 	CredentialID uuid.UUID
-	ActionID     string
-	Calls        int64
-	Records      int64
+	// What was asked of the provider, as the catalog names it.
+	ActionID string
+	// How many calls were claimed.
+	Calls int64
+	// How many records these carried.
+	Records int64
 }
 
+// Named values of an organization for its flows.
 type FlowVariableSet struct {
-	ID        uuid.UUID
-	OrgID     uuid.UUID
-	Name      string
-	Keys      []byte
-	Versions  []byte
+	// What definitions name.
+	ID uuid.UUID
+	// The organization whose values they are.
+	OrgID uuid.UUID
+	// How the organization calls it; unique there.
+	Name string
+	// The variables: name, type and default of each.
+	Keys []byte
+	// Named sets of the values that differ from the defaults.
+	Versions []byte
+	// The account that made it.
 	CreatedBy string
+	// When it was made.
 	CreatedAt time.Time
+	// When keys or values changed last.
 	UpdatedAt time.Time
 }
