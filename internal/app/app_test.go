@@ -52,11 +52,16 @@ func TestApp_Serves(t *testing.T) {
 	if status, _ := get(t, p.URL()+"/v1/account/me", ""); status != http.StatusUnauthorized {
 		t.Errorf("GET /v1/account/me without a key: %d", status)
 	}
+	for _, path := range []string{"//healthz", "/healthz/", "/v1//account/me", "/v1/./account/me", "/v1/account/../account/me"} {
+		if status, body := get(t, p.URL()+path, p.key); status != http.StatusNotFound || body != `{"detail":"Not found"}` {
+			t.Errorf("GET %s: %d %s", path, status, body)
+		}
+	}
 	_, _ = get(t, p.URL()+"/v1/record-sets/0190d5ea-0000-7000-8000-000000000000", p.key)
 	_, body := get(t, p.URL()+"/metrics", "")
 	for _, want := range []string{
 		`flowlane_http_requests_total{method="GET",path="/v1/account/me",status="200"} 1`,
-		`flowlane_http_requests_total{method="",path="",status="404"} 1`,
+		`flowlane_http_requests_total{method="",path="",status="404"} 6`,
 		`flowlane_due_rows{kind="housekeeping",state="waiting"} 1`,
 	} {
 		if !strings.Contains(body, want) {

@@ -28,14 +28,23 @@ var standardBounds = bounds{grace: 30 * time.Second, most: 5 * time.Minute, rate
 // root routes what the process answers.
 func (a *App) root(v1 http.Handler) http.Handler {
 	m := a.metrics
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok", "") })
-	mux.HandleFunc("GET /readyz", a.ready())
-	mux.Handle("GET /metrics", m.handler())
-	if !a.cfg.HealthOnly {
-		mux.Handle("/", m.count(v1))
+	own := map[string]http.Handler{
+		"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok", "") }),
+		"/readyz":  a.ready(),
+		"/metrics": m.handler(),
 	}
-	return standardBounds.around(mux)
+	rest := m.count(v1)
+	if a.cfg.HealthOnly {
+		rest = http.NotFoundHandler()
+	}
+	// No http.ServeMux: it answers a path such as //healthz by itself, with a redirect in place of a 404.
+	return standardBounds.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, ok := own[r.URL.Path]
+		if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h = rest
+		}
+		h.ServeHTTP(w, r)
+	}))
 }
 
 // ready answers 200 while the database answers. That it has every migration which this program needs was checked by New,
