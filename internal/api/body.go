@@ -39,7 +39,8 @@ func (b *lazyBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (b *lazyBody) Close() error { return b.from.Close() }
+// Close leaves the body open: net/http closes it once the answer is written.
+func (*lazyBody) Close() error { return nil }
 
 func (b *lazyBody) load() {
 	if b.text, b.err = readAll(b.from, b.length, b.limit, nil); b.err != nil || len(b.text) == 0 {

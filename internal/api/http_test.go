@@ -1,7 +1,11 @@
 package api_test
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -125,6 +129,48 @@ func TestChunkLimit(t *testing.T) {
 	b.Do("POST", path, body).Detail(404, "Record set not found")
 	b.Do("POST", path, append(body, ' ')).Detail(413, "Request body exceeds 16777216 bytes")
 	b.Do("POST", path, nil).Invalid("body missing")
+}
+
+// TestTooLarge_Unhurried: a client that looks for an answer only after it has sent everything gets one.
+func TestTooLarge_Unhurried(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for path, limit := range map[string]string{
+		"/account/api-keys": "1048576",
+		"/data/record-sets/0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11/records": "16777216",
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(b.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		const length = 24 << 20 // more than lies in the buffers of a connection
+		head := fmt.Sprintf("POST /v1%s HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, b.Key, length)
+		if _, err := conn.Write(append([]byte(head), bytes.Repeat([]byte(" "), length)...)); err != nil {
+			t.Errorf("%s: the connection was cut: %v", path, err)
+			continue
+		}
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		text, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if want := `{"detail":"Request body exceeds ` + limit + ` bytes"}`; res.StatusCode != 413 || string(text) != want {
+			t.Errorf("%s: %d %s", path, res.StatusCode, text)
+		}
+	}
+}
+
+// TestNoBody: where a body may be left out, a client may still say of which type it is.
+func TestNoBody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, media := range []string{"", "application/json", "application/x-www-form-urlencoded", "nonsense;;"} {
+		b.Do("POST", "/data/record-sets", "", "Content-Type", media).Want(201)
+		b.Do("POST", "/account/api-keys", "", "Content-Type", media).Invalid("body missing")
+	}
 }
 
 func TestBadText(t *testing.T) {

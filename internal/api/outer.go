@@ -17,6 +17,9 @@ import (
 	"flowlane/internal/request"
 )
 
+// maxDiscarded is how much of a body that is too large is read for nothing.
+const maxDiscarded = 32 << 20
+
 // maxRequestID is the longest request id that is taken over from a caller.
 const maxRequestID = 128
 
@@ -82,6 +85,9 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", cacheControl(r.URL.Path))
 
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	if r.ContentLength == 0 {
+		r.Header.Del("Content-Type") // many clients send one with no body, too, and then it says nothing
+	}
 	if r.Body != nil && r.Body != http.NoBody {
 		x.body = &lazyBody{from: r.Body, length: r.ContentLength, limit: maxBody}
 		r.Body = x.body
@@ -97,6 +103,10 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"status", rec.status, "ms", elapsed(o.now().Sub(began)))
 	}()
 	o.next.ServeHTTP(rec, r)
+	if rec.status == http.StatusRequestEntityTooLarge && r.Header.Get("Expect") == "" {
+		// Many clients look for no answer before they have sent everything, and see none if the connection is cut meanwhile.
+		_, _ = io.CopyN(io.Discard, rawBody(r), maxDiscarded)
+	}
 }
 
 // recovered answers 500 after a panic if nothing was sent yet; otherwise it cuts the connection.
