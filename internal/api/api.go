@@ -132,7 +132,7 @@ func New(d Deps) (http.Handler, error) {
 		oas.WithErrorHandler(errs.refused),
 		oas.WithNotFound(errs.notFound),
 		oas.WithMethodNotAllowed(errs.methodNotAllowed),
-		oas.WithMiddleware(limit.middleware, refuseUnstorableQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware),
+		oas.WithMiddleware(limit.middleware, refuseBadQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)

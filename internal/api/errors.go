@@ -189,7 +189,9 @@ func (h errorHandler) count(ctx context.Context, err error) error {
 }
 
 func (h errorHandler) refusedParams(ctx context.Context, w http.ResponseWriter, r *http.Request, err *ogenerrors.DecodeParamsError) {
-	fields := append(violation.Header(err.OperationID(), r.Header), violation.Query(err.OperationID(), r.URL.Query())...)
+	fields := violation.Header(err.OperationID(), r.Header)
+	fields = append(fields, violation.RawQuery(r.URL.RawQuery)...)
+	fields = append(fields, violation.Query(err.OperationID(), r.URL.Query())...)
 	if len(fields) > 0 {
 		h.fail(ctx, w, fault.Invalidated(fields...))
 		return
@@ -220,10 +222,11 @@ func isJSON(r *http.Request) bool {
 	return err == nil && media == "application/json"
 }
 
-// refuseUnstorableQuery keeps text that Postgres refuses away from the handlers. It runs after the security check.
-func refuseUnstorableQuery(req middleware.Request, next middleware.Next) (middleware.Response, error) {
+// refuseBadQuery keeps text that Postgres refuses away from the handlers, and refuses a query that was read only in part. It
+// runs after the security check.
+func refuseBadQuery(req middleware.Request, next middleware.Next) (middleware.Response, error) {
 	if req.Raw.URL.RawQuery != "" {
-		var fields []fault.Field
+		fields := violation.RawQuery(req.Raw.URL.RawQuery)
 		for name, values := range req.Raw.URL.Query() {
 			for _, v := range values {
 				fields = append(fields, violation.QueryText(name, v)...)

@@ -173,6 +173,16 @@ func TestNoBody(t *testing.T) {
 	}
 }
 
+func TestUnclearQuery(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.Do("GET", "/flows/batches?limit=1&limit=2&status=x", nil).Invalid("query.limit value_error", "query.status enum")
+	b.Do("GET", "/flows/batches?limit=%zz", nil).Invalid("query value_error")
+	b.Do("GET", "/flows/batches?limit=0&skip=%zz", nil).Invalid("query value_error", "query.limit greater_than_equal")
+	b.Do("GET", "/catalog/platforms?limit=1;skip=1", nil).Invalid("query value_error")
+	b.As("").Do("GET", "/flows/batches?skip=%zz", nil).Want(401)
+}
+
 func TestBadText(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -45,6 +46,16 @@ func Text(body []byte) []fault.Field {
 func malformed(at int, format string, args ...any) []fault.Field {
 	return []fault.Field{{
 		Loc: []string{"body"}, Msg: fmt.Sprintf(format, args...), Type: "json_invalid", Ctx: map[string]any{"offset": at},
+	}}
+}
+
+// RawQuery returns what keeps a query from being read whole: the standard library leaves out what it cannot read.
+func RawQuery(raw string) []fault.Field {
+	if _, err := url.ParseQuery(raw); err == nil {
+		return nil
+	}
+	return []fault.Field{{
+		Loc: []string{"query"}, Msg: "Must be name=value pairs with & between them, and escape % as %25 and ; as %3B", Type: "value_error",
 	}}
 }
 

@@ -33,7 +33,60 @@ func Body(operationID string, body []byte) []fault.Field {
 	if err != nil {
 		return Text(body)
 	}
-	return explain(op.body, tame(value), []string{"body"}, op.secret)
+	fields := explain(op.body, tame(value), []string{"body"}, op.secret)
+	for _, f := range misspelled(op.body, value, op.secret) {
+		if !slices.ContainsFunc(fields, func(o fault.Field) bool { return slices.Equal(o.Loc, f.Loc) }) {
+			fields = append(fields, f)
+		}
+	}
+	sortFields(fields)
+	return fields
+}
+
+// misspelled returns the whole numbers that are written like 1.0 or 1e3, which a schema takes and the generated decoder does
+// not.
+func misspelled(schema *jsonschema.Schema, value any, secret bool) (fields []fault.Field) {
+	halves, found := halved(value)
+	if !found {
+		return nil
+	}
+	for _, f := range explain(schema, halves, []string{"body"}, true) {
+		if f.Type != "int_type" {
+			continue
+		}
+		f.Msg = "Must be a whole number, written without fraction and exponent"
+		if !secret {
+			f.Input = echo(at(value, f.Loc[1:]))
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// halved returns the value with a half in the place of every number that has a fraction or an exponent, and whether there is
+// any.
+func halved(value any) (out any, found bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			b, ok := halved(e)
+			m[k], found = b, found || ok
+		}
+		return m, found
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			b, ok := halved(e)
+			list[i], found = b, found || ok
+		}
+		return list, found
+	case json.Number:
+		if strings.ContainsAny(string(v), ".eE") {
+			return json.Number("0.5"), true
+		}
+	}
+	return value, false
 }
 
 // Query returns what is wrong with the query parameters of an operation, sorted by place.
@@ -68,6 +121,8 @@ func parameters(all []parameter, in string, sent func(name string) []string) (fi
 				values[i] = t
 			}
 			fields = append(fields, explain(p.schema, values, loc, false)...)
+		case len(texts) > 1 && in == "query":
+			fields = append(fields, fault.Field{Loc: loc, Msg: "Must be given only once", Type: "value_error"})
 		case len(texts) > 0:
 			fields = append(fields, p.explain(loc, texts[0])...)
 		case p.required:

@@ -42,6 +42,9 @@ func TestBody(t *testing.T) {
 		{"Numbers", "createRecordSet", `{"chunk_size":50001}`, "body.chunk_size less_than_equal"},
 		{"Huge", "createRecordSet", `{"chunk_size":1e999999999}`, "body.chunk_size less_than_equal"},
 		{"Tiny", "createRecordSet", `{"chunk_size":-1e-999999999}`, "body.chunk_size int_type"},
+		{"Spelled", "createRecordSet", `{"chunk_size":5.0,"metadata":{"a":1.0}}`, "body.chunk_size int_type"},
+		{"SpelledDeep", "createDefinition", `{"name":"","steps":[{"id":"a","tasks":[{"id":"b","action_id":"c","timeout_seconds":1e1,"retry":{"max_attempts":2,"factor":1.0}}]}]}`,
+			"body.name string_too_short\nbody.steps.0.tasks.0.timeout_seconds int_type"},
 		{"Digits", "createRecordSet", `{"chunk_size":` + strings.Repeat("9", 400) + `}`, "body.chunk_size less_than_equal"},
 		{"Items", "triggerDefinition", `{"records":[{},1,{},"x"]}`, "body.records.1 object_type\nbody.records.3 object_type"},
 	}
@@ -108,6 +111,8 @@ func TestQuery(t *testing.T) {
 		{"listBatches", "limit=ten&skip=1.5", "query.limit int_type\nquery.skip int_type"},
 		{"listBatches", "limit=", "query.limit int_type"},
 		{"listBatches", "limit=99999999999999999999", "query.limit int_type"},
+		{"listBatches", "limit=1&limit=2&status=gone", "query.limit value_error\nquery.status enum"},
+		{"listStoreRecords", "filter=a=1&filter=b=2", ""},
 		{"listServices", "limit=501&sort_by=id&order=up", "query.limit less_than_equal\nquery.order enum\nquery.sort_by enum"},
 	}
 	for _, tt := range tests {
@@ -117,6 +122,18 @@ func TestQuery(t *testing.T) {
 		}
 		if got := lines(violation.Query(tt.operation, query)); got != tt.want {
 			t.Errorf("%s?%s: got\n%s\nwant\n%s", tt.operation, tt.query, got, tt.want)
+		}
+	}
+}
+
+func TestRawQuery(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]string{
+		"": "", "limit=1&status=": "", "a=%25%3B&b": "", "limit=%zz": "query value_error", "limit=1;skip=2": "query value_error",
+		"%": "query value_error",
+	} {
+		if got := lines(violation.RawQuery(query)); got != want {
+			t.Errorf("?%s: got %q, want %q", query, got, want)
 		}
 	}
 }
