@@ -113,7 +113,7 @@ func TestExecution_UnderWay(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"modify": {60: 1000, 3600: 1000, 86400: 1000}}})
-	s.sim.AddFault(dialersim.Fault{Kind: "hang", Operation: "upload", Accept: true, MS: 2000})
+	release := s.hold("/upload")
 	definition := s.define(uploadSteps)
 	batch := s.trigger(definition, `{"input_data":{"id":"a"}}`)
 	b := s.until(batch, func(b map[string]any) bool { return b["job_counts"].(map[string]any)["started"] == 1.0 })
@@ -141,6 +141,7 @@ func TestExecution_UnderWay(t *testing.T) {
 	}
 	assert.Equal(t, "started", s.get("/flows/jobs/" + batch + ".0")["status"])
 	assert.Equal(t, "unprocessed", s.get("/flows/jobs/" + second + ".0")["status"])
+	release()
 	b = s.until(batch, func(b map[string]any) bool { return b["job_counts"].(map[string]any)["accepted"] == 1.0 })
 	assert.Equal(t, "cancelled", b["status"])
 	assert.Equal(t, "completed", s.execution(batch, 0).Status)

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ type stack struct {
 	stop       func()
 	issuer     *apitest.Issuer
 	sim        *dialersim.Sim
+	held       *atomic.Pointer[func(*http.Request)]
 	simURL     string
 	other      *apitest.Client
 	credential string
@@ -45,8 +47,13 @@ var wide = map[string]map[int]int64{"*": {60: 1_000_000, 3600: 10_000_000, 86400
 // serveStack starts the stack. Without workers nothing is done that is due.
 func serveStack(t *testing.T, workers bool, options ...func(c *app.Config)) *stack {
 	t.Helper()
-	s := &stack{t: t, sim: dialersim.New(dialersim.Options{Seed: 1})}
-	platform := httptest.NewServer(s.sim)
+	s := &stack{t: t, sim: dialersim.New(dialersim.Options{Seed: 1}), held: new(atomic.Pointer[func(*http.Request)])}
+	platform := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait := s.held.Load(); wait != nil {
+			(*wait)(r)
+		}
+		s.sim.ServeHTTP(w, r)
+	}))
 	t.Cleanup(platform.Close)
 	s.simURL = platform.URL
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
@@ -69,6 +76,20 @@ func serveStack(t *testing.T, workers bool, options ...func(c *app.Config)) *sta
 	s.other = s.As(s.tenant("Other"))
 	s.identify("acme")
 	return s
+}
+
+// hold keeps requests for paths that end so from the platform until release is called.
+func (s *stack) hold(suffix string) (release func()) {
+	open := make(chan struct{})
+	wait := func(r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, suffix) {
+			<-open
+		}
+	}
+	s.held.Store(&wait)
+	release = sync.OnceFunc(func() { close(open) })
+	s.t.Cleanup(release)
+	return release
 }
 
 // serve starts a process; stop ends it.

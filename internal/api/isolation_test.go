@@ -125,7 +125,7 @@ func suspended(t *testing.T, p *party) (key, token string) {
 	token = p.issuer.Token(org, map[string]any{"role": "admin"})
 	_, err := p.app.Pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended' WHERE id = $1`, org)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.As(key).Do("GET", "/account/me", nil).Status == http.StatusUnauthorized }, 2*time.Second, 10*time.Millisecond)
+	refusedWithinASecond(t, p.As(key))
 	return key, token
 }
 

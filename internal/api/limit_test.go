@@ -95,7 +95,7 @@ func TestRateLimit_TwoProcesses(t *testing.T) {
 	assert.Empty(t, s.Do(http.MethodGet, "/flows/definitions", nil).Want(http.StatusOK).Header.Get("RateLimit-Limit"), "no limit")
 
 	pgtest.MoveClock(t, s.app.Pool, time.Minute)
-	require.Eventually(t, func() bool { return s.validate(s.Client, checked).Status == http.StatusOK }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return s.validate(s.Client, checked).Status == http.StatusOK }, 60*time.Second, 50*time.Millisecond)
 	assert.LessOrEqual(t, number(t, s.validate(s.Client, checked).Want(http.StatusOK), "RateLimit-Remaining"), 98)
 }
 

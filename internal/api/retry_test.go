@@ -44,10 +44,11 @@ func TestRetry_Rejected(t *testing.T) {
 		Want(http.StatusOK).JSON()["batch_id"].(string)
 	require.Equal(t, map[string]int{"accepted": 693, "rejected": 7}, counted(s.await(batch)))
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{}})
-	s.sim.AddFault(dialersim.Fault{Kind: "status", Status: 422, Operation: "upload"})
+	s.sim.AddFault(dialersim.Fault{Kind: "status", Status: 422, Operation: "upload", Probability: 1})
 
 	_, failed := s.retry(batch, `{"job_statuses":["rejected"]}`)
 	require.Equal(t, map[string]int{"failed": 7}, counted(s.await(failed)), "refused as a whole")
+	s.sim.ClearFaults()
 	started, again := s.retry(batch, `{"job_statuses":["failed","rejected"]}`)
 	assert.Equal(t, 7.0, started["record_count"])
 	assert.Nil(t, started["execution_id"])

@@ -368,7 +368,7 @@ func TestStream_Refused(t *testing.T) {
 
 func (s *stack) eventually(done func() bool) {
 	s.t.Helper()
-	assert.Eventually(s.t, done, 10*time.Second, 20*time.Millisecond)
+	assert.Eventually(s.t, done, 60*time.Second, 20*time.Millisecond)
 }
 
 // TestStream_Full: beyond what a process takes, and what it takes of one organization, it says when to come back.
@@ -397,10 +397,9 @@ func TestStream_Stop(t *testing.T) {
 	token := streamToken(s.Client, "")
 	stream := openStream(t, s.Client, id, "token="+token)
 	stream.until("execution.snapshot")
-	began := time.Now()
 	s.stop()
-	assert.Less(t, time.Since(began), 5*time.Second)
 	assert.Empty(t, stream.all())
+	require.NoError(t, stream.lines.Err(), "it was cut off: the process waited for its reader first")
 	assert.Contains(t, log.String(), "/stream", "requests are logged")
 	assert.NotContains(t, log.String(), token)
 	assert.NotContains(t, log.String(), "stream_")

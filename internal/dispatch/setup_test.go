@@ -120,6 +120,15 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+func (b *bundle) exec(statements ...string) {
+	b.t.Helper()
+	for _, sql := range statements {
+		if _, err := b.pool.Exec(b.t.Context(), sql); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
 // task is a task of a definition under test; CRED stands for the credential.
 func (b *bundle) define(steps string) uuid.UUID {
 	b.t.Helper()

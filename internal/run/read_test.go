@@ -141,7 +141,7 @@ func (p *process) watch(id uuid.UUID, cancel bool) {
 		cancelAfter = 3 + rand.IntN(20)
 	}
 	states := map[string]bool{}
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for n := 0; ; n++ {
 		if err := p.Runs.CheckReads(p.t.Context(), p.org, id); err != nil {
 			p.t.Fatal(err)
