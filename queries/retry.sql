@@ -36,15 +36,20 @@ WHERE n.batch_id = @batch_id AND n.depth = 0;
 -- name: InheritedRead :many
 -- What slices of a retry had before it began, the oldest first: the last one counts.
 SELECT i.slice_no, i.off, f.step_no, f.task_no, f.body
-FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
-WHERE i.batch_id = @batch_id AND i.slice_no = ANY(@slice_nos::int[]) AND f.step_no >= @from_step
-    AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)
+FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT * FROM flow.inherited x WHERE x.batch_id = @batch_id AND x.slice_no = n.no OFFSET 0) i
+CROSS JOIN LATERAL (SELECT * FROM flow.fragment x WHERE x.batch_id = i.from_batch AND x.slice_no = i.from_slice AND x.step_no >= @from_step OFFSET 0) f
+WHERE (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)
 ORDER BY i.slice_no, f.step_no, f.task_no, i.depth DESC, f.seq;
 
 -- name: SliceSpans :many
 -- Where the rows of slices are in their pages.
-SELECT no, first, records, page_off FROM flow.slice WHERE batch_id = @batch_id AND no = ANY(@nos::int[]) ORDER BY no;
+SELECT s.no, s.first, s.records, s.page_off
+FROM (SELECT DISTINCT unnest(@nos::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT * FROM flow.slice x WHERE x.batch_id = @batch_id AND x.no = n.no OFFSET 0) s ORDER BY s.no;
 
 -- name: JobsFirstStep :one
 -- The first step at which a record that left one of these slices stands.
-SELECT coalesce(min(step_no), 32767)::smallint AS step_no FROM flow.job WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]);
+SELECT coalesce(min(j.step_no), 32767)::smallint AS step_no
+FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT * FROM flow.job x WHERE x.batch_id = @batch_id AND x.slice_no = n.no OFFSET 0) j;

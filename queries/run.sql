@@ -190,7 +190,10 @@ INSERT INTO flow.fragment (batch_id, slice_no, step_no, task_no, body)
 SELECT unnest(@batch_ids::uuid[]), unnest(@slice_nos::int[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@bodies::bytea[]);
 
 -- name: FragmentsOfSlices :many
-SELECT slice_no, step_no, task_no, seq, body FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) ORDER BY slice_no, step_no, task_no, seq;
+SELECT f.slice_no, f.step_no, f.task_no, f.seq, f.body
+FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT * FROM flow.fragment x WHERE x.batch_id = @batch_id AND x.slice_no = n.no OFFSET 0) f
+ORDER BY f.slice_no, f.step_no, f.task_no, f.seq;
 
 -- name: FragmentsMany :many
 -- Tasks of a step whose slices hold more fragments than they should keep.
@@ -264,11 +267,16 @@ FROM flow.part p JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p
 WHERE p.call_id = ANY(@call_ids::uuid[]) ORDER BY p.call_id, p.call_seq, p.slice_no, p.from_off, s.no;
 
 -- name: SliceRows :many
-SELECT batch_id, no, first, records, state, step_no, remaining, apart, page_off, first_step, tasks_done FROM flow.slice WHERE batch_id = @batch_id AND no = ANY(@nos::int[]) ORDER BY no;
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
+FROM (SELECT DISTINCT unnest(@nos::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT * FROM flow.slice x WHERE x.batch_id = @batch_id AND x.no = n.no OFFSET 0) s ORDER BY s.no;
 
 -- name: JobPositionsApart :many
 -- Records that left their slice before a step, and so are not part of its tasks' ranges.
-SELECT slice_no, position FROM flow.job WHERE batch_id = @batch_id AND slice_no = ANY(@slice_nos::int[]) AND apart_step < @step_no ORDER BY slice_no, position;
+SELECT j.slice_no, j.position
+FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT * FROM flow.job x WHERE x.batch_id = @batch_id AND x.slice_no = n.no AND x.apart_step < @step_no OFFSET 0) j
+ORDER BY j.slice_no, j.position;
 
 -- name: PartGet :one
 SELECT id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out FROM flow.part WHERE id = @id;

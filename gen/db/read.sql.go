@@ -724,6 +724,11 @@ SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.firs
         + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $4 AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
     FROM flow.slice s WHERE s.batch_id = $5 AND s.no >= $6
+        -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
+        AND ($2::text = 'yes' AND s.queued > 0 OR $3::boolean OR s.staged > 0 AND 'staged' = ANY($1::text[]) OR s.queued > 0 AND 'queued' = ANY($1::text[]) OR s.pending > 0 AND 'pending' = ANY($1::text[])
+            OR s.started > 0 AND 'started' = ANY($1::text[]) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY($1::text[]) OR s.completed > 0 AND 'completed' = ANY($1::text[])
+            OR s.failed > 0 AND 'failed' = ANY($1::text[]) OR s.cancelled > 0 AND 'cancelled' = ANY($1::text[]) OR s.accepted > 0 AND 'accepted' = ANY($1::text[])
+            OR s.rejected > 0 AND 'rejected' = ANY($1::text[]) OR s.unprocessed > 0 AND 'unprocessed' = ANY($1::text[]) OR s.unresolved > 0 AND 'unresolved' = ANY($1::text[]))
 ) d WHERE d.matching > 0 ORDER BY d.no LIMIT $7
 `
 

@@ -130,14 +130,15 @@ func (q *Queries) PageDelete(ctx context.Context, db DBTX, arg PageDeleteParams)
 }
 
 const pageRead = `-- name: PageRead :many
-SELECT first, rows, raw_bytes, body FROM flow.page
-WHERE set_id = $1 AND first = ANY($2::bigint[])
-ORDER BY first
+SELECT p.first, p.rows, p.raw_bytes, p.body
+FROM (SELECT DISTINCT unnest($1::bigint[]) AS first) n
+CROSS JOIN LATERAL (SELECT set_id, first, rows, raw_bytes, body FROM flow.page x WHERE x.set_id = $2 AND x.first = n.first OFFSET 0) p
+ORDER BY p.first
 `
 
 type PageReadParams struct {
-	SetID  uuid.UUID
 	Firsts []int64
+	SetID  uuid.UUID
 }
 
 type PageReadRow struct {
@@ -148,7 +149,7 @@ type PageReadRow struct {
 }
 
 func (q *Queries) PageRead(ctx context.Context, db DBTX, arg PageReadParams) ([]PageReadRow, error) {
-	rows, err := db.Query(ctx, pageRead, arg.SetID, arg.Firsts)
+	rows, err := db.Query(ctx, pageRead, arg.Firsts, arg.SetID)
 	if err != nil {
 		return nil, err
 	}

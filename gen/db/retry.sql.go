@@ -38,15 +38,16 @@ type InheritedInsertParams struct {
 
 const inheritedRead = `-- name: InheritedRead :many
 SELECT i.slice_no, i.off, f.step_no, f.task_no, f.body
-FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
-WHERE i.batch_id = $1 AND i.slice_no = ANY($2::int[]) AND f.step_no >= $3
-    AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)
+FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, depth, from_batch, from_slice, off, step_no, tasks_done FROM flow.inherited x WHERE x.batch_id = $2 AND x.slice_no = n.no OFFSET 0) i
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, body FROM flow.fragment x WHERE x.batch_id = i.from_batch AND x.slice_no = i.from_slice AND x.step_no >= $3 OFFSET 0) f
+WHERE (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)
 ORDER BY i.slice_no, f.step_no, f.task_no, i.depth DESC, f.seq
 `
 
 type InheritedReadParams struct {
-	BatchID  uuid.UUID
 	SliceNos []int32
+	BatchID  uuid.UUID
 	FromStep int16
 }
 
@@ -60,7 +61,7 @@ type InheritedReadRow struct {
 
 // What slices of a retry had before it began, the oldest first: the last one counts.
 func (q *Queries) InheritedRead(ctx context.Context, db DBTX, arg InheritedReadParams) ([]InheritedReadRow, error) {
-	rows, err := db.Query(ctx, inheritedRead, arg.BatchID, arg.SliceNos, arg.FromStep)
+	rows, err := db.Query(ctx, inheritedRead, arg.SliceNos, arg.BatchID, arg.FromStep)
 	if err != nil {
 		return nil, err
 	}
@@ -86,17 +87,19 @@ func (q *Queries) InheritedRead(ctx context.Context, db DBTX, arg InheritedReadP
 }
 
 const jobsFirstStep = `-- name: JobsFirstStep :one
-SELECT coalesce(min(step_no), 32767)::smallint AS step_no FROM flow.job WHERE batch_id = $1 AND slice_no = ANY($2::int[])
+SELECT coalesce(min(j.step_no), 32767)::smallint AS step_no
+FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job x WHERE x.batch_id = $2 AND x.slice_no = n.no OFFSET 0) j
 `
 
 type JobsFirstStepParams struct {
-	BatchID  uuid.UUID
 	SliceNos []int32
+	BatchID  uuid.UUID
 }
 
 // The first step at which a record that left one of these slices stands.
 func (q *Queries) JobsFirstStep(ctx context.Context, db DBTX, arg JobsFirstStepParams) (int16, error) {
-	row := db.QueryRow(ctx, jobsFirstStep, arg.BatchID, arg.SliceNos)
+	row := db.QueryRow(ctx, jobsFirstStep, arg.SliceNos, arg.BatchID)
 	var step_no int16
 	err := row.Scan(&step_no)
 	return step_no, err
@@ -229,12 +232,14 @@ func (q *Queries) RetryVarsCopy(ctx context.Context, db DBTX, arg RetryVarsCopyP
 }
 
 const sliceSpans = `-- name: SliceSpans :many
-SELECT no, first, records, page_off FROM flow.slice WHERE batch_id = $1 AND no = ANY($2::int[]) ORDER BY no
+SELECT s.no, s.first, s.records, s.page_off
+FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, state, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved, page_off, first_step, tasks_done FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
 `
 
 type SliceSpansParams struct {
-	BatchID uuid.UUID
 	Nos     []int32
+	BatchID uuid.UUID
 }
 
 type SliceSpansRow struct {
@@ -246,7 +251,7 @@ type SliceSpansRow struct {
 
 // Where the rows of slices are in their pages.
 func (q *Queries) SliceSpans(ctx context.Context, db DBTX, arg SliceSpansParams) ([]SliceSpansRow, error) {
-	rows, err := db.Query(ctx, sliceSpans, arg.BatchID, arg.Nos)
+	rows, err := db.Query(ctx, sliceSpans, arg.Nos, arg.BatchID)
 	if err != nil {
 		return nil, err
 	}

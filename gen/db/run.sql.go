@@ -765,12 +765,15 @@ func (q *Queries) FragmentsMany(ctx context.Context, db DBTX, arg FragmentsManyP
 }
 
 const fragmentsOfSlices = `-- name: FragmentsOfSlices :many
-SELECT slice_no, step_no, task_no, seq, body FROM flow.fragment WHERE batch_id = $1 AND slice_no = ANY($2::int[]) ORDER BY slice_no, step_no, task_no, seq
+SELECT f.slice_no, f.step_no, f.task_no, f.seq, f.body
+FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, body FROM flow.fragment x WHERE x.batch_id = $2 AND x.slice_no = n.no OFFSET 0) f
+ORDER BY f.slice_no, f.step_no, f.task_no, f.seq
 `
 
 type FragmentsOfSlicesParams struct {
-	BatchID  uuid.UUID
 	SliceNos []int32
+	BatchID  uuid.UUID
 }
 
 type FragmentsOfSlicesRow struct {
@@ -782,7 +785,7 @@ type FragmentsOfSlicesRow struct {
 }
 
 func (q *Queries) FragmentsOfSlices(ctx context.Context, db DBTX, arg FragmentsOfSlicesParams) ([]FragmentsOfSlicesRow, error) {
-	rows, err := db.Query(ctx, fragmentsOfSlices, arg.BatchID, arg.SliceNos)
+	rows, err := db.Query(ctx, fragmentsOfSlices, arg.SliceNos, arg.BatchID)
 	if err != nil {
 		return nil, err
 	}
@@ -824,12 +827,15 @@ type JobInsertParams struct {
 }
 
 const jobPositionsApart = `-- name: JobPositionsApart :many
-SELECT slice_no, position FROM flow.job WHERE batch_id = $1 AND slice_no = ANY($2::int[]) AND apart_step < $3 ORDER BY slice_no, position
+SELECT j.slice_no, j.position
+FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job x WHERE x.batch_id = $2 AND x.slice_no = n.no AND x.apart_step < $3 OFFSET 0) j
+ORDER BY j.slice_no, j.position
 `
 
 type JobPositionsApartParams struct {
-	BatchID  uuid.UUID
 	SliceNos []int32
+	BatchID  uuid.UUID
 	StepNo   int16
 }
 
@@ -840,7 +846,7 @@ type JobPositionsApartRow struct {
 
 // Records that left their slice before a step, and so are not part of its tasks' ranges.
 func (q *Queries) JobPositionsApart(ctx context.Context, db DBTX, arg JobPositionsApartParams) ([]JobPositionsApartRow, error) {
-	rows, err := db.Query(ctx, jobPositionsApart, arg.BatchID, arg.SliceNos, arg.StepNo)
+	rows, err := db.Query(ctx, jobPositionsApart, arg.SliceNos, arg.BatchID, arg.StepNo)
 	if err != nil {
 		return nil, err
 	}
@@ -1787,12 +1793,14 @@ func (q *Queries) SliceRelease(ctx context.Context, db DBTX, arg SliceReleasePar
 }
 
 const sliceRows = `-- name: SliceRows :many
-SELECT batch_id, no, first, records, state, step_no, remaining, apart, page_off, first_step, tasks_done FROM flow.slice WHERE batch_id = $1 AND no = ANY($2::int[]) ORDER BY no
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
+FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, state, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved, page_off, first_step, tasks_done FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
 `
 
 type SliceRowsParams struct {
-	BatchID uuid.UUID
 	Nos     []int32
+	BatchID uuid.UUID
 }
 
 type SliceRowsRow struct {
@@ -1810,7 +1818,7 @@ type SliceRowsRow struct {
 }
 
 func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) ([]SliceRowsRow, error) {
-	rows, err := db.Query(ctx, sliceRows, arg.BatchID, arg.Nos)
+	rows, err := db.Query(ctx, sliceRows, arg.Nos, arg.BatchID)
 	if err != nil {
 		return nil, err
 	}
