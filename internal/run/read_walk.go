@@ -287,7 +287,7 @@ func (v *sliceView) rows(p *recordset.Page) ([][]byte, error) {
 	return rows[v.pageOff:][:v.records], nil
 }
 
-// readInputs reads the pages of slices, by slice. Slices of a retry that share a page have a copy each.
+// readInputs reads the pages of slices, by slice.
 func readInputs(ctx context.Context, tx pgx.Tx, b *batchView, views []*sliceView) (map[int32]*recordset.Page, error) {
 	spans := make([]span, len(views))
 	for i, v := range views {

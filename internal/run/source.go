@@ -122,7 +122,7 @@ type Records struct {
 	outputs map[[2]string][]json.RawMessage
 }
 
-// Release gives the memory of the slice back.
+// Release gives the memory of the slice back, and of slices that were opened with it from the same page.
 func (r *Records) Release() { r.page.Release() }
 
 // Apart returns the offsets, ascending, of records that left the slice before the step that it was opened for.

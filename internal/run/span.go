@@ -34,7 +34,8 @@ func (s *Service) spans(ctx context.Context, conn db.DBTX, batchID uuid.UUID, no
 	return out, nil
 }
 
-// readSpans reads the pages of slices, by slice. Slices that share a page have a copy each: pages are released one by one.
+// readSpans reads the pages of slices, by slice. Slices of a retry that lie in one page share it, so that it is unpacked once:
+// release them when all are done.
 func readSpans(ctx context.Context, conn db.DBTX, batchID, pageSet uuid.UUID, spans []span) (map[int32]*recordset.Page, error) {
 	firsts := make([]int64, len(spans))
 	for i, sp := range spans {
@@ -45,14 +46,13 @@ func readSpans(ctx context.Context, conn db.DBTX, batchID, pageSet uuid.UUID, sp
 	if err != nil {
 		return nil, fmt.Errorf("read records of batch %s: %w", batchID, err)
 	}
-	byFirst := make(map[int64]recordset.Page, len(pages))
-	for _, p := range pages {
-		byFirst[p.First] = p
+	byFirst := make(map[int64]*recordset.Page, len(pages))
+	for i := range pages {
+		byFirst[pages[i].First] = &pages[i]
 	}
 	out := make(map[int32]*recordset.Page, len(spans))
 	for _, sp := range spans {
-		p := byFirst[sp.page]
-		out[sp.no] = &p
+		out[sp.no] = byFirst[sp.page]
 	}
 	return out, nil
 }
