@@ -34,6 +34,8 @@ const (
 	hostVariable = "FLOWLANE_BENCH_HOST"
 	// profileVariable is the file for a CPU profile of the service; empty for none.
 	profileVariable = "FLOWLANE_BENCH_PROFILE"
+	// idleVariable keeps a service from carrying out due work.
+	idleVariable = "FLOWLANE_BENCH_IDLE"
 )
 
 // child is a process of the bench.
@@ -93,7 +95,7 @@ func runService(ctx context.Context) error {
 		return err
 	}
 	a, err := app.New(ctx, app.Config{
-		DatabaseURL: os.Getenv(dsnVariable), Listen: "127.0.0.1:0", Workers: true, KEK: kek, AllowHosts: []string{os.Getenv(hostVariable)},
+		DatabaseURL: os.Getenv(dsnVariable), Listen: "127.0.0.1:0", Workers: os.Getenv(idleVariable) == "", KEK: kek, AllowHosts: []string{os.Getenv(hostVariable)},
 		BaseURLs: map[string]string{"dialer": os.Getenv(simVariable)}, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if err != nil {
@@ -149,21 +151,35 @@ func (e *env) stack(ctx context.Context) (*service, error) {
 		return nil, err
 	}
 	key := base64.StdEncoding.EncodeToString(secret)
-	served, err := spawn(ctx, e, roleService, dsnVariable+"="+e.dsn, simVariable+"="+platform.url, vault.KEKVariable+"="+key, hostVariable+"="+target.host, profileVariable+"="+e.profile)
-	if err != nil {
+	s := &service{http: &http.Client{}, platform: platform, target: target, kek: key}
+	if err := s.serve(ctx, e); err != nil {
 		return nil, err
 	}
-	s := &service{url: served.url, http: &http.Client{}, pid: served.cmd.Process.Pid, platform: platform, target: target}
-	if err := s.admit(ctx, e, key); err != nil {
+	if err := s.admit(ctx, e); err != nil {
 		return nil, err
 	}
 	e.service = s
 	return s, nil
 }
 
+// serve starts the service. One that is idle leaves what waits in queues alone; it takes the place of the one before.
+func (s *service) serve(ctx context.Context, e *env, extra ...string) error {
+	extra = append(extra, dsnVariable+"="+e.dsn, simVariable+"="+s.platform.url, vault.KEKVariable+"="+s.kek, hostVariable+"="+s.target.host, profileVariable+"="+e.profile)
+	served, err := spawn(ctx, e, roleService, extra...)
+	if err != nil {
+		return err
+	}
+	if s.process != nil {
+		_ = s.process.Process.Signal(syscall.SIGTERM)
+		_ = s.process.Wait()
+	}
+	s.url, s.pid, s.process = served.url, served.cmd.Process.Pid, served.cmd
+	return nil
+}
+
 // admit makes the organization, its key and its credential for the platform.
-func (s *service) admit(ctx context.Context, e *env, key string) error {
-	kek, err := vault.LoadKEK(key, "")
+func (s *service) admit(ctx context.Context, e *env) error {
+	kek, err := vault.LoadKEK(s.kek, "")
 	if err != nil {
 		return err
 	}
@@ -194,7 +210,7 @@ func (s *service) admit(ctx context.Context, e *env, key string) error {
 	if err := s.call(ctx, http.MethodPost, "/credentials", body, &cred); err != nil {
 		return err
 	}
-	s.credential = cred.ID
+	s.org, s.credential, s.domain = org.ID, cred.ID, cred.TenancyID
 	return s.call(ctx, http.MethodPost, "/platforms/dialer/domains/"+cred.TenancyID+"/refresh-limits", nil, nil)
 }
 

@@ -23,6 +23,8 @@ type env struct {
 	// pool is on a migrated database of its own, dsn its address.
 	pool *pgxpool.Pool
 	dsn  string
+	// root is the address of the server that the database was made on.
+	root string
 	// server names the Postgres.
 	server string
 	// records is how many rows a measurement takes; 0 leaves it to the bench.
@@ -60,6 +62,16 @@ func open(ctx context.Context) (*env, error) {
 	return e, nil
 }
 
+// apart returns an env with a database of its own on the same server, for what would get in the way of other benches. Close it.
+func (e *env) apart(ctx context.Context) (*env, error) {
+	own := &env{server: e.server, records: e.records, repeats: e.repeats}
+	if err := own.database(ctx, e.root); err != nil {
+		own.close()
+		return nil, err
+	}
+	return own, nil
+}
+
 func (e *env) embedded(ctx context.Context) (string, error) {
 	dir, err := os.MkdirTemp("", "flowlane-bench-")
 	if err != nil {
@@ -79,6 +91,7 @@ func (e *env) embedded(ctx context.Context) (string, error) {
 }
 
 func (e *env) database(ctx context.Context, dsn string) error {
+	e.root = dsn
 	admin, err := pg.Open(ctx, dsn, pg.Options{MaxConns: 1})
 	if err != nil {
 		return err

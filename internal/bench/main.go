@@ -32,6 +32,7 @@ var benches = []bench{
 	{"single", single},
 	{"start", starts},
 	{"stream", streams},
+	{"reads", reads},
 	{"dev", warmStart},
 }
 

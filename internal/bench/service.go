@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
+
+	"github.com/google/uuid"
 )
 
 // service is the service as a process, with its platform, and a client with an admin key.
@@ -16,8 +19,13 @@ type service struct {
 	http       *http.Client
 	pid        int
 	credential string
-	platform   *child
-	target     *target
+	// kek is the key-encryption key, org the organization of the key, domain the account of the credential.
+	kek      string
+	org      uuid.UUID
+	domain   string
+	platform *child
+	process  *exec.Cmd
+	target   *target
 }
 
 // call sends a request under /v1 and decodes the answer into out, unless that is nil.
