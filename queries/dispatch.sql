@@ -158,26 +158,27 @@ SELECT * FROM flow.ledger WHERE domain = @domain AND bucket = @bucket AND ends_a
 
 -- name: LedgerDebit :execrows
 -- Debits every window, each only if its cap holds; the caller rolls back unless every row is written.
-INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own)
-SELECT @domain, @bucket, d.seconds, d.starts_at, d.ends_at, d.calls
+INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, cap, by_credential)
+SELECT @domain, @bucket, d.seconds, d.starts_at, d.ends_at, d.calls, d.cap, @by_credential::jsonb
 FROM (SELECT unnest(@seconds::int[]) AS seconds, unnest(@starts::timestamptz[]) AS starts_at, unnest(@ends::timestamptz[]) AS ends_at,
         unnest(@calls::int[]) AS calls, unnest(@caps::int[]) AS cap) d
 WHERE d.calls <= d.cap
-ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + excluded.own
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + excluded.own, cap = excluded.cap,
+    by_credential = flow.tally(l.by_credential, excluded.by_credential)
 WHERE l.own + l.foreign_spend + excluded.own <= (
     SELECT (@caps::int[])[array_position(@seconds::int[], l.window_seconds)]);
 
 -- name: LedgerRelease :exec
-UPDATE flow.ledger l SET own = greatest(0, l.own - d.calls)
-FROM (SELECT unnest(@seconds::int[]) AS seconds, unnest(@starts::timestamptz[]) AS starts_at, unnest(@calls::int[]) AS calls) d
+UPDATE flow.ledger l SET own = greatest(0, l.own - d.calls), by_credential = flow.tally(l.by_credential, d.less::jsonb)
+FROM (SELECT unnest(@seconds::int[]) AS seconds, unnest(@starts::timestamptz[]) AS starts_at, unnest(@calls::int[]) AS calls, unnest(@less::text[]) AS less) d
 WHERE l.domain = @domain AND l.bucket = @bucket AND l.window_seconds = d.seconds AND l.starts_at = d.starts_at;
 
 -- name: LedgerObserve :exec
 -- Takes over what the provider counted. The caller holds the budget's lock.
-INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at)
-VALUES (@domain, @bucket, @window_seconds, @starts_at, @ends_at, @foreign_spend, @observed, @observed_at)
+INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at, cap)
+VALUES (@domain, @bucket, @window_seconds, @starts_at, @ends_at, @foreign_spend, @observed, @observed_at, sqlc.narg('cap'))
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
-    foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at;
+    cap = coalesce(excluded.cap, ledger.cap), foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at;
 
 -- name: CallsSince :many
 -- Calls that a reading of the provider's counters up to since may not hold yet.

@@ -19,7 +19,7 @@ SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain) OR EXISTS (SEL
 
 -- name: LedgerOpen :many
 -- The windows of an account that are not over.
-SELECT bucket, window_seconds, starts_at, own, foreign_spend FROM flow.ledger WHERE domain = @domain AND ends_at > @now::timestamptz;
+SELECT bucket, window_seconds, starts_at, own, foreign_spend, by_credential FROM flow.ledger WHERE domain = @domain AND ends_at > @now::timestamptz;
 
 -- name: BudgetHolds :many
 -- What delays the budgets of an account besides their windows: the spacing of calls, and the automatic backoff.
@@ -32,3 +32,16 @@ FROM flow.budget b WHERE b.domain = @domain;
 SELECT q.org_id, q.batch_id, q.step_no, q.task_no, q.ready_records, b.definition_id, b.version
 FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id
 WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0 AND q.batch_id <> @except_batch;
+
+-- name: CredentialNames :many
+-- Which of these credentials are an organization's own, with their names.
+SELECT id, name, deleted_at FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]);
+
+-- name: LedgerHistory :many
+-- The windows of an account in which something was spent or observed, newest first, from one on.
+SELECT bucket, window_seconds, starts_at, own, foreign_spend, cap, observed FROM flow.ledger
+WHERE domain = @domain AND starts_at > @since::timestamptz
+    AND (sqlc.narg('bucket')::text IS NULL OR bucket = sqlc.narg('bucket'))
+    AND (sqlc.narg('window_seconds')::int IS NULL OR window_seconds = sqlc.narg('window_seconds'))
+    AND (starts_at, bucket, window_seconds) < (@before_starts_at::timestamptz, @before_bucket::text, @before_seconds::int)
+ORDER BY starts_at DESC, bucket DESC, window_seconds DESC LIMIT @max_rows OFFSET @skip_rows;

@@ -907,24 +907,26 @@ func (q *Queries) LaneCharge(ctx context.Context, db DBTX, arg LaneChargeParams)
 }
 
 const ledgerDebit = `-- name: LedgerDebit :execrows
-INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own)
-SELECT $1, $2, d.seconds, d.starts_at, d.ends_at, d.calls
-FROM (SELECT unnest($3::int[]) AS seconds, unnest($4::timestamptz[]) AS starts_at, unnest($5::timestamptz[]) AS ends_at,
-        unnest($6::int[]) AS calls, unnest($7::int[]) AS cap) d
+INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, cap, by_credential)
+SELECT $1, $2, d.seconds, d.starts_at, d.ends_at, d.calls, d.cap, $3::jsonb
+FROM (SELECT unnest($4::int[]) AS seconds, unnest($5::timestamptz[]) AS starts_at, unnest($6::timestamptz[]) AS ends_at,
+        unnest($7::int[]) AS calls, unnest($8::int[]) AS cap) d
 WHERE d.calls <= d.cap
-ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + excluded.own
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + excluded.own, cap = excluded.cap,
+    by_credential = flow.tally(l.by_credential, excluded.by_credential)
 WHERE l.own + l.foreign_spend + excluded.own <= (
-    SELECT ($7::int[])[array_position($3::int[], l.window_seconds)])
+    SELECT ($8::int[])[array_position($4::int[], l.window_seconds)])
 `
 
 type LedgerDebitParams struct {
-	Domain  string
-	Bucket  string
-	Seconds []int32
-	Starts  []time.Time
-	Ends    []time.Time
-	Calls   []int32
-	Caps    []int32
+	Domain       string
+	Bucket       string
+	ByCredential json.RawMessage
+	Seconds      []int32
+	Starts       []time.Time
+	Ends         []time.Time
+	Calls        []int32
+	Caps         []int32
 }
 
 // Debits every window, each only if its cap holds; the caller rolls back unless every row is written.
@@ -932,6 +934,7 @@ func (q *Queries) LedgerDebit(ctx context.Context, db DBTX, arg LedgerDebitParam
 	result, err := db.Exec(ctx, ledgerDebit,
 		arg.Domain,
 		arg.Bucket,
+		arg.ByCredential,
 		arg.Seconds,
 		arg.Starts,
 		arg.Ends,
@@ -945,10 +948,10 @@ func (q *Queries) LedgerDebit(ctx context.Context, db DBTX, arg LedgerDebitParam
 }
 
 const ledgerObserve = `-- name: LedgerObserve :exec
-INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at, cap)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
-    foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at
+    cap = coalesce(excluded.cap, ledger.cap), foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at
 `
 
 type LedgerObserveParams struct {
@@ -960,6 +963,7 @@ type LedgerObserveParams struct {
 	ForeignSpend  int32
 	Observed      *int32
 	ObservedAt    *time.Time
+	Cap           *int32
 }
 
 // Takes over what the provider counted. The caller holds the budget's lock.
@@ -973,12 +977,13 @@ func (q *Queries) LedgerObserve(ctx context.Context, db DBTX, arg LedgerObserveP
 		arg.ForeignSpend,
 		arg.Observed,
 		arg.ObservedAt,
+		arg.Cap,
 	)
 	return err
 }
 
 const ledgerRead = `-- name: LedgerRead :many
-SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, observed, observed_at FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND ends_at > $3 ORDER BY window_seconds, starts_at
+SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, observed, observed_at, by_credential, cap FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND ends_at > $3 ORDER BY window_seconds, starts_at
 `
 
 type LedgerReadParams struct {
@@ -1006,6 +1011,8 @@ func (q *Queries) LedgerRead(ctx context.Context, db DBTX, arg LedgerReadParams)
 			&i.ForeignSpend,
 			&i.Observed,
 			&i.ObservedAt,
+			&i.ByCredential,
+			&i.Cap,
 		); err != nil {
 			return nil, err
 		}
@@ -1018,8 +1025,8 @@ func (q *Queries) LedgerRead(ctx context.Context, db DBTX, arg LedgerReadParams)
 }
 
 const ledgerRelease = `-- name: LedgerRelease :exec
-UPDATE flow.ledger l SET own = greatest(0, l.own - d.calls)
-FROM (SELECT unnest($3::int[]) AS seconds, unnest($4::timestamptz[]) AS starts_at, unnest($5::int[]) AS calls) d
+UPDATE flow.ledger l SET own = greatest(0, l.own - d.calls), by_credential = flow.tally(l.by_credential, d.less::jsonb)
+FROM (SELECT unnest($3::int[]) AS seconds, unnest($4::timestamptz[]) AS starts_at, unnest($5::int[]) AS calls, unnest($6::text[]) AS less) d
 WHERE l.domain = $1 AND l.bucket = $2 AND l.window_seconds = d.seconds AND l.starts_at = d.starts_at
 `
 
@@ -1029,6 +1036,7 @@ type LedgerReleaseParams struct {
 	Seconds []int32
 	Starts  []time.Time
 	Calls   []int32
+	Less    []string
 }
 
 func (q *Queries) LedgerRelease(ctx context.Context, db DBTX, arg LedgerReleaseParams) error {
@@ -1038,6 +1046,7 @@ func (q *Queries) LedgerRelease(ctx context.Context, db DBTX, arg LedgerReleaseP
 		arg.Seconds,
 		arg.Starts,
 		arg.Calls,
+		arg.Less,
 	)
 	return err
 }

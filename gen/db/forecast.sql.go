@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,6 +41,42 @@ func (q *Queries) BudgetHolds(ctx context.Context, db DBTX, arg BudgetHoldsParam
 	for rows.Next() {
 		var i BudgetHoldsRow
 		if err := rows.Scan(&i.Bucket, &i.NextCallAt, &i.HeldUntil); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const credentialNames = `-- name: CredentialNames :many
+SELECT id, name, deleted_at FROM flow.credential WHERE org_id = $1 AND id = ANY($2::uuid[])
+`
+
+type CredentialNamesParams struct {
+	OrgID uuid.UUID
+	Ids   []uuid.UUID
+}
+
+type CredentialNamesRow struct {
+	ID        uuid.UUID
+	Name      string
+	DeletedAt *time.Time
+}
+
+// Which of these credentials are an organization's own, with their names.
+func (q *Queries) CredentialNames(ctx context.Context, db DBTX, arg CredentialNamesParams) ([]CredentialNamesRow, error) {
+	rows, err := db.Query(ctx, credentialNames, arg.OrgID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CredentialNamesRow
+	for rows.Next() {
+		var i CredentialNamesRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.DeletedAt); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -150,8 +187,78 @@ func (q *Queries) DomainTotal(ctx context.Context, db DBTX, arg DomainTotalParam
 	return count, err
 }
 
+const ledgerHistory = `-- name: LedgerHistory :many
+SELECT bucket, window_seconds, starts_at, own, foreign_spend, cap, observed FROM flow.ledger
+WHERE domain = $1 AND starts_at > $2::timestamptz
+    AND ($3::text IS NULL OR bucket = $3)
+    AND ($4::int IS NULL OR window_seconds = $4)
+    AND (starts_at, bucket, window_seconds) < ($5::timestamptz, $6::text, $7::int)
+ORDER BY starts_at DESC, bucket DESC, window_seconds DESC LIMIT $9 OFFSET $8
+`
+
+type LedgerHistoryParams struct {
+	Domain         string
+	Since          time.Time
+	Bucket         *string
+	WindowSeconds  *int32
+	BeforeStartsAt time.Time
+	BeforeBucket   string
+	BeforeSeconds  int32
+	SkipRows       int32
+	MaxRows        int32
+}
+
+type LedgerHistoryRow struct {
+	Bucket        string
+	WindowSeconds int32
+	StartsAt      time.Time
+	Own           int32
+	ForeignSpend  int32
+	Cap           *int32
+	Observed      *int32
+}
+
+// The windows of an account in which something was spent or observed, newest first, from one on.
+func (q *Queries) LedgerHistory(ctx context.Context, db DBTX, arg LedgerHistoryParams) ([]LedgerHistoryRow, error) {
+	rows, err := db.Query(ctx, ledgerHistory,
+		arg.Domain,
+		arg.Since,
+		arg.Bucket,
+		arg.WindowSeconds,
+		arg.BeforeStartsAt,
+		arg.BeforeBucket,
+		arg.BeforeSeconds,
+		arg.SkipRows,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LedgerHistoryRow
+	for rows.Next() {
+		var i LedgerHistoryRow
+		if err := rows.Scan(
+			&i.Bucket,
+			&i.WindowSeconds,
+			&i.StartsAt,
+			&i.Own,
+			&i.ForeignSpend,
+			&i.Cap,
+			&i.Observed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ledgerOpen = `-- name: LedgerOpen :many
-SELECT bucket, window_seconds, starts_at, own, foreign_spend FROM flow.ledger WHERE domain = $1 AND ends_at > $2::timestamptz
+SELECT bucket, window_seconds, starts_at, own, foreign_spend, by_credential FROM flow.ledger WHERE domain = $1 AND ends_at > $2::timestamptz
 `
 
 type LedgerOpenParams struct {
@@ -165,6 +272,7 @@ type LedgerOpenRow struct {
 	StartsAt      time.Time
 	Own           int32
 	ForeignSpend  int32
+	ByCredential  json.RawMessage
 }
 
 // The windows of an account that are not over.
@@ -183,6 +291,7 @@ func (q *Queries) LedgerOpen(ctx context.Context, db DBTX, arg LedgerOpenParams)
 			&i.StartsAt,
 			&i.Own,
 			&i.ForeignSpend,
+			&i.ByCredential,
 		); err != nil {
 			return nil, err
 		}

@@ -969,6 +969,10 @@ type FlowLedger struct {
 	Observed *int32
 	// As of when the provider said so; null where it was never read.
 	ObservedAt *time.Time
+	// How many of the own calls which credential spent, by its id. Calls without a credential are in none.
+	ByCredential json.RawMessage
+	// The effective cap when the window was last debited or observed; null in rows that are older than this column.
+	Cap *int32
 }
 
 // The encryption keys of an organization, wrapped by the key-encryption key.

@@ -926,6 +926,109 @@ func (s *ApiKeyStatus) UnmarshalText(data []byte) error {
 	}
 }
 
+// Ref: #/components/schemas/Attribution
+type Attribution struct {
+	TenancyID string `json:"tenancy_id"`
+	// When this was computed.
+	AsOf time.Time `json:"as_of"`
+	// By bucket name.
+	Buckets AttributionBuckets `json:"buckets"`
+}
+
+// GetTenancyID returns the value of TenancyID.
+func (s *Attribution) GetTenancyID() string {
+	return s.TenancyID
+}
+
+// GetAsOf returns the value of AsOf.
+func (s *Attribution) GetAsOf() time.Time {
+	return s.AsOf
+}
+
+// GetBuckets returns the value of Buckets.
+func (s *Attribution) GetBuckets() AttributionBuckets {
+	return s.Buckets
+}
+
+// SetTenancyID sets the value of TenancyID.
+func (s *Attribution) SetTenancyID(val string) {
+	s.TenancyID = val
+}
+
+// SetAsOf sets the value of AsOf.
+func (s *Attribution) SetAsOf(val time.Time) {
+	s.AsOf = val
+}
+
+// SetBuckets sets the value of Buckets.
+func (s *Attribution) SetBuckets(val AttributionBuckets) {
+	s.Buckets = val
+}
+
+// By bucket name.
+type AttributionBuckets map[string]BucketAttribution
+
+func (s *AttributionBuckets) init() AttributionBuckets {
+	m := *s
+	if m == nil {
+		m = map[string]BucketAttribution{}
+		*s = m
+	}
+	return m
+}
+
+// Ref: #/components/schemas/AttributionEntry
+type AttributionEntry struct {
+	// The credential; null in the last entry, which has what no credential of the organization spent.
+	CredentialID NilString `json:"credential_id"`
+	// Its name; null where it was deleted.
+	CredentialName NilString `json:"credential_name"`
+	// Calls that count in the window.
+	Calls int `json:"calls"`
+	// Share of the calls spent in the window, in percent with one decimal.
+	PctOfUsed float64 `json:"pct_of_used"`
+}
+
+// GetCredentialID returns the value of CredentialID.
+func (s *AttributionEntry) GetCredentialID() NilString {
+	return s.CredentialID
+}
+
+// GetCredentialName returns the value of CredentialName.
+func (s *AttributionEntry) GetCredentialName() NilString {
+	return s.CredentialName
+}
+
+// GetCalls returns the value of Calls.
+func (s *AttributionEntry) GetCalls() int {
+	return s.Calls
+}
+
+// GetPctOfUsed returns the value of PctOfUsed.
+func (s *AttributionEntry) GetPctOfUsed() float64 {
+	return s.PctOfUsed
+}
+
+// SetCredentialID sets the value of CredentialID.
+func (s *AttributionEntry) SetCredentialID(val NilString) {
+	s.CredentialID = val
+}
+
+// SetCredentialName sets the value of CredentialName.
+func (s *AttributionEntry) SetCredentialName(val NilString) {
+	s.CredentialName = val
+}
+
+// SetCalls sets the value of Calls.
+func (s *AttributionEntry) SetCalls(val int) {
+	s.Calls = val
+}
+
+// SetPctOfUsed sets the value of PctOfUsed.
+func (s *AttributionEntry) SetPctOfUsed(val float64) {
+	s.PctOfUsed = val
+}
+
 // Ref: #/components/schemas/AuditEntry
 type AuditEntry struct {
 	ID string `json:"id"`
@@ -1875,6 +1978,34 @@ func (s *BatchStatus) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// Ref: #/components/schemas/BucketAttribution
+type BucketAttribution struct {
+	// By window length in seconds (`60`, `3600`, `86400`), the shares of the current window.
+	Windows BucketAttributionWindows `json:"windows"`
+}
+
+// GetWindows returns the value of Windows.
+func (s *BucketAttribution) GetWindows() BucketAttributionWindows {
+	return s.Windows
+}
+
+// SetWindows sets the value of Windows.
+func (s *BucketAttribution) SetWindows(val BucketAttributionWindows) {
+	s.Windows = val
+}
+
+// By window length in seconds (`60`, `3600`, `86400`), the shares of the current window.
+type BucketAttributionWindows map[string][]AttributionEntry
+
+func (s *BucketAttributionWindows) init() BucketAttributionWindows {
+	m := *s
+	if m == nil {
+		m = map[string][]AttributionEntry{}
+		*s = m
+	}
+	return m
 }
 
 // Ref: #/components/schemas/BucketHeadroom
@@ -7318,6 +7449,23 @@ func (s *ListStoreRecordsSortBy) UnmarshalText(data []byte) error {
 	}
 }
 
+type ListUsageHistoryWindow int
+
+const (
+	ListUsageHistoryWindow60    ListUsageHistoryWindow = 60
+	ListUsageHistoryWindow3600  ListUsageHistoryWindow = 3600
+	ListUsageHistoryWindow86400 ListUsageHistoryWindow = 86400
+)
+
+// AllValues returns all ListUsageHistoryWindow values.
+func (ListUsageHistoryWindow) AllValues() []ListUsageHistoryWindow {
+	return []ListUsageHistoryWindow{
+		ListUsageHistoryWindow60,
+		ListUsageHistoryWindow3600,
+		ListUsageHistoryWindow86400,
+	}
+}
+
 // Ref: #/components/schemas/Me
 type Me struct {
 	// Who acts. What this caller creates carries the account's id in `created_by`.
@@ -9682,6 +9830,52 @@ func (o OptListStoreRecordsSortBy) Get() (v ListStoreRecordsSortBy, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptListStoreRecordsSortBy) Or(d ListStoreRecordsSortBy) ListStoreRecordsSortBy {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptListUsageHistoryWindow returns new OptListUsageHistoryWindow with value set to v.
+func NewOptListUsageHistoryWindow(v ListUsageHistoryWindow) OptListUsageHistoryWindow {
+	return OptListUsageHistoryWindow{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptListUsageHistoryWindow is optional ListUsageHistoryWindow.
+type OptListUsageHistoryWindow struct {
+	Value ListUsageHistoryWindow
+	Set   bool
+}
+
+// IsSet returns true if OptListUsageHistoryWindow was set.
+func (o OptListUsageHistoryWindow) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptListUsageHistoryWindow) Reset() {
+	var v ListUsageHistoryWindow
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptListUsageHistoryWindow) SetTo(v ListUsageHistoryWindow) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptListUsageHistoryWindow) Get() (v ListUsageHistoryWindow, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptListUsageHistoryWindow) Or(d ListUsageHistoryWindow) ListUsageHistoryWindow {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -15203,6 +15397,157 @@ func (s *UsageGroupBy) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// Ref: #/components/schemas/UsageHistoryList
+type UsageHistoryList struct {
+	Items []UsageHistoryRow `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// Always null.
+	Total struct{} `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *UsageHistoryList) GetItems() []UsageHistoryRow {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *UsageHistoryList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *UsageHistoryList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *UsageHistoryList) GetTotal() struct{} {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *UsageHistoryList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *UsageHistoryList) SetItems(val []UsageHistoryRow) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *UsageHistoryList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *UsageHistoryList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *UsageHistoryList) SetTotal(val struct{}) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *UsageHistoryList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// Ref: #/components/schemas/UsageHistoryRow
+type UsageHistoryRow struct {
+	Bucket string `json:"bucket"`
+	// Length of the window in seconds: 60, 3600 or 86400.
+	Window int `json:"window"`
+	// When the window began.
+	WindowStart time.Time `json:"window_start"`
+	// Calls that count as spent in it, those of others included.
+	Used int `json:"used"`
+	// Calls that were allowed in it after the operator's margin.
+	Cap int `json:"cap"`
+	// What the provider counted when it was asked last; null if it was not asked.
+	Observed NilInt `json:"observed"`
+	// `observed` minus `used`; null if the provider was not asked. Below 0 where calls were made after it
+	// was asked.
+	Drift NilInt `json:"drift"`
+}
+
+// GetBucket returns the value of Bucket.
+func (s *UsageHistoryRow) GetBucket() string {
+	return s.Bucket
+}
+
+// GetWindow returns the value of Window.
+func (s *UsageHistoryRow) GetWindow() int {
+	return s.Window
+}
+
+// GetWindowStart returns the value of WindowStart.
+func (s *UsageHistoryRow) GetWindowStart() time.Time {
+	return s.WindowStart
+}
+
+// GetUsed returns the value of Used.
+func (s *UsageHistoryRow) GetUsed() int {
+	return s.Used
+}
+
+// GetCap returns the value of Cap.
+func (s *UsageHistoryRow) GetCap() int {
+	return s.Cap
+}
+
+// GetObserved returns the value of Observed.
+func (s *UsageHistoryRow) GetObserved() NilInt {
+	return s.Observed
+}
+
+// GetDrift returns the value of Drift.
+func (s *UsageHistoryRow) GetDrift() NilInt {
+	return s.Drift
+}
+
+// SetBucket sets the value of Bucket.
+func (s *UsageHistoryRow) SetBucket(val string) {
+	s.Bucket = val
+}
+
+// SetWindow sets the value of Window.
+func (s *UsageHistoryRow) SetWindow(val int) {
+	s.Window = val
+}
+
+// SetWindowStart sets the value of WindowStart.
+func (s *UsageHistoryRow) SetWindowStart(val time.Time) {
+	s.WindowStart = val
+}
+
+// SetUsed sets the value of Used.
+func (s *UsageHistoryRow) SetUsed(val int) {
+	s.Used = val
+}
+
+// SetCap sets the value of Cap.
+func (s *UsageHistoryRow) SetCap(val int) {
+	s.Cap = val
+}
+
+// SetObserved sets the value of Observed.
+func (s *UsageHistoryRow) SetObserved(val NilInt) {
+	s.Observed = val
+}
+
+// SetDrift sets the value of Drift.
+func (s *UsageHistoryRow) SetDrift(val NilInt) {
+	s.Drift = val
 }
 
 // Ref: #/components/schemas/UsageItem

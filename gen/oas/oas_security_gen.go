@@ -96,6 +96,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	},
 	DryRunDefinitionOperation:     []string{},
 	EstimateUploadOperation:       []string{},
+	GetAttributionOperation:       []string{},
 	GetBatchOperation:             []string{},
 	GetCredentialOperation:        []string{},
 	GetDashboardOperation:         []string{},
@@ -130,6 +131,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListStoresOperation:             []string{},
 	ListTenantsOperation:            []string{},
 	ListTriggersOperation:           []string{},
+	ListUsageHistoryOperation:       []string{},
 	ListVariableSetsOperation:       []string{},
 	PutStoreLayerOperation: []string{
 		"admin",
@@ -252,6 +254,7 @@ var operationRolesOrgJwt = map[string][]string{
 	},
 	DryRunDefinitionOperation:     []string{},
 	EstimateUploadOperation:       []string{},
+	GetAttributionOperation:       []string{},
 	GetBatchOperation:             []string{},
 	GetCredentialOperation:        []string{},
 	GetDashboardOperation:         []string{},
@@ -286,6 +289,7 @@ var operationRolesOrgJwt = map[string][]string{
 	ListStoresOperation:             []string{},
 	ListTenantsOperation:            []string{},
 	ListTriggersOperation:           []string{},
+	ListUsageHistoryOperation:       []string{},
 	ListVariableSetsOperation:       []string{},
 	PutStoreLayerOperation: []string{
 		"admin",

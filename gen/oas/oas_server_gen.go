@@ -347,6 +347,15 @@ type DispatchHandler interface {
 	//
 	// POST /platforms/dialer/domains/{tenancy_id}/estimate
 	EstimateUpload(ctx context.Context, req *EstimateRequest, params EstimateUploadParams) (*Estimate, error)
+	// GetAttribution implements getAttribution operation.
+	//
+	// Splits what is spent of the current windows among the organization's credentials. The last entry of
+	// each window has no credential: it is what nobody here can be named for, such as other clients of the
+	// account, tests of credentials, and limits that were read. The percentages of a window add up to
+	// exactly 100.
+	//
+	// GET /platforms/dialer/domains/{tenancy_id}/attribution
+	GetAttribution(ctx context.Context, params GetAttributionParams) (*Attribution, error)
 	// GetDomain implements getDomain operation.
 	//
 	// Returns one provider account.
@@ -367,6 +376,14 @@ type DispatchHandler interface {
 	//
 	// GET /platforms/dialer/domains
 	ListDomains(ctx context.Context, params ListDomainsParams) (*DomainList, error)
+	// ListUsageHistory implements listUsageHistory operation.
+	//
+	// Lists the windows in which something was spent or counted by the provider, the current ones
+	// included, newest first. They are kept for 30 days; a `next_cursor` of null means that this was the
+	// oldest. There is no total.
+	//
+	// GET /platforms/dialer/domains/{tenancy_id}/usage-history
+	ListUsageHistory(ctx context.Context, params ListUsageHistoryParams) (*UsageHistoryList, error)
 	// RefreshLimits implements refreshLimits operation.
 	//
 	// Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.

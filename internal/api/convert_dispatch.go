@@ -44,3 +44,31 @@ func estimateOf(e *forecast.Estimate) oas.Estimate {
 	}
 	return out
 }
+
+func attributionOf(a *forecast.Attribution) oas.Attribution {
+	out := oas.Attribution{TenancyID: a.TenancyID, AsOf: a.AsOf.UTC(), Buckets: oas.AttributionBuckets{}}
+	for name, windows := range a.Buckets {
+		bucket := oas.BucketAttribution{Windows: oas.BucketAttributionWindows{}}
+		for seconds, shares := range windows {
+			entries := make([]oas.AttributionEntry, len(shares))
+			for i, s := range shares {
+				entries[i] = oas.AttributionEntry{CredentialID: oas.NilString{Null: true}, CredentialName: nilString(s.Name), Calls: s.Calls, PctOfUsed: float64(s.Tenths) / 10}
+				if s.CredentialID.Valid {
+					entries[i].CredentialID = oas.NewNilString(s.CredentialID.UUID.String())
+				}
+			}
+			bucket.Windows[strconv.Itoa(seconds)] = entries
+		}
+		out.Buckets[name] = bucket
+	}
+	return out
+}
+
+func spentOf(s forecast.Spent) oas.UsageHistoryRow {
+	out := oas.UsageHistoryRow{Bucket: s.Bucket, Window: s.Seconds, WindowStart: s.WindowStart.UTC(), Used: s.Used, Cap: s.Cap,
+		Observed: oas.NilInt{Null: true}, Drift: oas.NilInt{Null: true}}
+	if s.Observed != nil {
+		out.Observed, out.Drift = oas.NewNilInt(*s.Observed), oas.NewNilInt(s.Drift())
+	}
+	return out
+}

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -53,6 +55,58 @@ func (h dispatchHandler) GetDomain(ctx context.Context, params oas.GetDomainPara
 
 func (h dispatchHandler) GetHeadroom(ctx context.Context, params oas.GetHeadroomParams) (*oas.Headroom, error) {
 	return answerHeadroom(h.forecasts.Headroom(ctx, account.FromContext(ctx).OrgID, params.TenancyID))
+}
+
+func (h dispatchHandler) GetAttribution(ctx context.Context, params oas.GetAttributionParams) (*oas.Attribution, error) {
+	a, err := h.forecasts.Attribution(ctx, account.FromContext(ctx).OrgID, params.TenancyID)
+	if err != nil {
+		return nil, err
+	}
+	out := attributionOf(a)
+	return &out, nil
+}
+
+func (h dispatchHandler) ListUsageHistory(ctx context.Context, params oas.ListUsageHistoryParams) (*oas.UsageHistoryList, error) {
+	caller := account.FromContext(ctx)
+	f := forecast.HistoryFilter{Bucket: optional(params.Bucket.Value, params.Bucket.Set)}
+	if seconds, ok := params.Window.Get(); ok {
+		length := int(seconds)
+		f.Window = &length
+	}
+	p, err := pageOf("usage history", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.TenancyID, params.Bucket, params.Window)
+	if err != nil {
+		return nil, err
+	}
+	var before forecast.HistoryPlace
+	if p.Key != "" {
+		if before, err = historyPlace(p.Key); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := h.forecasts.History(ctx, caller.OrgID, params.TenancyID, f, before, p.Skip(), p.Fetch())
+	if err != nil {
+		return nil, err
+	}
+	list := listOf(p, rows, 0, historyKey, spentOf)
+	return &oas.UsageHistoryList{Items: list.Items, Limit: list.Limit, Skip: list.Skip, NextCursor: list.NextCursor}, nil
+}
+
+// historyKey is the key of a row of the history in a cursor.
+func historyKey(s forecast.Spent) string {
+	return timedKey(s.WindowStart, strconv.Itoa(s.Seconds)+" "+s.Bucket)
+}
+
+func historyPlace(key string) (p forecast.HistoryPlace, err error) {
+	rest := ""
+	if p.WindowStart, rest, err = timeAndID(key); err != nil {
+		return p, err
+	}
+	seconds, bucket, _ := strings.Cut(rest, " ")
+	if p.Seconds, err = strconv.Atoi(seconds); err != nil {
+		return p, errCursor
+	}
+	p.Bucket = bucket
+	return p, nil
 }
 
 func (h dispatchHandler) RefreshLimits(ctx context.Context, params oas.RefreshLimitsParams) (*oas.Headroom, error) {

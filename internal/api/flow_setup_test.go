@@ -214,14 +214,14 @@ func (s *stack) pages(path string, limit int) (items []json.RawMessage) {
 	for {
 		var page struct {
 			Items      []json.RawMessage
-			Total      int
+			Total      *int
 			NextCursor *string `json:"next_cursor"`
 		}
 		s.Do(http.MethodGet, fmt.Sprintf("%s%slimit=%d%s", path, sep, limit, cursor), nil).Want(http.StatusOK).Into(&page)
 		items = append(items, page.Items...)
 		if page.NextCursor == nil {
-			if len(items) != page.Total {
-				s.t.Fatalf("%s: %d items in pages of %d, but total is %d", path, len(items), limit, page.Total)
+			if page.Total != nil && len(items) != *page.Total {
+				s.t.Fatalf("%s: %d items in pages of %d, but total is %d", path, len(items), limit, *page.Total)
 			}
 			return items
 		}

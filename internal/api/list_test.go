@@ -81,7 +81,10 @@ func TestCursor_EveryList(t *testing.T) {
 		s.Do(http.MethodPost, "/account/api-keys", fmt.Sprintf(`{"name":"k%d"}`, i)).Want(http.StatusCreated)
 	}
 	s.Do(http.MethodPost, "/credentials", `{"name":"b","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"beta","password":"x"}}`).Want(http.StatusCreated)
-	names := strings.NewReplacer("{platform_id}", "core", "{service_id}", "core__flow", "{definition_id}", flow, "{batch_id}", batch, "{store}", "customers")
+	names := strings.NewReplacer("{platform_id}", "core", "{service_id}", "core__flow", "{definition_id}", flow, "{batch_id}", batch, "{store}", "customers", "{tenancy_id}", s.tenancy)
+	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at)
+		SELECT $1, 'dial', n, now(), now() + interval '1 minute' FROM unnest(ARRAY[60, 3600]) n`, s.tenancy)
+	require.NoError(t, err)
 	// alone has lists of one item here, which give no cursor.
 	alone := map[string]bool{"listDefinitionVersions": true}
 	foreign := ""
@@ -109,7 +112,9 @@ func TestCursor_EveryList(t *testing.T) {
 				assert.Equal(t, second["items"], s.get(path + "?limit=1&skip=1")["items"])
 				s.Do(http.MethodGet, path+"?skip=1&cursor="+cursor, nil).Invalid("query.skip value_error")
 			}
-			assert.Len(t, s.pages(path, 1), int(first["total"].(float64)))
+			if all := s.pages(path, 1); l.id != "listUsageHistory" { // which has no total
+				assert.Len(t, all, int(first["total"].(float64)))
+			}
 			s.Do(http.MethodGet, path+"?cursor="+cursor[:len(cursor)-1]+"~", nil).Detail(http.StatusBadRequest, "Invalid cursor")
 			s.Do(http.MethodGet, path+"?cursor="+strings.ToLower(cursor), nil).Detail(http.StatusBadRequest, "Invalid cursor")
 			if !strings.HasPrefix(l.path, "/catalog/") && l.id != "listTemplates" { // those are the same for everybody

@@ -24,7 +24,7 @@ const (
 type queueRow = db.QueueChooseRow
 
 // sortedWindows returns the keys in the order in which ledger rows are locked.
-func sortedWindows(m map[[2]int64]int32) [][2]int64 {
+func sortedWindows(m map[[2]int64]tally) [][2]int64 {
 	out := make([][2]int64, 0, len(m))
 	for k := range m {
 		out = append(out, k)

@@ -101,7 +101,7 @@ type claim struct {
 	countsIn json.RawMessage
 	// spans are the windows that the granted calls are debited in.
 	spans   []Span
-	granted int
+	granted tally
 	change  *run.Change
 }
 
@@ -242,7 +242,7 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, err
 			return nil, err
 		}
 		grant = Decide(c.now, spans, wanted)
-		c.spans, c.granted = spans, grant.Calls
+		c.spans, c.granted = spans, tally{}
 		c.countsIn = countsOf(spans).encode()
 	}
 	c.out.nextAt = grant.NextAt
@@ -253,6 +253,9 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, err
 				break
 			}
 			grant.Calls--
+			if c.spans != nil {
+				c.granted[p.credentialID.UUID]++
+			}
 		}
 		out = append(out, p)
 	}
@@ -290,7 +293,7 @@ func (c *claim) intend(ctx context.Context, calls []*prepared) error {
 
 // debit spends what was granted.
 func (c *claim) debit(ctx context.Context) error {
-	if c.granted == 0 {
+	if len(c.granted) == 0 {
 		return nil
 	}
 	return c.meter.debit(ctx, c.tx, c.spans, c.granted)

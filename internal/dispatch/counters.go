@@ -197,8 +197,13 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 	}
 	foreign := Foreign(c.Value, own, recent[[2]int64{int64(c.WindowSeconds), start.Unix()}])
 	observed, at := int32(c.Value), asOf
+	var limit *int32
+	if n, limited := m.caps[c.WindowSeconds]; limited {
+		capped := int32(n)
+		limit = &capped
+	}
 	err = d.q.LedgerObserve(ctx, tx, db.LedgerObserveParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), StartsAt: start, EndsAt: end,
-		ForeignSpend: int32(foreign), Observed: &observed, ObservedAt: &at})
+		ForeignSpend: int32(foreign), Observed: &observed, ObservedAt: &at, Cap: limit})
 	if err != nil {
 		return false, fmt.Errorf("observe %s: %w", m.key, err)
 	}

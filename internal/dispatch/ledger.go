@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -117,9 +118,32 @@ func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]
 	return out, nil
 }
 
-// debit spends n calls in every span, or fails with errBudgetMoved and leaves it to the caller to roll back.
-func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []Span, n int) error {
-	p := db.LedgerDebitParams{Domain: m.key.domain, Bucket: m.key.bucket}
+// tally counts calls by the credential that spends them, the zero id those without one.
+type tally map[uuid.UUID]int
+
+func (t tally) sum() (n int) {
+	for _, calls := range t {
+		n += calls
+	}
+	return n
+}
+
+// encode is the stored form, times sign. It leaves out the calls that nobody spends.
+func (t tally) encode(sign int) json.RawMessage {
+	out := make(map[string]int, len(t))
+	for id, n := range t {
+		if id != uuid.Nil {
+			out[id.String()] = sign * n
+		}
+	}
+	b, _ := json.Marshal(out) // numbers alone: cannot fail
+	return b
+}
+
+// debit spends calls in every span, or fails with errBudgetMoved and leaves it to the caller to roll back.
+func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []Span, calls tally) error {
+	p := db.LedgerDebitParams{Domain: m.key.domain, Bucket: m.key.bucket, ByCredential: calls.encode(1)}
+	n := calls.sum()
 	for i := range spans {
 		s := &spans[i]
 		p.Seconds = append(p.Seconds, int32(s.Seconds))
@@ -187,13 +211,17 @@ func (c countsIn) keep(m *meter, from, to time.Time) (kept, released countsIn) {
 // releases collects what settled calls give back.
 type releases struct {
 	m     *meter
-	calls map[[2]int64]int32
+	calls map[[2]int64]tally
 }
 
-func (r *releases) add(c countsIn) {
+func (r *releases) add(c countsIn, credentialID uuid.UUID) {
 	for seconds, starts := range c {
 		for _, start := range starts {
-			r.calls[[2]int64{int64(seconds), start}]++
+			k := [2]int64{int64(seconds), start}
+			if r.calls[k] == nil {
+				r.calls[k] = tally{}
+			}
+			r.calls[k][credentialID]++
 		}
 	}
 }
@@ -206,7 +234,8 @@ func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
 	for _, k := range sortedWindows(r.calls) {
 		p.Seconds = append(p.Seconds, int32(k[0]))
 		p.Starts = append(p.Starts, time.Unix(k[1], 0))
-		p.Calls = append(p.Calls, r.calls[k])
+		p.Calls = append(p.Calls, int32(r.calls[k].sum()))
+		p.Less = append(p.Less, string(r.calls[k].encode(-1)))
 	}
 	if err := db.New().LedgerRelease(ctx, tx, p); err != nil {
 		return fmt.Errorf("release %s: %w", r.m.key, err)

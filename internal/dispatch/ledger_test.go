@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -25,13 +26,24 @@ func testMeter(skew time.Duration, caps map[int]int) *meter {
 // spent reads the ledger as own spend by {length, start}.
 func spent(t *testing.T, pool *pgxpool.Pool) map[[2]int64]int32 {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), "SELECT window_seconds, extract(epoch FROM starts_at)::bigint, own FROM flow.ledger")
+	return windowSums(t, pool, "own")
+}
+
+// attributed sums up the calls that the windows lay to credentials.
+func attributed(t *testing.T, pool *pgxpool.Pool) map[[2]int64]int32 {
+	t.Helper()
+	return windowSums(t, pool, "(SELECT coalesce(sum(value::int), 0)::int FROM jsonb_each_text(by_credential))")
+}
+
+func windowSums(t *testing.T, pool *pgxpool.Pool, what string) map[[2]int64]int32 {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), "SELECT window_seconds, extract(epoch FROM starts_at)::bigint, "+what+" FROM flow.ledger")
 	require.NoError(t, err)
 	out := map[[2]int64]int32{}
 	var seconds, start int64
-	var own int32
-	_, err = pgx.ForEachRow(rows, []any{&seconds, &start, &own}, func() error {
-		out[[2]int64{seconds, start}] = own
+	var n int32
+	_, err = pgx.ForEachRow(rows, []any{&seconds, &start, &n}, func() error {
+		out[[2]int64{seconds, start}] = n
 		return nil
 	})
 	require.NoError(t, err)
@@ -50,25 +62,25 @@ func TestLedger_Concurrent(t *testing.T) {
 	edge := time.Date(2026, 1, 6, 0, 0, 0, 0, time.UTC)
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	tally, moved := map[[2]int64]int32{}, 0
+	left, moved := map[[2]int64]int32{}, 0
 	for i := range 8 {
-		random := rand.New(rand.NewPCG(7, uint64(i)))
+		random, who := rand.New(rand.NewPCG(7, uint64(i))), uuid.UUID{15: byte(1 + i/2)}
 		all.Go(func() {
 			var held []countsIn
 			for range 60 {
-				r := releases{m: m, calls: map[[2]int64]int32{}}
+				r := releases{m: m, calls: map[[2]int64]tally{}}
 				var spans []Span
 				n, at := 1+random.IntN(3), edge.Add(time.Duration(random.IntN(240)-120)*time.Second)
 				release := len(held) > 0 && random.IntN(5) < 2
 				err := pg.InTx(context.Background(), pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 					if release {
-						r.add(held[len(held)-1])
+						r.add(held[len(held)-1], who)
 						return r.write(ctx, tx)
 					}
 					if spans, err = m.spans(ctx, tx, at, at.Add(10*time.Second)); err != nil {
 						return err
 					}
-					return m.debit(ctx, tx, spans, n)
+					return m.debit(ctx, tx, spans, tally{who: n})
 				})
 				mu.Lock()
 				switch {
@@ -79,14 +91,14 @@ func TestLedger_Concurrent(t *testing.T) {
 				case release:
 					held = held[:len(held)-1]
 					for k, n := range r.calls {
-						tally[k] -= n
+						left[k] -= int32(n.sum())
 					}
 				default:
 					for range n {
 						held = append(held, countsOf(spans))
 					}
 					for _, s := range spans {
-						tally[[2]int64{int64(s.Seconds), s.Start.Unix()}] += int32(n)
+						left[[2]int64{int64(s.Seconds), s.Start.Unix()}] += int32(n)
 					}
 				}
 				mu.Unlock()
@@ -95,7 +107,8 @@ func TestLedger_Concurrent(t *testing.T) {
 	}
 	all.Wait()
 	require.Positive(t, moved, "no debit met a full window")
-	require.Equal(t, tally, spent(t, pool))
+	require.Equal(t, left, spent(t, pool))
+	require.Equal(t, left, attributed(t, pool), "each call has its credential")
 }
 
 func TestLedger_DebitIsAllOrNothing(t *testing.T) {
@@ -109,7 +122,7 @@ func TestLedger_DebitIsAllOrNothing(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return m.debit(ctx, tx, spans, n)
+			return m.debit(ctx, tx, spans, tally{uuid.Nil: n})
 		})
 	}
 	require.ErrorIs(t, debit(4), errBudgetMoved, "more than the hour has")
@@ -124,7 +137,7 @@ func TestLedger_DebitIsAllOrNothing(t *testing.T) {
 	require.ErrorIs(t, debit(1), errBudgetMoved, "what others spent counts")
 	require.NoError(t, debit(0))
 
-	r := releases{m: m, calls: map[[2]int64]int32{{60, at.Unix() - 30}: 9, {3600, at.Unix() - 30}: 1, {86400, 0}: 1}}
+	r := releases{m: m, calls: map[[2]int64]tally{{60, at.Unix() - 30}: {uuid.Nil: 9}, {3600, at.Unix() - 30}: {uuid.Nil: 1}, {86400, 0}: {uuid.Nil: 1}}}
 	require.NoError(t, pg.InTx(t.Context(), pool, r.write))
 	require.Equal(t, map[[2]int64]int32{{60, at.Unix() - 30}: 0, {3600, at.Unix() - 30}: 1}, spent(t, pool))
 }

@@ -164,7 +164,7 @@ type settlement struct {
 
 func newSettlement(d *Dispatcher, k budgetKey, m *meter) *settlement {
 	return &settlement{d: d, key: k, meter: m, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
-		settled: map[windowKey]settledWindows{}, released: releases{m: m, calls: map[[2]int64]int32{}},
+		settled: map[windowKey]settledWindows{}, released: releases{m: m, calls: map[[2]int64]tally{}},
 		resolved: map[uuid.UUID][]db.ResolutionsOfCallsRow{}}
 }
 
@@ -191,6 +191,14 @@ type openCall struct {
 	parts []run.Part
 	// from is where its records stand.
 	from run.Status
+}
+
+// spender is the credential that the call spends with; zero for none.
+func (c *openCall) spender() uuid.UUID {
+	if c.CredentialID == nil {
+		return uuid.Nil
+	}
+	return *c.CredentialID
 }
 
 func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, verdicts []verdict) (*settlement, error) {

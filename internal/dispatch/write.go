@@ -24,7 +24,7 @@ func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time
 	counts := "" // as they are
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
 		w := s.windows(call, state == stateRefused)
-		s.released.add(w.released)
+		s.released.add(w.released, call.spender())
 		counts = w.text
 	}
 	m := &s.moves

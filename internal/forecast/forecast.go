@@ -143,7 +143,7 @@ type spend struct {
 	now  time.Time
 	loc  *time.Location
 	skew time.Duration
-	rows []db.LedgerOpenRow
+	rows []ledgerRow
 }
 
 func (s *Service) spend(ctx context.Context, conn db.DBTX, d *Domain) (*spend, error) {
@@ -158,11 +158,12 @@ func (s *Service) spend(ctx context.Context, conn db.DBTX, d *Domain) (*spend, e
 	if p, ok := s.catalog.Platform(d.PlatformID); ok && p.Account != nil {
 		out.skew = time.Duration(p.Account.ClockSkewSeconds) * time.Second
 	}
-	out.rows, err = s.q.LedgerOpen(ctx, conn, db.LedgerOpenParams{Domain: d.TenancyID, Now: out.now.Add(-out.skew)})
+	rows, err := s.q.LedgerOpen(ctx, conn, db.LedgerOpenParams{Domain: d.TenancyID, Now: out.now.Add(-out.skew)})
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger of %s: %w", d.TenancyID, err)
 	}
-	return out, nil
+	out.rows, err = ledgerRows(rows)
+	return out, err
 }
 
 // current returns the windows of a bucket that are open now, those that it has caps for.

@@ -2539,6 +2539,96 @@ export type WindowHeadroom = {
     resets_at: string;
 };
 
+export type Attribution = {
+    tenancy_id: string;
+    /**
+     * When this was computed.
+     */
+    as_of: string;
+    /**
+     * By bucket name.
+     */
+    buckets: {
+        [key: string]: BucketAttribution;
+    };
+};
+
+export type BucketAttribution = {
+    /**
+     * By window length in seconds (`60`, `3600`, `86400`), the shares of the current window.
+     */
+    windows: {
+        [key: string]: Array<AttributionEntry>;
+    };
+};
+
+export type AttributionEntry = {
+    /**
+     * The credential; null in the last entry, which has what no credential of the organization spent.
+     */
+    credential_id: string | null;
+    /**
+     * Its name; null where it was deleted.
+     */
+    credential_name: string | null;
+    /**
+     * Calls that count in the window.
+     */
+    calls: number;
+    /**
+     * Share of the calls spent in the window, in percent with one decimal.
+     */
+    pct_of_used: number;
+};
+
+export type UsageHistoryRow = {
+    bucket: string;
+    /**
+     * Length of the window in seconds: 60, 3600 or 86400.
+     */
+    window: number;
+    /**
+     * When the window began.
+     */
+    window_start: string;
+    /**
+     * Calls that count as spent in it, those of others included.
+     */
+    used: number;
+    /**
+     * Calls that were allowed in it after the operator's margin.
+     */
+    cap: number;
+    /**
+     * What the provider counted when it was asked last; null if it was not asked.
+     */
+    observed: number | null;
+    /**
+     * `observed` minus `used`; null if the provider was not asked. Below 0 where calls were made after it was asked.
+     */
+    drift: number | null;
+};
+
+export type UsageHistoryList = {
+    items: Array<UsageHistoryRow>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * The skip that was applied.
+     */
+    skip: number;
+    /**
+     * Always null.
+     */
+    total: null;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
 export type EstimateRequest = {
     /**
      * The rate budget.
@@ -5899,6 +5989,97 @@ export type GetHeadroomResponses = {
 };
 
 export type GetHeadroomResponse = GetHeadroomResponses[keyof GetHeadroomResponses];
+
+export type GetAttributionData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: never;
+    url: '/platforms/dialer/domains/{tenancy_id}/attribution';
+};
+
+export type GetAttributionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetAttributionError = GetAttributionErrors[keyof GetAttributionErrors];
+
+export type GetAttributionResponses = {
+    /**
+     * The shares.
+     */
+    200: Attribution;
+};
+
+export type GetAttributionResponse = GetAttributionResponses[keyof GetAttributionResponses];
+
+export type ListUsageHistoryData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: {
+        /**
+         * The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
+         */
+        limit?: number;
+        /**
+         * How many items to pass over. For deep pages `cursor` is much faster.
+         */
+        skip?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+        /**
+         * Only windows of this bucket.
+         */
+        bucket?: string;
+        /**
+         * Only windows of this length in seconds.
+         */
+        window?: 60 | 3600 | 86400;
+    };
+    url: '/platforms/dialer/domains/{tenancy_id}/usage-history';
+};
+
+export type ListUsageHistoryErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListUsageHistoryError = ListUsageHistoryErrors[keyof ListUsageHistoryErrors];
+
+export type ListUsageHistoryResponses = {
+    /**
+     * A page of windows.
+     */
+    200: UsageHistoryList;
+};
+
+export type ListUsageHistoryResponse = ListUsageHistoryResponses[keyof ListUsageHistoryResponses];
 
 export type EstimateUploadData = {
     body: EstimateRequest;

@@ -1,0 +1,95 @@
+package forecast
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/fault"
+)
+
+// HistoryKept is how long the windows of an account are remembered.
+const HistoryKept = 30 * 24 * time.Hour
+
+// Spent is one window of a budget in which something was spent, or counted by the provider.
+type Spent struct {
+	Bucket      string
+	Seconds     int
+	WindowStart time.Time
+	Used, Cap   int
+	// Observed is what the provider counted last; nil where it was not asked.
+	Observed *int
+}
+
+// Drift is how far the provider's count, where there is one, is above what is reckoned as used.
+func (s *Spent) Drift() int { return *s.Observed - s.Used }
+
+// HistoryFilter selects windows; nil takes all.
+type HistoryFilter struct {
+	Bucket *string
+	Window *int
+}
+
+// HistoryPlace is where a page of the history begins: after, which is before in time, this window. The zero one is the newest.
+type HistoryPlace struct {
+	WindowStart time.Time
+	Bucket      string
+	Seconds     int
+}
+
+// History lists the windows of an account, newest first. Faults: NotFound; Unprocessable for a bucket that it does not have.
+func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string, f HistoryFilter, before HistoryPlace, skip, maxRows int32) ([]Spent, error) {
+	d, err := s.domain(ctx, s.pool, orgID, tenancyID)
+	if err != nil {
+		return nil, err
+	}
+	if f.Bucket != nil && !slices.Contains(d.Buckets, *f.Bucket) {
+		return nil, fault.Value([]string{"query", "bucket"}, "The account has no such bucket; it has %v", d.Buckets)
+	}
+	now, err := s.q.Clock(ctx, s.pool)
+	if err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	if before.WindowStart.IsZero() {
+		before = HistoryPlace{WindowStart: now.AddDate(1, 0, 0)}
+	}
+	p := db.LedgerHistoryParams{Domain: tenancyID, Since: now.Add(-HistoryKept), Bucket: f.Bucket, BeforeStartsAt: before.WindowStart,
+		BeforeBucket: before.Bucket, BeforeSeconds: int32(min(before.Seconds, math.MaxInt32)), MaxRows: maxRows, SkipRows: skip}
+	if f.Window != nil {
+		seconds := int32(*f.Window) //nolint:gosec // one of three
+		p.WindowSeconds = &seconds
+	}
+	rows, err := s.q.LedgerHistory(ctx, s.pool, p)
+	if err != nil {
+		return nil, fmt.Errorf("read the history of %s: %w", tenancyID, err)
+	}
+	return s.spent(ctx, &d, rows)
+}
+
+func (s *Service) spent(ctx context.Context, d *Domain, rows []db.LedgerHistoryRow) ([]Spent, error) {
+	caps := map[string]map[int]int{}
+	for _, b := range s.buckets(d.PlatformID) {
+		var err error
+		if caps[b.name], err = dispatch.Caps(ctx, s.pool, d.TenancyID, b.name, b.RateBucket); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]Spent, len(rows))
+	for i, r := range rows {
+		out[i] = Spent{Bucket: r.Bucket, Seconds: int(r.WindowSeconds), WindowStart: r.StartsAt, Used: int(r.Own) + int(r.ForeignSpend)}
+		if out[i].Cap = caps[r.Bucket][int(r.WindowSeconds)]; r.Cap != nil { // rows of an earlier release have none
+			out[i].Cap = int(*r.Cap)
+		}
+		if r.Observed != nil {
+			observed := int(*r.Observed)
+			out[i].Observed = &observed
+		}
+	}
+	return out, nil
+}
