@@ -9,29 +9,47 @@ WITH locked AS MATERIALIZED (
 SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 
 -- name: BudgetLanes :many
--- The lanes of a budget, with how many calls of each may be under way, and when the automatic backoff of the budget ends.
-SELECT bl.lane, bl.weight, bl.vtime, bl.vstart, coalesce(f.calls, 0)::int AS in_flight,
+-- The lanes of organizations in a budget, those that want calls now among them: where they stand, how many calls of each are
+-- under way, and what was set for them (0: nothing). Also when the automatic backoff of the budget ends.
+SELECT k.org_id::uuid AS org_id, k.lane, coalesce(l.vtime, 0)::bigint AS vtime, coalesce(l.vstart, 0)::bigint AS vstart,
+    coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart, coalesce(f.calls, 0)::int AS in_flight,
+    coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
     (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
         WHERE h.domain = @domain::text AND h.bucket = @bucket::text AND h.scope = 'bucket' AND h.status = 'active'
             AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until
-FROM flow.budget_lane bl
+FROM (
+    SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@lanes::text[])::flow.lane AS lane
+    UNION SELECT x.org_id, x.lane FROM flow.budget_org_lane x WHERE x.domain = @domain::text AND x.bucket = @bucket::text
+) k
+LEFT JOIN flow.budget_org_lane l ON l.domain = @domain::text AND l.bucket = @bucket::text AND l.org_id = k.org_id AND l.lane = k.lane
+LEFT JOIN flow.budget_org o ON o.domain = @domain::text AND o.bucket = @bucket::text AND o.org_id = k.org_id
+LEFT JOIN flow.domain_lane s ON s.org_id = k.org_id AND s.tenancy_id = @domain::text AND s.lane = k.lane
 LEFT JOIN (
-    SELECT c.lane, count(*) AS calls FROM flow.call c
+    SELECT c.org_id, c.lane, count(*) AS calls FROM flow.call c
     WHERE c.domain = @domain::text AND c.bucket = @bucket::text AND c.state = 'intent'
         AND c.send_before > (SELECT flow.clock()) - make_interval(secs => @margin_seconds::float8)
-    GROUP BY c.lane
-) f ON f.lane = bl.lane
-WHERE bl.domain = @domain::text AND bl.bucket = @bucket::text;
+    GROUP BY c.org_id, c.lane
+) f ON f.org_id = k.org_id AND f.lane = k.lane;
 
 -- name: QueueChoose :many
--- The batches that may go next, by lane: the lane with the least virtual time first, in it the boosted ones, then the oldest.
--- Queues to skip do not take the places of others.
-SELECT bl.lane, bl.vtime, bl.weight, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records
-FROM flow.budget_lane bl
+-- The batches that may go next: the organization with the least virtual time first, of it the lane with the least, in that
+-- the boosted ones, then the oldest. Queues to skip do not take the places of others.
+WITH RECURSIVE org AS (
+    (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = @domain::text AND f.bucket = @bucket::text AND f.open AND f.ready_parts > 0
+        ORDER BY f.org_id LIMIT 1)
+    UNION ALL
+    SELECT n.org_id FROM org CROSS JOIN LATERAL (
+        SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = @domain::text AND f.bucket = @bucket::text AND f.open AND f.ready_parts > 0
+            AND f.org_id > org.org_id ORDER BY f.org_id LIMIT 1
+    ) n
+)
+SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, coalesce(s.max_concurrent_calls, 0)::int AS max_calls
+FROM org
+CROSS JOIN (SELECT unnest(enum_range(NULL::flow.lane)) AS lane) k
 CROSS JOIN LATERAL (
-    SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.high, q.ready_records
+    SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records
     FROM flow.lane_batch q
-    WHERE q.domain = bl.domain AND q.bucket = bl.bucket AND q.lane = bl.lane AND q.open AND q.ready_parts > 0
+    WHERE q.domain = @domain::text AND q.bucket = @bucket::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND q.ready_parts > 0
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
             AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
         AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
@@ -39,12 +57,14 @@ CROSS JOIN LATERAL (
                 OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
                 OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
         AND NOT EXISTS (SELECT FROM (SELECT unnest(@skip_batches::uuid[]) AS batch_id, unnest(@skip_steps::smallint[]) AS step_no,
-                unnest(@skip_tasks::smallint[]) AS task_no) s
-            WHERE s.batch_id = q.batch_id AND s.step_no = q.step_no AND s.task_no = q.task_no)
+                unnest(@skip_tasks::smallint[]) AS task_no) x
+            WHERE x.batch_id = q.batch_id AND x.step_no = q.step_no AND x.task_no = q.task_no)
     ORDER BY q.high DESC, q.batch_id LIMIT @per_lane
 ) l
-WHERE bl.domain = @domain AND bl.bucket = @bucket
-ORDER BY bl.vtime, bl.lane, l.high DESC, l.batch_id;
+LEFT JOIN flow.budget_org o ON o.domain = @domain::text AND o.bucket = @bucket::text AND o.org_id = l.org_id
+LEFT JOIN flow.budget_org_lane t ON t.domain = @domain::text AND t.bucket = @bucket::text AND t.org_id = l.org_id AND t.lane = l.lane
+LEFT JOIN flow.domain_lane s ON s.org_id = l.org_id AND s.tenancy_id = @domain::text AND s.lane = l.lane
+ORDER BY coalesce(o.vtime, 0), l.org_id, coalesce(t.vtime, 0), l.lane, l.high DESC, l.batch_id;
 
 -- name: PartChoose :many
 -- What is ready in a queue, slice by slice, in the order in which it goes.
@@ -184,8 +204,13 @@ ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
 -- Calls that a reading of the provider's counters up to since may not hold yet.
 SELECT counts_in FROM flow.call WHERE domain = @domain AND bucket = @bucket AND (claimed_at > @since OR state = 'intent') AND state <> 'refused';
 
--- name: DomainLimits :many
-SELECT bucket, window_seconds, cap FROM flow.domain_limit WHERE tenancy_id = @tenancy_id;
+-- name: DomainCaps :one
+-- The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account.
+SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
+        WHERE l.tenancy_id = @tenancy_id AND l.bucket = @bucket)::int[] AS windows,
+    (SELECT coalesce(array_agg(l.cap ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
+        WHERE l.tenancy_id = @tenancy_id AND l.bucket = @bucket)::int[] AS caps,
+    (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = @tenancy_id AND m.bucket = @bucket)::int AS margin;
 
 -- name: DomainLimitPut :exec
 INSERT INTO flow.domain_limit (tenancy_id, bucket, window_seconds, cap, read_at) VALUES (@tenancy_id, @bucket, @window_seconds, @cap, flow.clock())
@@ -200,7 +225,39 @@ SELECT id FROM flow.credential WHERE tenancy_id = @tenancy_id AND org_id = @org_
 ORDER BY id LIMIT 1;
 
 -- name: LaneCharge :exec
-UPDATE flow.budget_lane SET vstart = @vstart, vtime = @vtime WHERE domain = @domain AND bucket = @bucket AND lane = @lane;
+INSERT INTO flow.budget_org_lane (domain, bucket, org_id, lane, vstart, vtime) VALUES (@domain, @bucket, @org_id, @lane, @vstart, @vtime)
+ON CONFLICT (domain, bucket, org_id, lane) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime;
+
+-- name: LaneChargeOrg :exec
+INSERT INTO flow.budget_org (domain, bucket, org_id, vstart, vtime) VALUES (@domain, @bucket, @org_id, @vstart, @vtime)
+ON CONFLICT (domain, bucket, org_id) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime;
+
+-- name: LaneList :many
+-- What an organization set for its lanes of an account.
+SELECT * FROM flow.domain_lane WHERE org_id = @org_id AND tenancy_id = @tenancy_id;
+
+-- name: LaneSet :one
+INSERT INTO flow.domain_lane (org_id, tenancy_id, lane, weight, max_concurrent_calls) VALUES (@org_id, @tenancy_id, @lane, @weight, @max_concurrent_calls)
+ON CONFLICT (org_id, tenancy_id, lane) DO UPDATE SET weight = excluded.weight, max_concurrent_calls = excluded.max_concurrent_calls, updated_at = excluded.updated_at
+RETURNING *;
+
+-- name: MarginList :many
+-- The margins of an account by bucket: that of the organization (0: none) and the lowest of all that use it.
+SELECT bucket, min(percent)::int AS lowest, coalesce(max(percent) FILTER (WHERE org_id = @org_id), 0)::int AS own,
+    coalesce(max(updated_at) FILTER (WHERE org_id = @org_id), '0001-01-01 00:00:00+00')::timestamptz AS updated_at
+FROM flow.domain_margin WHERE tenancy_id = @tenancy_id GROUP BY bucket;
+
+-- name: MarginSet :exec
+INSERT INTO flow.domain_margin (tenancy_id, bucket, org_id, percent) VALUES (@tenancy_id, @bucket, @org_id, @percent)
+ON CONFLICT (tenancy_id, bucket, org_id) DO UPDATE SET percent = excluded.percent, updated_at = excluded.updated_at;
+
+-- name: BudgetsLock :many
+-- Locks every budget of an account against claims.
+SELECT bucket FROM flow.budget WHERE domain = @domain ORDER BY bucket FOR NO KEY UPDATE;
+
+-- name: BudgetWaits :one
+-- Whether work waits for a budget.
+SELECT EXISTS (SELECT FROM flow.lane_batch WHERE domain = @domain AND bucket = @bucket AND open AND ready_parts > 0);
 
 -- name: CredentialDomain :one
 SELECT c.status, c.tenancy_id, d.time_zone FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id

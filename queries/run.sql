@@ -231,11 +231,6 @@ INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_
 VALUES (@domain, @bucket, @service_id, @metered, @time_zone, @max_in_flight)
 ON CONFLICT (domain, bucket) DO NOTHING;
 
--- name: BudgetLanesEnsure :exec
-INSERT INTO flow.budget_lane (domain, bucket, lane, weight)
-VALUES (@domain, @bucket, 'interactive', 50), (@domain, @bucket, 'compliance', 30), (@domain, @bucket, 'bulk', 15), (@domain, @bucket, 'backfill', 5)
-ON CONFLICT DO NOTHING;
-
 -- name: PartsQueued :many
 SELECT id, slice_no, last_no, from_off, to_off FROM flow.part WHERE id = ANY(@ids::bigint[]) AND call_id IS NULL;
 

@@ -31,38 +31,58 @@ func (q *Queries) BudgetCommitted(ctx context.Context, db DBTX, arg BudgetCommit
 }
 
 const budgetLanes = `-- name: BudgetLanes :many
-SELECT bl.lane, bl.weight, bl.vtime, bl.vstart, coalesce(f.calls, 0)::int AS in_flight,
+SELECT k.org_id::uuid AS org_id, k.lane, coalesce(l.vtime, 0)::bigint AS vtime, coalesce(l.vstart, 0)::bigint AS vstart,
+    coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart, coalesce(f.calls, 0)::int AS in_flight,
+    coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
     (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
         WHERE h.domain = $1::text AND h.bucket = $2::text AND h.scope = 'bucket' AND h.status = 'active'
             AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until
-FROM flow.budget_lane bl
+FROM (
+    SELECT unnest($3::uuid[]) AS org_id, unnest($4::text[])::flow.lane AS lane
+    UNION SELECT x.org_id, x.lane FROM flow.budget_org_lane x WHERE x.domain = $1::text AND x.bucket = $2::text
+) k
+LEFT JOIN flow.budget_org_lane l ON l.domain = $1::text AND l.bucket = $2::text AND l.org_id = k.org_id AND l.lane = k.lane
+LEFT JOIN flow.budget_org o ON o.domain = $1::text AND o.bucket = $2::text AND o.org_id = k.org_id
+LEFT JOIN flow.domain_lane s ON s.org_id = k.org_id AND s.tenancy_id = $1::text AND s.lane = k.lane
 LEFT JOIN (
-    SELECT c.lane, count(*) AS calls FROM flow.call c
+    SELECT c.org_id, c.lane, count(*) AS calls FROM flow.call c
     WHERE c.domain = $1::text AND c.bucket = $2::text AND c.state = 'intent'
-        AND c.send_before > (SELECT flow.clock()) - make_interval(secs => $3::float8)
-    GROUP BY c.lane
-) f ON f.lane = bl.lane
-WHERE bl.domain = $1::text AND bl.bucket = $2::text
+        AND c.send_before > (SELECT flow.clock()) - make_interval(secs => $5::float8)
+    GROUP BY c.org_id, c.lane
+) f ON f.org_id = k.org_id AND f.lane = k.lane
 `
 
 type BudgetLanesParams struct {
 	Domain        string
 	Bucket        string
+	OrgIds        []uuid.UUID
+	Lanes         []string
 	MarginSeconds float64
 }
 
 type BudgetLanesRow struct {
+	OrgID        uuid.UUID
 	Lane         FlowLane
-	Weight       int32
 	Vtime        int64
 	Vstart       int64
+	OrgVtime     int64
+	OrgVstart    int64
 	InFlight     int32
+	Weight       int32
+	MaxCalls     int32
 	BackoffUntil time.Time
 }
 
-// The lanes of a budget, with how many calls of each may be under way, and when the automatic backoff of the budget ends.
+// The lanes of organizations in a budget, those that want calls now among them: where they stand, how many calls of each are
+// under way, and what was set for them (0: nothing). Also when the automatic backoff of the budget ends.
 func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParams) ([]BudgetLanesRow, error) {
-	rows, err := db.Query(ctx, budgetLanes, arg.Domain, arg.Bucket, arg.MarginSeconds)
+	rows, err := db.Query(ctx, budgetLanes,
+		arg.Domain,
+		arg.Bucket,
+		arg.OrgIds,
+		arg.Lanes,
+		arg.MarginSeconds,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +91,15 @@ func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParam
 	for rows.Next() {
 		var i BudgetLanesRow
 		if err := rows.Scan(
+			&i.OrgID,
 			&i.Lane,
-			&i.Weight,
 			&i.Vtime,
 			&i.Vstart,
+			&i.OrgVtime,
+			&i.OrgVstart,
 			&i.InFlight,
+			&i.Weight,
+			&i.MaxCalls,
 			&i.BackoffUntil,
 		); err != nil {
 			return nil, err
@@ -150,6 +174,48 @@ func (q *Queries) BudgetRead(ctx context.Context, db DBTX, arg BudgetReadParams)
 		&i.NextCallAt,
 	)
 	return i, err
+}
+
+const budgetWaits = `-- name: BudgetWaits :one
+SELECT EXISTS (SELECT FROM flow.lane_batch WHERE domain = $1 AND bucket = $2 AND open AND ready_parts > 0)
+`
+
+type BudgetWaitsParams struct {
+	Domain string
+	Bucket string
+}
+
+// Whether work waits for a budget.
+func (q *Queries) BudgetWaits(ctx context.Context, db DBTX, arg BudgetWaitsParams) (bool, error) {
+	row := db.QueryRow(ctx, budgetWaits, arg.Domain, arg.Bucket)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
+const budgetsLock = `-- name: BudgetsLock :many
+SELECT bucket FROM flow.budget WHERE domain = $1 ORDER BY bucket FOR NO KEY UPDATE
+`
+
+// Locks every budget of an account against claims.
+func (q *Queries) BudgetsLock(ctx context.Context, db DBTX, domain string) ([]string, error) {
+	rows, err := db.Query(ctx, budgetsLock, domain)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var bucket string
+		if err := rows.Scan(&bucket); err != nil {
+			return nil, err
+		}
+		items = append(items, bucket)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const callInsert = `-- name: CallInsert :exec
@@ -714,6 +780,33 @@ func (q *Queries) DomainAnyOrg(ctx context.Context, db DBTX, tenancyID *string) 
 	return org_id, err
 }
 
+const domainCaps = `-- name: DomainCaps :one
+SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
+        WHERE l.tenancy_id = $1 AND l.bucket = $2)::int[] AS windows,
+    (SELECT coalesce(array_agg(l.cap ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
+        WHERE l.tenancy_id = $1 AND l.bucket = $2)::int[] AS caps,
+    (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = $1 AND m.bucket = $2)::int AS margin
+`
+
+type DomainCapsParams struct {
+	TenancyID string
+	Bucket    string
+}
+
+type DomainCapsRow struct {
+	Windows []int32
+	Caps    []int32
+	Margin  int32
+}
+
+// The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account.
+func (q *Queries) DomainCaps(ctx context.Context, db DBTX, arg DomainCapsParams) (DomainCapsRow, error) {
+	row := db.QueryRow(ctx, domainCaps, arg.TenancyID, arg.Bucket)
+	var i DomainCapsRow
+	err := row.Scan(&i.Windows, &i.Caps, &i.Margin)
+	return i, err
+}
+
 const domainCredential = `-- name: DomainCredential :one
 SELECT id FROM flow.credential WHERE tenancy_id = $1 AND org_id = $2 AND status = 'active' AND deleted_at IS NULL
 ORDER BY id LIMIT 1
@@ -772,36 +865,6 @@ func (q *Queries) DomainLimitPut(ctx context.Context, db DBTX, arg DomainLimitPu
 		arg.Cap,
 	)
 	return err
-}
-
-const domainLimits = `-- name: DomainLimits :many
-SELECT bucket, window_seconds, cap FROM flow.domain_limit WHERE tenancy_id = $1
-`
-
-type DomainLimitsRow struct {
-	Bucket        string
-	WindowSeconds int32
-	Cap           int32
-}
-
-func (q *Queries) DomainLimits(ctx context.Context, db DBTX, tenancyID string) ([]DomainLimitsRow, error) {
-	rows, err := db.Query(ctx, domainLimits, tenancyID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DomainLimitsRow
-	for rows.Next() {
-		var i DomainLimitsRow
-		if err := rows.Scan(&i.Bucket, &i.WindowSeconds, &i.Cap); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const holdCovers = `-- name: HoldCovers :many
@@ -884,26 +947,124 @@ func (q *Queries) HoldOpenBackoff(ctx context.Context, db DBTX, arg HoldOpenBack
 }
 
 const laneCharge = `-- name: LaneCharge :exec
-UPDATE flow.budget_lane SET vstart = $1, vtime = $2 WHERE domain = $3 AND bucket = $4 AND lane = $5
+INSERT INTO flow.budget_org_lane (domain, bucket, org_id, lane, vstart, vtime) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (domain, bucket, org_id, lane) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime
 `
 
 type LaneChargeParams struct {
-	Vstart int64
-	Vtime  int64
 	Domain string
 	Bucket string
+	OrgID  uuid.UUID
 	Lane   FlowLane
+	Vstart int64
+	Vtime  int64
 }
 
 func (q *Queries) LaneCharge(ctx context.Context, db DBTX, arg LaneChargeParams) error {
 	_, err := db.Exec(ctx, laneCharge,
-		arg.Vstart,
-		arg.Vtime,
 		arg.Domain,
 		arg.Bucket,
+		arg.OrgID,
 		arg.Lane,
+		arg.Vstart,
+		arg.Vtime,
 	)
 	return err
+}
+
+const laneChargeOrg = `-- name: LaneChargeOrg :exec
+INSERT INTO flow.budget_org (domain, bucket, org_id, vstart, vtime) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (domain, bucket, org_id) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime
+`
+
+type LaneChargeOrgParams struct {
+	Domain string
+	Bucket string
+	OrgID  uuid.UUID
+	Vstart int64
+	Vtime  int64
+}
+
+func (q *Queries) LaneChargeOrg(ctx context.Context, db DBTX, arg LaneChargeOrgParams) error {
+	_, err := db.Exec(ctx, laneChargeOrg,
+		arg.Domain,
+		arg.Bucket,
+		arg.OrgID,
+		arg.Vstart,
+		arg.Vtime,
+	)
+	return err
+}
+
+const laneList = `-- name: LaneList :many
+SELECT org_id, tenancy_id, lane, weight, max_concurrent_calls, updated_at FROM flow.domain_lane WHERE org_id = $1 AND tenancy_id = $2
+`
+
+type LaneListParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+// What an organization set for its lanes of an account.
+func (q *Queries) LaneList(ctx context.Context, db DBTX, arg LaneListParams) ([]FlowDomainLane, error) {
+	rows, err := db.Query(ctx, laneList, arg.OrgID, arg.TenancyID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowDomainLane
+	for rows.Next() {
+		var i FlowDomainLane
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.TenancyID,
+			&i.Lane,
+			&i.Weight,
+			&i.MaxConcurrentCalls,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const laneSet = `-- name: LaneSet :one
+INSERT INTO flow.domain_lane (org_id, tenancy_id, lane, weight, max_concurrent_calls) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (org_id, tenancy_id, lane) DO UPDATE SET weight = excluded.weight, max_concurrent_calls = excluded.max_concurrent_calls, updated_at = excluded.updated_at
+RETURNING org_id, tenancy_id, lane, weight, max_concurrent_calls, updated_at
+`
+
+type LaneSetParams struct {
+	OrgID              uuid.UUID
+	TenancyID          string
+	Lane               FlowLane
+	Weight             int32
+	MaxConcurrentCalls *int32
+}
+
+func (q *Queries) LaneSet(ctx context.Context, db DBTX, arg LaneSetParams) (FlowDomainLane, error) {
+	row := db.QueryRow(ctx, laneSet,
+		arg.OrgID,
+		arg.TenancyID,
+		arg.Lane,
+		arg.Weight,
+		arg.MaxConcurrentCalls,
+	)
+	var i FlowDomainLane
+	err := row.Scan(
+		&i.OrgID,
+		&i.TenancyID,
+		&i.Lane,
+		&i.Weight,
+		&i.MaxConcurrentCalls,
+		&i.UpdatedAt,
+	)
+	return i, err
 }
 
 const ledgerDebit = `-- name: LedgerDebit :execrows
@@ -983,7 +1144,7 @@ func (q *Queries) LedgerObserve(ctx context.Context, db DBTX, arg LedgerObserveP
 }
 
 const ledgerRead = `-- name: LedgerRead :many
-SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, observed, observed_at, by_credential, cap FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND ends_at > $3 ORDER BY window_seconds, starts_at
+SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, observed, observed_at, drift, alarm_drift, by_credential, cap FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND ends_at > $3 ORDER BY window_seconds, starts_at
 `
 
 type LedgerReadParams struct {
@@ -1011,6 +1172,8 @@ func (q *Queries) LedgerRead(ctx context.Context, db DBTX, arg LedgerReadParams)
 			&i.ForeignSpend,
 			&i.Observed,
 			&i.ObservedAt,
+			&i.Drift,
+			&i.AlarmDrift,
 			&i.ByCredential,
 			&i.Cap,
 		); err != nil {
@@ -1047,6 +1210,72 @@ func (q *Queries) LedgerRelease(ctx context.Context, db DBTX, arg LedgerReleaseP
 		arg.Starts,
 		arg.Calls,
 		arg.Less,
+	)
+	return err
+}
+
+const marginList = `-- name: MarginList :many
+SELECT bucket, min(percent)::int AS lowest, coalesce(max(percent) FILTER (WHERE org_id = $1), 0)::int AS own,
+    coalesce(max(updated_at) FILTER (WHERE org_id = $1), '0001-01-01 00:00:00+00')::timestamptz AS updated_at
+FROM flow.domain_margin WHERE tenancy_id = $2 GROUP BY bucket
+`
+
+type MarginListParams struct {
+	OrgID     uuid.UUID
+	TenancyID string
+}
+
+type MarginListRow struct {
+	Bucket    string
+	Lowest    int32
+	Own       int32
+	UpdatedAt time.Time
+}
+
+// The margins of an account by bucket: that of the organization (0: none) and the lowest of all that use it.
+func (q *Queries) MarginList(ctx context.Context, db DBTX, arg MarginListParams) ([]MarginListRow, error) {
+	rows, err := db.Query(ctx, marginList, arg.OrgID, arg.TenancyID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MarginListRow
+	for rows.Next() {
+		var i MarginListRow
+		if err := rows.Scan(
+			&i.Bucket,
+			&i.Lowest,
+			&i.Own,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const marginSet = `-- name: MarginSet :exec
+INSERT INTO flow.domain_margin (tenancy_id, bucket, org_id, percent) VALUES ($1, $2, $3, $4)
+ON CONFLICT (tenancy_id, bucket, org_id) DO UPDATE SET percent = excluded.percent, updated_at = excluded.updated_at
+`
+
+type MarginSetParams struct {
+	TenancyID string
+	Bucket    string
+	OrgID     uuid.UUID
+	Percent   int32
+}
+
+func (q *Queries) MarginSet(ctx context.Context, db DBTX, arg MarginSetParams) error {
+	_, err := db.Exec(ctx, marginSet,
+		arg.TenancyID,
+		arg.Bucket,
+		arg.OrgID,
+		arg.Percent,
 	)
 	return err
 }
@@ -1131,57 +1360,68 @@ func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams)
 }
 
 const queueChoose = `-- name: QueueChoose :many
-SELECT bl.lane, bl.vtime, bl.weight, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records
-FROM flow.budget_lane bl
+WITH RECURSIVE org AS (
+    (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open AND f.ready_parts > 0
+        ORDER BY f.org_id LIMIT 1)
+    UNION ALL
+    SELECT n.org_id FROM org CROSS JOIN LATERAL (
+        SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = $1::text AND f.bucket = $2::text AND f.open AND f.ready_parts > 0
+            AND f.org_id > org.org_id ORDER BY f.org_id LIMIT 1
+    ) n
+)
+SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, coalesce(s.max_concurrent_calls, 0)::int AS max_calls
+FROM org
+CROSS JOIN (SELECT unnest(enum_range(NULL::flow.lane)) AS lane) k
 CROSS JOIN LATERAL (
-    SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.high, q.ready_records
+    SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records
     FROM flow.lane_batch q
-    WHERE q.domain = bl.domain AND q.bucket = bl.bucket AND q.lane = bl.lane AND q.open AND q.ready_parts > 0
+    WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND q.ready_parts > 0
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
             AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
         AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
             AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
                 OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
                 OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
-        AND NOT EXISTS (SELECT FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no,
-                unnest($3::smallint[]) AS task_no) s
-            WHERE s.batch_id = q.batch_id AND s.step_no = q.step_no AND s.task_no = q.task_no)
-    ORDER BY q.high DESC, q.batch_id LIMIT $4
+        AND NOT EXISTS (SELECT FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::smallint[]) AS step_no,
+                unnest($5::smallint[]) AS task_no) x
+            WHERE x.batch_id = q.batch_id AND x.step_no = q.step_no AND x.task_no = q.task_no)
+    ORDER BY q.high DESC, q.batch_id LIMIT $6
 ) l
-WHERE bl.domain = $5 AND bl.bucket = $6
-ORDER BY bl.vtime, bl.lane, l.high DESC, l.batch_id
+LEFT JOIN flow.budget_org o ON o.domain = $1::text AND o.bucket = $2::text AND o.org_id = l.org_id
+LEFT JOIN flow.budget_org_lane t ON t.domain = $1::text AND t.bucket = $2::text AND t.org_id = l.org_id AND t.lane = l.lane
+LEFT JOIN flow.domain_lane s ON s.org_id = l.org_id AND s.tenancy_id = $1::text AND s.lane = l.lane
+ORDER BY coalesce(o.vtime, 0), l.org_id, coalesce(t.vtime, 0), l.lane, l.high DESC, l.batch_id
 `
 
 type QueueChooseParams struct {
+	Domain      string
+	Bucket      string
 	SkipBatches []uuid.UUID
 	SkipSteps   []int16
 	SkipTasks   []int16
 	PerLane     int32
-	Domain      string
-	Bucket      string
 }
 
 type QueueChooseRow struct {
 	Lane         FlowLane
-	Vtime        int64
-	Weight       int32
 	BatchID      uuid.UUID
 	StepNo       int16
 	TaskNo       int16
 	OrgID        uuid.UUID
 	ReadyRecords int64
+	MaxCalls     int32
 }
 
-// The batches that may go next, by lane: the lane with the least virtual time first, in it the boosted ones, then the oldest.
-// Queues to skip do not take the places of others.
+// The batches that may go next: the organization with the least virtual time first, of it the lane with the least, in that
+// the boosted ones, then the oldest. Queues to skip do not take the places of others.
 func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParams) ([]QueueChooseRow, error) {
 	rows, err := db.Query(ctx, queueChoose,
+		arg.Domain,
+		arg.Bucket,
 		arg.SkipBatches,
 		arg.SkipSteps,
 		arg.SkipTasks,
 		arg.PerLane,
-		arg.Domain,
-		arg.Bucket,
 	)
 	if err != nil {
 		return nil, err
@@ -1192,13 +1432,12 @@ func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParam
 		var i QueueChooseRow
 		if err := rows.Scan(
 			&i.Lane,
-			&i.Vtime,
-			&i.Weight,
 			&i.BatchID,
 			&i.StepNo,
 			&i.TaskNo,
 			&i.OrgID,
 			&i.ReadyRecords,
+			&i.MaxCalls,
 		); err != nil {
 			return nil, err
 		}

@@ -575,6 +575,36 @@ type FlowBudgetLane struct {
 	Vstart int64
 }
 
+// Where the organizations that share a budget stand in fair queueing: equal shares. Written once two of them have sent.
+type FlowBudgetOrg struct {
+	// The account, or whom an unmetered budget is for.
+	Domain string
+	// Which of the account's budgets.
+	Bucket string
+	// The organization.
+	OrgID uuid.UUID
+	// The virtual time at which its last charge ended: the organization with the least goes first.
+	Vtime int64
+	// The virtual time at which its last charge began.
+	Vstart int64
+}
+
+// Where the lanes of an organization in a budget stand in weighted fair queueing. Written with a lane's first call.
+type FlowBudgetOrgLane struct {
+	// The account, or whom an unmetered budget is for.
+	Domain string
+	// Which of the account's budgets.
+	Bucket string
+	// The organization.
+	OrgID uuid.UUID
+	// Which of the organization's lanes.
+	Lane FlowLane
+	// The virtual time at which its last charge ended: of an organization's lanes the one with the least goes first.
+	Vtime int64
+	// The virtual time at which its last charge began.
+	Vstart int64
+}
+
 // One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known.
 type FlowCall struct {
 	// Names the call in logs and in ops.unknown_outcome.
@@ -771,6 +801,22 @@ type FlowDomain struct {
 	OrgID *uuid.UUID
 }
 
+// What an organization set for its lanes of an account. Lanes without a row have the weights of the program and no limit of their own.
+type FlowDomainLane struct {
+	// The organization.
+	OrgID uuid.UUID
+	// The account.
+	TenancyID string
+	// Which of the organization's lanes.
+	Lane FlowLane
+	// Its share beside the other lanes of the organization.
+	Weight int32
+	// How many of its calls may be under way at once in each bucket; null for as many as the budget allows.
+	MaxConcurrentCalls *int32
+	// When it was set last.
+	UpdatedAt time.Time
+}
+
 // The provider's own caps of an account, as last read. They replace the caps of the catalog.
 type FlowDomainLimit struct {
 	// The Domain that is limited.
@@ -783,6 +829,20 @@ type FlowDomainLimit struct {
 	Cap int32
 	// When the provider said so.
 	ReadAt time.Time
+}
+
+// The share of a bucket's caps that an organization lets be spent. The lowest of all organizations that use the account binds; none is 100.
+type FlowDomainMargin struct {
+	// The account.
+	TenancyID string
+	// The budget of the account.
+	Bucket string
+	// The organization that set it.
+	OrgID uuid.UUID
+	// Percent of the provider's caps, rounded down to whole calls.
+	Percent int32
+	// When it was set last.
+	UpdatedAt time.Time
 }
 
 // Everything that must happen at a time, as due rows. A scanner in every worker process turns what is due into River jobs.
@@ -969,6 +1029,10 @@ type FlowLedger struct {
 	Observed *int32
 	// As of when the provider said so; null where it was never read.
 	ObservedAt *time.Time
+	// By how many calls the provider's last reading was above (or below, negative) what stood here, as far as calls too young for it do not explain that.
+	Drift *int32
+	// The greatest drift of the window that was beyond the tolerance of 20% of its cap; null where none was.
+	AlarmDrift *int32
 	// How many of the own calls which credential spent, by its id. Calls without a credential are in none.
 	ByCredential json.RawMessage
 	// The effective cap when the window was last debited or observed; null in rows that are older than this column.

@@ -456,22 +456,6 @@ func (q *Queries) BudgetEnsure(ctx context.Context, db DBTX, arg BudgetEnsurePar
 	return err
 }
 
-const budgetLanesEnsure = `-- name: BudgetLanesEnsure :exec
-INSERT INTO flow.budget_lane (domain, bucket, lane, weight)
-VALUES ($1, $2, 'interactive', 50), ($1, $2, 'compliance', 30), ($1, $2, 'bulk', 15), ($1, $2, 'backfill', 5)
-ON CONFLICT DO NOTHING
-`
-
-type BudgetLanesEnsureParams struct {
-	Domain string
-	Bucket string
-}
-
-func (q *Queries) BudgetLanesEnsure(ctx context.Context, db DBTX, arg BudgetLanesEnsureParams) error {
-	_, err := db.Exec(ctx, budgetLanesEnsure, arg.Domain, arg.Bucket)
-	return err
-}
-
 const clock = `-- name: Clock :one
 SELECT flow.clock()::timestamptz
 `

@@ -2270,6 +2270,138 @@ func decodeGetJobParams(args [1]string, argsEscaped bool, r *http.Request) (para
 	return params, nil
 }
 
+// GetLanesParams is parameters of getLanes operation.
+type GetLanesParams struct {
+	// The id of the provider account, as a credential shows it.
+	TenancyID string
+}
+
+func unpackGetLanesParams(packed middleware.Parameters) (params GetLanesParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "tenancy_id",
+			In:   "path",
+		}
+		params.TenancyID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeGetLanesParams(args [1]string, argsEscaped bool, r *http.Request) (params GetLanesParams, _ error) {
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "tenancy_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.TenancyID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "tenancy_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
+// GetMarginsParams is parameters of getMargins operation.
+type GetMarginsParams struct {
+	// The id of the provider account, as a credential shows it.
+	TenancyID string
+}
+
+func unpackGetMarginsParams(packed middleware.Parameters) (params GetMarginsParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "tenancy_id",
+			In:   "path",
+		}
+		params.TenancyID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeGetMarginsParams(args [1]string, argsEscaped bool, r *http.Request) (params GetMarginsParams, _ error) {
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "tenancy_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.TenancyID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "tenancy_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // GetPlatformParams is parameters of getPlatform operation.
 type GetPlatformParams struct {
 	// An earlier `ETag`; if the answer is still the same, the status is 304 and there is no body.
@@ -12263,6 +12395,246 @@ func decodeSealRecordSetParams(args [1]string, argsEscaped bool, r *http.Request
 	}(); err != nil {
 		return params, &ogenerrors.DecodeParamError{
 			Name: "record_set_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
+// SetLaneParams is parameters of setLane operation.
+type SetLaneParams struct {
+	// The id of the provider account, as a credential shows it.
+	TenancyID string
+	// The name of a lane; `backfill`, `bulk`, `compliance` or `interactive`.
+	Lane string
+}
+
+func unpackSetLaneParams(packed middleware.Parameters) (params SetLaneParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "tenancy_id",
+			In:   "path",
+		}
+		params.TenancyID = packed[key].(string)
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "lane",
+			In:   "path",
+		}
+		params.Lane = packed[key].(string)
+	}
+	return params
+}
+
+func decodeSetLaneParams(args [2]string, argsEscaped bool, r *http.Request) (params SetLaneParams, _ error) {
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "tenancy_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.TenancyID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "tenancy_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: lane.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "lane",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Lane = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "lane",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
+// SetMarginParams is parameters of setMargin operation.
+type SetMarginParams struct {
+	// The id of the provider account, as a credential shows it.
+	TenancyID string
+	// The name of a rate budget of the account.
+	Bucket string
+}
+
+func unpackSetMarginParams(packed middleware.Parameters) (params SetMarginParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "tenancy_id",
+			In:   "path",
+		}
+		params.TenancyID = packed[key].(string)
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "bucket",
+			In:   "path",
+		}
+		params.Bucket = packed[key].(string)
+	}
+	return params
+}
+
+func decodeSetMarginParams(args [2]string, argsEscaped bool, r *http.Request) (params SetMarginParams, _ error) {
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "tenancy_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.TenancyID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "tenancy_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: bucket.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "bucket",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Bucket = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "bucket",
 			In:   "path",
 			Err:  err,
 		}

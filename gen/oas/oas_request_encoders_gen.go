@@ -320,6 +320,34 @@ func encodeSealRecordSetRequest(
 	return nil
 }
 
+func encodeSetLaneRequest(
+	req *DomainLaneInput,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeSetMarginRequest(
+	req *MarginInput,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeTestNewCredentialRequest(
 	req *CredentialCreate,
 	r *http.Request,

@@ -4832,6 +4832,149 @@ func (s *Domain) SetLimitsRefreshedAt(val NilDateTime) {
 	s.LimitsRefreshedAt = val
 }
 
+// Ref: #/components/schemas/DomainLane
+type DomainLane struct {
+	Lane Lane `json:"lane"`
+	// The lane's share beside the other lanes that have work: of two with the weights 30 and 10, the first
+	// has three quarters of the calls.
+	Weight int `json:"weight"`
+	// How many calls of the lane may be under way at once in each bucket; null for as many as the account
+	// takes.
+	MaxConcurrentCalls NilInt `json:"max_concurrent_calls"`
+	// When the lane was set last; null if never.
+	UpdatedAt NilDateTime `json:"updated_at"`
+}
+
+// GetLane returns the value of Lane.
+func (s *DomainLane) GetLane() Lane {
+	return s.Lane
+}
+
+// GetWeight returns the value of Weight.
+func (s *DomainLane) GetWeight() int {
+	return s.Weight
+}
+
+// GetMaxConcurrentCalls returns the value of MaxConcurrentCalls.
+func (s *DomainLane) GetMaxConcurrentCalls() NilInt {
+	return s.MaxConcurrentCalls
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *DomainLane) GetUpdatedAt() NilDateTime {
+	return s.UpdatedAt
+}
+
+// SetLane sets the value of Lane.
+func (s *DomainLane) SetLane(val Lane) {
+	s.Lane = val
+}
+
+// SetWeight sets the value of Weight.
+func (s *DomainLane) SetWeight(val int) {
+	s.Weight = val
+}
+
+// SetMaxConcurrentCalls sets the value of MaxConcurrentCalls.
+func (s *DomainLane) SetMaxConcurrentCalls(val NilInt) {
+	s.MaxConcurrentCalls = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *DomainLane) SetUpdatedAt(val NilDateTime) {
+	s.UpdatedAt = val
+}
+
+// Ref: #/components/schemas/DomainLaneInput
+type DomainLaneInput struct {
+	// The lane's share beside the other lanes.
+	Weight int `json:"weight"`
+	// How many calls of the lane may be under way at once in each bucket; null or left out for as many as
+	// the account takes.
+	MaxConcurrentCalls OptNilInt  `json:"max_concurrent_calls"`
+	Lane               OptIgnored `json:"lane"`
+	UpdatedAt          OptIgnored `json:"updated_at"`
+}
+
+// GetWeight returns the value of Weight.
+func (s *DomainLaneInput) GetWeight() int {
+	return s.Weight
+}
+
+// GetMaxConcurrentCalls returns the value of MaxConcurrentCalls.
+func (s *DomainLaneInput) GetMaxConcurrentCalls() OptNilInt {
+	return s.MaxConcurrentCalls
+}
+
+// GetLane returns the value of Lane.
+func (s *DomainLaneInput) GetLane() OptIgnored {
+	return s.Lane
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *DomainLaneInput) GetUpdatedAt() OptIgnored {
+	return s.UpdatedAt
+}
+
+// SetWeight sets the value of Weight.
+func (s *DomainLaneInput) SetWeight(val int) {
+	s.Weight = val
+}
+
+// SetMaxConcurrentCalls sets the value of MaxConcurrentCalls.
+func (s *DomainLaneInput) SetMaxConcurrentCalls(val OptNilInt) {
+	s.MaxConcurrentCalls = val
+}
+
+// SetLane sets the value of Lane.
+func (s *DomainLaneInput) SetLane(val OptIgnored) {
+	s.Lane = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *DomainLaneInput) SetUpdatedAt(val OptIgnored) {
+	s.UpdatedAt = val
+}
+
+// Ref: #/components/schemas/DomainLanes
+type DomainLanes struct {
+	TenancyID string `json:"tenancy_id"`
+	// By the name of the lane.
+	Lanes DomainLanesLanes `json:"lanes"`
+}
+
+// GetTenancyID returns the value of TenancyID.
+func (s *DomainLanes) GetTenancyID() string {
+	return s.TenancyID
+}
+
+// GetLanes returns the value of Lanes.
+func (s *DomainLanes) GetLanes() DomainLanesLanes {
+	return s.Lanes
+}
+
+// SetTenancyID sets the value of TenancyID.
+func (s *DomainLanes) SetTenancyID(val string) {
+	s.TenancyID = val
+}
+
+// SetLanes sets the value of Lanes.
+func (s *DomainLanes) SetLanes(val DomainLanesLanes) {
+	s.Lanes = val
+}
+
+// By the name of the lane.
+type DomainLanesLanes map[string]DomainLane
+
+func (s *DomainLanesLanes) init() DomainLanesLanes {
+	m := *s
+	if m == nil {
+		m = map[string]DomainLane{}
+		*s = m
+	}
+	return m
+}
+
 // Ref: #/components/schemas/DomainList
 type DomainList struct {
 	Items []Domain `json:"items"`
@@ -7464,6 +7607,147 @@ func (ListUsageHistoryWindow) AllValues() []ListUsageHistoryWindow {
 		ListUsageHistoryWindow3600,
 		ListUsageHistoryWindow86400,
 	}
+}
+
+// Ref: #/components/schemas/Margin
+type Margin struct {
+	// The rate budget.
+	Bucket string `json:"bucket"`
+	// Your organization's margin: the percentage of the provider's caps that may be spent; 100 unless it
+	// was set.
+	MarginPercent int `json:"margin_percent"`
+	// The lowest margin of the organizations that use the account. It is the one that counts.
+	BindingPercent int `json:"binding_percent"`
+	// When your organization set the margin last; null if never.
+	UpdatedAt NilDateTime `json:"updated_at"`
+}
+
+// GetBucket returns the value of Bucket.
+func (s *Margin) GetBucket() string {
+	return s.Bucket
+}
+
+// GetMarginPercent returns the value of MarginPercent.
+func (s *Margin) GetMarginPercent() int {
+	return s.MarginPercent
+}
+
+// GetBindingPercent returns the value of BindingPercent.
+func (s *Margin) GetBindingPercent() int {
+	return s.BindingPercent
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *Margin) GetUpdatedAt() NilDateTime {
+	return s.UpdatedAt
+}
+
+// SetBucket sets the value of Bucket.
+func (s *Margin) SetBucket(val string) {
+	s.Bucket = val
+}
+
+// SetMarginPercent sets the value of MarginPercent.
+func (s *Margin) SetMarginPercent(val int) {
+	s.MarginPercent = val
+}
+
+// SetBindingPercent sets the value of BindingPercent.
+func (s *Margin) SetBindingPercent(val int) {
+	s.BindingPercent = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *Margin) SetUpdatedAt(val NilDateTime) {
+	s.UpdatedAt = val
+}
+
+// Ref: #/components/schemas/MarginInput
+type MarginInput struct {
+	// The percentage of the provider's caps that may be spent.
+	MarginPercent  int        `json:"margin_percent"`
+	Bucket         OptIgnored `json:"bucket"`
+	BindingPercent OptIgnored `json:"binding_percent"`
+	UpdatedAt      OptIgnored `json:"updated_at"`
+}
+
+// GetMarginPercent returns the value of MarginPercent.
+func (s *MarginInput) GetMarginPercent() int {
+	return s.MarginPercent
+}
+
+// GetBucket returns the value of Bucket.
+func (s *MarginInput) GetBucket() OptIgnored {
+	return s.Bucket
+}
+
+// GetBindingPercent returns the value of BindingPercent.
+func (s *MarginInput) GetBindingPercent() OptIgnored {
+	return s.BindingPercent
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *MarginInput) GetUpdatedAt() OptIgnored {
+	return s.UpdatedAt
+}
+
+// SetMarginPercent sets the value of MarginPercent.
+func (s *MarginInput) SetMarginPercent(val int) {
+	s.MarginPercent = val
+}
+
+// SetBucket sets the value of Bucket.
+func (s *MarginInput) SetBucket(val OptIgnored) {
+	s.Bucket = val
+}
+
+// SetBindingPercent sets the value of BindingPercent.
+func (s *MarginInput) SetBindingPercent(val OptIgnored) {
+	s.BindingPercent = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *MarginInput) SetUpdatedAt(val OptIgnored) {
+	s.UpdatedAt = val
+}
+
+// Ref: #/components/schemas/Margins
+type Margins struct {
+	TenancyID string `json:"tenancy_id"`
+	// By bucket name.
+	Buckets MarginsBuckets `json:"buckets"`
+}
+
+// GetTenancyID returns the value of TenancyID.
+func (s *Margins) GetTenancyID() string {
+	return s.TenancyID
+}
+
+// GetBuckets returns the value of Buckets.
+func (s *Margins) GetBuckets() MarginsBuckets {
+	return s.Buckets
+}
+
+// SetTenancyID sets the value of TenancyID.
+func (s *Margins) SetTenancyID(val string) {
+	s.TenancyID = val
+}
+
+// SetBuckets sets the value of Buckets.
+func (s *Margins) SetBuckets(val MarginsBuckets) {
+	s.Buckets = val
+}
+
+// By bucket name.
+type MarginsBuckets map[string]Margin
+
+func (s *MarginsBuckets) init() MarginsBuckets {
+	m := *s
+	if m == nil {
+		m = map[string]Margin{}
+		*s = m
+	}
+	return m
 }
 
 // Ref: #/components/schemas/Me

@@ -106,6 +106,8 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetExecutionOperation:         []string{},
 	GetHeadroomOperation:          []string{},
 	GetJobOperation:               []string{},
+	GetLanesOperation:             []string{},
+	GetMarginsOperation:           []string{},
 	GetMeOperation:                []string{},
 	GetRecordSetOperation:         []string{},
 	GetStoreOperation:             []string{},
@@ -159,6 +161,12 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	SealRecordSetOperation: []string{
+		"admin",
+	},
+	SetLaneOperation: []string{
+		"admin",
+	},
+	SetMarginOperation: []string{
 		"admin",
 	},
 	TestCredentialOperation: []string{
@@ -264,6 +272,8 @@ var operationRolesOrgJwt = map[string][]string{
 	GetExecutionOperation:         []string{},
 	GetHeadroomOperation:          []string{},
 	GetJobOperation:               []string{},
+	GetLanesOperation:             []string{},
+	GetMarginsOperation:           []string{},
 	GetMeOperation:                []string{},
 	GetRecordSetOperation:         []string{},
 	GetStoreOperation:             []string{},
@@ -317,6 +327,12 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	SealRecordSetOperation: []string{
+		"admin",
+	},
+	SetLaneOperation: []string{
+		"admin",
+	},
+	SetMarginOperation: []string{
 		"admin",
 	},
 	TestCredentialOperation: []string{

@@ -369,6 +369,21 @@ type DispatchHandler interface {
 	//
 	// GET /platforms/dialer/domains/{tenancy_id}/headroom
 	GetHeadroom(ctx context.Context, params GetHeadroomParams) (*Headroom, error)
+	// GetLanes implements getLanes operation.
+	//
+	// Returns your organization's four lanes of the account, with how they share its calls. Lanes that
+	// nobody has set have the weights 50 (`interactive`), 30 (`compliance`), 15 (`bulk`) and 5
+	// (`backfill`).
+	//
+	// GET /platforms/dialer/domains/{tenancy_id}/lanes
+	GetLanes(ctx context.Context, params GetLanesParams) (*DomainLanes, error)
+	// GetMargins implements getMargins operation.
+	//
+	// Returns, for every bucket of the account, how much of the provider's caps may be spent. Other
+	// clients of the account have the rest.
+	//
+	// GET /platforms/dialer/domains/{tenancy_id}/margins
+	GetMargins(ctx context.Context, params GetMarginsParams) (*Margins, error)
 	// ListDomains implements listDomains operation.
 	//
 	// Returns the metered provider accounts that the organization knows, in the order in which it came to
@@ -390,6 +405,25 @@ type DispatchHandler interface {
 	//
 	// POST /platforms/dialer/domains/{tenancy_id}/refresh-limits
 	RefreshLimits(ctx context.Context, params RefreshLimitsParams) (*Headroom, error)
+	// SetLane implements setLane operation.
+	//
+	// Replaces the weight and the limit of one lane; they hold for every call that is sent after the
+	// answer. While lanes compete, calls go to them in proportion to their weights, and a lane that has
+	// work never starves. Lanes without work leave their share to the others. The lanes are your
+	// organization's own: organizations that use one account share its calls equally, whatever weights
+	// they set.
+	//
+	// PUT /platforms/dialer/domains/{tenancy_id}/lanes/{lane}
+	SetLane(ctx context.Context, req *DomainLaneInput, params SetLaneParams) (*DomainLane, error)
+	// SetMargin implements setMargin operation.
+	//
+	// Sets how much of the provider's caps may be spent: with a margin of 80 percent and a cap of 20 calls
+	// a minute, 16 calls. It holds for every call that is sent after the answer, and for every window of
+	// the bucket; parts of calls are rounded down. A margin is your organization's own. Where several
+	// organizations use one account, the lowest binds. A cap of which nothing is left stops the bucket.
+	//
+	// PUT /platforms/dialer/domains/{tenancy_id}/margins/{bucket}
+	SetMargin(ctx context.Context, req *MarginInput, params SetMarginParams) (*Margin, error)
 }
 
 // ExecutionHandler handles operations described by OpenAPI v3 specification.

@@ -54,8 +54,9 @@ type Deps struct {
 	RequestLimit int64
 	DryRuns      *dryrun.Service
 	Usage        *usage.Service
-	// Refresher and Resolver are the dispatcher.
+	// Refresher, Tuner and Resolver are the dispatcher.
 	Refresher Refresher
+	Tuner     Tuner
 	Resolver  Resolver
 	// Now dates nothing that is stored; it measures how long requests take.
 	Now func() time.Time
@@ -124,7 +125,7 @@ func New(d Deps) (http.Handler, error) {
 		jobHandler:       jobHandler{runs: d.Runs, resolver: d.Resolver},
 		executionHandler: executionHandler{runs: d.Runs, streams: d.Streams, heartbeat: heartbeat},
 		usageHandler:     usageHandler{usage: d.Usage},
-		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher},
+		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher, tuner: d.Tuner},
 		errorHandler:     errs,
 	}
 	server, err := oas.NewServer(h, sec,

@@ -165,6 +165,12 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.made("/data/record-sets", nil)
 		return auditedCall{"DELETE", "/data/record-sets/" + id, nil, 204, "record_set", id, ""}
 	},
+	"setMargin": func(s *stack) auditedCall {
+		return auditedCall{"PUT", "/platforms/dialer/domains/" + s.tenancy + "/margins/upload", `{"margin_percent":90}`, 200, "margin", s.tenancy + "/upload", ""}
+	},
+	"setLane": func(s *stack) auditedCall {
+		return auditedCall{"PUT", "/platforms/dialer/domains/" + s.tenancy + "/lanes/bulk", `{"weight":7}`, 200, "lane", s.tenancy + "/bulk", ""}
+	},
 	"refreshLimits": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/platforms/dialer/domains/" + s.tenancy + "/refresh-limits", nil, 200, "domain", s.tenancy, ""}
 	},

@@ -21,6 +21,7 @@ type Refresher interface {
 type dispatchHandler struct {
 	forecasts *forecast.Service
 	refresher Refresher
+	tuner     Tuner
 }
 
 func (h dispatchHandler) ListDomains(ctx context.Context, params oas.ListDomainsParams) (*oas.DomainList, error) {

@@ -47,7 +47,7 @@ func newParty(s *stack, account string) *party {
 		// Nothing makes these yet.
 		"schedule_id": "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11",
 		// The catalog and the templates belong to nobody.
-		"action_id": "core__flow__transform", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
+		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
 	}
 	return p
 }
@@ -67,12 +67,14 @@ var nothingNamed = map[string]bool{"schedule_id": true}
 var missing = map[string]string{
 	"action_id":       "Action not found",
 	"batch_id":        "Batch not found",
+	"bucket":          "Bucket not found",
 	"credential_id":   "Credential not found",
 	"definition_id":   "Definition not found",
 	"execution_id":    "Execution not found",
 	"job_id":          "Job not found",
 	"key":             "Record not found",
 	"key_id":          "API key not found",
+	"lane":            "Lane not found",
 	"layer":           "Layer not found",
 	"platform_id":     "Platform not found",
 	"record_set_id":   "Record set not found",

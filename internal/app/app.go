@@ -276,7 +276,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
 		Variables: variable.New(a.Pool), Tenants: tenant.New(a.Pool, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
-		Streams: a.Streams, Forecasts: forecasts, Refresher: a.Dispatcher, Resolver: a.Dispatcher,
+		Streams: a.Streams, Forecasts: forecasts, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,
 		}),

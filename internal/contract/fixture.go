@@ -86,6 +86,10 @@ var fixtures = map[string]fixture{
 	"getHeadroom":    shared(credential),
 	"estimateUpload": all(shared(credential), shared(sealedSet)),
 	"refreshLimits":  shared(credential),
+	"getMargins":     shared(credential),
+	"setMargin":      all(shared(credential), fixed("bucket", "upload")),
+	"getLanes":       shared(credential),
+	"setLane":        all(shared(credential), fixed("lane", "bulk")),
 }
 
 // anyValue names parameters in paths that take any value, by operation.

@@ -144,15 +144,11 @@ func (d *Dispatcher) debitOne(ctx context.Context, tx pgx.Tx, k budgetKey, s *sp
 	if domain, err := d.q.DomainGet(ctx, tx, s.domain); err == nil {
 		zone = domain.TimeZone
 	}
-	ensure := db.BudgetEnsureParams{Domain: k.domain, Bucket: k.bucket, ServiceID: s.action.ServiceID, Metered: true, TimeZone: zone, MaxInFlight: int32(d.opts.SmallInFlight)}
-	if err := d.q.BudgetEnsure(ctx, tx, ensure); err != nil {
-		return false, next, fmt.Errorf("make budget %s: %w", k, err)
-	}
-	if err := d.q.BudgetLanesEnsure(ctx, tx, db.BudgetLanesEnsureParams{Domain: k.domain, Bucket: k.bucket}); err != nil {
-		return false, next, fmt.Errorf("make the lanes of %s: %w", k, err)
+	if err := d.ensureBudget(ctx, tx, zone, s.svc, k); err != nil {
+		return false, next, err
 	}
 	c := claim{d: d, tx: tx, key: k, out: &claimed{}, owner: d.opts.Owner}
-	if err := c.lock(ctx); err != nil {
+	if err := c.lock(ctx, []*prepared{p}); err != nil {
 		return false, next, err
 	}
 	calls, err := c.afford(ctx, []*prepared{p})

@@ -122,19 +122,3 @@ func Decide(now time.Time, spans []Span, wanted int) Grant {
 	}
 	return g
 }
-
-// LaneTag is where a lane stands in weighted fair queueing: the virtual times at which its last charge began and ended.
-// The lane with the least Finish goes next.
-type LaneTag struct{ Start, Finish int64 }
-
-// NextTag charges one of a budget's lanes, of this weight, for n calls. A lane that had nothing to send starts where the
-// others are: it does not come back with the credit of the time in which it wanted nothing.
-func NextTag(lanes []LaneTag, lane, n, weight int) LaneTag {
-	start := lanes[lane].Finish
-	for _, l := range lanes {
-		start = max(start, l.Start)
-	}
-	return LaneTag{Start: start, Finish: start + int64(n)*fairUnit/int64(weight)}
-}
-
-const fairUnit = 1 << 20

@@ -200,58 +200,6 @@ func TestProperty_Decide(t *testing.T) {
 	})
 }
 
-// Lanes that have work get calls in proportion to their weights, whatever the size of their groups; one that comes back
-// after it had none gets its share from then on, and no more.
-func TestProperty_Lanes(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(2, 4).Draw(t, "lanes")
-		weights, lanes := make([]int, n), make([]LaneTag, n)
-		for i := range weights {
-			weights[i] = rapid.IntRange(1, 100).Draw(t, "weight")
-		}
-		idle := rapid.IntRange(0, n-1).Draw(t, "idle")
-		alone := rapid.IntRange(0, 20_000).Draw(t, "alone")
-		group := rapid.IntRange(1, 64).Draw(t, "group")
-		serve := func(skip int) (lane, calls int) {
-			lane = -1
-			for i := range lanes {
-				if i != skip && (lane < 0 || lanes[i].Finish < lanes[lane].Finish) {
-					lane = i
-				}
-			}
-			calls = 1 + (alone+lane*7)%group
-			lanes[lane] = NextTag(lanes, lane, calls, weights[lane])
-			return lane, calls
-		}
-		for sent := 0; sent < alone; {
-			_, calls := serve(idle)
-			sent += calls
-		}
-		got, total, sum := make([]int, n), 0, 0
-		for total < 20_000 {
-			lane, calls := serve(-1)
-			got[lane] += calls
-			total += calls
-		}
-		for _, w := range weights {
-			sum += w
-		}
-		for i, w := range weights {
-			want := total * w / sum
-			require.InDelta(t, want, got[i], float64(2*group*(n+w/minOf(weights))+n), "lane %d of weight %d of %v", i, w, weights)
-		}
-	})
-}
-
-func minOf(list []int) int {
-	least := list[0]
-	for _, n := range list {
-		least = min(least, n)
-	}
-	return least
-}
-
 // Others are never held to have spent less than they did, and more only by our own calls that the reading may hold or not.
 func TestProperty_Foreign(t *testing.T) {
 	t.Parallel()

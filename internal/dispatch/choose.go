@@ -21,7 +21,9 @@ const (
 )
 
 // queueRow is the queue of one task of one batch, chosen to go next.
-type queueRow = db.QueueChooseRow
+type queueRow db.QueueChooseRow
+
+func (r *queueRow) laneKey() LaneKey { return LaneKey{r.OrgID, r.Lane} }
 
 // sortedWindows returns the keys in the order in which ledger rows are locked.
 func sortedWindows(m map[[2]int64]tally) [][2]int64 {
@@ -39,22 +41,27 @@ func sortedWindows(m map[[2]int64]tally) [][2]int64 {
 }
 
 // choose renders the calls that should go next, without locks: up to groupMax small ones, or one bulk call. blocked
-// queues are passed over. It returns none where nothing is ready.
-func (d *Dispatcher) choose(ctx context.Context, k budgetKey, blocked map[queueKey]bool, room map[db.FlowLane]int) ([]*prepared, error) {
+// queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
+func (d *Dispatcher) choose(ctx context.Context, k budgetKey, blocked map[queueKey]bool, room func(*queueRow) int) ([]*prepared, error) {
 	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, PerLane: perLane}
 	for b := range blocked {
 		p.SkipBatches, p.SkipSteps, p.SkipTasks = append(p.SkipBatches, b.batch), append(p.SkipSteps, b.step), append(p.SkipTasks, b.task)
 	}
-	rows, err := d.q.QueueChoose(ctx, d.Pool, p)
+	chosen, err := d.q.QueueChoose(ctx, d.Pool, p)
 	if err != nil {
 		return nil, fmt.Errorf("choose from %s: %w", k, err)
 	}
+	rows := make([]queueRow, len(chosen))
+	for i := range chosen {
+		rows[i] = queueRow(chosen[i])
+	}
 	for i := range rows {
 		row := &rows[i]
-		if blocked[keyOf(row)] || room[row.Lane] <= 0 {
+		free := room(row)
+		if blocked[keyOf(row)] || free <= 0 {
 			continue
 		}
-		calls, err := d.render(ctx, row, rows, blocked, room[row.Lane])
+		calls, err := d.render(ctx, row, rows, blocked, free)
 		if errors.Is(err, errGone) {
 			blocked[keyOf(row)] = true
 			continue
@@ -87,7 +94,7 @@ func (d *Dispatcher) render(ctx context.Context, row *queueRow, all []queueRow, 
 	call := newBulk(r)
 	for i := range all {
 		other := &all[i]
-		if other.Lane != row.Lane || blocked[keyOf(other)] {
+		if other.laneKey() != row.laneKey() || blocked[keyOf(other)] {
 			continue
 		}
 		or := r

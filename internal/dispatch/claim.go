@@ -29,6 +29,8 @@ type claimed struct {
 	busy    bool
 	// maxInFlight is how many calls of a lane may be under way.
 	maxInFlight int
+	// full is the lane that has as many calls under way as it may; nil where none barred the way.
+	full *LaneKey
 	// decided tells that records were settled without a call.
 	decided bool
 }
@@ -97,6 +99,8 @@ type claim struct {
 	// now is the database's time, taken under the budget's lock.
 	now   time.Time
 	lanes []db.BudgetLanesRow
+	// standings are the same for fair queueing.
+	standings []Standing
 	// countsIn are the windows that the calls are debited in.
 	countsIn json.RawMessage
 	// spans are the windows that the granted calls are debited in.
@@ -110,7 +114,7 @@ var errBarred = errors.New("the batch must not be worked on")
 
 // run locks late: whatever does not depend on a batch is done before its lock, which settlements of the batch wait for.
 func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
-	if err := c.lock(ctx); err != nil {
+	if err := c.lock(ctx, calls); err != nil {
 		return err
 	}
 	if calls, err = c.free(ctx, calls); err != nil || len(calls) == 0 {
@@ -128,8 +132,8 @@ func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
 	return c.take(ctx, calls)
 }
 
-// lock locks the budget and reads what claims of it depend on.
-func (c *claim) lock(ctx context.Context) (err error) {
+// lock locks the budget and reads what claims of these calls depend on.
+func (c *claim) lock(ctx context.Context, calls []*prepared) (err error) {
 	if c.budget, c.now, err = c.d.lockBudget(ctx, c.tx, c.key); err != nil {
 		return err
 	}
@@ -137,13 +141,17 @@ func (c *claim) lock(ctx context.Context) (err error) {
 	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget); err != nil {
 		return err
 	}
-	c.lanes, err = c.d.q.BudgetLanes(ctx, c.tx, db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, MarginSeconds: c.d.opts.Margin.Seconds()})
+	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, MarginSeconds: c.d.opts.Margin.Seconds()}
+	for i, p := range calls {
+		if i == 0 || p.laneKey() != calls[i-1].laneKey() {
+			in.OrgIds, in.Lanes = append(in.OrgIds, p.orgID), append(in.Lanes, string(p.lane))
+		}
+	}
+	c.lanes, err = c.d.q.BudgetLanes(ctx, c.tx, in)
 	if err != nil {
 		return fmt.Errorf("read the lanes of %s: %w", c.key, err)
 	}
-	if len(c.lanes) == 0 {
-		return fmt.Errorf("budget %s has no lanes", c.key)
-	}
+	c.standings = standings(c.lanes)
 	return nil
 }
 
@@ -153,18 +161,27 @@ func (c *claim) free(ctx context.Context, calls []*prepared) ([]*prepared, error
 	if err != nil {
 		return nil, err
 	}
-	room := map[db.FlowLane]int{}
-	for _, l := range c.lanes {
-		room[l.Lane] = int(c.budget.MaxInFlight - l.InFlight)
+	room := map[LaneKey]int{}
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		most := c.budget.MaxInFlight
+		if l.MaxCalls > 0 {
+			most = min(most, l.MaxCalls)
+		}
+		room[LaneKey{l.OrgID, l.Lane}] = int(most - l.InFlight)
 	}
 	var out []*prepared
 	for _, p := range calls {
 		if !p.empty() {
-			if room[p.lane] <= 0 || (p.exclusive != "" && busy[p.exclusive]) {
+			lane := p.laneKey()
+			if room[lane] <= 0 || (p.exclusive != "" && busy[p.exclusive]) {
 				c.out.blocked, c.out.busy = p.queues, true
+				if room[lane] <= 0 {
+					c.out.full = &lane
+				}
 				break // pieces follow each other: what comes after the first that must wait, waits too
 			}
-			room[p.lane]--
+			room[lane]--
 			busy[p.exclusive] = p.exclusive != ""
 		}
 		out = append(out, p)
@@ -265,10 +282,10 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, err
 // intend inserts the intents, and charges their lanes.
 func (c *claim) intend(ctx context.Context, calls []*prepared) error {
 	later := pg.NewPipeline(c.tx)
-	byLane := map[db.FlowLane]int{}
+	byLane := map[LaneKey]int{}
 	for _, p := range calls {
 		if !p.empty() {
-			byLane[p.lane]++
+			byLane[p.laneKey()]++
 		}
 	}
 	if len(byLane) == 0 {
@@ -330,24 +347,6 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 		return err
 	}
 	return c.change.Apply(ctx)
-}
-
-// charge moves the lane's virtual time on.
-func (c *claim) charge(ctx context.Context, conn db.DBTX, lane db.FlowLane, n int) error {
-	tags, own := make([]LaneTag, len(c.lanes)), 0
-	for i, l := range c.lanes {
-		tags[i] = LaneTag{Start: l.Vstart, Finish: l.Vtime}
-		if l.Lane == lane {
-			own = i
-		}
-	}
-	tag := NextTag(tags, own, n, int(c.lanes[own].Weight))
-	c.lanes[own].Vstart, c.lanes[own].Vtime = tag.Start, tag.Finish
-	err := c.d.q.LaneCharge(ctx, conn, db.LaneChargeParams{Domain: c.key.domain, Bucket: c.key.bucket, Lane: lane, Vstart: tag.Start, Vtime: tag.Finish})
-	if err != nil {
-		return fmt.Errorf("charge lane %s: %w", lane, err)
-	}
-	return nil
 }
 
 // rows are the intents of calls.

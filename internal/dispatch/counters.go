@@ -117,15 +117,8 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	counters []provider.Counter, asOf time.Time,
 ) (young bool, err error) {
 	k := budgetKey{domain.TenancyID, bucket}
-	ensure := db.BudgetEnsureParams{Domain: k.domain, Bucket: bucket, ServiceID: svc.ID, Metered: true, TimeZone: domain.TimeZone, MaxInFlight: int32(d.opts.SmallInFlight)}
-	if svc.RateBuckets[bucket].MaxRecordsPerRequest > 1 {
-		ensure.MaxInFlight = int32(d.opts.BulkInFlight)
-	}
-	if err := d.q.BudgetEnsure(ctx, tx, ensure); err != nil {
-		return false, fmt.Errorf("make budget %s: %w", k, err)
-	}
-	if err := d.q.BudgetLanesEnsure(ctx, tx, db.BudgetLanesEnsureParams{Domain: k.domain, Bucket: bucket}); err != nil {
-		return false, fmt.Errorf("make the lanes of %s: %w", k, err)
+	if err := d.ensureBudget(ctx, tx, domain.TimeZone, svc, k); err != nil {
+		return false, err
 	}
 	budget, _, err := d.lockBudget(ctx, tx, k)
 	if err != nil {

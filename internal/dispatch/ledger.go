@@ -30,20 +30,21 @@ type meter struct {
 }
 
 // Caps returns the effective caps of a bucket in calls, by window length: the provider's own limits where they were read,
-// else the catalog's.
+// else the catalog's, after the lowest margin of the organizations that use the account.
 func Caps(ctx context.Context, conn db.DBTX, tenancyID string, bucket string, b *catalog.RateBucket) (map[int]int, error) {
 	caps := map[int]int{}
 	for seconds, n := range b.Windows {
 		caps[seconds] = n
 	}
-	rows, err := db.New().DomainLimits(ctx, conn, tenancyID)
+	r, err := db.New().DomainCaps(ctx, conn, db.DomainCapsParams{TenancyID: tenancyID, Bucket: bucket})
 	if err != nil {
 		return nil, fmt.Errorf("read limits of %s: %w", tenancyID, err)
 	}
-	for _, r := range rows {
-		if r.Bucket == bucket {
-			caps[int(r.WindowSeconds)] = int(r.Cap)
-		}
+	for i, seconds := range r.Windows {
+		caps[int(seconds)] = int(r.Caps[i])
+	}
+	for seconds, n := range caps {
+		caps[seconds] = AfterMargin(n, int(r.Margin))
 	}
 	return caps, nil
 }

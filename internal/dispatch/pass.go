@@ -44,11 +44,14 @@ type pass struct {
 	owner string
 	// inFlight counts calls under way, maxInFlight is how many may be, as the last claim saw it.
 	inFlight, maxInFlight int
+	// flying counts the calls under way by lane; full are lanes of which others have as many under way as may be.
+	flying map[LaneKey]int
+	full   map[LaneKey]bool
 	// sent counts the calls that were sent and not gathered yet, senders those that may still hand over an answer.
 	sent    atomic.Int64
 	senders sync.WaitGroup
 	done    chan finished
-	settled chan int
+	settled chan []finished
 	failed  chan error
 	blocked map[queueKey]bool
 	// held are calls that were rendered and could not go: an exclusive one barred their way, or the budget had no room. They
@@ -67,8 +70,8 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	if !ok {
 		return time.Time{}, fmt.Errorf("dispatch: %q names no budget", lease.Key)
 	}
-	p := &pass{d: d, key: budgetKey{domain, bucket}, owner: d.opts.Owner, done: make(chan finished, 1024), settled: make(chan int, 1024),
-		failed: make(chan error, 1), blocked: map[queueKey]bool{}}
+	p := &pass{d: d, key: budgetKey{domain, bucket}, owner: d.opts.Owner, done: make(chan finished, 1024), settled: make(chan []finished, 1024),
+		failed: make(chan error, 1), blocked: map[queueKey]bool{}, flying: map[LaneKey]int{}, full: map[LaneKey]bool{}}
 	if err := d.q.HoldExpire(ctx, d.Pool, db.HoldExpireParams{Domain: domain, Bucket: bucket}); err != nil {
 		return time.Time{}, fmt.Errorf("expire the backoff of %s: %w", p.key, err)
 	}
@@ -170,6 +173,7 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 	}
 	for _, call := range got.calls {
 		p.inFlight++
+		p.flying[call.laneKey()]++
 		p.sent.Add(1)
 		p.senders.Go(func() { p.send(work, call) })
 	}
@@ -181,6 +185,9 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 	}
 	for _, k := range got.blocked {
 		p.blocked[k] = true
+	}
+	if got.full != nil {
+		p.full[*got.full] = true
 	}
 	if p.inFlight > 0 && p.held == nil && (!got.nextAt.IsZero() || got.busy && len(calls) == 1) {
 		p.held, p.heldUntil = calls, time.Now().Add(holdFor)
@@ -200,11 +207,15 @@ func (p *pass) choose(ctx context.Context) ([]*prepared, error) {
 		}
 	}
 	p.roomSince = time.Time{}
-	room := map[db.FlowLane]int{}
-	for _, lane := range db.AllFlowLaneValues() {
-		room[lane] = free
-	}
-	return p.d.choose(ctx, p.key, p.blocked, room)
+	return p.d.choose(ctx, p.key, p.blocked, func(row *queueRow) int {
+		switch lane := row.laneKey(); {
+		case p.full[lane]:
+			return 0
+		case row.MaxCalls > 0:
+			return min(free, int(row.MaxCalls)-p.flying[lane])
+		}
+		return free
+	})
 }
 
 // send makes one round trip. It is the only place from which records leave.
@@ -228,7 +239,7 @@ func (p *pass) settle(ctx context.Context) {
 			default:
 			}
 		}
-		p.settled <- len(group)
+		p.settled <- group
 	}
 }
 
@@ -282,26 +293,30 @@ func (p *pass) collect(ctx context.Context, wait time.Duration) {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
-		case n := <-p.settled:
-			p.free(n)
+		case group := <-p.settled:
+			p.free(group)
 		case <-timer.C:
 		case <-ctx.Done():
 		}
 	}
 	for {
 		select {
-		case n := <-p.settled:
-			p.free(n)
+		case group := <-p.settled:
+			p.free(group)
 		default:
 			return
 		}
 	}
 }
 
-func (p *pass) free(n int) {
-	p.inFlight -= n
+func (p *pass) free(group []finished) {
+	p.inFlight -= len(group)
+	for i := range group {
+		p.flying[group[i].call.laneKey()]--
+	}
 	p.waitUntil, p.heldUntil = time.Time{}, time.Time{}
 	clear(p.blocked)
+	clear(p.full)
 	for _, call := range p.held {
 		for _, k := range call.queues {
 			p.blocked[k] = true
@@ -325,7 +340,7 @@ func (p *pass) next(ctx context.Context, wait time.Time) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read what waits for %s: %w", p.key, err)
 	}
-	if len(p.blocked) > 0 || p.held != nil {
+	if len(p.blocked) > 0 || len(p.full) > 0 || p.held != nil {
 		// Another process, or an unknown outcome, bars the way: it wakes this budget when it settles, and this is the belt.
 		now, err := p.d.q.Clock(ctx, p.d.Pool)
 		if err != nil {

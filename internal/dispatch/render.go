@@ -67,6 +67,8 @@ func (p *prepared) batches() []uuid.UUID {
 	return out
 }
 
+func (p *prepared) laneKey() LaneKey { return LaneKey{p.orgID, p.lane} }
+
 // empty reports whether there is nothing to send: every record was decided without a call.
 func (p *prepared) empty() bool { return p.records == 0 && !p.probe }
 

@@ -105,7 +105,7 @@ func unmetered(orgID uuid.UUID, task *definition.Task) string {
 	return "organization:" + orgID.String()
 }
 
-// ensure makes sure that the budget and its lanes are there; those that were seen once are not asked for again.
+// ensure makes sure that the budget is there; those that were seen once are not asked for again.
 func (r *Router) ensure(ctx context.Context, tx pgx.Tx, b db.BudgetEnsureParams) error {
 	key := budgetKey{b.Domain, b.Bucket}
 	if _, ok := r.known.Load(key); ok {
@@ -114,9 +114,6 @@ func (r *Router) ensure(ctx context.Context, tx pgx.Tx, b db.BudgetEnsureParams)
 	q := db.New()
 	if err := q.BudgetEnsure(ctx, tx, b); err != nil {
 		return fmt.Errorf("make budget %s %s: %w", b.Domain, b.Bucket, err)
-	}
-	if err := q.BudgetLanesEnsure(ctx, tx, db.BudgetLanesEnsureParams{Domain: b.Domain, Bucket: b.Bucket}); err != nil {
-		return fmt.Errorf("make lanes of %s %s: %w", b.Domain, b.Bucket, err)
 	}
 	if exists, err := q.BudgetCommitted(ctx, tx, db.BudgetCommittedParams{Domain: b.Domain, Bucket: b.Bucket}); err == nil && exists {
 		r.known.Store(key, true)

@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.js';
 import type { Client, Options as Options2, TDataShape } from './client/index.js';
-import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, GetActionData, GetActionErrors, GetActionResponses, GetAttributionData, GetAttributionErrors, GetAttributionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetMeData, GetMeErrors, GetMeResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListUsageHistoryData, ListUsageHistoryErrors, ListUsageHistoryResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, RetryBatchData, RetryBatchErrors, RetryBatchResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
+import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, GetActionData, GetActionErrors, GetActionResponses, GetAttributionData, GetAttributionErrors, GetAttributionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetLanesData, GetLanesErrors, GetLanesResponses, GetMarginsData, GetMarginsErrors, GetMarginsResponses, GetMeData, GetMeErrors, GetMeResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListUsageHistoryData, ListUsageHistoryErrors, ListUsageHistoryResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, RetryBatchData, RetryBatchErrors, RetryBatchResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, SetLaneData, SetLaneErrors, SetLaneResponses, SetMarginData, SetMarginErrors, SetMarginResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -1119,6 +1119,70 @@ export const listUsageHistory = <ThrowOnError extends boolean = false>(options: 
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
     url: '/platforms/dialer/domains/{tenancy_id}/usage-history',
     ...options
+});
+
+/**
+ * Read the safety margins
+ *
+ * Returns, for every bucket of the account, how much of the provider's caps may be spent. Other clients of the account
+ * have the rest.
+ *
+ */
+export const getMargins = <ThrowOnError extends boolean = false>(options: Options<GetMarginsData, ThrowOnError>) => (options.client ?? client).get<GetMarginsResponses, GetMarginsErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/platforms/dialer/domains/{tenancy_id}/margins',
+    ...options
+});
+
+/**
+ * Set the safety margin of a bucket
+ *
+ * Sets how much of the provider's caps may be spent: with a margin of 80 percent and a cap of 20 calls a minute, 16
+ * calls. It holds for every call that is sent after the answer, and for every window of the bucket; parts of calls
+ * are rounded down. A margin is your organization's own. Where several organizations use one account, the lowest
+ * binds. A cap of which nothing is left stops the bucket.
+ *
+ */
+export const setMargin = <ThrowOnError extends boolean = false>(options: Options<SetMarginData, ThrowOnError>) => (options.client ?? client).put<SetMarginResponses, SetMarginErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/platforms/dialer/domains/{tenancy_id}/margins/{bucket}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Read the lanes
+ *
+ * Returns your organization's four lanes of the account, with how they share its calls. Lanes that nobody has set have
+ * the weights 50 (`interactive`), 30 (`compliance`), 15 (`bulk`) and 5 (`backfill`).
+ *
+ */
+export const getLanes = <ThrowOnError extends boolean = false>(options: Options<GetLanesData, ThrowOnError>) => (options.client ?? client).get<GetLanesResponses, GetLanesErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/platforms/dialer/domains/{tenancy_id}/lanes',
+    ...options
+});
+
+/**
+ * Set a lane
+ *
+ * Replaces the weight and the limit of one lane; they hold for every call that is sent after the answer. While lanes
+ * compete, calls go to them in proportion to their weights, and a lane that has work never starves. Lanes without work
+ * leave their share to the others. The lanes are your organization's own: organizations that use one account share its
+ * calls equally, whatever weights they set.
+ *
+ */
+export const setLane = <ThrowOnError extends boolean = false>(options: Options<SetLaneData, ThrowOnError>) => (options.client ?? client).put<SetLaneResponses, SetLaneErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/platforms/dialer/domains/{tenancy_id}/lanes/{lane}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
 });
 
 /**

@@ -2629,6 +2629,84 @@ export type UsageHistoryList = {
     next_cursor: string | null;
 };
 
+export type Margins = {
+    tenancy_id: string;
+    /**
+     * By bucket name.
+     */
+    buckets: {
+        [key: string]: Margin;
+    };
+};
+
+export type Margin = {
+    /**
+     * The rate budget.
+     */
+    bucket: string;
+    /**
+     * Your organization's margin: the percentage of the provider's caps that may be spent; 100 unless it was set.
+     */
+    margin_percent: number;
+    /**
+     * The lowest margin of the organizations that use the account. It is the one that counts.
+     */
+    binding_percent: number;
+    /**
+     * When your organization set the margin last; null if never.
+     */
+    updated_at: string | null;
+};
+
+export type MarginInput = {
+    /**
+     * The percentage of the provider's caps that may be spent.
+     */
+    margin_percent: number;
+    bucket?: Ignored;
+    binding_percent?: Ignored;
+    updated_at?: Ignored;
+};
+
+export type DomainLanes = {
+    tenancy_id: string;
+    /**
+     * By the name of the lane.
+     */
+    lanes: {
+        [key: string]: DomainLane;
+    };
+};
+
+export type DomainLane = {
+    lane: Lane;
+    /**
+     * The lane's share beside the other lanes that have work: of two with the weights 30 and 10, the first has three quarters of the calls.
+     */
+    weight: number;
+    /**
+     * How many calls of the lane may be under way at once in each bucket; null for as many as the account takes.
+     */
+    max_concurrent_calls: number | null;
+    /**
+     * When the lane was set last; null if never.
+     */
+    updated_at: string | null;
+};
+
+export type DomainLaneInput = {
+    /**
+     * The lane's share beside the other lanes.
+     */
+    weight: number;
+    /**
+     * How many calls of the lane may be under way at once in each bucket; null or left out for as many as the account takes.
+     */
+    max_concurrent_calls?: number | null;
+    lane?: Ignored;
+    updated_at?: Ignored;
+};
+
 export type EstimateRequest = {
     /**
      * The rate budget.
@@ -2790,6 +2868,16 @@ export type RecordInclude = 'layers';
  * The id of the provider account, as a credential shows it.
  */
 export type TenancyId = string;
+
+/**
+ * The name of a rate budget of the account.
+ */
+export type Bucket = string;
+
+/**
+ * The name of a lane; `backfill`, `bulk`, `compliance` or `interactive`.
+ */
+export type LaneName = string;
 
 export type GetMeData = {
     body?: never;
@@ -6080,6 +6168,150 @@ export type ListUsageHistoryResponses = {
 };
 
 export type ListUsageHistoryResponse = ListUsageHistoryResponses[keyof ListUsageHistoryResponses];
+
+export type GetMarginsData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: never;
+    url: '/platforms/dialer/domains/{tenancy_id}/margins';
+};
+
+export type GetMarginsErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetMarginsError = GetMarginsErrors[keyof GetMarginsErrors];
+
+export type GetMarginsResponses = {
+    /**
+     * The margins.
+     */
+    200: Margins;
+};
+
+export type GetMarginsResponse = GetMarginsResponses[keyof GetMarginsResponses];
+
+export type SetMarginData = {
+    body: MarginInput;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+        /**
+         * The name of a rate budget of the account.
+         */
+        bucket: string;
+    };
+    query?: never;
+    url: '/platforms/dialer/domains/{tenancy_id}/margins/{bucket}';
+};
+
+export type SetMarginErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type SetMarginError = SetMarginErrors[keyof SetMarginErrors];
+
+export type SetMarginResponses = {
+    /**
+     * The margin as it is now.
+     */
+    200: Margin;
+};
+
+export type SetMarginResponse = SetMarginResponses[keyof SetMarginResponses];
+
+export type GetLanesData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: never;
+    url: '/platforms/dialer/domains/{tenancy_id}/lanes';
+};
+
+export type GetLanesErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetLanesError = GetLanesErrors[keyof GetLanesErrors];
+
+export type GetLanesResponses = {
+    /**
+     * The lanes.
+     */
+    200: DomainLanes;
+};
+
+export type GetLanesResponse = GetLanesResponses[keyof GetLanesResponses];
+
+export type SetLaneData = {
+    body: DomainLaneInput;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+        /**
+         * The name of a lane; `backfill`, `bulk`, `compliance` or `interactive`.
+         */
+        lane: string;
+    };
+    query?: never;
+    url: '/platforms/dialer/domains/{tenancy_id}/lanes/{lane}';
+};
+
+export type SetLaneErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type SetLaneError = SetLaneErrors[keyof SetLaneErrors];
+
+export type SetLaneResponses = {
+    /**
+     * The lane as it is now.
+     */
+    200: DomainLane;
+};
+
+export type SetLaneResponse = SetLaneResponses[keyof SetLaneResponses];
 
 export type EstimateUploadData = {
     body: EstimateRequest;

@@ -1,0 +1,44 @@
+package api_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func (s *stack) lane(name string) map[string]any {
+	s.t.Helper()
+	return s.get(s.domain() + "/lanes")["lanes"].(map[string]any)[name].(map[string]any)
+}
+
+func TestLane_Set(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	for name, weight := range map[string]float64{"interactive": 50, "compliance": 30, "bulk": 15, "backfill": 5} {
+		assert.Equal(t, map[string]any{"lane": name, "weight": weight, "max_concurrent_calls": nil, "updated_at": nil}, s.lane(name))
+	}
+	set := s.Do("PUT", s.domain()+"/lanes/bulk", `{"weight":40,"max_concurrent_calls":3}`).Want(http.StatusOK).JSON()
+	assert.Equal(t, []any{"bulk", 40.0, 3.0}, []any{set["lane"], set["weight"], set["max_concurrent_calls"]})
+	assert.Equal(t, set, s.lane("bulk"))
+	assert.Equal(t, 50.0, s.lane("interactive")["weight"])
+	s.Do("PUT", s.domain()+"/lanes/bulk", set).Want(http.StatusOK)
+
+	other := *s
+	other.Client = s.As(s.tenant("Other"))
+	other.identify("acme")
+	assert.Equal(t, 15.0, other.lane("bulk")["weight"], "another organization's lane of the same account")
+	s.Do("PUT", s.domain()+"/lanes/bulk", `{"weight":1}`).Want(http.StatusOK)
+	assert.Nil(t, s.lane("bulk")["max_concurrent_calls"])
+}
+
+func TestLane_Refused(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	path := s.domain() + "/lanes/"
+	s.Do("PUT", path+"bulk", `{"weight":0,"max_concurrent_calls":0}`).Invalid("body.max_concurrent_calls greater_than_equal", "body.weight greater_than_equal")
+	s.Do("PUT", path+"bulk", `{"weight":101,"max_concurrent_calls":101}`).Invalid("body.max_concurrent_calls less_than_equal", "body.weight less_than_equal")
+	s.Do("PUT", path+"bulk", `{"max_concurrent_calls":1}`).Invalid("body.weight missing")
+	s.Do("PUT", path+"slow", `{"weight":1}`).Detail(http.StatusNotFound, "Lane not found")
+	s.Do("PUT", "/platforms/dialer/domains/nobody/lanes/bulk", `{"weight":1}`).Detail(http.StatusNotFound, "Domain not found")
+}

@@ -1,0 +1,161 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/catalog"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+// Margin is the share of a bucket's caps that may be spent, in percent.
+type Margin struct {
+	Bucket string
+	// Percent is the organization's own; 100 where it set none. Binding is the lowest of all who use the account.
+	Percent, Binding int
+	// UpdatedAt is when the organization set it last; nil if never.
+	UpdatedAt *time.Time
+}
+
+// AfterMargin is what a margin leaves of a cap, in whole calls: of a small cap it may leave none.
+func AfterMargin(limit, percent int) int { return limit * percent / 100 }
+
+// Margins returns those of every bucket of an account, in the order of their names. Fault: NotFound for the account.
+func (d *Dispatcher) Margins(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]Margin, error) {
+	domain, err := d.account(ctx, orgID, tenancyID)
+	if err != nil {
+		return nil, err
+	}
+	return d.margins(ctx, d.Pool, orgID, domain)
+}
+
+func (d *Dispatcher) margins(ctx context.Context, conn db.DBTX, orgID uuid.UUID, domain *db.FlowDomain) ([]Margin, error) {
+	rows, err := d.q.MarginList(ctx, conn, db.MarginListParams{OrgID: orgID, TenancyID: domain.TenancyID})
+	if err != nil {
+		return nil, fmt.Errorf("read the margins of %s: %w", domain.TenancyID, err)
+	}
+	var out []Margin
+	for _, svc := range d.Catalog.Services(domain.PlatformID) {
+		for _, bucket := range slices.Sorted(maps.Keys(svc.RateBuckets)) {
+			m := Margin{Bucket: bucket, Percent: 100, Binding: 100}
+			for i := range rows {
+				r := &rows[i]
+				if r.Bucket != bucket {
+					continue
+				}
+				m.Binding = int(r.Lowest)
+				if r.Own > 0 {
+					m.Percent, m.UpdatedAt = int(r.Own), &r.UpdatedAt
+				}
+			}
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// SetMargin sets the organization's margin of one bucket. Claims that come after it go by it. Faults: NotFound for the account
+// and for a bucket that it does not have.
+func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, bucket string, percent int) (*Margin, error) {
+	var out *Margin
+	err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		domain, err := d.accountIn(ctx, tx, orgID, tenancyID)
+		if err != nil {
+			return err
+		}
+		svc := d.serviceOf(domain.PlatformID, bucket)
+		if svc == nil {
+			return fault.Missing("Bucket")
+		}
+		// Claims read the caps under this lock.
+		k := budgetKey{tenancyID, bucket}
+		if err := d.ensureBudget(ctx, tx, domain.TimeZone, svc, k); err != nil {
+			return err
+		}
+		if _, _, err := d.lockBudget(ctx, tx, k); err != nil {
+			return err
+		}
+		if err := d.q.MarginSet(ctx, tx, db.MarginSetParams{TenancyID: tenancyID, Bucket: bucket, OrgID: orgID, Percent: int32(percent)}); err != nil {
+			return fmt.Errorf("set the margin of %s: %w", k, err)
+		}
+		all, err := d.margins(ctx, tx, orgID, domain)
+		if err != nil {
+			return err
+		}
+		out = &all[slices.IndexFunc(all, func(m Margin) bool { return m.Bucket == bucket })]
+		if err := d.wakeWaiting(ctx, tx, k); err != nil {
+			return err
+		}
+		return account.Audit(ctx, tx, "margin", tenancyID+"/"+bucket)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// serviceOf returns the service of a platform that has this bucket, or nil.
+func (d *Dispatcher) serviceOf(platformID, bucket string) *catalog.Service {
+	for _, svc := range d.Catalog.Services(platformID) {
+		if svc.RateBuckets[bucket] != nil {
+			return svc
+		}
+	}
+	return nil
+}
+
+// ensureBudget makes sure that the budget of a metered bucket is there.
+func (d *Dispatcher) ensureBudget(ctx context.Context, tx pgx.Tx, zone string, svc *catalog.Service, k budgetKey) error {
+	p := db.BudgetEnsureParams{Domain: k.domain, Bucket: k.bucket, ServiceID: svc.ID, Metered: true, TimeZone: zone, MaxInFlight: int32(d.opts.SmallInFlight)}
+	if b := svc.RateBuckets[k.bucket]; b != nil && b.MaxRecordsPerRequest > 1 {
+		p.MaxInFlight = int32(d.opts.BulkInFlight)
+	}
+	if err := d.q.BudgetEnsure(ctx, tx, p); err != nil {
+		return fmt.Errorf("make budget %s: %w", k, err)
+	}
+	return nil
+}
+
+// wakeWaiting has a budget looked at again that has work waiting.
+func (d *Dispatcher) wakeWaiting(ctx context.Context, tx pgx.Tx, k budgetKey) error {
+	waits, err := d.q.BudgetWaits(ctx, tx, db.BudgetWaitsParams{Domain: k.domain, Bucket: k.bucket})
+	if err != nil {
+		return fmt.Errorf("read what waits for %s: %w", k, err)
+	}
+	if !waits {
+		return nil
+	}
+	return d.Due.Wake(ctx, tx, run.DueDispatch, k.String(), time.Time{})
+}
+
+// account returns a metered account that the organization knows. Fault: NotFound.
+func (d *Dispatcher) account(ctx context.Context, orgID uuid.UUID, tenancyID string) (*db.FlowDomain, error) {
+	row, err := d.q.TenantGet(ctx, d.Pool, db.TenantGetParams{OrgID: orgID, TenancyID: tenancyID})
+	return d.metered(&row.FlowDomain, err)
+}
+
+// accountIn is account, which the organization goes on knowing until tx ends.
+func (d *Dispatcher) accountIn(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, tenancyID string) (*db.FlowDomain, error) {
+	row, err := d.q.TenantShare(ctx, tx, db.TenantShareParams{OrgID: orgID, TenancyID: tenancyID})
+	return d.metered(&row.FlowDomain, err)
+}
+
+func (d *Dispatcher) metered(domain *db.FlowDomain, err error) (*db.FlowDomain, error) {
+	if err != nil && !pg.IsNoRows(err) {
+		return nil, fmt.Errorf("read an account: %w", err)
+	}
+	if p, ok := d.Catalog.Platform(domain.PlatformID); err != nil || !ok || !p.Metered() {
+		return nil, fault.Missing("Domain")
+	}
+	return domain, nil
+}
