@@ -8,6 +8,9 @@ WITH locked AS MATERIALIZED (
 )
 SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 
+-- name: BudgetSpace :exec
+UPDATE flow.budget SET next_call_at = @next_call_at WHERE domain = @domain AND bucket = @bucket;
+
 -- name: BudgetLanes :many
 -- The lanes of organizations in a budget, those that want calls now among them: where they stand, how many calls of each are
 -- under way, and what was set for them (0: nothing). Also when the automatic backoff of the budget ends.

@@ -176,6 +176,21 @@ func (q *Queries) BudgetRead(ctx context.Context, db DBTX, arg BudgetReadParams)
 	return i, err
 }
 
+const budgetSpace = `-- name: BudgetSpace :exec
+UPDATE flow.budget SET next_call_at = $1 WHERE domain = $2 AND bucket = $3
+`
+
+type BudgetSpaceParams struct {
+	NextCallAt *time.Time
+	Domain     string
+	Bucket     string
+}
+
+func (q *Queries) BudgetSpace(ctx context.Context, db DBTX, arg BudgetSpaceParams) error {
+	_, err := db.Exec(ctx, budgetSpace, arg.NextCallAt, arg.Domain, arg.Bucket)
+	return err
+}
+
 const budgetWaits = `-- name: BudgetWaits :one
 SELECT EXISTS (SELECT FROM flow.lane_batch WHERE domain = $1 AND bucket = $2 AND open AND ready_parts > 0)
 `

@@ -122,3 +122,15 @@ func Decide(now time.Time, spans []Span, wanted int) Grant {
 	}
 	return g
 }
+
+// Space says how many of the wanted calls the least time between two calls allows: without one all of them, else one, and the
+// next from NextAt on. nextAt is what it said last.
+func Space(now, nextAt time.Time, spacing time.Duration, wanted int) Grant {
+	switch {
+	case nextAt.After(now):
+		return Grant{NextAt: nextAt}
+	case spacing <= 0:
+		return Grant{Calls: wanted}
+	}
+	return Grant{Calls: min(wanted, 1), NextAt: now.Add(spacing)}
+}

@@ -211,3 +211,29 @@ func TestProperty_Foreign(t *testing.T) {
 	})
 	require.Zero(t, Foreign(3, 9, 2), "a provider that counts less than we do")
 }
+
+// Whoever asks when, calls are never granted closer together than the spacing, and one is granted as soon as it may be.
+func TestProperty_Space(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		spacing := time.Duration(rapid.IntRange(1, 5000).Draw(t, "spacing")) * time.Millisecond
+		now, next, last := time.Unix(1_000_000, 0), time.Time{}, time.Time{}
+		for range 50 {
+			now = now.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "later")) * time.Millisecond)
+			if rapid.Bool().Draw(t, "at once") && next.After(now) {
+				now = next
+			}
+			wanted := rapid.IntRange(1, 5).Draw(t, "wanted")
+			g := Space(now, next, spacing, wanted)
+			if !next.After(now) {
+				require.Equal(t, 1, g.Calls)
+				require.True(t, last.IsZero() || now.Sub(last) >= spacing)
+				next, last = g.NextAt, now
+				require.Equal(t, now.Add(spacing), next)
+				continue
+			}
+			require.Equal(t, Grant{NextAt: next}, g)
+		}
+		require.Equal(t, Grant{Calls: 7}, Space(now, time.Time{}, 0, 7), "no spacing")
+	})
+}

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
-	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/forecast"
 	"flowlane/internal/provider/dialersim"
@@ -30,8 +28,7 @@ func TestHeadroomIsTrue(t *testing.T) {
 	if _, err := b.disp.Refresh(t.Context(), b.org, b.tenancy); err != nil {
 		t.Fatal(err)
 	}
-	cat := must(catalog.Load(catalog.Options{}))
-	heads := forecast.New(b.pool, cat, definition.NewPlans(cat, 1<<20))
+	heads := b.heads
 	b.minutePasses()
 	id := b.start(b.define(hundreds), calls*perCall, plainRow)
 	for sent := int64(perMinute); sent <= calls; sent += perMinute {

@@ -23,6 +23,8 @@ type claimed struct {
 	calls []*prepared
 	// nextAt is when to try again where the budget, a backoff or the spacing is in the way; zero otherwise.
 	nextAt time.Time
+	// spaced is how long until nextAt where that is the spacing of calls.
+	spaced time.Duration
 	// blocked are queues that cannot go now. busy tells why: an exclusive call, or as many as may be, are under way; else
 	// people hold them, or their batch is over.
 	blocked []queueKey
@@ -237,7 +239,7 @@ func (c *claim) exclusive(ctx context.Context, calls []*prepared) (map[string]bo
 }
 
 // afford keeps as many calls as the budget allows, and says when there will be more.
-func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, error) {
+func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared, err error) {
 	until := c.lanes[0].BackoffUntil
 	wanted, longest := 0, time.Duration(0)
 	for _, p := range calls {
@@ -251,19 +253,12 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, err
 	case wanted == 0:
 	case !until.IsZero():
 		grant = Grant{NextAt: until}
-	case c.budget.NextCallAt != nil && c.budget.NextCallAt.After(c.now):
-		grant = Grant{NextAt: *c.budget.NextCallAt}
 	case c.meter != nil:
-		spans, err := c.meter.spans(ctx, c.tx, c.now, c.now.Add(longest))
-		if err != nil {
+		if grant, err = c.grant(ctx, wanted, longest); err != nil {
 			return nil, err
 		}
-		grant = Decide(c.now, spans, wanted)
-		c.spans, c.granted = spans, tally{}
-		c.countsIn = countsOf(spans).encode()
 	}
 	c.out.nextAt = grant.NextAt
-	var out []*prepared
 	for _, p := range calls {
 		if !p.empty() {
 			if grant.Calls == 0 {
@@ -277,6 +272,27 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) ([]*prepared, err
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// grant asks what the spacing and the windows of the budget allow; longest is how long a call may take.
+func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (Grant, error) {
+	grant := Space(c.now, deref(c.budget.NextCallAt), c.meter.spacing, wanted)
+	if grant.NextAt.After(c.now) {
+		c.out.spaced = grant.NextAt.Sub(c.now)
+	}
+	if grant.Calls == 0 {
+		return grant, nil
+	}
+	spans, err := c.meter.spans(ctx, c.tx, c.now, c.now.Add(longest))
+	if err != nil {
+		return grant, err
+	}
+	if within := Decide(c.now, spans, grant.Calls); within.Calls < grant.Calls {
+		grant, c.out.spaced = within, 0
+	}
+	c.spans, c.granted = spans, tally{}
+	c.countsIn = countsOf(spans).encode()
+	return grant, nil
 }
 
 // intend inserts the intents, and charges their lanes.
@@ -312,6 +328,12 @@ func (c *claim) intend(ctx context.Context, calls []*prepared) error {
 func (c *claim) debit(ctx context.Context) error {
 	if len(c.granted) == 0 {
 		return nil
+	}
+	if c.meter.spacing > 0 {
+		next := c.now.Add(c.meter.spacing)
+		if err := c.d.q.BudgetSpace(ctx, c.tx, db.BudgetSpaceParams{Domain: c.key.domain, Bucket: c.key.bucket, NextCallAt: &next}); err != nil {
+			return fmt.Errorf("space the calls of %s: %w", c.key, err)
+		}
 	}
 	return c.meter.debit(ctx, c.tx, c.spans, c.granted)
 }

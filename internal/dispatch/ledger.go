@@ -24,6 +24,8 @@ type meter struct {
 	caps map[int]int
 	// skew is how far the provider's clock may be from ours.
 	skew time.Duration
+	// spacing is the least time between two calls; 0 for none.
+	spacing time.Duration
 	// askEvery is how often the provider's own counters are read while calls go out; 0 where it has none. A reading may
 	// miss calls that are younger than young.
 	askEvery, young time.Duration
@@ -74,7 +76,7 @@ func (d *Dispatcher) windows(b *db.FlowBudget) (*meter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("time zone of %s: %w", b.Domain, err)
 	}
-	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc}
+	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, spacing: time.Duration(svc.RateBuckets[b.Bucket].MinSpacingMS) * time.Millisecond}
 	if platform.Account != nil {
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		if platform.Account.Counters != nil {

@@ -25,6 +25,8 @@ const (
 	settleMax = 256
 	// linger is how long the first of a group waits for others: many in one transaction cost little more than one.
 	linger = 2 * time.Millisecond
+	// restMax is the longest time between two calls that a pass waits for itself.
+	restMax = 2 * time.Second
 	// drainFor is how long a pass that is stopped waits for its calls in flight.
 	drainFor = 8 * time.Second
 	// patience is how long an answer is kept for a database that is away.
@@ -62,6 +64,10 @@ type pass struct {
 	roomSince time.Time
 	// waitUntil is when to look at the budget again that had no room, unless a call settles before.
 	waitUntil time.Time
+	// spacing is the least time between two calls of the budget; the next may go at spacedAt by the database's clock, which
+	// is spacedUntil here.
+	spacing               time.Duration
+	spacedAt, spacedUntil time.Time
 }
 
 // Pass is the handler of due rows of kind run.DueDispatch.
@@ -80,6 +86,9 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 		return time.Time{}, fmt.Errorf("read budget %s: %w", p.key, err)
 	}
 	p.maxInFlight = int(budget.MaxInFlight)
+	if m, err := d.windows(&budget); err == nil && m != nil {
+		p.spacing = m.spacing
+	}
 	d.readFirst(ctx, &budget)
 	// Settling outlives a stop, and the loss of the lease: what is in flight should be settled, not left to reconciliation.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -125,6 +134,9 @@ func (p *pass) loop(ctx, work context.Context) (next time.Time, err error) {
 			if ctx.Err() != nil {
 				return time.Time{}, ctx.Err()
 			}
+			if p.rest(ctx) {
+				continue
+			}
 			return p.next(ctx, wait)
 		}
 		p.collect(work, p.pause())
@@ -140,6 +152,21 @@ func (p *pass) loop(ctx, work context.Context) (next time.Time, err error) {
 	}
 }
 
+// rest waits for the time between two calls to pass, where that is too short to come back for.
+func (p *pass) rest(ctx context.Context) bool {
+	left := time.Until(p.spacedUntil)
+	if left <= 0 || left > restMax {
+		return false
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return true
+}
+
 // pause is how long to wait for a call to settle before looking again.
 func (p *pass) pause() time.Duration {
 	if !p.roomSince.IsZero() {
@@ -150,7 +177,10 @@ func (p *pass) pause() time.Duration {
 
 // step claims once and sends what it got. progress tells that there may be more at once.
 func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, err error) {
-	if time.Now().Before(p.waitUntil) {
+	switch now := time.Now(); {
+	case now.Before(p.spacedUntil):
+		return false, p.spacedAt, nil
+	case now.Before(p.waitUntil):
 		return false, wait, nil
 	}
 	calls := p.held
@@ -177,7 +207,9 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 		p.sent.Add(1)
 		p.senders.Go(func() { p.send(work, call) })
 	}
-	if !got.nextAt.IsZero() {
+	if got.spaced > 0 {
+		p.spacedAt, p.spacedUntil = got.nextAt, time.Now().Add(got.spaced)
+	} else if !got.nextAt.IsZero() {
 		p.waitUntil = time.Now().Add(holdFor)
 	}
 	if len(got.calls) > 0 || got.decided {
@@ -207,6 +239,9 @@ func (p *pass) choose(ctx context.Context) ([]*prepared, error) {
 		}
 	}
 	p.roomSince = time.Time{}
+	if p.spacing > 0 {
+		free = 1
+	}
 	return p.d.choose(ctx, p.key, p.blocked, func(row *queueRow) int {
 		switch lane := row.laneKey(); {
 		case p.full[lane]:

@@ -22,6 +22,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
+	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
@@ -41,6 +42,7 @@ type bundle struct {
 	cred    uuid.UUID
 	defs    *definition.Service
 	runs    *run.Service
+	heads   *forecast.Service
 	disp    *dispatch.Dispatcher
 	tenancy string
 	moved   time.Duration
@@ -51,6 +53,12 @@ var unlimited = map[string]map[int]int64{"*": {60: 1_000_000, 3600: 10_000_000, 
 
 func setup(t *testing.T, opts dispatch.Options) *bundle {
 	t.Helper()
+	return setupWith(t, opts, func(*catalog.Catalog) {})
+}
+
+// setupWith is setup with a catalog of the test's own.
+func setupWith(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog)) *bundle {
+	t.Helper()
 	b := &bundle{t: t, pool: pgtest.New(t), sim: dialersim.New(dialersim.Options{Seed: 1})}
 	server := httptest.NewServer(b.sim)
 	t.Cleanup(server.Close)
@@ -59,10 +67,12 @@ func setup(t *testing.T, opts dispatch.Options) *bundle {
 	ctx := t.Context()
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cat := must(catalog.Load(catalog.Options{BaseURLs: map[string]string{"dialer": server.URL}}))
+	change(cat)
 	kek := must(vault.LoadKEK("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", ""))
 	sender := provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(server.URL, "http://")}})
 	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender, Now: time.Now})
 	b.defs = definition.New(b.pool, cat)
+	b.heads = forecast.New(b.pool, cat, definition.NewPlans(cat, 1<<20))
 	sched := due.New(b.pool, must(work.NewQueue(b.pool)), due.Options{Log: log})
 	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 256}
 	b.runs = run.New(b.pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
@@ -147,13 +157,19 @@ func (b *bundle) define(steps string) uuid.UUID {
 // start starts a batch of n records made by row.
 func (b *bundle) start(def uuid.UUID, n int, row func(i int) string) uuid.UUID {
 	b.t.Helper()
+	return b.startIn(nil, def, n, row)
+}
+
+// startIn is start in a lane.
+func (b *bundle) startIn(lane *db.FlowLane, def uuid.UUID, n int, row func(i int) string) uuid.UUID {
+	b.t.Helper()
 	records := make([][]byte, n)
 	for i := range records {
 		records[i] = []byte(row(i))
 	}
 	var id uuid.UUID
 	err := pg.InTx(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
-		s, err := b.runs.Start(ctx, tx, run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, Source: run.Source{Records: records}, TriggerType: db.FlowTriggerTypeApiCall})
+		s, err := b.runs.Start(ctx, tx, run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, Source: run.Source{Records: records}, TriggerType: db.FlowTriggerTypeApiCall, Lane: lane})
 		if err != nil {
 			return err
 		}
