@@ -1,0 +1,85 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/gen/db"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/run"
+)
+
+// TestLanes_WaitIsBounded: however much a lane holds, a call of another waits for no more than the groups of calls that were
+// chosen before it was there.
+func TestLanes_WaitIsBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	def := b.define(flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`)))
+	const waiting = 100_000
+	bulk := b.startIn(ref(db.FlowLaneBulk), def, waiting, plainRow)
+	b.awaitUntil(bulk, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
+	for i := range 6 {
+		lane := []db.FlowLane{db.FlowLaneInteractive, db.FlowLaneCompliance}[i%2]
+		id := b.startIn(&lane, def, 1, func(int) string { return plainRow(waiting + i) })
+		since := must(db.New().Clock(t.Context(), b.pool))
+		status, counts := b.await(id)
+		require.Equal(t, run.BatchCompleted, status)
+		require.EqualValues(t, 1, counts.Completed)
+		before := 0
+		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM flow.call c WHERE c.lane = 'bulk' AND c.claimed_at > $1 AND c.claimed_at <
+			(SELECT max(claimed_at) FROM flow.call WHERE lane = $2)`, since, lane).Scan(&before)
+		require.NoError(t, err)
+		require.LessOrEqual(t, before, 2*dispatch.GroupMax, "calls of bulk that went before one of %s", lane)
+	}
+	_, counts := b.awaitUntil(bulk, func(run.BatchStatus, db.FlowBatchCount) bool { return true })
+	require.Positive(t, counts.Queued, "bulk was through already: there was nothing to wait for")
+}
+
+// TestLanes_Limit: no more calls of a lane are under way than it may have, and other lanes go beside them.
+func TestLanes_Limit(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{LatencyByOperation: map[string]dialersim.Range{"modify": {FixedMS: 20}}})
+	_, err := b.disp.SetLane(t.Context(), b.org, b.tenancy, "bulk", 15, 3)
+	require.NoError(t, err)
+	def := b.define(flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`)))
+	bulk := b.startIn(ref(db.FlowLaneBulk), def, 60, plainRow)
+	other := b.startIn(ref(db.FlowLaneInteractive), def, 60, func(i int) string { return plainRow(60 + i) })
+	b.await(bulk)
+	b.await(other)
+	b.once("l", dialersim.KindModify, 120)
+	together := func(lane string) (n int) { // the most calls of a lane that were open at the claim of one of them
+		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT max((SELECT count(*) FROM flow.call o WHERE o.lane = c.lane AND o.claimed_at <= c.claimed_at
+			AND o.answered_at > c.claimed_at)) FROM flow.call c WHERE c.lane = $1`, lane).Scan(&n))
+		return n
+	}
+	require.Equal(t, 3, together("bulk"))
+	require.Greater(t, together("interactive"), 3, "another lane goes beside it")
+}
+
+// TestLanes_LimitOfOthers: calls that another process left under way count, and the lane goes on when they are over.
+func TestLanes_LimitOfOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	def := b.define(flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`)))
+	b.await(b.startIn(ref(db.FlowLaneBulk), def, 1, plainRow)) // makes the budget
+	_, err := b.disp.SetLane(t.Context(), b.org, b.tenancy, "bulk", 15, 1)
+	require.NoError(t, err)
+	left := uuid.New()
+	_, err = b.pool.Exec(t.Context(), `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check,
+			claimed_at, send_before, counts_in)
+		SELECT $1, org_id, domain, bucket, lane, action_id, 'intent', 'gone', 0, '', '{}', 'safe', flow.clock(), flow.clock() + interval '1 hour', '{}' FROM flow.call LIMIT 1`, left)
+	require.NoError(t, err)
+	for i := range 12 {
+		b.startIn(ref(db.FlowLaneBulk), def, 1, func(int) string { return plainRow(10 + i) })
+	}
+	b.await(b.startIn(ref(db.FlowLaneInteractive), def, 1, func(int) string { return plainRow(30) }))
+	require.Len(t, b.sim.ArrivalsOf("", "l", dialersim.KindModify), 2, "the lane is full")
+	_, err = b.pool.Exec(t.Context(), `DELETE FROM flow.call WHERE id = $1`, left)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(b.sim.ArrivalsOf("", "l", dialersim.KindModify)) == 14 }, time.Minute, 10*time.Millisecond)
+}
