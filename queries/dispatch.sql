@@ -198,10 +198,15 @@ WHERE l.domain = @domain AND l.bucket = @bucket AND l.window_seconds = d.seconds
 
 -- name: LedgerObserve :exec
 -- Takes over what the provider counted. The caller holds the budget's lock.
-INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at, cap)
-VALUES (@domain, @bucket, @window_seconds, @starts_at, @ends_at, @foreign_spend, @observed, @observed_at, sqlc.narg('cap'))
+INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at, drift, alarm_drift, cap)
+VALUES (@domain, @bucket, @window_seconds, @starts_at, @ends_at, @foreign_spend, @observed, @observed_at, @drift, @alarm_drift, sqlc.narg('cap'))
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
-    cap = coalesce(excluded.cap, ledger.cap), foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at;
+    foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at,
+    cap = coalesce(excluded.cap, ledger.cap), drift = excluded.drift, alarm_drift = excluded.alarm_drift;
+
+-- name: LedgerIsOpen :one
+-- Whether we spent of an account in a window that is not over.
+SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = @domain AND own > 0 AND ends_at > (SELECT flow.clock()));
 
 -- name: CallsSince :many
 -- Calls that a reading of the provider's counters up to since may not hold yet.

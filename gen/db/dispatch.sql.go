@@ -1123,11 +1123,24 @@ func (q *Queries) LedgerDebit(ctx context.Context, db DBTX, arg LedgerDebitParam
 	return result.RowsAffected(), nil
 }
 
+const ledgerIsOpen = `-- name: LedgerIsOpen :one
+SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = $1 AND own > 0 AND ends_at > (SELECT flow.clock()))
+`
+
+// Whether we spent of an account in a window that is not over.
+func (q *Queries) LedgerIsOpen(ctx context.Context, db DBTX, domain string) (bool, error) {
+	row := db.QueryRow(ctx, ledgerIsOpen, domain)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const ledgerObserve = `-- name: LedgerObserve :exec
-INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at, cap)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at, drift, alarm_drift, cap)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
-    cap = coalesce(excluded.cap, ledger.cap), foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at
+    foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at,
+    cap = coalesce(excluded.cap, ledger.cap), drift = excluded.drift, alarm_drift = excluded.alarm_drift
 `
 
 type LedgerObserveParams struct {
@@ -1139,6 +1152,8 @@ type LedgerObserveParams struct {
 	ForeignSpend  int32
 	Observed      *int32
 	ObservedAt    *time.Time
+	Drift         *int32
+	AlarmDrift    *int32
 	Cap           *int32
 }
 
@@ -1153,6 +1168,8 @@ func (q *Queries) LedgerObserve(ctx context.Context, db DBTX, arg LedgerObserveP
 		arg.ForeignSpend,
 		arg.Observed,
 		arg.ObservedAt,
+		arg.Drift,
+		arg.AlarmDrift,
 		arg.Cap,
 	)
 	return err

@@ -21,7 +21,7 @@ func domainOf(d forecast.Domain) oas.Domain {
 func headroomOf(h *forecast.Headroom) oas.Headroom {
 	out := oas.Headroom{TenancyID: h.TenancyID, AsOf: nilTime(h.AsOf), Buckets: oas.HeadroomBuckets{}}
 	for name, b := range h.Buckets {
-		bucket := oas.BucketHeadroom{Label: b.Label, Windows: oas.BucketHeadroomWindows{}, NextAllowedAt: nilTime(b.NextAllowedAt)}
+		bucket := oas.BucketHeadroom{Label: b.Label, Windows: oas.BucketHeadroomWindows{}, NextAllowedAt: nilTime(b.NextAllowedAt), Escalated: b.Escalated}
 		for i := range b.Windows {
 			w := &b.Windows[i]
 			bucket.Windows[strconv.Itoa(w.Seconds)] = oas.WindowHeadroom{Used: w.Used(), Cap: w.Cap, Remaining: w.Remaining(), ResetsAt: w.End.UTC()}

@@ -118,11 +118,18 @@ func (d *Dispatcher) spend(ctx context.Context, s *spend, req provider.Request) 
 	}
 	k := budgetKey{s.domain, s.action.Buckets[0]}
 	started := time.Now()
-	var granted bool
-	err = pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		granted, next, err = d.debitOne(ctx, tx, k, s, p)
-		return err
-	})
+	var granted, escalated bool
+	debit := func(checked bool) error {
+		return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+			granted, escalated, next, err = d.debitOne(ctx, tx, k, s, p, checked)
+			return err
+		})
+	}
+	if err = debit(false); err == nil && escalated {
+		d.look(ctx, k.domain)
+		started = time.Now()
+		err = debit(true)
+	}
 	if err != nil || !granted {
 		return nil, next, err
 	}
@@ -138,31 +145,31 @@ func withDeadline(r provider.Request, at time.Time) provider.Request {
 	return r
 }
 
-// debitOne is the spend gate for one call without records.
-func (d *Dispatcher) debitOne(ctx context.Context, tx pgx.Tx, k budgetKey, s *spend, p *prepared) (granted bool, next time.Time, err error) {
+// debitOne is the spend gate for one call without records. escalated: it may be granted after a look at the provider's counters.
+func (d *Dispatcher) debitOne(ctx context.Context, tx pgx.Tx, k budgetKey, s *spend, p *prepared, checked bool) (granted, escalated bool, next time.Time, err error) {
 	zone := "UTC"
 	if domain, err := d.q.DomainGet(ctx, tx, s.domain); err == nil {
 		zone = domain.TimeZone
 	}
 	if err := d.ensureBudget(ctx, tx, zone, s.svc, k); err != nil {
-		return false, next, err
+		return false, false, next, err
 	}
-	c := claim{d: d, tx: tx, key: k, out: &claimed{}, owner: d.opts.Owner}
+	c := claim{d: d, tx: tx, key: k, out: &claimed{}, owner: d.opts.Owner, checked: checked}
 	if err := c.lock(ctx, []*prepared{p}); err != nil {
-		return false, next, err
+		return false, false, next, err
 	}
 	calls, err := c.afford(ctx, []*prepared{p})
 	if err != nil || len(calls) == 0 {
-		return false, c.out.nextAt, err
+		return false, c.out.escalated, c.out.nextAt, err
 	}
 	if err := d.q.CallInsert(ctx, tx, c.rows(calls)); err != nil {
-		return false, next, fmt.Errorf("write down a call: %w", err)
+		return false, false, next, fmt.Errorf("write down a call: %w", err)
 	}
 	if err := c.count(ctx, tx, calls); err != nil {
-		return false, next, err
+		return false, false, next, err
 	}
 	if err := c.debit(ctx); err != nil {
-		return false, next, err
+		return false, false, next, err
 	}
-	return true, next, d.Due.Wake(ctx, tx, DueReconcile, k.String(), c.now.Add(p.timeout+d.opts.Margin))
+	return true, false, next, d.Due.Wake(ctx, tx, DueReconcile, k.String(), c.now.Add(p.timeout+d.opts.Margin))
 }

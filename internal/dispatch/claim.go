@@ -25,6 +25,8 @@ type claimed struct {
 	nextAt time.Time
 	// spaced is how long until nextAt where that is the spacing of calls.
 	spaced time.Duration
+	// escalated: the budget is nearly spent, and nothing goes before the provider's counters were read.
+	escalated bool
 	// blocked are queues that cannot go now. busy tells why: an exclusive call, or as many as may be, are under way; else
 	// people hold them, or their batch is over.
 	blocked []queueKey
@@ -37,12 +39,13 @@ type claimed struct {
 	decided bool
 }
 
-// claim writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1.
-func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, owner string) (claimed, error) {
+// claim writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. checked tells that the
+// provider's counters were read for it.
+func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, owner string, checked bool) (claimed, error) {
 	var out claimed
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
 	err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		c := claim{d: d, tx: tx, key: k, out: &out, owner: owner}
+		c := claim{d: d, tx: tx, key: k, out: &out, owner: owner, checked: checked}
 		return c.run(ctx, calls)
 	})
 	if err != nil && pg.CommitUnknown(err) && len(out.calls) > 0 {
@@ -91,13 +94,15 @@ func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, ow
 
 // claim is transaction 1 under way.
 type claim struct {
-	d      *Dispatcher
-	tx     pgx.Tx
-	key    budgetKey
-	owner  string
-	out    *claimed
-	budget db.FlowBudget
-	meter  *meter
+	d     *Dispatcher
+	tx    pgx.Tx
+	key   budgetKey
+	owner string
+	// checked: the provider's counters were read for this claim.
+	checked bool
+	out     *claimed
+	budget  db.FlowBudget
+	meter   *meter
 	// now is the database's time, taken under the budget's lock.
 	now   time.Time
 	lanes []db.BudgetLanesRow
@@ -289,6 +294,9 @@ func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (G
 	}
 	if within := Decide(c.now, spans, grant.Calls); within.Calls < grant.Calls {
 		grant, c.out.spaced = within, 0
+	}
+	if few := c.escalate(grant, spans); few.Calls < grant.Calls {
+		grant, c.out.spaced = few, 0
 	}
 	c.spans, c.granted = spans, tally{}
 	c.countsIn = countsOf(spans).encode()

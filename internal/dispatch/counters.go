@@ -37,9 +37,10 @@ func (d *Dispatcher) Refresh(ctx context.Context, orgID uuid.UUID, tenancyID str
 // reading is what came of one look at the provider's counters.
 type reading struct {
 	counters int
-	// young: calls of ours may be missing in it; every is when to look again.
-	young bool
-	every time.Duration
+	// young: calls of ours may be missing in it; scarce: a bucket is nearly spent.
+	young, scarce bool
+	// every is how often to look while calls go out, mature how old a call must be that a reading holds for certain.
+	every, mature time.Duration
 }
 
 func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string) (r reading, err error) {
@@ -54,6 +55,7 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	if !ok || platform.Account == nil || platform.Account.Counters == nil {
 		return r, nil // a platform that does not tell: the catalog's caps stand
 	}
+	r.every, r.mature = time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second, mature(platform.Account)
 	id, err := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &tenancyID, OrgID: orgID})
 	if pg.IsNoRows(err) {
 		return r, fault.Missing("Domain")
@@ -84,13 +86,13 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	if asOf.IsZero() {
 		asOf = asked // the provider does not say; its reading is no older than the question
 	}
-	r.counters, r.every = len(counters), time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second
-	r.young, err = d.takeOver(ctx, &domain, platform, counters, asOf)
+	r.counters = len(counters)
+	err = d.takeOver(ctx, &domain, platform, counters, asOf, &r)
 	return r, err
 }
 
-// takeOver writes what the provider counted. young tells that calls of ours may be missing in that.
-func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *catalog.Platform, counters []provider.Counter, asOf time.Time) (young bool, err error) {
+// takeOver writes what the provider counted, and notes in r what calls of ours may be missing in that, and what is nearly spent.
+func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *catalog.Platform, counters []provider.Counter, asOf time.Time, r *reading) error {
 	byBucket := map[string][]provider.Counter{}
 	for _, c := range counters {
 		byBucket[c.Bucket] = append(byBucket[c.Bucket], c)
@@ -101,51 +103,51 @@ func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *cat
 				continue
 			}
 			err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-				some, err := d.takeOverBucket(ctx, tx, domain, p, svc, name, byBucket[name], asOf)
-				young = young || some
+				young, scarce, err := d.takeOverBucket(ctx, tx, domain, p, svc, name, byBucket[name], asOf)
+				r.young, r.scarce = r.young || young, r.scarce || young && scarce
 				return err
 			})
 			if err != nil {
-				return young, err
+				return err
 			}
 		}
 	}
-	return young, nil
+	return nil
 }
 
 func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.FlowDomain, p *catalog.Platform, svc *catalog.Service, bucket string,
 	counters []provider.Counter, asOf time.Time,
-) (young bool, err error) {
+) (young, scarce bool, err error) {
 	k := budgetKey{domain.TenancyID, bucket}
 	if err := d.ensureBudget(ctx, tx, domain.TimeZone, svc, k); err != nil {
-		return false, err
+		return false, false, err
 	}
 	budget, _, err := d.lockBudget(ctx, tx, k)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	m, err := d.meter(ctx, tx, &budget)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	recent, err := d.recent(ctx, tx, k, asOf.Add(-time.Duration(p.Account.Counters.LagSeconds)*time.Second-m.skew))
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	freed := false
 	for _, c := range counters {
-		less, err := d.observeWindow(ctx, tx, m, c, asOf, recent)
-		freed = freed || less
+		less, near, err := d.observeWindow(ctx, tx, m, c, asOf, recent)
+		freed, scarce = freed || less, scarce || near
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
 	if freed { // work may wait for a window to end that has room now
 		if err := d.Due.Wake(ctx, tx, run.DueDispatch, k.String(), asOf); err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
-	return len(recent) > 0, nil
+	return len(recent) > 0, scarce, nil
 }
 
 // recent counts, by window, our calls that a reading up to since may not hold yet: young ones, and those still under way.
@@ -169,26 +171,29 @@ func (d *Dispatcher) recent(ctx context.Context, tx pgx.Tx, k budgetKey, since t
 	return out, nil
 }
 
-// observeWindow takes over one counter; freed tells that others spent less than was thought.
-func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, asOf time.Time, recent map[[2]int64]int) (freed bool, err error) {
+// observeWindow takes over one counter; freed tells that others spent less than was thought, scarce that the window is nearly
+// spent.
+func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, asOf time.Time, recent map[[2]int64]int) (freed, scarce bool, err error) {
 	if c.Limit > 0 {
 		err := d.q.DomainLimitPut(ctx, tx, db.DomainLimitPutParams{TenancyID: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), Cap: int32(c.Limit)})
 		if err != nil {
-			return false, fmt.Errorf("write a limit of %s: %w", m.key, err)
+			return false, false, fmt.Errorf("write a limit of %s: %w", m.key, err)
 		}
 	}
 	start, end := WindowAt(asOf, c.WindowSeconds, m.loc)
 	rows, err := d.q.LedgerRead(ctx, tx, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: start})
 	if err != nil {
-		return false, fmt.Errorf("read the ledger of %s: %w", m.key, err)
+		return false, false, fmt.Errorf("read the ledger of %s: %w", m.key, err)
 	}
-	own, was := 0, 0
+	row := db.FlowLedger{WindowSeconds: int32(c.WindowSeconds), StartsAt: start}
 	for _, r := range rows {
 		if int(r.WindowSeconds) == c.WindowSeconds && r.StartsAt.Equal(start) {
-			own, was = int(r.Own), int(r.ForeignSpend)
+			row = r
 		}
 	}
-	foreign := Foreign(c.Value, own, recent[[2]int64{int64(c.WindowSeconds), start.Unix()}])
+	young := recent[[2]int64{int64(c.WindowSeconds), start.Unix()}]
+	foreign := Foreign(c.Value, int(row.Own), young)
+	drift, worst := d.drift(m, &row, c.Value, young)
 	observed, at := int32(c.Value), asOf
 	var limit *int32
 	if n, limited := m.caps[c.WindowSeconds]; limited {
@@ -196,11 +201,12 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 		limit = &capped
 	}
 	err = d.q.LedgerObserve(ctx, tx, db.LedgerObserveParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), StartsAt: start, EndsAt: end,
-		ForeignSpend: int32(foreign), Observed: &observed, ObservedAt: &at, Cap: limit})
+		ForeignSpend: int32(foreign), Observed: &observed, ObservedAt: &at, Cap: limit, Drift: &drift, AlarmDrift: worst})
 	if err != nil {
-		return false, fmt.Errorf("observe %s: %w", m.key, err)
+		return false, false, fmt.Errorf("observe %s: %w", m.key, err)
 	}
-	return foreign < was, nil
+	scarce = limit != nil && Escalated([]Span{{Cap: int(*limit), Own: int(row.Own), Foreign: foreign}})
+	return foreign < int(row.ForeignSpend), scarce, nil
 }
 
 // Foreign is what others spent in a window: what the provider counted beyond our own debits that its reading can hold.
@@ -208,25 +214,14 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 func Foreign(observed, own, recent int) int { return max(0, observed-max(0, own-recent)) }
 
 // readFirst reads the counters of an account before a pass sends, where the last reading of this process is old: what
-// others spent is then known, and no call of ours is too young for the reading. That it fails stops nobody.
+// others spent is then known, and no call of ours is too young for the reading.
 func (d *Dispatcher) readFirst(ctx context.Context, budget *db.FlowBudget) {
 	m, err := d.windows(budget)
 	if err != nil || m == nil || m.askEvery == 0 || !d.asked.due(budget.Domain, m.askEvery, time.Now()) {
 		return
 	}
-	reading, cancel := context.WithTimeout(ctx, readFirstFor)
-	defer cancel()
-	org, err := d.q.DomainAnyOrg(reading, d.Pool, &budget.Domain)
-	if err == nil {
-		_, err = d.read(reading, org, budget.Domain)
-	}
-	if err != nil && ctx.Err() == nil { // a process that stops gives the reading up
-		d.opts.Log.Warn("read the provider's counters", "domain", budget.Domain, "error", err)
-	}
+	d.look(ctx, budget.Domain)
 }
-
-// readFirstFor bounds how long a pass waits for the provider's counters.
-const readFirstFor = 3 * time.Second
 
 // asked remembers when something was last done for an account in this process.
 type asked struct {
@@ -250,8 +245,23 @@ func (a *asked) due(domain string, every time.Duration, now time.Time) bool {
 	return true
 }
 
-// Counters is the handler of due rows of kind DueCounters. It comes back while calls of ours are too young for the
-// reading: until one holds them all, the account's use is put too high rather than too low.
+func (a *asked) mark(domain string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.last == nil || len(a.last) > maxAsked {
+		a.last = map[string]time.Time{}
+	}
+	a.last[domain] = at
+}
+
+func (a *asked) at(domain string) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last[domain]
+}
+
+// Counters is the handler of due rows of kind DueCounters. It comes back while calls go out, and while a window is open in
+// which we spent. Until a reading can hold all of our calls, the account's use is put too high rather than too low.
 func (d *Dispatcher) Counters(ctx context.Context, lease *due.Lease) (next time.Time, err error) {
 	org, err := d.q.DomainAnyOrg(ctx, d.Pool, &lease.Key)
 	if pg.IsNoRows(err) {
@@ -261,12 +271,24 @@ func (d *Dispatcher) Counters(ctx context.Context, lease *due.Lease) (next time.
 		return time.Time{}, fmt.Errorf("find a credential of %s: %w", lease.Key, err)
 	}
 	r, err := d.read(ctx, org, lease.Key)
-	if err != nil || !r.young {
+	if err != nil && (ctx.Err() != nil || r.every == 0) {
 		return time.Time{}, err
+	}
+	if err != nil { // the next one comes in time, as long as it matters
+		d.opts.Log.Warn("read the provider's counters", "domain", lease.Key, "error", err)
+		r.young = true
 	}
 	now, err := d.q.Clock(ctx, d.Pool)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read the clock: %w", err)
 	}
-	return now.Add(r.every), nil
+	open, err := d.q.LedgerIsOpen(ctx, d.Pool, lease.Key)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the ledger of %s: %w", lease.Key, err)
+	}
+	pause := NextReading(r.young, r.scarce, open, r.every, r.mature)
+	if pause == 0 || !open {
+		return time.Time{}, nil
+	}
+	return now.Add(pause), nil
 }

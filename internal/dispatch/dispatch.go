@@ -61,6 +61,8 @@ type Dispatcher struct {
 	// asked is when the counters of an account were last read before sending, toRead when a reading was last planned, told
 	// when it was last said that a batch waits for an action.
 	asked, toRead, told asked
+	// looked is when, by the database's clock, the counters of an account were read for calls of a budget that is nearly spent.
+	looked asked
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
 }

@@ -81,10 +81,15 @@ func (d *Dispatcher) windows(b *db.FlowBudget) (*meter, error) {
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		if platform.Account.Counters != nil {
 			m.askEvery = time.Duration(max(platform.Account.Counters.EverySeconds, 1)) * time.Second
-			m.young = time.Duration(platform.Account.Counters.LagSeconds)*time.Second + m.skew + time.Second
+			m.young = mature(platform.Account)
 		}
 	}
 	return m, nil
+}
+
+// mature is how old a call must be that the provider's counters hold for certain.
+func mature(a *catalog.Account) time.Duration {
+	return time.Duration(a.Counters.LagSeconds+a.ClockSkewSeconds+1) * time.Second
 }
 
 // lockBudget locks a budget until tx ends, and returns the time at which it was had.

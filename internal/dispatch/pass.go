@@ -194,7 +194,7 @@ func (p *pass) step(ctx, work context.Context) (progress bool, wait time.Time, e
 	} else if calls, err = p.choose(ctx); err != nil || len(calls) == 0 {
 		return false, wait, err
 	}
-	got, err := p.d.claim(ctx, p.key, calls, p.owner)
+	got, err := p.d.checked(ctx, p.key, calls, p.owner)
 	if err != nil {
 		return false, wait, err
 	}

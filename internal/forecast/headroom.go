@@ -26,6 +26,8 @@ type Bucket struct {
 	Windows []dispatch.Span
 	// NextAllowedAt is when the next call may be sent; nil where nothing holds it.
 	NextAllowedAt *time.Time
+	// Escalated: the provider's counters are read before each call, because the budget is nearly spent.
+	Escalated bool
 }
 
 // Headroom reads the budgets of an account. Fault: NotFound.
@@ -55,7 +57,8 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 		if err != nil {
 			return nil, err
 		}
-		next := dispatch.Decide(sp.now, sp.touched(b.name, caps), 1).NextAt
+		touched := sp.touched(b.name, caps)
+		next := dispatch.Decide(sp.now, touched, 1).NextAt
 		for _, h := range holds {
 			if h.Bucket != b.name {
 				continue
@@ -67,11 +70,17 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 				next = *h.NextCallAt
 			}
 		}
-		left := Bucket{Label: b.Label, Windows: sp.current(b.name, caps)}
+		left := Bucket{Label: b.Label, Windows: sp.current(b.name, caps), Escalated: s.counts(d.PlatformID) && dispatch.Escalated(touched)}
 		if next.After(sp.now) {
 			left.NextAllowedAt = &next
 		}
 		out.Buckets[b.name] = left
 	}
 	return out, nil
+}
+
+// counts reports whether a platform tells how much of its budgets is spent.
+func (s *Service) counts(platformID string) bool {
+	p, ok := s.catalog.Platform(platformID)
+	return ok && p.Account != nil && p.Account.Counters != nil
 }

@@ -1,0 +1,142 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"flowlane/gen/db"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/run"
+)
+
+// daily makes the day the only window of uploads that binds, and one that does not end meanwhile.
+func (b *bundle) daily(limit int64) {
+	b.t.Helper()
+	now := time.Now().UTC()
+	if left := now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now); left < 10*time.Minute {
+		b.pass(left + time.Minute)
+	}
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 10_000, 3600: 10_000, 86400: limit}}})
+	b.refresh()
+}
+
+func (b *bundle) refresh() {
+	b.t.Helper()
+	_, err := b.disp.Refresh(b.t.Context(), b.org, b.tenancy)
+	require.NoError(b.t, err)
+}
+
+// day reads the ledger row of the day for uploads.
+func (b *bundle) day() db.FlowLedger {
+	b.t.Helper()
+	rows, err := db.New().LedgerRead(b.t.Context(), b.pool, db.LedgerReadParams{Domain: b.tenancy, Bucket: "upload", Since: time.Now().Add(b.moved)})
+	require.NoError(b.t, err)
+	for _, r := range rows {
+		if r.WindowSeconds == 86400 {
+			return r
+		}
+	}
+	b.t.Fatal("no day in the ledger")
+	return db.FlowLedger{}
+}
+
+// matured waits until every call is old enough for the counters, and they were read since.
+func (b *bundle) matured() {
+	b.t.Helper()
+	b.pass(12 * time.Second)
+	b.eventually(`SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'counters' AND NOT leased AND due_at > flow.clock() + interval '5 minutes')`)
+}
+
+// TestEscalation_SeesOthers: of the last tenth of a budget no call goes that others have spent meanwhile.
+func TestEscalation_SeesOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.daily(20)
+	def := b.define(hundreds)
+	b.await(b.start(def, 1800, plainRow))
+	b.matured()
+	head := must(b.heads.Headroom(t.Context(), b.org, b.tenancy)).Buckets["upload"]
+	require.True(t, head.Escalated)
+	require.False(t, must(b.heads.Headroom(t.Context(), b.org, b.tenancy)).Buckets["modify"].Escalated)
+	require.Equal(t, 1, b.sim.Spend("acme", "upload", 1))
+	id := b.start(def, 200, func(i int) string { return plainRow(1800 + i) })
+	b.eventually(`SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased AND due_at > flow.clock() + interval '1 second')`)
+	_, counts := b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool { return true })
+	require.EqualValues(t, 100, counts.Accepted, "one call was left, for one of two")
+	got := b.sim.Totals().Operations["upload"]
+	require.Zero(t, got.OverLimit)
+	require.EqualValues(t, 19, got.Accepted)
+	require.EqualValues(t, 20, b.day().Own+b.day().ForeignSpend)
+}
+
+// TestEscalation_OnlyWhenNear: a budget with plenty left asks nobody before its calls.
+func TestEscalation_OnlyWhenNear(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.daily(1000)
+	def := b.define(hundreds)
+	b.await(b.start(def, 100, plainRow)) // the first pass reads them anyway
+	before := b.sim.Totals().Operations["counters"].Accepted
+	b.await(b.start(def, 1000, func(i int) string { return plainRow(100 + i) }))
+	require.Equal(t, before, b.sim.Totals().Operations["counters"].Accepted)
+	require.False(t, must(b.heads.Headroom(t.Context(), b.org, b.tenancy)).Buckets["upload"].Escalated)
+}
+
+// TestCounters_OthersAreClampedUpAndAlarm: what others spent counts, and more than a fifth of the cap at once is an alarm.
+func TestCounters_OthersAreClampedUpAndAlarm(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.daily(100)
+	b.await(b.start(b.define(hundreds), 1000, plainRow))
+	b.matured()
+	day := b.day()
+	require.EqualValues(t, []int32{10, 0, 0}, []int32{day.Own, day.ForeignSpend, *day.Drift})
+	require.Nil(t, day.AlarmDrift)
+	b.sim.Spend("acme", "upload", 20)
+	b.refresh()
+	day = b.day()
+	require.EqualValues(t, []int32{10, 20, 20}, []int32{day.Own, day.ForeignSpend, *day.Drift})
+	require.Nil(t, day.AlarmDrift, "a fifth of the cap is tolerated")
+	b.sim.Spend("acme", "upload", 21)
+	b.refresh()
+	b.refresh()
+	day = b.day()
+	require.EqualValues(t, []int32{10, 41, 0, 21}, []int32{day.Own, day.ForeignSpend, *day.Drift, *day.AlarmDrift}, "the alarm stays")
+}
+
+// TestCounters_Lag: a reading that does not hold our calls yet takes nothing away from what we know, and is no drift.
+func TestCounters_Lag(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.daily(20)
+	b.sim.SetAccount("acme", dialersim.AccountSettings{CounterLagMS: ref(int64(5000))})
+	b.await(b.start(b.define(hundreds), 1000, plainRow))
+	b.refresh()
+	day := b.day()
+	require.EqualValues(t, 10, day.Own)
+	require.GreaterOrEqual(t, day.Own+day.ForeignSpend, int32(10))
+	require.EqualValues(t, 0, *day.Drift)
+	require.Nil(t, day.AlarmDrift)
+	b.matured()
+	day = b.day()
+	require.EqualValues(t, []int32{10, 0, 0}, []int32{day.Own, day.ForeignSpend, *day.Drift})
+}
+
+// TestCounters_Lie: a provider that forgot what it counted lowers nothing of ours, and the alarm is raised.
+func TestCounters_Lie(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.daily(20)
+	b.await(b.start(b.define(hundreds), 1000, plainRow))
+	b.matured()
+	b.sim.Reset()
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {86400: 20}}, ClockOffsetMS: ref(b.moved.Milliseconds())})
+	b.refresh()
+	day := b.day()
+	require.EqualValues(t, []int32{10, 0, -10, -10}, []int32{day.Own, day.ForeignSpend, *day.Drift, *day.AlarmDrift})
+	head := must(b.heads.Headroom(t.Context(), b.org, b.tenancy)).Buckets["upload"]
+	require.Equal(t, 10, head.Windows[len(head.Windows)-1].Used())
+}
