@@ -113,6 +113,8 @@ type story struct {
 	plan *definition.Plan
 	// facts are in order by step and task, as they came.
 	facts []fact
+	// before is what an earlier batch made of tasks, whose log told of it: they are done, and their step ends with the others.
+	before []fact
 	// began is when the batch was made, queued when its records were.
 	began, queued time.Time
 	status        Status
@@ -128,7 +130,7 @@ type story struct {
 // log tells the story. It is a fold over the facts: what is added to them at the end adds events at the end.
 func (s *story) log() Log {
 	slices.SortStableFunc(s.facts, func(a, b fact) int { return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.no, b.no)) })
-	t := teller{plan: s.plan, last: s.began, step: -1, job: Queued, out: Log{Last: entryBegun}}
+	t := teller{plan: s.plan, before: s.before, last: s.began, step: -1, job: Queued, out: Log{Last: entryBegun}}
 	if !s.staged {
 		t.last = s.queued
 		t.emit(Event{Kind: EventJobStatus, At: t.last, Status: string(Queued)})
@@ -147,8 +149,9 @@ func (s *story) log() Log {
 
 // teller tells facts in order.
 type teller struct {
-	plan *definition.Plan
-	out  Log
+	plan   *definition.Plan
+	before []fact
+	out    Log
 	// last is when the last thing happened.
 	last time.Time
 	job  Status
@@ -183,6 +186,11 @@ func (t *teller) tell(f *fact) {
 	if t.step != f.step {
 		t.step, t.done, t.tasks = f.step, false, make([]taskTold, len(step.Tasks))
 		t.emit(Event{Kind: EventStepStarted, At: t.last, Status: string(TaskRunning), StepID: step.ID})
+		for i := range t.before {
+			if b := &t.before[i]; b.step == f.step {
+				t.move(&t.tasks[b.task], b)
+			}
+		}
 	}
 	task, of := &t.tasks[f.task], &step.Tasks[f.task]
 	if f.claim && task.stands != "" {

@@ -88,3 +88,18 @@ func TestLog_Staged(t *testing.T) {
 	}
 	assert.Equal(t, []string{"job.status unprocessed", "execution.status cancelled", "execution.closed cancelled"}, kinds)
 }
+
+// TestLog_Before: a step of which an earlier batch did some tasks is over with the others, and nothing tells of those again.
+func TestLog_Before(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 0)
+	s := story{plan: logPlan(2, 3), began: at, queued: at, status: Queued,
+		before: []fact{{task: 2, kind: TraceSkipped}, {task: 0, kind: TraceOK, called: true}},
+		facts:  []fact{{task: 1, no: 1, claim: true, attempt: 1}, {task: 1, no: 2, kind: TraceOK, called: true, attempt: 1}, {step: 1, no: 3, claim: true, attempt: 1}}}
+	var told []string
+	for _, e := range s.log().Events {
+		told = append(told, string(e.Kind)+" "+e.Status)
+	}
+	assert.Equal(t, []string{"job.status queued", "execution.status running", "step.started running", "task.attempt running", "job.status started",
+		"task.attempt completed", "step.completed completed", "job.status queued", "step.started running", "task.attempt running", "job.status started"}, told)
+}

@@ -171,10 +171,15 @@ func (s *Service) changedViews(ctx context.Context, tx pgx.Tx, watched []Watched
 func (v *sliceView) logs(runs []watchedRun) ([]Log, error) {
 	told := v.stories(runs)
 	err := v.traces(told.wanted, func(step, task int16, t *Trace) {
+		facts := factsOf(step, task, t)
 		if t.inherited {
+			told.each(t.From, t.To, func(w watchedRun, s *story) {
+				if t.covers(w.offset) && t.decides() {
+					s.before = append(s.before, facts[len(facts)-1])
+				}
+			})
 			return
 		}
-		facts := factsOf(step, task, t)
 		told.each(t.From, t.To, func(w watchedRun, s *story) {
 			if t.covers(w.offset) && v.tells(w.offset, w.run, step, t) && (w.run == 1 || !v.tells(w.offset, w.run-1, step, t)) {
 				s.facts = append(s.facts, facts...)
