@@ -80,6 +80,8 @@ type modelRecord struct {
 	elements [][]string
 	doom     Status
 	end      Status
+	// passed are the tasks that came out well, here or before, as {step, task}.
+	passed map[[2]int]bool
 	// settled counts by {step, task} how often a task came to its end, outputs what it gave.
 	settled map[[2]int]int
 	outputs map[[2]int]string
@@ -88,18 +90,22 @@ type modelRecord struct {
 }
 
 type modelSlice struct {
-	batch   *modelBatch
-	no      int32
-	first   int64
-	step    int
+	batch *modelBatch
+	no    int32
+	first int64
+	step  int
+	// began is the step at which the batch took it up.
+	began   int
 	records []*modelRecord
 	// mark is that of the state in which its logs were read last.
 	mark int64
 }
 
 type modelBatch struct {
-	id        uuid.UUID
-	plan      modelPlan
+	id   uuid.UUID
+	plan modelPlan
+	// lineage are the batch that was retried first and its retries, in order; all of them share it.
+	lineage   *[]*modelBatch
 	staged    bool
 	touched   bool
 	cancelled bool
@@ -187,19 +193,32 @@ func (r *modelRecord) enter(step int) {
 	b := r.slice.batch
 	r.step, r.tasks, r.alone = step, make([]place, len(b.plan[step])), make([]bool, len(b.plan[step]))
 	r.element, r.elements = make([]int, len(b.plan[step])), make([][]string, len(b.plan[step]))
-	if _, r.local = b.plan.calls(step); r.local || step == 0 && b.checked {
-		r.local = true
+	r.local = step == 0 && b.checked && len(r.passed) == 0
+	for i, t := range b.plan[step] {
+		r.local = r.local || !t.calls() && !r.passed[[2]int{step, i}]
+	}
+	if r.local {
 		b.freshWork = true
 		return
 	}
 	r.queue()
 }
 
+// calls reports whether calls of the record's step are still to be made.
+func (r *modelRecord) calls() bool {
+	for i, t := range r.slice.batch.plan[r.step] {
+		if t.calls() && !r.passed[[2]int{r.step, i}] {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *modelRecord) queue() {
 	b := r.slice.batch
 	for i, t := range b.plan[r.step] {
 		r.tasks[i] = over
-		if t.calls() {
+		if t.calls() && !r.passed[[2]int{r.step, i}] {
 			r.tasks[i], r.alone[i] = waiting, r.apart
 			b.fresh[[2]int{r.step, i}] = true
 		}
@@ -264,10 +283,11 @@ func (r *modelRecord) workOne() {
 		return
 	}
 	for i, t := range b.plan[r.step] {
-		if t.calls() {
+		if t.calls() || r.passed[[2]int{r.step, i}] {
 			continue
 		}
 		out := r.localOutcome(t)
+		r.passed[[2]int{r.step, i}] = out != TraceFailed || t.passes
 		r.settled[[2]int{r.step, i}]++
 		r.outputs[[2]int{r.step, i}] = ""
 		if out == TraceOK {
@@ -279,7 +299,7 @@ func (r *modelRecord) workOne() {
 		}
 	}
 	r.queue()
-	if calling, _ := b.plan.calls(r.step); !calling && (r.apart || r.step == len(b.plan)-1) {
+	if !r.calls() && (r.apart || r.step == len(b.plan)-1) {
 		r.stepOver(TraceOK, false)
 	}
 }
@@ -328,6 +348,7 @@ func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 	k := [2]int{r.step, task}
 	r.settled[k]++
 	r.outputs[k] = output
+	r.passed[k] = !bad || t.passes
 	if bad && !t.passes {
 		r.apart = true
 		if outcome == TraceFailed {

@@ -62,6 +62,7 @@ func (s *stored) covers(part *db.PartsOfSlicesRow, r *modelRecord) bool {
 }
 
 func (p *play) check(after string) {
+	p.checkOneEach(after)
 	for _, b := range p.batches {
 		s := p.read(b)
 		p.checkRecords(after, b, s)

@@ -135,7 +135,12 @@ func (p *play) apply(ctx context.Context, c *Change, v verdict, kind bool) (afte
 				output = ""
 			}
 			task := int(part.TaskNo)
-			after = append(after, func() { rec.settle(task, outcome, output, true) })
+			after = append(after, func() {
+				if outcome == TraceOK && p.plan[part.StepNo][task].kind != "each" { // whose elements are told apart by the parts
+					p.accepted[rec.sending(task)] = true
+				}
+				rec.settle(task, outcome, output, true)
+			})
 		})
 		results = append(results, r)
 	}

@@ -31,6 +31,15 @@ func TestProperty_RecordsOfManyCalls(t *testing.T) {
 	playAll(t, (*play).beginSmall)
 }
 
+// The same for batches over whose records others are started again, and again.
+func TestProperty_Retries(t *testing.T) {
+	t.Parallel()
+	playAll(t, func(p *play) {
+		p.begin()
+		p.rounds = rapid.IntRange(1, 4).Draw(p.t, "rounds")
+	})
+}
+
 func playAll(t *testing.T, begin func(*play)) {
 	t.Helper()
 	w := newWorld(t)
@@ -44,7 +53,7 @@ func playAll(t *testing.T, begin func(*play)) {
 		}
 		ended := false
 		defer func() { failing = failing || !ended }()
-		p := &play{world: w, t: rt}
+		p := &play{world: w, t: rt, accepted: map[sending]bool{}}
 		begin(p)
 		p.run()
 		ended, done = true, done+1
@@ -62,6 +71,10 @@ type play struct {
 	checked bool
 	batches []*modelBatch
 	outputs int
+	// rounds is how often records of batches that are over are tried again.
+	rounds int
+	// accepted are the tasks for whose calls the provider did what was asked.
+	accepted map[sending]bool
 }
 
 func taskKinds() *rapid.Generator[modelTask] {
@@ -108,8 +121,17 @@ func (p *play) beginSmall() {
 	p.check("start")
 }
 
-// run makes random moves, then kind ones until every record is over.
+// run makes moves until every record is over, and as often again as records are tried again.
 func (p *play) run() {
+	p.runOnce()
+	for p.rounds > 0 && p.retrySome() {
+		p.rounds--
+		p.runOnce()
+	}
+}
+
+// runOnce makes random moves, then kind ones until every record is over.
+func (p *play) runOnce() {
 	steps := rapid.IntRange(0, 30).Draw(p.t, "steps")
 	for i := 0; ; i++ {
 		kind := i >= steps
@@ -165,6 +187,9 @@ func (p *play) moves(kind bool) (out []move) {
 		name := func(what string) string { return fmt.Sprintf("%s of batch %d", what, i) }
 		if !kind && len(b.doubtful()) > 0 {
 			out = append(out, move{name("resolve"), func() { p.resolve(b) }})
+		}
+		if !kind && p.rounds > 0 && b.over() && len(p.batches) < 6 {
+			out = append(out, move{name("retry"), func() { p.retry(b) }})
 		}
 		if b.closed() {
 			continue
@@ -341,7 +366,10 @@ func (p *play) cut(c *cutting, b *modelBatch, part Part, n int, bulkID uuid.UUID
 		}
 		if !decide {
 			task := part.TaskNo
-			c.after = append(c.after, func() { r.tasks[task] = flying })
+			c.after = append(c.after, func() {
+				r.tasks[task] = flying
+				require.False(p.t, p.accepted[r.sending(int(task))], "task %d of %v is sent again", task, r)
+			})
 		}
 	}
 	return n

@@ -135,20 +135,8 @@ func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []model
 		}
 		return err
 	})
-	slices, err := w.pool.Query(w.ctx, "SELECT no, first, records FROM flow.slice WHERE batch_id = $1 ORDER BY no", b.id)
-	require.NoError(t, err)
-	var no, n int32
-	var first int64
-	_, err = pgx.ForEachRow(slices, []any{&no, &first, &n}, func() error {
-		s := &modelSlice{batch: b, no: no, first: first}
-		for o := range n {
-			s.records = append(s.records, &modelRecord{slice: s, offset: o, a: in[first+int64(o)].a, z: in[first+int64(o)].z,
-				settled: map[[2]int]int{}, outputs: map[[2]int]string{}})
-		}
-		b.slices = append(b.slices, s)
-		return nil
-	})
-	require.NoError(t, err)
+	w.slices(t, b, in)
+	b.lineage = &[]*modelBatch{b}
 	require.Len(t, b.records(), len(in))
 	for _, r := range b.records() {
 		r.tasks = make([]place, len(p[0]))
@@ -157,6 +145,24 @@ func (w *world) start(t require.TestingT, p modelPlan, def uuid.UUID, in []model
 		}
 	}
 	return b
+}
+
+// slices gives the batch the slices that it has; in is what the records hold, by position.
+func (w *world) slices(t require.TestingT, b *modelBatch, in []modelInput) {
+	slices, err := w.pool.Query(w.ctx, "SELECT no, first, records FROM flow.slice WHERE batch_id = $1 ORDER BY no", b.id)
+	require.NoError(t, err)
+	var no, n int32
+	var first int64
+	_, err = pgx.ForEachRow(slices, []any{&no, &first, &n}, func() error {
+		s := &modelSlice{batch: b, no: no, first: first}
+		for o := range n {
+			s.records = append(s.records, &modelRecord{slice: s, offset: o, a: in[first+int64(o)].a, z: in[first+int64(o)].z,
+				settled: map[[2]int]int{}, outputs: map[[2]int]string{}, passed: map[[2]int]bool{}})
+		}
+		b.slices = append(b.slices, s)
+		return nil
+	})
+	require.NoError(t, err)
 }
 
 func (w *world) do(t require.TestingT, f func(ctx context.Context, tx pgx.Tx) error) {
