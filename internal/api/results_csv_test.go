@@ -19,7 +19,7 @@ import (
 // formulas are texts that a spreadsheet computes, texts are others that must come through as they are.
 var (
 	formulas = []string{"=1+1", `=HYPERLINK("http://127.0.0.1/"&A1,"see")`, "+1 555 0100", "-1+cmd|' /C calc'!A0", "@SUM(A1:A9)", "\t=1", "\r=1", "\n=1", "=1", "＝1+1", "-", "=,\"\n", "=,\""}
-	texts    = []string{"plain", "one, two", `say "so"`, `"`, "a\nb", "a\r\nb", "a\rb", "a\n\rb\n", " leads", "trails ", "-32601", "+1.5e3", "'=1", "a=1", "Łódź 🚀 日本", "\ufeffmark", "\u2028", ";", `\n`}
+	texts    = []string{"plain", "one, two", `say "so"`, `"`, "a\nb", "a\r\nb", "a\rb", "a\n\rb\n", " leads", "trails ", "-32601", "+1.5e3", "'=1", "a=1", "Łódź 🚀 かな", "\ufeffmark", "\u2028", ";", `\n`}
 )
 
 // TestResults_CSV compares every column of an export with the page of the same results, for jobs in every status that a job
