@@ -1418,3 +1418,229 @@ type FlowVariableSet struct {
 	// When keys or values changed last.
 	UpdatedAt time.Time
 }
+
+// The windows of the ledger that are not over, against their effective caps.
+type OpsBudgetWindow struct {
+	// The Domain whose provider counts.
+	Domain string
+	// The operation type that is limited.
+	Bucket string
+	// Length of the window: 60, 3600 or 86400.
+	WindowSeconds int32
+	// When the window begins, by the provider's clock.
+	StartsAt time.Time
+	// When the window ends: what waits for it goes on then.
+	EndsAt time.Time
+	// Calls of ours that count in it or may yet turn out to.
+	Own int32
+	// What the provider counted beyond our own calls: other clients of the account.
+	ForeignSpend int32
+	// own + foreign_spend.
+	Used int32
+	// The effective cap as claims saw it last; null while none has.
+	Cap *int32
+	// Calls that may still be spent; negative where others spent what we had.
+	Remaining int32
+	// True where nothing of the bucket goes out before ends_at.
+	Exhausted bool
+	// What the provider's counter said last; null where it was never read.
+	Observed *int32
+	// As of when the provider said so; null where it was never read.
+	ObservedAt *time.Time
+}
+
+// Calls that may be under way now: intents that nobody has settled.
+type OpsCallInFlight struct {
+	// The Domain that is called, or what stands for it where nothing is metered.
+	Domain string
+	// The bucket that the calls spend.
+	Bucket string
+	// The lane they were claimed from.
+	Lane FlowLane
+	// Whose records they carry.
+	OrgID uuid.UUID
+	// What is asked of the provider, as the catalog names it.
+	ActionID string
+	// How many there are.
+	Calls int64
+	// How many records they carry.
+	Records int64
+	// For how long the oldest has been written down.
+	OldestAge interface{}
+	// Calls past their last moment of sending: their process is gone or stopped, or they are being settled. Soon unknown.
+	Overdue int64
+}
+
+// Due rows that should have been begun more than five seconds ago (a scanner looks ten times a second), and those whose work fails.
+type OpsDueLate struct {
+	// What is to be done, which names its handler.
+	Kind string
+	// What it is to be done for: a batch, a record set, a Domain, or a Domain and a bucket with a newline between.
+	Key string
+	// When it should have been begun, or taken over from a worker that is silent, or when it is tried again.
+	DueAt time.Time
+	// Time since then; zero where it is still to come.
+	Late interface{}
+	// True where a worker has it, or had it until its lease ended.
+	Leased bool
+	// How often in a row the work has failed: the log of the workers says why.
+	Failures int32
+}
+
+// Holds that are active: those of people, and the backoffs of the dispatcher (scope bucket).
+type OpsHold struct {
+	// What the API calls it.
+	PauseID uuid.UUID
+	// global: all of the organization; domain; lane: of a Domain; batch; bucket: of a Domain, by the dispatcher alone.
+	Scope string
+	// Whose work it holds; null for backoffs, which hold whoever uses the Domain.
+	OrgID *uuid.UUID
+	// The Domain that it covers; null for global and batch.
+	Domain *string
+	// The bucket that a backoff covers; else null.
+	Bucket *string
+	// The lane that it covers; null for all scopes but lane.
+	Lane *FlowLane
+	// The batch that it covers; null for all scopes but batch.
+	BatchID *uuid.UUID
+	// Why it was opened, as a word of the API.
+	Cause string
+	// The account that opened it; null for the dispatcher.
+	CreatedBy *uuid.UUID
+	// From when on it covers claims.
+	CreatedAt time.Time
+	// For how long it has been active.
+	Age int32
+	// When it ends by itself; null for when somebody releases it.
+	ExpiresAt *time.Time
+	// True past expires_at: it covers nothing any more, and waits for somebody to note that.
+	Expired interface{}
+}
+
+// What waits for calls, by budget, lane and organization. Only what has something waiting has a row.
+type OpsQueue struct {
+	// The Domain; for unmetered calls credential:, host: or organization: and what they are counted by.
+	Domain string
+	// The operation type of the Domain; for unmetered calls the service.
+	Bucket string
+	// The lane in which it waits.
+	Lane FlowLane
+	// Whose work waits.
+	OrgID uuid.UUID
+	// Call tasks of batches that have something waiting.
+	Queues int64
+	// Ranges of records that wait, those delayed by a retry included.
+	WaitingParts int64
+	// Records that wait for a call, those delayed by a retry included.
+	WaitingRecords int64
+	// How many of them an active hold or backoff covers.
+	HeldRecords int64
+	// For how long the oldest batch with something waiting has been under way, or could have been.
+	OldestAge interface{}
+}
+
+// Calls of the last 15 minutes (of each budget the last 1,000) that repeat others, or were refused, by organization and action.
+type OpsRetryStorm struct {
+	// The Domain that is called, or what stands for it where nothing is metered.
+	Domain string
+	// The bucket that the calls spend.
+	Bucket string
+	// Whose records they carry.
+	OrgID uuid.UUID
+	// What is asked of the provider, as the catalog names it.
+	ActionID string
+	// How many calls were looked at.
+	Calls int64
+	// How many of them are a second or later attempt.
+	Retries int64
+	// The most attempts that any of them makes.
+	HighestAttempt interface{}
+	// How many of them provably did nothing: the provider refused them or asked to come later, or they never arrived.
+	Refused int64
+	// Share of retries among the calls. All of a budget's calls being retries is a storm.
+	RetryPercent pgtype.Numeric
+	// Why most of those that failed did, as a word of the program: rate_limited, server_error, unreachable, ...; null where none did.
+	MainReason interface{}
+	// The time that these calls span until now.
+	Over interface{}
+}
+
+// River jobs that are not over, by queue and state. A job is only the messenger of a due row, so a lost one costs a lease.
+type OpsRiverBacklog struct {
+	// The kind of the due rows that the jobs carry.
+	Queue interface{}
+	// available: no worker has taken them yet; running: a worker has them, or died with them.
+	State interface{}
+	// How many there are.
+	Jobs interface{}
+	// Time since the oldest was to begin.
+	OldestAge interface{}
+}
+
+// Size, dead rows and last vacuum of each table, as the statistics of Postgres have it.
+type OpsTableHealth struct {
+	// flow for what Flowlane owns, river for its job queue.
+	TableSchema string
+	// The table inside that schema.
+	TableName string
+	// Estimate of the rows that count.
+	LiveRows *int64
+	// Estimate of old versions of rows that vacuum has yet to clear.
+	DeadRows *int64
+	// Share of old versions among all. Small tables that change all the time may show much.
+	DeadPercent pgtype.Numeric
+	// When vacuum last went over it, by itself or on command; null for never since statistics were reset.
+	VacuumedAt interface{}
+	// When its statistics for the planner were last made.
+	AnalyzedAt interface{}
+	// Size on disk without indexes, large values included.
+	TableBytes int64
+	// Size on disk of its indexes.
+	IndexBytes int64
+	// Transactions since its oldest row was frozen; Postgres acts by itself at 200 million and stops at 2 billion.
+	FreezeAge int32
+}
+
+// Calls that were sent, or may have been, and of which nobody knows yet what became.
+type OpsUnknownOutcome struct {
+	// The call as logs name it.
+	CallID uuid.UUID
+	// unknown: nobody knows whether it arrived; awaiting: accepted, the result comes later; unresolved: only a person can tell.
+	State string
+	// The Domain that was called, or what stands for it where nothing is metered.
+	Domain string
+	// The bucket that the call spent.
+	Bucket string
+	// The lane it was claimed from.
+	Lane FlowLane
+	// Whose records are in doubt.
+	OrgID uuid.UUID
+	// What was asked of the provider, as the catalog names it.
+	ActionID string
+	// Records in doubt: those of the call that no person has settled.
+	Records int32
+	// Time since the call was written down.
+	Age int32
+	// Why it is in doubt, as a word of the program: timeout, no_answer, server_error, past_horizon, ambiguous, ...
+	Reason *string
+	// lookup: the provider is asked whether it has it; result: the provider is asked how it ended; person: somebody must resolve its jobs. Others repeat by themselves.
+	FoundOutBy interface{}
+	// When the provider is asked next; null where nobody asks.
+	NextCheckAt interface{}
+	// How often the provider was asked.
+	Checks int32
+}
+
+// What keeps vacuum from clearing old versions of rows: open transactions, prepared ones, replication slots. The highest xmin_age is the one that counts.
+type OpsXminHolder struct {
+	// session; prepared: a two-phase transaction (Flowlane makes none); slot: of replication.
+	Kind string
+	// Process id of the session, id of the prepared transaction, or name of the slot.
+	Name string
+	// User, program and state of the session, as far as it may be seen; who prepared; whether the slot is used.
+	HeldBy string
+	// When the transaction began or was prepared; null for slots.
+	BeganAt interface{}
+	// How many transactions old the oldest state is that it may still look at.
+	XminAge interface{}
+}

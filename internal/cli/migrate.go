@@ -34,6 +34,13 @@ func (c *migrateUp) Run(ctx context.Context, p *process) error {
 	if err := pg.Migrate(ctx, pool); err != nil {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
+	advice, err := pg.OpsAdvice(ctx, pool)
+	if err != nil {
+		return fmt.Errorf("look who may read the views of the database: %w", err)
+	}
+	if advice != "" {
+		fmt.Fprintln(p.stderr, advice)
+	}
 	facts := struct {
 		Applied int `json:"applied"`
 		Total   int `json:"total"`

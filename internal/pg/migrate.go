@@ -38,8 +38,9 @@ type Migration struct {
 	AppliedAt time.Time
 }
 
-// Migrate brings the database of pool up to date: the schema flow, then River's. It may be called by several processes at
-// once, on an empty database too. It uses connections of its own, so that a small pool does not block it.
+// Migrate brings the database of pool up to date: the schema flow with the views of ops, then River's, then, as far as the user
+// may, the role that reads those views (OpsAdvice tells). It may be called by several processes at once, on an empty database
+// too. It uses connections of its own, so that a small pool does not block it.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	own, err := migrationPool(ctx, pool)
 	if err != nil {
@@ -67,7 +68,10 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := migrateFlow(ctx, own); err != nil {
 		return err
 	}
-	return migrateRiver(ctx, own)
+	if err := migrateRiver(ctx, own); err != nil {
+		return err
+	}
+	return grantOps(ctx, lock, OpsRole)
 }
 
 // ensureSchema asks before it creates, so that a role without the right to create may run against a migrated database.
