@@ -65,6 +65,10 @@ SELECT coalesce(sum((CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged E
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
 WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id;
 
+-- name: JobTotalAll :one
+-- How many jobs an organization's batches between two ids have, in whatever status.
+SELECT coalesce(sum(b.record_count), 0)::bigint AS total FROM flow.batch b WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id;
+
 -- name: SliceAt :one
 -- The slice that holds a position.
 SELECT coalesce(flow.slice_at(@batch_id::uuid, @place::bigint), 0)::int AS no;

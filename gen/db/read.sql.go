@@ -538,6 +538,24 @@ func (q *Queries) JobTotal(ctx context.Context, db DBTX, arg JobTotalParams) (in
 	return total, err
 }
 
+const jobTotalAll = `-- name: JobTotalAll :one
+SELECT coalesce(sum(b.record_count), 0)::bigint AS total FROM flow.batch b WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3
+`
+
+type JobTotalAllParams struct {
+	OrgID  uuid.UUID
+	FromID uuid.UUID
+	ToID   uuid.UUID
+}
+
+// How many jobs an organization's batches between two ids have, in whatever status.
+func (q *Queries) JobTotalAll(ctx context.Context, db DBTX, arg JobTotalAllParams) (int64, error) {
+	row := db.QueryRow(ctx, jobTotalAll, arg.OrgID, arg.FromID, arg.ToID)
+	var total int64
+	err := row.Scan(&total)
+	return total, err
+}
+
 const jobsRead = `-- name: JobsRead :many
 SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts, j.error, j.started_at, j.updated_at
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d

@@ -21,4 +21,17 @@ func (p Planned) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row 
 	return p.Pool.QueryRow(ctx, sql, planned(args)...)
 }
 
+// PlannedTx is Planned in a transaction.
+type PlannedTx struct{ pgx.Tx }
+
+// Query queries.
+func (p PlannedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return p.Tx.Query(ctx, sql, planned(args)...) //nolint:wrapcheck // stands for the transaction's own
+}
+
+// QueryRow queries for one row.
+func (p PlannedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return p.Tx.QueryRow(ctx, sql, planned(args)...)
+}
+
 func planned(args []any) []any { return append([]any{pgx.QueryExecModeCacheDescribe}, args...) }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/pg"
 )
 
 // total counts the records that match, from kept counters. Only what is queued in batches under way must be looked at to
@@ -16,7 +17,7 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 		return w.one(ctx)
 	}
 	from, to := w.between()
-	n, err := w.s.q.JobTotal(ctx, w.tx, db.JobTotalParams{Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to})
+	n, err := w.jobs(ctx, from, to)
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
 	}
@@ -35,6 +36,19 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 		return n - (queued - begun), nil
 	}
 	return n - begun, nil
+}
+
+// jobs sums up the counters of the batches between two. The counters of very many batches take time, so they are left alone
+// where every status counts. A sum over all batches is planned for itself: the plan that is kept looks each of them up.
+func (w *walk) jobs(ctx context.Context, from, to uuid.UUID) (int64, error) {
+	var conn db.DBTX = w.tx
+	if w.f.BatchID == nil {
+		conn = pg.PlannedTx{Tx: w.tx}
+	}
+	if w.match.all() {
+		return w.s.q.JobTotalAll(ctx, conn, db.JobTotalAllParams{OrgID: w.orgID, FromID: from, ToID: to}) //nolint:wrapcheck // the caller wraps
+	}
+	return w.s.q.JobTotal(ctx, conn, db.JobTotalParams{Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to}) //nolint:wrapcheck // the caller wraps
 }
 
 // one counts the runs of a list of a single record.

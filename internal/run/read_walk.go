@@ -55,6 +55,9 @@ func (s *Service) Records(ctx context.Context, orgID uuid.UUID, f RecordFilter) 
 		if out.Total, err = w.total(ctx); err != nil {
 			return err
 		}
+		if out.Total == 0 {
+			return nil
+		}
 		w.out = make([]Record, 0, min(int64(f.Limit), out.Total))
 		if err := w.run(ctx); err != nil {
 			return err
