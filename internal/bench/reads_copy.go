@@ -294,10 +294,11 @@ func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, defini
 		if err != nil {
 			return fmt.Errorf("queue batches: %w", err)
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO flow.usage (org_id, day, definition_id, credential_id, action_id, calls, records)
+		// MATERIALIZED because the planner takes flow.batch for as small as it was, and would scan it for each row.
+		_, err = tx.Exec(ctx, `WITH used AS MATERIALIZED (SELECT u.* FROM flow.batch t JOIN flow.usage u USING (org_id, definition_id) WHERE t.id = $1)
+			INSERT INTO flow.usage (org_id, day, definition_id, credential_id, action_id, calls, records)
 			SELECT u.org_id, (b.at AT TIME ZONE 'UTC')::date, b.definition_id, u.credential_id, u.action_id, count(*), count(*)
-			FROM block b JOIN flow.batch t ON t.id = b.source JOIN flow.usage u ON u.org_id = t.org_id AND u.definition_id = t.definition_id GROUP BY 1, 2, 3, 4, 5
-			ON CONFLICT DO NOTHING`)
+			FROM block b CROSS JOIN used u GROUP BY 1, 2, 3, 4, 5 ON CONFLICT DO NOTHING`, source)
 		return err //nolint:wrapcheck // says enough
 	})
 	if err != nil {
