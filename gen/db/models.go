@@ -559,7 +559,7 @@ type FlowBudget struct {
 	NextCallAt *time.Time
 }
 
-// The lanes of a budget, as weighted fair queueing sees them.
+// Lanes as the release before organizations had lanes of their own keeps them; it may still run. Nothing else reads or writes it, and the next release drops it: see flow.budget_org_lane.
 type FlowBudgetLane struct {
 	// With bucket, the budget (flow.budget).
 	Domain string

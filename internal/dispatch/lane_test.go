@@ -39,6 +39,35 @@ func TestLanes_WaitIsBounded(t *testing.T) {
 	require.Positive(t, counts.Queued, "bulk was through already: there was nothing to wait for")
 }
 
+// TestLanes_OrganizationsShareEqually: an organization that comes to a busy account has half of it from then on, whatever
+// weights were set.
+func TestLanes_OrganizationsShareEqually(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	other := *b
+	other.join("Beta")
+	require.Equal(t, b.tenancy, other.tenancy, "one account")
+	_, err := b.disp.SetLane(t.Context(), b.org, b.tenancy, "bulk", 100, 0)
+	require.NoError(t, err)
+	_, err = b.disp.SetLane(t.Context(), other.org, b.tenancy, "bulk", 1, 0)
+	require.NoError(t, err)
+	const many, few = 30_000, 600
+	flow := flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`))
+	busy := b.startIn(ref(db.FlowLaneBulk), b.define(flow), many, plainRow)
+	b.awaitUntil(busy, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
+	id := other.startIn(ref(db.FlowLaneBulk), other.define(flow), few, func(i int) string { return plainRow(many + i) })
+	since := must(db.New().Clock(t.Context(), b.pool))
+	status, _ := other.await(id)
+	require.Equal(t, run.BatchCompleted, status)
+	before := 0
+	err = b.pool.QueryRow(t.Context(), `SELECT count(*) FROM flow.call WHERE org_id = $1 AND claimed_at > $2
+		AND claimed_at < (SELECT max(claimed_at) FROM flow.call WHERE org_id = $3)`, b.org, since, other.org).Scan(&before)
+	require.NoError(t, err)
+	require.LessOrEqual(t, before, few+4*dispatch.GroupMax)
+	_, counts := b.awaitUntil(busy, func(run.BatchStatus, db.FlowBatchCount) bool { return true })
+	require.Positive(t, counts.Queued, "the other organization was through already: there was nothing to share")
+}
+
 // TestLanes_Limit: no more calls of a lane are under way than it may have, and other lanes go beside them.
 func TestLanes_Limit(t *testing.T) {
 	t.Parallel()

@@ -43,6 +43,7 @@ type bundle struct {
 	defs    *definition.Service
 	runs    *run.Service
 	heads   *forecast.Service
+	creds   *credential.Service
 	disp    *dispatch.Dispatcher
 	tenancy string
 	moved   time.Duration
@@ -71,6 +72,7 @@ func setupWith(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog
 	kek := must(vault.LoadKEK("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", ""))
 	sender := provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(server.URL, "http://")}})
 	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender, Now: time.Now})
+	b.creds = creds
 	b.defs = definition.New(b.pool, cat)
 	b.heads = forecast.New(b.pool, cat, definition.NewPlans(cat, 1<<20))
 	sched := due.New(b.pool, must(work.NewQueue(b.pool)), due.Options{Log: log})
@@ -103,15 +105,21 @@ func setupWith(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog
 			t.Errorf("stop: %v", err)
 		}
 	})
-	b.org = must(account.CreateOrg(ctx, b.pool, "Acme")).ID
-	c := must(creds.Create(ctx, b.org, "test", credential.Input{Name: "sim", PlatformID: "dialer", AuthMethod: "basic_auth",
+	b.join("Acme")
+	return b
+}
+
+// join makes an organization with a credential of the account, for which the bundle speaks from now on.
+func (b *bundle) join(name string) {
+	b.t.Helper()
+	b.org = must(account.CreateOrg(b.t.Context(), b.pool, name)).ID
+	c := must(b.creds.Create(b.t.Context(), b.org, "test", credential.Input{Name: "sim", PlatformID: "dialer", AuthMethod: "basic_auth",
 		Secret: []byte(`{"username":"acme","password":"x"}`)}))
 	b.cred = c.ID
 	if c.TenancyID == nil {
-		t.Fatal("the credential was not identified")
+		b.t.Fatal("the credential was not identified")
 	}
 	b.tenancy = *c.TenancyID
-	return b
 }
 
 type testWriter struct{ t *testing.T }

@@ -1,0 +1,5 @@
+-- +goose Up
+COMMENT ON TABLE flow.budget_lane IS 'Lanes as the release before organizations had lanes of their own keeps them; it may still run. Nothing else reads or writes it, and the next release drops it: see flow.budget_org_lane.';
+
+-- +goose Down
+COMMENT ON TABLE flow.budget_lane IS 'The lanes of a budget, as weighted fair queueing sees them.';
