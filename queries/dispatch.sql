@@ -36,7 +36,8 @@ LEFT JOIN (
 
 -- name: QueueChoose :many
 -- The batches that may go next: the organization with the least virtual time first, of it the lane with the least, in that
--- the boosted ones, then the oldest. Queues to skip do not take the places of others.
+-- the boosted ones, then the oldest. Queues to skip ("batch.step.task") do not take the places of others. They are an array of
+-- texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
 WITH RECURSIVE org AS (
     (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = @domain::text AND f.bucket = @bucket::text AND f.open AND f.ready_parts > 0
         ORDER BY f.org_id LIMIT 1)
@@ -59,9 +60,7 @@ CROSS JOIN LATERAL (
             AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
                 OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
                 OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
-        AND NOT EXISTS (SELECT FROM (SELECT unnest(@skip_batches::uuid[]) AS batch_id, unnest(@skip_steps::smallint[]) AS step_no,
-                unnest(@skip_tasks::smallint[]) AS task_no) x
-            WHERE x.batch_id = q.batch_id AND x.step_no = q.step_no AND x.task_no = q.task_no)
+        AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY(@skip::text[])
     ORDER BY q.high DESC, q.batch_id LIMIT @per_lane
 ) l
 LEFT JOIN flow.budget_org o ON o.domain = @domain::text AND o.bucket = @bucket::text AND o.org_id = l.org_id
@@ -233,12 +232,12 @@ SELECT id FROM flow.credential WHERE tenancy_id = @tenancy_id AND org_id = @org_
 ORDER BY id LIMIT 1;
 
 -- name: LaneCharge :exec
+WITH org AS (
+    INSERT INTO flow.budget_org (domain, bucket, org_id, vstart, vtime) VALUES (@domain, @bucket, @org_id, @org_vstart, @org_vtime)
+    ON CONFLICT (domain, bucket, org_id) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime
+)
 INSERT INTO flow.budget_org_lane (domain, bucket, org_id, lane, vstart, vtime) VALUES (@domain, @bucket, @org_id, @lane, @vstart, @vtime)
 ON CONFLICT (domain, bucket, org_id, lane) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime;
-
--- name: LaneChargeOrg :exec
-INSERT INTO flow.budget_org (domain, bucket, org_id, vstart, vtime) VALUES (@domain, @bucket, @org_id, @vstart, @vtime)
-ON CONFLICT (domain, bucket, org_id) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime;
 
 -- name: LaneList :many
 -- What an organization set for its lanes of an account.

@@ -962,17 +962,23 @@ func (q *Queries) HoldOpenBackoff(ctx context.Context, db DBTX, arg HoldOpenBack
 }
 
 const laneCharge = `-- name: LaneCharge :exec
+WITH org AS (
+    INSERT INTO flow.budget_org (domain, bucket, org_id, vstart, vtime) VALUES ($1, $2, $3, $7, $8)
+    ON CONFLICT (domain, bucket, org_id) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime
+)
 INSERT INTO flow.budget_org_lane (domain, bucket, org_id, lane, vstart, vtime) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (domain, bucket, org_id, lane) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime
 `
 
 type LaneChargeParams struct {
-	Domain string
-	Bucket string
-	OrgID  uuid.UUID
-	Lane   FlowLane
-	Vstart int64
-	Vtime  int64
+	Domain    string
+	Bucket    string
+	OrgID     uuid.UUID
+	Lane      FlowLane
+	Vstart    int64
+	Vtime     int64
+	OrgVstart int64
+	OrgVtime  int64
 }
 
 func (q *Queries) LaneCharge(ctx context.Context, db DBTX, arg LaneChargeParams) error {
@@ -983,30 +989,8 @@ func (q *Queries) LaneCharge(ctx context.Context, db DBTX, arg LaneChargeParams)
 		arg.Lane,
 		arg.Vstart,
 		arg.Vtime,
-	)
-	return err
-}
-
-const laneChargeOrg = `-- name: LaneChargeOrg :exec
-INSERT INTO flow.budget_org (domain, bucket, org_id, vstart, vtime) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (domain, bucket, org_id) DO UPDATE SET vstart = excluded.vstart, vtime = excluded.vtime
-`
-
-type LaneChargeOrgParams struct {
-	Domain string
-	Bucket string
-	OrgID  uuid.UUID
-	Vstart int64
-	Vtime  int64
-}
-
-func (q *Queries) LaneChargeOrg(ctx context.Context, db DBTX, arg LaneChargeOrgParams) error {
-	_, err := db.Exec(ctx, laneChargeOrg,
-		arg.Domain,
-		arg.Bucket,
-		arg.OrgID,
-		arg.Vstart,
-		arg.Vtime,
+		arg.OrgVstart,
+		arg.OrgVtime,
 	)
 	return err
 }
@@ -1414,10 +1398,8 @@ CROSS JOIN LATERAL (
             AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
                 OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
                 OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
-        AND NOT EXISTS (SELECT FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::smallint[]) AS step_no,
-                unnest($5::smallint[]) AS task_no) x
-            WHERE x.batch_id = q.batch_id AND x.step_no = q.step_no AND x.task_no = q.task_no)
-    ORDER BY q.high DESC, q.batch_id LIMIT $6
+        AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY($3::text[])
+    ORDER BY q.high DESC, q.batch_id LIMIT $4
 ) l
 LEFT JOIN flow.budget_org o ON o.domain = $1::text AND o.bucket = $2::text AND o.org_id = l.org_id
 LEFT JOIN flow.budget_org_lane t ON t.domain = $1::text AND t.bucket = $2::text AND t.org_id = l.org_id AND t.lane = l.lane
@@ -1426,12 +1408,10 @@ ORDER BY coalesce(o.vtime, 0), l.org_id, coalesce(t.vtime, 0), l.lane, l.high DE
 `
 
 type QueueChooseParams struct {
-	Domain      string
-	Bucket      string
-	SkipBatches []uuid.UUID
-	SkipSteps   []int16
-	SkipTasks   []int16
-	PerLane     int32
+	Domain  string
+	Bucket  string
+	Skip    []string
+	PerLane int32
 }
 
 type QueueChooseRow struct {
@@ -1445,14 +1425,13 @@ type QueueChooseRow struct {
 }
 
 // The batches that may go next: the organization with the least virtual time first, of it the lane with the least, in that
-// the boosted ones, then the oldest. Queues to skip do not take the places of others.
+// the boosted ones, then the oldest. Queues to skip ("batch.step.task") do not take the places of others. They are an array of
+// texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
 func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParams) ([]QueueChooseRow, error) {
 	rows, err := db.Query(ctx, queueChoose,
 		arg.Domain,
 		arg.Bucket,
-		arg.SkipBatches,
-		arg.SkipSteps,
-		arg.SkipTasks,
+		arg.Skip,
 		arg.PerLane,
 	)
 	if err != nil {

@@ -575,7 +575,7 @@ type FlowBudgetLane struct {
 	Vstart int64
 }
 
-// Where the organizations that share a budget stand in fair queueing: equal shares. Written once two of them have sent.
+// Where the organizations of a budget stand in fair queueing: equal shares. Written with an organization's first call.
 type FlowBudgetOrg struct {
 	// The account, or whom an unmetered budget is for.
 	Domain string

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/run"
@@ -43,9 +45,9 @@ func sortedWindows(m map[[2]int64]tally) [][2]int64 {
 // choose renders the calls that should go next, without locks: up to groupMax small ones, or one bulk call. blocked
 // queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
 func (d *Dispatcher) choose(ctx context.Context, k budgetKey, blocked map[queueKey]bool, room func(*queueRow) int) ([]*prepared, error) {
-	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, PerLane: perLane}
+	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, PerLane: perLane, Skip: []string{}}
 	for b := range blocked {
-		p.SkipBatches, p.SkipSteps, p.SkipTasks = append(p.SkipBatches, b.batch), append(p.SkipSteps, b.step), append(p.SkipTasks, b.task)
+		p.Skip = append(p.Skip, fmt.Sprintf("%s.%d.%d", uuid.UUID(b.batch), b.step, b.task))
 	}
 	chosen, err := d.q.QueueChoose(ctx, d.Pool, p)
 	if err != nil {

@@ -72,19 +72,6 @@ func TestEscalation_SeesOthers(t *testing.T) {
 	require.EqualValues(t, 20, b.day().Own+b.day().ForeignSpend)
 }
 
-// TestEscalation_OnlyWhenNear: a budget with plenty left asks nobody before its calls.
-func TestEscalation_OnlyWhenNear(t *testing.T) {
-	t.Parallel()
-	b := setup(t, dispatch.Options{})
-	b.daily(1000)
-	def := b.define(hundreds)
-	b.await(b.start(def, 100, plainRow)) // the first pass reads them anyway
-	before := b.sim.Totals().Operations["counters"].Accepted
-	b.await(b.start(def, 1000, func(i int) string { return plainRow(100 + i) }))
-	require.Equal(t, before, b.sim.Totals().Operations["counters"].Accepted)
-	require.False(t, must(b.heads.Headroom(t.Context(), b.org, b.tenancy)).Buckets["upload"].Escalated)
-}
-
 // TestCounters_OthersAreClampedUpAndAlarm: what others spent counts, and more than a fifth of the cap at once is an alarm.
 func TestCounters_OthersAreClampedUpAndAlarm(t *testing.T) {
 	t.Parallel()

@@ -39,6 +39,39 @@ func TestProperty_Escalation(t *testing.T) {
 	require.True(t, Escalated([]Span{{Cap: 1}}), "the only call of a window")
 }
 
+// A claim goes without a look at the provider's counters up to where the budget escalates, and with one as far as there is room.
+func TestEscalate(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	for _, c := range []struct {
+		name              string
+		own, wanted, gets int
+		stops             bool
+		change            func(*claim)
+	}{
+		{"plenty", 0, 50, 50, false, nil},
+		{"down to the last tenth", 0, 95, 90, false, nil},
+		{"in the last tenth", 90, 5, 0, true, nil},
+		{"after a look", 90, 5, 5, false, func(c *claim) { c.checked = true }},
+		{"right after the look of another claim", 90, 5, 5, false, func(c *claim) { c.d.looked.mark("d", now.Add(-time.Second/2)) }},
+		{"after an old look", 90, 5, 0, true, func(c *claim) { c.d.looked.mark("d", now.Add(-time.Second)) }},
+		{"a platform without counters", 90, 5, 5, false, func(c *claim) { c.meter.askEvery = 0 }},
+		{"nothing is granted", 100, 0, 0, false, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var out claimed
+			claim := claim{d: &Dispatcher{}, key: budgetKey{"d", "b"}, out: &out, now: now, meter: &meter{askEvery: time.Minute}}
+			if c.change != nil {
+				c.change(&claim)
+			}
+			got := claim.escalate(Grant{Calls: c.wanted}, []Span{{Cap: 100, Own: c.own}})
+			require.Equal(t, c.gets, got.Calls)
+			require.Equal(t, c.stops, out.escalated)
+		})
+	}
+}
+
 // A drift is what no number of young calls explains, and it never counts what others are held to have spent already twice.
 func TestProperty_Drift(t *testing.T) {
 	t.Parallel()

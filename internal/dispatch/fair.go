@@ -54,8 +54,8 @@ func (s *Standing) Before(o *Standing) bool {
 	return s.Lane < o.Lane
 }
 
-// Charge charges the lane for n calls, and its organization if it is not alone. shared tells that it is not.
-func Charge(all []Standing, lane LaneKey, n int) (charged Standing, shared bool) {
+// Charge charges the lane for n calls, and its organization, also while it is alone: who has not sent yet goes before it then.
+func Charge(all []Standing, lane LaneKey, n int) (charged Standing) {
 	var lanes, orgs []LaneTag
 	own, ownOrg := 0, 0
 	seen := map[uuid.UUID]bool{}
@@ -76,9 +76,7 @@ func Charge(all []Standing, lane LaneKey, n int) (charged Standing, shared bool)
 		lanes = append(lanes, s.Tag)
 	}
 	charged.Tag = NextTag(lanes, own, n, charged.Weight)
-	if shared = len(orgs) > 1; shared {
-		charged.OrgTag = NextTag(orgs, ownOrg, n, 1)
-	}
+	charged.OrgTag = NextTag(orgs, ownOrg, n, 1)
 	for i := range all {
 		if all[i].Org == lane.Org {
 			all[i].OrgTag = charged.OrgTag
@@ -87,7 +85,7 @@ func Charge(all []Standing, lane LaneKey, n int) (charged Standing, shared bool)
 			all[i].Tag = charged.Tag
 		}
 	}
-	return charged, shared
+	return charged
 }
 
 // standings are the lanes of a claim's budget as Charge takes them.
@@ -103,19 +101,15 @@ func standings(rows []db.BudgetLanesRow) []Standing {
 	return out
 }
 
-// charge moves the virtual time of a lane on, and that of its organization where several share the budget.
+// charge moves the virtual time of a lane and of its organization on.
 func (c *claim) charge(ctx context.Context, conn db.DBTX, lane LaneKey, n int) error {
-	s, shared := Charge(c.standings, lane, n)
-	in := db.LaneChargeParams{Domain: c.key.domain, Bucket: c.key.bucket, OrgID: lane.Org, Lane: lane.Lane, Vstart: s.Tag.Start, Vtime: s.Tag.Finish}
-	if err := c.d.q.LaneCharge(ctx, conn, in); err != nil {
-		return fmt.Errorf("charge lane %s: %w", lane.Lane, err)
-	}
-	if !shared {
-		return nil
-	}
-	err := c.d.q.LaneChargeOrg(ctx, conn, db.LaneChargeOrgParams{Domain: in.Domain, Bucket: in.Bucket, OrgID: lane.Org, Vstart: s.OrgTag.Start, Vtime: s.OrgTag.Finish})
+	s := Charge(c.standings, lane, n)
+	err := c.d.q.LaneCharge(ctx, conn, db.LaneChargeParams{
+		Domain: c.key.domain, Bucket: c.key.bucket, OrgID: lane.Org, OrgVstart: s.OrgTag.Start, OrgVtime: s.OrgTag.Finish,
+		Lane: lane.Lane, Vstart: s.Tag.Start, Vtime: s.Tag.Finish,
+	})
 	if err != nil {
-		return fmt.Errorf("charge organization %s: %w", lane.Org, err)
+		return fmt.Errorf("charge lane %s: %w", lane.Lane, err)
 	}
 	return nil
 }

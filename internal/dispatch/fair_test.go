@@ -160,8 +160,21 @@ func TestProperty_SharesOrder(t *testing.T) {
 		c := drawContest(t)
 		c.serve(rapid.IntRange(0, 500).Draw(t, "before"), func(LaneKey) bool { return true })
 		mixed := slices.Clone(rapid.Permutation(c.lanes).Draw(t, "mixed"))
-		one, _ := Charge(c.lanes, c.lanes[0].LaneKey, 3)
-		other, _ := Charge(mixed, one.LaneKey, 3)
-		require.Equal(t, one, other)
+		one := Charge(c.lanes, c.lanes[0].LaneKey, 3)
+		require.Equal(t, one, Charge(mixed, one.LaneKey, 3))
 	})
+}
+
+// Whoever was alone with a budget lets a newcomer go first, whom it did not know of.
+func TestShares_Newcomer(t *testing.T) {
+	t.Parallel()
+	alone := []Standing{{LaneKey: LaneKey{uuid.UUID{1}, db.FlowLaneBulk}, Weight: 100}}
+	for range 10 {
+		Charge(alone, alone[0].LaneKey, 7)
+	}
+	newcomer := Standing{LaneKey: LaneKey{uuid.UUID{2}, db.FlowLaneBackfill}, Weight: 1}
+	require.True(t, newcomer.Before(&alone[0]))
+	both := []Standing{alone[0], newcomer}
+	charged := Charge(both, newcomer.LaneKey, 8)
+	require.True(t, both[0].Before(&charged), "it comes without credit")
 }
