@@ -53,13 +53,12 @@ CROSS JOIN (SELECT unnest(enum_range(NULL::flow.lane)) AS lane) k
 CROSS JOIN LATERAL (
     SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records
     FROM flow.lane_batch q
-    WHERE q.domain = @domain::text AND q.bucket = @bucket::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND q.ready_parts > 0
+    WHERE q.domain = @domain::text AND q.bucket = @bucket::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND NOT q.paused AND q.ready_parts > 0
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
             AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
-        AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
-            AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
-                OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
-                OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
+        AND NOT EXISTS (SELECT FROM flow.pause h
+            WHERE h.org_id = q.org_id AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
+                AND (h.domain IS NULL OR h.domain = q.domain) AND (h.lane IS NULL OR h.lane = q.lane))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY(@skip::text[])
     ORDER BY q.high DESC, q.batch_id LIMIT @per_lane
 ) l
@@ -97,12 +96,12 @@ CROSS JOIN LATERAL (
 WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0;
 
 -- name: HoldCovers :many
--- The active holds of people that cover any of these batches.
-SELECT DISTINCT q.batch_id FROM flow.lane_batch q JOIN flow.pause h ON h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
-    AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
-        OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
-        OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id))
-WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket = @bucket;
+-- The queues of these batches that active holds of people cover. Those of batches are not read: the batch says that it is paused.
+SELECT q.batch_id, q.step_no, q.task_no FROM flow.lane_batch q
+WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket = @bucket
+    AND EXISTS (SELECT FROM flow.pause h
+        WHERE h.org_id = q.org_id AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
+            AND (h.domain IS NULL OR h.domain = q.domain) AND (h.lane IS NULL OR h.lane = q.lane));
 
 -- name: HoldOpenBackoff :exec
 -- Opens the automatic backoff of a budget, or extends the one that is open.

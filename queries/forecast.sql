@@ -27,6 +27,12 @@ SELECT b.bucket, b.next_call_at, (SELECT coalesce(max(h.expires_at), '0001-01-01
     WHERE h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active' AND h.expires_at > @now::timestamptz)::timestamptz AS held_until
 FROM flow.budget b WHERE b.domain = @domain;
 
+-- name: DomainHeldUntil :one
+-- When the last hold ends that covers all calls of an organization to an account; the year 9999 for one without an end.
+SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pause h
+WHERE h.org_id = @org_id::uuid AND h.status = 'active' AND h.scope IN ('global', 'domain') AND h.ends_at > @now::timestamptz
+    AND (h.domain IS NULL OR h.domain = @domain::text);
+
 -- name: QueueWaiting :many
 -- The queues of a budget that have records waiting, but for one batch, whoever they belong to.
 SELECT q.org_id, q.batch_id, q.step_no, q.task_no, q.ready_records, b.definition_id, b.version

@@ -132,10 +132,6 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) A
 CROSS JOIN LATERAL (SELECT * FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= @from_step OFFSET 0) f
 ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq;
 
--- name: HoldsOfBatchRelease :exec
-UPDATE flow.pause SET status = 'released', released_at = @now::timestamptz, released_by = sqlc.narg('released_by')::uuid
-WHERE batch_id = @batch_id::uuid AND scope = 'batch' AND status = 'active';
-
 -- name: SlicesChanged :many
 -- Which of these slices are no longer as they were at their mark. Every change of a slice, or of its batch, writes its row
 -- anew, so the transactions that last wrote the two make a mark that nobody has to keep.

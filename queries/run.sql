@@ -208,13 +208,33 @@ DELETE FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = @slice_no AN
 
 -- name: SlicesReady :many
 -- Slices with in-process work, for one worker.
-SELECT no, first, records, step_no, apart, first_step, tasks_done FROM flow.slice WHERE batch_id = @batch_id AND state = 'ready' ORDER BY no LIMIT @max_slices;
+SELECT no, first, records, step_no, apart, first_step, tasks_done FROM flow.slice WHERE batch_id = @batch_id AND state = 'ready'
+    AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = @batch_id AND b.status = 'paused')
+ORDER BY no LIMIT @max_slices;
 
 -- name: JobsReady :many
-SELECT * FROM flow.job WHERE batch_id = @batch_id AND ready ORDER BY position LIMIT @max_jobs;
+SELECT * FROM flow.job WHERE batch_id = @batch_id AND ready
+    AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = @batch_id AND b.status = 'paused')
+ORDER BY position LIMIT @max_jobs;
 
 -- name: BatchGet :one
 SELECT b.*, sqlc.embed(c) FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = @id AND b.org_id = @org_id;
+
+-- name: BatchPause :exec
+-- The trigger of the table remembers the status before.
+UPDATE flow.batch SET status = 'paused', updated_at = @now::timestamptz WHERE id = @id;
+
+-- name: BatchResume :one
+UPDATE flow.batch SET status = paused_from, updated_at = @now::timestamptz WHERE id = @id AND status = 'paused' RETURNING status;
+
+-- name: LaneBatchPause :exec
+UPDATE flow.lane_batch SET paused = true WHERE batch_id = @batch_id;
+
+-- name: LaneBatchResume :many
+UPDATE flow.lane_batch SET paused = false WHERE batch_id = @batch_id RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS waiting;
+
+-- name: BatchCounts :one
+SELECT * FROM flow.batch_count WHERE batch_id = @batch_id;
 
 -- name: BatchStop :exec
 -- Nothing more of the batch is sent; it ends once nothing is open.

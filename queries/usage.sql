@@ -72,9 +72,8 @@ WITH sums AS MATERIALIZED (
 SELECT true AS slow, slow.* FROM slow UNION ALL SELECT false AS slow, failing.* FROM failing;
 
 -- name: DashboardHolds :many
--- The active holds that an organization sees: its own, and the backoffs of its accounts. Newest first.
+-- The active holds that an organization sees, as in the list of holds: its own, and the backoffs of its accounts. Newest first.
 SELECT sqlc.embed(h), count(*) OVER () AS total FROM flow.pause h
-WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
-    AND (h.org_id = @org_id OR h.scope = 'bucket' AND h.domain IN (
-        SELECT c.tenancy_id FROM flow.credential c WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND c.tenancy_id IS NOT NULL))
-ORDER BY h.id DESC LIMIT @most;
+WHERE h.status = 'active' AND (h.org_id = @org_id AND (h.scope = 'batch' OR h.ends_at > (SELECT flow.clock()))
+    OR h.scope = 'bucket' AND h.ends_at > (SELECT flow.clock()) AND h.domain IN (SELECT t.tenancy_id FROM flow.tenant t WHERE t.org_id = @org_id))
+ORDER BY h.created_at DESC, h.id DESC LIMIT @most;

@@ -883,11 +883,11 @@ func (q *Queries) DomainLimitPut(ctx context.Context, db DBTX, arg DomainLimitPu
 }
 
 const holdCovers = `-- name: HoldCovers :many
-SELECT DISTINCT q.batch_id FROM flow.lane_batch q JOIN flow.pause h ON h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
-    AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
-        OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
-        OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id))
+SELECT q.batch_id, q.step_no, q.task_no FROM flow.lane_batch q
 WHERE q.batch_id = ANY($1::uuid[]) AND q.domain = $2 AND q.bucket = $3
+    AND EXISTS (SELECT FROM flow.pause h
+        WHERE h.org_id = q.org_id AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
+            AND (h.domain IS NULL OR h.domain = q.domain) AND (h.lane IS NULL OR h.lane = q.lane))
 `
 
 type HoldCoversParams struct {
@@ -896,20 +896,26 @@ type HoldCoversParams struct {
 	Bucket   string
 }
 
-// The active holds of people that cover any of these batches.
-func (q *Queries) HoldCovers(ctx context.Context, db DBTX, arg HoldCoversParams) ([]uuid.UUID, error) {
+type HoldCoversRow struct {
+	BatchID uuid.UUID
+	StepNo  int16
+	TaskNo  int16
+}
+
+// The queues of these batches that active holds of people cover. Those of batches are not read: the batch says that it is paused.
+func (q *Queries) HoldCovers(ctx context.Context, db DBTX, arg HoldCoversParams) ([]HoldCoversRow, error) {
 	rows, err := db.Query(ctx, holdCovers, arg.BatchIds, arg.Domain, arg.Bucket)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []uuid.UUID
+	var items []HoldCoversRow
 	for rows.Next() {
-		var batch_id uuid.UUID
-		if err := rows.Scan(&batch_id); err != nil {
+		var i HoldCoversRow
+		if err := rows.Scan(&i.BatchID, &i.StepNo, &i.TaskNo); err != nil {
 			return nil, err
 		}
-		items = append(items, batch_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -1391,13 +1397,12 @@ CROSS JOIN (SELECT unnest(enum_range(NULL::flow.lane)) AS lane) k
 CROSS JOIN LATERAL (
     SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records
     FROM flow.lane_batch q
-    WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND q.ready_parts > 0
+    WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND NOT q.paused AND q.ready_parts > 0
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
             AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
-        AND NOT EXISTS (SELECT FROM flow.pause h WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
-            AND ((h.scope = 'global' AND h.org_id = q.org_id) OR (h.scope = 'batch' AND h.batch_id = q.batch_id)
-                OR (h.scope = 'domain' AND h.domain = q.domain AND h.org_id = q.org_id)
-                OR (h.scope = 'lane' AND h.domain = q.domain AND h.lane = q.lane AND h.org_id = q.org_id)))
+        AND NOT EXISTS (SELECT FROM flow.pause h
+            WHERE h.org_id = q.org_id AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
+                AND (h.domain IS NULL OR h.domain = q.domain) AND (h.lane IS NULL OR h.lane = q.lane))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY($3::text[])
     ORDER BY q.high DESC, q.batch_id LIMIT $4
 ) l

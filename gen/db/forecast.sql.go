@@ -99,6 +99,26 @@ func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) 
 	return dispatched, err
 }
 
+const domainHeldUntil = `-- name: DomainHeldUntil :one
+SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pause h
+WHERE h.org_id = $1::uuid AND h.status = 'active' AND h.scope IN ('global', 'domain') AND h.ends_at > $2::timestamptz
+    AND (h.domain IS NULL OR h.domain = $3::text)
+`
+
+type DomainHeldUntilParams struct {
+	OrgID  uuid.UUID
+	Now    time.Time
+	Domain string
+}
+
+// When the last hold ends that covers all calls of an organization to an account; the year 9999 for one without an end.
+func (q *Queries) DomainHeldUntil(ctx context.Context, db DBTX, arg DomainHeldUntilParams) (time.Time, error) {
+	row := db.QueryRow(ctx, domainHeldUntil, arg.OrgID, arg.Now, arg.Domain)
+	var until time.Time
+	err := row.Scan(&until)
+	return until, err
+}
+
 const domainList = `-- name: DomainList :many
 SELECT d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, d.org_id, coalesce(t.label, '')::text AS label, t.created_at AS known_at,
     (SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}') FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1 AND c.deleted_at IS NULL)::uuid[] AS credential_ids,

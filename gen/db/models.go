@@ -497,6 +497,8 @@ type FlowBatch struct {
 	RetryNo int32
 	// When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.
 	StoppedAt *time.Time
+	// The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.
+	PausedFrom *FlowBatchStatus
 }
 
 // How many jobs of a batch stand where. A constraint keeps their sum: a change that loses a record does not commit.
@@ -1007,6 +1009,8 @@ type FlowLaneBatch struct {
 	ReadyParts int32
 	// Records in these parts.
 	ReadyRecords int64
+	// True while the batch is paused: nothing of the queue is claimed.
+	Paused bool
 }
 
 // Spend by Domain, bucket, window length and window start. No debit raises own + foreign_spend above the cap.
@@ -1153,6 +1157,8 @@ type FlowPause struct {
 	ReleasedBy *uuid.UUID
 	// Who extended it, when, from what to what, as a JSON array.
 	Extensions string
+	// expires_at, or the end of the year 9999 for a hold without one: from then on it covers nothing.
+	EndsAt time.Time
 }
 
 // The accepted chunks of record sets, so that a chunk that comes again is known.

@@ -138,6 +138,33 @@ func (q *Queries) BatchCountRelease(ctx context.Context, db DBTX, batchID uuid.U
 	return err
 }
 
+const batchCounts = `-- name: BatchCounts :one
+SELECT batch_id, record_count, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved, change_no FROM flow.batch_count WHERE batch_id = $1
+`
+
+func (q *Queries) BatchCounts(ctx context.Context, db DBTX, batchID uuid.UUID) (FlowBatchCount, error) {
+	row := db.QueryRow(ctx, batchCounts, batchID)
+	var i FlowBatchCount
+	err := row.Scan(
+		&i.BatchID,
+		&i.RecordCount,
+		&i.Staged,
+		&i.Queued,
+		&i.Pending,
+		&i.Started,
+		&i.NeedsReconcile,
+		&i.Completed,
+		&i.Failed,
+		&i.Cancelled,
+		&i.Accepted,
+		&i.Rejected,
+		&i.Unprocessed,
+		&i.Unresolved,
+		&i.ChangeNo,
+	)
+	return i, err
+}
+
 const batchEnd = `-- name: BatchEnd :exec
 UPDATE flow.batch SET status = $1, completed_at = $2::timestamptz, updated_at = $2::timestamptz WHERE id = $3
 `
@@ -154,7 +181,7 @@ func (q *Queries) BatchEnd(ctx context.Context, db DBTX, arg BatchEndParams) err
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -188,6 +215,7 @@ type BatchGetRow struct {
 	RetryRoot      *uuid.UUID
 	RetryNo        int32
 	StoppedAt      *time.Time
+	PausedFrom     *FlowBatchStatus
 	FlowBatchCount FlowBatchCount
 }
 
@@ -220,6 +248,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.RetryRoot,
 		&i.RetryNo,
 		&i.StoppedAt,
+		&i.PausedFrom,
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
@@ -397,6 +426,37 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 		return nil, err
 	}
 	return items, nil
+}
+
+const batchPause = `-- name: BatchPause :exec
+UPDATE flow.batch SET status = 'paused', updated_at = $1::timestamptz WHERE id = $2
+`
+
+type BatchPauseParams struct {
+	Now time.Time
+	ID  uuid.UUID
+}
+
+// The trigger of the table remembers the status before.
+func (q *Queries) BatchPause(ctx context.Context, db DBTX, arg BatchPauseParams) error {
+	_, err := db.Exec(ctx, batchPause, arg.Now, arg.ID)
+	return err
+}
+
+const batchResume = `-- name: BatchResume :one
+UPDATE flow.batch SET status = paused_from, updated_at = $1::timestamptz WHERE id = $2 AND status = 'paused' RETURNING status
+`
+
+type BatchResumeParams struct {
+	Now time.Time
+	ID  uuid.UUID
+}
+
+func (q *Queries) BatchResume(ctx context.Context, db DBTX, arg BatchResumeParams) (FlowBatchStatus, error) {
+	row := db.QueryRow(ctx, batchResume, arg.Now, arg.ID)
+	var status FlowBatchStatus
+	err := row.Scan(&status)
+	return status, err
 }
 
 const batchStart = `-- name: BatchStart :exec
@@ -955,7 +1015,9 @@ func (q *Queries) JobsAt(ctx context.Context, db DBTX, arg JobsAtParams) ([]Flow
 }
 
 const jobsReady = `-- name: JobsReady :many
-SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job WHERE batch_id = $1 AND ready ORDER BY position LIMIT $2
+SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job WHERE batch_id = $1 AND ready
+    AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.status = 'paused')
+ORDER BY position LIMIT $2
 `
 
 type JobsReadyParams struct {
@@ -1124,6 +1186,15 @@ func (q *Queries) LaneBatchOfBatches(ctx context.Context, db DBTX, batchIds []uu
 	return items, nil
 }
 
+const laneBatchPause = `-- name: LaneBatchPause :exec
+UPDATE flow.lane_batch SET paused = true WHERE batch_id = $1
+`
+
+func (q *Queries) LaneBatchPause(ctx context.Context, db DBTX, batchID uuid.UUID) error {
+	_, err := db.Exec(ctx, laneBatchPause, batchID)
+	return err
+}
+
 const laneBatchReady = `-- name: LaneBatchReady :exec
 UPDATE flow.lane_batch SET ready_parts = $1, ready_records = $2 WHERE batch_id = $3 AND step_no = $4 AND task_no = $5
 `
@@ -1145,6 +1216,36 @@ func (q *Queries) LaneBatchReady(ctx context.Context, db DBTX, arg LaneBatchRead
 		arg.TaskNo,
 	)
 	return err
+}
+
+const laneBatchResume = `-- name: LaneBatchResume :many
+UPDATE flow.lane_batch SET paused = false WHERE batch_id = $1 RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS waiting
+`
+
+type LaneBatchResumeRow struct {
+	Domain  string
+	Bucket  string
+	Waiting bool
+}
+
+func (q *Queries) LaneBatchResume(ctx context.Context, db DBTX, batchID uuid.UUID) ([]LaneBatchResumeRow, error) {
+	rows, err := db.Query(ctx, laneBatchResume, batchID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LaneBatchResumeRow
+	for rows.Next() {
+		var i LaneBatchResumeRow
+		if err := rows.Scan(&i.Domain, &i.Bucket, &i.Waiting); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const partClaim = `-- name: PartClaim :exec
@@ -1834,7 +1935,9 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 }
 
 const slicesReady = `-- name: SlicesReady :many
-SELECT no, first, records, step_no, apart, first_step, tasks_done FROM flow.slice WHERE batch_id = $1 AND state = 'ready' ORDER BY no LIMIT $2
+SELECT no, first, records, step_no, apart, first_step, tasks_done FROM flow.slice WHERE batch_id = $1 AND state = 'ready'
+    AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.status = 'paused')
+ORDER BY no LIMIT $2
 `
 
 type SlicesReadyParams struct {

@@ -87,11 +87,10 @@ func (q *Queries) DashboardDefinitions(ctx context.Context, db DBTX, arg Dashboa
 }
 
 const dashboardHolds = `-- name: DashboardHolds :many
-SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.created_by, h.created_at, h.expires_at, h.released_at, h.released_by, h.extensions, count(*) OVER () AS total FROM flow.pause h
-WHERE h.status = 'active' AND (h.expires_at IS NULL OR h.expires_at > (SELECT flow.clock()))
-    AND (h.org_id = $1 OR h.scope = 'bucket' AND h.domain IN (
-        SELECT c.tenancy_id FROM flow.credential c WHERE c.org_id = $1 AND c.deleted_at IS NULL AND c.tenancy_id IS NOT NULL))
-ORDER BY h.id DESC LIMIT $2
+SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.created_by, h.created_at, h.expires_at, h.released_at, h.released_by, h.extensions, h.ends_at, count(*) OVER () AS total FROM flow.pause h
+WHERE h.status = 'active' AND (h.org_id = $1 AND (h.scope = 'batch' OR h.ends_at > (SELECT flow.clock()))
+    OR h.scope = 'bucket' AND h.ends_at > (SELECT flow.clock()) AND h.domain IN (SELECT t.tenancy_id FROM flow.tenant t WHERE t.org_id = $1))
+ORDER BY h.created_at DESC, h.id DESC LIMIT $2
 `
 
 type DashboardHoldsParams struct {
@@ -104,7 +103,7 @@ type DashboardHoldsRow struct {
 	Total     int64
 }
 
-// The active holds that an organization sees: its own, and the backoffs of its accounts. Newest first.
+// The active holds that an organization sees, as in the list of holds: its own, and the backoffs of its accounts. Newest first.
 func (q *Queries) DashboardHolds(ctx context.Context, db DBTX, arg DashboardHoldsParams) ([]DashboardHoldsRow, error) {
 	rows, err := db.Query(ctx, dashboardHolds, arg.OrgID, arg.Most)
 	if err != nil {
@@ -131,6 +130,7 @@ func (q *Queries) DashboardHolds(ctx context.Context, db DBTX, arg DashboardHold
 			&i.FlowPause.ReleasedAt,
 			&i.FlowPause.ReleasedBy,
 			&i.FlowPause.Extensions,
+			&i.FlowPause.EndsAt,
 			&i.Total,
 		); err != nil {
 			return nil, err

@@ -196,7 +196,8 @@ func (c *claim) free(ctx context.Context, calls []*prepared) ([]*prepared, error
 	return out, nil
 }
 
-// begin locks the batches, and makes sure that they may go: what people hold from now on, they hold.
+// begin locks the batches, and makes sure that they may go. intend has taken a share of the gate that whoever opens a hold
+// must have alone: a hold that is not seen here is opened after this claim has ended.
 func (c *claim) begin(ctx context.Context, calls []*prepared) (err error) {
 	var ids []uuid.UUID
 	for _, p := range calls {
@@ -205,13 +206,17 @@ func (c *claim) begin(ctx context.Context, calls []*prepared) (err error) {
 	if c.change, err = c.d.Runs.Begin(ctx, c.tx, ids...); err != nil {
 		return err
 	}
-	held, err := c.d.q.HoldCovers(ctx, c.tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain, Bucket: c.key.bucket})
+	covered, err := c.d.q.HoldCovers(ctx, c.tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain, Bucket: c.key.bucket})
 	if err != nil {
 		return fmt.Errorf("read holds: %w", err)
 	}
+	held := map[queueKey]bool{}
+	for _, q := range covered {
+		held[queueKey{q.BatchID, q.StepNo, q.TaskNo}] = true
+	}
 	var barred []queueKey
 	for _, p := range calls {
-		if slices.ContainsFunc(p.batches(), func(id uuid.UUID) bool { return c.change.Stopped(id) || slices.Contains(held, id) }) {
+		if slices.ContainsFunc(p.queues, func(k queueKey) bool { return held[k] || c.change.Barred(k.batch) }) {
 			barred = append(barred, p.queues...)
 		}
 	}
@@ -303,23 +308,29 @@ func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (G
 	return grant, nil
 }
 
-// intend inserts the intents, and charges their lanes.
+// intend enters the gate of holds, inserts the intents, and charges their lanes.
 func (c *claim) intend(ctx context.Context, calls []*prepared) error {
 	later := pg.NewPipeline(c.tx)
 	byLane := map[LaneKey]int{}
+	var orgs []uuid.UUID
 	for _, p := range calls {
 		if !p.empty() {
 			byLane[p.laneKey()]++
 		}
+		if !slices.Contains(orgs, p.orgID) {
+			orgs = append(orgs, p.orgID)
+		}
 	}
-	if len(byLane) == 0 {
-		return nil
+	if err := c.d.q.HoldGateShare(ctx, later, orgs); err != nil {
+		return fmt.Errorf("enter the gate of holds: %w", err)
 	}
-	if err := c.d.q.CallInsert(ctx, later, c.rows(calls)); err != nil {
-		return fmt.Errorf("write down calls: %w", err)
-	}
-	if err := c.count(ctx, later, calls); err != nil {
-		return err
+	if len(byLane) > 0 {
+		if err := c.d.q.CallInsert(ctx, later, c.rows(calls)); err != nil {
+			return fmt.Errorf("write down calls: %w", err)
+		}
+		if err := c.count(ctx, later, calls); err != nil {
+			return err
+		}
 	}
 	for lane, n := range byLane {
 		if err := c.charge(ctx, later, lane, n); err != nil {

@@ -304,13 +304,21 @@ func (c *Change) moveBatches(ctx context.Context) error {
 		if counts.terminal() != rows[i].RecordCount || h.Status == BatchPaused || BatchTerminal(h.Status) {
 			continue
 		}
-		status := counts.outcome()
-		if h.StoppedAt != nil {
-			status = BatchFailed
+		if err := c.end(ctx, c.later, h, &counts); err != nil {
+			return err
 		}
-		if err := c.s.q.BatchEnd(ctx, c.later, db.BatchEndParams{ID: h.ID, Status: status, Now: c.Now}); err != nil {
-			return fmt.Errorf("end batch %s: %w", h.ID, err)
-		}
+	}
+	return nil
+}
+
+// end ends a batch whose jobs are all over. A paused one ends when it is resumed.
+func (c *Change) end(ctx context.Context, conn db.DBTX, h *head, counts *Counts) error {
+	status := counts.outcome()
+	if h.StoppedAt != nil {
+		status = BatchFailed
+	}
+	if err := c.s.q.BatchEnd(ctx, conn, db.BatchEndParams{ID: h.ID, Status: status, Now: c.Now}); err != nil {
+		return fmt.Errorf("end batch %s: %w", h.ID, err)
 	}
 	return nil
 }

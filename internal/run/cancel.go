@@ -22,13 +22,9 @@ type Cancellation struct {
 // of the batch; readers show as unprocessed what still waits there. Calls under way settle later. Faults: NotFound;
 // Conflict for a batch that is over.
 func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, why Cancellation) (*BatchRow, error) {
-	c, err := s.Begin(ctx, tx, batchID)
+	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
 	if err != nil {
 		return nil, err
-	}
-	h := c.heads[batchID]
-	if h == nil || h.OrgID != orgID {
-		return nil, fault.Missing("Batch")
 	}
 	if BatchTerminal(h.Status) {
 		return nil, fault.New(fault.Conflict, "Batch is already %s", h.Status)
@@ -39,7 +35,7 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err := s.q.BatchCancel(ctx, tx, db.BatchCancelParams{ID: batchID, Reason: why.Reason, Now: c.Now}); err != nil {
 		return nil, fmt.Errorf("cancel batch %s: %w", batchID, err)
 	}
-	if err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By, BatchID: batchID}); err != nil {
+	if _, err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By, BatchID: batchID}); err != nil {
 		return nil, fmt.Errorf("release the holds of batch %s: %w", batchID, err)
 	}
 	if err := account.Audit(ctx, tx, auditType, batchID.String()); err != nil {

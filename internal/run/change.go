@@ -183,6 +183,9 @@ func (c *Change) CallMoved(id uuid.UUID, from Status) { c.moved[id] = from }
 // Stopped reports whether nothing of the batch may be sent any more.
 func (c *Change) Stopped(batchID uuid.UUID) bool { return c.heads[batchID].stopped() }
 
+// Barred reports whether nothing of the batch may be sent now: it is stopped, or paused.
+func (c *Change) Barred(batchID uuid.UUID) bool { return c.heads[batchID].barred() }
+
 // Plan returns the plan that a batch follows.
 func (c *Change) Plan(batchID uuid.UUID) *definition.Plan { return c.heads[batchID].plan }
 

@@ -23,7 +23,8 @@ const (
 	sliceBytes = 32 << 20
 )
 
-// Work does a bounded piece of a batch's in-process work, and reports whether there is more. Only one worker should work
+// Work does a bounded piece of a batch's in-process work, and reports whether there is more; there is none while the batch is
+// paused. Only one worker should work
 // on a batch at a time; a second one wastes its effort and harms nothing.
 func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err error) {
 	b, err := s.Batch(ctx, s.pool, batchID)
@@ -46,8 +47,8 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 		return false, err
 	}
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error { return s.settleWork(ctx, tx, batchID, works) })
-	if errors.Is(err, errOver) {
-		return false, nil // the slices of a cancelled batch stay as they were
+	if errors.Is(err, errBarred) {
+		return false, nil // the slices of a cancelled batch stay as they were, and a resumed one is woken
 	}
 	if errors.Is(err, ErrMoved) {
 		return true, nil
@@ -213,8 +214,8 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		return err
 	}
 	h := c.heads[batchID]
-	if h.stopped() {
-		return errOver
+	if h.barred() {
+		return errBarred
 	}
 	if err := c.stillReady(ctx, batchID, works); err != nil {
 		return err
@@ -240,8 +241,8 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 	return c.Apply(ctx)
 }
 
-// errOver means that nothing of the batch is to be done any more.
-var errOver = errors.New("the batch is over")
+// errBarred means that nothing of the batch is to be done, for now or for ever.
+var errBarred = errors.New("the batch is over or paused")
 
 // stillReady makes sure that nobody else did the work in the meantime.
 func (c *Change) stillReady(ctx context.Context, batchID uuid.UUID, works []*sliceWork) error {

@@ -205,6 +205,6 @@ func TestWork_StoreWrites(t *testing.T) {
 		_, err := w.s.Cancel(ctx, tx, w.org, batch, Cancellation{})
 		return err
 	})
-	require.ErrorIs(t, settle(batch, works, nil), errOver)
+	require.ErrorIs(t, settle(batch, works, nil), errBarred)
 	assert.Equal(t, "0 ", shown(), "nothing of a batch that is cancelled")
 }

@@ -109,6 +109,7 @@ type modelBatch struct {
 	staged    bool
 	touched   bool
 	cancelled bool
+	paused    bool
 	// checked: records whose z is false break the input schema.
 	checked bool
 	// allowed is how many records may fail, -1 for all; stopped is set past that. inCalls is how many records were in calls
@@ -429,6 +430,8 @@ func (b *modelBatch) state() BatchStatus {
 	switch {
 	case b.cancelled:
 		return BatchCancelled
+	case b.paused:
+		return BatchPaused
 	case !b.touched:
 		return BatchQueued
 	case c.terminal() < n:

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -183,6 +184,7 @@ type move struct {
 
 // moves are the moves that are possible now. Kind ones bring the batches to their end.
 func (p *play) moves(kind bool) (out []move) {
+	var resumes []move // last, so that kind runs settle what is under way first
 	for i, b := range p.batches {
 		name := func(what string) string { return fmt.Sprintf("%s of batch %d", what, i) }
 		if !kind && len(b.doubtful()) > 0 {
@@ -190,6 +192,11 @@ func (p *play) moves(kind bool) (out []move) {
 		}
 		if !kind && p.rounds > 0 && b.over() && len(p.batches) < 6 {
 			out = append(out, move{name("retry"), func() { p.retry(b) }})
+		}
+		if b.paused {
+			resumes = append(resumes, move{name("resume"), func() { p.resume(b) }})
+		} else if !kind && !BatchTerminal(b.state()) && rapid.IntRange(0, 3).Draw(p.t, "rarely") == 0 {
+			out = append(out, move{name("pause"), func() { p.pause(b) }})
 		}
 		if b.closed() {
 			continue
@@ -208,12 +215,12 @@ func (p *play) moves(kind bool) (out []move) {
 				}
 			}
 		}
-		if local {
+		if local && !b.paused {
 			out = append(out, move{name("work"), func() { p.work(b) }})
 		}
 		for step := range p.plan {
 			for task := range p.plan[step] {
-				if queues[[2]int{step, task}] {
+				if queues[[2]int{step, task}] && !b.paused {
 					out = append(out, move{name(fmt.Sprintf("claim %d.%d", step, task)), func() { p.claim(b, step, task, kind) }})
 				}
 			}
@@ -229,6 +236,7 @@ func (p *play) moves(kind bool) (out []move) {
 			out = append(out, settle, settle)
 		}
 	}
+	out = append(out, resumes...)
 	if !kind && len(out) > 0 && rapid.IntRange(0, 3).Draw(p.t, "rare") > 0 {
 		out = slices.DeleteFunc(out, func(m move) bool { return len(m.name) > 6 && m.name[:6] == "cancel" })
 	}
@@ -240,6 +248,47 @@ func (p *play) release(b *modelBatch) {
 	b.staged = false
 	for _, r := range b.records() {
 		r.enter(0)
+	}
+}
+
+// pause pauses a batch: it has no work, and whoever claims must see that nothing may be sent.
+func (p *play) pause(b *modelBatch) {
+	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
+		paused, _, err := p.s.Pause(ctx, tx, p.org, b.id)
+		require.True(p.t, paused || err != nil)
+		return err
+	})
+	b.paused = true
+	more, err := p.s.Work(p.ctx, b.id)
+	require.NoError(p.t, err)
+	require.False(p.t, more, "a paused batch has no work")
+	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
+		ch, err := p.s.Begin(ctx, tx, b.id)
+		require.True(p.t, err != nil || ch.Barred(b.id))
+		again, _, pauseErr := p.s.Pause(ctx, tx, p.org, b.id)
+		require.False(p.t, again, "it is paused already")
+		return errors.Join(err, pauseErr)
+	})
+}
+
+// resume resumes a batch, which goes on where it stood: what waits in it is woken.
+func (p *play) resume(b *modelBatch) {
+	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
+		resumed, _, err := p.s.Resume(ctx, tx, p.org, b.id)
+		require.True(p.t, resumed || err != nil)
+		return err
+	})
+	b.paused = false
+	if b.closed() || BatchTerminal(b.state()) {
+		return
+	}
+	for _, r := range b.records() {
+		b.freshWork = b.freshWork || r.local
+		for task, at := range r.tasks {
+			if at == waiting {
+				b.fresh[[2]int{r.step, task}] = true
+			}
+		}
 	}
 }
 
@@ -256,7 +305,7 @@ func (p *play) cancel(b *modelBatch) {
 		_, err := p.s.Cancel(ctx, tx, p.org, b.id, Cancellation{})
 		return err
 	})
-	b.cancelled = true
+	b.cancelled, b.paused = true, false
 	more, err := p.s.Work(p.ctx, b.id)
 	require.NoError(p.t, err)
 	require.False(p.t, more, "a cancelled batch has no work")

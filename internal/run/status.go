@@ -117,7 +117,11 @@ func between(from, to Status) []Status {
 	return way
 }
 
-// BatchStatus is where a batch stands.
+// BatchStatus is where a batch stands. The database refuses other moves than these.
+//
+//	queued → running → completed | partially_failed | failed
+//	queued, running ⇄ paused     (and back to exactly the one that it was)
+//	queued, running, paused → cancelled
 type BatchStatus = db.FlowBatchStatus
 
 // The statuses of a batch.

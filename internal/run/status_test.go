@@ -202,3 +202,28 @@ func TestChange_RetryBesideAnEnd(t *testing.T) {
 	s.settle(s.claim(0), TraceOK)
 	s.stands(Completed)
 }
+
+// The database lets a paused batch go nowhere but to where it was, and to cancelled.
+func TestBatch_PausedGoesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	plan := modelPlan{{{kind: "upload"}}}
+	def := w.define(t, plan, -1, false)
+	all := []BatchStatus{BatchQueued, BatchRunning, BatchPaused, BatchCompleted, BatchPartiallyFailed, BatchFailed, BatchCancelled}
+	for _, from := range []BatchStatus{BatchQueued, BatchRunning} {
+		for _, to := range all {
+			b := w.start(t, plan, def, []modelInput{{}}, 2, false, false)
+			set := func(s BatchStatus) error {
+				_, err := w.pool.Exec(w.ctx, "UPDATE flow.batch SET status = $2 WHERE id = $1", b.id, s)
+				return err
+			}
+			require.NoError(t, set(from))
+			require.NoError(t, set(BatchPaused))
+			err := set(to)
+			require.Equal(t, to == from || to == BatchPaused || to == BatchCancelled, err == nil, "paused from %s to %s: %v", from, to, err)
+			remembered := 0
+			require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT count(*) FROM flow.batch WHERE id = $1 AND (status = 'paused') <> (paused_from IS NOT NULL)", b.id).Scan(&remembered))
+			require.Zero(t, remembered, "the status before is kept while the batch is paused, and no longer")
+		}
+	}
+}

@@ -16,6 +16,9 @@ func (c *Counts) failures() int64 { return c.Of(Failed) + c.Of(Rejected) }
 // stopped reports whether nothing of the batch is sent any more: it is over, or its failure threshold stopped it.
 func (h *head) stopped() bool { return BatchTerminal(h.Status) || h.StoppedAt != nil }
 
+// barred reports whether nothing of the batch is sent or worked on now: it is stopped, or paused.
+func (h *head) barred() bool { return h.stopped() || h.Status == BatchPaused }
+
 // allowed is how many jobs of the batch may fail.
 func (h *head) allowed() int64 {
 	if h.plan.FailureThreshold == nil {

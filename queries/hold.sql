@@ -1,0 +1,114 @@
+-- Holds that people open, and the lists of all holds. flow.clock() says what time it is; the dispatcher's own queries about
+-- holds are in dispatch.sql.
+
+-- name: HoldGateShare :exec
+-- Lets no hold of these organizations be opened or extended until the claim that reads holds after this has ended.
+SELECT pg_advisory_xact_lock_shared(hashtextextended('hold ' || o, 0)) FROM unnest(@org_ids::uuid[]) o;
+
+-- name: HoldGateTake :exec
+-- Waits for the claims of an organization that may have read holds, and keeps others from doing so.
+SELECT pg_advisory_xact_lock(hashtextextended('hold ' || @org_id::uuid, 0));
+
+-- name: HoldsCount :one
+-- How many active holds of people an organization has, but for those of batches.
+SELECT count(*) FROM flow.pause WHERE org_id = @org_id AND status = 'active' AND scope IN ('global', 'domain', 'lane');
+
+-- name: HoldInsert :one
+INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, created_by, created_at, expires_at)
+VALUES (@id, @org_id, @scope, @domain, @lane, @batch_id, @cause, @reason, @created_by, @created_at, @expires_at)
+RETURNING *;
+
+-- name: HoldOfBatch :one
+SELECT * FROM flow.pause WHERE batch_id = @batch_id::uuid AND org_id = @org_id::uuid AND scope = 'batch' AND status = 'active';
+
+-- name: HoldGet :one
+SELECT * FROM flow.pause WHERE id = @id;
+
+-- name: HoldLock :one
+SELECT * FROM flow.pause WHERE id = @id FOR UPDATE;
+
+-- name: HoldRead :one
+-- A hold that an organization sees: its own, and the backoffs of the accounts that it knows.
+SELECT sqlc.embed(h), (SELECT flow.clock())::timestamptz AS now FROM flow.pause h
+WHERE h.id = @id AND (h.org_id = @org_id::uuid
+    OR h.scope = 'bucket' AND EXISTS (SELECT FROM flow.tenant t WHERE t.org_id = @org_id::uuid AND t.tenancy_id = h.domain));
+
+-- name: HoldExtend :one
+UPDATE flow.pause SET expires_at = @expires_at::timestamptz, extensions = @extensions WHERE id = @id RETURNING *;
+
+-- name: HoldEnd :exec
+-- Releases a hold whose time is over.
+UPDATE flow.pause SET status = 'released', released_at = @released_at::timestamptz WHERE id = @id;
+
+-- name: HoldsRelease :many
+-- Releases the active holds of one target: of the organization, of a Domain, or of a lane of a Domain.
+UPDATE flow.pause p SET status = 'released', released_at = flow.clock(), released_by = @released_by::uuid
+WHERE p.org_id = @org_id::uuid AND p.scope = @scope AND p.domain IS NOT DISTINCT FROM sqlc.narg('domain') AND p.lane IS NOT DISTINCT FROM sqlc.narg('lane')::flow.lane
+    AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock()
+RETURNING *;
+
+-- name: HoldsOfBatchRelease :many
+UPDATE flow.pause SET status = 'released', released_at = @now::timestamptz, released_by = sqlc.narg('released_by')::uuid
+WHERE batch_id = @batch_id::uuid AND scope = 'batch' AND status = 'active'
+RETURNING *;
+
+-- name: HoldBudgets :many
+-- The budgets in which an organization's work waits that a hold covered.
+SELECT DISTINCT q.domain, q.bucket FROM flow.batch b JOIN flow.lane_batch q ON q.batch_id = b.id
+WHERE b.org_id = @org_id AND b.status IN ('queued', 'running') AND q.open AND q.ready_parts > 0
+    AND (sqlc.narg('domain')::text IS NULL OR q.domain = sqlc.narg('domain')) AND (sqlc.narg('lane')::flow.lane IS NULL OR q.lane = sqlc.narg('lane'))
+ORDER BY q.domain, q.bucket;
+
+-- name: HoldList :many
+-- A page of the holds that an organization sees, its own and the backoffs of the accounts that it knows, behind one of them.
+-- reach is how many rows to pass over and to read together. What is expired covers nothing any more, whoever has written that
+-- down; but a batch is paused until that is done.
+SELECT sqlc.embed(f) FROM (
+    (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN o.ends_at ELSE o.created_at END AS at) k
+    WHERE o.org_id = @org_id::uuid AND (sqlc.narg('scope')::text IS NULL OR o.scope = sqlc.narg('scope'))
+        AND (sqlc.narg('domain')::text IS NULL OR o.domain = sqlc.narg('domain'))
+        AND (@released::boolean OR o.status = 'active' AND (o.scope = 'batch' OR o.ends_at > @now::timestamptz))
+        AND (NOT @behind::boolean OR (k.at, o.id) > (@after_at::timestamptz, @after_id::uuid))
+    ORDER BY k.at, o.id LIMIT @reach::int)
+    UNION ALL
+    (SELECT b.id, b.at FROM flow.tenant t CROSS JOIN LATERAL (
+        SELECT p.id, k.at FROM flow.pause p CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN p.ends_at ELSE p.created_at END AS at) k
+        WHERE p.domain = t.tenancy_id AND p.scope = 'bucket' AND (@released::boolean OR p.status = 'active' AND p.ends_at > @now::timestamptz)
+            AND (NOT @behind::boolean OR (k.at, p.id) > (@after_at::timestamptz, @after_id::uuid))
+        ORDER BY k.at, p.id LIMIT @reach::int
+    ) b
+    WHERE t.org_id = @org_id::uuid AND (sqlc.narg('scope')::text IS NULL OR sqlc.narg('scope') = 'bucket')
+        AND (sqlc.narg('domain')::text IS NULL OR t.tenancy_id = sqlc.narg('domain')))
+) h JOIN flow.pause f ON f.id = h.id
+ORDER BY h.at, h.id LIMIT @max_rows::int OFFSET @skip_rows::int;
+
+-- name: HoldListDescending :many
+-- As above, in the other order.
+SELECT sqlc.embed(f) FROM (
+    (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN o.ends_at ELSE o.created_at END AS at) k
+    WHERE o.org_id = @org_id::uuid AND (sqlc.narg('scope')::text IS NULL OR o.scope = sqlc.narg('scope'))
+        AND (sqlc.narg('domain')::text IS NULL OR o.domain = sqlc.narg('domain'))
+        AND (@released::boolean OR o.status = 'active' AND (o.scope = 'batch' OR o.ends_at > @now::timestamptz))
+        AND (NOT @behind::boolean OR (k.at, o.id) < (@after_at::timestamptz, @after_id::uuid))
+    ORDER BY k.at DESC, o.id DESC LIMIT @reach::int)
+    UNION ALL
+    (SELECT b.id, b.at FROM flow.tenant t CROSS JOIN LATERAL (
+        SELECT p.id, k.at FROM flow.pause p CROSS JOIN LATERAL (SELECT CASE WHEN @by_end::boolean THEN p.ends_at ELSE p.created_at END AS at) k
+        WHERE p.domain = t.tenancy_id AND p.scope = 'bucket' AND (@released::boolean OR p.status = 'active' AND p.ends_at > @now::timestamptz)
+            AND (NOT @behind::boolean OR (k.at, p.id) < (@after_at::timestamptz, @after_id::uuid))
+        ORDER BY k.at DESC, p.id DESC LIMIT @reach::int
+    ) b
+    WHERE t.org_id = @org_id::uuid AND (sqlc.narg('scope')::text IS NULL OR sqlc.narg('scope') = 'bucket')
+        AND (sqlc.narg('domain')::text IS NULL OR t.tenancy_id = sqlc.narg('domain')))
+) h JOIN flow.pause f ON f.id = h.id
+ORDER BY h.at DESC, h.id DESC LIMIT @max_rows::int OFFSET @skip_rows::int;
+
+-- name: HoldTotal :one
+SELECT ((SELECT count(*) FROM flow.pause o
+    WHERE o.org_id = @org_id::uuid AND (sqlc.narg('scope')::text IS NULL OR o.scope = sqlc.narg('scope'))
+        AND (sqlc.narg('domain')::text IS NULL OR o.domain = sqlc.narg('domain'))
+        AND (@released::boolean OR o.status = 'active' AND (o.scope = 'batch' OR o.ends_at > @now::timestamptz)))
+    + (SELECT count(*) FROM flow.tenant t JOIN flow.pause p ON p.domain = t.tenancy_id
+    WHERE t.org_id = @org_id::uuid AND p.scope = 'bucket' AND (@released::boolean OR p.status = 'active' AND p.ends_at > @now::timestamptz)
+        AND (sqlc.narg('scope')::text IS NULL OR sqlc.narg('scope') = 'bucket')
+        AND (sqlc.narg('domain')::text IS NULL OR t.tenancy_id = sqlc.narg('domain'))))::bigint AS total;
