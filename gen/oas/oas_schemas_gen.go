@@ -2015,7 +2015,9 @@ type BucketHeadroom struct {
 	Windows BucketHeadroomWindows `json:"windows"`
 	// Whether the budget is so nearly spent that the provider's counters are asked before each call.
 	Escalated bool `json:"escalated"`
-	// Before this time nothing is sent; null if nothing holds it.
+	// Before this time nothing of the organization is sent: a window is spent, calls are spaced, the
+	// provider asked to wait, or people hold the Domain or all calls. Null if nothing holds it, and while
+	// a hold without an end does.
 	NextAllowedAt NilDateTime `json:"next_allowed_at"`
 }
 
@@ -5038,6 +5040,47 @@ func (s *DomainList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
 
+// Ref: #/components/schemas/DomainPauseCreate
+type DomainPauseCreate struct {
+	// After how many seconds it is released by itself, up to seven days; null or left out for a hold
+	// without an end.
+	DurationSeconds OptNilInt `json:"duration_seconds"`
+	// A note for those who read it.
+	Reason OptNilString `json:"reason"`
+	// The lane of the flow's calls; null leaves it to the action.
+	Lane OptNilLane `json:"lane"`
+}
+
+// GetDurationSeconds returns the value of DurationSeconds.
+func (s *DomainPauseCreate) GetDurationSeconds() OptNilInt {
+	return s.DurationSeconds
+}
+
+// GetReason returns the value of Reason.
+func (s *DomainPauseCreate) GetReason() OptNilString {
+	return s.Reason
+}
+
+// GetLane returns the value of Lane.
+func (s *DomainPauseCreate) GetLane() OptNilLane {
+	return s.Lane
+}
+
+// SetDurationSeconds sets the value of DurationSeconds.
+func (s *DomainPauseCreate) SetDurationSeconds(val OptNilInt) {
+	s.DurationSeconds = val
+}
+
+// SetReason sets the value of Reason.
+func (s *DomainPauseCreate) SetReason(val OptNilString) {
+	s.Reason = val
+}
+
+// SetLane sets the value of Lane.
+func (s *DomainPauseCreate) SetLane(val OptNilLane) {
+	s.Lane = val
+}
+
 // Ref: #/components/schemas/DryRun
 type DryRun struct {
 	DefinitionID string `json:"definition_id"`
@@ -6708,7 +6751,8 @@ func (s *HeadroomBuckets) init() HeadroomBuckets {
 	return m
 }
 
-// What is held. A `bucket` is held by the dispatcher alone, after the provider's rate limit.
+// What is held, the whole organization (`global`) or a part. A `bucket` is held by the service alone,
+// after the provider's rate limit.
 // Ref: #/components/schemas/HoldScope
 type HoldScope string
 
@@ -9200,6 +9244,52 @@ func (o OptBatchStatus) Or(d BatchStatus) BatchStatus {
 	return d
 }
 
+// NewOptBool returns new OptBool with value set to v.
+func NewOptBool(v bool) OptBool {
+	return OptBool{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptBool is optional bool.
+type OptBool struct {
+	Value bool
+	Set   bool
+}
+
+// IsSet returns true if OptBool was set.
+func (o OptBool) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptBool) Reset() {
+	var v bool
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptBool) SetTo(v bool) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptBool) Get() (v bool, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptBool) Or(d bool) bool {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptCredentialStatus returns new OptCredentialStatus with value set to v.
 func NewOptCredentialStatus(v CredentialStatus) OptCredentialStatus {
 	return OptCredentialStatus{
@@ -9522,6 +9612,52 @@ func (o OptDeliveryWindow) Or(d DeliveryWindow) DeliveryWindow {
 	return d
 }
 
+// NewOptDomainPauseCreate returns new OptDomainPauseCreate with value set to v.
+func NewOptDomainPauseCreate(v DomainPauseCreate) OptDomainPauseCreate {
+	return OptDomainPauseCreate{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptDomainPauseCreate is optional DomainPauseCreate.
+type OptDomainPauseCreate struct {
+	Value DomainPauseCreate
+	Set   bool
+}
+
+// IsSet returns true if OptDomainPauseCreate was set.
+func (o OptDomainPauseCreate) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptDomainPauseCreate) Reset() {
+	var v DomainPauseCreate
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptDomainPauseCreate) SetTo(v DomainPauseCreate) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptDomainPauseCreate) Get() (v DomainPauseCreate, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptDomainPauseCreate) Or(d DomainPauseCreate) DomainPauseCreate {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptDryRunRequest returns new OptDryRunRequest with value set to v.
 func NewOptDryRunRequest(v DryRunRequest) OptDryRunRequest {
 	return OptDryRunRequest{
@@ -9792,6 +9928,52 @@ func (o OptGetUsageGroupBy) Get() (v GetUsageGroupBy, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptGetUsageGroupBy) Or(d GetUsageGroupBy) GetUsageGroupBy {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptHoldScope returns new OptHoldScope with value set to v.
+func NewOptHoldScope(v HoldScope) OptHoldScope {
+	return OptHoldScope{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptHoldScope is optional HoldScope.
+type OptHoldScope struct {
+	Value HoldScope
+	Set   bool
+}
+
+// IsSet returns true if OptHoldScope was set.
+func (o OptHoldScope) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptHoldScope) Reset() {
+	var v HoldScope
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptHoldScope) SetTo(v HoldScope) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptHoldScope) Get() (v HoldScope, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptHoldScope) Or(d HoldScope) HoldScope {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -10984,6 +11166,144 @@ func (o OptOrder) Or(d Order) Order {
 	return d
 }
 
+// NewOptPauseCreate returns new OptPauseCreate with value set to v.
+func NewOptPauseCreate(v PauseCreate) OptPauseCreate {
+	return OptPauseCreate{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptPauseCreate is optional PauseCreate.
+type OptPauseCreate struct {
+	Value PauseCreate
+	Set   bool
+}
+
+// IsSet returns true if OptPauseCreate was set.
+func (o OptPauseCreate) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptPauseCreate) Reset() {
+	var v PauseCreate
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptPauseCreate) SetTo(v PauseCreate) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptPauseCreate) Get() (v PauseCreate, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptPauseCreate) Or(d PauseCreate) PauseCreate {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptPauseOrder returns new OptPauseOrder with value set to v.
+func NewOptPauseOrder(v PauseOrder) OptPauseOrder {
+	return OptPauseOrder{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptPauseOrder is optional PauseOrder.
+type OptPauseOrder struct {
+	Value PauseOrder
+	Set   bool
+}
+
+// IsSet returns true if OptPauseOrder was set.
+func (o OptPauseOrder) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptPauseOrder) Reset() {
+	var v PauseOrder
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptPauseOrder) SetTo(v PauseOrder) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptPauseOrder) Get() (v PauseOrder, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptPauseOrder) Or(d PauseOrder) PauseOrder {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptPauseSortBy returns new OptPauseSortBy with value set to v.
+func NewOptPauseSortBy(v PauseSortBy) OptPauseSortBy {
+	return OptPauseSortBy{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptPauseSortBy is optional PauseSortBy.
+type OptPauseSortBy struct {
+	Value PauseSortBy
+	Set   bool
+}
+
+// IsSet returns true if OptPauseSortBy was set.
+func (o OptPauseSortBy) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptPauseSortBy) Reset() {
+	var v PauseSortBy
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptPauseSortBy) SetTo(v PauseSortBy) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptPauseSortBy) Get() (v PauseSortBy, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptPauseSortBy) Or(d PauseSortBy) PauseSortBy {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptPlatformStatus returns new OptPlatformStatus with value set to v.
 func NewOptPlatformStatus(v PlatformStatus) OptPlatformStatus {
 	return OptPlatformStatus{
@@ -11684,6 +12004,483 @@ func (s *Pacing) SetPeriodMinutes(val int) {
 // SetWindow sets the value of Window.
 func (s *Pacing) SetWindow(val OptDeliveryWindow) {
 	s.Window = val
+}
+
+// A hold: what it covers is not sent. People open those of scope `global`, `domain`, `lane` and
+// `batch`; those of scope `bucket` are backoffs that the service opens itself when the provider
+// refuses calls for a while.
+// Ref: #/components/schemas/Pause
+type Pause struct {
+	ID    string    `json:"id"`
+	Scope HoldScope `json:"scope"`
+	// The Domain of a hold of scope `domain`, `lane` or `bucket`; else null.
+	TenancyID NilString `json:"tenancy_id"`
+	// The lane of the flow's calls; null leaves it to the action.
+	Lane NilLane `json:"lane"`
+	// The bucket of an automatic backoff; else null.
+	Bucket NilString `json:"bucket"`
+	// The batch of a hold of scope `batch`; else null.
+	BatchID NilString   `json:"batch_id"`
+	Status  PauseStatus `json:"status"`
+	// `admin_request` for a hold of people, else what the provider said.
+	Cause string `json:"cause"`
+	// The note of who opened it, or the provider's words.
+	Reason NilString `json:"reason"`
+	// The account that opened it; null for an automatic backoff.
+	CreatedBy NilString `json:"created_by"`
+	CreatedAt time.Time `json:"created_at"`
+	// When it is released by itself; null for a hold without an end.
+	ExpiresAt NilDateTime `json:"expires_at"`
+	// When it was released; null while it is active.
+	ReleasedAt NilDateTime `json:"released_at"`
+	// The account that released it, or `scheduler` where its time was over; null while it is active.
+	ReleasedBy NilString `json:"released_by"`
+	// Each time its end was moved further away, the first one first.
+	Extensions []PauseExtension `json:"extensions"`
+}
+
+// GetID returns the value of ID.
+func (s *Pause) GetID() string {
+	return s.ID
+}
+
+// GetScope returns the value of Scope.
+func (s *Pause) GetScope() HoldScope {
+	return s.Scope
+}
+
+// GetTenancyID returns the value of TenancyID.
+func (s *Pause) GetTenancyID() NilString {
+	return s.TenancyID
+}
+
+// GetLane returns the value of Lane.
+func (s *Pause) GetLane() NilLane {
+	return s.Lane
+}
+
+// GetBucket returns the value of Bucket.
+func (s *Pause) GetBucket() NilString {
+	return s.Bucket
+}
+
+// GetBatchID returns the value of BatchID.
+func (s *Pause) GetBatchID() NilString {
+	return s.BatchID
+}
+
+// GetStatus returns the value of Status.
+func (s *Pause) GetStatus() PauseStatus {
+	return s.Status
+}
+
+// GetCause returns the value of Cause.
+func (s *Pause) GetCause() string {
+	return s.Cause
+}
+
+// GetReason returns the value of Reason.
+func (s *Pause) GetReason() NilString {
+	return s.Reason
+}
+
+// GetCreatedBy returns the value of CreatedBy.
+func (s *Pause) GetCreatedBy() NilString {
+	return s.CreatedBy
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *Pause) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetExpiresAt returns the value of ExpiresAt.
+func (s *Pause) GetExpiresAt() NilDateTime {
+	return s.ExpiresAt
+}
+
+// GetReleasedAt returns the value of ReleasedAt.
+func (s *Pause) GetReleasedAt() NilDateTime {
+	return s.ReleasedAt
+}
+
+// GetReleasedBy returns the value of ReleasedBy.
+func (s *Pause) GetReleasedBy() NilString {
+	return s.ReleasedBy
+}
+
+// GetExtensions returns the value of Extensions.
+func (s *Pause) GetExtensions() []PauseExtension {
+	return s.Extensions
+}
+
+// SetID sets the value of ID.
+func (s *Pause) SetID(val string) {
+	s.ID = val
+}
+
+// SetScope sets the value of Scope.
+func (s *Pause) SetScope(val HoldScope) {
+	s.Scope = val
+}
+
+// SetTenancyID sets the value of TenancyID.
+func (s *Pause) SetTenancyID(val NilString) {
+	s.TenancyID = val
+}
+
+// SetLane sets the value of Lane.
+func (s *Pause) SetLane(val NilLane) {
+	s.Lane = val
+}
+
+// SetBucket sets the value of Bucket.
+func (s *Pause) SetBucket(val NilString) {
+	s.Bucket = val
+}
+
+// SetBatchID sets the value of BatchID.
+func (s *Pause) SetBatchID(val NilString) {
+	s.BatchID = val
+}
+
+// SetStatus sets the value of Status.
+func (s *Pause) SetStatus(val PauseStatus) {
+	s.Status = val
+}
+
+// SetCause sets the value of Cause.
+func (s *Pause) SetCause(val string) {
+	s.Cause = val
+}
+
+// SetReason sets the value of Reason.
+func (s *Pause) SetReason(val NilString) {
+	s.Reason = val
+}
+
+// SetCreatedBy sets the value of CreatedBy.
+func (s *Pause) SetCreatedBy(val NilString) {
+	s.CreatedBy = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *Pause) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetExpiresAt sets the value of ExpiresAt.
+func (s *Pause) SetExpiresAt(val NilDateTime) {
+	s.ExpiresAt = val
+}
+
+// SetReleasedAt sets the value of ReleasedAt.
+func (s *Pause) SetReleasedAt(val NilDateTime) {
+	s.ReleasedAt = val
+}
+
+// SetReleasedBy sets the value of ReleasedBy.
+func (s *Pause) SetReleasedBy(val NilString) {
+	s.ReleasedBy = val
+}
+
+// SetExtensions sets the value of Extensions.
+func (s *Pause) SetExtensions(val []PauseExtension) {
+	s.Extensions = val
+}
+
+// Ref: #/components/schemas/PauseCreate
+type PauseCreate struct {
+	// After how many seconds it is released by itself, up to seven days; null or left out for a hold
+	// without an end.
+	DurationSeconds OptNilInt `json:"duration_seconds"`
+	// A note for those who read it.
+	Reason OptNilString `json:"reason"`
+}
+
+// GetDurationSeconds returns the value of DurationSeconds.
+func (s *PauseCreate) GetDurationSeconds() OptNilInt {
+	return s.DurationSeconds
+}
+
+// GetReason returns the value of Reason.
+func (s *PauseCreate) GetReason() OptNilString {
+	return s.Reason
+}
+
+// SetDurationSeconds sets the value of DurationSeconds.
+func (s *PauseCreate) SetDurationSeconds(val OptNilInt) {
+	s.DurationSeconds = val
+}
+
+// SetReason sets the value of Reason.
+func (s *PauseCreate) SetReason(val OptNilString) {
+	s.Reason = val
+}
+
+// Ref: #/components/schemas/PauseExtend
+type PauseExtend struct {
+	// The new end, in seconds from now.
+	DurationSeconds OptInt `json:"duration_seconds"`
+	// The new end, before the year 9999.
+	ExpiresAt OptDateTime `json:"expires_at"`
+}
+
+// GetDurationSeconds returns the value of DurationSeconds.
+func (s *PauseExtend) GetDurationSeconds() OptInt {
+	return s.DurationSeconds
+}
+
+// GetExpiresAt returns the value of ExpiresAt.
+func (s *PauseExtend) GetExpiresAt() OptDateTime {
+	return s.ExpiresAt
+}
+
+// SetDurationSeconds sets the value of DurationSeconds.
+func (s *PauseExtend) SetDurationSeconds(val OptInt) {
+	s.DurationSeconds = val
+}
+
+// SetExpiresAt sets the value of ExpiresAt.
+func (s *PauseExtend) SetExpiresAt(val OptDateTime) {
+	s.ExpiresAt = val
+}
+
+// Ref: #/components/schemas/PauseExtension
+type PauseExtension struct {
+	ExtendedAt time.Time `json:"extended_at"`
+	// The account that extended it.
+	ExtendedBy        string    `json:"extended_by"`
+	PreviousExpiresAt time.Time `json:"previous_expires_at"`
+	ExpiresAt         time.Time `json:"expires_at"`
+}
+
+// GetExtendedAt returns the value of ExtendedAt.
+func (s *PauseExtension) GetExtendedAt() time.Time {
+	return s.ExtendedAt
+}
+
+// GetExtendedBy returns the value of ExtendedBy.
+func (s *PauseExtension) GetExtendedBy() string {
+	return s.ExtendedBy
+}
+
+// GetPreviousExpiresAt returns the value of PreviousExpiresAt.
+func (s *PauseExtension) GetPreviousExpiresAt() time.Time {
+	return s.PreviousExpiresAt
+}
+
+// GetExpiresAt returns the value of ExpiresAt.
+func (s *PauseExtension) GetExpiresAt() time.Time {
+	return s.ExpiresAt
+}
+
+// SetExtendedAt sets the value of ExtendedAt.
+func (s *PauseExtension) SetExtendedAt(val time.Time) {
+	s.ExtendedAt = val
+}
+
+// SetExtendedBy sets the value of ExtendedBy.
+func (s *PauseExtension) SetExtendedBy(val string) {
+	s.ExtendedBy = val
+}
+
+// SetPreviousExpiresAt sets the value of PreviousExpiresAt.
+func (s *PauseExtension) SetPreviousExpiresAt(val time.Time) {
+	s.PreviousExpiresAt = val
+}
+
+// SetExpiresAt sets the value of ExpiresAt.
+func (s *PauseExtension) SetExpiresAt(val time.Time) {
+	s.ExpiresAt = val
+}
+
+// Ref: #/components/schemas/PauseList
+type PauseList struct {
+	Items []Pause `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *PauseList) GetItems() []Pause {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *PauseList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *PauseList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *PauseList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *PauseList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *PauseList) SetItems(val []Pause) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *PauseList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *PauseList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *PauseList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *PauseList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+type PauseOrder string
+
+const (
+	PauseOrderAsc  PauseOrder = "asc"
+	PauseOrderDesc PauseOrder = "desc"
+)
+
+// AllValues returns all PauseOrder values.
+func (PauseOrder) AllValues() []PauseOrder {
+	return []PauseOrder{
+		PauseOrderAsc,
+		PauseOrderDesc,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s PauseOrder) MarshalText() ([]byte, error) {
+	switch s {
+	case PauseOrderAsc:
+		return []byte(s), nil
+	case PauseOrderDesc:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *PauseOrder) UnmarshalText(data []byte) error {
+	switch PauseOrder(data) {
+	case PauseOrderAsc:
+		*s = PauseOrderAsc
+		return nil
+	case PauseOrderDesc:
+		*s = PauseOrderDesc
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+type PauseSortBy string
+
+const (
+	PauseSortByCreatedAt PauseSortBy = "created_at"
+	PauseSortByExpiresAt PauseSortBy = "expires_at"
+)
+
+// AllValues returns all PauseSortBy values.
+func (PauseSortBy) AllValues() []PauseSortBy {
+	return []PauseSortBy{
+		PauseSortByCreatedAt,
+		PauseSortByExpiresAt,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s PauseSortBy) MarshalText() ([]byte, error) {
+	switch s {
+	case PauseSortByCreatedAt:
+		return []byte(s), nil
+	case PauseSortByExpiresAt:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *PauseSortBy) UnmarshalText(data []byte) error {
+	switch PauseSortBy(data) {
+	case PauseSortByCreatedAt:
+		*s = PauseSortByCreatedAt
+		return nil
+	case PauseSortByExpiresAt:
+		*s = PauseSortByExpiresAt
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// A hold is `active` until it is released or its time is over.
+// Ref: #/components/schemas/PauseStatus
+type PauseStatus string
+
+const (
+	PauseStatusActive   PauseStatus = "active"
+	PauseStatusReleased PauseStatus = "released"
+)
+
+// AllValues returns all PauseStatus values.
+func (PauseStatus) AllValues() []PauseStatus {
+	return []PauseStatus{
+		PauseStatusActive,
+		PauseStatusReleased,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s PauseStatus) MarshalText() ([]byte, error) {
+	switch s {
+	case PauseStatusActive:
+		return []byte(s), nil
+	case PauseStatusReleased:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *PauseStatus) UnmarshalText(data []byte) error {
+	switch PauseStatus(data) {
+	case PauseStatusActive:
+		*s = PauseStatusActive
+		return nil
+	case PauseStatusReleased:
+		*s = PauseStatusReleased
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 // Ref: #/components/schemas/Platform

@@ -94,8 +94,11 @@ var operationRolesApiKeyAuth = map[string][]string{
 	DeleteVariableSetOperation: []string{
 		"admin",
 	},
-	DryRunDefinitionOperation:     []string{},
-	EstimateUploadOperation:       []string{},
+	DryRunDefinitionOperation: []string{},
+	EstimateUploadOperation:   []string{},
+	ExtendPauseOperation: []string{
+		"admin",
+	},
 	GetAttributionOperation:       []string{},
 	GetBatchOperation:             []string{},
 	GetCredentialOperation:        []string{},
@@ -109,6 +112,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetLanesOperation:             []string{},
 	GetMarginsOperation:           []string{},
 	GetMeOperation:                []string{},
+	GetPauseOperation:             []string{},
 	GetRecordSetOperation:         []string{},
 	GetStoreOperation:             []string{},
 	GetStoreRecordOperation:       []string{},
@@ -125,9 +129,11 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListCredentialsOperation:        []string{},
 	ListDefinitionVersionsOperation: []string{},
 	ListDefinitionsOperation:        []string{},
+	ListDomainPausesOperation:       []string{},
 	ListDomainsOperation:            []string{},
 	ListExecutionsOperation:         []string{},
 	ListJobsOperation:               []string{},
+	ListPausesOperation:             []string{},
 	ListRecordSetsOperation:         []string{},
 	ListStoreRecordsOperation:       []string{},
 	ListStoresOperation:             []string{},
@@ -135,6 +141,15 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListTriggersOperation:           []string{},
 	ListUsageHistoryOperation:       []string{},
 	ListVariableSetsOperation:       []string{},
+	PauseBatchOperation: []string{
+		"admin",
+	},
+	PauseDispatchOperation: []string{
+		"admin",
+	},
+	PauseDomainOperation: []string{
+		"admin",
+	},
 	PutStoreLayerOperation: []string{
 		"admin",
 	},
@@ -152,6 +167,15 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	ResolveJobOperation: []string{
+		"admin",
+	},
+	ResumeBatchOperation: []string{
+		"admin",
+	},
+	ResumeDispatchOperation: []string{
+		"admin",
+	},
+	ResumeDomainOperation: []string{
 		"admin",
 	},
 	RetryBatchOperation: []string{
@@ -260,8 +284,11 @@ var operationRolesOrgJwt = map[string][]string{
 	DeleteVariableSetOperation: []string{
 		"admin",
 	},
-	DryRunDefinitionOperation:     []string{},
-	EstimateUploadOperation:       []string{},
+	DryRunDefinitionOperation: []string{},
+	EstimateUploadOperation:   []string{},
+	ExtendPauseOperation: []string{
+		"admin",
+	},
 	GetAttributionOperation:       []string{},
 	GetBatchOperation:             []string{},
 	GetCredentialOperation:        []string{},
@@ -275,6 +302,7 @@ var operationRolesOrgJwt = map[string][]string{
 	GetLanesOperation:             []string{},
 	GetMarginsOperation:           []string{},
 	GetMeOperation:                []string{},
+	GetPauseOperation:             []string{},
 	GetRecordSetOperation:         []string{},
 	GetStoreOperation:             []string{},
 	GetStoreRecordOperation:       []string{},
@@ -291,9 +319,11 @@ var operationRolesOrgJwt = map[string][]string{
 	ListCredentialsOperation:        []string{},
 	ListDefinitionVersionsOperation: []string{},
 	ListDefinitionsOperation:        []string{},
+	ListDomainPausesOperation:       []string{},
 	ListDomainsOperation:            []string{},
 	ListExecutionsOperation:         []string{},
 	ListJobsOperation:               []string{},
+	ListPausesOperation:             []string{},
 	ListRecordSetsOperation:         []string{},
 	ListStoreRecordsOperation:       []string{},
 	ListStoresOperation:             []string{},
@@ -301,6 +331,15 @@ var operationRolesOrgJwt = map[string][]string{
 	ListTriggersOperation:           []string{},
 	ListUsageHistoryOperation:       []string{},
 	ListVariableSetsOperation:       []string{},
+	PauseBatchOperation: []string{
+		"admin",
+	},
+	PauseDispatchOperation: []string{
+		"admin",
+	},
+	PauseDomainOperation: []string{
+		"admin",
+	},
 	PutStoreLayerOperation: []string{
 		"admin",
 	},
@@ -318,6 +357,15 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	ResolveJobOperation: []string{
+		"admin",
+	},
+	ResumeBatchOperation: []string{
+		"admin",
+	},
+	ResumeDispatchOperation: []string{
+		"admin",
+	},
+	ResumeDomainOperation: []string{
 		"admin",
 	},
 	RetryBatchOperation: []string{

@@ -16,6 +16,7 @@ type Handler interface {
 	DefinitionHandler
 	DispatchHandler
 	ExecutionHandler
+	HoldHandler
 	JobHandler
 	RecordSetHandler
 	StoreHandler
@@ -473,6 +474,89 @@ type ExecutionHandler interface {
 	//
 	// GET /flows/executions/{execution_id}/stream
 	StreamExecution(ctx context.Context, params StreamExecutionParams, w http.ResponseWriter) error
+}
+
+// HoldHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Hold
+type HoldHandler interface {
+	// ExtendPause implements extendPause operation.
+	//
+	// Moves the end of a hold of a Domain or of a lane further away: to `duration_seconds` from now, or to
+	// `expires_at`, which wins if both are there; one of them is required. An end that is not later than
+	// the present one answers 409, as does a hold that is released, that has no end, or that is an
+	// automatic backoff, and the thousand-and-first extension.
+	//
+	// PATCH /platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}
+	ExtendPause(ctx context.Context, req *PauseExtend, params ExtendPauseParams) (*Pause, error)
+	// GetPause implements getPause operation.
+	//
+	// Returns one hold with who opened, extended and released it, and when.
+	//
+	// GET /admin/dispatch/pauses/{pause_id}
+	GetPause(ctx context.Context, params GetPauseParams) (*Pause, error)
+	// ListDomainPauses implements listDomainPauses operation.
+	//
+	// Returns the organization's holds of a Domain and of its lanes, and the automatic backoffs of the
+	// Domain's buckets. Holds of batches and of the whole organization are in the list of all holds.
+	//
+	// GET /platforms/dialer/domains/{tenancy_id}/pauses
+	ListDomainPauses(ctx context.Context, params ListDomainPausesParams) (*PauseList, error)
+	// ListPauses implements listPauses operation.
+	//
+	// Returns the organization's holds of all scopes, and the automatic backoffs of the accounts that it
+	// knows.
+	//
+	// GET /admin/dispatch/pauses
+	ListPauses(ctx context.Context, params ListPausesParams) (*PauseList, error)
+	// PauseBatch implements pauseBatch operation.
+	//
+	// Holds a batch. It becomes `paused` and remembers where it stood. Once this is answered, no further
+	// record of it is sent, and nothing is worked on in the service; calls that are under way are settled
+	// as usual. The batch does not end while it is paused. If it is paused already, the answer is the hold
+	// that it has, unchanged. A batch in a terminal status answers 409.
+	//
+	// POST /flows/batches/{batch_id}/pause
+	PauseBatch(ctx context.Context, req OptPauseCreate, params PauseBatchParams) (*Pause, error)
+	// PauseDispatch implements pauseDispatch operation.
+	//
+	// Holds every call that carries records of the organization, to whatever account or host. Once this is
+	// answered, no further record is sent; calls that are under way are settled as usual. Batches keep
+	// their status.
+	//
+	// POST /admin/dispatch/pause
+	PauseDispatch(ctx context.Context, req OptPauseCreate, params PauseDispatchParams) (*Pause, error)
+	// PauseDomain implements pauseDomain operation.
+	//
+	// Holds the organization's calls to a provider account, or with `lane` those of one lane. Once this is
+	// answered, no further record is sent; calls that are under way are settled as usual. Batches keep
+	// their status. A hold covers nothing of other organizations that use the same account. Each request
+	// opens a hold of its own, of which an organization can have 1000 besides those of batches (else 409);
+	// calls go on when the last of them is released or over.
+	//
+	// POST /platforms/dialer/domains/{tenancy_id}/pause
+	PauseDomain(ctx context.Context, req OptDomainPauseCreate, params PauseDomainParams) (*Pause, error)
+	// ResumeBatch implements resumeBatch operation.
+	//
+	// Releases the hold of a batch, which goes on in the status that it had before. If all of its jobs
+	// came to their end meanwhile, it ends now. Nothing that was sent is sent again. The answer is empty
+	// for a batch that is not paused.
+	//
+	// POST /flows/batches/{batch_id}/resume
+	ResumeBatch(ctx context.Context, params ResumeBatchParams) ([]Pause, error)
+	// ResumeDispatch implements resumeDispatch operation.
+	//
+	// Releases every active hold of scope `global`, and no other.
+	//
+	// POST /admin/dispatch/resume
+	ResumeDispatch(ctx context.Context) ([]Pause, error)
+	// ResumeDomain implements resumeDomain operation.
+	//
+	// Releases the organization's holds of the whole Domain; with `lane` it releases those of that lane
+	// instead. Automatic backoffs (scope `bucket`) end by themselves and cannot be released.
+	//
+	// POST /platforms/dialer/domains/{tenancy_id}/resume
+	ResumeDomain(ctx context.Context, params ResumeDomainParams) ([]Pause, error)
 }
 
 // JobHandler handles operations described by OpenAPI v3 specification.

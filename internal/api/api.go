@@ -18,6 +18,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/dryrun"
 	"flowlane/internal/forecast"
+	"flowlane/internal/hold"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
@@ -48,6 +49,7 @@ type Deps struct {
 	Runs        *run.Service
 	Streams     *stream.Hub
 	Forecasts   *forecast.Service
+	Holds       *hold.Service
 	Answers     *request.Answers
 	Limits      *request.Limits
 	// RequestLimit replaces the number of every request limit of the document, unless it is 0.
@@ -80,6 +82,7 @@ type handler struct {
 	executionHandler
 	usageHandler
 	dispatchHandler
+	holdHandler
 	errorHandler
 }
 
@@ -126,6 +129,7 @@ func New(d Deps) (http.Handler, error) {
 		executionHandler: executionHandler{runs: d.Runs, streams: d.Streams, heartbeat: heartbeat},
 		usageHandler:     usageHandler{usage: d.Usage},
 		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher, tuner: d.Tuner},
+		holdHandler:      holdHandler{holds: d.Holds, forecasts: d.Forecasts},
 		errorHandler:     errs,
 	}
 	server, err := oas.NewServer(h, sec,

@@ -171,6 +171,33 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	"setLane": func(s *stack) auditedCall {
 		return auditedCall{"PUT", "/platforms/dialer/domains/" + s.tenancy + "/lanes/bulk", `{"weight":7}`, 200, "lane", s.tenancy + "/bulk", ""}
 	},
+	"pauseBatch": func(s *stack) auditedCall {
+		id := s.trigger(s.define(transformSteps), "{}")
+		return auditedCall{"POST", "/flows/batches/" + id + "/pause", `{"reason":"` + needle + `"}`, 201, "pause", "", "id"}
+	},
+	"resumeBatch": func(s *stack) auditedCall {
+		id := s.trigger(s.define(transformSteps), "{}")
+		s.Do("POST", "/flows/batches/"+id+"/pause", nil).Want(201)
+		return auditedCall{"POST", "/flows/batches/" + id + "/resume", nil, 200, "batch", id, ""}
+	},
+	"pauseDomain": func(s *stack) auditedCall {
+		return auditedCall{"POST", s.domainPath() + "/pause", `{"reason":"` + needle + `","duration_seconds":60}`, 201, "pause", "", "id"}
+	},
+	"resumeDomain": func(s *stack) auditedCall {
+		s.openHold(s.domainPath(), `{}`)
+		return auditedCall{"POST", s.domainPath() + "/resume", nil, 200, "domain", s.tenancy, ""}
+	},
+	"pauseDispatch": func(*stack) auditedCall {
+		return auditedCall{"POST", "/admin/dispatch/pause", `{"reason":"` + needle + `"}`, 201, "pause", "", "id"}
+	},
+	"resumeDispatch": func(s *stack) auditedCall {
+		s.openHold("/admin/dispatch", `{}`)
+		return auditedCall{"POST", "/admin/dispatch/resume", nil, 200, "organization", s.orgID(s.Key), ""}
+	},
+	"extendPause": func(s *stack) auditedCall {
+		id := s.openHold(s.domainPath(), `{"lane":"backfill","duration_seconds":60}`)["id"].(string)
+		return auditedCall{"PATCH", s.domainPath() + "/pauses/" + id, `{"duration_seconds":120}`, 200, "pause", id, ""}
+	},
 	"refreshLimits": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/platforms/dialer/domains/" + s.tenancy + "/refresh-limits", nil, 200, "domain", s.tenancy, ""}
 	},

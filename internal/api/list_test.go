@@ -24,6 +24,7 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
+	"flowlane/internal/hold"
 	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
@@ -77,6 +78,9 @@ func TestCursor_EveryList(t *testing.T) {
 	s.upload(rowsOf(2))
 	s.write(s.store(customers), `a crm {}`, `b crm {}`)
 	s.store(`{"name":"second","fields":[{"name":"a","type":"string"}],"layers":["l"]}`)
+	for range 2 {
+		s.openHold(s.domainPath(), `{}`)
+	}
 	for i := range 2 {
 		s.Do(http.MethodPost, "/account/api-keys", fmt.Sprintf(`{"name":"k%d"}`, i)).Want(http.StatusCreated)
 	}
@@ -188,12 +192,15 @@ func fill(t *testing.T, pool *pgxpool.Pool, org apitest.Tenant) {
 		`INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, metadata, record_count, page_set, created_at, updated_at, status)
 			SELECT ` + id + `, $1, ` + id + `, 1, ` + id + `, CASE i % 1000 WHEN 7 THEN 'webhook' ELSE 'api_call' END::flow.trigger_type, '{}', 1, ` + id + `,
 			flow.clock(), flow.clock(), CASE i % 1000 WHEN 7 THEN 'running' ELSE 'queued' END::flow.batch_status` + rows,
+		`INSERT INTO flow.pause (id, org_id, scope, status, cause, created_at, expires_at)
+			SELECT ` + id + `, $1, CASE i % 1000 WHEN 7 THEN 'lane' ELSE 'global' END, CASE i % 1000 WHEN 7 THEN 'active' ELSE 'released' END, 'admin_request',
+			flow.clock() + i * interval '1 second', flow.clock() + interval '1 day' - i * interval '1 second'` + rows,
 		`INSERT INTO flow.batch_count (batch_id, record_count, queued) SELECT ` + id + `, 1, 1` + rows + ` WHERE $1::uuid IS NOT NULL`,
 	} {
 		_, err := pool.Exec(t.Context(), sql, org.ID, many)
 		require.NoError(t, err)
 	}
-	_, err := pool.Exec(t.Context(), "VACUUM ANALYZE flow.api_key, flow.credential, flow.definition, flow.definition_version, flow.record_set, flow.batch, flow.batch_count")
+	_, err := pool.Exec(t.Context(), "VACUUM ANALYZE flow.api_key, flow.credential, flow.definition, flow.definition_version, flow.record_set, flow.batch, flow.batch_count, flow.pause")
 	require.NoError(t, err)
 }
 
@@ -213,12 +220,12 @@ func TestCursor_DeepPages(t *testing.T) {
 	require.NoError(t, err)
 	handler, err := api.New(api.Deps{
 		Pool: traced, Accounts: accounts, Catalog: entries, RecordSets: recordset.New(traced, noWaker{}), Definitions: definition.New(traced, entries),
-		Credentials: credential.New(credential.Deps{Pool: traced, Catalog: entries, Now: time.Now}), Runs: run.New(traced, nil, nil, nil, nil),
+		Credentials: credential.New(credential.Deps{Pool: traced, Catalog: entries, Now: time.Now}), Runs: run.New(traced, nil, nil, nil, nil), Holds: hold.New(traced, nil, nil),
 		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	c := apitest.Serve(t, handler, org.Key)
-	filtered := regexp.MustCompile("(status|_type|_id)=")
+	filtered := regexp.MustCompile("(status|_type|_id|scope)=")
 	cost := func(path string) (n int) {
 		c.Do(http.MethodGet, path, nil).Want(http.StatusOK)
 		found := asked.take()
@@ -233,12 +240,15 @@ func TestCursor_DeepPages(t *testing.T) {
 	}
 	// Of a page of 100 rows, and of one of 10: the rows, what belongs to them, and the ways there.
 	const pageBuffers, rareBuffers = 1000, 150
-	for _, path := range []string{"/account/api-keys", "/credentials", "/flows/definitions", "/data/record-sets", "/flows/batches", "/flows/batches?trigger_type=api_call"} {
+	for _, path := range []string{
+		"/account/api-keys", "/credentials", "/flows/definitions", "/data/record-sets", "/flows/batches", "/flows/batches?trigger_type=api_call",
+		"/admin/dispatch/pauses?include_released=true", "/admin/dispatch/pauses?include_released=true&sort_by=expires_at&order=asc",
+	} {
 		sep := "?"
 		if strings.Contains(path, "?") {
 			sep = "&"
 		}
-		deep := c.Do(http.MethodGet, path+sep+"limit=9000", nil).Want(http.StatusOK).JSON()["next_cursor"].(string)
+		deep := c.Do(http.MethodGet, path+sep+"limit=1&skip=8999", nil).Want(http.StatusOK).JSON()["next_cursor"].(string)
 		asked.take()
 		first, last := cost(path+sep+"limit=100"), cost(path+sep+"limit=100&cursor="+deep)
 		t.Logf("%s: %d buffers at first, %d deep", path, first, last)
@@ -248,7 +258,7 @@ func TestCursor_DeepPages(t *testing.T) {
 	for _, path := range []string{
 		"/flows/definitions?status=archived", "/flows/batches?status=running", "/flows/batches?trigger_type=webhook", "/flows/batches?status=failed",
 		"/flows/batches?definition_id=01900000-0000-7000-8000-000000002000", "/flows/batches?schedule_id=01900000-0000-7000-8000-000000002000",
-		"/data/record-sets?status=sealed",
+		"/data/record-sets?status=sealed", "/admin/dispatch/pauses?scope=lane&include_released=true", "/admin/dispatch/pauses?scope=lane", "/admin/dispatch/pauses?order=asc",
 	} {
 		n := cost(path + "&limit=100")
 		t.Logf("%s: %d buffers", path, n)

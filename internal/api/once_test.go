@@ -83,10 +83,15 @@ func (s *stack) keyedRequests() map[string]keyed {
 		"createTenant":       {"/tenants", `{"platform_id":"dialer","label":"UNIQUE"}`, `{"platform_id":"dialer","label":"b"}`, http.StatusCreated, "/tenants"},
 		"createStore":        {"/data/stores", `{"name":"sUNIQUE","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, `{"name":"b","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, http.StatusCreated, "/data/stores"},
 		"upsertStoreRecords": {s.store(customers) + "/records", writes(`kUNIQUE crm {"email":"a"}`), writes(`k1 crm {"email":"b"}`), http.StatusOK, "/data/stores/customers/records"},
+		"pauseDispatch":      {"/admin/dispatch/pause", `{"reason":"a"}`, `{"reason":"b"}`, http.StatusCreated, pausesWithReleased},
+		"pauseDomain":        {s.domainPath() + "/pause", `{"lane":"bulk"}`, `{"lane":"backfill"}`, http.StatusCreated, pausesWithReleased},
+		"pauseBatch":         {"/flows/batches/" + s.trigger(s.define(transformSteps), "{}") + "/pause", `{"reason":"a"}`, `{"reason":"b"}`, http.StatusCreated, pausesWithReleased},
 		"triggerDefinition":  {"/flows/definitions/" + s.define(transformSteps) + "/trigger", `{"input_data":{"n":1}}`, `{"input_data":{"n":1} }`, http.StatusOK, "/flows/batches"},
 		"retryBatch":         {"/flows/batches/" + s.cancelled() + "/retry", `{"job_statuses":["unprocessed"]}`, `{"job_statuses":["failed"]}`, http.StatusOK, "/flows/batches"},
 	}
 }
+
+const pausesWithReleased = "/admin/dispatch/pauses?include_released=true"
 
 // cancelled is a batch that was cancelled before it began.
 func (s *stack) cancelled() (batch string) {
@@ -99,6 +104,11 @@ func (s *stack) cancelled() (batch string) {
 // makeWay ends what another request to the operation would have to wait for.
 func (s *stack) makeWay(operation string) {
 	s.t.Helper()
+	if operation == "pauseBatch" {
+		for _, item := range s.pages("/admin/dispatch/pauses?scope=batch", 100) {
+			s.resumed("/flows/batches/" + field[string](s.t, item, "batch_id") + "/resume")
+		}
+	}
 	if operation != "retryBatch" {
 		return
 	}

@@ -62,11 +62,8 @@ func (h usageHandler) GetDashboard(ctx context.Context, params oas.GetDashboardP
 		hold := &d.Holds[i]
 		out.ActiveHolds[i] = oas.ActiveHold{
 			ID: hold.ID.String(), Scope: oas.HoldScope(hold.Scope), TenancyID: nilString(hold.Domain), Bucket: nilString(hold.Bucket),
-			Lane: oas.NilLane{Null: true}, BatchID: nilID(hold.BatchID), Cause: hold.Cause, Reason: nilString(hold.Reason),
+			Lane: nilLane(hold.Lane), BatchID: nilID(hold.BatchID), Cause: hold.Cause, Reason: nilString(hold.Reason),
 			CreatedAt: hold.CreatedAt.UTC(), ExpiresAt: nilTime(hold.ExpiresAt),
-		}
-		if hold.Lane != nil {
-			out.ActiveHolds[i].Lane = oas.NewNilLane(oas.Lane(*hold.Lane))
 		}
 	}
 	return out, nil

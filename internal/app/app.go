@@ -28,6 +28,7 @@ import (
 	"flowlane/internal/dryrun"
 	"flowlane/internal/due"
 	"flowlane/internal/forecast"
+	"flowlane/internal/hold"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/recordset"
@@ -98,6 +99,7 @@ type App struct {
 	Definitions *definition.Service
 	RecordSets  *recordset.Service
 	Runs        *run.Service
+	Holds       *hold.Service
 	Stores      *store.Service
 	Streams     *stream.Hub
 	Dispatcher  *dispatch.Dispatcher
@@ -244,6 +246,7 @@ func (a *App) wire(ctx context.Context) error {
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: bulkInFlight, SmallInFlight: smallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
+	a.Holds = hold.New(a.Pool, a.Runs, a.Scheduler)
 	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
 	a.Runs.Tell(a.Streams.Changed)
 	if a.cfg.Dispatch.Observed == nil {
@@ -276,7 +279,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
 		Variables: variable.New(a.Pool), Tenants: tenant.New(a.Pool, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
-		Streams: a.Streams, Forecasts: forecasts, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher,
+		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,
 		}),

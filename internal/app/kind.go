@@ -7,9 +7,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
+	"flowlane/internal/hold"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/run"
@@ -32,6 +34,7 @@ func (a *App) registerKinds() {
 	register(dispatch.DueCounters, 30*time.Second, 4, a.Dispatcher.Counters)
 	register(run.DueSlices, 10*time.Second, 2, a.slices)
 	register(run.DueRelease, 10*time.Second, 2, a.release)
+	register(hold.DueExpiry, 10*time.Second, 2, a.endHold)
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)
 	register(store.CatchUpKind, 10*time.Second, 2, a.catchUp)
 	register(housekeeping, 30*time.Second, 1, a.housekeep)
@@ -95,14 +98,24 @@ func (a *App) release(ctx context.Context, l *due.Lease) (time.Time, error) {
 
 // expire ends the staging of a record set.
 func (a *App) expire(ctx context.Context, l *due.Lease) (time.Time, error) {
-	set, err := keyID(l)
+	return inTx(ctx, l, a.Pool, a.RecordSets.Expire)
+}
+
+// endHold ends a hold whose time is over.
+func (a *App) endHold(ctx context.Context, l *due.Lease) (time.Time, error) {
+	return inTx(ctx, l, a.Pool, a.Holds.Expire)
+}
+
+// inTx does what is due of an id in one transaction with the end of its lease, and says when to come back.
+func inTx(ctx context.Context, l *due.Lease, pool *pgxpool.Pool, do func(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again time.Time, err error)) (time.Time, error) {
+	id, err := keyID(l)
 	if err != nil {
 		return time.Time{}, err
 	}
-	return time.Time{}, pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		again, err := a.RecordSets.Expire(ctx, tx, set)
+	return time.Time{}, pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		again, err := do(ctx, tx, id)
 		if err != nil {
-			return err //nolint:wrapcheck // says everything
+			return err
 		}
 		return l.Finish(ctx, tx, again)
 	})

@@ -92,7 +92,7 @@ func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// cleanUp deletes what an operation made, where that would be in the way of the next test.
+// cleanUp undoes what an operation did, where that would be in the way of the next test.
 func (a *adapter) cleanUp(ctx context.Context, op *operation, made *recorder) error {
 	if made.status >= http.StatusMultipleChoices {
 		return nil
@@ -102,7 +102,10 @@ func (a *adapter) cleanUp(ctx context.Context, op *operation, made *recorder) er
 		return err
 	}
 	c := cleanups[op.id]
-	return a.world.service.call(ctx, http.MethodDelete, c.path+fmt.Sprint(answer[c.field]), nil, nil)
+	if c.field != "" {
+		c.path += fmt.Sprint(answer[c.field])
+	}
+	return a.world.service.call(ctx, c.method, c.path, nil, nil)
 }
 
 // recorder notes the status of an answer. If it is to keep it, it holds it back until give.

@@ -24,7 +24,8 @@ type Bucket struct {
 	Label string
 	// Windows are the current ones, in ascending length.
 	Windows []dispatch.Span
-	// NextAllowedAt is when the next call may be sent; nil where nothing holds it.
+	// NextAllowedAt is when the organization's next call may be sent; nil where nothing holds it, and where people do without
+	// an end.
 	NextAllowedAt *time.Time
 	// Escalated: the provider's counters are read before each call, because the budget is nearly spent.
 	Escalated bool
@@ -48,6 +49,10 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 	if err != nil {
 		return nil, fmt.Errorf("read holds of %s: %w", tenancyID, err)
 	}
+	held, err := s.q.DomainHeldUntil(ctx, s.pool, db.DomainHeldUntilParams{OrgID: orgID, Now: sp.now, Domain: tenancyID})
+	if err != nil {
+		return nil, fmt.Errorf("read holds of %s: %w", tenancyID, err)
+	}
 	out := &Headroom{TenancyID: tenancyID, Buckets: map[string]Bucket{}}
 	if dispatched {
 		out.AsOf = &sp.now
@@ -58,20 +63,9 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 			return nil, err
 		}
 		touched := sp.touched(b.name, caps)
-		next := dispatch.Decide(sp.now, touched, 1).NextAt
-		for _, h := range holds {
-			if h.Bucket != b.name {
-				continue
-			}
-			if h.HeldUntil.After(next) {
-				next = h.HeldUntil
-			}
-			if h.NextCallAt != nil && h.NextCallAt.After(next) {
-				next = *h.NextCallAt
-			}
-		}
+		next := allowedFrom(dispatch.Decide(sp.now, touched, 1).NextAt, held, b.name, holds)
 		left := Bucket{Label: b.Label, Windows: sp.current(b.name, caps), Escalated: s.counts(d.PlatformID) && dispatch.Escalated(touched)}
-		if next.After(sp.now) {
+		if next.After(sp.now) && next.Before(noEnd) {
 			left.NextAllowedAt = &next
 		}
 		out.Buckets[b.name] = left
@@ -83,4 +77,27 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 func (s *Service) counts(platformID string) bool {
 	p, ok := s.catalog.Platform(platformID)
 	return ok && p.Account != nil && p.Account.Counters != nil
+}
+
+// noEnd is from when on a time stands for a hold without an end.
+var noEnd = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// allowedFrom is the latest of the times from which the windows, the holds of people and what delays the budget allow a call.
+func allowedFrom(windows, held time.Time, bucket string, delays []db.BudgetHoldsRow) time.Time {
+	next := windows
+	if held.After(next) {
+		next = held
+	}
+	for _, d := range delays {
+		if d.Bucket != bucket {
+			continue
+		}
+		if d.HeldUntil.After(next) {
+			next = d.HeldUntil
+		}
+		if d.NextCallAt != nil && d.NextCallAt.After(next) {
+			next = *d.NextCallAt
+		}
+	}
+	return next
 }

@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.js';
 import type { Client, Options as Options2, TDataShape } from './client/index.js';
-import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, GetActionData, GetActionErrors, GetActionResponses, GetAttributionData, GetAttributionErrors, GetAttributionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetLanesData, GetLanesErrors, GetLanesResponses, GetMarginsData, GetMarginsErrors, GetMarginsResponses, GetMeData, GetMeErrors, GetMeResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListUsageHistoryData, ListUsageHistoryErrors, ListUsageHistoryResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, RetryBatchData, RetryBatchErrors, RetryBatchResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, SetLaneData, SetLaneErrors, SetLaneResponses, SetMarginData, SetMarginErrors, SetMarginResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
+import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, ExtendPauseData, ExtendPauseErrors, ExtendPauseResponses, GetActionData, GetActionErrors, GetActionResponses, GetAttributionData, GetAttributionErrors, GetAttributionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetLanesData, GetLanesErrors, GetLanesResponses, GetMarginsData, GetMarginsErrors, GetMarginsResponses, GetMeData, GetMeErrors, GetMeResponses, GetPauseData, GetPauseErrors, GetPauseResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainPausesData, ListDomainPausesErrors, ListDomainPausesResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPausesData, ListPausesErrors, ListPausesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListUsageHistoryData, ListUsageHistoryErrors, ListUsageHistoryResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, PauseBatchData, PauseBatchErrors, PauseBatchResponses, PauseDispatchData, PauseDispatchErrors, PauseDispatchResponses, PauseDomainData, PauseDomainErrors, PauseDomainResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, ResumeBatchData, ResumeBatchErrors, ResumeBatchResponses, ResumeDispatchData, ResumeDispatchErrors, ResumeDispatchResponses, ResumeDomainData, ResumeDomainErrors, ResumeDomainResponses, RetryBatchData, RetryBatchErrors, RetryBatchResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, SetLaneData, SetLaneErrors, SetLaneResponses, SetMarginData, SetMarginErrors, SetMarginResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -621,6 +621,38 @@ export const cancelBatch = <ThrowOnError extends boolean = false>(options: Optio
 });
 
 /**
+ * Pause a batch
+ *
+ * Holds a batch. It becomes `paused` and remembers where it stood. Once this is answered, no further record of it is
+ * sent, and nothing is worked on in the service; calls that are under way are settled as usual. The batch does not
+ * end while it is paused. If it is paused already, the answer is the hold that it has, unchanged. A batch in a
+ * terminal status answers 409.
+ *
+ */
+export const pauseBatch = <ThrowOnError extends boolean = false>(options: Options<PauseBatchData, ThrowOnError>) => (options.client ?? client).post<PauseBatchResponses, PauseBatchErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/batches/{batch_id}/pause',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Resume a batch
+ *
+ * Releases the hold of a batch, which goes on in the status that it had before. If all of its jobs came to their
+ * end meanwhile, it ends now. Nothing that was sent is sent again. The answer is empty for a batch that is not paused.
+ *
+ */
+export const resumeBatch = <ThrowOnError extends boolean = false>(options: Options<ResumeBatchData, ThrowOnError>) => (options.client ?? client).post<ResumeBatchResponses, ResumeBatchErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/batches/{batch_id}/resume',
+    ...options
+});
+
+/**
  * Retry jobs of a batch
  *
  * Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of `job_statuses`. It runs
@@ -1210,5 +1242,119 @@ export const estimateUpload = <ThrowOnError extends boolean = false>(options: Op
 export const refreshLimits = <ThrowOnError extends boolean = false>(options: Options<RefreshLimitsData, ThrowOnError>) => (options.client ?? client).post<RefreshLimitsResponses, RefreshLimitsErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
     url: '/platforms/dialer/domains/{tenancy_id}/refresh-limits',
+    ...options
+});
+
+/**
+ * Pause a Domain, or one of its lanes
+ *
+ * Holds the organization's calls to a provider account, or with `lane` those of one lane. Once this is answered, no
+ * further record is sent; calls that are under way are settled as usual. Batches keep their status. A hold covers
+ * nothing of other organizations that use the same account. Each request opens a hold of its own, of which an
+ * organization can have 1000 besides those of batches (else 409); calls go on when the last of them is released or over.
+ *
+ */
+export const pauseDomain = <ThrowOnError extends boolean = false>(options: Options<PauseDomainData, ThrowOnError>) => (options.client ?? client).post<PauseDomainResponses, PauseDomainErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/platforms/dialer/domains/{tenancy_id}/pause',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Resume a Domain, or one of its lanes
+ *
+ * Releases the organization's holds of the whole Domain; with `lane` it releases those of that lane instead. Automatic
+ * backoffs (scope `bucket`) end by themselves and cannot be released.
+ *
+ */
+export const resumeDomain = <ThrowOnError extends boolean = false>(options: Options<ResumeDomainData, ThrowOnError>) => (options.client ?? client).post<ResumeDomainResponses, ResumeDomainErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/platforms/dialer/domains/{tenancy_id}/resume',
+    ...options
+});
+
+/**
+ * List the holds of a Domain
+ *
+ * Returns the organization's holds of a Domain and of its lanes, and the automatic backoffs of the Domain's buckets.
+ * Holds of batches and of the whole organization are in the list of all holds.
+ *
+ */
+export const listDomainPauses = <ThrowOnError extends boolean = false>(options: Options<ListDomainPausesData, ThrowOnError>) => (options.client ?? client).get<ListDomainPausesResponses, ListDomainPausesErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/platforms/dialer/domains/{tenancy_id}/pauses',
+    ...options
+});
+
+/**
+ * Extend a hold
+ *
+ * Moves the end of a hold of a Domain or of a lane further away: to `duration_seconds` from now, or to `expires_at`,
+ * which wins if both are there; one of them is required. An end that is not later than the present one answers 409,
+ * as does a hold that is released, that has no end, or that is an automatic backoff, and the thousand-and-first extension.
+ *
+ */
+export const extendPause = <ThrowOnError extends boolean = false>(options: Options<ExtendPauseData, ThrowOnError>) => (options.client ?? client).patch<ExtendPauseResponses, ExtendPauseErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Pause all calls of the organization
+ *
+ * Holds every call that carries records of the organization, to whatever account or host. Once this is answered, no
+ * further record is sent; calls that are under way are settled as usual. Batches keep their status.
+ *
+ */
+export const pauseDispatch = <ThrowOnError extends boolean = false>(options?: Options<PauseDispatchData, ThrowOnError>) => (options?.client ?? client).post<PauseDispatchResponses, PauseDispatchErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/admin/dispatch/pause',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options?.headers
+    }
+});
+
+/**
+ * Resume the calls of the organization
+ *
+ * Releases every active hold of scope `global`, and no other.
+ */
+export const resumeDispatch = <ThrowOnError extends boolean = false>(options?: Options<ResumeDispatchData, ThrowOnError>) => (options?.client ?? client).post<ResumeDispatchResponses, ResumeDispatchErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/admin/dispatch/resume',
+    ...options
+});
+
+/**
+ * List holds
+ *
+ * Returns the organization's holds of all scopes, and the automatic backoffs of the accounts that it knows.
+ *
+ */
+export const listPauses = <ThrowOnError extends boolean = false>(options?: Options<ListPausesData, ThrowOnError>) => (options?.client ?? client).get<ListPausesResponses, ListPausesErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/admin/dispatch/pauses',
+    ...options
+});
+
+/**
+ * Read a hold
+ *
+ * Returns one hold with who opened, extended and released it, and when.
+ */
+export const getPause = <ThrowOnError extends boolean = false>(options: Options<GetPauseData, ThrowOnError>) => (options.client ?? client).get<GetPauseResponses, GetPauseErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/admin/dispatch/pauses/{pause_id}',
     ...options
 });

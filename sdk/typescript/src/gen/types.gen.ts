@@ -2301,7 +2301,7 @@ export type DashboardDefinition = {
 };
 
 /**
- * What is held. A `bucket` is held by the dispatcher alone, after the provider's rate limit.
+ * What is held, the whole organization (`global`) or a part. A `bucket` is held by the service alone, after the provider's rate limit.
  */
 export type HoldScope = 'global' | 'domain' | 'lane' | 'bucket' | 'batch';
 
@@ -2325,6 +2325,134 @@ export type ActiveHold = {
      * When it ends by itself; null if it does not.
      */
     expires_at: string | null;
+};
+
+/**
+ * A hold is `active` until it is released or its time is over.
+ */
+export type PauseStatus = 'active' | 'released';
+
+/**
+ * A hold: what it covers is not sent. People open those of scope `global`, `domain`, `lane` and `batch`; those of scope
+ * `bucket` are backoffs that the service opens itself when the provider refuses calls for a while.
+ *
+ */
+export type Pause = {
+    id: string;
+    scope: HoldScope;
+    /**
+     * The Domain of a hold of scope `domain`, `lane` or `bucket`; else null.
+     */
+    tenancy_id: string | null;
+    /**
+     * The lane of the flow's calls; null leaves it to the action.
+     */
+    lane: Lane | null;
+    /**
+     * The bucket of an automatic backoff; else null.
+     */
+    bucket: string | null;
+    /**
+     * The batch of a hold of scope `batch`; else null.
+     */
+    batch_id: string | null;
+    status: PauseStatus;
+    /**
+     * `admin_request` for a hold of people, else what the provider said.
+     */
+    cause: string;
+    /**
+     * The note of who opened it, or the provider's words.
+     */
+    reason: string | null;
+    /**
+     * The account that opened it; null for an automatic backoff.
+     */
+    created_by: string | null;
+    created_at: string;
+    /**
+     * When it is released by itself; null for a hold without an end.
+     */
+    expires_at: string | null;
+    /**
+     * When it was released; null while it is active.
+     */
+    released_at: string | null;
+    /**
+     * The account that released it, or `scheduler` where its time was over; null while it is active.
+     */
+    released_by: string | null;
+    /**
+     * Each time its end was moved further away, the first one first.
+     */
+    extensions: Array<PauseExtension>;
+};
+
+export type PauseExtension = {
+    extended_at: string;
+    /**
+     * The account that extended it.
+     */
+    extended_by: string;
+    previous_expires_at: string;
+    expires_at: string;
+};
+
+export type PauseList = {
+    items: Array<Pause>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * The skip that was applied.
+     */
+    skip: number;
+    /**
+     * How many items match the filters in all.
+     */
+    total: number;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
+export type PauseCreate = {
+    /**
+     * After how many seconds it is released by itself, up to seven days; null or left out for a hold without an end.
+     */
+    duration_seconds?: number | null;
+    /**
+     * A note for those who read it.
+     */
+    reason?: string | null;
+};
+
+export type DomainPauseCreate = {
+    /**
+     * After how many seconds it is released by itself, up to seven days; null or left out for a hold without an end.
+     */
+    duration_seconds?: number | null;
+    /**
+     * A note for those who read it.
+     */
+    reason?: string | null;
+    /**
+     * The lane of the flow's calls; null leaves it to the action.
+     */
+    lane?: Lane | null;
+};
+
+export type PauseExtend = {
+    /**
+     * The new end, in seconds from now.
+     */
+    duration_seconds?: number;
+    /**
+     * The new end, before the year 9999.
+     */
+    expires_at?: string;
 };
 
 /**
@@ -2515,7 +2643,9 @@ export type BucketHeadroom = {
      */
     escalated: boolean;
     /**
-     * Before this time nothing is sent; null if nothing holds it.
+     * Before this time nothing of the organization is sent: a window is spent, calls are spaced, the provider asked to
+     * wait, or people hold the Domain or all calls. Null if nothing holds it, and while a hold without an end does.
+     *
      */
     next_allowed_at: string | null;
 };
@@ -2878,6 +3008,31 @@ export type Bucket = string;
  * The name of a lane; `backfill`, `bulk`, `compliance` or `interactive`.
  */
 export type LaneName = string;
+
+/**
+ * The id of the hold.
+ */
+export type PauseId = string;
+
+/**
+ * Whether to list holds that are over, too.
+ */
+export type IncludeReleased = boolean;
+
+/**
+ * What to sort by. A hold without an end comes after all that have one.
+ */
+export type PauseSortBy = 'created_at' | 'expires_at';
+
+/**
+ * The direction of `sort_by`.
+ */
+export type PauseOrder = 'asc' | 'desc';
+
+/**
+ * The most holds to return, 1 to 500.
+ */
+export type PauseLimit = number;
 
 export type GetMeData = {
     body?: never;
@@ -4787,6 +4942,86 @@ export type CancelBatchResponses = {
 
 export type CancelBatchResponse = CancelBatchResponses[keyof CancelBatchResponses];
 
+export type PauseBatchData = {
+    body?: PauseCreate;
+    headers?: {
+        /**
+         * A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the same request
+         * with the same key as often as you like: it is carried out once. For 24 hours after it succeeded, repeats of it get
+         * the first answer again, to the byte, with the header `Idempotency-Replayed: true`; a repeat that comes while the
+         * first is under way waits for it. The same key with another body answers 409
+         * `Idempotency key reused with a different request`. A request that failed may be sent again under its key. A key
+         * holds for one path of one organization.
+         *
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * The id of the batch.
+         */
+        batch_id: string;
+    };
+    query?: never;
+    url: '/flows/batches/{batch_id}/pause';
+};
+
+export type PauseBatchErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type PauseBatchError = PauseBatchErrors[keyof PauseBatchErrors];
+
+export type PauseBatchResponses = {
+    /**
+     * The hold.
+     */
+    201: Pause;
+};
+
+export type PauseBatchResponse = PauseBatchResponses[keyof PauseBatchResponses];
+
+export type ResumeBatchData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the batch.
+         */
+        batch_id: string;
+    };
+    query?: never;
+    url: '/flows/batches/{batch_id}/resume';
+};
+
+export type ResumeBatchErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ResumeBatchError = ResumeBatchErrors[keyof ResumeBatchErrors];
+
+export type ResumeBatchResponses = {
+    /**
+     * The holds that this request released; empty if there were none.
+     */
+    200: Array<Pause>;
+};
+
+export type ResumeBatchResponse = ResumeBatchResponses[keyof ResumeBatchResponses];
+
 export type RetryBatchData = {
     body?: BatchRetry;
     headers?: {
@@ -6380,3 +6615,351 @@ export type RefreshLimitsResponses = {
 };
 
 export type RefreshLimitsResponse = RefreshLimitsResponses[keyof RefreshLimitsResponses];
+
+export type PauseDomainData = {
+    body?: DomainPauseCreate;
+    headers?: {
+        /**
+         * A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the same request
+         * with the same key as often as you like: it is carried out once. For 24 hours after it succeeded, repeats of it get
+         * the first answer again, to the byte, with the header `Idempotency-Replayed: true`; a repeat that comes while the
+         * first is under way waits for it. The same key with another body answers 409
+         * `Idempotency key reused with a different request`. A request that failed may be sent again under its key. A key
+         * holds for one path of one organization.
+         *
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: never;
+    url: '/platforms/dialer/domains/{tenancy_id}/pause';
+};
+
+export type PauseDomainErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type PauseDomainError = PauseDomainErrors[keyof PauseDomainErrors];
+
+export type PauseDomainResponses = {
+    /**
+     * The hold.
+     */
+    201: Pause;
+};
+
+export type PauseDomainResponse = PauseDomainResponses[keyof PauseDomainResponses];
+
+export type ResumeDomainData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: {
+        /**
+         * The lane whose holds to release. Without it the holds of the whole Domain are released, and none of a lane.
+         */
+        lane?: Lane;
+    };
+    url: '/platforms/dialer/domains/{tenancy_id}/resume';
+};
+
+export type ResumeDomainErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ResumeDomainError = ResumeDomainErrors[keyof ResumeDomainErrors];
+
+export type ResumeDomainResponses = {
+    /**
+     * The holds that this request released; empty if there were none.
+     */
+    200: Array<Pause>;
+};
+
+export type ResumeDomainResponse = ResumeDomainResponses[keyof ResumeDomainResponses];
+
+export type ListDomainPausesData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: {
+        /**
+         * Whether to list holds that are over, too.
+         */
+        include_released?: boolean;
+        /**
+         * What to sort by. A hold without an end comes after all that have one.
+         */
+        sort_by?: 'created_at' | 'expires_at';
+        /**
+         * The direction of `sort_by`.
+         */
+        order?: 'asc' | 'desc';
+        /**
+         * The most holds to return, 1 to 500.
+         */
+        limit?: number;
+        /**
+         * How many items to pass over. For deep pages `cursor` is much faster.
+         */
+        skip?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+    };
+    url: '/platforms/dialer/domains/{tenancy_id}/pauses';
+};
+
+export type ListDomainPausesErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListDomainPausesError = ListDomainPausesErrors[keyof ListDomainPausesErrors];
+
+export type ListDomainPausesResponses = {
+    /**
+     * A page of holds.
+     */
+    200: PauseList;
+};
+
+export type ListDomainPausesResponse = ListDomainPausesResponses[keyof ListDomainPausesResponses];
+
+export type ExtendPauseData = {
+    body: PauseExtend;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+        /**
+         * The id of the hold.
+         */
+        pause_id: string;
+    };
+    query?: never;
+    url: '/platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}';
+};
+
+export type ExtendPauseErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ExtendPauseError = ExtendPauseErrors[keyof ExtendPauseErrors];
+
+export type ExtendPauseResponses = {
+    /**
+     * The extended hold.
+     */
+    200: Pause;
+};
+
+export type ExtendPauseResponse = ExtendPauseResponses[keyof ExtendPauseResponses];
+
+export type PauseDispatchData = {
+    body?: PauseCreate;
+    headers?: {
+        /**
+         * A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the same request
+         * with the same key as often as you like: it is carried out once. For 24 hours after it succeeded, repeats of it get
+         * the first answer again, to the byte, with the header `Idempotency-Replayed: true`; a repeat that comes while the
+         * first is under way waits for it. The same key with another body answers 409
+         * `Idempotency key reused with a different request`. A request that failed may be sent again under its key. A key
+         * holds for one path of one organization.
+         *
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/admin/dispatch/pause';
+};
+
+export type PauseDispatchErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type PauseDispatchError = PauseDispatchErrors[keyof PauseDispatchErrors];
+
+export type PauseDispatchResponses = {
+    /**
+     * The hold.
+     */
+    201: Pause;
+};
+
+export type PauseDispatchResponse = PauseDispatchResponses[keyof PauseDispatchResponses];
+
+export type ResumeDispatchData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/admin/dispatch/resume';
+};
+
+export type ResumeDispatchErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ResumeDispatchError = ResumeDispatchErrors[keyof ResumeDispatchErrors];
+
+export type ResumeDispatchResponses = {
+    /**
+     * The holds that this request released; empty if there were none.
+     */
+    200: Array<Pause>;
+};
+
+export type ResumeDispatchResponse = ResumeDispatchResponses[keyof ResumeDispatchResponses];
+
+export type ListPausesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Only holds of this scope.
+         */
+        scope?: HoldScope;
+        /**
+         * Whether to list holds that are over, too.
+         */
+        include_released?: boolean;
+        /**
+         * What to sort by. A hold without an end comes after all that have one.
+         */
+        sort_by?: 'created_at' | 'expires_at';
+        /**
+         * The direction of `sort_by`.
+         */
+        order?: 'asc' | 'desc';
+        /**
+         * The most holds to return, 1 to 500.
+         */
+        limit?: number;
+        /**
+         * How many items to pass over. For deep pages `cursor` is much faster.
+         */
+        skip?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+    };
+    url: '/admin/dispatch/pauses';
+};
+
+export type ListPausesErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListPausesError = ListPausesErrors[keyof ListPausesErrors];
+
+export type ListPausesResponses = {
+    /**
+     * A page of holds.
+     */
+    200: PauseList;
+};
+
+export type ListPausesResponse = ListPausesResponses[keyof ListPausesResponses];
+
+export type GetPauseData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the hold.
+         */
+        pause_id: string;
+    };
+    query?: never;
+    url: '/admin/dispatch/pauses/{pause_id}';
+};
+
+export type GetPauseErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetPauseError = GetPauseErrors[keyof GetPauseErrors];
+
+export type GetPauseResponses = {
+    /**
+     * The hold.
+     */
+    200: Pause;
+};
+
+export type GetPauseResponse = GetPauseResponses[keyof GetPauseResponses];

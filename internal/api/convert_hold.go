@@ -1,0 +1,38 @@
+package api
+
+import (
+	"flowlane/gen/db"
+	"flowlane/gen/oas"
+	"flowlane/internal/hold"
+)
+
+// scheduler stands for who released a hold whose time was over.
+const scheduler = "scheduler"
+
+func holdOf(h *hold.Hold) oas.Pause {
+	out := oas.Pause{
+		ID: h.ID.String(), Scope: oas.HoldScope(h.Scope), TenancyID: nilString(h.TenancyID), Lane: nilLane(h.Lane), Bucket: nilString(h.Bucket),
+		BatchID: nilID(h.BatchID), Status: oas.PauseStatusReleased, Cause: h.Cause, Reason: nilString(h.Reason), CreatedBy: nilID(h.CreatedBy),
+		CreatedAt: h.CreatedAt.UTC(), ExpiresAt: nilTime(h.ExpiresAt), ReleasedAt: nilTime(h.ReleasedAt), ReleasedBy: nilID(h.ReleasedBy),
+		Extensions: make([]oas.PauseExtension, len(h.Extensions)),
+	}
+	switch {
+	case h.Active:
+		out.Status = oas.PauseStatusActive
+	case h.ReleasedBy == nil:
+		out.ReleasedBy = oas.NewNilString(scheduler)
+	}
+	for i, e := range h.Extensions {
+		out.Extensions[i] = oas.PauseExtension{
+			ExtendedAt: e.At.UTC(), ExtendedBy: e.By.String(), PreviousExpiresAt: e.Previous.UTC(), ExpiresAt: e.Expires.UTC(),
+		}
+	}
+	return out
+}
+
+func nilLane(lane *db.FlowLane) oas.NilLane {
+	if lane == nil {
+		return oas.NilLane{Null: true}
+	}
+	return oas.NewNilLane(oas.Lane(*lane))
+}

@@ -1,0 +1,169 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/app"
+	"flowlane/internal/pg/pgtest"
+)
+
+// bulkOf starts a batch of so many records that each need a call.
+func (s *stack) bulkOf(records int) (batch string) {
+	s.t.Helper()
+	return s.trigger(s.define(modifyOne), `{"records":[`+strings.Join(rowsOf(records), ",")+`]}`)
+}
+
+func TestHold_Batch(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	batch := s.trigger(s.define(transformSteps), `{"records":[{"n":1},{"n":2}]}`)
+	path := "/flows/batches/" + batch
+	h := s.openHold(path, `{"reason":"wrong list?","duration_seconds":3600}`)
+	assert.Equal(t, []any{"batch", batch, nil, nil, "active", "wrong list?"}, []any{h["scope"], h["batch_id"], h["tenancy_id"], h["lane"], h["status"], h["reason"]})
+	b := s.get(path)
+	assert.Equal(t, "paused", b["status"])
+	assert.Nil(t, b["completed_at"])
+	assert.Equal(t, h, s.openHold(path, `{"reason":"again","duration_seconds":1}`), "it has the one hold")
+	assert.Len(t, s.pages("/flows/batches?status=paused", 10), 1)
+
+	released := s.resumed(path + "/resume")
+	require.Len(t, released, 1)
+	assert.Equal(t, []any{h["id"], "released", readMe(s.Client).Account.ID}, []any{released[0]["id"], released[0]["status"], released[0]["released_by"]})
+	assert.Equal(t, "queued", s.get(path)["status"], "where it stood")
+	assert.Empty(t, s.resumed(path+"/resume"))
+	second := s.openHold(path, `{}`)
+	assert.NotEqual(t, h["id"], second["id"])
+	assert.Equal(t, "cancelled", s.Do(http.MethodPost, path+"/cancel", nil).Want(http.StatusOK).JSON()["status"])
+	second = s.get("/admin/dispatch/pauses/" + second["id"].(string))
+	assert.Equal(t, []any{"released", released[0]["released_by"]}, []any{second["status"], second["released_by"]}, "a cancel releases")
+	s.Do(http.MethodPost, path+"/pause", nil).Detail(http.StatusConflict, "Batch is already cancelled")
+	assert.Empty(t, s.resumed(path+"/resume"))
+	assert.Zero(t, s.number(`SELECT count(*) FROM flow.batch WHERE paused_from IS NOT NULL`))
+}
+
+// Nothing of a paused batch is worked on in the service, and all of it once it is resumed.
+func TestHold_BatchInProcess(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	flow := s.define(transformSteps)
+	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	batch := s.trigger(flow, `{"records":[{"n":1},{"n":2}],"scheduled_at":"`+soon+`"}`)
+	s.openHold("/flows/batches/"+batch, `{}`)
+	pgtest.MoveClock(t, s.app.Pool, 2*time.Hour)
+	b := s.until(batch, func(b map[string]any) bool { return counted(b)["queued"] == 2 })
+	assert.Equal(t, "paused", b["status"], "its time has come")
+	s.await(s.trigger(flow, `{"input_data":{"n":1}}`))
+	for s.number(`SELECT count(*) FROM flow.due WHERE kind = 'slices'`) > 0 {
+		<-time.After(10 * time.Millisecond)
+	}
+	assert.Equal(t, map[string]int{"queued": 2}, counted(s.get("/flows/batches/"+batch)))
+	s.resumed("/flows/batches/" + batch + "/resume")
+	assert.Equal(t, map[string]int{"completed": 2}, counted(s.await(batch)))
+}
+
+// What is under way is settled, the batch ends when it is released, and a time that is over releases it.
+func TestHold_BatchEndsAtRelease(t *testing.T) {
+	t.Parallel()
+	goOn := map[string]chan struct{}{"/resume": make(chan struct{}), "/scheduler": make(chan struct{})}
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-goOn[r.URL.Path] }))
+	t.Cleanup(slow.Close)
+	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = []string{hostOf(slow.URL)} })
+	for _, by := range []string{"resume", "scheduler"} {
+		t.Run(by, func(t *testing.T) {
+			get := fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","params":{"method":"GET","url":"%s/%s"}}]}]`, slow.URL, by)
+			batch := s.trigger(s.define(get), `{"input_data":{}}`)
+			path := "/flows/batches/" + batch
+			s.until(batch, func(b map[string]any) bool { return counted(b)["started"] == 1 })
+			h := s.openHold(path, `{"duration_seconds":600}`)
+			close(goOn["/"+by])
+			b := s.until(batch, func(b map[string]any) bool { return counted(b)["completed"] == 1 })
+			assert.Equal(t, []any{"paused", nil, 100.0}, []any{b["status"], b["completed_at"], b["progress_percent"]})
+			if by == "resume" {
+				assert.Len(t, s.resumed(path+"/resume"), 1)
+				assert.Equal(t, "completed", s.get(path)["status"], "at once")
+				return
+			}
+			pgtest.MoveClock(t, s.app.Pool, 601*time.Second)
+			assert.Equal(t, "completed", s.await(batch)["status"])
+			h = s.get("/admin/dispatch/pauses/" + h["id"].(string))
+			assert.Equal(t, []any{"released", "scheduler"}, []any{h["status"], h["released_by"]})
+		})
+	}
+}
+
+// Two hundred requests at once on one batch: each is answered truthfully, and the batch ends in a state that is drawn.
+func TestHold_BatchConcurrent(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	replica := s.replica()
+	for _, cancel := range []bool{false, true} {
+		t.Run(fmt.Sprint("Cancel=", cancel), func(t *testing.T) {
+			batch := s.bulkOf(300)
+			path := "/flows/batches/" + batch
+			var mu sync.Mutex
+			statuses, opened, released := map[string]int{}, map[string]bool{}, map[string]int{}
+			one := func(i int) {
+				c, what := s.Client, []string{"pause", "resume"}[i%2]
+				if i%3 == 0 {
+					c = replica
+				}
+				if cancel && i%20 == 19 {
+					what = "cancel"
+				}
+				res := c.Do(http.MethodPost, path+"/"+what, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				statuses[fmt.Sprint(what, " ", res.Status)]++
+				switch {
+				case what == "pause" && res.Status == http.StatusCreated:
+					opened[res.JSON()["id"].(string)] = true
+				case what == "resume" && res.Status == http.StatusOK:
+					var list []map[string]any
+					res.Into(&list)
+					for _, h := range list {
+						released[h["id"].(string)]++
+					}
+				}
+			}
+			var wg sync.WaitGroup
+			for i := range 200 {
+				wg.Go(func() { one(i) })
+			}
+			wg.Wait()
+			for answer := range statuses {
+				assert.Contains(t, []string{"pause 201", "pause 409", "resume 200", "cancel 200", "cancel 409"}, answer)
+			}
+			for id, times := range released {
+				assert.Equal(t, 1, times, "hold %s is released once", id)
+				assert.True(t, opened[id], "a hold that nobody was told of")
+			}
+			if b := s.get(path); b["status"] == "paused" {
+				require.Len(t, s.pages("/admin/dispatch/pauses?scope=batch", 10), 1)
+				s.resumed(path + "/resume")
+			}
+			b := s.await(batch)
+			assert.Empty(t, s.pages("/admin/dispatch/pauses", 10), "no hold is left")
+			for id := range opened {
+				h := s.get("/admin/dispatch/pauses/" + id)
+				assert.Equal(t, "released", h["status"])
+				assert.NotEqual(t, "scheduler", h["released_by"])
+			}
+			if cancel {
+				assert.Equal(t, 1, statuses["cancel 200"], "%v", statuses)
+				assert.Equal(t, "cancelled", b["status"])
+				return
+			}
+			assert.Equal(t, map[string]int{"completed": 300}, counted(b))
+			assert.Equal(t, 300, s.number(`SELECT count(*) FROM flow.call WHERE domain = $1`, s.tenancy), "one call for each record")
+		})
+	}
+}

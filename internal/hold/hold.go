@@ -1,0 +1,145 @@
+// Package hold owns the holds of people: it opens, extends and releases them, and lists them together with the automatic
+// backoffs, which belong to package dispatch. It promises that once the opening of a hold is answered no claim that it covers
+// commits, that a paused batch has exactly one active hold, and that a hold which is over wakes what it covered. What a claim
+// must read of holds is package dispatch's; the status of a batch is package run's. It knows no HTTP.
+//
+//	           Open              Release, Expire, cancel of the batch
+//	(none) ───────────▶ active ────────────────────────────────────▶ released
+//	                     │  ▲
+//	                     └──┘ Extend: forward only
+//
+// How a hold closes on claims: a claim takes a share of its organization's gate (an advisory lock until the transaction ends)
+// before it reads holds, and who opens or extends a hold takes the gate alone and keeps it until it has committed. So each
+// claim has either ended before, or begins to read after. A batch's hold needs no gate: claims read the status of the batch under its lock.
+package hold
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+// DueExpiry is the kind of due rows (key: the hold's id) at which holds end.
+const DueExpiry = "hold_expiry"
+
+// Scope says what a hold covers.
+type Scope string
+
+// The scopes: the whole organization's calls, those to a Domain, those of a lane of a Domain, those of a bucket (automatic
+// backoffs alone), or a batch.
+const (
+	Global Scope = "global"
+	Domain Scope = "domain"
+	Lane   Scope = "lane"
+	Bucket Scope = "bucket"
+	Batch  Scope = "batch"
+)
+
+// Hold is one hold.
+type Hold struct {
+	ID    uuid.UUID
+	Scope Scope
+	// TenancyID, Lane, Bucket and BatchID name the target; those that the scope does not need are nil.
+	TenancyID *string
+	Lane      *db.FlowLane
+	Bucket    *string
+	BatchID   *uuid.UUID
+	Active    bool
+	// Cause is admin_request for a hold of people, else what the provider said.
+	Cause  string
+	Reason *string
+	// CreatedBy is nil for an automatic backoff.
+	CreatedBy *uuid.UUID
+	CreatedAt time.Time
+	// ExpiresAt is nil for a hold without an end.
+	ExpiresAt *time.Time
+	// ReleasedAt is nil while it is active. ReleasedBy is nil then, and where its time was over.
+	ReleasedAt *time.Time
+	ReleasedBy *uuid.UUID
+	Extensions []Extension
+}
+
+// Extension is one time that the end of a hold was moved.
+type Extension struct {
+	At       time.Time `json:"extended_at"`
+	By       uuid.UUID `json:"extended_by"`
+	Previous time.Time `json:"previous_expires_at"`
+	Expires  time.Time `json:"expires_at"`
+}
+
+// Service opens, ends and lists holds.
+type Service struct {
+	pool *pgxpool.Pool
+	q    *db.Queries
+	runs *run.Service
+	due  run.Waker
+}
+
+// New returns a Service.
+func New(pool *pgxpool.Pool, runs *run.Service, due run.Waker) *Service {
+	return &Service{pool: pool, q: db.New(), runs: runs, due: due}
+}
+
+// holdOf says what a row is at a time. A hold whose time is over is released, whether or not that is written down yet; but a
+// batch is paused until it is.
+func holdOf(r *db.FlowPause, now time.Time) (*Hold, error) {
+	h := &Hold{
+		ID: r.ID, Scope: Scope(r.Scope), TenancyID: r.Domain, Lane: r.Lane, Bucket: r.Bucket, BatchID: r.BatchID, Active: r.Status == "active",
+		Cause: r.Cause, Reason: r.Reason, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+		ReleasedAt: r.ReleasedAt, ReleasedBy: r.ReleasedBy,
+	}
+	if h.Active && h.Scope != Batch && r.ExpiresAt != nil && !r.ExpiresAt.After(now) {
+		h.Active, h.ReleasedAt = false, r.ExpiresAt
+	}
+	if err := json.Unmarshal([]byte(r.Extensions), &h.Extensions); err != nil {
+		return nil, fmt.Errorf("read the extensions of hold %s: %w", r.ID, err)
+	}
+	return h, nil
+}
+
+func holdsOf(rows []db.FlowPause, now time.Time) ([]*Hold, error) {
+	out := make([]*Hold, len(rows))
+	for i := range rows {
+		var err error
+		if out[i], err = holdOf(&rows[i], now); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Read returns a hold that an organization sees. Fault: NotFound.
+func (s *Service) Read(ctx context.Context, orgID, id uuid.UUID) (*Hold, error) {
+	r, err := s.q.HoldRead(ctx, s.pool, db.HoldReadParams{ID: id, OrgID: orgID})
+	if pg.IsNoRows(err) {
+		return nil, fault.Missing("Pause")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read hold %s: %w", id, err)
+	}
+	return holdOf(&r.FlowPause, r.Now)
+}
+
+// wakeCovered wakes the budgets in which an organization's work waits: of one Domain and lane, where they are given.
+func (s *Service) wakeCovered(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, domain *string, lane *db.FlowLane, now time.Time) error {
+	budgets, err := s.q.HoldBudgets(ctx, tx, db.HoldBudgetsParams{OrgID: orgID, Domain: domain, Lane: lane})
+	if err != nil {
+		return fmt.Errorf("read what was held: %w", err)
+	}
+	for _, b := range budgets { // in the order in which due rows are locked
+		if err := s.due.Wake(ctx, tx, run.DueDispatch, run.DispatchKey(b.Domain, b.Bucket), now); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package hold
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+)
+
+const (
+	// auditType is what the audit log calls a hold.
+	auditType = "pause"
+	// cause is that of every hold of people.
+	cause = "admin_request"
+	// most bounds the active holds of an organization that are not of batches: claims read all of them.
+	most = 1000
+)
+
+// Target is what people hold or release: the whole organization where nothing is set, else a Domain, or a lane of it.
+type Target struct {
+	OrgID     uuid.UUID
+	TenancyID *string
+	Lane      *db.FlowLane
+}
+
+func (t *Target) scope() Scope {
+	switch {
+	case t.TenancyID == nil:
+		return Global
+	case t.Lane == nil:
+		return Domain
+	}
+	return Lane
+}
+
+// Opening says who holds something, for how long and why.
+type Opening struct {
+	By uuid.UUID
+	// Seconds is after how long the hold ends by itself; nil for one without an end.
+	Seconds *int
+	Reason  *string
+}
+
+// Open holds a target. When it returns, no claim that the hold covers commits any more. The caller has made sure that the
+// organization knows the Domain. Fault: Conflict where there are too many holds.
+func (s *Service) Open(ctx context.Context, t Target, o Opening, also ...pg.Also[*Hold]) (*Hold, error) {
+	var out *Hold
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.q.HoldGateTake(ctx, tx, t.OrgID); err != nil {
+			return fmt.Errorf("close the gate of holds: %w", err)
+		}
+		now, err := s.q.Clock(ctx, tx)
+		if err != nil {
+			return fmt.Errorf("read the clock: %w", err)
+		}
+		n, err := s.q.HoldsCount(ctx, tx, &t.OrgID)
+		if err != nil {
+			return fmt.Errorf("count holds: %w", err)
+		}
+		if n >= most {
+			return fault.New(fault.Conflict, "The organization has %d active holds, as many as it can have: release some first", n)
+		}
+		out, err = s.insert(ctx, tx, db.HoldInsertParams{OrgID: &t.OrgID, Scope: string(t.scope()), Domain: t.TenancyID, Lane: t.Lane}, o, now)
+		if err != nil {
+			return err
+		}
+		return pg.Do(ctx, tx, out, also)
+	})
+	return out, err
+}
+
+// PauseBatch pauses a batch. When it returns, nothing of the batch is claimed any more. One that is paused keeps the hold that
+// it has. Faults: NotFound; Conflict for a batch that is over.
+func (s *Service) PauseBatch(ctx context.Context, orgID, batchID uuid.UUID, o Opening, also ...pg.Also[*Hold]) (*Hold, error) {
+	var out *Hold
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		paused, now, err := s.runs.Pause(ctx, tx, orgID, batchID)
+		if err != nil {
+			return err
+		}
+		if paused {
+			out, err = s.insert(ctx, tx, db.HoldInsertParams{OrgID: &orgID, Scope: string(Batch), BatchID: &batchID}, o, now)
+		} else {
+			out, err = s.ofBatch(ctx, tx, orgID, batchID, now)
+		}
+		if err != nil {
+			return err
+		}
+		return pg.Do(ctx, tx, out, also)
+	})
+	return out, err
+}
+
+// ofBatch returns the hold of a paused batch.
+func (s *Service) ofBatch(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, now time.Time) (*Hold, error) {
+	row, err := s.q.HoldOfBatch(ctx, tx, db.HoldOfBatchParams{BatchID: batchID, OrgID: orgID})
+	if err != nil {
+		return nil, fmt.Errorf("read the hold of batch %s: %w", batchID, err)
+	}
+	if err := account.Audit(ctx, tx, auditType, row.ID.String()); err != nil {
+		return nil, err
+	}
+	return holdOf(&row, now)
+}
+
+// insert opens a hold and plans its end.
+func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.HoldInsertParams, o Opening, now time.Time) (*Hold, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	in.ID, in.Cause, in.Reason, in.CreatedBy, in.CreatedAt = id, cause, o.Reason, &o.By, now
+	if o.Seconds != nil {
+		end := now.Add(time.Duration(*o.Seconds) * time.Second)
+		in.ExpiresAt = &end
+	}
+	row, err := s.q.HoldInsert(ctx, tx, in)
+	if err != nil {
+		return nil, fmt.Errorf("open a hold: %w", err)
+	}
+	if err := account.Audit(ctx, tx, auditType, id.String()); err != nil {
+		return nil, err
+	}
+	if in.ExpiresAt != nil {
+		if err := s.due.Wake(ctx, tx, DueExpiry, id.String(), *in.ExpiresAt); err != nil {
+			return nil, err
+		}
+	}
+	return holdOf(&row, now)
+}

@@ -1,0 +1,106 @@
+package hold
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/pg"
+)
+
+// Release ends every active hold of exactly this target, wakes what waits, and returns the holds by age.
+func (s *Service) Release(ctx context.Context, t Target, by uuid.UUID) ([]*Hold, error) {
+	kind, name := "organization", t.OrgID.String()
+	if t.TenancyID != nil {
+		kind, name = "domain", *t.TenancyID
+	}
+	return s.release(ctx, kind, name, func(ctx context.Context, tx pgx.Tx) ([]db.FlowPause, time.Time, error) {
+		rows, err := s.q.HoldsRelease(ctx, tx, db.HoldsReleaseParams{ReleasedBy: by, OrgID: t.OrgID, Scope: string(t.scope()), Domain: t.TenancyID, Lane: t.Lane})
+		if err != nil {
+			return nil, time.Time{}, fmt.Errorf("release holds: %w", err)
+		}
+		now, err := s.q.Clock(ctx, tx)
+		if err != nil || len(rows) == 0 {
+			return nil, now, err
+		}
+		return rows, now, s.wakeCovered(ctx, tx, t.OrgID, t.TenancyID, t.Lane, now)
+	})
+}
+
+// ResumeBatch ends the hold of a batch, which goes back to the status that it had, and returns the hold; none for a batch that
+// is not paused. Fault: NotFound.
+func (s *Service) ResumeBatch(ctx context.Context, orgID, batchID, by uuid.UUID) ([]*Hold, error) {
+	return s.release(ctx, "batch", batchID.String(), func(ctx context.Context, tx pgx.Tx) ([]db.FlowPause, time.Time, error) {
+		resumed, now, err := s.runs.Resume(ctx, tx, orgID, batchID)
+		if err != nil || !resumed {
+			return nil, now, err
+		}
+		rows, err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{BatchID: batchID, Now: now, ReleasedBy: &by})
+		if err != nil {
+			return nil, now, fmt.Errorf("release the hold of batch %s: %w", batchID, err)
+		}
+		return rows, now, nil
+	})
+}
+
+// release runs one request to release, which names a resource in the audit log whatever it finds.
+func (s *Service) release(ctx context.Context, kind, name string, end func(ctx context.Context, tx pgx.Tx) ([]db.FlowPause, time.Time, error)) ([]*Hold, error) {
+	var out []*Hold
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		rows, now, err := end(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if out, err = holdsOf(rows, now); err != nil {
+			return err
+		}
+		return account.Audit(ctx, tx, kind, name)
+	})
+	return out, err
+}
+
+// Expire ends a hold whose time is over, in the caller's transaction. It returns when to come back where that was extended, and
+// the zero time where nothing is left to do.
+func (s *Service) Expire(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again time.Time, err error) {
+	row, err := s.q.HoldGet(ctx, tx, id)
+	if pg.IsNoRows(err) {
+		return again, nil
+	}
+	if err != nil {
+		return again, fmt.Errorf("read hold %s: %w", id, err)
+	}
+	if row.BatchID != nil { // batches are locked before their holds
+		if _, err := s.runs.Begin(ctx, tx, *row.BatchID); err != nil {
+			return again, err
+		}
+	}
+	if row, err = s.q.HoldLock(ctx, tx, id); err != nil {
+		return again, fmt.Errorf("lock hold %s: %w", id, err)
+	}
+	now, err := s.q.Clock(ctx, tx)
+	if err != nil {
+		return again, fmt.Errorf("read the clock: %w", err)
+	}
+	switch {
+	case row.Status != "active" || row.ExpiresAt == nil:
+		return again, nil
+	case row.ExpiresAt.After(now):
+		return *row.ExpiresAt, nil
+	case row.BatchID != nil:
+		// The batch is paused until now, not until its hold's time was over.
+		if err := s.q.HoldEnd(ctx, tx, db.HoldEndParams{ID: id, ReleasedAt: now}); err != nil {
+			return again, fmt.Errorf("end hold %s: %w", id, err)
+		}
+		_, _, err := s.runs.Resume(ctx, tx, *row.OrgID, *row.BatchID)
+		return again, err
+	}
+	if err := s.q.HoldEnd(ctx, tx, db.HoldEndParams{ID: id, ReleasedAt: *row.ExpiresAt}); err != nil {
+		return again, fmt.Errorf("end hold %s: %w", id, err)
+	}
+	return again, s.wakeCovered(ctx, tx, *row.OrgID, row.Domain, row.Lane, now)
+}
