@@ -9,7 +9,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"flowlane/gen/db"
 	"flowlane/internal/fault"
+	"flowlane/internal/hold"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
@@ -24,6 +26,8 @@ type storm struct {
 	// records were started so far; each has a number of its own.
 	records   int
 	cancelled int
+	// held is how many holds were opened; each ends by its time.
+	held int
 	// doomed batches are cancelled at a time.
 	doomed map[*batch]time.Time
 	kindOf map[*batch]*kind
@@ -144,12 +148,45 @@ func (s *storm) keep(batches int, d time.Duration) {
 				s.cancel(b)
 			}
 		}
+		if s.random.IntN(30) == 0 {
+			s.hold()
+		}
 		select {
 		case <-over:
 			return
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// hold holds something for a second or two: everything, an account, one of its lanes, or a batch.
+func (s *storm) hold() {
+	s.Helper()
+	seconds := 1 + s.random.IntN(2)
+	o := hold.Opening{By: s.org, Seconds: &seconds}
+	t := hold.Target{OrgID: s.org}
+	var err error
+	switch s.random.IntN(4) {
+	case 0:
+		b := s.batches[s.random.IntN(len(s.batches))]
+		_, err = s.holds.PauseBatch(s.Context(), s.org, b.id, o)
+	case 1:
+		_, err = s.holds.Open(s.Context(), t, o)
+	case 2:
+		lane := db.AllFlowLaneValues()[s.random.IntN(len(db.AllFlowLaneValues()))]
+		t.Lane = &lane
+		fallthrough
+	default:
+		account := s.creds[s.random.IntN(len(s.creds))]
+		if err := s.pool.QueryRow(s.Context(), "SELECT tenancy_id FROM flow.credential WHERE id = $1", account).Scan(&t.TenancyID); err != nil {
+			s.Fatal(err)
+		}
+		_, err = s.holds.Open(s.Context(), t, o)
+	}
+	if err != nil && !fault.Is(err, fault.Conflict) { // a batch that is over
+		s.Fatal(err)
+	}
+	s.held++
 }
 
 // cancel cancels a batch unless it is over.
@@ -173,6 +210,10 @@ func (s *storm) cancel(b *batch) {
 func (s *storm) check(patience time.Duration) {
 	s.Helper()
 	s.settle(patience)
+	s.until("every hold has ended", patience, func() bool {
+		return s.count("SELECT count(*) FROM flow.pause WHERE status = 'active' AND scope <> 'bucket'") == 0
+	})
+	s.Logf("%d holds", s.held)
 	arrived := map[dialersim.Kind]map[string]int{dialersim.KindUpload: {}, dialersim.KindModify: s.sim.ArrivalsOf("", "changed1", dialersim.KindModify),
 		dialersim.KindDial: s.sim.ArrivalsOf("", "calls", dialersim.KindDial)}
 	for _, list := range s.lists {

@@ -25,6 +25,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
+	"flowlane/internal/hold"
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider"
@@ -55,6 +56,7 @@ type world struct {
 	creds []uuid.UUID
 	defs  *definition.Service
 	runs  *run.Service
+	holds *hold.Service
 	// accounts are the platform's names of the accounts of creds.
 	accounts []string
 	random   *rand.Rand
@@ -97,11 +99,12 @@ func setupOn(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int) *world 
 	w.defs = definition.New(pool, cat)
 	// The kinds are only named here, so that starting a batch can wake them: nobody works in this process.
 	sched := due.New(pool, must(work.NewQueue(pool)), due.Options{})
-	for _, kind := range []string{run.DueDispatch, dispatch.DueReconcile, run.DueSlices, run.DueRelease} {
+	for _, kind := range []string{run.DueDispatch, dispatch.DueReconcile, run.DueSlices, run.DueRelease, hold.DueExpiry} {
 		sched.Register(kind, lease, 1, func(context.Context, *due.Lease) (time.Time, error) { return time.Time{}, nil })
 	}
 	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 64}
 	w.runs = run.New(pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
+	w.holds = hold.New(pool, w.runs, sched)
 
 	org := must(account.CreateOrg(t.Context(), pool, "Acme"))
 	w.org = org.ID
