@@ -30,6 +30,7 @@ var benches = []bench{
 	{"upload", upload},
 	{"run", runs},
 	{"single", single},
+	{"hold", holds},
 	{"start", starts},
 	{"stream", streams},
 	{"reads", reads},
