@@ -6,7 +6,7 @@ SELECT flow.clock()::timestamptz;
 -- each row's lock was had: beside FOR UPDATE it would be read before.
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at, c.change_no,
-        (c.failed + c.rejected)::bigint AS failures
+        (c.failed + c.rejected)::bigint AS failures, (b.pacing IS NOT NULL)::boolean AS paced
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
 )
@@ -17,9 +17,9 @@ SELECT id, org_id, definition_id, version, status, page_set, metadata, created_a
 
 -- name: BatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
-    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at)
+    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at)
 VALUES (@id, @org_id, @definition_id, @version, @trigger_id, @trigger_type, @trigger_source, @metadata, @status, @record_count,
-    @page_set, @lane, @scheduled_at, @started_at, @completed_at, @created_by, @created_at, @created_at);
+    @page_set, @lane, @scheduled_at, @started_at, @completed_at, @created_by, @created_at, @created_at, @priority, @pacing, @pace_next_at);
 
 -- name: BatchCountInsert :exec
 INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)
@@ -109,14 +109,50 @@ UPDATE flow.batch SET status = 'running', started_at = @now::timestamptz, update
 UPDATE flow.batch SET status = @status, completed_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = @id;
 
 -- name: LaneBatchMove :exec
-UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records
+UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[]) AS step_no, unnest(@task_nos::smallint[]) AS task_no,
-        unnest(@parts::int[]) AS parts, unnest(@records::bigint[]) AS records) d
+        unnest(@parts::int[]) AS parts, unnest(@records::bigint[]) AS records, unnest(@claimed::bigint[]) AS claimed) d
 WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_no;
 
 -- name: LaneBatchInsert :exec
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records)
-VALUES (@batch_id, @step_no, @task_no, @org_id, @domain, @bucket, @lane, @ready_parts, @ready_records);
+-- The queue of a task. That of a paced batch (lapses_at is set) has nothing to claim before the first tick.
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, allowance, lapses_at)
+VALUES (@batch_id, @step_no, @task_no, @org_id, @domain, @bucket, @lane, @ready_parts, @ready_records, @high,
+    CASE WHEN sqlc.narg('lapses_at')::timestamptz IS NOT NULL THEN 0 END, sqlc.narg('lapses_at')::timestamptz);
+
+-- name: LaneAllowances :many
+-- What the queues of paced batches may still claim, and until when.
+SELECT batch_id, step_no, task_no, allowance::bigint AS allowance, lapses_at::timestamptz AS lapses_at
+FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]) AND allowance IS NOT NULL;
+
+-- name: LaneBatchRelease :many
+-- A tick: what was not used lapses.
+UPDATE flow.lane_batch SET allowance = @allowance::bigint, lapses_at = @lapses_at::timestamptz WHERE batch_id = @batch_id
+RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS ready;
+
+-- name: LaneBatchPace :exec
+-- Puts queues under another policy until its first tick: what was released and not used stays, as far as both policies
+-- allow it. was is how many records the old policy releases per tick, gives how many the new one does.
+UPDATE flow.lane_batch l SET allowance = greatest(0, least(coalesce(l.allowance, 0), d.gives - (d.was - coalesce(l.allowance, 0)))),
+    lapses_at = least(l.lapses_at, d.until)
+FROM (SELECT @was::bigint AS was, @gives::bigint AS gives, @until::timestamptz AS until) d
+WHERE l.batch_id = @batch_id;
+
+-- name: LaneBatchUnpace :many
+UPDATE flow.lane_batch SET allowance = NULL, lapses_at = NULL WHERE batch_id = @batch_id
+RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS ready;
+
+-- name: LaneBatchRank :exec
+UPDATE flow.lane_batch SET high = @high WHERE batch_id = @batch_id AND high <> @high;
+
+-- name: BatchSteer :exec
+UPDATE flow.batch SET priority = @priority, pacing = @pacing, pace_next_at = @pace_next_at, updated_at = @now::timestamptz WHERE id = @id;
+
+-- name: BatchTick :exec
+UPDATE flow.batch SET paced_at = @paced_at::timestamptz, pace_next_at = @pace_next_at::timestamptz WHERE id = @id;
+
+-- name: BatchPacing :one
+SELECT pacing, pace_next_at::timestamptz AS pace_next_at FROM flow.batch WHERE id = @id;
 
 -- name: LaneBatchReady :exec
 UPDATE flow.lane_batch SET ready_parts = @parts, ready_records = @records WHERE batch_id = @batch_id AND step_no = @step_no AND task_no = @task_no;

@@ -35,6 +35,7 @@ func (a *App) registerKinds() {
 	register(run.DueSlices, 10*time.Second, 2, a.slices)
 	register(run.DueRelease, 10*time.Second, 2, a.release)
 	register(hold.DueExpiry, 10*time.Second, 2, a.endHold)
+	register(run.DuePacing, 10*time.Second, 2, a.tick)
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)
 	register(store.CatchUpKind, 10*time.Second, 2, a.catchUp)
 	register(housekeeping, 30*time.Second, 1, a.housekeep)
@@ -94,6 +95,11 @@ func (a *App) release(ctx context.Context, l *due.Lease) (time.Time, error) {
 		}
 		return l.Finish(ctx, tx, time.Time{})
 	})
+}
+
+// tick releases records of a paced batch.
+func (a *App) tick(ctx context.Context, l *due.Lease) (time.Time, error) {
+	return inTx(ctx, l, a.Pool, a.Runs.Tick)
 }
 
 // expire ends the staging of a record set.

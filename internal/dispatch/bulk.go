@@ -22,6 +22,8 @@ type bulk struct {
 	lastStart int
 	maxRows   int
 	maxBytes  int
+	// upTo is how many rows the call may have while it is filled from the queue at hand.
+	upTo int
 }
 
 func newBulk(r *renderer) *bulk {
@@ -40,12 +42,13 @@ func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, r *renderer, row *qu
 		return err
 	}
 	const group = 64
+	c.upTo = min(c.maxRows, c.records+allowance(row, c.maxRows))
 	for len(parts) > 0 && !c.full {
-		if c.records >= c.maxRows {
-			c.full = true
+		if c.records >= c.upTo {
+			c.full = c.records >= c.maxRows
 			break
 		}
-		n := min(group, len(firstRecords(parts, c.maxRows-c.records)))
+		n := min(group, len(firstRecords(parts, c.upTo-c.records)))
 		if err := c.addParts(ctx, r, row, parts[:n]); err != nil {
 			return err
 		}
@@ -66,7 +69,7 @@ func (c *bulk) addParts(ctx context.Context, r *renderer, row *queueRow, parts [
 	}()
 	s := settler{r: r}
 	for i := range parts {
-		if c.full {
+		if c.full || c.records >= c.upTo {
 			return nil
 		}
 		c.addPart(&s, row, parts[i], recs[parts[i].SliceNo])
@@ -142,8 +145,8 @@ func (s *settler) render(env *expr.Env) ([]byte, error) {
 // addRow renders one record into the call. fits is false where the call must end before it; an exception decides the
 // record without a call.
 func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception, fits bool) {
-	if c.records >= c.maxRows {
-		c.full = true
+	if c.records >= c.upTo {
+		c.full = c.records >= c.maxRows
 		return nil, false
 	}
 	if ex, ok := s.r.exception(offset, env); !ok {

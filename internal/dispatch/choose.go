@@ -128,6 +128,14 @@ func (d *Dispatcher) render(ctx context.Context, row *queueRow, all []queueRow, 
 	return nil, nil
 }
 
+// allowance returns how many of n records a queue may send, as far as its batch is paced.
+func allowance(row *queueRow, n int) int {
+	if row.Allowance == nil {
+		return n
+	}
+	return int(min(*row.Allowance, int64(n)))
+}
+
 // parts reads what is ready in a queue.
 func (d *Dispatcher) parts(ctx context.Context, row *queueRow, limit int) ([]run.Part, error) {
 	rows, err := d.q.PartChoose(ctx, d.Pool, db.PartChooseParams{BatchID: row.BatchID, StepNo: row.StepNo, TaskNo: row.TaskNo, MaxParts: int32(limit)})

@@ -15,3 +15,21 @@ const GroupMax = groupMax
 func (d *Dispatcher) Late(ctx context.Context, domain, bucket string, id uuid.UUID, r provider.Reading) error {
 	return d.apply(ctx, budgetKey{domain, bucket}, []verdict{{id: id, reading: r}}, false)
 }
+
+// ClaimAfter renders what may go next, lets something happen, and then claims it; it returns how many records are in calls.
+func (d *Dispatcher) ClaimAfter(ctx context.Context, domain, bucket string, between func()) (rendered, claimed int, err error) {
+	k := budgetKey{domain, bucket}
+	calls, err := d.choose(ctx, k, map[queueKey]bool{}, func(*queueRow) int { return groupMax })
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, p := range calls {
+		rendered += p.records
+	}
+	between()
+	got, err := d.claim(ctx, k, calls, "test", true)
+	for _, p := range got.calls {
+		claimed += p.records
+	}
+	return rendered, claimed, err
+}

@@ -231,6 +231,7 @@ func (d *Dispatcher) renderSmall(ctx context.Context, r *renderer, row *queueRow
 		}
 	}()
 	var out []*prepared
+	left := allowance(row, limit)
 	for i := range parts {
 		rec := recs[parts[i].SliceNo]
 		in, gone := members(&parts[i], rec)
@@ -238,12 +239,14 @@ func (d *Dispatcher) renderSmall(ctx context.Context, r *renderer, row *queueRow
 			continue
 		}
 		for n, o := range in {
-			if len(out) == limit {
+			if len(out) == limit || left == 0 {
 				return out, nil
 			}
 			piece := parts[i]
 			piece.From, piece.To, piece.LeftOut = cut(&parts[i], in, gone, n)
-			out = append(out, r.small(row, piece, o, rec))
+			p := r.small(row, piece, o, rec)
+			left -= p.records
+			out = append(out, p)
 		}
 	}
 	return out, nil

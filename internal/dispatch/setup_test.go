@@ -45,6 +45,7 @@ type bundle struct {
 	heads   *forecast.Service
 	creds   *credential.Service
 	disp    *dispatch.Dispatcher
+	due     *due.Scheduler
 	tenancy string
 	moved   time.Duration
 }
@@ -94,6 +95,14 @@ func setupWith(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog
 	sched.Register(run.DueRelease, 5*time.Second, 1, func(ctx context.Context, l *due.Lease) (time.Time, error) {
 		return time.Time{}, pg.InTx(ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error { return b.runs.Release(ctx, tx, uuid.MustParse(l.Key)) })
 	})
+	sched.Register(run.DuePacing, 5*time.Second, 1, func(ctx context.Context, l *due.Lease) (next time.Time, err error) {
+		err = pg.InTx(ctx, b.pool, func(ctx context.Context, tx pgx.Tx) error {
+			next, err = b.runs.Tick(ctx, tx, uuid.MustParse(l.Key))
+			return err
+		})
+		return next, err
+	})
+	b.due = sched
 	runner := must(work.New(b.pool, sched, work.Options{Log: log}))
 	if err := runner.Start(ctx); err != nil {
 		t.Fatal(err)
@@ -162,22 +171,27 @@ func (b *bundle) define(steps string) uuid.UUID {
 	return d.ID
 }
 
-// start starts a batch of n records made by row.
-func (b *bundle) start(def uuid.UUID, n int, row func(i int) string) uuid.UUID {
-	b.t.Helper()
-	return b.startIn(nil, def, n, row)
-}
-
 // startIn is start in a lane.
 func (b *bundle) startIn(lane *db.FlowLane, def uuid.UUID, n int, row func(i int) string) uuid.UUID {
 	b.t.Helper()
+	return b.start(def, n, row, func(in *run.StartInput) { in.Lane = lane })
+}
+
+// start starts a batch of n records made by row.
+func (b *bundle) start(def uuid.UUID, n int, row func(i int) string, change ...func(*run.StartInput)) uuid.UUID {
+	b.t.Helper()
+	in := run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, TriggerType: db.FlowTriggerTypeApiCall}
+	for _, c := range change {
+		c(&in)
+	}
 	records := make([][]byte, n)
 	for i := range records {
 		records[i] = []byte(row(i))
 	}
+	in.Source.Records = records
 	var id uuid.UUID
 	err := pg.InTx(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
-		s, err := b.runs.Start(ctx, tx, run.StartInput{OrgID: b.org, DefinitionID: def, Version: 1, Source: run.Source{Records: records}, TriggerType: db.FlowTriggerTypeApiCall, Lane: lane})
+		s, err := b.runs.Start(ctx, tx, in)
 		if err != nil {
 			return err
 		}

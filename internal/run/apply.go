@@ -225,6 +225,7 @@ func (c *Change) writeLanes(ctx context.Context) error {
 		args.TaskNos = append(args.TaskNos, k.task)
 		args.Parts = append(args.Parts, d.parts)
 		args.Records = append(args.Records, d.records)
+		args.Claimed = append(args.Claimed, d.claimed)
 	}
 	if len(args.Parts) == 0 {
 		return nil

@@ -106,6 +106,8 @@ type sliceDelta struct {
 type laneDelta struct {
 	parts   int32
 	records int64
+	// claimed is what calls take from the allowance of a paced batch.
+	claimed int64
 }
 
 // Change is what one transaction does to batches. Begin locks them; the methods collect what happens; Apply writes it.

@@ -24,6 +24,9 @@ func (c *Change) Claim(ctx context.Context, pieces []Piece) error {
 	for _, p := range ps {
 		c.remember(p)
 	}
+	if err := c.spend(ctx, pieces); err != nil {
+		return err
+	}
 	if err := c.take(ctx, pieces); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -11,6 +12,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
+	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
 )
 
@@ -28,7 +30,7 @@ func Retryable(s Status) bool {
 }
 
 // Retry starts a batch over those records of another one whose jobs have certain statuses, in the caller's transaction. Each
-// goes on where it failed, with the outputs that it had; the rows stay where they are. A record that was retried before goes on
+// goes on where it failed, with the outputs that it had, under the priority and pacing of that batch; the rows stay where they are. A record that was retried before goes on
 // where that retry left it, unless that is under way, succeeded or may have. Faults: NotFound; Conflict where the batch is not
 // over, its definition is gone, or no job is left.
 func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*StartedBatch, error) {
@@ -87,6 +89,8 @@ type retrying struct {
 	lanes  map[laneKey]*laneDelta
 	work   bool
 	routes []TaskRoute
+	// firstTick is nil where the batch is not paced.
+	firstTick *time.Time
 }
 
 // queuedSpan are slices, by number, that wait for calls of the same tasks.
@@ -382,7 +386,14 @@ func (r *retrying) start(ctx context.Context, triggerID uuid.UUID) error {
 	if err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{ID: r.batchID, TriggerID: triggerID, RecordCount: r.count, CreatedBy: r.in.CreatedBy, Now: now,
+	policy, err := pacing.Parse(r.of.FlowBatch.Pacing)
+	if err != nil {
+		return err
+	}
+	if policy != nil {
+		r.firstTick = new(firstTick(policy, r.of.FlowBatch.PacedAt, now, nil))
+	}
+	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{PaceNextAt: r.firstTick, ID: r.batchID, TriggerID: triggerID, RecordCount: r.count, CreatedBy: r.in.CreatedBy, Now: now,
 		Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}); err != nil {
 		return fmt.Errorf("insert the batch: %w", err)
 	}
@@ -395,7 +406,7 @@ func (r *retrying) start(ctx context.Context, triggerID uuid.UUID) error {
 	if err := q.InheritedDeepen(ctx, r.tx, r.batchID); err != nil {
 		return fmt.Errorf("insert what slices inherit: %w", err)
 	}
-	wakes, err := r.queues(ctx)
+	wakes, err := r.queues(ctx, now)
 	if err != nil {
 		return err
 	}
@@ -409,11 +420,14 @@ func (r *retrying) start(ctx context.Context, triggerID uuid.UUID) error {
 	if err := account.Audit(ctx, r.tx, auditType, r.batchID.String()); err != nil {
 		return err
 	}
-	return r.s.wakeAll(ctx, r.tx, wakes, now)
+	if err := r.s.wakeAll(ctx, r.tx, wakes, now); err != nil || r.firstTick == nil {
+		return err
+	}
+	return r.s.due.Wake(ctx, r.tx, DuePacing, r.batchID.String(), *r.firstTick)
 }
 
 // queues inserts the queue of every task that makes calls.
-func (r *retrying) queues(ctx context.Context) (wakes []dueKey, err error) {
+func (r *retrying) queues(ctx context.Context, now time.Time) (wakes []dueKey, err error) {
 	for i := range r.of.plan.Steps {
 		step := &r.of.plan.Steps[i]
 		for _, t := range callTasks(step) {
@@ -422,7 +436,11 @@ func (r *retrying) queues(ctx context.Context) (wakes []dueKey, err error) {
 			if err != nil {
 				return nil, err
 			}
-			row := db.LaneBatchInsertParams{BatchID: r.batchID, StepNo: int16(i), TaskNo: t, OrgID: r.in.OrgID, Domain: route.Domain, Bucket: route.Bucket, Lane: route.Lane}
+			row := db.LaneBatchInsertParams{BatchID: r.batchID, StepNo: int16(i), TaskNo: t, OrgID: r.in.OrgID, Domain: route.Domain, Bucket: route.Bucket, Lane: route.Lane,
+				High: isHigh(r.of.FlowBatch.Priority)}
+			if r.firstTick != nil {
+				row.LapsesAt = &now
+			}
 			if d := r.lanes[laneKey{r.batchID, row.StepNo, t}]; d != nil {
 				row.ReadyParts, row.ReadyRecords = d.parts, d.records
 				wakes = append(wakes, dueKey{DueDispatch, DispatchKey(route.Domain, route.Bucket)})

@@ -45,6 +45,8 @@ const (
 	DueSlices = "slices"
 	// DueRelease: a batch's (key: its id) scheduled time has come.
 	DueRelease = "release"
+	// DuePacing: a paced batch (key: its id) has its next tick.
+	DuePacing = "pacing"
 	// DueDispatch: a budget (key: DispatchKey) has work to send.
 	DueDispatch = "dispatch"
 )

@@ -13,6 +13,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
+	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 )
@@ -29,13 +30,17 @@ type Source struct {
 
 // StartInput is what starts a batch.
 type StartInput struct {
-	OrgID         uuid.UUID
-	DefinitionID  uuid.UUID
-	Version       int32
-	Source        Source
-	Metadata      json.RawMessage
-	Lane          *db.FlowLane
-	ScheduledAt   *time.Time
+	OrgID        uuid.UUID
+	DefinitionID uuid.UUID
+	Version      int32
+	Source       Source
+	Metadata     json.RawMessage
+	Lane         *db.FlowLane
+	ScheduledAt  *time.Time
+	// Priority is normal or high; nil where nobody chose it.
+	Priority *string
+	// Pacing is nil where the batch is not paced.
+	Pacing        *pacing.Policy
 	TriggerType   db.FlowTriggerType
 	TriggerSource *string
 	CreatedBy     *uuid.UUID
@@ -90,6 +95,9 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	}
 	st := starting{s: s, tx: tx, in: &in, plan: plan, batchID: batchID, now: now, count: count, pageSet: pageSet, vars: vars,
 		staged: in.ScheduledAt != nil && in.ScheduledAt.After(now), later: pg.NewPipeline(tx)}
+	if in.Pacing != nil {
+		st.firstTick = new(firstTick(in.Pacing, nil, now, in.ScheduledAt))
+	}
 	out := &StartedBatch{BatchID: batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: count}
 	if count == 0 {
 		out.Status = BatchCompleted
@@ -134,8 +142,10 @@ type starting struct {
 	vars    json.RawMessage
 	now     time.Time
 	staged  bool
-	later   *pg.Pipeline
-	wakes   []dueKey
+	// firstTick is nil where the batch is not paced.
+	firstTick *time.Time
+	later     *pg.Pipeline
+	wakes     []dueKey
 }
 
 func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
@@ -147,7 +157,10 @@ func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
 		ID: st.batchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version, TriggerID: out.TriggerID,
 		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(metadata), Status: out.Status,
 		RecordCount: out.RecordCount, PageSet: st.pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
-		CreatedAt: st.now,
+		CreatedAt: st.now, Priority: st.in.Priority, PaceNextAt: st.firstTick,
+	}
+	if st.in.Pacing != nil {
+		row.Pacing = st.in.Pacing.Encode()
 	}
 	if out.RecordCount == 0 {
 		row.StartedAt, row.CompletedAt = &st.now, &st.now
@@ -182,7 +195,10 @@ func (st *starting) queues(ctx context.Context) ([]TaskRoute, error) {
 				return nil, err
 			}
 			row := db.LaneBatchInsertParams{BatchID: st.batchID, StepNo: int16(i), TaskNo: t, OrgID: st.in.OrgID, Domain: route.Domain,
-				Bucket: route.Bucket, Lane: route.Lane}
+				Bucket: route.Bucket, Lane: route.Lane, High: isHigh(st.in.Priority)}
+			if st.firstTick != nil {
+				row.LapsesAt = &st.now
+			}
 			if ready {
 				row.ReadyParts, row.ReadyRecords = 1, st.count
 				st.wakes = append(st.wakes, dueKey{DueDispatch, DispatchKey(route.Domain, route.Bucket)})
@@ -224,10 +240,21 @@ func (st *starting) slices(ctx context.Context) error {
 }
 
 func (st *starting) wake(ctx context.Context) error {
-	if st.staged && st.count > 0 {
-		return st.s.due.Wake(ctx, st.tx, DueRelease, st.batchID.String(), *st.in.ScheduledAt)
+	if st.count == 0 {
+		return nil
 	}
-	return st.s.wakeAll(ctx, st.tx, st.wakes, st.now)
+	if err := st.s.wakeAll(ctx, st.tx, st.wakes, st.now); err != nil {
+		return err
+	}
+	if st.firstTick != nil {
+		if err := st.s.due.Wake(ctx, st.tx, DuePacing, st.batchID.String(), *st.firstTick); err != nil {
+			return err
+		}
+	}
+	if !st.staged {
+		return nil
+	}
+	return st.s.due.Wake(ctx, st.tx, DueRelease, st.batchID.String(), *st.in.ScheduledAt)
 }
 
 // wakeAll makes keys of one kind due, in the order in which due rows are locked.
