@@ -51,3 +51,8 @@ WHERE domain = @domain AND starts_at > @since::timestamptz
     AND (sqlc.narg('window_seconds')::int IS NULL OR window_seconds = sqlc.narg('window_seconds'))
     AND (starts_at, bucket, window_seconds) < (@before_starts_at::timestamptz, @before_bucket::text, @before_seconds::int)
 ORDER BY starts_at DESC, bucket DESC, window_seconds DESC LIMIT @max_rows OFFSET @skip_rows;
+
+-- name: BatchQueues :many
+-- The queues of a batch, one for each task of it that makes calls.
+SELECT q.step_no, q.task_no, q.domain, q.bucket, b.definition_id, b.version
+FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id WHERE b.id = @batch_id AND b.org_id = @org_id;

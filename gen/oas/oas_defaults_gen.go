@@ -3,6 +3,14 @@
 package oas
 
 // setDefaults set default value of fields.
+func (s *BatchUpdate) setDefaults() {
+	{
+		val := bool(false)
+		s.RemovePacing.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *DefinitionFromSteps) setDefaults() {
 	{
 		val := string("")

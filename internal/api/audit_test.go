@@ -136,6 +136,10 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	"triggerDefinition": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/flows/definitions/" + s.define(transformSteps) + "/trigger", nil, 200, "batch", "", "batch_id"}
 	},
+	"updateBatch": func(s *stack) auditedCall {
+		id := s.trigger(s.define(transformSteps), "{}")
+		return auditedCall{"PATCH", "/flows/batches/" + id, `{"priority":"high"}`, 200, "batch", id, ""}
+	},
 	"cancelBatch": func(s *stack) auditedCall {
 		id := s.Do("POST", "/flows/definitions/"+s.define(transformSteps)+"/trigger", nil).Want(200).JSON()["batch_id"].(string)
 		return auditedCall{"POST", "/flows/batches/" + id + "/cancel", nil, 200, "batch", id, ""}

@@ -11,6 +11,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/fault"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
@@ -94,6 +95,37 @@ func (h batchHandler) GetBatch(ctx context.Context, params oas.GetBatchParams) (
 		return nil, err
 	}
 	return answerBatch(h.runs.ReadBatch(ctx, account.FromContext(ctx).OrgID, id))
+}
+
+func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, params oas.UpdateBatchParams) (*oas.Batch, error) {
+	caller := account.FromContext(ctx)
+	id, err := pathID("Batch", params.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	in := run.Steering{RemovePacing: req.RemovePacing.Value}
+	if priority, ok := req.Priority.Get(); ok {
+		in.Priority = new(string(priority))
+	}
+	var bad []fault.Field
+	if p, ok := req.Pacing.Get(); ok {
+		if in.Pacing, bad = policyOf(&p); in.RemovePacing {
+			for _, name := range []string{"pacing", "remove_pacing"} {
+				bad = append(bad, fault.Field{Loc: []string{"body", name}, Msg: "Give pacing or remove_pacing, not both", Type: "value_error"})
+			}
+		}
+	}
+	if len(bad) > 0 {
+		return nil, fault.Invalidated(bad...)
+	}
+	var row *run.BatchRow
+	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if row, err = h.runs.Steer(ctx, tx, caller.OrgID, id, in); err != nil || in.Pacing == nil {
+			return err
+		}
+		return h.forecasts.Slower(ctx, tx, caller.OrgID, id, in.Pacing)
+	})
+	return answerBatch(row, err)
 }
 
 func (h batchHandler) CancelBatch(ctx context.Context, req oas.OptBatchCancel, params oas.CancelBatchParams) (*oas.Batch, error) {

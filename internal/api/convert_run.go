@@ -2,6 +2,7 @@ package api
 
 import (
 	"flowlane/gen/oas"
+	"flowlane/internal/pacing"
 	"flowlane/internal/run"
 )
 
@@ -15,7 +16,7 @@ func batchOf(r *run.BatchRow) oas.Batch {
 		JobCounts: jobCountsOf(run.JobCounts(r)), ProgressPercent: run.Progress(r),
 		ScheduledAt: nilTime(b.ScheduledAt), StartedAt: nilTime(b.StartedAt), CompletedAt: nilTime(b.CompletedAt),
 		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(),
-		Lane: oas.NilLane{Null: true}, Priority: oas.NilPriority{Null: true}, Pacing: oas.NilPacing{Null: true},
+		Lane: oas.NilLane{Null: true}, Priority: oas.NilPriority{Null: true},
 	}
 	if b.Lane != nil {
 		out.Lane = oas.NewNilLane(oas.Lane(*b.Lane))
@@ -23,6 +24,8 @@ func batchOf(r *run.BatchRow) oas.Batch {
 	if b.Priority != nil {
 		out.Priority = oas.NewNilPriority(oas.Priority(*b.Priority))
 	}
+	policy, _ := pacing.Decode(b.Pacing) // what Encode wrote: cannot fail
+	out.Pacing = pacingOf(policy)
 	return out
 }
 

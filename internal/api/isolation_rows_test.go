@@ -108,7 +108,7 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 // These say by the contract, not by the document, who may do what: reads are for members and changes for admins, but for
 // those named here.
 var (
-	memberChanges = []string{"cancelBatch", "createStreamToken", "dryRunDefinition", "estimateUpload", "refreshLimits", "validateDefinition"}
+	memberChanges = []string{"cancelBatch", "createStreamToken", "dryRunDefinition", "estimateUpload", "refreshLimits", "updateBatch", "validateDefinition"}
 	adminReads    = []string{"listAuditLog"}
 	streamReads   = []string{"streamExecution"}
 	publicReads   = []string{"/catalog/", "/flows/templates"}

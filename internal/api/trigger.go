@@ -50,6 +50,11 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 		if started, err = h.runs.Start(ctx, tx, in); err != nil {
 			return err
 		}
+		if in.Pacing != nil {
+			if err = h.forecasts.Slower(ctx, tx, caller.OrgID, started.BatchID, in.Pacing); err != nil {
+				return err
+			}
+		}
 		if txID, err = pg.TxID(ctx, tx); err != nil {
 			return err
 		}
@@ -131,6 +136,14 @@ func startOf(req *oas.TriggerRequest) (run.StartInput, error) {
 	if lane, ok := req.Lane.Get(); ok {
 		value := db.FlowLane(lane)
 		in.Lane = &value
+	}
+	if priority, ok := req.Priority.Get(); ok {
+		in.Priority = new(string(priority))
+	}
+	if p, ok := req.Pacing.Get(); ok {
+		if in.Pacing, bad = policyOf(&p); len(bad) > 0 {
+			return in, fault.Invalidated(bad...)
+		}
 	}
 	if at, ok := req.ScheduledAt.Get(); ok {
 		in.ScheduledAt = &at

@@ -55,6 +55,7 @@ var fixtures = map[string]fixture{
 	"deleteVariableSet":  variableSet,
 
 	"getBatch":         shared(finished),
+	"updateBatch":      shared(waiting),
 	"cancelBatch":      waiting,
 	"retryBatch":       cancelled,
 	"resolveJob":       unresolved,
