@@ -33,12 +33,6 @@ SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until 
 WHERE h.org_id = @org_id::uuid AND h.status = 'active' AND h.scope IN ('global', 'domain') AND h.ends_at > @now::timestamptz
     AND (h.domain IS NULL OR h.domain = @domain::text);
 
--- name: QueueWaiting :many
--- The queues of a budget that have records waiting, but for one batch, whoever they belong to.
-SELECT q.org_id, q.batch_id, q.step_no, q.task_no, q.ready_records, b.definition_id, b.version
-FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id
-WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0 AND q.batch_id <> @except_batch;
-
 -- name: CredentialNames :many
 -- Which of these credentials are an organization's own, with their names.
 SELECT id, name, deleted_at FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::uuid[]);

@@ -1391,13 +1391,14 @@ WITH RECURSIVE org AS (
             AND f.org_id > org.org_id ORDER BY f.org_id LIMIT 1
     ) n
 )
-SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, coalesce(s.max_concurrent_calls, 0)::int AS max_calls
+SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, l.allowance, coalesce(s.max_concurrent_calls, 0)::int AS max_calls
 FROM org
 CROSS JOIN (SELECT unnest(enum_range(NULL::flow.lane)) AS lane) k
 CROSS JOIN LATERAL (
-    SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records
+    SELECT q.batch_id, q.step_no, q.task_no, q.org_id, q.lane, q.high, q.ready_records, q.allowance
     FROM flow.lane_batch q
     WHERE q.domain = $1::text AND q.bucket = $2::text AND q.org_id = org.org_id AND q.lane = k.lane AND q.open AND NOT q.paused AND q.ready_parts > 0
+        AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
             AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
         AND NOT EXISTS (SELECT FROM flow.pause h
@@ -1426,12 +1427,14 @@ type QueueChooseRow struct {
 	TaskNo       int16
 	OrgID        uuid.UUID
 	ReadyRecords int64
+	Allowance    *int64
 	MaxCalls     int32
 }
 
 // The batches that may go next: the organization with the least virtual time first, of it the lane with the least, in that
-// the boosted ones, then the oldest. Queues to skip ("batch.step.task") do not take the places of others. They are an array of
-// texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
+// the boosted ones, then the oldest. Queues to skip ("batch.step.task"), and
+// those of paced batches that must wait for a tick, do not take the places of others. The former are an
+// array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
 func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParams) ([]QueueChooseRow, error) {
 	rows, err := db.Query(ctx, queueChoose,
 		arg.Domain,
@@ -1453,6 +1456,7 @@ func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParam
 			&i.TaskNo,
 			&i.OrgID,
 			&i.ReadyRecords,
+			&i.Allowance,
 			&i.MaxCalls,
 		); err != nil {
 			return nil, err

@@ -13,6 +13,53 @@ import (
 	"github.com/google/uuid"
 )
 
+const batchQueues = `-- name: BatchQueues :many
+SELECT q.step_no, q.task_no, q.domain, q.bucket, b.definition_id, b.version
+FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id WHERE b.id = $1 AND b.org_id = $2
+`
+
+type BatchQueuesParams struct {
+	BatchID uuid.UUID
+	OrgID   uuid.UUID
+}
+
+type BatchQueuesRow struct {
+	StepNo       int16
+	TaskNo       int16
+	Domain       string
+	Bucket       string
+	DefinitionID uuid.UUID
+	Version      int32
+}
+
+// The queues of a batch, one for each task of it that makes calls.
+func (q *Queries) BatchQueues(ctx context.Context, db DBTX, arg BatchQueuesParams) ([]BatchQueuesRow, error) {
+	rows, err := db.Query(ctx, batchQueues, arg.BatchID, arg.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BatchQueuesRow
+	for rows.Next() {
+		var i BatchQueuesRow
+		if err := rows.Scan(
+			&i.StepNo,
+			&i.TaskNo,
+			&i.Domain,
+			&i.Bucket,
+			&i.DefinitionID,
+			&i.Version,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const budgetHolds = `-- name: BudgetHolds :many
 SELECT b.bucket, b.next_call_at, (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
     WHERE h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active' AND h.expires_at > $1::timestamptz)::timestamptz AS held_until
@@ -312,57 +359,6 @@ func (q *Queries) LedgerOpen(ctx context.Context, db DBTX, arg LedgerOpenParams)
 			&i.Own,
 			&i.ForeignSpend,
 			&i.ByCredential,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const queueWaiting = `-- name: QueueWaiting :many
-SELECT q.org_id, q.batch_id, q.step_no, q.task_no, q.ready_records, b.definition_id, b.version
-FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id
-WHERE q.domain = $1 AND q.bucket = $2 AND q.open AND q.ready_parts > 0 AND q.batch_id <> $3
-`
-
-type QueueWaitingParams struct {
-	Domain      string
-	Bucket      string
-	ExceptBatch uuid.UUID
-}
-
-type QueueWaitingRow struct {
-	OrgID        uuid.UUID
-	BatchID      uuid.UUID
-	StepNo       int16
-	TaskNo       int16
-	ReadyRecords int64
-	DefinitionID uuid.UUID
-	Version      int32
-}
-
-// The queues of a budget that have records waiting, but for one batch, whoever they belong to.
-func (q *Queries) QueueWaiting(ctx context.Context, db DBTX, arg QueueWaitingParams) ([]QueueWaitingRow, error) {
-	rows, err := db.Query(ctx, queueWaiting, arg.Domain, arg.Bucket, arg.ExceptBatch)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []QueueWaitingRow
-	for rows.Next() {
-		var i QueueWaitingRow
-		if err := rows.Scan(
-			&i.OrgID,
-			&i.BatchID,
-			&i.StepNo,
-			&i.TaskNo,
-			&i.ReadyRecords,
-			&i.DefinitionID,
-			&i.Version,
 		); err != nil {
 			return nil, err
 		}

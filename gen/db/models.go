@@ -499,6 +499,12 @@ type FlowBatch struct {
 	StoppedAt *time.Time
 	// The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.
 	PausedFrom *FlowBatchStatus
+	// The pacing policy, as the API shows it; null where the batch is not paced.
+	Pacing json.RawMessage
+	// The last tick, of whatever policy; kept when pacing ends, so that a new policy does not release too soon.
+	PacedAt *time.Time
+	// The next tick; null where the batch is not paced.
+	PaceNextAt *time.Time
 }
 
 // How many jobs of a batch stand where. A constraint keeps their sum: a change that loses a record does not commit.
@@ -1011,6 +1017,10 @@ type FlowLaneBatch struct {
 	ReadyRecords int64
 	// True while the batch is paused: nothing of the queue is claimed.
 	Paused bool
+	// How many more records may be claimed before lapses_at; null where the batch is not paced.
+	Allowance *int64
+	// From when on nothing may be claimed until the next tick; null where the batch is not paced.
+	LapsesAt *time.Time
 }
 
 // Spend by Domain, bucket, window length and window start. No debit raises own + foreign_spend above the cap.

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -181,7 +182,7 @@ func (q *Queries) BatchEnd(ctx context.Context, db DBTX, arg BatchEndParams) err
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -216,6 +217,9 @@ type BatchGetRow struct {
 	RetryNo        int32
 	StoppedAt      *time.Time
 	PausedFrom     *FlowBatchStatus
+	Pacing         json.RawMessage
+	PacedAt        *time.Time
+	PaceNextAt     *time.Time
 	FlowBatchCount FlowBatchCount
 }
 
@@ -249,6 +253,9 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.RetryNo,
 		&i.StoppedAt,
 		&i.PausedFrom,
+		&i.Pacing,
+		&i.PacedAt,
+		&i.PaceNextAt,
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
@@ -318,9 +325,9 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 
 const batchInsert = `-- name: BatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
-    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at)
+    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $17)
+    $11, $12, $13, $14, $15, $16, $17, $17, $18, $19, $20)
 `
 
 type BatchInsertParams struct {
@@ -341,6 +348,9 @@ type BatchInsertParams struct {
 	CompletedAt   *time.Time
 	CreatedBy     *uuid.UUID
 	CreatedAt     time.Time
+	Priority      *string
+	Pacing        json.RawMessage
+	PaceNextAt    *time.Time
 }
 
 func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParams) error {
@@ -362,6 +372,9 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 		arg.CompletedAt,
 		arg.CreatedBy,
 		arg.CreatedAt,
+		arg.Priority,
+		arg.Pacing,
+		arg.PaceNextAt,
 	)
 	return err
 }
@@ -369,11 +382,11 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 const batchLock = `-- name: BatchLock :many
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at, c.change_no,
-        (c.failed + c.rejected)::bigint AS failures
+        (c.failed + c.rejected)::bigint AS failures, (b.pacing IS NOT NULL)::boolean AS paced
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
 )
-SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.failures, flow.clock()::timestamptz AS now FROM locked
+SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.failures, locked.paced, flow.clock()::timestamptz AS now FROM locked
 `
 
 type BatchLockRow struct {
@@ -389,6 +402,7 @@ type BatchLockRow struct {
 	StoppedAt    *time.Time
 	ChangeNo     int64
 	Failures     int64
+	Paced        bool
 	Now          time.Time
 }
 
@@ -416,6 +430,7 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 			&i.StoppedAt,
 			&i.ChangeNo,
 			&i.Failures,
+			&i.Paced,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -426,6 +441,22 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 		return nil, err
 	}
 	return items, nil
+}
+
+const batchPacing = `-- name: BatchPacing :one
+SELECT pacing, pace_next_at::timestamptz AS pace_next_at FROM flow.batch WHERE id = $1
+`
+
+type BatchPacingRow struct {
+	Pacing     json.RawMessage
+	PaceNextAt time.Time
+}
+
+func (q *Queries) BatchPacing(ctx context.Context, db DBTX, id uuid.UUID) (BatchPacingRow, error) {
+	row := db.QueryRow(ctx, batchPacing, id)
+	var i BatchPacingRow
+	err := row.Scan(&i.Pacing, &i.PaceNextAt)
+	return i, err
 }
 
 const batchPause = `-- name: BatchPause :exec
@@ -473,6 +504,29 @@ func (q *Queries) BatchStart(ctx context.Context, db DBTX, arg BatchStartParams)
 	return err
 }
 
+const batchSteer = `-- name: BatchSteer :exec
+UPDATE flow.batch SET priority = $1, pacing = $2, pace_next_at = $3, updated_at = $4::timestamptz WHERE id = $5
+`
+
+type BatchSteerParams struct {
+	Priority   *string
+	Pacing     json.RawMessage
+	PaceNextAt *time.Time
+	Now        time.Time
+	ID         uuid.UUID
+}
+
+func (q *Queries) BatchSteer(ctx context.Context, db DBTX, arg BatchSteerParams) error {
+	_, err := db.Exec(ctx, batchSteer,
+		arg.Priority,
+		arg.Pacing,
+		arg.PaceNextAt,
+		arg.Now,
+		arg.ID,
+	)
+	return err
+}
+
 const batchStop = `-- name: BatchStop :exec
 UPDATE flow.batch SET stopped_at = $1::timestamptz, cancel_reason = $2::text, updated_at = $1::timestamptz WHERE id = $3
 `
@@ -486,6 +540,21 @@ type BatchStopParams struct {
 // Nothing more of the batch is sent; it ends once nothing is open.
 func (q *Queries) BatchStop(ctx context.Context, db DBTX, arg BatchStopParams) error {
 	_, err := db.Exec(ctx, batchStop, arg.Now, arg.Reason, arg.ID)
+	return err
+}
+
+const batchTick = `-- name: BatchTick :exec
+UPDATE flow.batch SET paced_at = $1::timestamptz, pace_next_at = $2::timestamptz WHERE id = $3
+`
+
+type BatchTickParams struct {
+	PacedAt    time.Time
+	PaceNextAt time.Time
+	ID         uuid.UUID
+}
+
+func (q *Queries) BatchTick(ctx context.Context, db DBTX, arg BatchTickParams) error {
+	_, err := db.Exec(ctx, batchTick, arg.PacedAt, arg.PaceNextAt, arg.ID)
 	return err
 }
 
@@ -1059,6 +1128,46 @@ func (q *Queries) JobsReady(ctx context.Context, db DBTX, arg JobsReadyParams) (
 	return items, nil
 }
 
+const laneAllowances = `-- name: LaneAllowances :many
+SELECT batch_id, step_no, task_no, allowance::bigint AS allowance, lapses_at::timestamptz AS lapses_at
+FROM flow.lane_batch WHERE batch_id = ANY($1::uuid[]) AND allowance IS NOT NULL
+`
+
+type LaneAllowancesRow struct {
+	BatchID   uuid.UUID
+	StepNo    int16
+	TaskNo    int16
+	Allowance int64
+	LapsesAt  time.Time
+}
+
+// What the queues of paced batches may still claim, and until when.
+func (q *Queries) LaneAllowances(ctx context.Context, db DBTX, batchIds []uuid.UUID) ([]LaneAllowancesRow, error) {
+	rows, err := db.Query(ctx, laneAllowances, batchIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LaneAllowancesRow
+	for rows.Next() {
+		var i LaneAllowancesRow
+		if err := rows.Scan(
+			&i.BatchID,
+			&i.StepNo,
+			&i.TaskNo,
+			&i.Allowance,
+			&i.LapsesAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const laneBatchClose = `-- name: LaneBatchClose :many
 UPDATE flow.lane_batch SET open = false WHERE batch_id = $1 RETURNING domain, bucket
 `
@@ -1089,8 +1198,9 @@ func (q *Queries) LaneBatchClose(ctx context.Context, db DBTX, batchID uuid.UUID
 }
 
 const laneBatchInsert = `-- name: LaneBatchInsert :exec
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, allowance, lapses_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+    CASE WHEN $11::timestamptz IS NOT NULL THEN 0 END, $11::timestamptz)
 `
 
 type LaneBatchInsertParams struct {
@@ -1103,8 +1213,11 @@ type LaneBatchInsertParams struct {
 	Lane         FlowLane
 	ReadyParts   int32
 	ReadyRecords int64
+	High         bool
+	LapsesAt     *time.Time
 }
 
+// The queue of a task. That of a paced batch (lapses_at is set) has nothing to claim before the first tick.
 func (q *Queries) LaneBatchInsert(ctx context.Context, db DBTX, arg LaneBatchInsertParams) error {
 	_, err := db.Exec(ctx, laneBatchInsert,
 		arg.BatchID,
@@ -1116,14 +1229,16 @@ func (q *Queries) LaneBatchInsert(ctx context.Context, db DBTX, arg LaneBatchIns
 		arg.Lane,
 		arg.ReadyParts,
 		arg.ReadyRecords,
+		arg.High,
+		arg.LapsesAt,
 	)
 	return err
 }
 
 const laneBatchMove = `-- name: LaneBatchMove :exec
-UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records
+UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no, unnest($3::smallint[]) AS task_no,
-        unnest($4::int[]) AS parts, unnest($5::bigint[]) AS records) d
+        unnest($4::int[]) AS parts, unnest($5::bigint[]) AS records, unnest($6::bigint[]) AS claimed) d
 WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_no
 `
 
@@ -1133,6 +1248,7 @@ type LaneBatchMoveParams struct {
 	TaskNos  []int16
 	Parts    []int32
 	Records  []int64
+	Claimed  []int64
 }
 
 func (q *Queries) LaneBatchMove(ctx context.Context, db DBTX, arg LaneBatchMoveParams) error {
@@ -1142,6 +1258,7 @@ func (q *Queries) LaneBatchMove(ctx context.Context, db DBTX, arg LaneBatchMoveP
 		arg.TaskNos,
 		arg.Parts,
 		arg.Records,
+		arg.Claimed,
 	)
 	return err
 }
@@ -1186,12 +1303,52 @@ func (q *Queries) LaneBatchOfBatches(ctx context.Context, db DBTX, batchIds []uu
 	return items, nil
 }
 
+const laneBatchPace = `-- name: LaneBatchPace :exec
+UPDATE flow.lane_batch l SET allowance = greatest(0, least(coalesce(l.allowance, 0), d.gives - (d.was - coalesce(l.allowance, 0)))),
+    lapses_at = least(l.lapses_at, d.until)
+FROM (SELECT $2::bigint AS was, $3::bigint AS gives, $4::timestamptz AS until) d
+WHERE l.batch_id = $1
+`
+
+type LaneBatchPaceParams struct {
+	BatchID uuid.UUID
+	Was     int64
+	Gives   int64
+	Until   time.Time
+}
+
+// Puts queues under another policy until its first tick: what was released and not used stays, as far as both policies
+// allow it. was is how many records the old policy releases per tick, gives how many the new one does.
+func (q *Queries) LaneBatchPace(ctx context.Context, db DBTX, arg LaneBatchPaceParams) error {
+	_, err := db.Exec(ctx, laneBatchPace,
+		arg.BatchID,
+		arg.Was,
+		arg.Gives,
+		arg.Until,
+	)
+	return err
+}
+
 const laneBatchPause = `-- name: LaneBatchPause :exec
 UPDATE flow.lane_batch SET paused = true WHERE batch_id = $1
 `
 
 func (q *Queries) LaneBatchPause(ctx context.Context, db DBTX, batchID uuid.UUID) error {
 	_, err := db.Exec(ctx, laneBatchPause, batchID)
+	return err
+}
+
+const laneBatchRank = `-- name: LaneBatchRank :exec
+UPDATE flow.lane_batch SET high = $1 WHERE batch_id = $2 AND high <> $1
+`
+
+type LaneBatchRankParams struct {
+	High    bool
+	BatchID uuid.UUID
+}
+
+func (q *Queries) LaneBatchRank(ctx context.Context, db DBTX, arg LaneBatchRankParams) error {
+	_, err := db.Exec(ctx, laneBatchRank, arg.High, arg.BatchID)
 	return err
 }
 
@@ -1218,6 +1375,44 @@ func (q *Queries) LaneBatchReady(ctx context.Context, db DBTX, arg LaneBatchRead
 	return err
 }
 
+const laneBatchRelease = `-- name: LaneBatchRelease :many
+UPDATE flow.lane_batch SET allowance = $1::bigint, lapses_at = $2::timestamptz WHERE batch_id = $3
+RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS ready
+`
+
+type LaneBatchReleaseParams struct {
+	Allowance int64
+	LapsesAt  time.Time
+	BatchID   uuid.UUID
+}
+
+type LaneBatchReleaseRow struct {
+	Domain string
+	Bucket string
+	Ready  bool
+}
+
+// A tick: what was not used lapses.
+func (q *Queries) LaneBatchRelease(ctx context.Context, db DBTX, arg LaneBatchReleaseParams) ([]LaneBatchReleaseRow, error) {
+	rows, err := db.Query(ctx, laneBatchRelease, arg.Allowance, arg.LapsesAt, arg.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LaneBatchReleaseRow
+	for rows.Next() {
+		var i LaneBatchReleaseRow
+		if err := rows.Scan(&i.Domain, &i.Bucket, &i.Ready); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const laneBatchResume = `-- name: LaneBatchResume :many
 UPDATE flow.lane_batch SET paused = false WHERE batch_id = $1 RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS waiting
 `
@@ -1238,6 +1433,37 @@ func (q *Queries) LaneBatchResume(ctx context.Context, db DBTX, batchID uuid.UUI
 	for rows.Next() {
 		var i LaneBatchResumeRow
 		if err := rows.Scan(&i.Domain, &i.Bucket, &i.Waiting); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const laneBatchUnpace = `-- name: LaneBatchUnpace :many
+UPDATE flow.lane_batch SET allowance = NULL, lapses_at = NULL WHERE batch_id = $1
+RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS ready
+`
+
+type LaneBatchUnpaceRow struct {
+	Domain string
+	Bucket string
+	Ready  bool
+}
+
+func (q *Queries) LaneBatchUnpace(ctx context.Context, db DBTX, batchID uuid.UUID) ([]LaneBatchUnpaceRow, error) {
+	rows, err := db.Query(ctx, laneBatchUnpace, batchID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LaneBatchUnpaceRow
+	for rows.Next() {
+		var i LaneBatchUnpaceRow
+		if err := rows.Scan(&i.Domain, &i.Bucket, &i.Ready); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

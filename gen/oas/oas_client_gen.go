@@ -208,6 +208,21 @@ type BatchInvoker interface {
 	//
 	// POST /flows/batches/{batch_id}/retry
 	RetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, options ...RequestOption) (*TriggerResult, error)
+	// UpdateBatch invokes updateBatch operation.
+	//
+	// Changes how the work of a batch goes on that is not in a call yet. Its status stays as it is; a
+	// paused batch accepts changes, one in a terminal status answers 409. A body that asks for nothing new
+	// leaves `updated_at`.
+	//
+	// `pacing` takes effect with the next release: the first one of a policy comes at once where there was
+	// none before, and otherwise no sooner than the new period after the last release. What was released
+	// and not sent stays released as far as the new policy allows it. A policy must be slower than the
+	// batch is without it, at the rate that its rate budgets allow after the safety margin, else the
+	// answer is 422 and names both rates; a batch that spends no rate budget accepts any. `remove_pacing`
+	// lets the batch go on at the rate of its budgets.
+	//
+	// PATCH /flows/batches/{batch_id}
+	UpdateBatch(ctx context.Context, request *BatchUpdate, params UpdateBatchParams, options ...RequestOption) (*Batch, error)
 }
 
 // CatalogInvoker invokes operations described by OpenAPI v3 specification.
@@ -460,6 +475,19 @@ type DispatchInvoker interface {
 	//
 	// GET /platforms/dialer/domains/{tenancy_id}/margins
 	GetMargins(ctx context.Context, params GetMarginsParams, options ...RequestOption) (*Margins, error)
+	// GetQueue invokes getQueue operation.
+	//
+	// Counts what waits for calls to the account, in all, by lane and by bucket, and says of each bucket
+	// when that will be done. Only the organization's own work is counted; that of others who share the
+	// account delays the time.
+	//
+	// The time is one that the work will keep: it is played forward by the rules by which calls are sent,
+	// and wherever they leave a choice the later end is taken. It holds as long as nothing is added,
+	// nobody steers, and other clients of the account stay away. Computed when read; it reserves nothing,
+	// so do not decide by it whether to send.
+	//
+	// GET /platforms/dialer/domains/{tenancy_id}/queue
+	GetQueue(ctx context.Context, params GetQueueParams, options ...RequestOption) (*Queue, error)
 	// ListDomains invokes listDomains operation.
 	//
 	// Returns the metered provider accounts that the organization knows, in the order in which it came to
@@ -7121,6 +7149,183 @@ func (c *Client) sendGetPlatform(ctx context.Context, params GetPlatformParams, 
 
 	stage = "DecodeResponse"
 	result, err := decodeGetPlatformResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// GetQueue invokes getQueue operation.
+//
+// Counts what waits for calls to the account, in all, by lane and by bucket, and says of each bucket
+// when that will be done. Only the organization's own work is counted; that of others who share the
+// account delays the time.
+//
+// The time is one that the work will keep: it is played forward by the rules by which calls are sent,
+// and wherever they leave a choice the later end is taken. It holds as long as nothing is added,
+// nobody steers, and other clients of the account stay away. Computed when read; it reserves nothing,
+// so do not decide by it whether to send.
+//
+// GET /platforms/dialer/domains/{tenancy_id}/queue
+func (c *Client) GetQueue(ctx context.Context, params GetQueueParams, options ...RequestOption) (*Queue, error) {
+	res, err := c.sendGetQueue(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendGetQueue(ctx context.Context, params GetQueueParams, requestOptions ...RequestOption) (res *Queue, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("getQueue"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/queue"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, GetQueueOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/platforms/dialer/domains/"
+	{
+		// Encode "tenancy_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "tenancy_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.TenancyID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/queue"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, GetQueueOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, GetQueueOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeGetQueueResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}
@@ -18521,6 +18726,187 @@ func (c *Client) sendTriggerDefinition(ctx context.Context, request OptTriggerRe
 
 	stage = "DecodeResponse"
 	result, err := decodeTriggerDefinitionResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// UpdateBatch invokes updateBatch operation.
+//
+// Changes how the work of a batch goes on that is not in a call yet. Its status stays as it is; a
+// paused batch accepts changes, one in a terminal status answers 409. A body that asks for nothing new
+// leaves `updated_at`.
+//
+// `pacing` takes effect with the next release: the first one of a policy comes at once where there was
+// none before, and otherwise no sooner than the new period after the last release. What was released
+// and not sent stays released as far as the new policy allows it. A policy must be slower than the
+// batch is without it, at the rate that its rate budgets allow after the safety margin, else the
+// answer is 422 and names both rates; a batch that spends no rate budget accepts any. `remove_pacing`
+// lets the batch go on at the rate of its budgets.
+//
+// PATCH /flows/batches/{batch_id}
+func (c *Client) UpdateBatch(ctx context.Context, request *BatchUpdate, params UpdateBatchParams, options ...RequestOption) (*Batch, error) {
+	res, err := c.sendUpdateBatch(ctx, request, params, options...)
+	return res, err
+}
+
+func (c *Client) sendUpdateBatch(ctx context.Context, request *BatchUpdate, params UpdateBatchParams, requestOptions ...RequestOption) (res *Batch, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("updateBatch"),
+		semconv.HTTPRequestMethodKey.String("PATCH"),
+		semconv.URLTemplateKey.String("/flows/batches/{batch_id}"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, UpdateBatchOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [2]string
+	pathParts[0] = "/flows/batches/"
+	{
+		// Encode "batch_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "batch_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.BatchID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "PATCH", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+	if err := encodeUpdateBatchRequest(request, r); err != nil {
+		return res, errors.Wrap(err, "encode request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, UpdateBatchOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, UpdateBatchOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeUpdateBatchResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}

@@ -3675,6 +3675,104 @@ func (s *BatchStatus) UnmarshalJSON(data []byte) error {
 }
 
 // Encode implements json.Marshaler.
+func (s *BatchUpdate) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *BatchUpdate) encodeFields(e *jx.Encoder) {
+	{
+		if s.Priority.Set {
+			e.FieldStart("priority")
+			s.Priority.Encode(e)
+		}
+	}
+	{
+		if s.Pacing.Set {
+			e.FieldStart("pacing")
+			s.Pacing.Encode(e)
+		}
+	}
+	{
+		if s.RemovePacing.Set {
+			e.FieldStart("remove_pacing")
+			s.RemovePacing.Encode(e)
+		}
+	}
+}
+
+var jsonFieldsNameOfBatchUpdate = [3]string{
+	0: "priority",
+	1: "pacing",
+	2: "remove_pacing",
+}
+
+// Decode decodes BatchUpdate from json.
+func (s *BatchUpdate) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode BatchUpdate to nil")
+	}
+	s.setDefaults()
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "priority":
+			if err := func() error {
+				s.Priority.Reset()
+				if err := s.Priority.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"priority\"")
+			}
+		case "pacing":
+			if err := func() error {
+				s.Pacing.Reset()
+				if err := s.Pacing.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"pacing\"")
+			}
+		case "remove_pacing":
+			if err := func() error {
+				s.RemovePacing.Reset()
+				if err := s.RemovePacing.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"remove_pacing\"")
+			}
+		default:
+			return errors.Errorf("unexpected field %q", k)
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode BatchUpdate")
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *BatchUpdate) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *BatchUpdate) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
 func (s *BucketAttribution) Encode(e *jx.Encoder) {
 	e.ObjStart()
 	s.encodeFields(e)
@@ -4027,6 +4125,477 @@ func (s BucketHeadroomWindows) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *BucketHeadroomWindows) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *BucketQueue) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *BucketQueue) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("queued_records")
+		e.Int(s.QueuedRecords)
+	}
+	{
+		e.FieldStart("paused_records")
+		e.Int(s.PausedRecords)
+	}
+	{
+		e.FieldStart("queued_items")
+		e.Int(s.QueuedItems)
+	}
+	{
+		e.FieldStart("paused_items")
+		e.Int(s.PausedItems)
+	}
+	{
+		e.FieldStart("estimated_calls")
+		e.Int(s.EstimatedCalls)
+	}
+	{
+		e.FieldStart("estimated_calls_unpaused")
+		e.Int(s.EstimatedCallsUnpaused)
+	}
+	{
+		e.FieldStart("completion")
+		s.Completion.Encode(e)
+	}
+}
+
+var jsonFieldsNameOfBucketQueue = [7]string{
+	0: "queued_records",
+	1: "paused_records",
+	2: "queued_items",
+	3: "paused_items",
+	4: "estimated_calls",
+	5: "estimated_calls_unpaused",
+	6: "completion",
+}
+
+// Decode decodes BucketQueue from json.
+func (s *BucketQueue) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode BucketQueue to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "queued_records":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Int()
+				s.QueuedRecords = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"queued_records\"")
+			}
+		case "paused_records":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := d.Int()
+				s.PausedRecords = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"paused_records\"")
+			}
+		case "queued_items":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				v, err := d.Int()
+				s.QueuedItems = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"queued_items\"")
+			}
+		case "paused_items":
+			requiredBitSet[0] |= 1 << 3
+			if err := func() error {
+				v, err := d.Int()
+				s.PausedItems = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"paused_items\"")
+			}
+		case "estimated_calls":
+			requiredBitSet[0] |= 1 << 4
+			if err := func() error {
+				v, err := d.Int()
+				s.EstimatedCalls = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"estimated_calls\"")
+			}
+		case "estimated_calls_unpaused":
+			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				v, err := d.Int()
+				s.EstimatedCallsUnpaused = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"estimated_calls_unpaused\"")
+			}
+		case "completion":
+			requiredBitSet[0] |= 1 << 6
+			if err := func() error {
+				if err := s.Completion.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"completion\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode BucketQueue")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b01111111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfBucketQueue) {
+					name = jsonFieldsNameOfBucketQueue[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *BucketQueue) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *BucketQueue) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *Completion) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *Completion) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("eta_seconds")
+		s.EtaSeconds.Encode(e)
+	}
+	{
+		e.FieldStart("eta_at")
+		s.EtaAt.Encode(e, json.EncodeDateTime)
+	}
+	{
+		e.FieldStart("binding_window")
+		s.BindingWindow.Encode(e)
+	}
+	{
+		e.FieldStart("binding_source")
+		s.BindingSource.Encode(e)
+	}
+	{
+		e.FieldStart("unknown_reason")
+		s.UnknownReason.Encode(e)
+	}
+	{
+		e.FieldStart("hold_causes")
+		e.ArrStart()
+		for _, elem := range s.HoldCauses {
+			e.Str(elem)
+		}
+		e.ArrEnd()
+	}
+	{
+		e.FieldStart("caveats")
+		e.ArrStart()
+		for _, elem := range s.Caveats {
+			e.Str(elem)
+		}
+		e.ArrEnd()
+	}
+	{
+		e.FieldStart("paced_batches_active")
+		e.Int(s.PacedBatchesActive)
+	}
+}
+
+var jsonFieldsNameOfCompletion = [8]string{
+	0: "eta_seconds",
+	1: "eta_at",
+	2: "binding_window",
+	3: "binding_source",
+	4: "unknown_reason",
+	5: "hold_causes",
+	6: "caveats",
+	7: "paced_batches_active",
+}
+
+// Decode decodes Completion from json.
+func (s *Completion) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode Completion to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "eta_seconds":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				if err := s.EtaSeconds.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"eta_seconds\"")
+			}
+		case "eta_at":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				if err := s.EtaAt.Decode(d, json.DecodeDateTime); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"eta_at\"")
+			}
+		case "binding_window":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				if err := s.BindingWindow.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"binding_window\"")
+			}
+		case "binding_source":
+			requiredBitSet[0] |= 1 << 3
+			if err := func() error {
+				if err := s.BindingSource.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"binding_source\"")
+			}
+		case "unknown_reason":
+			requiredBitSet[0] |= 1 << 4
+			if err := func() error {
+				if err := s.UnknownReason.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"unknown_reason\"")
+			}
+		case "hold_causes":
+			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				s.HoldCauses = make([]string, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem string
+					v, err := d.Str()
+					elem = string(v)
+					if err != nil {
+						return err
+					}
+					s.HoldCauses = append(s.HoldCauses, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"hold_causes\"")
+			}
+		case "caveats":
+			requiredBitSet[0] |= 1 << 6
+			if err := func() error {
+				s.Caveats = make([]string, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem string
+					v, err := d.Str()
+					elem = string(v)
+					if err != nil {
+						return err
+					}
+					s.Caveats = append(s.Caveats, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"caveats\"")
+			}
+		case "paced_batches_active":
+			requiredBitSet[0] |= 1 << 7
+			if err := func() error {
+				v, err := d.Int()
+				s.PacedBatchesActive = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"paced_batches_active\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode Completion")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b11111111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfCompletion) {
+					name = jsonFieldsNameOfCompletion[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *Completion) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *Completion) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes CompletionBindingSource as json.
+func (s CompletionBindingSource) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes CompletionBindingSource from json.
+func (s *CompletionBindingSource) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode CompletionBindingSource to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch CompletionBindingSource(v) {
+	case CompletionBindingSourceWindow:
+		*s = CompletionBindingSourceWindow
+	case CompletionBindingSourceSpacing:
+		*s = CompletionBindingSourceSpacing
+	case CompletionBindingSourcePacing:
+		*s = CompletionBindingSourcePacing
+	case CompletionBindingSourceHold:
+		*s = CompletionBindingSourceHold
+	case CompletionBindingSourceEmpty:
+		*s = CompletionBindingSourceEmpty
+	default:
+		*s = CompletionBindingSource(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s CompletionBindingSource) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *CompletionBindingSource) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -9270,7 +9839,7 @@ func (s *DeliveryWindow) encodeFields(e *jx.Encoder) {
 			e.FieldStart("days")
 			e.ArrStart()
 			for _, elem := range s.Days {
-				e.Str(elem)
+				elem.Encode(e)
 			}
 			e.ArrEnd()
 		}
@@ -9331,12 +9900,10 @@ func (s *DeliveryWindow) Decode(d *jx.Decoder) error {
 			}
 		case "days":
 			if err := func() error {
-				s.Days = make([]string, 0)
+				s.Days = make([]DeliveryWindowDaysItem, 0)
 				if err := d.Arr(func(d *jx.Decoder) error {
-					var elem string
-					v, err := d.Str()
-					elem = string(v)
-					if err != nil {
+					var elem DeliveryWindowDaysItem
+					if err := elem.Decode(d); err != nil {
 						return err
 					}
 					s.Days = append(s.Days, elem)
@@ -9349,7 +9916,7 @@ func (s *DeliveryWindow) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"days\"")
 			}
 		default:
-			return d.Skip()
+			return errors.Errorf("unexpected field %q", k)
 		}
 		return nil
 	}); err != nil {
@@ -9400,6 +9967,56 @@ func (s *DeliveryWindow) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *DeliveryWindow) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes DeliveryWindowDaysItem as json.
+func (s DeliveryWindowDaysItem) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes DeliveryWindowDaysItem from json.
+func (s *DeliveryWindowDaysItem) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode DeliveryWindowDaysItem to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch DeliveryWindowDaysItem(v) {
+	case DeliveryWindowDaysItemMonday:
+		*s = DeliveryWindowDaysItemMonday
+	case DeliveryWindowDaysItemTuesday:
+		*s = DeliveryWindowDaysItemTuesday
+	case DeliveryWindowDaysItemWednesday:
+		*s = DeliveryWindowDaysItemWednesday
+	case DeliveryWindowDaysItemThursday:
+		*s = DeliveryWindowDaysItemThursday
+	case DeliveryWindowDaysItemFriday:
+		*s = DeliveryWindowDaysItemFriday
+	case DeliveryWindowDaysItemSaturday:
+		*s = DeliveryWindowDaysItemSaturday
+	case DeliveryWindowDaysItemSunday:
+		*s = DeliveryWindowDaysItemSunday
+	default:
+		*s = DeliveryWindowDaysItem(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s DeliveryWindowDaysItem) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *DeliveryWindowDaysItem) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -11494,12 +12111,16 @@ func (s *Estimate) encodeFields(e *jx.Encoder) {
 		s.SpillsPastDayCap.Encode(e)
 	}
 	{
+		e.FieldStart("completion")
+		s.Completion.Encode(e)
+	}
+	{
 		e.FieldStart("warning")
 		s.Warning.Encode(e)
 	}
 }
 
-var jsonFieldsNameOfEstimate = [12]string{
+var jsonFieldsNameOfEstimate = [13]string{
 	0:  "tenancy_id",
 	1:  "bucket",
 	2:  "action_id",
@@ -11511,7 +12132,8 @@ var jsonFieldsNameOfEstimate = [12]string{
 	8:  "day_remaining_calls",
 	9:  "pct_of_remaining_day",
 	10: "spills_past_day_cap",
-	11: "warning",
+	11: "completion",
+	12: "warning",
 }
 
 // Decode decodes Estimate from json.
@@ -11645,8 +12267,18 @@ func (s *Estimate) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"spills_past_day_cap\"")
 			}
-		case "warning":
+		case "completion":
 			requiredBitSet[1] |= 1 << 3
+			if err := func() error {
+				if err := s.Completion.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"completion\"")
+			}
+		case "warning":
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				if err := s.Warning.Decode(d); err != nil {
 					return err
@@ -11666,7 +12298,7 @@ func (s *Estimate) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00001111,
+		0b00011111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -17041,6 +17673,41 @@ func (s *OptBatchRetry) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
+// Encode encodes bool as json.
+func (o OptBool) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	e.Bool(bool(o.Value))
+}
+
+// Decode decodes bool from json.
+func (o *OptBool) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptBool to nil")
+	}
+	o.Set = true
+	v, err := d.Bool()
+	if err != nil {
+		return err
+	}
+	o.Value = bool(v)
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptBool) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptBool) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
 // Encode encodes CredentialStatus as json.
 func (o OptCredentialStatus) Encode(e *jx.Encoder) {
 	if !o.Set {
@@ -18144,6 +18811,39 @@ func (s *OptOnError) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
+// Encode encodes Pacing as json.
+func (o OptPacing) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes Pacing from json.
+func (o *OptPacing) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptPacing to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptPacing) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptPacing) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
 // Encode encodes PauseCreate as json.
 func (o OptPauseCreate) Encode(e *jx.Encoder) {
 	if !o.Set {
@@ -18173,6 +18873,39 @@ func (s OptPauseCreate) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *OptPauseCreate) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes Priority as json.
+func (o OptPriority) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	e.Str(string(o.Value))
+}
+
+// Decode decodes Priority from json.
+func (o *OptPriority) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptPriority to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptPriority) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptPriority) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -18520,7 +19253,7 @@ func (s *Pacing) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"window\"")
 			}
 		default:
-			return d.Skip()
+			return errors.Errorf("unexpected field %q", k)
 		}
 		return nil
 	}); err != nil {
@@ -19829,6 +20562,453 @@ func (s Priority) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *Priority) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *Queue) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *Queue) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("tenancy_id")
+		e.Str(s.TenancyID)
+	}
+	{
+		e.FieldStart("as_of")
+		json.EncodeDateTime(e, s.AsOf)
+	}
+	{
+		e.FieldStart("totals")
+		s.Totals.Encode(e)
+	}
+	{
+		e.FieldStart("lanes")
+		s.Lanes.Encode(e)
+	}
+	{
+		e.FieldStart("buckets")
+		s.Buckets.Encode(e)
+	}
+}
+
+var jsonFieldsNameOfQueue = [5]string{
+	0: "tenancy_id",
+	1: "as_of",
+	2: "totals",
+	3: "lanes",
+	4: "buckets",
+}
+
+// Decode decodes Queue from json.
+func (s *Queue) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode Queue to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "tenancy_id":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Str()
+				s.TenancyID = string(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"tenancy_id\"")
+			}
+		case "as_of":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := json.DecodeDateTime(d)
+				s.AsOf = v
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"as_of\"")
+			}
+		case "totals":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				if err := s.Totals.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"totals\"")
+			}
+		case "lanes":
+			requiredBitSet[0] |= 1 << 3
+			if err := func() error {
+				if err := s.Lanes.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"lanes\"")
+			}
+		case "buckets":
+			requiredBitSet[0] |= 1 << 4
+			if err := func() error {
+				if err := s.Buckets.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"buckets\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode Queue")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00011111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfQueue) {
+					name = jsonFieldsNameOfQueue[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *Queue) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *Queue) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s QueueBuckets) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields implements json.Marshaler.
+func (s QueueBuckets) encodeFields(e *jx.Encoder) {
+	for k, elem := range s {
+		e.FieldStart(k)
+
+		elem.Encode(e)
+	}
+}
+
+// Decode decodes QueueBuckets from json.
+func (s *QueueBuckets) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode QueueBuckets to nil")
+	}
+	m := s.init()
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		var elem BucketQueue
+		if err := func() error {
+			if err := elem.Decode(d); err != nil {
+				return err
+			}
+			return nil
+		}(); err != nil {
+			return errors.Wrapf(err, "decode field %q", k)
+		}
+		m[string(k)] = elem
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode QueueBuckets")
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s QueueBuckets) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *QueueBuckets) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *QueueDepth) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *QueueDepth) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("queued_records")
+		e.Int(s.QueuedRecords)
+	}
+	{
+		e.FieldStart("paused_records")
+		e.Int(s.PausedRecords)
+	}
+	{
+		e.FieldStart("queued_items")
+		e.Int(s.QueuedItems)
+	}
+	{
+		e.FieldStart("paused_items")
+		e.Int(s.PausedItems)
+	}
+	{
+		e.FieldStart("estimated_calls")
+		e.Int(s.EstimatedCalls)
+	}
+	{
+		e.FieldStart("estimated_calls_unpaused")
+		e.Int(s.EstimatedCallsUnpaused)
+	}
+}
+
+var jsonFieldsNameOfQueueDepth = [6]string{
+	0: "queued_records",
+	1: "paused_records",
+	2: "queued_items",
+	3: "paused_items",
+	4: "estimated_calls",
+	5: "estimated_calls_unpaused",
+}
+
+// Decode decodes QueueDepth from json.
+func (s *QueueDepth) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode QueueDepth to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "queued_records":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Int()
+				s.QueuedRecords = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"queued_records\"")
+			}
+		case "paused_records":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := d.Int()
+				s.PausedRecords = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"paused_records\"")
+			}
+		case "queued_items":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				v, err := d.Int()
+				s.QueuedItems = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"queued_items\"")
+			}
+		case "paused_items":
+			requiredBitSet[0] |= 1 << 3
+			if err := func() error {
+				v, err := d.Int()
+				s.PausedItems = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"paused_items\"")
+			}
+		case "estimated_calls":
+			requiredBitSet[0] |= 1 << 4
+			if err := func() error {
+				v, err := d.Int()
+				s.EstimatedCalls = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"estimated_calls\"")
+			}
+		case "estimated_calls_unpaused":
+			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				v, err := d.Int()
+				s.EstimatedCallsUnpaused = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"estimated_calls_unpaused\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode QueueDepth")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00111111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfQueueDepth) {
+					name = jsonFieldsNameOfQueueDepth[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *QueueDepth) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *QueueDepth) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s QueueLanes) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields implements json.Marshaler.
+func (s QueueLanes) encodeFields(e *jx.Encoder) {
+	for k, elem := range s {
+		e.FieldStart(k)
+
+		elem.Encode(e)
+	}
+}
+
+// Decode decodes QueueLanes from json.
+func (s *QueueLanes) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode QueueLanes to nil")
+	}
+	m := s.init()
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		var elem QueueDepth
+		if err := func() error {
+			if err := elem.Decode(d); err != nil {
+				return err
+			}
+			return nil
+		}(); err != nil {
+			return errors.Wrapf(err, "decode field %q", k)
+		}
+		m[string(k)] = elem
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode QueueLanes")
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s QueueLanes) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *QueueLanes) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -27351,6 +28531,18 @@ func (s *TriggerRequest) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.Priority.Set {
+			e.FieldStart("priority")
+			s.Priority.Encode(e)
+		}
+	}
+	{
+		if s.Pacing.Set {
+			e.FieldStart("pacing")
+			s.Pacing.Encode(e)
+		}
+	}
+	{
 		if s.ScheduledAt.Set {
 			e.FieldStart("scheduled_at")
 			s.ScheduledAt.Encode(e, json.EncodeDateTime)
@@ -27358,13 +28550,15 @@ func (s *TriggerRequest) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfTriggerRequest = [6]string{
+var jsonFieldsNameOfTriggerRequest = [8]string{
 	0: "record_set_id",
 	1: "records",
 	2: "input_data",
 	3: "metadata",
 	4: "lane",
-	5: "scheduled_at",
+	5: "priority",
+	6: "pacing",
+	7: "scheduled_at",
 }
 
 // Decode decodes TriggerRequest from json.
@@ -27431,6 +28625,26 @@ func (s *TriggerRequest) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"lane\"")
+			}
+		case "priority":
+			if err := func() error {
+				s.Priority.Reset()
+				if err := s.Priority.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"priority\"")
+			}
+		case "pacing":
+			if err := func() error {
+				s.Pacing.Reset()
+				if err := s.Pacing.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"pacing\"")
 			}
 		case "scheduled_at":
 			if err := func() error {

@@ -2705,6 +2705,72 @@ func decodeGetPlatformParams(args [1]string, argsEscaped bool, r *http.Request) 
 	return params, nil
 }
 
+// GetQueueParams is parameters of getQueue operation.
+type GetQueueParams struct {
+	// The id of the provider account, as a credential shows it.
+	TenancyID string
+}
+
+func unpackGetQueueParams(packed middleware.Parameters) (params GetQueueParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "tenancy_id",
+			In:   "path",
+		}
+		params.TenancyID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeGetQueueParams(args [1]string, argsEscaped bool, r *http.Request) (params GetQueueParams, _ error) {
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "tenancy_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.TenancyID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "tenancy_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // GetRecordSetParams is parameters of getRecordSet operation.
 type GetRecordSetParams struct {
 	// The id of the record set.
@@ -14785,6 +14851,72 @@ func decodeTriggerDefinitionParams(args [1]string, argsEscaped bool, r *http.Req
 	}(); err != nil {
 		return params, &ogenerrors.DecodeParamError{
 			Name: "definition_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
+// UpdateBatchParams is parameters of updateBatch operation.
+type UpdateBatchParams struct {
+	// The id of the batch.
+	BatchID string
+}
+
+func unpackUpdateBatchParams(packed middleware.Parameters) (params UpdateBatchParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "batch_id",
+			In:   "path",
+		}
+		params.BatchID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeUpdateBatchParams(args [1]string, argsEscaped bool, r *http.Request) (params UpdateBatchParams, _ error) {
+	// Decode path: batch_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "batch_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.BatchID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "batch_id",
 			In:   "path",
 			Err:  err,
 		}

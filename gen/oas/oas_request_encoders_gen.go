@@ -456,6 +456,20 @@ func encodeTriggerDefinitionRequest(
 	return nil
 }
 
+func encodeUpdateBatchRequest(
+	req *BatchUpdate,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeUpdateDefinitionRequest(
 	req *DefinitionUpdate,
 	r *http.Request,

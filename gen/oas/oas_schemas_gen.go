@@ -1980,6 +1980,45 @@ func (s *BatchStatus) UnmarshalText(data []byte) error {
 	}
 }
 
+// What changes of a batch; what is absent stays.
+// Ref: #/components/schemas/BatchUpdate
+type BatchUpdate struct {
+	Priority OptPriority `json:"priority"`
+	Pacing   OptPacing   `json:"pacing"`
+	// Ends pacing; not together with `pacing`.
+	RemovePacing OptBool `json:"remove_pacing"`
+}
+
+// GetPriority returns the value of Priority.
+func (s *BatchUpdate) GetPriority() OptPriority {
+	return s.Priority
+}
+
+// GetPacing returns the value of Pacing.
+func (s *BatchUpdate) GetPacing() OptPacing {
+	return s.Pacing
+}
+
+// GetRemovePacing returns the value of RemovePacing.
+func (s *BatchUpdate) GetRemovePacing() OptBool {
+	return s.RemovePacing
+}
+
+// SetPriority sets the value of Priority.
+func (s *BatchUpdate) SetPriority(val OptPriority) {
+	s.Priority = val
+}
+
+// SetPacing sets the value of Pacing.
+func (s *BatchUpdate) SetPacing(val OptPacing) {
+	s.Pacing = val
+}
+
+// SetRemovePacing sets the value of RemovePacing.
+func (s *BatchUpdate) SetRemovePacing(val OptBool) {
+	s.RemovePacing = val
+}
+
 // Ref: #/components/schemas/BucketAttribution
 type BucketAttribution struct {
 	// By window length in seconds (`60`, `3600`, `86400`), the shares of the current window.
@@ -2071,6 +2110,265 @@ func (s *BucketHeadroomWindows) init() BucketHeadroomWindows {
 		*s = m
 	}
 	return m
+}
+
+// Ref: #/components/schemas/BucketQueue
+type BucketQueue struct {
+	// Records that wait for a call.
+	QueuedRecords int `json:"queued_records"`
+	// Those of them that people hold.
+	PausedRecords int `json:"paused_records"`
+	// Entries of the queue; each is a run of records that wait together.
+	QueuedItems int `json:"queued_items"`
+	// Those of them that people hold.
+	PausedItems int `json:"paused_items"`
+	// Calls that the records take at most, if no two batches share one.
+	EstimatedCalls int `json:"estimated_calls"`
+	// Those of them that nobody holds; the time of completion is reckoned for these, and from the end of a
+	// hold on for what it holds.
+	EstimatedCallsUnpaused int        `json:"estimated_calls_unpaused"`
+	Completion             Completion `json:"completion"`
+}
+
+// GetQueuedRecords returns the value of QueuedRecords.
+func (s *BucketQueue) GetQueuedRecords() int {
+	return s.QueuedRecords
+}
+
+// GetPausedRecords returns the value of PausedRecords.
+func (s *BucketQueue) GetPausedRecords() int {
+	return s.PausedRecords
+}
+
+// GetQueuedItems returns the value of QueuedItems.
+func (s *BucketQueue) GetQueuedItems() int {
+	return s.QueuedItems
+}
+
+// GetPausedItems returns the value of PausedItems.
+func (s *BucketQueue) GetPausedItems() int {
+	return s.PausedItems
+}
+
+// GetEstimatedCalls returns the value of EstimatedCalls.
+func (s *BucketQueue) GetEstimatedCalls() int {
+	return s.EstimatedCalls
+}
+
+// GetEstimatedCallsUnpaused returns the value of EstimatedCallsUnpaused.
+func (s *BucketQueue) GetEstimatedCallsUnpaused() int {
+	return s.EstimatedCallsUnpaused
+}
+
+// GetCompletion returns the value of Completion.
+func (s *BucketQueue) GetCompletion() Completion {
+	return s.Completion
+}
+
+// SetQueuedRecords sets the value of QueuedRecords.
+func (s *BucketQueue) SetQueuedRecords(val int) {
+	s.QueuedRecords = val
+}
+
+// SetPausedRecords sets the value of PausedRecords.
+func (s *BucketQueue) SetPausedRecords(val int) {
+	s.PausedRecords = val
+}
+
+// SetQueuedItems sets the value of QueuedItems.
+func (s *BucketQueue) SetQueuedItems(val int) {
+	s.QueuedItems = val
+}
+
+// SetPausedItems sets the value of PausedItems.
+func (s *BucketQueue) SetPausedItems(val int) {
+	s.PausedItems = val
+}
+
+// SetEstimatedCalls sets the value of EstimatedCalls.
+func (s *BucketQueue) SetEstimatedCalls(val int) {
+	s.EstimatedCalls = val
+}
+
+// SetEstimatedCallsUnpaused sets the value of EstimatedCallsUnpaused.
+func (s *BucketQueue) SetEstimatedCallsUnpaused(val int) {
+	s.EstimatedCallsUnpaused = val
+}
+
+// SetCompletion sets the value of Completion.
+func (s *BucketQueue) SetCompletion(val Completion) {
+	s.Completion = val
+}
+
+// Ref: #/components/schemas/Completion
+type Completion struct {
+	// Seconds until the work is done, at the latest; 0 where none waits, null where that cannot be told.
+	EtaSeconds NilFloat64 `json:"eta_seconds"`
+	// When the work is done, at the latest; null where that cannot be told.
+	EtaAt NilDateTime `json:"eta_at"`
+	// Length in seconds (60, 3600 or 86400) of the window that the work waits for most, or would first;
+	// null for a budget without windows.
+	BindingWindow NilInt `json:"binding_window"`
+	// What the work waits for most: a rate `window`, the least time between two calls (`spacing`), the
+	// `pacing` of batches, a `hold` with an end; `empty` where nothing waits.
+	BindingSource CompletionBindingSource `json:"binding_source"`
+	// Why the time cannot be told; else null. `paused_indefinitely`: all of it is held by somebody who
+	// gave no end; `escalated_near_exhaustion`: the budget is nearly spent, others spend of it, and the
+	// work does not fit into what is left; `no_effective_cap`: the budget lets too little through for the
+	// work to end within a year.
+	UnknownReason NilString `json:"unknown_reason"`
+	// What holds some of the work: `admin_request` for a hold of people, else what the provider said.
+	HoldCauses []string `json:"hold_causes"`
+	// What to know about the figures. `estimated_calls_pre_coalescing_projection`: records of several
+	// batches may share a call, so that it may take fewer; `batch_sample_truncated`: a record may make
+	// more calls than can be told before it is sent (`for_each`), so that it may take longer.
+	Caveats []string `json:"caveats"`
+	// Queues of paced batches among the work.
+	PacedBatchesActive int `json:"paced_batches_active"`
+}
+
+// GetEtaSeconds returns the value of EtaSeconds.
+func (s *Completion) GetEtaSeconds() NilFloat64 {
+	return s.EtaSeconds
+}
+
+// GetEtaAt returns the value of EtaAt.
+func (s *Completion) GetEtaAt() NilDateTime {
+	return s.EtaAt
+}
+
+// GetBindingWindow returns the value of BindingWindow.
+func (s *Completion) GetBindingWindow() NilInt {
+	return s.BindingWindow
+}
+
+// GetBindingSource returns the value of BindingSource.
+func (s *Completion) GetBindingSource() CompletionBindingSource {
+	return s.BindingSource
+}
+
+// GetUnknownReason returns the value of UnknownReason.
+func (s *Completion) GetUnknownReason() NilString {
+	return s.UnknownReason
+}
+
+// GetHoldCauses returns the value of HoldCauses.
+func (s *Completion) GetHoldCauses() []string {
+	return s.HoldCauses
+}
+
+// GetCaveats returns the value of Caveats.
+func (s *Completion) GetCaveats() []string {
+	return s.Caveats
+}
+
+// GetPacedBatchesActive returns the value of PacedBatchesActive.
+func (s *Completion) GetPacedBatchesActive() int {
+	return s.PacedBatchesActive
+}
+
+// SetEtaSeconds sets the value of EtaSeconds.
+func (s *Completion) SetEtaSeconds(val NilFloat64) {
+	s.EtaSeconds = val
+}
+
+// SetEtaAt sets the value of EtaAt.
+func (s *Completion) SetEtaAt(val NilDateTime) {
+	s.EtaAt = val
+}
+
+// SetBindingWindow sets the value of BindingWindow.
+func (s *Completion) SetBindingWindow(val NilInt) {
+	s.BindingWindow = val
+}
+
+// SetBindingSource sets the value of BindingSource.
+func (s *Completion) SetBindingSource(val CompletionBindingSource) {
+	s.BindingSource = val
+}
+
+// SetUnknownReason sets the value of UnknownReason.
+func (s *Completion) SetUnknownReason(val NilString) {
+	s.UnknownReason = val
+}
+
+// SetHoldCauses sets the value of HoldCauses.
+func (s *Completion) SetHoldCauses(val []string) {
+	s.HoldCauses = val
+}
+
+// SetCaveats sets the value of Caveats.
+func (s *Completion) SetCaveats(val []string) {
+	s.Caveats = val
+}
+
+// SetPacedBatchesActive sets the value of PacedBatchesActive.
+func (s *Completion) SetPacedBatchesActive(val int) {
+	s.PacedBatchesActive = val
+}
+
+// What the work waits for most: a rate `window`, the least time between two calls (`spacing`), the
+// `pacing` of batches, a `hold` with an end; `empty` where nothing waits.
+type CompletionBindingSource string
+
+const (
+	CompletionBindingSourceWindow  CompletionBindingSource = "window"
+	CompletionBindingSourceSpacing CompletionBindingSource = "spacing"
+	CompletionBindingSourcePacing  CompletionBindingSource = "pacing"
+	CompletionBindingSourceHold    CompletionBindingSource = "hold"
+	CompletionBindingSourceEmpty   CompletionBindingSource = "empty"
+)
+
+// AllValues returns all CompletionBindingSource values.
+func (CompletionBindingSource) AllValues() []CompletionBindingSource {
+	return []CompletionBindingSource{
+		CompletionBindingSourceWindow,
+		CompletionBindingSourceSpacing,
+		CompletionBindingSourcePacing,
+		CompletionBindingSourceHold,
+		CompletionBindingSourceEmpty,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s CompletionBindingSource) MarshalText() ([]byte, error) {
+	switch s {
+	case CompletionBindingSourceWindow:
+		return []byte(s), nil
+	case CompletionBindingSourceSpacing:
+		return []byte(s), nil
+	case CompletionBindingSourcePacing:
+		return []byte(s), nil
+	case CompletionBindingSourceHold:
+		return []byte(s), nil
+	case CompletionBindingSourceEmpty:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *CompletionBindingSource) UnmarshalText(data []byte) error {
+	switch CompletionBindingSource(data) {
+	case CompletionBindingSourceWindow:
+		*s = CompletionBindingSourceWindow
+		return nil
+	case CompletionBindingSourceSpacing:
+		*s = CompletionBindingSourceSpacing
+		return nil
+	case CompletionBindingSourcePacing:
+		*s = CompletionBindingSourcePacing
+		return nil
+	case CompletionBindingSourceHold:
+		*s = CompletionBindingSourceHold
+		return nil
+	case CompletionBindingSourceEmpty:
+		*s = CompletionBindingSourceEmpty
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 // Ref: #/components/schemas/ConnectionError
@@ -4677,13 +4975,19 @@ func (s *Delivery) UnmarshalText(data []byte) error {
 	}
 }
 
-// When records may be released.
+// When records may be sent: while the clocks of the time zone show a minute from `start_minute_of_day`
+// up to, but not including, `end_minute_of_day`. It follows daylight saving; an hour that clocks show
+// twice counts twice. A release that would fall outside comes when the window opens.
 // Ref: #/components/schemas/DeliveryWindow
 type DeliveryWindow struct {
-	Timezone         string   `json:"timezone"`
-	StartMinuteOfDay int      `json:"start_minute_of_day"`
-	EndMinuteOfDay   int      `json:"end_minute_of_day"`
-	Days             []string `json:"days"`
+	// The name of an IANA time zone. Fixed offsets such as `+02:00` or `Etc/GMT-2` are not accepted.
+	Timezone string `json:"timezone"`
+	// Minutes after midnight, inclusive.
+	StartMinuteOfDay int `json:"start_minute_of_day"`
+	// Minutes after midnight, exclusive; later than the start, so that a window does not go past midnight.
+	EndMinuteOfDay int `json:"end_minute_of_day"`
+	// The days of the week on which it opens; absent means every day.
+	Days []DeliveryWindowDaysItem `json:"days"`
 }
 
 // GetTimezone returns the value of Timezone.
@@ -4702,7 +5006,7 @@ func (s *DeliveryWindow) GetEndMinuteOfDay() int {
 }
 
 // GetDays returns the value of Days.
-func (s *DeliveryWindow) GetDays() []string {
+func (s *DeliveryWindow) GetDays() []DeliveryWindowDaysItem {
 	return s.Days
 }
 
@@ -4722,8 +5026,84 @@ func (s *DeliveryWindow) SetEndMinuteOfDay(val int) {
 }
 
 // SetDays sets the value of Days.
-func (s *DeliveryWindow) SetDays(val []string) {
+func (s *DeliveryWindow) SetDays(val []DeliveryWindowDaysItem) {
 	s.Days = val
+}
+
+type DeliveryWindowDaysItem string
+
+const (
+	DeliveryWindowDaysItemMonday    DeliveryWindowDaysItem = "monday"
+	DeliveryWindowDaysItemTuesday   DeliveryWindowDaysItem = "tuesday"
+	DeliveryWindowDaysItemWednesday DeliveryWindowDaysItem = "wednesday"
+	DeliveryWindowDaysItemThursday  DeliveryWindowDaysItem = "thursday"
+	DeliveryWindowDaysItemFriday    DeliveryWindowDaysItem = "friday"
+	DeliveryWindowDaysItemSaturday  DeliveryWindowDaysItem = "saturday"
+	DeliveryWindowDaysItemSunday    DeliveryWindowDaysItem = "sunday"
+)
+
+// AllValues returns all DeliveryWindowDaysItem values.
+func (DeliveryWindowDaysItem) AllValues() []DeliveryWindowDaysItem {
+	return []DeliveryWindowDaysItem{
+		DeliveryWindowDaysItemMonday,
+		DeliveryWindowDaysItemTuesday,
+		DeliveryWindowDaysItemWednesday,
+		DeliveryWindowDaysItemThursday,
+		DeliveryWindowDaysItemFriday,
+		DeliveryWindowDaysItemSaturday,
+		DeliveryWindowDaysItemSunday,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s DeliveryWindowDaysItem) MarshalText() ([]byte, error) {
+	switch s {
+	case DeliveryWindowDaysItemMonday:
+		return []byte(s), nil
+	case DeliveryWindowDaysItemTuesday:
+		return []byte(s), nil
+	case DeliveryWindowDaysItemWednesday:
+		return []byte(s), nil
+	case DeliveryWindowDaysItemThursday:
+		return []byte(s), nil
+	case DeliveryWindowDaysItemFriday:
+		return []byte(s), nil
+	case DeliveryWindowDaysItemSaturday:
+		return []byte(s), nil
+	case DeliveryWindowDaysItemSunday:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *DeliveryWindowDaysItem) UnmarshalText(data []byte) error {
+	switch DeliveryWindowDaysItem(data) {
+	case DeliveryWindowDaysItemMonday:
+		*s = DeliveryWindowDaysItemMonday
+		return nil
+	case DeliveryWindowDaysItemTuesday:
+		*s = DeliveryWindowDaysItemTuesday
+		return nil
+	case DeliveryWindowDaysItemWednesday:
+		*s = DeliveryWindowDaysItemWednesday
+		return nil
+	case DeliveryWindowDaysItemThursday:
+		*s = DeliveryWindowDaysItemThursday
+		return nil
+	case DeliveryWindowDaysItemFriday:
+		*s = DeliveryWindowDaysItemFriday
+		return nil
+	case DeliveryWindowDaysItemSaturday:
+		*s = DeliveryWindowDaysItemSaturday
+		return nil
+	case DeliveryWindowDaysItemSunday:
+		*s = DeliveryWindowDaysItemSunday
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 // Ref: #/components/schemas/Domain
@@ -5638,7 +6018,8 @@ type Estimate struct {
 	// This upload's own share of the calls left today, in percent; null if that cannot be read.
 	PctOfRemainingDay NilFloat64 `json:"pct_of_remaining_day"`
 	// Whether this upload and what is queued go past today; null if that cannot be read.
-	SpillsPastDayCap NilBool `json:"spills_past_day_cap"`
+	SpillsPastDayCap NilBool    `json:"spills_past_day_cap"`
+	Completion       Completion `json:"completion"`
 	// A sentence that can be shown to customers; null if there is nothing to say.
 	Warning NilString `json:"warning"`
 }
@@ -5696,6 +6077,11 @@ func (s *Estimate) GetPctOfRemainingDay() NilFloat64 {
 // GetSpillsPastDayCap returns the value of SpillsPastDayCap.
 func (s *Estimate) GetSpillsPastDayCap() NilBool {
 	return s.SpillsPastDayCap
+}
+
+// GetCompletion returns the value of Completion.
+func (s *Estimate) GetCompletion() Completion {
+	return s.Completion
 }
 
 // GetWarning returns the value of Warning.
@@ -5756,6 +6142,11 @@ func (s *Estimate) SetPctOfRemainingDay(val NilFloat64) {
 // SetSpillsPastDayCap sets the value of SpillsPastDayCap.
 func (s *Estimate) SetSpillsPastDayCap(val NilBool) {
 	s.SpillsPastDayCap = val
+}
+
+// SetCompletion sets the value of Completion.
+func (s *Estimate) SetCompletion(val Completion) {
+	s.Completion = val
 }
 
 // SetWarning sets the value of Warning.
@@ -11166,6 +11557,52 @@ func (o OptOrder) Or(d Order) Order {
 	return d
 }
 
+// NewOptPacing returns new OptPacing with value set to v.
+func NewOptPacing(v Pacing) OptPacing {
+	return OptPacing{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptPacing is optional Pacing.
+type OptPacing struct {
+	Value Pacing
+	Set   bool
+}
+
+// IsSet returns true if OptPacing was set.
+func (o OptPacing) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptPacing) Reset() {
+	var v Pacing
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptPacing) SetTo(v Pacing) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptPacing) Get() (v Pacing, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptPacing) Or(d Pacing) Pacing {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptPauseCreate returns new OptPauseCreate with value set to v.
 func NewOptPauseCreate(v PauseCreate) OptPauseCreate {
 	return OptPauseCreate{
@@ -11344,6 +11781,52 @@ func (o OptPlatformStatus) Get() (v PlatformStatus, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptPlatformStatus) Or(d PlatformStatus) PlatformStatus {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptPriority returns new OptPriority with value set to v.
+func NewOptPriority(v Priority) OptPriority {
+	return OptPriority{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptPriority is optional Priority.
+type OptPriority struct {
+	Value Priority
+	Set   bool
+}
+
+// IsSet returns true if OptPriority was set.
+func (o OptPriority) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptPriority) Reset() {
+	var v Priority
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptPriority) SetTo(v Priority) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptPriority) Get() (v Priority, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptPriority) Or(d Priority) Priority {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -11968,12 +12451,17 @@ func (s *OrgJwt) SetRoles(val []string) {
 	s.Roles = val
 }
 
-// Releases so many records per period.
+// Releases up to `records_per_period` records at a time, `period_minutes` apart, each task of the flow
+// that makes calls for itself. A record counts whenever a call takes it, so one that is sent again
+// counts again. What a release leaves unsent lapses with the next one, or when the window closes; it
+// is not made up for.
 // Ref: #/components/schemas/Pacing
 type Pacing struct {
-	RecordsPerPeriod int               `json:"records_per_period"`
-	PeriodMinutes    int               `json:"period_minutes"`
-	Window           OptDeliveryWindow `json:"window"`
+	// Records per release, 1 to 1,000,000.
+	RecordsPerPeriod int `json:"records_per_period"`
+	// Minutes from one release to the next, 1 to 1440.
+	PeriodMinutes int               `json:"period_minutes"`
+	Window        OptDeliveryWindow `json:"window"`
 }
 
 // GetRecordsPerPeriod returns the value of RecordsPerPeriod.
@@ -12752,6 +13240,169 @@ func (s *Priority) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// Ref: #/components/schemas/Queue
+type Queue struct {
+	TenancyID string `json:"tenancy_id"`
+	// When this was computed.
+	AsOf   time.Time  `json:"as_of"`
+	Totals QueueDepth `json:"totals"`
+	// By lane; every lane is there.
+	Lanes QueueLanes `json:"lanes"`
+	// By bucket name; every bucket is there.
+	Buckets QueueBuckets `json:"buckets"`
+}
+
+// GetTenancyID returns the value of TenancyID.
+func (s *Queue) GetTenancyID() string {
+	return s.TenancyID
+}
+
+// GetAsOf returns the value of AsOf.
+func (s *Queue) GetAsOf() time.Time {
+	return s.AsOf
+}
+
+// GetTotals returns the value of Totals.
+func (s *Queue) GetTotals() QueueDepth {
+	return s.Totals
+}
+
+// GetLanes returns the value of Lanes.
+func (s *Queue) GetLanes() QueueLanes {
+	return s.Lanes
+}
+
+// GetBuckets returns the value of Buckets.
+func (s *Queue) GetBuckets() QueueBuckets {
+	return s.Buckets
+}
+
+// SetTenancyID sets the value of TenancyID.
+func (s *Queue) SetTenancyID(val string) {
+	s.TenancyID = val
+}
+
+// SetAsOf sets the value of AsOf.
+func (s *Queue) SetAsOf(val time.Time) {
+	s.AsOf = val
+}
+
+// SetTotals sets the value of Totals.
+func (s *Queue) SetTotals(val QueueDepth) {
+	s.Totals = val
+}
+
+// SetLanes sets the value of Lanes.
+func (s *Queue) SetLanes(val QueueLanes) {
+	s.Lanes = val
+}
+
+// SetBuckets sets the value of Buckets.
+func (s *Queue) SetBuckets(val QueueBuckets) {
+	s.Buckets = val
+}
+
+// By bucket name; every bucket is there.
+type QueueBuckets map[string]BucketQueue
+
+func (s *QueueBuckets) init() QueueBuckets {
+	m := *s
+	if m == nil {
+		m = map[string]BucketQueue{}
+		*s = m
+	}
+	return m
+}
+
+// Ref: #/components/schemas/QueueDepth
+type QueueDepth struct {
+	// Records that wait for a call.
+	QueuedRecords int `json:"queued_records"`
+	// Those of them that people hold.
+	PausedRecords int `json:"paused_records"`
+	// Entries of the queue; each is a run of records that wait together.
+	QueuedItems int `json:"queued_items"`
+	// Those of them that people hold.
+	PausedItems int `json:"paused_items"`
+	// Calls that the records take at most, if no two batches share one.
+	EstimatedCalls int `json:"estimated_calls"`
+	// Those of them that nobody holds; the time of completion is reckoned for these, and from the end of a
+	// hold on for what it holds.
+	EstimatedCallsUnpaused int `json:"estimated_calls_unpaused"`
+}
+
+// GetQueuedRecords returns the value of QueuedRecords.
+func (s *QueueDepth) GetQueuedRecords() int {
+	return s.QueuedRecords
+}
+
+// GetPausedRecords returns the value of PausedRecords.
+func (s *QueueDepth) GetPausedRecords() int {
+	return s.PausedRecords
+}
+
+// GetQueuedItems returns the value of QueuedItems.
+func (s *QueueDepth) GetQueuedItems() int {
+	return s.QueuedItems
+}
+
+// GetPausedItems returns the value of PausedItems.
+func (s *QueueDepth) GetPausedItems() int {
+	return s.PausedItems
+}
+
+// GetEstimatedCalls returns the value of EstimatedCalls.
+func (s *QueueDepth) GetEstimatedCalls() int {
+	return s.EstimatedCalls
+}
+
+// GetEstimatedCallsUnpaused returns the value of EstimatedCallsUnpaused.
+func (s *QueueDepth) GetEstimatedCallsUnpaused() int {
+	return s.EstimatedCallsUnpaused
+}
+
+// SetQueuedRecords sets the value of QueuedRecords.
+func (s *QueueDepth) SetQueuedRecords(val int) {
+	s.QueuedRecords = val
+}
+
+// SetPausedRecords sets the value of PausedRecords.
+func (s *QueueDepth) SetPausedRecords(val int) {
+	s.PausedRecords = val
+}
+
+// SetQueuedItems sets the value of QueuedItems.
+func (s *QueueDepth) SetQueuedItems(val int) {
+	s.QueuedItems = val
+}
+
+// SetPausedItems sets the value of PausedItems.
+func (s *QueueDepth) SetPausedItems(val int) {
+	s.PausedItems = val
+}
+
+// SetEstimatedCalls sets the value of EstimatedCalls.
+func (s *QueueDepth) SetEstimatedCalls(val int) {
+	s.EstimatedCalls = val
+}
+
+// SetEstimatedCallsUnpaused sets the value of EstimatedCallsUnpaused.
+func (s *QueueDepth) SetEstimatedCallsUnpaused(val int) {
+	s.EstimatedCallsUnpaused = val
+}
+
+// By lane; every lane is there.
+type QueueLanes map[string]QueueDepth
+
+func (s *QueueLanes) init() QueueLanes {
+	m := *s
+	if m == nil {
+		m = map[string]QueueDepth{}
+		*s = m
+	}
+	return m
 }
 
 // Ref: #/components/schemas/RateBucket
@@ -16092,6 +16743,10 @@ type TriggerRequest struct {
 	// Notes for the batch; expressions read them as `metadata`.
 	Metadata OptFreeObject `json:"metadata"`
 	Lane     OptLane       `json:"lane"`
+	Priority OptPriority   `json:"priority"`
+	// Paces the batch from its start on. A policy that is not slower than the batch without it answers
+	// 422.
+	Pacing OptPacing `json:"pacing"`
 	// When to start; absent or past means now.
 	ScheduledAt OptDateTime `json:"scheduled_at"`
 }
@@ -16119,6 +16774,16 @@ func (s *TriggerRequest) GetMetadata() OptFreeObject {
 // GetLane returns the value of Lane.
 func (s *TriggerRequest) GetLane() OptLane {
 	return s.Lane
+}
+
+// GetPriority returns the value of Priority.
+func (s *TriggerRequest) GetPriority() OptPriority {
+	return s.Priority
+}
+
+// GetPacing returns the value of Pacing.
+func (s *TriggerRequest) GetPacing() OptPacing {
+	return s.Pacing
 }
 
 // GetScheduledAt returns the value of ScheduledAt.
@@ -16149,6 +16814,16 @@ func (s *TriggerRequest) SetMetadata(val OptFreeObject) {
 // SetLane sets the value of Lane.
 func (s *TriggerRequest) SetLane(val OptLane) {
 	s.Lane = val
+}
+
+// SetPriority sets the value of Priority.
+func (s *TriggerRequest) SetPriority(val OptPriority) {
+	s.Priority = val
+}
+
+// SetPacing sets the value of Pacing.
+func (s *TriggerRequest) SetPacing(val OptPacing) {
+	s.Pacing = val
 }
 
 // SetScheduledAt sets the value of ScheduledAt.

@@ -113,6 +113,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetMarginsOperation:           []string{},
 	GetMeOperation:                []string{},
 	GetPauseOperation:             []string{},
+	GetQueueOperation:             []string{},
 	GetRecordSetOperation:         []string{},
 	GetStoreOperation:             []string{},
 	GetStoreRecordOperation:       []string{},
@@ -202,6 +203,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	TriggerDefinitionOperation: []string{
 		"admin",
 	},
+	UpdateBatchOperation: []string{},
 	UpdateDefinitionOperation: []string{
 		"admin",
 	},
@@ -303,6 +305,7 @@ var operationRolesOrgJwt = map[string][]string{
 	GetMarginsOperation:           []string{},
 	GetMeOperation:                []string{},
 	GetPauseOperation:             []string{},
+	GetQueueOperation:             []string{},
 	GetRecordSetOperation:         []string{},
 	GetStoreOperation:             []string{},
 	GetStoreRecordOperation:       []string{},
@@ -392,6 +395,7 @@ var operationRolesOrgJwt = map[string][]string{
 	TriggerDefinitionOperation: []string{
 		"admin",
 	},
+	UpdateBatchOperation: []string{},
 	UpdateDefinitionOperation: []string{
 		"admin",
 	},

@@ -133,6 +133,21 @@ type BatchHandler interface {
 	//
 	// POST /flows/batches/{batch_id}/retry
 	RetryBatch(ctx context.Context, req OptBatchRetry, params RetryBatchParams) (*TriggerResult, error)
+	// UpdateBatch implements updateBatch operation.
+	//
+	// Changes how the work of a batch goes on that is not in a call yet. Its status stays as it is; a
+	// paused batch accepts changes, one in a terminal status answers 409. A body that asks for nothing new
+	// leaves `updated_at`.
+	//
+	// `pacing` takes effect with the next release: the first one of a policy comes at once where there was
+	// none before, and otherwise no sooner than the new period after the last release. What was released
+	// and not sent stays released as far as the new policy allows it. A policy must be slower than the
+	// batch is without it, at the rate that its rate budgets allow after the safety margin, else the
+	// answer is 422 and names both rates; a batch that spends no rate budget accepts any. `remove_pacing`
+	// lets the batch go on at the rate of its budgets.
+	//
+	// PATCH /flows/batches/{batch_id}
+	UpdateBatch(ctx context.Context, req *BatchUpdate, params UpdateBatchParams) (*Batch, error)
 }
 
 // CatalogHandler handles operations described by OpenAPI v3 specification.
@@ -385,6 +400,19 @@ type DispatchHandler interface {
 	//
 	// GET /platforms/dialer/domains/{tenancy_id}/margins
 	GetMargins(ctx context.Context, params GetMarginsParams) (*Margins, error)
+	// GetQueue implements getQueue operation.
+	//
+	// Counts what waits for calls to the account, in all, by lane and by bucket, and says of each bucket
+	// when that will be done. Only the organization's own work is counted; that of others who share the
+	// account delays the time.
+	//
+	// The time is one that the work will keep: it is played forward by the rules by which calls are sent,
+	// and wherever they leave a choice the later end is taken. It holds as long as nothing is added,
+	// nobody steers, and other clients of the account stay away. Computed when read; it reserves nothing,
+	// so do not decide by it whether to send.
+	//
+	// GET /platforms/dialer/domains/{tenancy_id}/queue
+	GetQueue(ctx context.Context, params GetQueueParams) (*Queue, error)
 	// ListDomains implements listDomains operation.
 	//
 	// Returns the metered provider accounts that the organization knows, in the order in which it came to

@@ -36,7 +36,7 @@ func estimateOf(e *forecast.Estimate) oas.Estimate {
 		TenancyID: e.TenancyID, Bucket: e.Bucket, ActionID: nilString(e.ActionID), RecordCount: int(e.RecordCount),
 		MaxRecordsPerRequest: e.MaxRecordsPerRequest, EstimatedCalls: int(e.Calls), QueuedEstimatedCalls: int(e.QueuedCalls),
 		DayCap: oas.NilInt{Null: true}, DayRemainingCalls: oas.NilInt{Null: true}, PctOfRemainingDay: oas.NilFloat64{Null: true},
-		SpillsPastDayCap: oas.NilBool{Null: true}, Warning: oas.NilString{Value: e.Warning, Null: e.Warning == ""},
+		SpillsPastDayCap: oas.NilBool{Null: true}, Completion: completionOf(&e.Completion, e.AsOf), Warning: oas.NilString{Value: e.Warning, Null: e.Warning == ""},
 	}
 	if d := e.Day; d != nil {
 		out.DayCap, out.DayRemainingCalls = oas.NewNilInt(int(d.Cap)), oas.NewNilInt(int(d.Remaining))

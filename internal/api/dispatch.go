@@ -58,6 +58,15 @@ func (h dispatchHandler) GetHeadroom(ctx context.Context, params oas.GetHeadroom
 	return answerHeadroom(h.forecasts.Headroom(ctx, account.FromContext(ctx).OrgID, params.TenancyID))
 }
 
+func (h dispatchHandler) GetQueue(ctx context.Context, params oas.GetQueueParams) (*oas.Queue, error) {
+	q, err := h.forecasts.Queue(ctx, account.FromContext(ctx).OrgID, params.TenancyID)
+	if err != nil {
+		return nil, err
+	}
+	out := queueOf(q)
+	return &out, nil
+}
+
 func (h dispatchHandler) GetAttribution(ctx context.Context, params oas.GetAttributionParams) (*oas.Attribution, error) {
 	a, err := h.forecasts.Attribution(ctx, account.FromContext(ctx).OrgID, params.TenancyID)
 	if err != nil {

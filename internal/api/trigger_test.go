@@ -138,6 +138,10 @@ func TestTrigger_Estimate(t *testing.T) {
 		{"id":"b","tasks":[{"id":"mod","action_id":"dialer__api__modify","credential_id":"CRED","params":{"list":"demo","key":"{{ input.id }}","fields":{"x":1}}}]}]`)
 	body := func(n int) string { return `{"records":[` + strings.Join(rowsOf(n), ",") + `]}` }
 	first := s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger", body(60)).Want(http.StatusOK).JSON()["estimate"].(map[string]any)
+	ends := first["completion"].(map[string]any)
+	assert.Greater(t, ends["eta_seconds"], 5*60.0-60, "ten go in a minute")
+	assert.Equal(t, "window", ends["binding_source"])
+	delete(first, "completion")
 	assert.Equal(t, map[string]any{
 		"tenancy_id": s.tenancy, "bucket": "modify", "action_id": "dialer__api__modify", "record_count": 60.0, "max_records_per_request": 1.0,
 		"estimated_calls": 60.0, "queued_estimated_calls": 0.0, "day_cap": 100.0, "day_remaining_calls": 100.0, "pct_of_remaining_day": 60.0,

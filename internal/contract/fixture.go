@@ -91,14 +91,17 @@ var fixtures = map[string]fixture{
 	"extendPause":      pause,
 	"getPause":         shared(pause),
 
-	"getDomain":      shared(credential),
-	"getHeadroom":    shared(credential),
-	"estimateUpload": all(shared(credential), shared(sealedSet)),
-	"refreshLimits":  shared(credential),
-	"getMargins":     shared(credential),
-	"setMargin":      all(shared(credential), fixed("bucket", "upload")),
-	"getLanes":       shared(credential),
-	"setLane":        all(shared(credential), fixed("lane", "bulk")),
+	"getDomain":        shared(credential),
+	"getHeadroom":      shared(credential),
+	"getAttribution":   shared(credential),
+	"getQueue":         shared(credential),
+	"listUsageHistory": shared(credential),
+	"estimateUpload":   all(shared(credential), shared(sealedSet)),
+	"refreshLimits":    shared(credential),
+	"getMargins":       shared(credential),
+	"setMargin":        all(shared(credential), fixed("bucket", "upload")),
+	"getLanes":         shared(credential),
+	"setLane":          all(shared(credential), fixed("lane", "bulk")),
 }
 
 // anyValue names parameters in paths that take any value, by operation.

@@ -55,7 +55,7 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	if !ok || platform.Account == nil || platform.Account.Counters == nil {
 		return r, nil // a platform that does not tell: the catalog's caps stand
 	}
-	r.every, r.mature = time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second, mature(platform.Account)
+	r.every, r.mature = time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second, Mature(platform.Account)
 	id, err := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &tenancyID, OrgID: orgID})
 	if pg.IsNoRows(err) {
 		return r, fault.Missing("Domain")

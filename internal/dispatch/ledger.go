@@ -81,14 +81,14 @@ func (d *Dispatcher) windows(b *db.FlowBudget) (*meter, error) {
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		if platform.Account.Counters != nil {
 			m.askEvery = time.Duration(max(platform.Account.Counters.EverySeconds, 1)) * time.Second
-			m.young = mature(platform.Account)
+			m.young = Mature(platform.Account)
 		}
 	}
 	return m, nil
 }
 
-// mature is how old a call must be that the provider's counters hold for certain.
-func mature(a *catalog.Account) time.Duration {
+// Mature is how old a call must be that the provider's counters hold for certain.
+func Mature(a *catalog.Account) time.Duration {
 	return time.Duration(a.Counters.LagSeconds+a.ClockSkewSeconds+1) * time.Second
 }
 

@@ -34,6 +34,10 @@ type Estimate struct {
 	Calls, QueuedCalls   int64
 	// Day is what the day's budget has left; nil where it has no cap.
 	Day *Day
+	// AsOf is when it was reckoned.
+	AsOf time.Time
+	// Completion is when these records will be done behind what is queued.
+	Completion Completion
 	// Warning can be shown to customers; empty where there is nothing to say.
 	Warning string
 	// atLeast: there are calls for each element of a record, of which one is counted.
@@ -72,7 +76,7 @@ func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID strin
 		e.ActionID, e.MaxRecordsPerRequest = &action.ID, action.MaxRecordsPerRequest
 	}
 	e.Calls = calls(records, e.MaxRecordsPerRequest)
-	_, err = s.weigh(ctx, s.pool, &d, bucket, e, uuid.Nil)
+	_, err = s.weigh(ctx, s.pool, orgID, &d, bucket, e, uuid.Nil)
 	return e, err
 }
 
@@ -150,26 +154,27 @@ func calls(records int64, perCall int) int64 {
 
 // weigh compares the estimate's calls with the budget; what the batch except itself has queued does not count as queued
 // before it. It returns how long the calls take at the rate of the tightest window.
-func (s *Service) weigh(ctx context.Context, conn db.DBTX, d *Domain, bucket *catalog.RateBucket, e *Estimate, except uuid.UUID) (time.Duration, error) {
-	caps, err := dispatch.Caps(ctx, conn, d.TenancyID, e.Bucket, bucket)
+func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, rates *catalog.RateBucket, e *Estimate, except uuid.UUID) (time.Duration, error) {
+	caps, err := dispatch.Caps(ctx, conn, d.TenancyID, e.Bucket, rates)
 	if err != nil {
 		return 0, err
 	}
-	if e.QueuedCalls, err = s.queued(ctx, conn, d.TenancyID, e.Bucket, bucket.MaxRecordsPerRequest, except); err != nil {
-		return 0, err
-	}
-	sp, err := s.spend(ctx, conn, d)
+	b, err := s.backlog(ctx, conn, orgID, d, except)
 	if err != nil {
 		return 0, err
 	}
+	w := b.buckets[e.Bucket]
+	e.AsOf, e.QueuedCalls = b.spend.now, w.calls
+	e.Completion = w.behind(b, bucket{e.Bucket, rates}, caps, e.Calls)
 	slowest := 0.0
-	for _, w := range sp.current(e.Bucket, caps) {
+	for _, w := range b.spend.current(e.Bucket, caps) {
 		slowest = max(slowest, float64(e.Calls)*float64(w.Seconds)/float64(max(w.Cap, 1)))
 		if w.Seconds == daySeconds {
 			e.day(&w)
 		}
 	}
 	if e.atLeast {
+		e.Completion.Caveats = append(e.Completion.Caveats, CaveatSample)
 		e.warn("A task with for_each makes a call for each element of a record, and one is counted here: there may be more calls than this.")
 	}
 	return time.Duration(min(slowest, math.MaxInt32) * float64(time.Second)), nil
@@ -193,26 +198,6 @@ func (e *Estimate) warn(sentence string) {
 		e.Warning += " "
 	}
 	e.Warning += sentence
-}
-
-// queued counts the calls that wait in a budget, at the most records that each may carry; most is that of the bucket.
-func (s *Service) queued(ctx context.Context, conn db.DBTX, domain, bucket string, most int, except uuid.UUID) (int64, error) {
-	rows, err := s.q.QueueWaiting(ctx, conn, db.QueueWaitingParams{Domain: domain, Bucket: bucket, ExceptBatch: except})
-	if err != nil {
-		return 0, fmt.Errorf("read the queue of %s: %w", domain, err)
-	}
-	total := int64(0)
-	for _, r := range rows {
-		perCall := most
-		// What is wrong with somebody else's version must not stop this question.
-		if plan, err := s.plans.Plan(ctx, conn, r.OrgID, r.DefinitionID, r.Version); err == nil {
-			if task := &plan.Steps[r.StepNo].Tasks[r.TaskNo]; task.Gone == "" {
-				perCall = task.Action.MaxRecordsPerRequest
-			}
-		}
-		total += calls(r.ReadyRecords, perCall)
-	}
-	return total, nil
 }
 
 // OfBatch estimates what a batch that was just started costs of the slowest budget that it spends, in the transaction that
@@ -246,7 +231,7 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 		if err != nil {
 			return nil, err
 		}
-		takes, err := s.weigh(ctx, conn, &d, rate[k], byBucket[k], b.BatchID)
+		takes, err := s.weigh(ctx, conn, orgID, &d, rate[k], byBucket[k], b.BatchID)
 		if err != nil {
 			return nil, err
 		}

@@ -143,7 +143,9 @@ type spend struct {
 	now  time.Time
 	loc  *time.Location
 	skew time.Duration
-	rows []ledgerRow
+	// young is how long a call may be missing in the provider's counters; zero where there are none.
+	young time.Duration
+	rows  []ledgerRow
 }
 
 func (s *Service) spend(ctx context.Context, conn db.DBTX, d *Domain) (*spend, error) {
@@ -157,6 +159,9 @@ func (s *Service) spend(ctx context.Context, conn db.DBTX, d *Domain) (*spend, e
 	}
 	if p, ok := s.catalog.Platform(d.PlatformID); ok && p.Account != nil {
 		out.skew = time.Duration(p.Account.ClockSkewSeconds) * time.Second
+		if p.Account.Counters != nil {
+			out.young = dispatch.Mature(p.Account)
+		}
 	}
 	rows, err := s.q.LedgerOpen(ctx, conn, db.LedgerOpenParams{Domain: d.TenancyID, Now: out.now.Add(-out.skew)})
 	if err != nil {
@@ -194,4 +199,14 @@ func (s *spend) spans(bucket string, caps map[int]int, from, to time.Time) []dis
 		}
 	}
 	return out
+}
+
+// used is what is spent of a window.
+func (s *spend) used(bucket string, seconds int, start time.Time) int {
+	for i := range s.rows {
+		if r := &s.rows[i]; r.Bucket == bucket && int(r.WindowSeconds) == seconds && r.StartsAt.Equal(start) {
+			return int(r.Own) + int(r.ForeignSpend)
+		}
+	}
+	return 0
 }

@@ -1668,6 +1668,11 @@ export type TriggerRequest = {
      */
     metadata?: FreeObject;
     lane?: Lane;
+    priority?: Priority;
+    /**
+     * Paces the batch from its start on. A policy that is not slower than the batch without it answers 422.
+     */
+    pacing?: Pacing;
     /**
      * When to start; absent or past means now.
      */
@@ -1803,22 +1808,58 @@ export type TriggerList = {
 export type Priority = 'normal' | 'high';
 
 /**
- * Releases so many records per period.
+ * What changes of a batch; what is absent stays.
+ */
+export type BatchUpdate = {
+    priority?: Priority;
+    pacing?: Pacing;
+    /**
+     * Ends pacing; not together with `pacing`.
+     */
+    remove_pacing?: boolean;
+};
+
+/**
+ * Releases up to `records_per_period` records at a time, `period_minutes` apart, each task of the flow that makes calls for
+ * itself. A record counts whenever a call takes it, so one that is sent again counts again. What a release leaves
+ * unsent lapses with the next one, or when the window closes; it is not made up for.
+ *
  */
 export type Pacing = {
+    /**
+     * Records per release, 1 to 1,000,000.
+     */
     records_per_period: number;
+    /**
+     * Minutes from one release to the next, 1 to 1440.
+     */
     period_minutes: number;
     window?: DeliveryWindow;
 };
 
 /**
- * When records may be released.
+ * When records may be sent: while the clocks of the time zone show a minute from `start_minute_of_day` up to, but not
+ * including, `end_minute_of_day`. It follows daylight saving; an hour that clocks show twice counts twice. A
+ * release that would fall outside comes when the window opens.
+ *
  */
 export type DeliveryWindow = {
+    /**
+     * The name of an IANA time zone. Fixed offsets such as `+02:00` or `Etc/GMT-2` are not accepted.
+     */
     timezone: string;
+    /**
+     * Minutes after midnight, inclusive.
+     */
     start_minute_of_day: number;
+    /**
+     * Minutes after midnight, exclusive; later than the start, so that a window does not go past midnight.
+     */
     end_minute_of_day: number;
-    days?: Array<string>;
+    /**
+     * The days of the week on which it opens; absent means every day.
+     */
+    days?: Array<'monday' | 'tuesday' | 'wednesday' | 'thursday' | 'friday' | 'saturday' | 'sunday'>;
 };
 
 /**
@@ -2669,6 +2710,125 @@ export type WindowHeadroom = {
     resets_at: string;
 };
 
+export type Queue = {
+    tenancy_id: string;
+    /**
+     * When this was computed.
+     */
+    as_of: string;
+    totals: QueueDepth;
+    /**
+     * By lane; every lane is there.
+     */
+    lanes: {
+        [key: string]: QueueDepth;
+    };
+    /**
+     * By bucket name; every bucket is there.
+     */
+    buckets: {
+        [key: string]: BucketQueue;
+    };
+};
+
+export type QueueDepth = {
+    /**
+     * Records that wait for a call.
+     */
+    queued_records: number;
+    /**
+     * Those of them that people hold.
+     */
+    paused_records: number;
+    /**
+     * Entries of the queue; each is a run of records that wait together.
+     */
+    queued_items: number;
+    /**
+     * Those of them that people hold.
+     */
+    paused_items: number;
+    /**
+     * Calls that the records take at most, if no two batches share one.
+     */
+    estimated_calls: number;
+    /**
+     * Those of them that nobody holds; the time of completion is reckoned for these, and from the end of a hold on for what it holds.
+     */
+    estimated_calls_unpaused: number;
+};
+
+export type BucketQueue = {
+    /**
+     * Records that wait for a call.
+     */
+    queued_records: number;
+    /**
+     * Those of them that people hold.
+     */
+    paused_records: number;
+    /**
+     * Entries of the queue; each is a run of records that wait together.
+     */
+    queued_items: number;
+    /**
+     * Those of them that people hold.
+     */
+    paused_items: number;
+    /**
+     * Calls that the records take at most, if no two batches share one.
+     */
+    estimated_calls: number;
+    /**
+     * Those of them that nobody holds; the time of completion is reckoned for these, and from the end of a hold on for what it holds.
+     */
+    estimated_calls_unpaused: number;
+    completion: Completion;
+};
+
+export type Completion = {
+    /**
+     * Seconds until the work is done, at the latest; 0 where none waits, null where that cannot be told.
+     */
+    eta_seconds: number | null;
+    /**
+     * When the work is done, at the latest; null where that cannot be told.
+     */
+    eta_at: string | null;
+    /**
+     * Length in seconds (60, 3600 or 86400) of the window that the work waits for most, or would first; null for a budget without windows.
+     */
+    binding_window: number | null;
+    /**
+     * What the work waits for most: a rate `window`, the least time between two calls (`spacing`), the `pacing` of
+     * batches, a `hold` with an end; `empty` where nothing waits.
+     *
+     */
+    binding_source: 'window' | 'spacing' | 'pacing' | 'hold' | 'empty';
+    /**
+     * Why the time cannot be told; else null. `paused_indefinitely`: all of it is held by somebody who gave no end;
+     * `escalated_near_exhaustion`: the budget is nearly spent, others spend of it, and the work does not fit into
+     * what is left; `no_effective_cap`: the budget lets too little through for the work to end within a year.
+     *
+     */
+    unknown_reason: string | null;
+    /**
+     * What holds some of the work: `admin_request` for a hold of people, else what the provider said.
+     */
+    hold_causes: Array<string>;
+    /**
+     * What to know about the figures. `estimated_calls_pre_coalescing_projection`: records of several batches may share
+     * a call, so that it may take fewer; `batch_sample_truncated`: a record may make more calls than can be told
+     * before it is sent (`for_each`), so that it may take longer.
+     *
+     */
+    caveats: Array<string>;
+    /**
+     * Queues of paced batches among the work.
+     */
+    paced_batches_active: number;
+};
+
 export type Attribution = {
     tenancy_id: string;
     /**
@@ -2894,6 +3054,7 @@ export type Estimate = {
      * Whether this upload and what is queued go past today; null if that cannot be read.
      */
     spills_past_day_cap: boolean | null;
+    completion: Completion;
     /**
      * A sentence that can be shown to customers; null if there is nothing to say.
      */
@@ -4908,6 +5069,40 @@ export type GetBatchResponses = {
 
 export type GetBatchResponse = GetBatchResponses[keyof GetBatchResponses];
 
+export type UpdateBatchData = {
+    body: BatchUpdate;
+    path: {
+        /**
+         * The id of the batch.
+         */
+        batch_id: string;
+    };
+    query?: never;
+    url: '/flows/batches/{batch_id}';
+};
+
+export type UpdateBatchErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type UpdateBatchError = UpdateBatchErrors[keyof UpdateBatchErrors];
+
+export type UpdateBatchResponses = {
+    /**
+     * The batch as it is now.
+     */
+    200: Batch;
+};
+
+export type UpdateBatchResponse = UpdateBatchResponses[keyof UpdateBatchResponses];
+
 export type CancelBatchData = {
     body?: BatchCancel;
     path: {
@@ -6312,6 +6507,40 @@ export type GetHeadroomResponses = {
 };
 
 export type GetHeadroomResponse = GetHeadroomResponses[keyof GetHeadroomResponses];
+
+export type GetQueueData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the provider account, as a credential shows it.
+         */
+        tenancy_id: string;
+    };
+    query?: never;
+    url: '/platforms/dialer/domains/{tenancy_id}/queue';
+};
+
+export type GetQueueErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetQueueError = GetQueueErrors[keyof GetQueueErrors];
+
+export type GetQueueResponses = {
+    /**
+     * The queue.
+     */
+    200: Queue;
+};
+
+export type GetQueueResponse = GetQueueResponses[keyof GetQueueResponses];
 
 export type GetAttributionData = {
     body?: never;

@@ -1,0 +1,17 @@
+package forecast
+
+import (
+	"testing"
+	"time"
+)
+
+func BenchmarkDrain(b *testing.B) {
+	loc, _ := time.LoadLocation("America/New_York")
+	now := time.Date(2026, 3, 7, 10, 0, 30, 0, time.UTC)
+	rate := Rate{Caps: map[int]int{60: 140, 3600: 7200, 86400: 172800}, Loc: loc, Used: func(int, time.Time) int { return 0 }, Skew: 2 * time.Second, Latency: time.Second, InFlight: 32, Wake: time.Second}
+	var out Drained
+	for b.Loop() {
+		out = Drain(now, rate, []Work{{Calls: 1_000_000}})
+	}
+	b.Log(out.At.Sub(now), out.Source, out.Window)
+}

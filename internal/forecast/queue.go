@@ -1,0 +1,265 @@
+package forecast
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/dispatch"
+)
+
+// Queue is what waits for the budgets of an account, and when it will be done.
+type Queue struct {
+	TenancyID string
+	AsOf      time.Time
+	Totals    Depth
+	// Lanes and Buckets have every lane and budget, those without work too.
+	Lanes   map[db.FlowLane]Depth
+	Buckets map[string]BucketQueue
+}
+
+// Depth is how much of the organization's work waits.
+type Depth struct {
+	// Records and Items, which are runs of records that wait together, are exact; the paused ones are held by people.
+	Records, PausedRecords, Items, PausedItems int64
+	// Calls is how many calls that takes at most, by what can be told without rendering them; UnpausedCalls of what is not held.
+	Calls, UnpausedCalls int64
+}
+
+func (d *Depth) add(o Depth) {
+	d.Records += o.Records
+	d.PausedRecords += o.PausedRecords
+	d.Items += o.Items
+	d.PausedItems += o.PausedItems
+	d.Calls += o.Calls
+	d.UnpausedCalls += o.UnpausedCalls
+}
+
+// BucketQueue is what waits for one budget.
+type BucketQueue struct {
+	Depth
+	Completion Completion
+}
+
+// Completion is when the work of a budget will be done, if nothing is added and nobody steers.
+type Completion struct {
+	// At is nil where that cannot be told, and Unknown says why.
+	At      *time.Time
+	Unknown Unknown
+	Drained
+	// HoldCauses are what holds some of it, in order.
+	HoldCauses []string
+	Caveats    []string
+	// Paced is how many paced batches have work here.
+	Paced int
+}
+
+// Unknown is why nobody can tell when work will be done.
+type Unknown string
+
+// The reasons.
+const (
+	// UnknownPaused: all of it is held until a person releases it.
+	UnknownPaused Unknown = "paused_indefinitely"
+	// UnknownEscalated: others spend what is nearly exhausted.
+	UnknownEscalated Unknown = "escalated_near_exhaustion"
+	// UnknownNoCap: the budget lets it through within no year.
+	UnknownNoCap Unknown = "no_effective_cap"
+)
+
+// CaveatCalls: calls are counted as if no two batches shared one.
+const CaveatCalls = "estimated_calls_pre_coalescing_projection"
+
+// CaveatSample: not every call can be told before it is rendered.
+const CaveatSample = "batch_sample_truncated"
+
+// Queue reads what waits for an account. Fault: NotFound.
+func (s *Service) Queue(ctx context.Context, orgID uuid.UUID, tenancyID string) (*Queue, error) {
+	d, err := s.domain(ctx, s.pool, orgID, tenancyID)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.backlog(ctx, s.pool, orgID, &d, uuid.Nil)
+	if err != nil {
+		return nil, err
+	}
+	out := &Queue{TenancyID: tenancyID, AsOf: b.spend.now, Lanes: b.lanes, Buckets: map[string]BucketQueue{}}
+	for _, k := range s.buckets(d.PlatformID) {
+		w := b.buckets[k.name]
+		caps, err := dispatch.Caps(ctx, s.pool, tenancyID, k.name, k.RateBucket)
+		if err != nil {
+			return nil, err
+		}
+		out.Buckets[k.name] = BucketQueue{w.depth, w.completion(b, k, caps)}
+		out.Totals.add(w.depth)
+	}
+	return out, nil
+}
+
+// backlog is what waits for an account, of everybody.
+type backlog struct {
+	spend *spend
+	lanes map[db.FlowLane]Depth
+	// buckets has every budget, pace how fast its last calls went.
+	buckets  map[string]*waiting
+	pace     map[string]db.CallPaceRow
+	backoffs map[string]db.BackoffsRow
+}
+
+// waiting is what waits for one budget.
+type waiting struct {
+	depth Depth
+	// work is what will go, that of others in the background. What people hold without an end is not in it.
+	work []Work
+	// calls are those of everybody, held ones too.
+	calls  int64
+	causes map[string]bool
+	paced  int
+	// guessed tells that more calls may come of this than can be told now, exclusive that they may have to go one by one.
+	guessed, exclusive bool
+}
+
+func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, except uuid.UUID) (*backlog, error) {
+	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]db.CallPaceRow{}, backoffs: map[string]db.BackoffsRow{}}
+	for _, l := range db.AllFlowLaneValues() {
+		b.lanes[l] = Depth{}
+	}
+	for _, k := range s.buckets(d.PlatformID) {
+		b.buckets[k.name] = &waiting{causes: map[string]bool{}}
+	}
+	var err error
+	if b.spend, err = s.spend(ctx, conn, d); err != nil {
+		return nil, err
+	}
+	if err := s.paces(ctx, conn, d, b); err != nil {
+		return nil, err
+	}
+	rows, err := s.q.QueueWaits(ctx, conn, db.QueueWaitsParams{Domain: d.TenancyID, Now: b.spend.now, ExceptBatch: except})
+	if err != nil {
+		return nil, fmt.Errorf("read the queues of %s: %w", d.TenancyID, err)
+	}
+	for i := range rows {
+		if err := s.wait(ctx, conn, b, orgID, &rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// paces reads what delays the budgets of an account besides their windows.
+func (s *Service) paces(ctx context.Context, conn db.DBTX, d *Domain, b *backlog) error {
+	paces, err := s.q.CallPace(ctx, conn, db.CallPaceParams{Domain: d.TenancyID, Since: b.spend.now.Add(-time.Hour)})
+	if err != nil {
+		return fmt.Errorf("read the calls of %s: %w", d.TenancyID, err)
+	}
+	for _, p := range paces {
+		b.pace[p.Bucket] = p
+	}
+	backoffs, err := s.q.Backoffs(ctx, conn, db.BackoffsParams{Domain: d.TenancyID, Now: b.spend.now})
+	if err != nil {
+		return fmt.Errorf("read the backoffs of %s: %w", d.TenancyID, err)
+	}
+	for _, h := range backoffs {
+		b.backoffs[h.Bucket] = h
+	}
+	return nil
+}
+
+const (
+	// latencyUnknown is how long a call is taken to be under way where none was lately, latencyLeast where they are fast.
+	latencyUnknown = 2 * time.Second
+	latencyLeast   = 100 * time.Millisecond
+	// noticed is how late the dispatcher may go on after a wait.
+	noticed = time.Second
+)
+
+// rate is how fast a budget goes. Calls that exclude each other are taken to go one by one.
+func (b *backlog) rate(k bucket, caps map[int]int, exclusive bool) Rate {
+	pace := b.pace[k.name]
+	r := Rate{
+		Caps: caps, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
+		Latency: latencyUnknown, InFlight: max(int(pace.MaxInFlight), 1), Wake: noticed, HeldUntil: b.backoffs[k.name].Until, Young: b.spend.young,
+		Used: func(seconds int, start time.Time) int { return b.spend.used(k.name, seconds, start) },
+	}
+	if pace.SlowSeconds > 0 {
+		r.Latency = max(time.Duration(pace.SlowSeconds*float64(time.Second)), latencyLeast)
+	}
+	if pace.NextCallAt != nil {
+		r.NotBefore = *pace.NextCallAt
+	}
+	if exclusive {
+		r.InFlight = 1
+	}
+	return r
+}
+
+// completion says when what waits for a budget will be done.
+func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion {
+	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: w.paced}
+	c.HoldCauses = slices.AppendSeq(c.HoldCauses, maps.Keys(w.causes))
+	rate := b.rate(k, caps, w.exclusive)
+	if rate.HeldUntil.After(b.spend.now) && w.depth.Records > 0 {
+		c.HoldCauses = append(c.HoldCauses, b.backoffs[k.name].Cause)
+	}
+	slices.Sort(c.HoldCauses)
+	if w.depth.Records > 0 {
+		c.Caveats = append(c.Caveats, CaveatCalls)
+	}
+	if w.guessed {
+		c.Caveats = append(c.Caveats, CaveatSample)
+	}
+	c.finish(b, k.name, rate, together(w.work), w.depth.Records > 0)
+	return c
+}
+
+// behind says when so many calls more will be done, once everything that waits now went before them. Work that is held without
+// an end is not waited for.
+func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, calls int64) Completion {
+	c := Completion{HoldCauses: []string{}, Caveats: []string{}}
+	if calls > 0 {
+		c.Caveats = append(c.Caveats, CaveatCalls)
+	}
+	work := together(w.work)
+	for i := range work {
+		work[i].Background = true
+	}
+	c.finish(b, k.name, b.rate(k, caps, w.exclusive), append(work, Work{Calls: calls}), false)
+	return c
+}
+
+// finish plays the work forward. waits tells that some is there, be it held without an end.
+func (c *Completion) finish(b *backlog, bucket string, rate Rate, work []Work, waits bool) {
+	calls := int64(0)
+	for _, k := range work {
+		if !k.Background {
+			calls += k.Calls
+		}
+	}
+	c.Drained = Drain(b.spend.now, rate, work)
+	switch {
+	case waits && calls == 0:
+		c.Unknown, c.Source = UnknownPaused, SourceHold
+	case contested(b.spend.current(bucket, rate.Caps), calls):
+		c.Unknown = UnknownEscalated
+	case c.Drained.At.IsZero():
+		c.Unknown = UnknownNoCap
+	default:
+		c.At = &c.Drained.At
+	}
+}
+
+// contested tells that a window is nearly spent of which others spend, too, and which the work does not fit into: how much
+// they will leave of it nobody can tell.
+func contested(spans []dispatch.Span, calls int64) bool {
+	for i := range spans {
+		if s := &spans[i]; s.Foreign > 0 && calls > int64(s.Remaining()) && dispatch.Escalated(spans[i:i+1]) {
+			return true
+		}
+	}
+	return false
+}
