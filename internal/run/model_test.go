@@ -32,17 +32,6 @@ func (t modelTask) action() string {
 
 type modelPlan [][]modelTask
 
-func (p modelPlan) calls(step int) (calling, local bool) {
-	for _, t := range p[step] {
-		if t.calls() {
-			calling = true
-		} else {
-			local = true
-		}
-	}
-	return calling, local
-}
-
 func (p modelPlan) end() Status {
 	if last := p[len(p)-1]; len(last) == 1 && last[0].kind == "upload" {
 		return Accepted
