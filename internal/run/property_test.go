@@ -204,17 +204,7 @@ func (p *play) moves(kind bool) (out []move) {
 		if b.staged {
 			out = append(out, move{name("release"), func() { p.release(b) }})
 		}
-		local, over := false, true
-		queues := map[[2]int]bool{}
-		for _, r := range b.records() {
-			over = over && r.end != ""
-			local = local || r.local
-			for task, at := range r.tasks {
-				if at == waiting {
-					queues[[2]int{r.step, task}] = true
-				}
-			}
-		}
+		local, over, queues := waits(b)
 		if local && !b.paused {
 			out = append(out, move{name("work"), func() { p.work(b) }})
 		}
@@ -241,6 +231,22 @@ func (p *play) moves(kind bool) (out []move) {
 		out = slices.DeleteFunc(out, func(m move) bool { return len(m.name) > 6 && m.name[:6] == "cancel" })
 	}
 	return out
+}
+
+// waits tells whether a batch has in-process work, whether all of its records are over, and the step and task of its queues
+// that have some.
+func waits(b *modelBatch) (local, over bool, queues map[[2]int]bool) {
+	over, queues = true, map[[2]int]bool{}
+	for _, r := range b.records() {
+		over = over && r.end != ""
+		local = local || r.local
+		for task, at := range r.tasks {
+			if at == waiting {
+				queues[[2]int{r.step, task}] = true
+			}
+		}
+	}
+	return local, over, queues
 }
 
 func (p *play) release(b *modelBatch) {
