@@ -64,3 +64,35 @@ func TestDomain_Queue(t *testing.T) {
 	assert.Greater(t, later["eta_seconds"], seconds+9*60, "behind what is queued")
 	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/estimate", `{"action_id":"dialer__api__modify","record_count":0}`).Want(http.StatusOK)
 }
+
+// TestDomain_QueueHeld: what is held counts as paused, has its cause, and its end is the earliest time; what has no end has no time.
+func TestDomain_QueueHeld(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	batch := s.trigger(s.define(fmt.Sprintf(changeSteps, s.credential)), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(20))))
+	seen := func() (depth []any, c map[string]any) {
+		_, b := s.queue("modify")
+		return []any{b["queued_records"], b["paused_records"], b["estimated_calls"], b["estimated_calls_unpaused"]}, b["completion"].(map[string]any)
+	}
+	domain := "/platforms/dialer/domains/" + s.tenancy
+	s.Do(http.MethodPost, domain+"/pause", `{"duration_seconds":7200}`).Want(http.StatusCreated)
+	depth, c := seen()
+	assert.Equal(t, []any{20.0, 20.0, 20.0, 0.0}, depth)
+	assert.Equal(t, []any{"hold", []any{"admin_request"}, nil}, []any{c["binding_source"], c["hold_causes"], c["unknown_reason"]})
+	assert.Greater(t, c["eta_seconds"], 7100.0)
+	assert.Less(t, c["eta_seconds"], 7300.0)
+
+	s.Do(http.MethodPost, "/flows/batches/"+batch+"/pause", nil).Want(http.StatusCreated)
+	depth, c = seen()
+	assert.Equal(t, []any{20.0, 20.0, 20.0, 0.0}, depth)
+	assert.Equal(t, []any{"hold", "paused_indefinitely", nil, nil}, []any{c["binding_source"], c["unknown_reason"], c["eta_seconds"], c["eta_at"]})
+
+	s.Do(http.MethodPost, domain+"/resume", nil).Want(http.StatusOK)
+	s.Do(http.MethodPost, "/flows/batches/"+batch+"/resume", nil).Want(http.StatusOK)
+	s.Do(http.MethodPatch, "/flows/batches/"+batch, `{"pacing":{"records_per_period":2,"period_minutes":10}}`).Want(http.StatusOK)
+	depth, c = seen()
+	assert.Equal(t, []any{20.0, 0.0, 20.0, 20.0}, depth)
+	assert.Equal(t, []any{"pacing", 1.0, []any{}}, []any{c["binding_source"], c["paced_batches_active"], c["hold_causes"]})
+	assert.Greater(t, c["eta_seconds"], 89*60.0, "ten releases, the first at once")
+	assert.Less(t, c["eta_seconds"], 101*60.0)
+}

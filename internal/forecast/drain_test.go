@@ -59,6 +59,9 @@ func newWorld(r *rand.Rand) *world {
 	if r.IntN(5) == 0 {
 		w.rate.HeldUntil = w.now.Add(time.Duration(r.IntN(5000)) * time.Second)
 	}
+	if r.IntN(5) == 0 {
+		w.rate.NotBefore = w.now.Add(time.Duration(r.IntN(5000)) * time.Second)
+	}
 	for seconds, limit := range caps {
 		start, _ := dispatch.WindowAt(w.now, seconds, loc)
 		w.used[windowKey(seconds, start)] = r.IntN(limit + limit/5 + 1)
@@ -119,6 +122,7 @@ func (w *world) play(r *rand.Rand) time.Time {
 		}
 	}
 	p.wait(w.rate.HeldUntil)
+	p.wait(w.rate.NotBefore)
 	end := w.now
 	for p.left() > 0 || len(p.underWay) > 0 {
 		if done := p.settle(); done.After(end) {
@@ -264,4 +268,16 @@ func TestDrain_NeverEarly(t *testing.T) {
 	t.Logf("late, of %d worlds: p50 %.1f%%, p90 %.1f%%", len(late), 100*late[len(late)/2], 100*late[len(late)*9/10])
 	assert.LessOrEqual(t, late[len(late)/2], 0.05)
 	assert.LessOrEqual(t, late[len(late)*9/10], 0.15)
+}
+
+// TestDrain_NearExhaustion: what is left of a budget goes by halves, each once the provider's counters can hold the one before.
+func TestDrain_NearExhaustion(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 1, 0, time.UTC)
+	rate := forecast.Rate{Caps: map[int]int{86400: 100}, Loc: time.UTC, InFlight: 10, Used: func(int, time.Time) int { return 88 }}
+	work := []forecast.Work{{Calls: 8}}
+	assert.Equal(t, now, forecast.Drain(now, rate, work).At)
+	rate.Young = 8 * time.Second
+	// 2 at once, then half of 10, then what is left to do.
+	assert.Equal(t, now.Add(2*rate.Young), forecast.Drain(now, rate, work).At)
 }
