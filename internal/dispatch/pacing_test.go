@@ -29,10 +29,14 @@ func pacedBy(p *pacing.Policy) func(*run.StartInput) {
 
 func (b *bundle) steer(id uuid.UUID, in run.Steering) {
 	b.t.Helper()
-	require.NoError(b.t, pg.InTx(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
+	require.NoError(b.t, b.trySteer(id, in))
+}
+
+func (b *bundle) trySteer(id uuid.UUID, in run.Steering) error {
+	return pg.InTx(b.t.Context(), b.pool, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := b.runs.Steer(ctx, tx, b.org, id, in)
 		return err
-	}))
+	})
 }
 
 // quiet waits until nothing is under way and nothing is due: what waits, waits for a time.
@@ -338,6 +342,14 @@ func (p *paceScenario) over() bool {
 	return p.count("SELECT count(*) FROM flow.batch WHERE completed_at IS NOT NULL") == 1
 }
 
+// replace gives the batch another policy, unless its last records have gone out meanwhile.
+func (p *paceScenario) replace() {
+	p.t.Helper()
+	if err := p.trySteer(p.batch, run.Steering{Pacing: p.policy()}); err != nil {
+		require.True(p.t, p.over(), "a batch that goes on takes a policy: %v", err)
+	}
+}
+
 func (p *paceScenario) step() {
 	p.t.Helper()
 	switch n := p.rnd.IntN(20); {
@@ -345,12 +357,10 @@ func (p *paceScenario) step() {
 		p.ahead()
 	case n < 15: // while what the tick released goes out
 		p.ahead()
-		if !p.over() {
-			p.steer(p.batch, run.Steering{Pacing: p.policy()})
-		}
+		p.replace()
 	case n < 16:
 		p.steer(p.batch, run.Steering{RemovePacing: true})
-		p.steer(p.batch, run.Steering{Pacing: p.policy()})
+		p.replace()
 	case n < 18 || p.held:
 		p.hold()
 	}
