@@ -81,6 +81,23 @@ func Touched(from, to time.Time, seconds int, loc *time.Location) []Span {
 	}
 }
 
+// Spans returns every window in which a call may count that arrives between from and to, of budgets with these effective caps
+// by window length. skew is how far the provider's clock may be from ours.
+func Spans(caps map[int]int, from, to time.Time, skew time.Duration, loc *time.Location) []Span {
+	var out []Span
+	for _, seconds := range WindowLengths {
+		limit, limited := caps[seconds]
+		if !limited {
+			continue
+		}
+		for _, s := range Touched(from.Add(-skew), to.Add(skew), seconds, loc) {
+			s.Cap, s.Lag = limit, skew
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 // Grant is how many calls a budget allows.
 type Grant struct {
 	// Calls may be sent now.
@@ -133,4 +150,14 @@ func Space(now, nextAt time.Time, spacing time.Duration, wanted int) Grant {
 		return Grant{Calls: wanted}
 	}
 	return Grant{Calls: min(wanted, 1), NextAt: now.Add(spacing)}
+}
+
+// BackoffUntil is when a budget may be tried again whose call was refused for a rate limit: after the pause that the provider
+// names, else when the window that it names, of this length in seconds, is over by its clock, else after a second.
+func BackoffUntil(now time.Time, retryAfter time.Duration, seconds int, skew time.Duration, loc *time.Location) time.Time {
+	if seconds > 0 && retryAfter == 0 {
+		_, end := WindowAt(now, seconds, loc)
+		return end.Add(skew)
+	}
+	return now.Add(max(retryAfter, time.Second))
 }

@@ -297,14 +297,13 @@ func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (G
 	if err != nil {
 		return grant, err
 	}
-	if within := Decide(c.now, spans, grant.Calls); within.Calls < grant.Calls {
+	within, escalated := Afford(c.now, spans, grant.Calls, c.unread())
+	if within.Calls < grant.Calls {
 		grant, c.out.spaced = within, 0
 	}
-	if few := c.escalate(grant, spans); few.Calls < grant.Calls {
-		grant, c.out.spaced = few, 0
-	}
+	c.out.escalated = escalated
 	c.spans, c.granted = spans, tally{}
-	c.countsIn = countsOf(spans).encode()
+	c.countsIn = CountsOf(spans).encode()
 	return grant, nil
 }
 
@@ -394,7 +393,7 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 func (c *claim) rows(calls []*prepared) db.CallInsertParams {
 	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.owner, ClaimedAt: c.now, CountsIn: c.countsIn}
 	if in.CountsIn == nil {
-		in.CountsIn = countsIn{}.encode()
+		in.CountsIn = CountsIn{}.encode()
 	}
 	for _, p := range calls {
 		if p.empty() {

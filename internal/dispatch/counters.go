@@ -192,8 +192,8 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 		}
 	}
 	young := recent[[2]int64{int64(c.WindowSeconds), start.Unix()}]
-	foreign := Foreign(c.Value, int(row.Own), young)
-	drift, worst := d.drift(m, &row, c.Value, young)
+	r := TakeOver(&Span{Own: int(row.Own), Foreign: int(row.ForeignSpend)}, c.Value, young)
+	drift, worst := d.drift(m, &row, c.Value, r.Drift)
 	observed, at := int32(c.Value), asOf
 	var limit *int32
 	if n, limited := m.caps[c.WindowSeconds]; limited {
@@ -201,12 +201,26 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 		limit = &capped
 	}
 	err = d.q.LedgerObserve(ctx, tx, db.LedgerObserveParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), StartsAt: start, EndsAt: end,
-		ForeignSpend: int32(foreign), Observed: &observed, ObservedAt: &at, Cap: limit, Drift: &drift, AlarmDrift: worst})
+		ForeignSpend: int32(r.Foreign), Observed: &observed, ObservedAt: &at, Cap: limit, Drift: &drift, AlarmDrift: worst})
 	if err != nil {
 		return false, false, fmt.Errorf("observe %s: %w", m.key, err)
 	}
-	scarce = limit != nil && Escalated([]Span{{Cap: int(*limit), Own: int(row.Own), Foreign: foreign}})
-	return foreign < int(row.ForeignSpend), scarce, nil
+	scarce = limit != nil && Escalated([]Span{{Cap: int(*limit), Own: int(row.Own), Foreign: r.Foreign}})
+	return r.Freed, scarce, nil
+}
+
+// Taken is what a reading of the provider's counters says of a window.
+type Taken struct {
+	// Foreign is what others spent, Drift how far the reading is from the ledger.
+	Foreign, Drift int
+	// Freed tells that others spent less than was thought.
+	Freed bool
+}
+
+// TakeOver compares a window with the provider's reading of it; recent are own debits that are too young for it.
+func TakeOver(s *Span, observed, recent int) Taken {
+	foreign := Foreign(observed, s.Own, recent)
+	return Taken{Foreign: foreign, Drift: Drift(observed, s.Own, recent, s.Foreign), Freed: foreign < s.Foreign}
 }
 
 // Foreign is what others spent in a window: what the provider counted beyond our own debits that its reading can hold.

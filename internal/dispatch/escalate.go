@@ -104,7 +104,7 @@ func (d *Dispatcher) lookInto(ctx context.Context, domain string) error {
 const (
 	// lookFor bounds how long a pass waits for the provider's counters.
 	lookFor = 3 * time.Second
-	// lookHolds is how long one reading is good for calls of a budget that is nearly spent: those that go together share it.
+	// lookHolds is how long one reading is good for calls of a budget that is nearly spent.
 	lookHolds = time.Second
 )
 
@@ -118,22 +118,32 @@ func (d *Dispatcher) checked(ctx context.Context, k budgetKey, calls []*prepared
 	return d.claim(ctx, k, calls, owner, true)
 }
 
-// escalate takes back what would go without a look at the provider's counters.
-func (c *claim) escalate(grant Grant, spans []Span) Grant {
-	if c.meter.askEvery == 0 || c.checked || grant.Calls == 0 || c.now.Sub(c.d.looked.at(c.key.domain)) < lookHolds {
-		return grant
-	}
-	free := max(0, BeforeEscalation(spans))
-	if free >= grant.Calls {
-		return grant
-	}
-	c.out.escalated = free == 0
-	return Grant{Calls: free}
+// unread tells that the provider's counters must be read before what is left near exhaustion goes.
+func (c *claim) unread() bool {
+	return c.meter.askEvery > 0 && !c.checked && !LookHolds(c.d.looked.at(c.key.domain), c.now)
 }
 
-// drift compares a reading with the row of its window, and alarms once a window where they differ by too much.
-func (d *Dispatcher) drift(m *meter, row *db.FlowLedger, observed, recent int) (drift int32, worst *int32) {
-	limit, n := m.caps[int(row.WindowSeconds)], Drift(observed, int(row.Own), recent, int(row.ForeignSpend))
+// LookHolds reports whether a reading is still good for calls of a budget that is nearly spent: those that go together share it.
+func LookHolds(readAt, now time.Time) bool { return now.Sub(readAt) < lookHolds }
+
+// Afford says how many of the wanted calls may be sent now, given every window that they may count in: what Decide says, and,
+// where the provider's counters must be read first (unread), what is left before the budget escalates. escalated: that is
+// nothing, and the counters must be read.
+func Afford(now time.Time, spans []Span, wanted int, unread bool) (g Grant, escalated bool) {
+	g = Decide(now, spans, wanted)
+	if !unread || g.Calls == 0 {
+		return g, false
+	}
+	free := max(0, BeforeEscalation(spans))
+	if free >= g.Calls {
+		return g, false
+	}
+	return Grant{Calls: free}, free == 0
+}
+
+// drift notes by how many calls a reading differs from the row of its window, and alarms once a window where they differ by too much.
+func (d *Dispatcher) drift(m *meter, row *db.FlowLedger, observed, n int) (drift int32, worst *int32) {
+	limit := m.caps[int(row.WindowSeconds)]
 	worst = worse(row.AlarmDrift, n, limit)
 	if row.AlarmDrift == nil && worst != nil {
 		d.opts.Log.Warn("the provider's counter and the ledger differ beyond the tolerance", "domain", m.key.domain, "bucket", m.key.bucket,

@@ -60,14 +60,13 @@ func TestEscalate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var out claimed
-			claim := claim{d: &Dispatcher{}, key: budgetKey{"d", "b"}, out: &out, now: now, meter: &meter{askEvery: time.Minute}}
+			claim := claim{d: &Dispatcher{}, key: budgetKey{"d", "b"}, now: now, meter: &meter{askEvery: time.Minute}}
 			if c.change != nil {
 				c.change(&claim)
 			}
-			got := claim.escalate(Grant{Calls: c.wanted}, []Span{{Cap: 100, Own: c.own}})
+			got, escalated := Afford(now, []Span{{Cap: 100, Own: c.own}}, c.wanted, claim.unread())
 			require.Equal(t, c.gets, got.Calls)
-			require.Equal(t, c.stops, out.escalated)
+			require.Equal(t, c.stops, escalated)
 		})
 	}
 }

@@ -104,19 +104,13 @@ func (d *Dispatcher) lockBudget(ctx context.Context, tx pgx.Tx, k budgetKey) (b 
 
 // spans returns every window in which a call may count that arrives between from and to, with its spend.
 func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]Span, error) {
-	var out []Span
-	for _, seconds := range WindowLengths {
-		if _, limited := m.caps[seconds]; limited {
-			out = append(out, Touched(from.Add(-m.skew), to.Add(m.skew), seconds, m.loc)...)
-		}
-	}
+	out := Spans(m.caps, from, to, m.skew, m.loc)
 	rows, err := db.New().LedgerRead(ctx, conn, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: from.Add(-m.skew)})
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger of %s: %w", m.key, err)
 	}
 	for i := range out {
 		s := &out[i]
-		s.Cap, s.Lag = m.caps[s.Seconds], m.skew
 		for _, r := range rows {
 			if int(r.WindowSeconds) == s.Seconds && r.StartsAt.Equal(s.Start) {
 				s.Own, s.Foreign = int(r.Own), int(r.ForeignSpend)
@@ -170,59 +164,13 @@ func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []Span, calls tally)
 	return nil
 }
 
-// countsIn is the windows that a call counts in: start times in Unix seconds by window length.
-type countsIn map[int][]int64
-
-func countsOf(spans []Span) countsIn {
-	c := countsIn{}
-	for i := range spans {
-		c[spans[i].Seconds] = append(c[spans[i].Seconds], spans[i].Start.Unix())
-	}
-	return c
-}
-
-func (c countsIn) encode() json.RawMessage {
-	b, _ := json.Marshal(c) // integers alone: cannot fail
-	return b
-}
-
-func decodeCounts(raw json.RawMessage) (countsIn, error) {
-	c := countsIn{}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return nil, fmt.Errorf("the windows of a call: %w", err)
-	}
-	return c, nil
-}
-
-// keep splits the windows by whether a call that arrived between from and to can have counted in them. The zero times
-// say that it did not arrive: nothing is kept.
-func (c countsIn) keep(m *meter, from, to time.Time) (kept, released countsIn) {
-	kept, released = countsIn{}, countsIn{}
-	for seconds, starts := range c {
-		touched := map[int64]bool{}
-		if !from.IsZero() {
-			for _, s := range Touched(from.Add(-m.skew), to.Add(m.skew), seconds, m.loc) {
-				touched[s.Start.Unix()] = true
-			}
-		}
-		for _, start := range starts {
-			if touched[start] {
-				kept[seconds] = append(kept[seconds], start)
-			} else {
-				released[seconds] = append(released[seconds], start)
-			}
-		}
-	}
-	return kept, released
-}
-
 // releases collects what settled calls give back.
 type releases struct {
 	m     *meter
 	calls map[[2]int64]tally
 }
 
-func (r *releases) add(c countsIn, credentialID uuid.UUID) {
+func (r *releases) add(c CountsIn, credentialID uuid.UUID) {
 	for seconds, starts := range c {
 		for _, start := range starts {
 			k := [2]int64{int64(seconds), start}

@@ -66,7 +66,7 @@ func TestLedger_Concurrent(t *testing.T) {
 	for i := range 8 {
 		random, who := rand.New(rand.NewPCG(7, uint64(i))), uuid.UUID{15: byte(1 + i/2)}
 		all.Go(func() {
-			var held []countsIn
+			var held []CountsIn
 			for range 60 {
 				r := releases{m: m, calls: map[[2]int64]tally{}}
 				var spans []Span
@@ -95,7 +95,7 @@ func TestLedger_Concurrent(t *testing.T) {
 					}
 				default:
 					for range n {
-						held = append(held, countsOf(spans))
+						held = append(held, CountsOf(spans))
 					}
 					for _, s := range spans {
 						left[[2]int64{int64(s.Seconds), s.Start.Unix()}] += int32(n)
@@ -154,15 +154,15 @@ func TestProperty_Keep(t *testing.T) {
 		for _, seconds := range WindowLengths {
 			debited = append(debited, Touched(claimed.Add(-m.skew), claimed.Add(timeout+m.skew), seconds, m.loc)...)
 		}
-		in, err := decodeCounts(countsOf(debited).encode())
+		in, err := decodeCounts(CountsOf(debited).encode())
 		require.NoError(t, err)
-		kept, released := in.keep(m, claimed, answered)
+		kept, released := in.Keep(Arrival{claimed, answered}, m.skew, m.loc)
 		for _, s := range debited {
 			can := s.End.After(claimed.Add(-m.skew)) && !s.Start.After(answered.Add(m.skew))
 			require.Equal(t, can, slices.Contains(kept[s.Seconds], s.Start.Unix()), "kept: %v", s)
 			require.Equal(t, !can, slices.Contains(released[s.Seconds], s.Start.Unix()), "released: %v", s)
 		}
-		kept, released = in.keep(m, time.Time{}, answered)
+		kept, released = in.Keep(Arrival{}, m.skew, m.loc)
 		require.Empty(t, kept, "a call that did not arrive")
 		require.Equal(t, in, released)
 	})

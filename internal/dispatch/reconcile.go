@@ -129,8 +129,7 @@ func (q *question) open(ctx context.Context) (err error) {
 	if q.now, err = q.d.q.Clock(ctx, q.d.Pool); err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	// Patience grows: 1 s, 2 s, 4 s, at most a minute.
-	pause := time.Second << min(q.call.Checks, 6)
+	pause := Patience(int(q.call.Checks))
 	if q.call.State == stateAwaiting && q.action != nil && q.action.Call != nil && q.action.Call.Result != nil {
 		pause = time.Duration(max(q.action.Call.Result.EverySeconds, 1)) * time.Second
 	}
@@ -171,12 +170,12 @@ func (q *question) lookup(ctx context.Context) (*verdict, error) {
 		return nil, err
 	}
 	final := q.call.SendBefore.Add(q.d.opts.Margin + skew + time.Duration(l.SettlesWithinSeconds)*time.Second)
-	switch {
-	case len(refs) == 1:
+	switch Found(len(refs), asked, final) {
+	case FoundIt:
 		return q.result(ctx, refs[0])
-	case len(refs) > 1:
+	case FoundMany:
 		return &verdict{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: "ambiguous"}}, nil
-	case asked.After(final):
+	case FoundAbsent:
 		return &verdict{reading: provider.Reading{Kind: provider.NotArrived}}, nil
 	}
 	if final.Before(q.nextAt) || q.call.Checks > 3 {

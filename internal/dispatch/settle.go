@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
@@ -390,9 +389,8 @@ func (s *settlement) failAll(call *openCall, p *run.Part, v *verdict, e *run.Job
 func (s *settlement) later(call *openCall, v *verdict) {
 	until := s.now.Add(max(v.reading.RetryAfter, time.Second))
 	if v.reading.Reason == provider.ReasonRateLimited {
-		if s.meter != nil && v.reading.WindowSeconds > 0 && v.reading.RetryAfter == 0 {
-			_, end := WindowAt(s.now, v.reading.WindowSeconds, s.meter.loc)
-			until = end.Add(s.meter.skew)
+		if s.meter != nil {
+			until = BackoffUntil(s.now, v.reading.RetryAfter, v.reading.WindowSeconds, s.meter.skew, s.meter.loc)
 		}
 		if until.After(s.backoff) {
 			s.backoff, s.cause = until, firstOf(v.reading.Code, v.reading.Reason)
@@ -458,20 +456,17 @@ func (s *settlement) again(call *openCall, v *verdict, code, message string) {
 
 // unknown decides by the action's outcome check: repeat what is harmless to repeat, else find out.
 func (s *settlement) unknown(call *openCall, v *verdict) {
-	if call.State == stateUnresolved {
-		return // it is left to a person already
-	}
-	switch check := catalog.OutcomeCheck(call.OutcomeCheck); {
-	case check == catalog.CheckSafe, check == catalog.CheckKeyed, check == checkAuthor:
+	switch Doubtful(call.State, call.OutcomeCheck, v.unresolved) {
+	case DoubtRepeat:
 		s.move(call, v, stateSettled, time.Time{})
 		s.again(call, v, codeUnknown, "The provider gave no clear answer")
-	case check != catalog.CheckLookup, v.unresolved:
+	case DoubtAbandon:
 		s.move(call, v, stateUnresolved, time.Time{})
 		if call.from == run.Started {
 			s.doubts = append(s.doubts, call.parts...)
 		}
 		s.abandoned = append(s.abandoned, call.parts...)
-	case call.State == stateIntent:
+	case DoubtAsk:
 		s.move(call, v, stateUnknown, s.now)
 		s.doubts = append(s.doubts, call.parts...)
 	}

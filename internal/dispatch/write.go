@@ -47,22 +47,18 @@ func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time
 
 // windowKey is what the windows of a call depend on: calls that were claimed together share them.
 type windowKey struct {
-	counts           string
-	claimedAt, until time.Time
-	refused          bool
+	counts  string
+	arrival Arrival
 }
 
 // settledWindows are the windows that a settled call counts in, as text ("" for no change), and those that it does not.
 type settledWindows struct {
 	text     string
-	released countsIn
+	released CountsIn
 }
 
 func (s *settlement) windows(call *openCall, refused bool) settledWindows {
-	k := windowKey{string(call.CountsIn), call.ClaimedAt, s.now, refused}
-	if call.SendBefore.Before(k.until) {
-		k.until = call.SendBefore
-	}
+	k := windowKey{string(call.CountsIn), ArrivalOf(call.ClaimedAt, call.SendBefore, s.now, refused)}
 	if w, ok := s.settled[k]; ok {
 		return w
 	}
@@ -72,11 +68,7 @@ func (s *settlement) windows(call *openCall, refused bool) settledWindows {
 		s.d.opts.Log.Error("a call's windows cannot be read", "call", call.ID, "error", err)
 		return w
 	}
-	from := k.claimedAt
-	if refused {
-		from = time.Time{}
-	}
-	kept, released := in.keep(s.meter, from, k.until)
+	kept, released := in.Keep(k.arrival, s.meter.skew, s.meter.loc)
 	if len(released) > 0 {
 		w = settledWindows{string(kept.encode()), released}
 	}

@@ -1,0 +1,73 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// CountsIn is the windows that a call counts in: start times in Unix seconds by window length.
+type CountsIn map[int][]int64
+
+// CountsOf are the windows of spans.
+func CountsOf(spans []Span) CountsIn {
+	c := CountsIn{}
+	for i := range spans {
+		c[spans[i].Seconds] = append(c[spans[i].Seconds], spans[i].Start.Unix())
+	}
+	return c
+}
+
+func (c CountsIn) encode() json.RawMessage {
+	b, _ := json.Marshal(c) // integers alone: cannot fail
+	return b
+}
+
+func decodeCounts(raw json.RawMessage) (CountsIn, error) {
+	c := CountsIn{}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("the windows of a call: %w", err)
+	}
+	return c, nil
+}
+
+// Arrival is when a call can have arrived at the provider by what is known of it: between From and To, or not at all where
+// both are zero.
+type Arrival struct{ From, To time.Time }
+
+// ArrivalOf says so of a call that is settled now. refused tells that it did not arrive.
+func ArrivalOf(claimedAt, sendBefore, now time.Time, refused bool) Arrival {
+	if refused {
+		return Arrival{}
+	}
+	return Arrival{claimedAt, earlier(now, sendBefore)}
+}
+
+// Keep splits the windows by whether a call with this arrival can have counted in them. skew is how far the provider's clock
+// may be from ours.
+func (c CountsIn) Keep(a Arrival, skew time.Duration, loc *time.Location) (kept, released CountsIn) {
+	kept, released = CountsIn{}, CountsIn{}
+	for seconds, starts := range c {
+		touched := map[int64]bool{}
+		if !a.From.IsZero() {
+			for _, s := range Touched(a.From.Add(-skew), a.To.Add(skew), seconds, loc) {
+				touched[s.Start.Unix()] = true
+			}
+		}
+		for _, start := range starts {
+			if touched[start] {
+				kept[seconds] = append(kept[seconds], start)
+			} else {
+				released[seconds] = append(released[seconds], start)
+			}
+		}
+	}
+	return kept, released
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
