@@ -40,34 +40,62 @@ WHERE b.org_id = @org_id
     AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'));
 
 -- name: BatchIDs :many
--- Ids of batches that have jobs in any of these statuses, in insertion order between two ids, with how many. With ended runs
--- those count too.
-SELECT d.id, d.matching::bigint AS matching FROM (
-    SELECT b.id, (CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN c.queued ELSE 0 END
-        + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN c.started ELSE 0 END
-        + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN c.completed ELSE 0 END
-        + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN c.cancelled ELSE 0 END
-        + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END)
-        + CASE WHEN @ended_runs::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END AS matching
-    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-    WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id
-) d WHERE d.matching > 0 ORDER BY d.id LIMIT @max_rows;
+-- Batches between two ids that have jobs that match, in insertion order, from the one on that has the match behind skip_jobs others:
+-- with how many they have, and how many those before them have. It matches what has one of these statuses, which batches that are
+-- over may or may not have (in_...); with every, all. Ended runs count with those that are asked for. of_begun and begun correct for some
+-- batches what the counters say. Nothing is left of the join with the counters where every is true.
+SELECT r.id, r.matching, r.before FROM (
+    SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
+    FROM (
+        SELECT b.id, (CASE WHEN @every::boolean THEN b.record_count ELSE
+                CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN c.queued ELSE 0 END
+                + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN c.started ELSE 0 END
+                + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN c.completed ELSE 0 END
+                + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN c.cancelled ELSE 0 END
+                + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
+                + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END END
+            + CASE WHEN @ended_runs::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END
+            + coalesce(x.begun, 0))::bigint AS matching
+        FROM flow.batch b
+        LEFT JOIN flow.batch_count c ON c.batch_id = b.id
+        LEFT JOIN (SELECT unnest(@of_begun::uuid[]) AS id, unnest(@begun::bigint[]) AS begun) x ON x.id = b.id
+        WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id
+            AND (@every::boolean OR @ended_runs::boolean OR b.status = ANY(ARRAY['queued', 'running', 'paused',
+                CASE WHEN @in_completed::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_failed::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN @in_failed::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_cancelled::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
+    ) d WHERE d.matching > 0
+) r WHERE r.before + r.matching > @skip_jobs::bigint ORDER BY r.id LIMIT @max_rows;
 
 -- name: JobTotal :one
--- How many jobs of an organization's batches between two ids are in any of these statuses.
-SELECT coalesce(sum((CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN c.queued ELSE 0 END
+-- How many jobs match of an organization's batches between two ids, as in BatchIDs.
+SELECT coalesce(sum(CASE WHEN @every::boolean THEN b.record_count ELSE
+        CASE WHEN 'staged' = ANY(@statuses::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN c.queued ELSE 0 END
         + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN c.started ELSE 0 END
         + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN c.completed ELSE 0 END
         + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN c.cancelled ELSE 0 END
         + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END)), 0)::bigint AS total
-FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id;
+        + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END END), 0)::bigint AS total
+FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id
+WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id AND (@every::boolean OR b.status = ANY(ARRAY['queued', 'running', 'paused',
+        CASE WHEN @in_completed::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_failed::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+        CASE WHEN @in_failed::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_cancelled::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]));
 
--- name: JobTotalAll :one
--- How many jobs an organization's batches between two ids have, in whatever status.
-SELECT coalesce(sum(b.record_count), 0)::bigint AS total FROM flow.batch b WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id;
+-- name: BegunBatches :many
+-- Batches between two ids that are under way and have queued jobs that were worked on before, or may have been: how many stand
+-- past their first step, and the slices at it for which something was done, so that they must be looked at. No slice behind
+-- the last one that has a fragment is one of those, which rules most out.
+SELECT b.id, s.begun, s.mixed::int[] AS mixed
+FROM flow.batch b
+CROSS JOIN LATERAL (SELECT max(f.slice_no) AS no FROM flow.fragment f WHERE f.batch_id = b.id OFFSET 0) l
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(a.queued) FILTER (WHERE a.step_no > a.first_step), 0)::bigint AS begun,
+        coalesce(array_agg(a.no ORDER BY a.no) FILTER (WHERE a.step_no = a.first_step AND a.no <= l.no
+            AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = a.batch_id AND f.slice_no = a.no)), '{}') AS mixed
+    FROM flow.slice a WHERE a.batch_id = b.id AND a.queued > 0 OFFSET 0
+) s
+WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id AND b.status IN ('running', 'paused') AND b.started_at IS NOT NULL AND b.stopped_at IS NULL
+    AND (s.begun > 0 OR cardinality(s.mixed) > 0)
+ORDER BY b.id;
 
 -- name: SliceAt :one
 -- The slice that holds a position.
@@ -95,17 +123,6 @@ SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.firs
             OR s.failed > 0 AND 'failed' = ANY(@statuses::text[]) OR s.cancelled > 0 AND 'cancelled' = ANY(@statuses::text[]) OR s.accepted > 0 AND 'accepted' = ANY(@statuses::text[])
             OR s.rejected > 0 AND 'rejected' = ANY(@statuses::text[]) OR s.unprocessed > 0 AND 'unprocessed' = ANY(@statuses::text[]) OR s.unresolved > 0 AND 'unresolved' = ANY(@statuses::text[]))
 ) d WHERE d.matching > 0 ORDER BY d.no LIMIT @max_rows;
-
--- name: QueuedBegun :one
--- Of the queued jobs of a batch: how many are past their first step, by the counters.
-SELECT coalesce(sum(queued), 0)::bigint AS jobs FROM flow.slice WHERE batch_id = @batch_id AND step_no > first_step;
-
--- name: SlicesMixed :many
--- Slices at their first step of whose queued records some may have been tried already.
-SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done FROM flow.slice s
-WHERE s.batch_id = @batch_id AND s.step_no = s.first_step AND s.queued > 0 AND s.no >= @from_no
-    AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)
-ORDER BY s.no LIMIT @max_rows;
 
 -- name: JobsRead :many
 -- OFFSET 0 keeps it one walk along the index for each slice, whatever the planner thinks of the size of the table.

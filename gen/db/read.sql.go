@@ -13,42 +13,69 @@ import (
 )
 
 const batchIDs = `-- name: BatchIDs :many
-SELECT d.id, d.matching::bigint AS matching FROM (
-    SELECT b.id, (CASE WHEN 'staged' = ANY($1::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY($1::text[]) THEN c.queued ELSE 0 END
-        + CASE WHEN 'pending' = ANY($1::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY($1::text[]) THEN c.started ELSE 0 END
-        + CASE WHEN 'needs_reconcile' = ANY($1::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($1::text[]) THEN c.completed ELSE 0 END
-        + CASE WHEN 'failed' = ANY($1::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($1::text[]) THEN c.cancelled ELSE 0 END
-        + CASE WHEN 'accepted' = ANY($1::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($1::text[]) THEN c.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY($1::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($1::text[]) THEN c.unresolved ELSE 0 END)
-        + CASE WHEN $2::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END AS matching
-    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-    WHERE b.org_id = $3 AND b.id BETWEEN $4 AND $5
-) d WHERE d.matching > 0 ORDER BY d.id LIMIT $6
+SELECT r.id, r.matching, r.before FROM (
+    SELECT d.id, d.matching, ((sum(d.matching) OVER (ORDER BY d.id ROWS UNBOUNDED PRECEDING))::bigint - d.matching)::bigint AS before
+    FROM (
+        SELECT b.id, (CASE WHEN $1::boolean THEN b.record_count ELSE
+                CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY($2::text[]) THEN c.queued ELSE 0 END
+                + CASE WHEN 'pending' = ANY($2::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY($2::text[]) THEN c.started ELSE 0 END
+                + CASE WHEN 'needs_reconcile' = ANY($2::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($2::text[]) THEN c.completed ELSE 0 END
+                + CASE WHEN 'failed' = ANY($2::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($2::text[]) THEN c.cancelled ELSE 0 END
+                + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
+                + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END
+            + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END
+            + coalesce(x.begun, 0))::bigint AS matching
+        FROM flow.batch b
+        LEFT JOIN flow.batch_count c ON c.batch_id = b.id
+        LEFT JOIN (SELECT unnest($4::uuid[]) AS id, unnest($5::bigint[]) AS begun) x ON x.id = b.id
+        WHERE b.org_id = $6 AND b.id BETWEEN $7 AND $8
+            AND ($1::boolean OR $3::boolean OR b.status = ANY(ARRAY['queued', 'running', 'paused',
+                CASE WHEN $9::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $10::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+                CASE WHEN $10::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $11::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
+    ) d WHERE d.matching > 0
+) r WHERE r.before + r.matching > $12::bigint ORDER BY r.id LIMIT $13
 `
 
 type BatchIDsParams struct {
-	Statuses  []string
-	EndedRuns bool
-	OrgID     uuid.UUID
-	FromID    uuid.UUID
-	ToID      uuid.UUID
-	MaxRows   int32
+	Every       bool
+	Statuses    []string
+	EndedRuns   bool
+	OfBegun     []uuid.UUID
+	Begun       []int64
+	OrgID       uuid.UUID
+	FromID      uuid.UUID
+	ToID        uuid.UUID
+	InCompleted bool
+	InFailed    bool
+	InCancelled bool
+	SkipJobs    int64
+	MaxRows     int32
 }
 
 type BatchIDsRow struct {
 	ID       uuid.UUID
 	Matching int64
+	Before   int64
 }
 
-// Ids of batches that have jobs in any of these statuses, in insertion order between two ids, with how many. With ended runs
-// those count too.
+// Batches between two ids that have jobs that match, in insertion order, from the one on that has the match behind skip_jobs others:
+// with how many they have, and how many those before them have. It matches what has one of these statuses, which batches that are
+// over may or may not have (in_...); with every, all. Ended runs count with those that are asked for. of_begun and begun correct for some
+// batches what the counters say. Nothing is left of the join with the counters where every is true.
 func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]BatchIDsRow, error) {
 	rows, err := db.Query(ctx, batchIDs,
+		arg.Every,
 		arg.Statuses,
 		arg.EndedRuns,
+		arg.OfBegun,
+		arg.Begun,
 		arg.OrgID,
 		arg.FromID,
 		arg.ToID,
+		arg.InCompleted,
+		arg.InFailed,
+		arg.InCancelled,
+		arg.SkipJobs,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -58,7 +85,7 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 	var items []BatchIDsRow
 	for rows.Next() {
 		var i BatchIDsRow
-		if err := rows.Scan(&i.ID, &i.Matching); err != nil {
+		if err := rows.Scan(&i.ID, &i.Matching, &i.Before); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -381,6 +408,56 @@ func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParam
 	return items, nil
 }
 
+const begunBatches = `-- name: BegunBatches :many
+SELECT b.id, s.begun, s.mixed::int[] AS mixed
+FROM flow.batch b
+CROSS JOIN LATERAL (SELECT max(f.slice_no) AS no FROM flow.fragment f WHERE f.batch_id = b.id OFFSET 0) l
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(a.queued) FILTER (WHERE a.step_no > a.first_step), 0)::bigint AS begun,
+        coalesce(array_agg(a.no ORDER BY a.no) FILTER (WHERE a.step_no = a.first_step AND a.no <= l.no
+            AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = a.batch_id AND f.slice_no = a.no)), '{}') AS mixed
+    FROM flow.slice a WHERE a.batch_id = b.id AND a.queued > 0 OFFSET 0
+) s
+WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND b.status IN ('running', 'paused') AND b.started_at IS NOT NULL AND b.stopped_at IS NULL
+    AND (s.begun > 0 OR cardinality(s.mixed) > 0)
+ORDER BY b.id
+`
+
+type BegunBatchesParams struct {
+	OrgID  uuid.UUID
+	FromID uuid.UUID
+	ToID   uuid.UUID
+}
+
+type BegunBatchesRow struct {
+	ID    uuid.UUID
+	Begun int64
+	Mixed []int32
+}
+
+// Batches between two ids that are under way and have queued jobs that were worked on before, or may have been: how many stand
+// past their first step, and the slices at it for which something was done, so that they must be looked at. No slice behind
+// the last one that has a fragment is one of those, which rules most out.
+func (q *Queries) BegunBatches(ctx context.Context, db DBTX, arg BegunBatchesParams) ([]BegunBatchesRow, error) {
+	rows, err := db.Query(ctx, begunBatches, arg.OrgID, arg.FromID, arg.ToID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BegunBatchesRow
+	for rows.Next() {
+		var i BegunBatchesRow
+		if err := rows.Scan(&i.ID, &i.Begun, &i.Mixed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endedRunTotal = `-- name: EndedRunTotal :one
 SELECT count(*) FROM flow.ended_run WHERE org_id = $1 AND batch_id BETWEEN $2 AND $3
 `
@@ -504,49 +581,42 @@ func (q *Queries) FragmentsRead(ctx context.Context, db DBTX, arg FragmentsReadP
 }
 
 const jobTotal = `-- name: JobTotal :one
-SELECT coalesce(sum((CASE WHEN 'staged' = ANY($1::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY($1::text[]) THEN c.queued ELSE 0 END
-        + CASE WHEN 'pending' = ANY($1::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY($1::text[]) THEN c.started ELSE 0 END
-        + CASE WHEN 'needs_reconcile' = ANY($1::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($1::text[]) THEN c.completed ELSE 0 END
-        + CASE WHEN 'failed' = ANY($1::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($1::text[]) THEN c.cancelled ELSE 0 END
-        + CASE WHEN 'accepted' = ANY($1::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($1::text[]) THEN c.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY($1::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($1::text[]) THEN c.unresolved ELSE 0 END)), 0)::bigint AS total
-FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-WHERE b.org_id = $2 AND b.id BETWEEN $3 AND $4
+SELECT coalesce(sum(CASE WHEN $1::boolean THEN b.record_count ELSE
+        CASE WHEN 'staged' = ANY($2::text[]) THEN c.staged ELSE 0 END + CASE WHEN 'queued' = ANY($2::text[]) THEN c.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY($2::text[]) THEN c.pending ELSE 0 END + CASE WHEN 'started' = ANY($2::text[]) THEN c.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY($2::text[]) THEN c.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($2::text[]) THEN c.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY($2::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($2::text[]) THEN c.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END), 0)::bigint AS total
+FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id
+WHERE b.org_id = $3 AND b.id BETWEEN $4 AND $5 AND ($1::boolean OR b.status = ANY(ARRAY['queued', 'running', 'paused',
+        CASE WHEN $6::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $7::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
+        CASE WHEN $7::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $8::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
 `
 
 type JobTotalParams struct {
-	Statuses []string
-	OrgID    uuid.UUID
-	FromID   uuid.UUID
-	ToID     uuid.UUID
+	Every       bool
+	Statuses    []string
+	OrgID       uuid.UUID
+	FromID      uuid.UUID
+	ToID        uuid.UUID
+	InCompleted bool
+	InFailed    bool
+	InCancelled bool
 }
 
-// How many jobs of an organization's batches between two ids are in any of these statuses.
+// How many jobs match of an organization's batches between two ids, as in BatchIDs.
 func (q *Queries) JobTotal(ctx context.Context, db DBTX, arg JobTotalParams) (int64, error) {
 	row := db.QueryRow(ctx, jobTotal,
+		arg.Every,
 		arg.Statuses,
 		arg.OrgID,
 		arg.FromID,
 		arg.ToID,
+		arg.InCompleted,
+		arg.InFailed,
+		arg.InCancelled,
 	)
-	var total int64
-	err := row.Scan(&total)
-	return total, err
-}
-
-const jobTotalAll = `-- name: JobTotalAll :one
-SELECT coalesce(sum(b.record_count), 0)::bigint AS total FROM flow.batch b WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3
-`
-
-type JobTotalAllParams struct {
-	OrgID  uuid.UUID
-	FromID uuid.UUID
-	ToID   uuid.UUID
-}
-
-// How many jobs an organization's batches between two ids have, in whatever status.
-func (q *Queries) JobTotalAll(ctx context.Context, db DBTX, arg JobTotalAllParams) (int64, error) {
-	row := db.QueryRow(ctx, jobTotalAll, arg.OrgID, arg.FromID, arg.ToID)
 	var total int64
 	err := row.Scan(&total)
 	return total, err
@@ -606,18 +676,6 @@ func (q *Queries) JobsRead(ctx context.Context, db DBTX, arg JobsReadParams) ([]
 		return nil, err
 	}
 	return items, nil
-}
-
-const queuedBegun = `-- name: QueuedBegun :one
-SELECT coalesce(sum(queued), 0)::bigint AS jobs FROM flow.slice WHERE batch_id = $1 AND step_no > first_step
-`
-
-// Of the queued jobs of a batch: how many are past their first step, by the counters.
-func (q *Queries) QueuedBegun(ctx context.Context, db DBTX, batchID uuid.UUID) (int64, error) {
-	row := db.QueryRow(ctx, queuedBegun, batchID)
-	var jobs int64
-	err := row.Scan(&jobs)
-	return jobs, err
 }
 
 const sliceAt = `-- name: SliceAt :one
@@ -799,62 +857,6 @@ func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams)
 			&i.FirstStep,
 			&i.TasksDone,
 			&i.Matching,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const slicesMixed = `-- name: SlicesMixed :many
-SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done FROM flow.slice s
-WHERE s.batch_id = $1 AND s.step_no = s.first_step AND s.queued > 0 AND s.no >= $2
-    AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)
-ORDER BY s.no LIMIT $3
-`
-
-type SlicesMixedParams struct {
-	BatchID uuid.UUID
-	FromNo  int32
-	MaxRows int32
-}
-
-type SlicesMixedRow struct {
-	No        int32
-	First     int64
-	Records   int32
-	State     string
-	StepNo    int16
-	Apart     int32
-	PageOff   int32
-	FirstStep int16
-	TasksDone int64
-}
-
-// Slices at their first step of whose queued records some may have been tried already.
-func (q *Queries) SlicesMixed(ctx context.Context, db DBTX, arg SlicesMixedParams) ([]SlicesMixedRow, error) {
-	rows, err := db.Query(ctx, slicesMixed, arg.BatchID, arg.FromNo, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SlicesMixedRow
-	for rows.Next() {
-		var i SlicesMixedRow
-		if err := rows.Scan(
-			&i.No,
-			&i.First,
-			&i.Records,
-			&i.State,
-			&i.StepNo,
-			&i.Apart,
-			&i.PageOff,
-			&i.FirstStep,
-			&i.TasksDone,
 		); err != nil {
 			return nil, err
 		}

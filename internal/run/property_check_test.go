@@ -71,6 +71,7 @@ func (p *play) check(after string) {
 		p.checkLogs(after, b)
 		require.Equal(p.t, b.state(), s.status, "batch after %s", after)
 	}
+	p.checkLists(after)
 }
 
 // checkRecords checks where every record stands, and that exactly one part speaks of each of its open tasks.

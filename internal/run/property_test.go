@@ -54,7 +54,7 @@ func playAll(t *testing.T, begin func(*play)) {
 		}
 		ended := false
 		defer func() { failing = failing || !ended }()
-		p := &play{world: w, t: rt, accepted: map[sending]bool{}}
+		p := &play{world: w.ofItsOwn(rt), t: rt, accepted: map[sending]bool{}}
 		begin(p)
 		p.run()
 		ended, done = true, done+1

@@ -4,7 +4,7 @@ import "slices"
 
 // matcher is the filter by status, as far as the counters of batches and slices can answer it, and the rest.
 type matcher struct {
-	// statuses of jobs that match, or can match, by the counters of batches.
+	// statuses of jobs that match by the counters of batches, but for those that are queued and begun.
 	statuses []string
 	status   *Status
 	exec     *ExecutionStatus
@@ -14,11 +14,6 @@ type matcher struct {
 
 func newMatcher(status *Status, exec *ExecutionStatus) matcher {
 	m := matcher{status: status, exec: exec}
-	for _, s := range Statuses {
-		if m.job(s) {
-			m.statuses = append(m.statuses, string(s))
-		}
-	}
 	if exec != nil {
 		switch *exec {
 		case ExecutionPending:
@@ -27,7 +22,20 @@ func newMatcher(status *Status, exec *ExecutionStatus) matcher {
 			m.begun = "yes"
 		}
 	}
+	for _, s := range Statuses {
+		if m.job(s) && !m.notBegun(s) {
+			m.statuses = append(m.statuses, string(s))
+		}
+	}
 	return m
+}
+
+// notBegun reports whether records whose jobs have this status match only if they were worked on before: most were not.
+func (m *matcher) notBegun(s Status) bool { return m.begun == "yes" && (s == Staged || s == Queued) }
+
+// in reports whether batches of this status can have jobs that match.
+func (m *matcher) in(b BatchStatus) bool {
+	return slices.ContainsFunc(Statuses[:], func(s Status) bool { return m.job(s) && canHold(b, s) })
 }
 
 func (m *matcher) all() bool { return len(m.statuses) == len(Statuses) }
@@ -54,7 +62,7 @@ func (m *matcher) ofSlices(over bool) (statuses []string, begun string) {
 		if over && slices.Contains(waiting, s) {
 			shown = Unprocessed
 		}
-		if m.begun == "yes" && !over && s == Queued {
+		if !over && m.notBegun(s) {
 			continue
 		}
 		if m.job(shown) {

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -13,42 +14,27 @@ import (
 // total counts the records that match, from kept counters. Only what is queued in batches under way must be looked at to
 // tell pending executions from running ones.
 func (w *walk) total(ctx context.Context) (int64, error) {
+	from, to := w.between()
+	var err error
+	if w.ended, err = w.endedRuns(ctx, from, to); err != nil {
+		return 0, err
+	}
 	if w.f.Position != nil {
 		return w.one(ctx)
 	}
-	from, to := w.between()
-	n, err := w.jobs(ctx, from, to)
+	if err := w.countBegun(ctx, from, to); err != nil {
+		return 0, err
+	}
+	// Planned for itself: few batches are looked up one by one, very many are joined.
+	n, err := w.s.q.JobTotal(ctx, pg.PlannedTx{Tx: w.tx}, db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to,
+		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled)})
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
 	}
-	ended, err := w.endedRuns(ctx, from, to)
-	if err != nil {
-		return 0, err
+	for _, begun := range w.begun.jobs {
+		n += begun
 	}
-	if n += ended; w.match.begun == "" {
-		return n, nil
-	}
-	begun, queued, err := w.queued(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if w.match.begun == "yes" {
-		return n - (queued - begun), nil
-	}
-	return n - begun, nil
-}
-
-// jobs sums up the counters of the batches between two. The counters of very many batches take time, so they are left alone
-// where every status counts. A sum over all batches is planned for itself: the plan that is kept looks each of them up.
-func (w *walk) jobs(ctx context.Context, from, to uuid.UUID) (int64, error) {
-	var conn db.DBTX = w.tx
-	if w.f.BatchID == nil {
-		conn = pg.PlannedTx{Tx: w.tx}
-	}
-	if w.match.all() {
-		return w.s.q.JobTotalAll(ctx, conn, db.JobTotalAllParams{OrgID: w.orgID, FromID: from, ToID: to}) //nolint:wrapcheck // the caller wraps
-	}
-	return w.s.q.JobTotal(ctx, conn, db.JobTotalParams{Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to}) //nolint:wrapcheck // the caller wraps
+	return n + w.ended, nil
 }
 
 // one counts the runs of a list of a single record.
@@ -56,79 +42,76 @@ func (w *walk) one(ctx context.Context) (int64, error) {
 	f := w.f
 	f.FromBatch, f.FromPosition, f.Skip, f.Limit, f.Want = uuid.Nil, 0, 0, everything, Want{Runs: f.Want.Runs}
 	alone := newWalk(w.s, w.tx, w.orgID, f)
+	alone.ended = w.ended
 	if err := alone.run(ctx); err != nil {
 		return 0, err
 	}
 	return int64(len(alone.out)), nil
 }
 
-// queued counts the queued records of the batches listed, and those among them that were worked on before.
-func (w *walk) queued(ctx context.Context) (begun, queued int64, err error) {
-	const batchesAtOnce = 64
-	for from, to := w.between(); ; {
-		ids, err := w.s.q.BatchIDs(ctx, w.tx, db.BatchIDsParams{Statuses: []string{string(Queued)}, OrgID: w.orgID, FromID: from, ToID: to, MaxRows: batchesAtOnce})
-		if err != nil {
-			return 0, 0, fmt.Errorf("list batches: %w", err)
-		}
-		for _, b := range ids {
-			n, err := w.begunIn(ctx, b.ID)
-			if err != nil {
-				return 0, 0, err
-			}
-			begun, queued = begun+n, queued+b.Matching
-		}
-		if len(ids) < batchesAtOnce {
-			return begun, queued, nil
-		}
-		from = after(ids[len(ids)-1].ID)
-	}
+// begunJobs correct what the counters of batches say of a list of pending or of running executions: by how many queued records
+// that were worked on before, which are not pending but running.
+type begunJobs struct {
+	batches []uuid.UUID
+	jobs    []int64
 }
 
-func (w *walk) begunIn(ctx context.Context, id uuid.UUID) (int64, error) {
-	begun, err := w.s.q.QueuedBegun(ctx, w.tx, id)
+// countBegun finds the queued records of the batches between two that were worked on before, where it matters.
+func (w *walk) countBegun(ctx context.Context, from, to uuid.UUID) error {
+	if w.match.begun == "" {
+		return nil
+	}
+	found, err := w.s.q.BegunBatches(ctx, pg.PlannedTx{Tx: w.tx}, db.BegunBatchesParams{OrgID: w.orgID, FromID: from, ToID: to})
 	if err != nil {
-		return 0, fmt.Errorf("count what is queued in batch %s: %w", id, err)
+		return fmt.Errorf("count what is queued: %w", err)
+	}
+	for _, b := range found {
+		n, err := w.begunAmong(ctx, b.ID, b.Mixed)
+		if err != nil {
+			return err
+		}
+		if n += b.Begun; w.match.begun == "no" {
+			n = -n
+		}
+		w.begun.batches, w.begun.jobs = append(w.begun.batches, b.ID), append(w.begun.jobs, n)
+	}
+	return nil
+}
+
+// begunAmong counts those of some slices of a batch.
+func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun int64, err error) {
+	if len(nos) == 0 {
+		return 0, nil
 	}
 	b, err := w.s.view(ctx, w.tx, w.orgID, id)
 	if err != nil {
 		return 0, err
 	}
-	for no := int32(0); ; {
-		found, err := w.s.q.SlicesMixed(ctx, w.tx, db.SlicesMixedParams{BatchID: id, FromNo: no, MaxRows: walkSlices})
+	for some := range slices.Chunk(nos, walkSlices) {
+		found, err := w.s.q.SliceRows(ctx, w.tx, db.SliceRowsParams{BatchID: id, Nos: some})
 		if err != nil {
-			return 0, fmt.Errorf("list slices of batch %s: %w", id, err)
+			return 0, fmt.Errorf("read slices of batch %s: %w", id, err)
 		}
-		var rows []sliceRow
-		for _, r := range found {
-			rows = append(rows, sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
-				pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone})
+		rows := make([]sliceRow, len(found))
+		for i, r := range found {
+			rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
+				pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
 		}
-		n, err := w.begunAmong(ctx, b, rows)
-		if err != nil {
-			return 0, err
-		}
-		begun += n
-		if len(found) < walkSlices {
-			return begun, nil
-		}
-		no = found[len(found)-1].No + 1
-	}
-}
-
-func (w *walk) begunAmong(ctx context.Context, b *batchView, rows []sliceRow) (begun int64, err error) {
-	for len(rows) > 0 {
-		views, err := w.s.openFitting(ctx, w.tx, b.views(rows), 0, false)
-		if err != nil {
-			return 0, err
-		}
-		for _, v := range views {
-			k, err := v.countBegun()
+		views := b.views(rows)
+		for len(views) > 0 {
+			opened, err := w.s.openFitting(ctx, w.tx, views, 0, false)
 			if err != nil {
 				return 0, err
 			}
-			begun += k
+			for _, v := range opened {
+				n, err := v.countBegun()
+				if err != nil {
+					return 0, err
+				}
+				begun += n
+			}
+			views = views[len(opened):]
 		}
-		rows = rows[len(views):]
 	}
 	return begun, nil
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 )
 
@@ -83,6 +85,9 @@ type walk struct {
 	orgID uuid.UUID
 	f     RecordFilter
 	match matcher
+	// ended is how many ended runs the list has, begun what counters do not tell. Both are known once it is counted.
+	ended int64
+	begun begunJobs
 	skip  int64
 	out   []Record
 	bytes int
@@ -100,31 +105,49 @@ func newWalk(s *Service, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
 func (w *walk) run(ctx context.Context) error {
 	const batchesAtOnce = 64
 	from, to := w.between()
-	for from = greater(from, w.f.FromBatch); !w.more; {
-		ids, err := w.s.q.BatchIDs(ctx, w.tx, db.BatchIDsParams{Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to, EndedRuns: w.showsRuns(),
-			MaxRows: batchesAtOnce})
-		if err != nil {
-			return fmt.Errorf("list batches: %w", err)
-		}
-		for _, b := range ids {
-			start := int64(0)
-			if b.ID == w.f.FromBatch {
-				start = w.f.FromPosition
-			}
-			if w.match.begun == "" && start == 0 && w.f.Position == nil && w.skip >= b.Matching {
-				w.skip -= b.Matching
-				continue
-			}
-			if err := w.batch(ctx, b.ID, start); err != nil || w.more {
-				return err
-			}
-		}
-		if len(ids) < batchesAtOnce {
+	from = greater(from, w.f.FromBatch)
+	if w.f.Position != nil && from == to {
+		err := w.batch(ctx, to)
+		if fault.Is(err, fault.NotFound) {
 			return nil
 		}
-		from = after(ids[len(ids)-1].ID)
+		return err
+	}
+	for !w.more {
+		found, err := w.batches(ctx, from, to, batchesAtOnce)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		for _, b := range found {
+			if err := w.batch(ctx, b.ID); err != nil || w.more {
+				return err
+			}
+			from = after(b.ID)
+			if w.skip > 0 {
+				break // the next one may be far from here
+			}
+		}
 	}
 	return nil
+}
+
+// batches finds the next batches between two that the list has anything of. Those that it only passes over are not among them:
+// one statement sums up their counters. A batch that the list begins in the middle of has no counters for its rest.
+func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]db.BatchIDsRow, error) {
+	skip := w.skip
+	if _, whole := w.start(from); whole > 0 {
+		skip = 0
+	}
+	found, err := w.s.q.BatchIDs(ctx, pg.PlannedTx{Tx: w.tx}, db.BatchIDsParams{Every: w.match.all(), Statuses: w.match.statuses,
+		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled),
+		EndedRuns: w.ended > 0, OfBegun: w.begun.batches, Begun: w.begun.jobs, OrgID: w.orgID, FromID: from, ToID: to, SkipJobs: skip, MaxRows: most})
+	if err != nil {
+		return nil, fmt.Errorf("list batches: %w", err)
+	}
+	if len(found) > 0 {
+		w.skip -= found[0].Before
+	}
+	return found, nil
 }
 
 // between returns the first and the last batch that the list can have.
@@ -152,15 +175,21 @@ func after(id uuid.UUID) uuid.UUID {
 	return id
 }
 
-// batch lists the records of one batch from a position on.
-func (w *walk) batch(ctx context.Context, id uuid.UUID, start int64) error {
+// batch lists the records of one batch.
+func (w *walk) batch(ctx context.Context, id uuid.UUID) error {
 	b, err := w.s.view(ctx, w.tx, w.orgID, id)
 	if err != nil {
 		return err
 	}
-	ended, err := w.endedRuns(ctx, id, id)
-	if err != nil {
-		return err
+	ended := int64(0)
+	if w.ended > 0 {
+		if ended, err = w.endedRuns(ctx, id, id); err != nil {
+			return err
+		}
+	}
+	start, whole := w.start(id)
+	if ended == 0 {
+		start = whole
 	}
 	end := b.FlowBatch.RecordCount
 	if b.retry() {
@@ -194,7 +223,7 @@ func (w *walk) batch(ctx context.Context, id uuid.UUID, start int64) error {
 		if err != nil {
 			return fmt.Errorf("list slices of batch %s: %w", id, err)
 		}
-		if err := w.slices(ctx, b, w.enough(found, start, end), start, end); err != nil {
+		if err := w.slices(ctx, b, w.enough(found, whole, end), start, end); err != nil {
 			return err
 		}
 		if len(found) == 0 || w.more {
@@ -209,6 +238,17 @@ func (w *walk) batch(ctx context.Context, id uuid.UUID, start int64) error {
 	return nil
 }
 
+// start returns the first position that the list can show of a batch, and the first of which it can show all runs.
+func (w *walk) start(id uuid.UUID) (start, whole int64) {
+	switch {
+	case id != w.f.FromBatch:
+		return 0, 0
+	case w.f.FromRun > 1:
+		return w.f.FromPosition, w.f.FromPosition + 1
+	}
+	return w.f.FromPosition, w.f.FromPosition
+}
+
 // enough leaves out the slices that the skip passes over. Their counters are exact but for what is queued and begun.
 func (w *walk) enough(found []db.SlicesFromRow, start, end int64) []sliceRow {
 	var out []sliceRow
@@ -216,7 +256,7 @@ func (w *walk) enough(found []db.SlicesFromRow, start, end int64) []sliceRow {
 		if r.First >= end {
 			break
 		}
-		if w.match.begun == "" && r.First >= start && w.skip >= r.Matching {
+		if len(out) == 0 && w.match.begun == "" && r.First >= start && w.skip >= r.Matching {
 			w.skip -= r.Matching
 			continue
 		}

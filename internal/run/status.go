@@ -144,6 +144,20 @@ func BatchTerminal(s BatchStatus) bool {
 	return false
 }
 
+// canHold reports whether a batch of one status can have jobs of the other: one that is over has none that wait, and one that is
+// completed nothing else than what came out well. Readers leave out batches that cannot.
+func canHold(b BatchStatus, s Status) bool {
+	switch b {
+	case BatchCompleted:
+		return s == Completed || s == Accepted
+	case BatchPartiallyFailed, BatchFailed:
+		return Terminal(s)
+	case BatchCancelled:
+		return s != Staged && s != Queued && s != Pending
+	}
+	return true
+}
+
 // outcome returns how a batch ends whose jobs are all over.
 func (c *Counts) outcome() BatchStatus {
 	good := c.Of(Completed) + c.Of(Accepted)

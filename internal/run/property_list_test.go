@@ -1,0 +1,150 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// listed names a record, or a run of it, in a list.
+func listed(records []Record) []string {
+	out := []string{}
+	for _, r := range records {
+		out = append(out, fmt.Sprintf("%s.%d", JobID(r.Batch.FlowBatch.ID, r.Position), r.Run))
+	}
+	return out
+}
+
+// shows reports whether a list with this filter has the record.
+func (f *RecordFilter) shows(r *Record) bool {
+	return (f.BatchID == nil || *f.BatchID == r.Batch.FlowBatch.ID) && (f.Position == nil || *f.Position == r.Position) &&
+		(f.Status == nil || *f.Status == r.Status) && (f.Execution == nil || *f.Execution == r.Execution)
+}
+
+// everyRecord lists all, and holds them against the model.
+func (p *play) everyRecord(after string, want Want) []Record {
+	page, err := p.s.Records(p.ctx, p.org, RecordFilter{Want: want, Limit: everything})
+	require.NoError(p.t, err)
+	require.Len(p.t, page.Records, int(page.Total), "after %s", after)
+	shown := page.Records
+	for _, b := range p.batches {
+		for _, r := range b.records() {
+			for len(shown) > 1 && shown[1].Position == shown[0].Position && shown[1].Batch.FlowBatch.ID == shown[0].Batch.FlowBatch.ID {
+				shown = shown[1:] // an ended run
+			}
+			require.Equal(p.t, JobID(b.id, r.position()), JobID(shown[0].Batch.FlowBatch.ID, shown[0].Position), "after %s", after)
+			require.Equal(p.t, r.status(), shown[0].Status, "%v after %s", r, after)
+			shown = shown[1:]
+		}
+	}
+	require.Empty(p.t, shown, "after %s", after)
+	return page.Records
+}
+
+// checkLists holds a page of some list against the same records of the list of all: after a cursor, a skip, or both.
+func (p *play) checkLists(after string) {
+	if rapid.IntRange(0, 4).Draw(p.t, "list") > 0 {
+		return
+	}
+	f := RecordFilter{Want: Want{History: true, Runs: rapid.Bool().Draw(p.t, "runs")}}
+	all := p.everyRecord(after, f.Want)
+	one := all[rapid.IntRange(0, len(all)-1).Draw(p.t, "one")]
+	if f.Want.Runs {
+		e := rapid.SampledFrom([]*ExecutionStatus{nil, ref(ExecutionPending), ref(ExecutionRunning), ref(ExecutionCancelled), &one.Execution}).Draw(p.t, "execution")
+		f.Execution = e
+	} else if rapid.Bool().Draw(p.t, "by_status") {
+		f.Status = ref(rapid.SampledFrom([]Status{Queued, Unprocessed, one.Status}).Draw(p.t, "status"))
+	}
+	switch rapid.IntRange(0, 3).Draw(p.t, "of") {
+	case 0:
+		f.BatchID = &one.Batch.FlowBatch.ID
+	case 1:
+		f.BatchID, f.Position = &one.Batch.FlowBatch.ID, &one.Position
+	}
+	var want []Record
+	for i := range all {
+		if f.shows(&all[i]) {
+			want = append(want, all[i])
+		}
+	}
+	p.checkPage(p.t, after, f, want, rapid.IntRange(0, len(want)).Draw(p.t, "behind"), rapid.IntRange(0, 3).Draw(p.t, "skip"), rapid.IntRange(1, 4).Draw(p.t, "limit"))
+}
+
+// checkPage reads the page behind so many records of a list, and so many more.
+func (w *world) checkPage(t require.TestingT, after string, f RecordFilter, want []Record, behind, skip, limit int) {
+	f.Skip, f.Limit = skip, limit
+	if behind > 0 {
+		last := &want[behind-1]
+		f.FromBatch, f.FromPosition, f.FromRun = last.Batch.FlowBatch.ID, last.Position+1, 0
+		if f.Want.Runs {
+			f.FromPosition, f.FromRun = last.Position, last.Run+1
+		}
+	}
+	page, err := w.s.Records(w.ctx, w.org, f)
+	require.NoError(t, err)
+	rest := want[min(behind+skip, len(want)):]
+	require.Equal(t, listed(rest[:min(limit, len(rest))]), listed(page.Records), "after %s: %d of %d behind, skip %d, limit %d of %+v", after, behind, len(want), skip, limit, f)
+	require.Equal(t, len(rest) > limit, page.More, "after %s", after)
+	require.EqualValues(t, len(want), page.Total, "after %s: %+v", after, f)
+}
+
+// TestRecords_Skip: a skip over many batches comes where reading them would. There are more than are found at once.
+func TestRecords_Skip(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	plan := modelPlan{{{kind: "upload"}}, {{kind: "upload"}}, {{kind: "transform"}}}
+	def := w.define(t, plan, -1, false)
+	for i := range 90 {
+		b := w.start(t, plan, def, make([]modelInput, 1+i%4), 2, i%7 == 3, false)
+		if i%3 == 2 {
+			w.do(t, func(ctx context.Context, tx pgx.Tx) error {
+				_, err := w.s.Cancel(ctx, tx, w.org, b.id, Cancellation{})
+				return err
+			})
+		}
+	}
+	// What a step before did is not to be told from the counters of a batch.
+	_, err := w.pool.Exec(w.ctx, `WITH begun AS (UPDATE flow.slice s SET step_no = 1 FROM flow.batch b WHERE b.id = s.batch_id AND s.queued > 0 AND s.first = 0
+			AND b.status = 'queued' RETURNING s.batch_id)
+		UPDATE flow.batch b SET status = 'running', started_at = b.created_at FROM begun WHERE begun.batch_id = b.id`)
+	require.NoError(t, err)
+	for _, filter := range []RecordFilter{
+		{}, {Status: ref(Queued)}, {Status: ref(Staged)}, {Status: ref(Unprocessed)}, {Status: ref(Failed)},
+		{Want: Want{History: true, Runs: true}, Execution: ref(ExecutionPending)}, {Want: Want{History: true, Runs: true}, Execution: ref(ExecutionRunning)},
+	} {
+		f := filter
+		f.Limit = everything
+		whole, err := w.s.Records(w.ctx, w.org, f)
+		require.NoError(t, err)
+		want := whole.Records
+		require.Equal(t, filter.Status != nil && *filter.Status == Failed, len(want) == 0)
+		for skip := 0; skip <= len(want)+1; skip += 3 {
+			w.checkPage(t, "skip", filter, want, 0, skip, 2)
+		}
+		walked, seen := filter, []Record{}
+		for walked.Limit = 7; ; {
+			page, err := w.s.Records(w.ctx, w.org, walked)
+			require.NoError(t, err)
+			if seen = append(seen, page.Records...); !page.More {
+				break
+			}
+			last := &page.Records[len(page.Records)-1]
+			walked.FromBatch, walked.FromPosition = last.Batch.FlowBatch.ID, last.Position+1
+		}
+		require.Equal(t, listed(want), listed(seen))
+	}
+}
+
+// ofItsOwn is the world with an organization that has nothing yet.
+func (w *world) ofItsOwn(t require.TestingT) *world {
+	own := *w
+	own.org = uuid.Must(uuid.NewV7())
+	_, err := w.pool.Exec(w.ctx, "INSERT INTO flow.organization (id, name) VALUES ($1, 'Own')", own.org)
+	require.NoError(t, err)
+	return &own
+}
