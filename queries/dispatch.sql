@@ -209,8 +209,14 @@ ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
 SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = @domain AND own > 0 AND ends_at > (SELECT flow.clock()));
 
 -- name: CallsSince :many
--- Calls that a reading of the provider's counters up to since may not hold yet.
-SELECT counts_in FROM flow.call WHERE domain = @domain AND bucket = @bucket AND (claimed_at > @since OR state = 'intent') AND state <> 'refused';
+-- Calls that a reading of the provider's counters up to since may not hold: those that went since then or, slow ones, were
+-- answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open.
+SELECT counts_in, state FROM flow.call
+WHERE domain = @domain AND bucket = @bucket AND state <> 'refused' AND (
+    claimed_at > @since
+    OR (answered_at - claimed_at > interval '1 second' AND answered_at > @since)
+    OR state IN ('intent', 'unknown')
+    OR (state = 'unresolved' AND claimed_at > @oldest));
 
 -- name: DomainCaps :one
 -- The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account.

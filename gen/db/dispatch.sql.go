@@ -671,29 +671,46 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 }
 
 const callsSince = `-- name: CallsSince :many
-SELECT counts_in FROM flow.call WHERE domain = $1 AND bucket = $2 AND (claimed_at > $3 OR state = 'intent') AND state <> 'refused'
+SELECT counts_in, state FROM flow.call
+WHERE domain = $1 AND bucket = $2 AND state <> 'refused' AND (
+    claimed_at > $3
+    OR (answered_at - claimed_at > interval '1 second' AND answered_at > $3)
+    OR state IN ('intent', 'unknown')
+    OR (state = 'unresolved' AND claimed_at > $4))
 `
 
 type CallsSinceParams struct {
 	Domain string
 	Bucket string
 	Since  time.Time
+	Oldest time.Time
 }
 
-// Calls that a reading of the provider's counters up to since may not hold yet.
-func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams) ([]json.RawMessage, error) {
-	rows, err := db.Query(ctx, callsSince, arg.Domain, arg.Bucket, arg.Since)
+type CallsSinceRow struct {
+	CountsIn json.RawMessage
+	State    string
+}
+
+// Calls that a reading of the provider's counters up to since may not hold: those that went since then or, slow ones, were
+// answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open.
+func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams) ([]CallsSinceRow, error) {
+	rows, err := db.Query(ctx, callsSince,
+		arg.Domain,
+		arg.Bucket,
+		arg.Since,
+		arg.Oldest,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []json.RawMessage
+	var items []CallsSinceRow
 	for rows.Next() {
-		var counts_in json.RawMessage
-		if err := rows.Scan(&counts_in); err != nil {
+		var i CallsSinceRow
+		if err := rows.Scan(&i.CountsIn, &i.State); err != nil {
 			return nil, err
 		}
-		items = append(items, counts_in)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

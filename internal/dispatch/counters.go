@@ -37,6 +37,8 @@ func (d *Dispatcher) Refresh(ctx context.Context, orgID uuid.UUID, tenancyID str
 // reading is what came of one look at the provider's counters.
 type reading struct {
 	counters int
+	// asOf is the time up to which the counters count, from and to between which times by the provider's clock it read them.
+	asOf, from, to time.Time
 	// young: calls of ours may be missing in it; scarce: a bucket is nearly spent.
 	young, scarce bool
 	// every is how often to look while calls go out, mature how old a call must be that a reading holds for certain.
@@ -68,11 +70,9 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 		return r, err
 	}
 	svc := platform.Services[0]
-	var asked time.Time
-	if platform.Account.Counters.AsOf == "" {
-		if asked, err = d.q.Clock(ctx, d.Pool); err != nil {
-			return r, fmt.Errorf("read the clock: %w", err)
-		}
+	asked, err := d.q.Clock(ctx, d.Pool)
+	if err != nil {
+		return r, fmt.Errorf("read the clock: %w", err)
 	}
 	counters, asOf, err := d.Sender.Counters(ctx, platform, svc, cred.Secret)
 	class, details := provider.Explain(err)
@@ -83,16 +83,21 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	if err != nil {
 		return r, fault.New(fault.Unavailable, "The provider did not tell its limits (%s): %s", class, details).Because(err)
 	}
-	if asOf.IsZero() {
-		asOf = asked // the provider does not say; its reading is no older than the question
+	r.counters, r.asOf, r.from, r.to = len(counters), asOf, asOf, asOf
+	if asOf.IsZero() { // the provider does not say; its reading is no older than the question, and no younger than the answer
+		answered, err := d.q.Clock(ctx, d.Pool)
+		if err != nil {
+			return r, fmt.Errorf("read the clock: %w", err)
+		}
+		skew := time.Duration(platform.Account.ClockSkewSeconds) * time.Second
+		r.asOf, r.from, r.to = asked, asked.Add(-skew), answered.Add(skew)
 	}
-	r.counters = len(counters)
-	err = d.takeOver(ctx, &domain, platform, counters, asOf, &r)
+	err = d.takeOver(ctx, &domain, platform, counters, &r)
 	return r, err
 }
 
 // takeOver writes what the provider counted, and notes in r what calls of ours may be missing in that, and what is nearly spent.
-func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *catalog.Platform, counters []provider.Counter, asOf time.Time, r *reading) error {
+func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *catalog.Platform, counters []provider.Counter, r *reading) error {
 	byBucket := map[string][]provider.Counter{}
 	for _, c := range counters {
 		byBucket[c.Bucket] = append(byBucket[c.Bucket], c)
@@ -103,7 +108,7 @@ func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *cat
 				continue
 			}
 			err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-				young, scarce, err := d.takeOverBucket(ctx, tx, domain, p, svc, name, byBucket[name], asOf)
+				young, scarce, err := d.takeOverBucket(ctx, tx, domain, p, svc, name, byBucket[name], r)
 				r.young, r.scarce = r.young || young, r.scarce || young && scarce
 				return err
 			})
@@ -116,7 +121,7 @@ func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *cat
 }
 
 func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.FlowDomain, p *catalog.Platform, svc *catalog.Service, bucket string,
-	counters []provider.Counter, asOf time.Time,
+	counters []provider.Counter, r *reading,
 ) (young, scarce bool, err error) {
 	k := budgetKey{domain.TenancyID, bucket}
 	if err := d.ensureBudget(ctx, tx, domain.TimeZone, svc, k); err != nil {
@@ -130,57 +135,66 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	if err != nil {
 		return false, false, err
 	}
-	recent, err := d.recent(ctx, tx, k, asOf.Add(-time.Duration(p.Account.Counters.LagSeconds)*time.Second-m.skew))
+	recent, young, err := d.recent(ctx, tx, k, r.asOf.Add(-Mature(p.Account)))
 	if err != nil {
 		return false, false, err
 	}
 	freed := false
 	for _, c := range counters {
-		less, near, err := d.observeWindow(ctx, tx, m, c, asOf, recent)
+		if _, _, ok := Counted(r.from, r.to, c.WindowSeconds, m.loc); !ok {
+			young = true // the next one can tell
+			continue
+		}
+		less, near, err := d.observeWindow(ctx, tx, m, c, r, recent)
 		freed, scarce = freed || less, scarce || near
 		if err != nil {
 			return false, false, err
 		}
 	}
 	if freed { // work may wait for a window to end that has room now
-		if err := d.Due.Wake(ctx, tx, run.DueDispatch, k.String(), asOf); err != nil {
+		if err := d.Due.Wake(ctx, tx, run.DueDispatch, k.String(), r.asOf); err != nil {
 			return false, false, err
 		}
 	}
-	return len(recent) > 0, scarce, nil
+	return young, scarce, nil
 }
 
-// recent counts, by window, our calls that a reading up to since may not hold yet: young ones, and those still under way.
-func (d *Dispatcher) recent(ctx context.Context, tx pgx.Tx, k budgetKey, since time.Time) (map[[2]int64]int, error) {
-	rows, err := d.q.CallsSince(ctx, tx, db.CallsSinceParams{Domain: k.domain, Bucket: k.bucket, Since: since})
+// longestWindow is longer than any window: a day can have 25 hours.
+const longestWindow = 26 * time.Hour
+
+// recent counts, by window, our calls that a reading up to since may not hold: those that went or were answered since, and those
+// of which nobody knows whether they arrived. young tells that a later reading will hold some of them.
+func (d *Dispatcher) recent(ctx context.Context, tx pgx.Tx, k budgetKey, since time.Time) (out map[[2]int64]int, young bool, err error) {
+	rows, err := d.q.CallsSince(ctx, tx, db.CallsSinceParams{Domain: k.domain, Bucket: k.bucket, Since: since, Oldest: since.Add(-longestWindow)})
 	if err != nil {
-		return nil, fmt.Errorf("read recent calls of %s: %w", k, err)
+		return nil, false, fmt.Errorf("read recent calls of %s: %w", k, err)
 	}
-	out := map[[2]int64]int{}
-	for _, raw := range rows {
-		in, err := decodeCounts(raw)
+	out = map[[2]int64]int{}
+	for _, r := range rows {
+		in, err := decodeCounts(r.CountsIn)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		young = young || r.State != stateUnresolved
 		for seconds, starts := range in {
 			for _, start := range starts {
 				out[[2]int64{int64(seconds), start}]++
 			}
 		}
 	}
-	return out, nil
+	return out, young, nil
 }
 
 // observeWindow takes over one counter; freed tells that others spent less than was thought, scarce that the window is nearly
 // spent.
-func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, asOf time.Time, recent map[[2]int64]int) (freed, scarce bool, err error) {
+func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, read *reading, recent map[[2]int64]int) (freed, scarce bool, err error) {
 	if c.Limit > 0 {
 		err := d.q.DomainLimitPut(ctx, tx, db.DomainLimitPutParams{TenancyID: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), Cap: int32(c.Limit)})
 		if err != nil {
 			return false, false, fmt.Errorf("write a limit of %s: %w", m.key, err)
 		}
 	}
-	start, end := WindowAt(asOf, c.WindowSeconds, m.loc)
+	start, end, _ := Counted(read.from, read.to, c.WindowSeconds, m.loc)
 	rows, err := d.q.LedgerRead(ctx, tx, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: start})
 	if err != nil {
 		return false, false, fmt.Errorf("read the ledger of %s: %w", m.key, err)
@@ -191,10 +205,13 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 			row = r
 		}
 	}
+	if Outdated(deref(row.ObservedAt), read.asOf) {
+		return false, false, nil
+	}
 	young := recent[[2]int64{int64(c.WindowSeconds), start.Unix()}]
 	r := TakeOver(&Span{Own: int(row.Own), Foreign: int(row.ForeignSpend)}, c.Value, young)
 	drift, worst := d.drift(m, &row, c.Value, r.Drift)
-	observed, at := int32(c.Value), asOf
+	observed, at := int32(c.Value), read.asOf
 	var limit *int32
 	if n, limited := m.caps[c.WindowSeconds]; limited {
 		capped := int32(n)
@@ -222,6 +239,16 @@ func TakeOver(s *Span, observed, recent int) Taken {
 	foreign := Foreign(observed, s.Own, recent)
 	return Taken{Foreign: foreign, Drift: Drift(observed, s.Own, recent, s.Foreign), Freed: foreign < s.Foreign}
 }
+
+// Counted returns the window of this length that a counter speaks of which the provider read between from and to by its own
+// clock; ok is false where that cannot be told, because another one began meanwhile.
+func Counted(from, to time.Time, seconds int, loc *time.Location) (start, end time.Time, ok bool) {
+	start, end = WindowAt(from, seconds, loc)
+	return start, end, to.Before(end)
+}
+
+// Outdated reports whether a window was read as of a later time already: a process that was stopped in between comes too late.
+func Outdated(observedAt, asOf time.Time) bool { return observedAt.After(asOf) }
 
 // Foreign is what others spent in a window: what the provider counted beyond our own debits that its reading can hold.
 // recent are own debits that are too young for it.

@@ -127,3 +127,60 @@ func TestCounters_Lie(t *testing.T) {
 	head := must(b.heads.Headroom(t.Context(), b.org, b.tenancy)).Buckets["upload"]
 	require.Equal(t, 10, head.Windows[len(head.Windows)-1].Used())
 }
+
+// TestCounters_MayMiss: a call that a reading may miss, because it was slow or nobody knows whether it arrived, does not hide
+// what others spent.
+func TestCounters_MayMiss(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.daily(20)
+	b.await(b.start(b.define(hundreds), 1000, plainRow))
+	b.matured()
+	for _, c := range []struct {
+		name, set string
+		missing   int32
+	}{
+		{"old and quick", `answered_at = claimed_at + interval '100 milliseconds'`, 0},
+		{"slow, answered now", `answered_at = flow.clock(), claimed_at = flow.clock() - interval '10 minutes'`, 1},
+		{"slow, answered long ago", `answered_at = flow.clock() - interval '5 minutes'`, 0},
+		{"unknown", `state = 'unknown', next_check_at = flow.clock() + interval '1 hour'`, 1},
+		{"unresolved", `state = 'unresolved', next_check_at = NULL`, 1},
+		{"unresolved for longer than any window", `claimed_at = flow.clock() - interval '27 hours'`, 0},
+		{"refused", `state = 'refused', claimed_at = flow.clock()`, 0},
+	} {
+		b.exec(`UPDATE flow.call SET ` + c.set + ` WHERE id = (SELECT id FROM flow.call WHERE bucket = 'upload' ORDER BY id LIMIT 1)`)
+		b.refresh()
+		require.Equal(t, []int32{10, c.missing}, []int32{b.day().Own, b.day().ForeignSpend}, c.name)
+	}
+}
+
+// TestCounters_Outdated: a reading that comes after a later one changes nothing.
+func TestCounters_Outdated(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.daily(20)
+	b.sim.Spend("acme", "upload", 3)
+	b.refresh()
+	require.EqualValues(t, 3, b.day().ForeignSpend)
+	b.exec(`UPDATE flow.ledger SET observed_at = flow.clock() + interval '1 minute'`)
+	b.sim.Spend("acme", "upload", 2)
+	b.refresh()
+	require.EqualValues(t, 3, b.day().ForeignSpend)
+	b.pass(2 * time.Minute)
+	b.refresh()
+	require.EqualValues(t, 5, b.day().ForeignSpend)
+}
+
+// TestCounted: a counter that was read around the beginning of a window may speak of either.
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	start, end, ok := dispatch.Counted(at, at.Add(59*time.Second), 60, time.UTC)
+	require.True(t, ok)
+	require.Equal(t, []time.Time{at, at.Add(time.Minute)}, []time.Time{start, end})
+	_, _, ok = dispatch.Counted(at.Add(-time.Second), at, 60, time.UTC)
+	require.False(t, ok)
+	require.False(t, dispatch.Outdated(at, at))
+	require.True(t, dispatch.Outdated(at.Add(1), at))
+	require.False(t, dispatch.Outdated(time.Time{}, at))
+}
