@@ -70,6 +70,10 @@ $(GOLANGCI_LINT):
 test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
 	go test -timeout 10m -p $(AT_ONCE) -parallel $(AT_ONCE) $(TEST) ./...
 
+.PHONY: simulate
+simulate: ## Drive the pure rules through 5,000 weeks of virtual time; SEEDS=100
+	go test -count=1 -v -timeout 60m -run 'TestWeek$$' ./internal/simulation/ -args -seeds=$${SEEDS:-5000}
+
 .PHONY: torture
 torture: ## Kill, stop and cut off real processes during runs, and look for rows that got lost or came twice; FLOWLANE_KILLS=200
 	FLOWLANE_KILLS=$${FLOWLANE_KILLS:-200} go test -count=1 -v -timeout 60m -parallel 2 ./internal/torture/

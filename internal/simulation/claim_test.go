@@ -1,0 +1,198 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"flowlane/internal/dispatch"
+	"flowlane/internal/run"
+)
+
+// margin is how long after a call's last moment of sending its outcome is looked into.
+const margin = 3 * time.Second
+
+// rendered is a call that may go next.
+type rendered struct {
+	batch   *batch
+	records []*record
+}
+
+// claimed is what came of a claim.
+type claimed struct {
+	calls     []*call
+	nextAt    time.Time
+	spaced    bool
+	escalated bool
+	blocked   *batch
+	busy      bool
+	full      *dispatch.LaneKey
+	moved     bool
+}
+
+// covered reports whether an open hold of people keeps claims off a batch.
+func (w *world) covered(t *batch) bool {
+	for _, h := range w.open {
+		if h.open(w.now) && h.covers(t) && !h.ignored {
+			return true
+		}
+	}
+	return false
+}
+
+// choose returns the batches that may go next, in order, as the query of the dispatcher does.
+func (b *budget) choose(skip map[*batch]bool) []*batch {
+	var out []*batch
+	b.batches = slices.DeleteFunc(b.batches, func(t *batch) bool { return run.BatchTerminal(t.status) })
+	for _, t := range b.batches {
+		if !t.paused && !skip[t] && t.claimable(b.w.now) && !b.w.covered(t) {
+			out = append(out, t)
+		}
+	}
+	for _, t := range out {
+		b.standing(t.lane)
+	}
+	slices.SortStableFunc(out, func(x, y *batch) int {
+		if x.lane != y.lane {
+			if b.standing(y.lane).Before(b.standing(x.lane)) {
+				return 1
+			}
+			return -1
+		}
+		if x.high != y.high {
+			if x.high {
+				return -1
+			}
+			return 1
+		}
+		return x.no - y.no
+	})
+	return out
+}
+
+// claimable reports whether some of a batch is ready, and allowed where it is paced.
+func (t *batch) claimable(now time.Time) bool {
+	return len(t.queue) > 0 && !t.queue[0].readyAt.After(now) && (t.policy == nil || t.allowance > 0 && t.lapsesAt.After(now))
+}
+
+// claim is transaction 1: it writes calls down as intents, or changes nothing. unread tells that the provider's counters
+// must be read first near exhaustion; among are the lanes that compete for it.
+func (b *budget) claim(calls []rendered, unread bool, among []dispatch.LaneKey) (out claimed) {
+	w, t := b.w, calls[0].batch
+	room := b.most
+	if most := b.account.lanes[t.lane].most; most > 0 {
+		room = min(room, most)
+	}
+	if room -= b.inFlight(t.lane, w.now); room <= 0 {
+		return claimed{blocked: t, busy: true, full: &t.lane}
+	}
+	calls = calls[:min(room, len(calls))]
+	grant, spans, spaced, escalated := b.afford(len(calls), unread)
+	out = claimed{nextAt: grant.NextAt, spaced: spaced, escalated: escalated}
+	if grant.Calls == 0 {
+		return out
+	}
+	calls = calls[:grant.Calls]
+	if t.status == run.BatchPaused || run.BatchTerminal(t.status) || w.covered(t) {
+		return claimed{blocked: t}
+	}
+	wanted := 0
+	for _, k := range calls {
+		wanted += len(k.records)
+		for _, rec := range k.records {
+			if rec.status != run.Queued || rec.readyAt.After(w.now) {
+				w.stats.moved++
+				return claimed{moved: true}
+			}
+		}
+	}
+	if t.policy != nil && (int64(wanted) > t.allowance || !w.now.Before(t.lapsesAt)) {
+		w.stats.moved++
+		return claimed{moved: true}
+	}
+	if !b.debit(spans, len(calls)) {
+		panic("a debit met a fuller window than was read under the lock")
+	}
+	b.take(calls, wanted, spans, &out)
+	w.check.claims(b, out.calls, spans, among)
+	return out
+}
+
+// afford asks what the backoff, the spacing and the windows of the budget allow.
+func (b *budget) afford(wanted int, unread bool) (grant dispatch.Grant, spans []dispatch.Span, spaced, escalated bool) {
+	now := b.w.now
+	if b.backoff.After(now) {
+		return dispatch.Grant{NextAt: b.backoff}, nil, false, false
+	}
+	grant = dispatch.Space(now, b.nextCallAt, b.spacing, wanted)
+	spaced = grant.NextAt.After(now)
+	if grant.Calls == 0 {
+		return grant, nil, spaced, false
+	}
+	spans = b.spans(now)
+	within, escalated := dispatch.Afford(now, spans, grant.Calls, unread)
+	if within.Calls < grant.Calls {
+		grant, spaced = within, false
+	}
+	return grant, spans, spaced, escalated
+}
+
+// take writes the calls down and takes their records off the queue.
+func (b *budget) take(calls []rendered, wanted int, spans []dispatch.Span, out *claimed) {
+	w, t := b.w, calls[0].batch
+	for _, k := range calls {
+		c := w.newCall(b, spans)
+		c.lane, c.batch, c.records, c.check = t.lane, t, k.records, t.check
+		for _, rec := range k.records {
+			t.move(rec, run.Started)
+			rec.call = c
+		}
+		out.calls = append(out.calls, c)
+	}
+	t.queue = slices.DeleteFunc(t.queue, func(rec *record) bool { return rec.status != run.Queued })
+	if t.policy != nil {
+		t.allowance -= int64(wanted)
+	}
+	if t.status == run.BatchQueued {
+		t.become(run.BatchRunning)
+	}
+	b.standing(t.lane)
+	dispatch.Charge(b.standings, t.lane, len(calls))
+	b.spent()
+}
+
+// newCall writes down a call.
+func (w *world) newCall(b *budget, spans []dispatch.Span) *call {
+	w.calls++
+	w.stats.calls++
+	c := &call{no: w.calls, b: b, state: "intent", claimedAt: w.now, sendBefore: w.now.Add(b.timeout), counts: dispatch.CountsOf(spans)}
+	b.open, b.recent = append(b.open, c), append(b.recent, c)
+	return c
+}
+
+// spent plans what follows a debit.
+func (b *budget) spent() {
+	w, a := b.w, b.account
+	if b.spacing > 0 {
+		b.nextCallAt = w.now.Add(b.spacing)
+	}
+	w.wake(b.reconcileKey(), w.now.Add(b.timeout+margin))
+	if a.every > 0 {
+		w.wake(a.countersKey(), w.now.Add(a.mature()))
+	}
+}
+
+// debitOne is the gate for a call without records; it charges no lane.
+func (b *budget) debitOne(unread bool) (c *call, escalated bool, next time.Time) {
+	grant, spans, _, escalated := b.afford(1, unread)
+	if grant.Calls == 0 {
+		return nil, escalated, grant.NextAt
+	}
+	if !b.debit(spans, 1) {
+		panic("a debit met a fuller window than was read under the lock")
+	}
+	c = b.w.newCall(b, spans)
+	c.probe, c.check = true, "safe"
+	b.spent()
+	b.w.check.claims(b, []*call{c}, spans, nil)
+	return c, false, time.Time{}
+}
