@@ -58,9 +58,7 @@ CROSS JOIN LATERAL (
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
             AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
-        AND NOT EXISTS (SELECT FROM flow.pause h
-            WHERE h.org_id = q.org_id AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
-                AND (h.domain IS NULL OR h.domain = q.domain) AND (h.lane IS NULL OR h.lane = q.lane))
+        AND NOT EXISTS (SELECT FROM flow.holds_over(q.org_id, q.domain, q.lane))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY(@skip::text[])
     ORDER BY q.high DESC, q.batch_id LIMIT @per_lane
 ) l
@@ -101,9 +99,7 @@ WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0
 -- The queues of these batches that active holds of people cover. Those of batches are not read: the batch says that it is paused.
 SELECT q.batch_id, q.step_no, q.task_no FROM flow.lane_batch q
 WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket = @bucket
-    AND EXISTS (SELECT FROM flow.pause h
-        WHERE h.org_id = q.org_id AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
-            AND (h.domain IS NULL OR h.domain = q.domain) AND (h.lane IS NULL OR h.lane = q.lane));
+    AND EXISTS (SELECT FROM flow.holds_over(q.org_id, q.domain, q.lane));
 
 -- name: HoldOpenBackoff :exec
 -- Opens the automatic backoff of a budget, or extends the one that is open.

@@ -21,17 +21,16 @@ SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain) OR EXISTS (SEL
 -- The windows of an account that are not over.
 SELECT bucket, window_seconds, starts_at, own, foreign_spend, by_credential FROM flow.ledger WHERE domain = @domain AND ends_at > @now::timestamptz;
 
--- name: BudgetHolds :many
+-- name: BudgetDelays :many
 -- What delays the budgets of an account besides their windows: the spacing of calls, and the automatic backoff.
-SELECT b.bucket, b.next_call_at, (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
-    WHERE h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active' AND h.expires_at > @now::timestamptz)::timestamptz AS held_until
-FROM flow.budget b WHERE b.domain = @domain;
+SELECT b.bucket, b.next_call_at, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.cause, '')::text AS cause
+FROM flow.budget b
+LEFT JOIN flow.pause h ON h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active' AND h.expires_at > @now::timestamptz
+WHERE b.domain = @domain;
 
 -- name: DomainHeldUntil :one
 -- When the last hold ends that covers all calls of an organization to an account; the year 9999 for one without an end.
-SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pause h
-WHERE h.org_id = @org_id::uuid AND h.status = 'active' AND h.scope IN ('global', 'domain') AND h.ends_at > @now::timestamptz
-    AND (h.domain IS NULL OR h.domain = @domain::text);
+SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.holds_over(@org_id::uuid, @domain::text, NULL) h;
 
 -- name: CredentialNames :many
 -- Which of these credentials are an organization's own, with their names.

@@ -1,27 +1,45 @@
 -- name: QueueWaits :many
--- What waits in the queues of an account, whoever it belongs to: by task, budget, lane and what holds it. Paced batches stand
--- alone, with when they release more.
-SELECT q.org_id, b.definition_id, b.version, q.step_no, q.task_no, q.bucket, q.lane, b.pacing, b.pace_next_at,
-    coalesce(q.allowance, 0)::bigint AS allowance, q.lapses_at,
-    coalesce(h.ends_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.causes, '{}')::text[] AS causes,
-    count(*) AS queues, sum(q.ready_parts)::bigint AS parts, sum(q.ready_records)::bigint AS records,
-    sum(c.started + c.needs_reconcile)::bigint AS under_way
-FROM flow.lane_batch q
-JOIN flow.batch b ON b.id = q.batch_id
-JOIN flow.batch_count c ON c.batch_id = q.batch_id
+-- What waits in the queues of an account, whoever it belongs to: by task, budget, lane and what holds it. The queues are summed up
+-- before anything else is asked; those of paused and paced batches stand alone. Without the first OFFSET 0 the planner would
+-- expect as many sums as there are batches, without the second one it would read all batches.
+WITH waits AS MATERIALIZED (
+    SELECT q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone,
+        max(q.allowance) AS allowance, max(q.lapses_at) AS lapses_at,
+        count(*) AS queues, sum(q.ready_parts)::bigint AS parts, sum(q.ready_records)::bigint AS records
+    FROM (
+        SELECT l.*, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.version IS NULL THEN l.batch_id END AS alone FROM flow.lane_batch l
+        WHERE l.domain = @domain AND l.open AND l.ready_parts > 0 AND l.batch_id <> @except_batch OFFSET 0
+    ) q
+    GROUP BY q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone
+)
+SELECT w.org_id, coalesce(w.definition_id, b.definition_id)::uuid AS definition_id, coalesce(w.version, b.version)::int AS version,
+    w.step_no, w.task_no, w.bucket, w.lane, b.pacing, b.pace_next_at,
+    coalesce(w.allowance, 0)::bigint AS allowance, coalesce(w.lapses_at, '0001-01-01 00:00:00+00')::timestamptz AS lapses_at,
+    coalesce(h.ends_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.causes, '{}')::text[] AS causes, w.queues, w.parts, w.records
+FROM waits w
+LEFT JOIN LATERAL (SELECT * FROM flow.batch a WHERE a.id = w.alone OFFSET 0) b ON true
 LEFT JOIN LATERAL (
-    SELECT max(p.ends_at) AS ends_at, array_agg(DISTINCT p.cause ORDER BY p.cause) AS causes FROM flow.pause p
-    WHERE p.status = 'active' AND p.ends_at > @now::timestamptz AND p.org_id = q.org_id
-        AND (p.scope = 'global' OR (p.scope = 'batch' AND p.batch_id = q.batch_id) OR (p.scope = 'domain' AND p.domain = q.domain)
-            OR (p.scope = 'lane' AND p.domain = q.domain AND p.lane = q.lane))
-) h ON true
-WHERE q.domain = @domain AND q.open AND q.ready_parts > 0 AND q.batch_id <> @except_batch
-GROUP BY q.org_id, b.definition_id, b.version, q.step_no, q.task_no, q.bucket, q.lane, b.pacing, b.pace_next_at, q.allowance, q.lapses_at,
-    h.ends_at, h.causes, CASE WHEN b.pacing IS NOT NULL THEN b.id END;
+    SELECT max(p.ends_at) AS ends_at, array_agg(DISTINCT p.cause ORDER BY p.cause) AS causes FROM (
+        SELECT o.ends_at, o.cause FROM flow.holds_over(w.org_id, @domain, w.lane) o
+        UNION ALL
+        SELECT o.ends_at, o.cause FROM flow.pause o WHERE o.batch_id = w.alone AND o.scope = 'batch' AND o.status = 'active' AND o.ends_at > @now::timestamptz
+    ) p
+) h ON true;
+
+-- name: QueueUnderWay :many
+-- The records in calls to an account that are not over, by step: they may come to later ones. A call over batches of several
+-- versions counts for each.
+SELECT u.org_id, u.definition_id, u.version, u.step_no, sum(u.records)::bigint AS records
+FROM (
+    SELECT DISTINCT c.id, c.records, b.org_id, b.definition_id, b.version, p.step_no
+    FROM flow.call c JOIN flow.part p ON p.call_id = c.id JOIN flow.batch b ON b.id = p.batch_id
+    WHERE c.domain = @domain AND c.state IN ('intent', 'unknown', 'awaiting')
+) u
+GROUP BY u.org_id, u.definition_id, u.version, u.step_no;
 
 -- name: CallPace :many
 -- How long the last calls of each budget of an account were under way.
-SELECT b.bucket, b.max_in_flight, b.next_call_at, coalesce(extract(epoch FROM c.slow), 0)::float8 AS slow_seconds
+SELECT b.bucket, b.max_in_flight, coalesce(extract(epoch FROM c.slow), 0)::float8 AS slow_seconds
 FROM flow.budget b
 LEFT JOIN LATERAL (
     SELECT percentile_disc(0.95) WITHIN GROUP (ORDER BY k.answered_at - k.claimed_at) AS slow FROM (
@@ -31,8 +49,3 @@ LEFT JOIN LATERAL (
     ) k
 ) c ON true
 WHERE b.domain = @domain;
-
--- name: Backoffs :many
--- The automatic backoffs of an account that go on.
-SELECT bucket::text AS bucket, cause, expires_at::timestamptz AS until FROM flow.pause
-WHERE domain = @domain::text AND scope = 'bucket' AND status = 'active' AND expires_at > @now::timestamptz;

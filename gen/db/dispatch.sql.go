@@ -902,9 +902,7 @@ func (q *Queries) DomainLimitPut(ctx context.Context, db DBTX, arg DomainLimitPu
 const holdCovers = `-- name: HoldCovers :many
 SELECT q.batch_id, q.step_no, q.task_no FROM flow.lane_batch q
 WHERE q.batch_id = ANY($1::uuid[]) AND q.domain = $2 AND q.bucket = $3
-    AND EXISTS (SELECT FROM flow.pause h
-        WHERE h.org_id = q.org_id AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
-            AND (h.domain IS NULL OR h.domain = q.domain) AND (h.lane IS NULL OR h.lane = q.lane))
+    AND EXISTS (SELECT FROM flow.holds_over(q.org_id, q.domain, q.lane))
 `
 
 type HoldCoversParams struct {
@@ -1418,9 +1416,7 @@ CROSS JOIN LATERAL (
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
             AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
-        AND NOT EXISTS (SELECT FROM flow.pause h
-            WHERE h.org_id = q.org_id AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
-                AND (h.domain IS NULL OR h.domain = q.domain) AND (h.lane IS NULL OR h.lane = q.lane))
+        AND NOT EXISTS (SELECT FROM flow.holds_over(q.org_id, q.domain, q.lane))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY($3::text[])
     ORDER BY q.high DESC, q.batch_id LIMIT $4
 ) l

@@ -60,34 +60,41 @@ func (q *Queries) BatchQueues(ctx context.Context, db DBTX, arg BatchQueuesParam
 	return items, nil
 }
 
-const budgetHolds = `-- name: BudgetHolds :many
-SELECT b.bucket, b.next_call_at, (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
-    WHERE h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active' AND h.expires_at > $1::timestamptz)::timestamptz AS held_until
-FROM flow.budget b WHERE b.domain = $2
+const budgetDelays = `-- name: BudgetDelays :many
+SELECT b.bucket, b.next_call_at, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.cause, '')::text AS cause
+FROM flow.budget b
+LEFT JOIN flow.pause h ON h.domain = b.domain AND h.bucket = b.bucket AND h.scope = 'bucket' AND h.status = 'active' AND h.expires_at > $1::timestamptz
+WHERE b.domain = $2
 `
 
-type BudgetHoldsParams struct {
+type BudgetDelaysParams struct {
 	Now    time.Time
 	Domain string
 }
 
-type BudgetHoldsRow struct {
+type BudgetDelaysRow struct {
 	Bucket     string
 	NextCallAt *time.Time
 	HeldUntil  time.Time
+	Cause      string
 }
 
 // What delays the budgets of an account besides their windows: the spacing of calls, and the automatic backoff.
-func (q *Queries) BudgetHolds(ctx context.Context, db DBTX, arg BudgetHoldsParams) ([]BudgetHoldsRow, error) {
-	rows, err := db.Query(ctx, budgetHolds, arg.Now, arg.Domain)
+func (q *Queries) BudgetDelays(ctx context.Context, db DBTX, arg BudgetDelaysParams) ([]BudgetDelaysRow, error) {
+	rows, err := db.Query(ctx, budgetDelays, arg.Now, arg.Domain)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []BudgetHoldsRow
+	var items []BudgetDelaysRow
 	for rows.Next() {
-		var i BudgetHoldsRow
-		if err := rows.Scan(&i.Bucket, &i.NextCallAt, &i.HeldUntil); err != nil {
+		var i BudgetDelaysRow
+		if err := rows.Scan(
+			&i.Bucket,
+			&i.NextCallAt,
+			&i.HeldUntil,
+			&i.Cause,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -147,20 +154,17 @@ func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) 
 }
 
 const domainHeldUntil = `-- name: DomainHeldUntil :one
-SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.pause h
-WHERE h.org_id = $1::uuid AND h.status = 'active' AND h.scope IN ('global', 'domain') AND h.ends_at > $2::timestamptz
-    AND (h.domain IS NULL OR h.domain = $3::text)
+SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until FROM flow.holds_over($1::uuid, $2::text, NULL) h
 `
 
 type DomainHeldUntilParams struct {
 	OrgID  uuid.UUID
-	Now    time.Time
 	Domain string
 }
 
 // When the last hold ends that covers all calls of an organization to an account; the year 9999 for one without an end.
 func (q *Queries) DomainHeldUntil(ctx context.Context, db DBTX, arg DomainHeldUntilParams) (time.Time, error) {
-	row := db.QueryRow(ctx, domainHeldUntil, arg.OrgID, arg.Now, arg.Domain)
+	row := db.QueryRow(ctx, domainHeldUntil, arg.OrgID, arg.Domain)
 	var until time.Time
 	err := row.Scan(&until)
 	return until, err

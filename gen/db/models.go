@@ -1021,6 +1021,10 @@ type FlowLaneBatch struct {
 	Allowance *int64
 	// From when on nothing may be claimed until the next tick; null where the batch is not paced.
 	LapsesAt *time.Time
+	// The definition of the batch; null in a queue of before there was this column.
+	DefinitionID *uuid.UUID
+	// The version of the definition; null in a queue of before there was this column.
+	Version *int32
 }
 
 // Spend by Domain, bucket, window length and window start. No debit raises own + foreign_spend above the cap.

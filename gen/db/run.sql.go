@@ -1198,9 +1198,9 @@ func (q *Queries) LaneBatchClose(ctx context.Context, db DBTX, batchID uuid.UUID
 }
 
 const laneBatchInsert = `-- name: LaneBatchInsert :exec
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, allowance, lapses_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    CASE WHEN $11::timestamptz IS NOT NULL THEN 0 END, $11::timestamptz)
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version, allowance, lapses_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::uuid, $12::int,
+    CASE WHEN $13::timestamptz IS NOT NULL THEN 0 END, $13::timestamptz)
 `
 
 type LaneBatchInsertParams struct {
@@ -1214,6 +1214,8 @@ type LaneBatchInsertParams struct {
 	ReadyParts   int32
 	ReadyRecords int64
 	High         bool
+	DefinitionID uuid.UUID
+	Version      int32
 	LapsesAt     *time.Time
 }
 
@@ -1230,6 +1232,8 @@ func (q *Queries) LaneBatchInsert(ctx context.Context, db DBTX, arg LaneBatchIns
 		arg.ReadyParts,
 		arg.ReadyRecords,
 		arg.High,
+		arg.DefinitionID,
+		arg.Version,
 		arg.LapsesAt,
 	)
 	return err

@@ -3,11 +3,14 @@ package api_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/provider/dialersim"
 )
 
 // queue reads what waits for an account, and what of it waits for a bucket.
@@ -95,4 +98,56 @@ func TestDomain_QueueHeld(t *testing.T) {
 	assert.Equal(t, []any{"pacing", 1.0, []any{}}, []any{c["binding_source"], c["paced_batches_active"], c["hold_causes"]})
 	assert.Greater(t, c["eta_seconds"], 89*60.0, "ten releases, the first at once")
 	assert.Less(t, c["eta_seconds"], 101*60.0)
+}
+
+// TestDomain_QueueSums: what waits is the same sum whether queues are counted together or one by one, and whichever release queued them.
+func TestDomain_QueueSums(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	changes := s.define(fmt.Sprintf(changeSteps, s.credential))
+	var batches []string
+	for range 6 {
+		batches = append(batches, s.trigger(changes, fmt.Sprintf(`{"records":[%s]}`, strings.Join(rowsOf(7), ","))))
+	}
+	sums := func() map[string]any {
+		all, modify := s.queue("modify")
+		delete(modify, "completion")
+		return map[string]any{"bucket": modify, "lanes": all["lanes"], "totals": all["totals"]}
+	}
+	want := sums()
+	assert.Equal(t, 42.0, want["totals"].(map[string]any)["queued_records"])
+	assert.Equal(t, 42.0, want["totals"].(map[string]any)["estimated_calls"])
+	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.lane_batch SET definition_id = NULL, version = NULL WHERE batch_id = ANY($1)", batches[:3])
+	require.NoError(t, err)
+	assert.Equal(t, want, sums(), "of the release before")
+	for i, b := range batches[2:4] { // one of each release
+		s.Do(http.MethodPost, "/flows/batches/"+b+"/pause", fmt.Sprintf(`{"duration_seconds":%d}`, 600*(i+1))).Want(http.StatusCreated)
+		s.Do(http.MethodPatch, "/flows/batches/"+batches[4+i], `{"pacing":{"records_per_period":2,"period_minutes":10}}`).Want(http.StatusOK)
+	}
+	_, modify := s.queue("modify")
+	c := modify["completion"].(map[string]any)
+	assert.Equal(t, []any{42.0, 14.0, 42.0, 28.0, 2.0}, []any{modify["queued_records"], modify["paused_records"], modify["estimated_calls"],
+		modify["estimated_calls_unpaused"], c["paced_batches_active"]})
+	assert.Equal(t, []any{"admin_request"}, c["hold_causes"])
+	assert.Greater(t, c["eta_seconds"], 29*60.0, "seven records are four releases")
+	assert.Less(t, c["eta_seconds"], 35*60.0)
+}
+
+// TestDomain_QueueAfterCalls: records in calls come to later steps, and are not promised away meanwhile.
+func TestDomain_QueueAfterCalls(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"*": {60: 140, 3600: 7200, 86400: 172_800}}})
+	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK)
+	eta := func() float64 {
+		e := s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/estimate", `{"action_id":"dialer__api__modify","record_count":1}`).Want(http.StatusOK).JSON()
+		assert.Equal(t, 0.0, e["queued_estimated_calls"])
+		return e["completion"].(map[string]any)["eta_seconds"].(float64)
+	}
+	assert.Less(t, eta(), 61.0)
+	s.sim.AddFault(dialersim.Fault{Operation: "upload", Kind: "hang", Accept: true, Count: 1000})
+	steps := strings.TrimSuffix(uploadSteps, "]") + "," + strings.Replace(fmt.Sprintf(changeSteps, s.credential), `[{"id":"s"`, `{"id":"second"`, 1)
+	batch := s.trigger(s.define(steps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(500))))
+	s.until(batch, func(b map[string]any) bool { return counted(b)["started"] == 500 })
+	assert.Greater(t, eta(), 120.0, "140 go in a minute, and 500 more may come")
 }

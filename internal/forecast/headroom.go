@@ -45,11 +45,11 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 	if err != nil {
 		return nil, fmt.Errorf("read calls of %s: %w", tenancyID, err)
 	}
-	holds, err := s.q.BudgetHolds(ctx, s.pool, db.BudgetHoldsParams{Domain: tenancyID, Now: sp.now})
+	delays, err := s.delays(ctx, s.pool, tenancyID, sp.now)
 	if err != nil {
-		return nil, fmt.Errorf("read holds of %s: %w", tenancyID, err)
+		return nil, err
 	}
-	held, err := s.q.DomainHeldUntil(ctx, s.pool, db.DomainHeldUntilParams{OrgID: orgID, Now: sp.now, Domain: tenancyID})
+	held, err := s.q.DomainHeldUntil(ctx, s.pool, db.DomainHeldUntilParams{OrgID: orgID, Domain: tenancyID})
 	if err != nil {
 		return nil, fmt.Errorf("read holds of %s: %w", tenancyID, err)
 	}
@@ -63,7 +63,7 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 			return nil, err
 		}
 		touched := sp.touched(b.name, caps)
-		next := allowedFrom(dispatch.Decide(sp.now, touched, 1).NextAt, held, b.name, holds)
+		next := allowedFrom(dispatch.Decide(sp.now, touched, 1).NextAt, held, delays[b.name])
 		left := Bucket{Label: b.Label, Windows: sp.current(b.name, caps), Escalated: s.counts(d.PlatformID) && dispatch.Escalated(touched)}
 		if next.After(sp.now) && next.Before(noEnd) {
 			left.NextAllowedAt = &next
@@ -83,21 +83,23 @@ func (s *Service) counts(platformID string) bool {
 var noEnd = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // allowedFrom is the latest of the times from which the windows, the holds of people and what delays the budget allow a call.
-func allowedFrom(windows, held time.Time, bucket string, delays []db.BudgetHoldsRow) time.Time {
-	next := windows
-	if held.After(next) {
-		next = held
-	}
-	for _, d := range delays {
-		if d.Bucket != bucket {
-			continue
-		}
-		if d.HeldUntil.After(next) {
-			next = d.HeldUntil
-		}
-		if d.NextCallAt != nil && d.NextCallAt.After(next) {
-			next = *d.NextCallAt
-		}
+func allowedFrom(windows, held time.Time, d db.BudgetDelaysRow) time.Time {
+	next := later(later(windows, held), d.HeldUntil)
+	if d.NextCallAt != nil {
+		next = later(next, *d.NextCallAt)
 	}
 	return next
+}
+
+// delays are what holds up the budgets of an account besides their windows.
+func (s *Service) delays(ctx context.Context, conn db.DBTX, tenancyID string, now time.Time) (map[string]db.BudgetDelaysRow, error) {
+	rows, err := s.q.BudgetDelays(ctx, conn, db.BudgetDelaysParams{Domain: tenancyID, Now: now})
+	if err != nil {
+		return nil, fmt.Errorf("read what delays the budgets of %s: %w", tenancyID, err)
+	}
+	out := map[string]db.BudgetDelaysRow{}
+	for _, r := range rows {
+		out[r.Bucket] = r
+	}
+	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/pacing"
 )
 
 // Queue is what waits for the budgets of an account, and when it will be done.
@@ -106,16 +107,16 @@ type backlog struct {
 	spend *spend
 	lanes map[db.FlowLane]Depth
 	// buckets has every budget, pace how fast its last calls went.
-	buckets  map[string]*waiting
-	pace     map[string]db.CallPaceRow
-	backoffs map[string]db.BackoffsRow
+	buckets map[string]*waiting
+	pace    map[string]db.CallPaceRow
+	delays  map[string]db.BudgetDelaysRow
 }
 
 // waiting is what waits for one budget.
 type waiting struct {
 	depth Depth
 	// work is what will go, that of others in the background. What people hold without an end is not in it.
-	work []Work
+	work []waitingWork
 	// calls are those of everybody, held ones too.
 	calls  int64
 	causes map[string]bool
@@ -125,7 +126,7 @@ type waiting struct {
 }
 
 func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, except uuid.UUID) (*backlog, error) {
-	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]db.CallPaceRow{}, backoffs: map[string]db.BackoffsRow{}}
+	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]db.CallPaceRow{}}
 	for _, l := range db.AllFlowLaneValues() {
 		b.lanes[l] = Depth{}
 	}
@@ -143,10 +144,18 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	if err != nil {
 		return nil, fmt.Errorf("read the queues of %s: %w", d.TenancyID, err)
 	}
+	under, err := s.q.QueueUnderWay(ctx, conn, d.TenancyID)
+	if err != nil {
+		return nil, fmt.Errorf("read the calls under way of %s: %w", d.TenancyID, err)
+	}
+	c := counting{backlog: b, s: s, conn: conn, orgID: orgID, tasks: map[taskKey]taskFacts{}, policies: map[string]*pacing.Policy{}, portions: portionsOf(rows)}
 	for i := range rows {
-		if err := s.wait(ctx, conn, b, orgID, &rows[i]); err != nil {
+		if err := c.wait(ctx, &rows[i]); err != nil {
 			return nil, err
 		}
+	}
+	for i := range under {
+		c.underWay(ctx, &under[i])
 	}
 	return b, nil
 }
@@ -160,14 +169,8 @@ func (s *Service) paces(ctx context.Context, conn db.DBTX, d *Domain, b *backlog
 	for _, p := range paces {
 		b.pace[p.Bucket] = p
 	}
-	backoffs, err := s.q.Backoffs(ctx, conn, db.BackoffsParams{Domain: d.TenancyID, Now: b.spend.now})
-	if err != nil {
-		return fmt.Errorf("read the backoffs of %s: %w", d.TenancyID, err)
-	}
-	for _, h := range backoffs {
-		b.backoffs[h.Bucket] = h
-	}
-	return nil
+	b.delays, err = s.delays(ctx, conn, d.TenancyID, b.spend.now)
+	return err
 }
 
 const (
@@ -183,14 +186,14 @@ func (b *backlog) rate(k bucket, caps map[int]int, exclusive bool) Rate {
 	pace := b.pace[k.name]
 	r := Rate{
 		Caps: caps, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
-		Latency: latencyUnknown, InFlight: max(int(pace.MaxInFlight), 1), Wake: noticed, HeldUntil: b.backoffs[k.name].Until, Young: b.spend.young,
+		Latency: latencyUnknown, InFlight: max(int(pace.MaxInFlight), 1), Wake: noticed, HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
 		Used: func(seconds int, start time.Time) int { return b.spend.used(k.name, seconds, start) },
 	}
 	if pace.SlowSeconds > 0 {
 		r.Latency = max(time.Duration(pace.SlowSeconds*float64(time.Second)), latencyLeast)
 	}
-	if pace.NextCallAt != nil {
-		r.NotBefore = *pace.NextCallAt
+	if next := b.delays[k.name].NextCallAt; next != nil {
+		r.NotBefore = *next
 	}
 	if exclusive {
 		r.InFlight = 1
@@ -204,7 +207,7 @@ func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion 
 	c.HoldCauses = slices.AppendSeq(c.HoldCauses, maps.Keys(w.causes))
 	rate := b.rate(k, caps, w.exclusive)
 	if rate.HeldUntil.After(b.spend.now) && w.depth.Records > 0 {
-		c.HoldCauses = append(c.HoldCauses, b.backoffs[k.name].Cause)
+		c.HoldCauses = append(c.HoldCauses, b.delays[k.name].Cause)
 	}
 	slices.Sort(c.HoldCauses)
 	if w.depth.Records > 0 {
@@ -213,7 +216,7 @@ func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion 
 	if w.guessed {
 		c.Caveats = append(c.Caveats, CaveatSample)
 	}
-	c.finish(b, k.name, rate, together(w.work), w.depth.Records > 0)
+	c.finish(b, k.name, rate, together(w.work, false), w.depth.Records > 0)
 	return c
 }
 
@@ -224,11 +227,7 @@ func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, calls int64) Co
 	if calls > 0 {
 		c.Caveats = append(c.Caveats, CaveatCalls)
 	}
-	work := together(w.work)
-	for i := range work {
-		work[i].Background = true
-	}
-	c.finish(b, k.name, b.rate(k, caps, w.exclusive), append(work, Work{Calls: calls}), false)
+	c.finish(b, k.name, b.rate(k, caps, w.exclusive), append(together(w.work, true), Work{Calls: calls}), false)
 	return c
 }
 

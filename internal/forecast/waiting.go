@@ -2,9 +2,6 @@ package forecast
 
 import (
 	"context"
-	"math"
-	"slices"
-	"sort"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,70 +12,111 @@ import (
 	"flowlane/internal/pacing"
 )
 
-const (
-	// partsPerCall is how many parts of a queue one bulk call takes at most.
-	partsPerCall = 512
-	// portionsMax bounds how finely the releases of a paced queue are played.
-	portionsMax = 1000
-)
+// partsPerCall is how many parts of a queue one bulk call takes at most.
+const partsPerCall = 512
+
+// counting counts what waits into a backlog. It remembers what it read of tasks and policies: very many queues may have the same.
+type counting struct {
+	*backlog
+	s        *Service
+	conn     db.DBTX
+	orgID    uuid.UUID
+	tasks    map[taskKey]taskFacts
+	policies map[string]*pacing.Policy
+	// portions is how many portions of calls the releases of one paced queue may make.
+	portions int64
+}
 
 // wait adds a group of queues to what waits, and the calls that its records will make in later steps, which may go before
 // what waits now.
-func (s *Service) wait(ctx context.Context, conn db.DBTX, b *backlog, orgID uuid.UUID, r *db.QueueWaitsRow) error {
-	w := b.buckets[r.Bucket]
+func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
+	w := c.buckets[r.Bucket]
 	if w == nil {
 		return nil // the catalog has no such bucket any more
 	}
-	now, own := b.spend.now, r.OrgID == orgID
-	t := s.tasks(ctx, conn, r)
+	own := r.OrgID == c.orgID
+	t := c.task(ctx, taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, r.TaskNo})
 	n := t.calls(r)
 	w.calls += n
-	held, endless := r.HeldUntil.After(now), r.HeldUntil.Year() >= endlessYear
 	if own {
-		d := Depth{Records: r.Records, Items: r.Parts, Calls: n, UnpausedCalls: n}
-		if held {
-			d.PausedRecords, d.PausedItems, d.UnpausedCalls = r.Records, r.Parts, 0
-		}
-		w.depth.add(d)
-		lane := b.lanes[r.Lane]
-		lane.add(d)
-		b.lanes[r.Lane] = lane
-		for _, cause := range r.Causes {
-			w.causes[cause] = true
-		}
-		w.guessed = w.guessed || t.guessed
-		if r.Pacing != nil {
-			w.paced++
-		}
+		c.own(w, r, &t, n)
 	}
 	w.exclusive = w.exclusive || t.exclusive
-	if endless {
+	if r.HeldUntil.Year() >= endlessYear {
 		return nil
 	}
-	work := Work{Calls: n, Background: !own}
-	if held {
+	work := waitingWork{Work: Work{Calls: n, Background: !own}}
+	if r.HeldUntil.After(c.spend.now) {
 		work.From = r.HeldUntil
 	}
 	if r.Pacing != nil {
-		policy, err := pacing.Parse(r.Pacing)
+		policy, err := c.policy(r.Pacing)
 		if err != nil {
 			return err
 		}
-		work.Calls, work.Release = releases(policy, now, work.From, r, t.perCall)
+		work.portions = releases(policy, c.spend.now, work.From, r, t.perCall, c.portions)
 	}
 	w.work = append(w.work, work)
+	c.later(&t, r.Records, work.From)
+	return nil
+}
+
+// own adds a group of the organization's own queues to how much waits.
+func (c *counting) own(w *waiting, r *db.QueueWaitsRow, t *taskFacts, calls int64) {
+	d := Depth{Records: r.Records, Items: r.Parts, Calls: calls, UnpausedCalls: calls}
+	if r.HeldUntil.After(c.spend.now) {
+		d.PausedRecords, d.PausedItems, d.UnpausedCalls = r.Records, r.Parts, 0
+	}
+	w.depth.add(d)
+	lane := c.lanes[r.Lane]
+	lane.add(d)
+	c.lanes[r.Lane] = lane
+	for _, cause := range r.Causes {
+		w.causes[cause] = true
+	}
+	w.guessed = w.guessed || t.guessed
+	if r.Pacing != nil {
+		w.paced++
+	}
+}
+
+// underWay adds what records in calls may cost in later steps.
+func (c *counting) underWay(ctx context.Context, r *db.QueueUnderWayRow) {
+	t := c.task(ctx, taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, 0})
+	c.later(&t, r.Records, time.Time{})
+}
+
+// later adds the calls that records will make in later steps.
+func (c *counting) later(t *taskFacts, records int64, from time.Time) {
 	for _, a := range t.later {
 		for _, name := range a.Buckets {
-			if other := b.buckets[name]; other != nil {
-				other.work = append(other.work, Work{Calls: calls(r.Records+r.UnderWay, a.MaxRecordsPerRequest), From: work.From, Background: true})
+			if w := c.buckets[name]; w != nil {
+				w.work = append(w.work, waitingWork{Work: Work{Calls: calls(records, a.MaxRecordsPerRequest), From: from, Background: true}})
 			}
 		}
 	}
-	return nil
+}
+
+func (c *counting) policy(raw []byte) (*pacing.Policy, error) {
+	if p := c.policies[string(raw)]; p != nil {
+		return p, nil
+	}
+	p, err := pacing.Parse(raw)
+	if err == nil {
+		c.policies[string(raw)] = p
+	}
+	return p, err
 }
 
 // endlessYear is that of the end of a hold which has none.
 const endlessYear = 9999
+
+// taskKey names a task of a version.
+type taskKey struct {
+	orgID, definitionID uuid.UUID
+	version             int32
+	stepNo, taskNo      int16
+}
 
 // taskFacts is what the plan says of a queue's calls.
 type taskFacts struct {
@@ -90,14 +128,22 @@ type taskFacts struct {
 	later []*catalog.Action
 }
 
-// tasks reads the plan of a queue. What is wrong with somebody's version must not stop a question: then each record counts
+// task reads the plan of a queue. What is wrong with somebody's version must not stop a question: then each record counts
 // for a call.
-func (s *Service) tasks(ctx context.Context, conn db.DBTX, r *db.QueueWaitsRow) taskFacts {
-	plan, err := s.plans.Plan(ctx, conn, r.OrgID, r.DefinitionID, r.Version)
-	if err != nil {
-		return taskFacts{perCall: 1}
+func (c *counting) task(ctx context.Context, k taskKey) taskFacts {
+	t, known := c.tasks[k]
+	if !known {
+		t = taskFacts{perCall: 1}
+		if plan, err := c.s.plans.Plan(ctx, c.conn, k.orgID, k.definitionID, k.version); err == nil {
+			t = factsOf(plan, k)
+		}
+		c.tasks[k] = t
 	}
-	task := &plan.Steps[r.StepNo].Tasks[r.TaskNo]
+	return t
+}
+
+func factsOf(plan *definition.Plan, k taskKey) taskFacts {
+	task := &plan.Steps[k.stepNo].Tasks[k.taskNo]
 	out := taskFacts{perCall: 1, guessed: task.ForEach != nil}
 	if task.Gone == "" {
 		out.exclusive = task.Action.Call != nil && task.Action.Call.ExclusiveOver != ""
@@ -105,7 +151,7 @@ func (s *Service) tasks(ctx context.Context, conn db.DBTX, r *db.QueueWaitsRow) 
 			out.perCall = max(task.Action.MaxRecordsPerRequest, 1)
 		}
 	}
-	for _, step := range plan.Steps[r.StepNo+1:] {
+	for _, step := range plan.Steps[k.stepNo+1:] {
 		for i := range step.Tasks {
 			if next := &step.Tasks[i]; next.Gone == "" && len(next.Action.Buckets) > 0 {
 				out.later = append(out.later, next.Action)
@@ -131,68 +177,4 @@ func (t *taskFacts) calls(r *db.QueueWaitsRow) int64 {
 		n += r.Parts / partsPerCall
 	}
 	return min(n, r.Records)
-}
-
-// portion is calls of a paced queue that are released together.
-type portion struct {
-	at    time.Time
-	calls int64
-}
-
-// releases returns how many calls the releases of a paced queue make from a time on, and gives them one after the other. Where
-// there are very many, some come together, with the last of them.
-func releases(p *pacing.Policy, now, from time.Time, r *db.QueueWaitsRow, perCall int) (int64, func(time.Time) (time.Time, int64)) {
-	var portions []portion
-	left, due := r.Records, now
-	if r.PaceNextAt != nil {
-		due = *r.PaceNextAt
-	}
-	if r.Allowance > 0 && r.LapsesAt != nil && r.LapsesAt.After(now) && !from.After(now) {
-		n := min(r.Allowance, left)
-		portions = append(portions, portion{now, calls(n, perCall)})
-		left -= n
-	}
-	for due.Before(from) { // what is released under a hold lapses
-		due = p.Next(p.Tick(due, from))
-	}
-	ticks := (left + p.Records - 1) / p.Records
-	together := ticks/portionsMax + 1
-	for done := int64(0); done < ticks; {
-		n := min(together, ticks-done)
-		done += n
-		portions = append(portions, portion{p.Through(due, done*p.Records), n * calls(min(p.Records, left), perCall)})
-	}
-	total := int64(0)
-	for _, q := range portions {
-		total += q.calls
-	}
-	return total, func(after time.Time) (time.Time, int64) {
-		i := sort.Search(len(portions), func(i int) bool { return portions[i].at.After(after) })
-		if i == len(portions) {
-			return time.Time{}, math.MaxInt64
-		}
-		return portions[i].at, portions[i].calls
-	}
-}
-
-// together are works with those merged that wait for the same.
-func together(work []Work) []Work {
-	type key struct {
-		from       time.Time
-		background bool
-	}
-	sums := map[key]int64{}
-	var out []Work
-	for _, w := range work {
-		if w.Release != nil {
-			out = append(out, w)
-			continue
-		}
-		sums[key{w.From, w.Background}] += w.Calls
-	}
-	for k, calls := range sums {
-		out = append(out, Work{Calls: calls, From: k.from, Background: k.background})
-	}
-	slices.SortStableFunc(out, func(a, b Work) int { return a.From.Compare(b.From) })
-	return out
 }

@@ -437,7 +437,7 @@ func (r *retrying) queues(ctx context.Context, now time.Time) (wakes []dueKey, e
 				return nil, err
 			}
 			row := db.LaneBatchInsertParams{BatchID: r.batchID, StepNo: int16(i), TaskNo: t, OrgID: r.in.OrgID, Domain: route.Domain, Bucket: route.Bucket, Lane: route.Lane,
-				High: isHigh(r.of.FlowBatch.Priority)}
+				High: isHigh(r.of.FlowBatch.Priority), DefinitionID: r.of.FlowBatch.DefinitionID, Version: r.of.FlowBatch.Version}
 			if r.firstTick != nil {
 				row.LapsesAt = &now
 			}

@@ -195,7 +195,7 @@ func (st *starting) queues(ctx context.Context) ([]TaskRoute, error) {
 				return nil, err
 			}
 			row := db.LaneBatchInsertParams{BatchID: st.batchID, StepNo: int16(i), TaskNo: t, OrgID: st.in.OrgID, Domain: route.Domain,
-				Bucket: route.Bucket, Lane: route.Lane, High: isHigh(st.in.Priority)}
+				Bucket: route.Bucket, Lane: route.Lane, High: isHigh(st.in.Priority), DefinitionID: st.in.DefinitionID, Version: st.in.Version}
 			if st.firstTick != nil {
 				row.LapsesAt = &st.now
 			}
