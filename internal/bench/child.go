@@ -155,7 +155,7 @@ func (e *env) stack(ctx context.Context) (*service, error) {
 	if err := s.serve(ctx, e); err != nil {
 		return nil, err
 	}
-	if err := s.admit(ctx, e); err != nil {
+	if err := s.admit(ctx, e, benchAccount); err != nil {
 		return nil, err
 	}
 	e.service = s
@@ -177,8 +177,8 @@ func (s *service) serve(ctx context.Context, e *env, extra ...string) error {
 	return nil
 }
 
-// admit makes the organization, its key and its credential for the platform.
-func (s *service) admit(ctx context.Context, e *env) error {
+// admit makes an organization, its key and its credential for an account of the platform.
+func (s *service) admit(ctx context.Context, e *env, platformAccount string) error {
 	kek, err := vault.LoadKEK(s.kek, "")
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (s *service) admit(ctx context.Context, e *env) error {
 		ID        string
 		TenancyID string `json:"tenancy_id"`
 	}
-	body := fmt.Appendf(nil, `{"name":"bench","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":%q,"password":"x"}}`, benchAccount)
+	body := fmt.Appendf(nil, `{"name":"bench","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":%q,"password":"x"}}`, platformAccount)
 	if err := s.call(ctx, http.MethodPost, "/credentials", body, &cred); err != nil {
 		return err
 	}

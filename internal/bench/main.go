@@ -34,6 +34,7 @@ var benches = []bench{
 	{"start", starts},
 	{"stream", streams},
 	{"reads", reads},
+	{"projections", projections},
 	{"dev", warmStart},
 }
 

@@ -18,6 +18,8 @@ const (
 	// very many batches, some of whose figures are sums over all of them.
 	readTarget, smallTarget = 20, 100
 	smallBatches            = 200_000
+	// waitingBatches of them have a record that waits.
+	waitingBatches = 5
 	// readSamples of each read are taken after readWarmUp. Lists are read at deepPlaces places.
 	readSamples, readWarmUp, deepPlaces = 200, 10, 12
 )
@@ -42,7 +44,7 @@ func reads(ctx context.Context, e *env) ([]row, error) {
 		return nil, err
 	}
 	other := *s
-	if err := other.admit(ctx, own); err != nil {
+	if err := other.admit(ctx, own, benchAccount); err != nil {
 		return nil, err
 	}
 	small, err := newSmallData(ctx, own, &other, batches)
@@ -282,7 +284,7 @@ func newSmallData(ctx context.Context, e *env, s *service, batches int) (d *smal
 }
 
 func (d *smallData) grow(ctx context.Context, e *env) error {
-	return copySmall(ctx, e.pool, d.source, d.definitions, d.batches)
+	return copySmall(ctx, e.pool, d.source, d.definitions, d.batches, waitingBatches)
 }
 
 func smallReads(s *service) []read {

@@ -247,23 +247,23 @@ func quoteID(id uuid.UUID) string { return quoteText(id.String()) + "::uuid" }
 
 func quoteText(s string) string { return "'" + s + "'" }
 
-// copySmall copies a batch of one record many times, by turns to the definitions, evenly over the last 30 days. Of the last
-// five the record waits.
-func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, definitions []uuid.UUID, batches int) error {
-	const waits = "(b.i > b.n - 5)"
-	at := "b.at"
+// copySmall copies a batch of one slice many times, by turns to the definitions, evenly over the last 30 days. The records of
+// the last so many wait.
+func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, definitions []uuid.UUID, batches, waiting int) error {
+	waits := fmt.Sprintf("(b.i > b.n - %d)", waiting)
+	const at, size = "b.at", "b.size"
 	ofBlock := "t.batch_id = b.source"
 	counters := func(id string) map[string]string {
 		columns := map[string]string{"batch_id": id}
 		for _, s := range jobStatuses {
 			columns[s] = "CASE WHEN " + waits + " THEN 0 ELSE t." + s + " END"
 		}
-		columns["queued"] = waits + "::int"
+		columns["queued"] = waits + "::int * " + size
 		return columns
 	}
 	slice := counters("b.id")
 	slice["state"] = "CASE WHEN " + waits + " THEN 'calling' ELSE t.state END"
-	slice["remaining"] = waits + "::int"
+	slice["remaining"] = waits + "::int * " + size
 	copies := []rowCopy{
 		{"flow.batch", "t.id = b.source", "b.i", map[string]string{
 			"id": "b.id", "trigger_id": "gen_random_uuid()", "page_set": "b.page_set", "created_at": at, "definition_id": "b.definition_id",
@@ -274,12 +274,12 @@ func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, defini
 		{"flow.slice", ofBlock, "b.i", slice},
 		{"flow.fragment", ofBlock + " AND NOT " + waits, "b.i", map[string]string{"batch_id": "b.id"}},
 		{"flow.page", "t.set_id = (SELECT page_set FROM flow.batch WHERE id = b.source)", "b.i", map[string]string{"set_id": "b.page_set"}},
-		{"flow.lane_batch", ofBlock, "b.i", map[string]string{"batch_id": "b.id", "ready_parts": waits + "::int", "ready_records": waits + "::int"}},
+		{"flow.lane_batch", ofBlock, "b.i", map[string]string{"batch_id": "b.id", "ready_parts": waits + "::int", "ready_records": waits + "::int * " + size}},
 	}
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		// Ids in the order of time: its milliseconds come first in them.
 		_, err := tx.Exec(ctx, `CREATE TEMP TABLE block ON COMMIT DROP AS
-			SELECT i, $3::int AS n, $1::uuid AS source, ($2::uuid[])[1 + i % cardinality($2::uuid[])] AS definition_id, gen_random_uuid() AS page_set, at,
+			SELECT i, $3::int AS n, (SELECT record_count FROM flow.batch WHERE id = $1::uuid) AS size, $1::uuid AS source, ($2::uuid[])[1 + i % cardinality($2::uuid[])] AS definition_id, gen_random_uuid() AS page_set, at,
 				(lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5(i::text), 1, 3) || '8' || substr(md5(i::text), 4, 15))::uuid AS id
 			FROM (SELECT i, flow.clock() - interval '30 days' * (1 - i / $3::float8) AS at FROM generate_series(1, $3::int) i) d`, source, definitions, batches)
 		if err != nil {
@@ -290,14 +290,14 @@ func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, defini
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off) SELECT b.id, 0, 0, 0, 0, 0, 1 FROM block b WHERE `+waits)
+		_, err = tx.Exec(ctx, `INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off) SELECT b.id, 0, 0, 0, 0, 0, b.size FROM block b WHERE `+waits)
 		if err != nil {
 			return fmt.Errorf("queue batches: %w", err)
 		}
 		// MATERIALIZED because the planner takes flow.batch for as small as it was, and would scan it for each row.
 		_, err = tx.Exec(ctx, `WITH used AS MATERIALIZED (SELECT u.* FROM flow.batch t JOIN flow.usage u USING (org_id, definition_id) WHERE t.id = $1)
 			INSERT INTO flow.usage (org_id, day, definition_id, credential_id, action_id, calls, records)
-			SELECT u.org_id, (b.at AT TIME ZONE 'UTC')::date, b.definition_id, u.credential_id, u.action_id, count(*), count(*)
+			SELECT u.org_id, (b.at AT TIME ZONE 'UTC')::date, b.definition_id, u.credential_id, u.action_id, sum(b.size), sum(b.size)
 			FROM block b CROSS JOIN used u GROUP BY 1, 2, 3, 4, 5 ON CONFLICT DO NOTHING`, source)
 		return err //nolint:wrapcheck // says enough
 	})
