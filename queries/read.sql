@@ -131,16 +131,22 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) A
 CROSS JOIN LATERAL (SELECT * FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j;
 
 -- name: SliceSizes :many
--- Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on,
--- and the pages where they are wanted. In the order in which the slices are asked for.
+-- Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on, those
+-- inherited from another on, and the pages where they are wanted, each with the first of its slices. In the order in which the
+-- slices are asked for.
 SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= @from_step), 0)
     + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
-        WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= @from_step), 0)
-    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE @pages::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off), 0))::bigint AS bytes
-FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no, generate_series(1, cardinality(@slice_nos::int[])) AS i) d
-JOIN flow.batch b ON b.id = d.batch_id
-JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
-ORDER BY d.i;
+        WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= @inherited_from
+            AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)), 0)
+    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE @pages::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off
+        AND s.new_page), 0))::bigint AS bytes
+FROM (
+    SELECT d.i, r.*, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
+    FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no, generate_series(1, cardinality(@slice_nos::int[])) AS i) d
+    CROSS JOIN LATERAL (SELECT * FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
+) s
+JOIN flow.batch b ON b.id = s.batch_id
+ORDER BY s.i;
 
 -- name: FragmentsRead :many
 -- In the order in which they came: the last one counts. OFFSET 0 as in JobsRead.

@@ -698,26 +698,34 @@ func (q *Queries) SliceAt(ctx context.Context, db DBTX, arg SliceAtParams) (int3
 const sliceSizes = `-- name: SliceSizes :many
 SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= $1), 0)
     + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
-        WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= $1), 0)
-    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $2::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off), 0))::bigint AS bytes
-FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::int[]) AS no, generate_series(1, cardinality($4::int[])) AS i) d
-JOIN flow.batch b ON b.id = d.batch_id
-JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
-ORDER BY d.i
+        WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= $2
+            AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)), 0)
+    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $3::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off
+        AND s.new_page), 0))::bigint AS bytes
+FROM (
+    SELECT d.i, r.batch_id, r.no, r.first, r.records, r.state, r.step_no, r.remaining, r.apart, r.staged, r.queued, r.pending, r.started, r.needs_reconcile, r.completed, r.failed, r.cancelled, r.accepted, r.rejected, r.unprocessed, r.unresolved, r.page_off, r.first_step, r.tasks_done, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
+    FROM (SELECT unnest($4::uuid[]) AS batch_id, unnest($5::int[]) AS no, generate_series(1, cardinality($5::int[])) AS i) d
+    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, state, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved, page_off, first_step, tasks_done FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
+) s
+JOIN flow.batch b ON b.id = s.batch_id
+ORDER BY s.i
 `
 
 type SliceSizesParams struct {
-	FromStep int16
-	Pages    bool
-	BatchIds []uuid.UUID
-	SliceNos []int32
+	FromStep      int16
+	InheritedFrom int16
+	Pages         bool
+	BatchIds      []uuid.UUID
+	SliceNos      []int32
 }
 
-// Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on,
-// and the pages where they are wanted. In the order in which the slices are asked for.
+// Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on, those
+// inherited from another on, and the pages where they are wanted, each with the first of its slices. In the order in which the
+// slices are asked for.
 func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams) ([]int64, error) {
 	rows, err := db.Query(ctx, sliceSizes,
 		arg.FromStep,
+		arg.InheritedFrom,
 		arg.Pages,
 		arg.BatchIds,
 		arg.SliceNos,

@@ -152,6 +152,69 @@ func TestRetry_Resumes(t *testing.T) {
 	assert.GreaterOrEqual(t, job["started_at"], job["created_at"])
 }
 
+// TestRetry_Outputs: of a step that a retry goes on in, outputs show what earlier batches did, and attempts what it did itself. Its
+// records are scattered over theirs, so that each lies elsewhere in a slice of every batch.
+func TestRetry_Outputs(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	refuse := func(field string) {
+		s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: field, Value: []byte(`"yes"`)}}})
+	}
+	rows := rowsOf(600)
+	var worse []int
+	for i := 3; i < len(rows); i += 7 {
+		switch {
+		case i%2 == 0:
+			rows[i] = fmt.Sprintf(`{"id":"k%d","n":%d,"bad":"yes"}`, i, i)
+		default:
+			rows[i] = fmt.Sprintf(`{"id":"k%d","n":%d,"bad":"yes","worse":"yes"}`, i, i)
+			worse = append(worse, i)
+		}
+	}
+	refuse("bad")
+	batch := s.trigger(s.define(`[{"id":"make","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":{"n":"{{ input.n }}"}}}]},
+		{"id":"send","tasks":[
+			{"id":"echo","action_id":"core__flow__transform","params":{"value":{"made":"{{ steps.make.t.output.n }}"}}},
+			{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"demo","row":"{{ input }}"}}]}]`),
+		fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rows)))
+	require.Equal(t, map[string]int{"completed": 514, "rejected": 86}, counted(s.await(batch)))
+	refuse("worse")
+	_, second := s.retry(batch, "")
+	require.Equal(t, map[string]int{"completed": 43, "rejected": 43}, counted(s.await(second)))
+	refuse("none")
+	_, third := s.retry(second, "")
+	require.Equal(t, map[string]int{"completed": 43}, counted(s.await(third)))
+
+	assert.Zero(t, s.number(`SELECT count(*) FROM flow.fragment WHERE batch_id = ANY($1) AND (step_no, task_no) <> (1, 1)`, []string{second, third}), "nothing is done twice")
+	type listed struct {
+		Position int
+		JobID    string `json:"job_id"`
+		ID       string
+		Attempts int
+		Output   map[string]map[string]any
+	}
+	read := func(name string, items []json.RawMessage) {
+		require.Len(t, items, len(worse), name)
+		for i, item := range items {
+			var got listed
+			require.NoError(t, json.Unmarshal(item, &got))
+			at := fmt.Sprintf("%s: %s", name, item)
+			assert.Contains(t, got.JobID+got.ID, fmt.Sprintf("%s.%d", third, worse[i]), at)
+			assert.InDelta(t, float64(worse[i]), got.Output["echo"]["made"], 0, at)
+			assert.NotEmpty(t, got.Output["up"], at)
+			if name != "results" {
+				assert.Equal(t, 1, got.Attempts, at)
+			}
+		}
+	}
+	read("results", s.pages("/flows/batches/"+third+"/results", 10))
+	read("results", s.lines("/flows/batches/"+third+"/results?format=ndjson"))
+	read("jobs", s.pages("/flows/jobs?batch_id="+third, 10))
+	for _, e := range s.pages("/flows/executions?batch_id="+third, 10) {
+		assert.Equal(t, "completed", field[string](t, e, "status"))
+	}
+}
+
 // TestRetry_Unprocessed: what was never sent costs a few rows for a thousand records, and can be cancelled and retried again.
 func TestRetry_Unprocessed(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 			slices, kept = append(slices, r), append(kept, Counts(counts))
 		}
 		views := b.views(slices)
-		if err := s.open(ctx, tx, views, 0); err != nil {
+		if err := s.open(ctx, tx, views, fragmentsFrom{}); err != nil {
 			return err
 		}
 		var all Counts

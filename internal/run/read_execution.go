@@ -113,7 +113,7 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		row := sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
 			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
 		views := b.views([]sliceRow{row})
-		if err := s.open(ctx, tx, views, 0); err != nil {
+		if err := s.open(ctx, tx, views, fragmentsFrom{}); err != nil {
 			return err
 		}
 		if err := s.readRuns(ctx, tx, views); err != nil {

@@ -126,7 +126,7 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 		rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
 			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
 	}
-	if e.views, err = e.s.openFitting(ctx, tx, e.batch.views(rows), e.batch.lastStep(), false); err != nil {
+	if e.views, err = e.s.openFitting(ctx, tx, e.batch.views(rows), Want{Output: true}.fragments(e.batch), false); err != nil {
 		return err
 	}
 	n := len(e.views)

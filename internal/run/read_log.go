@@ -108,7 +108,7 @@ func (s *Service) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, 
 		byKey[sliceKey{watched[c.I].BatchID, watched[c.I].SliceNo}] = c
 	}
 	for len(views) > 0 {
-		opened, err := s.openFitting(ctx, tx, views, 0, false)
+		opened, err := s.openFitting(ctx, tx, views, fragmentsFrom{}, false)
 		if err != nil {
 			return err
 		}

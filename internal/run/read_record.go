@@ -42,14 +42,16 @@ type Want struct {
 	Runs bool
 }
 
-func (w Want) fromStep(b *batchView) int16 {
-	switch {
-	case w.History:
-		return 0
-	case w.Output:
-		return b.lastStep()
+// fragments are those that tell it. What was inherited is no history of the batch.
+func (w Want) fragments(b *batchView) fragmentsFrom {
+	from := fragmentsFrom{noTraces, noTraces}
+	if w.Output {
+		from = fragmentsFrom{b.lastStep(), b.lastStep()}
 	}
-	return noTraces
+	if w.History {
+		from.own = 0
+	}
+	return from
 }
 
 // history is what the traces and open calls of a record tell.

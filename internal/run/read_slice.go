@@ -72,6 +72,10 @@ type taskBody struct {
 	off       int32
 }
 
+// fragmentsFrom are the first steps whose fragments a reader needs: of the batch itself, and of those that it inherited from.
+// Each record of a retry can inherit from a whole slice, so who does not need that had better say so.
+type fragmentsFrom struct{ own, inherited int16 }
+
 // noTraces as first step says that no fragments are wanted.
 const noTraces = 1 << 14
 
@@ -96,21 +100,21 @@ func keysOf(views []*sliceView) (batchIDs []uuid.UUID, nos []int32) {
 
 // openFitting opens as many of the first slices as fit into memory together, at least one if there are any; pages tells
 // that their pages will be read as well.
-func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView, fromStep int16, pages bool) ([]*sliceView, error) {
-	n, err := s.fit(ctx, tx, views, fromStep, pages)
+func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView, from fragmentsFrom, pages bool) ([]*sliceView, error) {
+	n, err := s.fit(ctx, tx, views, from, pages)
 	if err != nil {
 		return nil, err
 	}
-	return views[:n], s.open(ctx, tx, views[:n], fromStep)
+	return views[:n], s.open(ctx, tx, views[:n], from)
 }
 
 // fit returns how many of the first slices fit into memory together, at least one.
-func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, fromStep int16, pages bool) (int, error) {
-	if len(views) < 2 || (fromStep >= noTraces && !pages) {
+func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, from fragmentsFrom, pages bool) (int, error) {
+	if len(views) < 2 || (from.own >= noTraces && from.inherited >= noTraces && !pages) {
 		return len(views), nil
 	}
 	batchIDs, nos := keysOf(views)
-	sizes, err := s.q.SliceSizes(ctx, tx, db.SliceSizesParams{FromStep: fromStep, Pages: pages, BatchIds: batchIDs, SliceNos: nos})
+	sizes, err := s.q.SliceSizes(ctx, tx, db.SliceSizesParams{FromStep: from.own, InheritedFrom: from.inherited, Pages: pages, BatchIds: batchIDs, SliceNos: nos})
 	if err != nil {
 		return 0, fmt.Errorf("read sizes of slices of batch %s: %w", batchIDs[0], err)
 	}
@@ -123,9 +127,9 @@ func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, fromSt
 	return len(views), nil
 }
 
-// open reads slices, which can be of several batches, with their fragments from a step on. All queries must see one state of
+// open reads slices, which can be of several batches, with their fragments from some steps on. All queries must see one state of
 // the database.
-func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView, fromStep int16) error {
+func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView, from fragmentsFrom) error {
 	if len(views) == 0 {
 		return nil
 	}
@@ -146,8 +150,13 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView, fromS
 	if err := s.readJobs(ctx, tx, apart, byKey); err != nil {
 		return err
 	}
-	if fromStep < noTraces {
-		if err := s.readFragments(ctx, tx, views, byKey, fromStep); err != nil {
+	if from.inherited < noTraces {
+		if err := s.readInherited(ctx, tx, views, byKey, from.inherited); err != nil {
+			return err
+		}
+	}
+	if from.own < noTraces {
+		if err := s.readFragments(ctx, tx, views, byKey, from.own); err != nil {
 			return err
 		}
 	}
@@ -157,7 +166,8 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView, fromS
 	return nil
 }
 
-func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView, fromStep int16) error {
+// readInherited reads what slices inherited: before readFragments, because what came last counts.
+func (s *Service) readInherited(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView, fromStep int16) error {
 	retried := map[uuid.UUID][]int32{}
 	for _, v := range views {
 		if v.batch.retry() {
@@ -174,6 +184,10 @@ func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceVi
 			v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body, inherited: true, off: f.Off})
 		}
 	}
+	return nil
+}
+
+func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView, fromStep int16) error {
 	batchIDs, nos := keysOf(views)
 	found, err := s.q.FragmentsRead(ctx, tx, db.FragmentsReadParams{BatchIds: batchIDs, SliceNos: nos, FromStep: fromStep})
 	if err != nil {

@@ -99,7 +99,7 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 		}
 		views := b.views(rows)
 		for len(views) > 0 {
-			opened, err := w.s.openFitting(ctx, w.tx, views, 0, false)
+			opened, err := w.s.openFitting(ctx, w.tx, views, fragmentsFrom{own: 0, inherited: noTraces}, false)
 			if err != nil {
 				return 0, err
 			}

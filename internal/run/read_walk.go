@@ -268,7 +268,7 @@ func (w *walk) enough(found []db.SlicesFromRow, start, end int64) []sliceRow {
 
 // slices lists the records of these slices, opening as few at once as the page can need and as fit into memory.
 func (w *walk) slices(ctx context.Context, b *batchView, rows []sliceRow, start, end int64) error {
-	from := w.f.Want.fromStep(b)
+	from := w.f.Want.fragments(b)
 	for len(rows) > 0 && !w.more {
 		need, n := w.skip+int64(w.f.Limit-len(w.out))+1, 0
 		for need > 0 && n < len(rows) {

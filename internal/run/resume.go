@@ -100,5 +100,5 @@ func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, row
 		return nil, fmt.Errorf("read jobs of batch %s: %w", b.FlowBatch.ID, err)
 	}
 	from = min(from, first)
-	return s.openFitting(ctx, tx, b.views(rows), from, false)
+	return s.openFitting(ctx, tx, b.views(rows), fragmentsFrom{own: from, inherited: noTraces}, false)
 }
