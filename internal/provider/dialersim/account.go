@@ -55,8 +55,8 @@ type list struct {
 	records   map[string]*record
 }
 
-func newAccount(name string) *account {
-	a := &account{name: name, lists: map[string]*list{}, imports: map[string]*importRecord{}}
+func newAccount(name string, keeps bool) *account {
+	a := &account{name: name, meter: meter{keeps: keeps}, lists: map[string]*list{}, imports: map[string]*importRecord{}}
 	a.set.Store(defaultSettings(name))
 	return a
 }
@@ -120,7 +120,7 @@ func (s *Sim) account(name string) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a = s.accounts[name]; a == nil && (name == "" || len(s.accounts) < maxAccounts) {
-		a = newAccount(name)
+		a = newAccount(name, s.keeps)
 		s.accounts[name] = a
 	}
 	return a

@@ -79,6 +79,17 @@ func (s *Sim) Counters(account string) []Counter {
 	return a.meter.read(s.now(set), set, 0)
 }
 
+// Windows returns every window of an account in which something was spent: the open ones and, with Options.KeepWindows, those
+// that are over.
+func (s *Sim) Windows(account string) []Spent {
+	a := s.account(account)
+	if a == nil {
+		return nil
+	}
+	set := a.set.Load()
+	return a.meter.spent(s.now(set), set)
+}
+
 // control answers /_control/: it has no credentials, and speaks with clients on the same host only.
 func (s *Sim) control() http.Handler {
 	mux := http.NewServeMux()

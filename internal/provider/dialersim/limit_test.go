@@ -3,6 +3,7 @@ package dialersim_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -242,5 +243,41 @@ func TestClockOffset(t *testing.T) {
 	}
 	if got, want := b.do(200, http.MethodGet, "/whoami", "").header.Get("Date"), "Wed, 04 Mar 2026 10:31:00 GMT"; got != want {
 		t.Errorf("Date %s, want %s", got, want)
+	}
+}
+
+// TestWindows tells own calls from those of others, in windows that are over and in those that are open.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	clock := &fakeClock{now: start}
+	for _, keeps := range []bool{true, false} {
+		sim := dialersim.New(dialersim.Options{Clock: clock.read, KeepWindows: keeps})
+		server := httptest.NewServer(sim)
+		b := &bundle{T: t, sim: sim, clock: clock, url: server.URL}
+		b.do(200, http.MethodPost, "/lists/demo/upload", rows("a"))
+		sim.Spend("1001", "upload", 3)
+		clock.advance(2 * time.Minute)
+		b.do(200, http.MethodPost, "/lists/demo/upload", rows("b"))
+		got := map[string]int64{}
+		for _, w := range sim.Windows("1001") {
+			if w.OperationType == "upload" && w.WindowSeconds != 86400 {
+				got[fmt.Sprintf("%s %d own", w.Start.Format("15:04"), w.WindowSeconds)] = w.Calls
+				got[fmt.Sprintf("%s %d others", w.Start.Format("15:04"), w.WindowSeconds)] = w.Others
+			}
+		}
+		at := clock.read()
+		want := map[string]int64{}
+		for when, n := range map[string][2]int64{at.Format("15:04") + " 60": {1, 0}, at.Truncate(time.Hour).Format("15:04") + " 3600": {2, 3}} {
+			want[when+" own"], want[when+" others"] = n[0], n[1]
+		}
+		if keeps {
+			before := at.Add(-2*time.Minute).Format("15:04") + " 60"
+			want[before+" own"], want[before+" others"] = 1, 3
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("keeps %t: %v, want %v", keeps, got, want)
+		}
+		sim.Close()
+		server.Close()
 	}
 }

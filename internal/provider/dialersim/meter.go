@@ -18,19 +18,34 @@ type Counter struct {
 
 // meter holds the counters of one account: a call is taken in all windows of its operation, or in none.
 type meter struct {
+	// keeps says whether windows that are over are kept.
+	keeps bool
+
 	mu  sync.Mutex
 	ops [metered]opMeter
 }
 
+// Spent is what was spent in one window of one operation type.
+type Spent struct {
+	OperationType string
+	WindowSeconds int
+	Start, End    time.Time
+	// Calls are those that were accepted, Others what Spend spent.
+	Calls, Others int64
+}
+
 type opMeter struct {
 	windows [len(spans)]window
+	// past are the windows that are over and in which something was spent; kept only where the simulator keeps them.
+	past []Spent
 	// recent are the spends that a lagging counter may not show yet; kept only while the account's counters lag.
 	recent []spend
 }
 
 type window struct {
 	start, end time.Time
-	value      int64
+	// value is the number of calls, others how many of them were spent by other clients.
+	value, others int64
 }
 
 type spend struct {
@@ -45,16 +60,28 @@ type overLimit struct {
 	wait  time.Duration
 }
 
-// roll moves the window to the one that holds now, which starts at zero.
-func (w *window) roll(now time.Time, loc *time.Location, span int) {
-	if !now.Before(w.start) && now.Before(w.end) {
-		return
+// roll moves a window of an operation to the one that holds now, which starts at zero.
+func (m *meter) roll(op operation, span int, now time.Time, loc *time.Location) {
+	if w := &m.ops[op].windows[span]; now.Before(w.start) || !now.Before(w.end) {
+		m.align(op, span, now, loc)
 	}
-	start, end := windowAt(now, loc, span)
+}
+
+// align has a window be the one that holds now. One whose edges moved starts at zero.
+func (m *meter) align(op operation, span int, now time.Time, loc *time.Location) {
+	w := &m.ops[op].windows[span]
+	start, end := windowAt(now, loc, spans[span])
 	if !start.Equal(w.start) {
-		w.value = 0
+		if m.keeps && w.value > 0 {
+			m.ops[op].past = append(m.ops[op].past, w.spent(op, span))
+		}
+		w.value, w.others = 0, 0
 	}
 	w.start, w.end = start, end
+}
+
+func (w *window) spent(op operation, span int) Spent {
+	return Spent{OperationType: operationNames[op], WindowSeconds: spans[span], Start: w.start.UTC(), End: w.end.UTC(), Calls: w.value - w.others, Others: w.others}
 }
 
 // take spends one call, or says which window is full: the longest of them, because it binds longest.
@@ -64,7 +91,7 @@ func (m *meter) take(op operation, now time.Time, set *settings) (overLimit, boo
 	o := &m.ops[op]
 	for i := len(spans) - 1; i >= 0; i-- {
 		w := &o.windows[i]
-		w.roll(now, set.zone, spans[i])
+		m.roll(op, i, now, set.zone)
 		if limit := set.limits[op][i]; limit > 0 && w.value >= limit {
 			return overLimit{span: spans[i], limit: limit, wait: w.end.Sub(now)}, false
 		}
@@ -78,17 +105,38 @@ func (m *meter) takeUpTo(op operation, now time.Time, set *settings, n int64) in
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := &m.ops[op]
-	for i, span := range spans {
+	for i := range spans {
 		w := &o.windows[i]
-		w.roll(now, set.zone, span)
+		m.roll(op, i, now, set.zone)
 		if limit := set.limits[op][i]; limit > 0 {
 			n = min(n, max(0, limit-w.value))
 		}
 	}
 	if n > 0 {
 		o.add(now, n, set.lag)
+		for i := range o.windows {
+			o.windows[i].others += n
+		}
 	}
 	return n
+}
+
+// spent returns every window in which something was spent, those that are open last.
+func (m *meter) spent(now time.Time, set *settings) (all []Spent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for op := range m.ops {
+		for i := range spans {
+			m.roll(operation(op), i, now, set.zone)
+		}
+		all = append(all, m.ops[op].past...)
+		for i := range spans {
+			if w := &m.ops[op].windows[i]; w.value > 0 {
+				all = append(all, w.spent(operation(op), i))
+			}
+		}
+	}
+	return all
 }
 
 func (o *opMeter) add(now time.Time, n int64, lag time.Duration) {
@@ -115,7 +163,7 @@ func (m *meter) read(now time.Time, set *settings, lag time.Duration) []Counter 
 		o := &m.ops[op]
 		for i, span := range spans {
 			w := &o.windows[i]
-			w.roll(now, set.zone, span)
+			m.roll(operation(op), i, now, set.zone)
 			c := Counter{OperationType: operationNames[op], WindowSeconds: span, Value: w.value, ResetsAt: w.end.UTC()}
 			if limit := set.limits[op][i]; limit > 0 {
 				c.Limit = &limit
@@ -136,13 +184,8 @@ func (m *meter) realign(now time.Time, set *settings) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for op := range m.ops {
-		for i, span := range spans {
-			w := &m.ops[op].windows[i]
-			start, end := windowAt(now, set.zone, span)
-			if !start.Equal(w.start) {
-				w.value = 0
-			}
-			w.start, w.end = start, end
+		for i := range spans {
+			m.align(operation(op), i, now, set.zone)
 		}
 	}
 }

@@ -27,11 +27,14 @@ type Options struct {
 	Clock func() time.Time
 	// Seed makes latencies and probabilities repeatable.
 	Seed uint64
+	// KeepWindows has Windows tell of windows that are over, too.
+	KeepWindows bool
 }
 
 // Sim is the simulated platform; it is an http.Handler and safe for concurrent use.
 type Sim struct {
 	clock  func() time.Time
+	keeps  bool
 	mux    *http.ServeMux
 	closed chan struct{}
 	close  sync.Once
@@ -57,7 +60,7 @@ type Sim struct {
 // New returns a simulator without accounts; an account comes into being when it is first used.
 func New(o Options) *Sim {
 	s := &Sim{
-		clock: o.Clock, closed: make(chan struct{}),
+		clock: o.Clock, keeps: o.KeepWindows, closed: make(chan struct{}),
 		accounts: map[string]*account{}, random: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
 	if s.clock == nil {
