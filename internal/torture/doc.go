@@ -3,5 +3,10 @@
 // they hold is invariant 2 of docs/architecture.md: whatever happens at any instant, no record is lost and none arrives
 // twice. Each test prints how many of each event it saw. It knows the service by its commands, its database and its API.
 //
-// FLOWLANE_KILLS says how often the kill test kills; `make torture` takes 200.
+// TestDay and TestMinute (files day_*) hold the other rules of the dispatcher on the same processes: no window above its cap,
+// no call under a hold, no lane behind its share, no release above its policy, no move of a state that nobody has drawn. TestDay
+// moves the clocks of database and platform together through a virtual day.
+//
+// FLOWLANE_KILLS says how often the kill test kills, FLOWLANE_DAYS how many days TestDay lives; `make torture` takes 200 and
+// 20. FLOWLANE_DAY_SEED has TestDay live one day again.
 package torture

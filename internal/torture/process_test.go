@@ -75,8 +75,8 @@ func (a *announcement) Write(p []byte) (int, error) {
 	return a.output.Write(p)
 }
 
-// serve starts a process. It is killed when the test ends.
-func (w *world) serve(l limits) *process {
+// serve starts a process with these settings besides. It is killed when the test ends.
+func (w *world) serve(l limits, settings ...string) *process {
 	w.Helper()
 	path, err := program()
 	if err != nil {
@@ -85,6 +85,7 @@ func (w *world) serve(l limits) *process {
 	p := &process{Cmd: exec.Command(path, "serve"), t: w.T, says: &announcement{w.output, make(chan string, 1)}, ended: make(chan struct{})}
 	p.Env = append(os.Environ(), "DATABASE_URL="+w.dsn, "FLOWLANE_KEK="+kek, "FLOWLANE_LISTEN=127.0.0.1:0", "FLOWLANE_SIM_URL="+w.url,
 		"FLOWLANE_CALL_TIMEOUT="+l.timeout.String(), "FLOWLANE_RECONCILE_MARGIN="+l.margin.String(), "FLOWLANE_LEASE="+lease.String())
+	p.Env = append(p.Env, settings...)
 	p.Stdout, p.Stderr = p.says, w.output
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.Start(); err != nil {

@@ -74,7 +74,7 @@ func (w *world) trigger(p *process, def uuid.UUID, n int) *batch {
 	client.Do("POST", "/data/record-sets/"+set.ID+"/records", map[string]any{"chunk_index": 0, "records": records}).Want(http.StatusOK)
 	client.Do("POST", "/data/record-sets/"+set.ID+"/seal", map[string]any{"expected_count": n}).Want(http.StatusOK)
 	client.Do("POST", "/flows/definitions/"+def.String()+"/trigger", map[string]any{"record_set_id": set.ID}).Want(http.StatusOK).Into(&started)
-	b := &batch{id: uuid.MustParse(started.BatchID), records: n, accepted: n, started: time.Now()}
+	b := &batch{id: uuid.MustParse(started.BatchID), org: w.org, records: n, accepted: n, started: time.Now()}
 	w.batches = append(w.batches, b)
 	return b
 }

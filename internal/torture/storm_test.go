@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,11 +61,17 @@ const (
 	dialTask = `{"id":"d","action_id":"dialer__api__dial","credential_id":"CRED",` + again + `,"params":{"number":"{{ input.id }}","campaign":"c"}}`
 )
 
-func newStorm(w *world) *storm {
+// newCalm returns a storm without batches of any kind.
+func newCalm(w *world) *storm {
 	s := &storm{world: w, doomed: map[*batch]time.Time{}, kindOf: map[*batch]*kind{}, first: map[*batch]int{}}
 	for i := range 80 {
 		s.lists = append(s.lists, fmt.Sprintf("list%d", i))
 	}
+	return s
+}
+
+func newStorm(w *world) *storm {
+	s := newCalm(w)
 	upload := fmt.Sprintf(bulkTask, "upload")
 	s.add(kind{name: "upload", arrives: dialersim.KindUpload, most: 600, rejects: true, once: true}, upload)
 	s.add(kind{name: "upload", arrives: dialersim.KindUpload, most: 600, rejects: true, once: true}, upload)
@@ -85,17 +92,19 @@ func (s *storm) withPhoneCalls() *storm {
 }
 
 func (s *storm) add(k kind, steps ...string) {
-	doc := ""
-	for i, tasks := range steps {
-		if i > 0 {
-			doc += ","
-		}
-		doc += fmt.Sprintf(`{"id":"s%d","tasks":[%s]}`, i, tasks)
-	}
 	for i := range s.accounts {
-		k.defs = append(k.defs, s.define(i, "["+doc+"]"))
+		k.defs = append(k.defs, s.define(i, stepsOf(steps...)))
 	}
 	s.kinds = append(s.kinds, &k)
+}
+
+// stepsOf are the steps of a definition, each of these tasks.
+func stepsOf(tasks ...string) string {
+	var steps []string
+	for i, t := range tasks {
+		steps = append(steps, fmt.Sprintf(`{"id":"s%d","tasks":[%s]}`, i, t))
+	}
+	return "[" + strings.Join(steps, ",") + "]"
 }
 
 // key names a record; phone calls need a number.
@@ -104,8 +113,18 @@ func key(n int) string { return fmt.Sprintf("+1555%07d", n) }
 // more starts one batch of a random kind.
 func (s *storm) more() {
 	account, k := s.random.IntN(len(s.accounts)), s.kinds[s.random.IntN(len(s.kinds))]
-	want, first := batch{}, s.records
-	records := make([][]byte, 1+s.random.IntN(k.most))
+	first := s.records
+	records, want := s.make(k, 1+s.random.IntN(k.most))
+	b := s.start(k.defs[account], records, want)
+	s.kindOf[b], s.first[b] = k, first
+	if !k.whole && s.random.IntN(10) == 0 {
+		s.doomed[b] = time.Now().Add(s.between(0, 3*time.Second))
+	}
+}
+
+// make makes records of a kind, and says how a batch of them must end.
+func (s *storm) make(k *kind, n int) (records [][]byte, want batch) {
+	records = make([][]byte, n)
 	list, stretch := "", 0
 	for i := range records {
 		// A stretch of records for one list is a call of its own.
@@ -127,11 +146,7 @@ func (s *storm) more() {
 		records[i] = fmt.Appendf(nil, `{"id":%q,"list":%q,"bad":%q,"pad":"%0*d"}`, key(s.records), list, bad, s.random.IntN(200), 0)
 		s.records++
 	}
-	b := s.start(k.defs[account], records, want)
-	s.kindOf[b], s.first[b] = k, first
-	if !k.whole && s.random.IntN(10) == 0 {
-		s.doomed[b] = time.Now().Add(s.between(0, 3*time.Second))
-	}
+	return records, want
 }
 
 // keep keeps so many batches going for a while.
@@ -214,6 +229,12 @@ func (s *storm) check(patience time.Duration) {
 		return s.count("SELECT count(*) FROM flow.pause WHERE status = 'active' AND scope <> 'bucket'") == 0
 	})
 	s.Logf("%d holds", s.held)
+	s.checkArrived()
+}
+
+// checkArrived checks that of every batch arrived what must, and nothing twice.
+func (s *storm) checkArrived() {
+	s.Helper()
 	arrived := map[dialersim.Kind]map[string]int{dialersim.KindUpload: {}, dialersim.KindModify: s.sim.ArrivalsOf("", "changed1", dialersim.KindModify),
 		dialersim.KindDial: s.sim.ArrivalsOf("", "calls", dialersim.KindDial)}
 	for _, list := range s.lists {

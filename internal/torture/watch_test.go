@@ -84,9 +84,22 @@ func (w *world) tally() tally {
 func (w *world) settle(patience time.Duration) {
 	w.Helper()
 	w.until("every batch is over", patience, func() bool { return w.open() == 0 }, w.leftovers)
-	w.until("no call is open", patience, func() bool {
-		return w.count("SELECT count(*) FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting')") == 0
-	})
+	w.until("no call is open", patience, func() bool { return w.openCalls() == 0 })
+	w.checkEnd()
+	w.checkSpend()
+	if w.Failed() {
+		w.output.show(w.T)
+	}
+}
+
+func (w *world) openCalls() int {
+	w.Helper()
+	return w.count("SELECT count(*) FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting')")
+}
+
+// checkEnd checks that everything has ended as it must.
+func (w *world) checkEnd() {
+	w.Helper()
 	for _, b := range w.batches {
 		w.checkBatch(b)
 	}
@@ -114,10 +127,6 @@ func (w *world) settle(patience time.Duration) {
 	// A late answer may take records out of doubt in the transaction that brings others into it: only the sum is seen.
 	if inDoubt > calls || inDoubt < calls && !w.late || calls > 0 && inDoubt == 0 {
 		w.Errorf("%d records were in unknown calls, but %d went through needs_reconcile", calls, inDoubt)
-	}
-	w.checkSpend()
-	if w.Failed() {
-		w.output.show(w.T)
 	}
 }
 

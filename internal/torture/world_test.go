@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,8 +50,11 @@ type world struct {
 	pool  *pgxpool.Pool
 	sim   *dialersim.Sim
 	front *front
+	// ahead is how far the platform's clock was moved, in nanoseconds.
+	ahead atomic.Int64
 	// url is the platform's address, through the front.
 	url   string
+	keys  *account.Service
 	org   uuid.UUID
 	key   string
 	creds []uuid.UUID
@@ -75,9 +79,14 @@ func setup(t *testing.T, accounts int) *world {
 
 func setupOn(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int) *world {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
+	return setupSeeded(t, dsn, pool, accounts, uint64(time.Now().UnixNano()))
+}
+
+func setupSeeded(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int, seed uint64) *world {
+	t.Helper()
 	t.Logf("seed %d", seed)
-	w := &world{T: t, dsn: dsn, pool: pool, sim: dialersim.New(dialersim.Options{Seed: seed}), random: rand.New(rand.NewPCG(seed, 1))}
+	w := &world{T: t, dsn: dsn, pool: pool, random: rand.New(rand.NewPCG(seed, 1))}
+	w.sim = dialersim.New(dialersim.Options{Seed: seed, KeepWindows: true, Clock: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }})
 	w.front = &front{sim: w.sim, random: rand.New(rand.NewPCG(seed, 2))}
 	server := httptest.NewUnstartedServer(w.front)
 	_ = server.Listener.Close()
@@ -106,14 +115,8 @@ func setupOn(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int) *world 
 	w.runs = run.New(pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
 	w.holds = hold.New(pool, w.runs, sched)
 
-	org := must(account.CreateOrg(t.Context(), pool, "Acme"))
-	w.org = org.ID
-	keys := must(account.New(account.Config{Pool: pool, HashKeys: [][]byte{must(box.Root(t.Context(), pool)).Derive("api-key")}, Random: crand.Reader, Now: time.Now, Log: slog.Default()}))
-	key, _, err := keys.CreateKey(t.Context(), pool, account.NewKey{OrgID: org.ID, Name: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.key = key
+	w.keys = must(account.New(account.Config{Pool: pool, HashKeys: [][]byte{must(box.Root(t.Context(), pool)).Derive("api-key")}, Random: crand.Reader, Now: time.Now, Log: slog.Default()}))
+	w.org, w.key = w.join("Acme")
 	for i := range accounts {
 		name := fmt.Sprintf("acme%d", i)
 		w.sim.SetAccount(name, dialersim.AccountSettings{Limits: unlimited})
@@ -122,6 +125,17 @@ func setupOn(t *testing.T, dsn string, pool *pgxpool.Pool, accounts int) *world 
 		w.accounts, w.creds = append(w.accounts, name), append(w.creds, c.ID)
 	}
 	return w
+}
+
+// join makes an organization with an API key.
+func (w *world) join(name string) (org uuid.UUID, key string) {
+	w.Helper()
+	org = must(account.CreateOrg(w.Context(), w.pool, name)).ID
+	key, _, err := w.keys.CreateKey(w.Context(), w.pool, account.NewKey{OrgID: org, Name: "test"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return org, key
 }
 
 // everywhere changes every account of the platform.
@@ -149,6 +163,7 @@ func (w *world) define(account int, steps string) uuid.UUID {
 // batch is a batch that was started, and what must become of it.
 type batch struct {
 	id      uuid.UUID
+	org     uuid.UUID
 	records int
 	// accepted, rejected and completed are how many jobs must end so.
 	accepted, rejected, completed int
@@ -161,7 +176,7 @@ type batch struct {
 func (w *world) start(def uuid.UUID, records [][]byte, want batch) *batch {
 	w.Helper()
 	b := &want
-	b.records, b.started = len(records), time.Now()
+	b.org, b.records, b.started = w.org, len(records), time.Now()
 	err := pg.InTx(w.Context(), w.pool, func(ctx context.Context, tx pgx.Tx) error {
 		s, err := w.runs.Start(ctx, tx, run.StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: run.Source{Records: records},
 			TriggerType: db.FlowTriggerTypeApiCall})
@@ -180,7 +195,7 @@ func (w *world) start(def uuid.UUID, records [][]byte, want batch) *batch {
 
 func (w *world) status(b *batch) (run.BatchStatus, db.FlowBatchCount) {
 	w.Helper()
-	row, err := db.New().BatchGet(w.Context(), w.pool, db.BatchGetParams{ID: b.id, OrgID: w.org})
+	row, err := db.New().BatchGet(w.Context(), w.pool, db.BatchGetParams{ID: b.id, OrgID: b.org})
 	if err != nil {
 		w.Fatal(err)
 	}
