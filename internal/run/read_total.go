@@ -25,8 +25,7 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 	if err := w.countBegun(ctx, from, to); err != nil {
 		return 0, err
 	}
-	// Planned for itself: few batches are looked up one by one, very many are joined.
-	n, err := w.s.q.JobTotal(ctx, pg.PlannedTx{Tx: w.tx}, db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to,
+	n, err := w.s.q.JobTotal(ctx, w.planned(), db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to,
 		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled)})
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
@@ -35,6 +34,15 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 		n += begun
 	}
 	return n + w.ended, nil
+}
+
+// planned is where sums over batches are asked for: over all of them they are planned for themselves, because few are looked up
+// one by one and very many joined.
+func (w *walk) planned() db.DBTX {
+	if w.f.BatchID != nil {
+		return w.tx
+	}
+	return pg.PlannedTx{Tx: w.tx}
 }
 
 // one counts the runs of a list of a single record.
@@ -61,7 +69,7 @@ func (w *walk) countBegun(ctx context.Context, from, to uuid.UUID) error {
 	if w.match.begun == "" {
 		return nil
 	}
-	found, err := w.s.q.BegunBatches(ctx, pg.PlannedTx{Tx: w.tx}, db.BegunBatchesParams{OrgID: w.orgID, FromID: from, ToID: to})
+	found, err := w.s.q.BegunBatches(ctx, w.planned(), db.BegunBatchesParams{OrgID: w.orgID, FromID: from, ToID: to})
 	if err != nil {
 		return fmt.Errorf("count what is queued: %w", err)
 	}

@@ -106,7 +106,10 @@ func (w *walk) run(ctx context.Context) error {
 	const batchesAtOnce = 64
 	from, to := w.between()
 	from = greater(from, w.f.FromBatch)
-	if w.f.Position != nil && from == to {
+	if w.f.BatchID != nil {
+		if from != to {
+			return nil
+		}
 		err := w.batch(ctx, to)
 		if fault.Is(err, fault.NotFound) {
 			return nil
@@ -126,6 +129,9 @@ func (w *walk) run(ctx context.Context) error {
 			if w.skip > 0 {
 				break // the next one may be far from here
 			}
+		}
+		if w.skip == 0 && len(found) < batchesAtOnce {
+			return nil
 		}
 	}
 	return nil
