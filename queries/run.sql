@@ -17,9 +17,10 @@ SELECT id, org_id, definition_id, version, status, page_set, metadata, created_a
 
 -- name: BatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
-    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at)
+    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at, schedule_id)
 VALUES (@id, @org_id, @definition_id, @version, @trigger_id, @trigger_type, @trigger_source, @metadata, @status, @record_count,
-    @page_set, @lane, @scheduled_at, @started_at, @completed_at, @created_by, @created_at, @created_at, @priority, @pacing, @pace_next_at);
+    @page_set, @lane, @scheduled_at, @started_at, @completed_at, @created_by, @created_at, @created_at, @priority, @pacing, @pace_next_at,
+    sqlc.narg('schedule_id'));
 
 -- name: BatchCountInsert :exec
 INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)

@@ -1267,6 +1267,64 @@ type FlowRootKey struct {
 	CreatedAt time.Time
 }
 
+// Flows that start by the clock.
+type FlowSchedule struct {
+	// Made by the service; ids sort by creation.
+	ID uuid.UUID
+	// The organization that owns it (flow.organization).
+	OrgID uuid.UUID
+	// What it starts.
+	DefinitionID uuid.UUID
+	// What people call it.
+	Description string
+	// Its slots: five cron fields, in UTC.
+	CronExpression string
+	// False: no slot fires.
+	Enabled bool
+	// The record of each batch; null for an empty one.
+	InputData []byte
+	// The metadata of each batch.
+	Metadata []byte
+	// How late a missed slot may still fire.
+	CatchUpSeconds int32
+	// allow, or skip slots while a batch of the schedule is not over.
+	OverlapPolicy string
+	// Slots up to this time are decided, or never were its own.
+	DecidedUpto time.Time
+	// When it last started a batch or failed to; null before that.
+	LastFiredAt *time.Time
+	// The batch that was started then; null where that failed.
+	LastBatchID *uuid.UUID
+	// The account that created it; its batches name it, too.
+	CreatedBy uuid.UUID
+	// When people made it; no slot before that is its own.
+	CreatedAt time.Time
+	// When people last changed it.
+	UpdatedAt time.Time
+}
+
+// What became of each slot of a schedule. Rows older than 90 days are deleted.
+type FlowScheduleFire struct {
+	// Made by the service; ids sort by when slots were decided.
+	ID uuid.UUID
+	// The organization of the schedule.
+	OrgID uuid.UUID
+	// Whose slot it is (flow.schedule).
+	ScheduleID uuid.UUID
+	// The slot; for a run by hand, when it was asked for.
+	SlotAt time.Time
+	// True where a person asked for the run.
+	Manual bool
+	// fired, skipped or failed.
+	Status string
+	// Why there is no batch; null where there is one.
+	Reason *string
+	// The batch that was started; null for none.
+	BatchID *uuid.UUID
+	// When it was decided.
+	CreatedAt time.Time
+}
+
 // Ciphertexts, each bound to its organization, id and version: a row that is copied elsewhere does not decrypt.
 type FlowSecret struct {
 	// The id of what the secret belongs to, a credential for instance.

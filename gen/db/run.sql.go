@@ -325,9 +325,10 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 
 const batchInsert = `-- name: BatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
-    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at)
+    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at, schedule_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $17, $18, $19, $20)
+    $11, $12, $13, $14, $15, $16, $17, $17, $18, $19, $20,
+    $21)
 `
 
 type BatchInsertParams struct {
@@ -351,6 +352,7 @@ type BatchInsertParams struct {
 	Priority      *string
 	Pacing        json.RawMessage
 	PaceNextAt    *time.Time
+	ScheduleID    *uuid.UUID
 }
 
 func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParams) error {
@@ -375,6 +377,7 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 		arg.Priority,
 		arg.Pacing,
 		arg.PaceNextAt,
+		arg.ScheduleID,
 	)
 	return err
 }

@@ -71,6 +71,54 @@ func (s *RetryInput) setDefaults() {
 }
 
 // setDefaults set default value of fields.
+func (s *Schedule) setDefaults() {
+	{
+		val := OverlapPolicy("allow")
+		s.OverlapPolicy = val
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *ScheduleInput) setDefaults() {
+	{
+		val := bool(true)
+		s.Enabled.SetTo(val)
+	}
+	{
+		val := int(3600)
+		s.CatchUpSeconds.SetTo(val)
+	}
+	{
+		val := OverlapPolicy("allow")
+		s.OverlapPolicy.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *ScheduleReplace) setDefaults() {
+	{
+		val := bool(true)
+		s.Enabled.SetTo(val)
+	}
+	{
+		val := int(3600)
+		s.CatchUpSeconds.SetTo(val)
+	}
+	{
+		val := OverlapPolicy("allow")
+		s.OverlapPolicy.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *ScheduleUpdate) setDefaults() {
+	{
+		val := OverlapPolicy("allow")
+		s.OverlapPolicy.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *Task) setDefaults() {
 	{
 		val := OnError("fail")

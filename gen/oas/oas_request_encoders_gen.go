@@ -106,6 +106,20 @@ func encodeCreateRecordSetRequest(
 	return nil
 }
 
+func encodeCreateScheduleRequest(
+	req *ScheduleInput,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeCreateStoreRequest(
 	req *StoreInput,
 	r *http.Request,
@@ -318,6 +332,20 @@ func encodeReplaceDefinitionRequest(
 	return nil
 }
 
+func encodeReplaceScheduleRequest(
+	req *ScheduleReplace,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeReplaceStoreRequest(
 	req *StoreReplace,
 	r *http.Request,
@@ -472,6 +500,20 @@ func encodeUpdateBatchRequest(
 
 func encodeUpdateDefinitionRequest(
 	req *DefinitionUpdate,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeUpdateScheduleRequest(
+	req *ScheduleUpdate,
 	r *http.Request,
 ) error {
 	const contentType = "application/json"

@@ -4919,6 +4919,9 @@ type DeleteDefinitionNoContent struct{}
 // DeleteRecordSetNoContent is response for DeleteRecordSet operation.
 type DeleteRecordSetNoContent struct{}
 
+// DeleteScheduleNoContent is response for DeleteSchedule operation.
+type DeleteScheduleNoContent struct{}
+
 // DeleteStoreLayerNoContent is response for DeleteStoreLayer operation.
 type DeleteStoreLayerNoContent struct{}
 
@@ -6977,6 +6980,217 @@ func (s *FailureThresholdInput) SetCount(val OptNilInt64) {
 // SetPercent sets the value of Percent.
 func (s *FailureThresholdInput) SetPercent(val OptNilFloat64) {
 	s.Percent = val
+}
+
+// Ref: #/components/schemas/Fire
+type Fire struct {
+	ID         string `json:"id"`
+	ScheduleID string `json:"schedule_id"`
+	// The time that the expression names; for a run by hand, when it was asked for.
+	SlotAt time.Time `json:"slot_at"`
+	// True where a person asked for the run.
+	Manual bool       `json:"manual"`
+	Status FireStatus `json:"status"`
+	// Why no batch was started; else null.
+	Reason NilString `json:"reason"`
+	// The batch that was started; else null.
+	BatchID NilString `json:"batch_id"`
+	// When it was decided.
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// GetID returns the value of ID.
+func (s *Fire) GetID() string {
+	return s.ID
+}
+
+// GetScheduleID returns the value of ScheduleID.
+func (s *Fire) GetScheduleID() string {
+	return s.ScheduleID
+}
+
+// GetSlotAt returns the value of SlotAt.
+func (s *Fire) GetSlotAt() time.Time {
+	return s.SlotAt
+}
+
+// GetManual returns the value of Manual.
+func (s *Fire) GetManual() bool {
+	return s.Manual
+}
+
+// GetStatus returns the value of Status.
+func (s *Fire) GetStatus() FireStatus {
+	return s.Status
+}
+
+// GetReason returns the value of Reason.
+func (s *Fire) GetReason() NilString {
+	return s.Reason
+}
+
+// GetBatchID returns the value of BatchID.
+func (s *Fire) GetBatchID() NilString {
+	return s.BatchID
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *Fire) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// SetID sets the value of ID.
+func (s *Fire) SetID(val string) {
+	s.ID = val
+}
+
+// SetScheduleID sets the value of ScheduleID.
+func (s *Fire) SetScheduleID(val string) {
+	s.ScheduleID = val
+}
+
+// SetSlotAt sets the value of SlotAt.
+func (s *Fire) SetSlotAt(val time.Time) {
+	s.SlotAt = val
+}
+
+// SetManual sets the value of Manual.
+func (s *Fire) SetManual(val bool) {
+	s.Manual = val
+}
+
+// SetStatus sets the value of Status.
+func (s *Fire) SetStatus(val FireStatus) {
+	s.Status = val
+}
+
+// SetReason sets the value of Reason.
+func (s *Fire) SetReason(val NilString) {
+	s.Reason = val
+}
+
+// SetBatchID sets the value of BatchID.
+func (s *Fire) SetBatchID(val NilString) {
+	s.BatchID = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *Fire) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// Ref: #/components/schemas/FireList
+type FireList struct {
+	Items []Fire `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *FireList) GetItems() []Fire {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *FireList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *FireList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *FireList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *FireList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *FireList) SetItems(val []Fire) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *FireList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *FireList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *FireList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *FireList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// `fired`: a batch was started. `skipped`: none was, because the slot was missed or an earlier batch
+// was under way. `failed`: the flow could not be started.
+// Ref: #/components/schemas/FireStatus
+type FireStatus string
+
+const (
+	FireStatusFired   FireStatus = "fired"
+	FireStatusSkipped FireStatus = "skipped"
+	FireStatusFailed  FireStatus = "failed"
+)
+
+// AllValues returns all FireStatus values.
+func (FireStatus) AllValues() []FireStatus {
+	return []FireStatus{
+		FireStatusFired,
+		FireStatusSkipped,
+		FireStatusFailed,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s FireStatus) MarshalText() ([]byte, error) {
+	switch s {
+	case FireStatusFired:
+		return []byte(s), nil
+	case FireStatusSkipped:
+		return []byte(s), nil
+	case FireStatusFailed:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *FireStatus) UnmarshalText(data []byte) error {
+	switch FireStatus(data) {
+	case FireStatusFired:
+		*s = FireStatusFired
+		return nil
+	case FireStatusSkipped:
+		*s = FireStatusSkipped
+		return nil
+	case FireStatusFailed:
+		*s = FireStatusFailed
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 type FreeObject jsonraw.Object
@@ -9245,6 +9459,51 @@ func (o NilRetry) Or(d Retry) Retry {
 	return d
 }
 
+// NewNilScheduleLastFireStatus returns new NilScheduleLastFireStatus with value set to v.
+func NewNilScheduleLastFireStatus(v ScheduleLastFireStatus) NilScheduleLastFireStatus {
+	return NilScheduleLastFireStatus{
+		Value: v,
+	}
+}
+
+// NilScheduleLastFireStatus is nullable ScheduleLastFireStatus.
+type NilScheduleLastFireStatus struct {
+	Value ScheduleLastFireStatus
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilScheduleLastFireStatus) SetTo(v ScheduleLastFireStatus) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilScheduleLastFireStatus) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilScheduleLastFireStatus) SetToNull() {
+	o.Null = true
+	var v ScheduleLastFireStatus
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilScheduleLastFireStatus) Get() (v ScheduleLastFireStatus, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilScheduleLastFireStatus) Or(d ScheduleLastFireStatus) ScheduleLastFireStatus {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewNilString returns new NilString with value set to v.
 func NewNilString(v string) NilString {
 	return NilString{
@@ -10135,6 +10394,52 @@ func (o OptExecutionStatus) Get() (v ExecutionStatus, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptExecutionStatus) Or(d ExecutionStatus) ExecutionStatus {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptFireStatus returns new OptFireStatus with value set to v.
+func NewOptFireStatus(v FireStatus) OptFireStatus {
+	return OptFireStatus{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptFireStatus is optional FireStatus.
+type OptFireStatus struct {
+	Value FireStatus
+	Set   bool
+}
+
+// IsSet returns true if OptFireStatus was set.
+func (o OptFireStatus) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptFireStatus) Reset() {
+	var v FireStatus
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptFireStatus) SetTo(v FireStatus) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptFireStatus) Get() (v FireStatus, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptFireStatus) Or(d FireStatus) FireStatus {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -11557,6 +11862,52 @@ func (o OptOrder) Or(d Order) Order {
 	return d
 }
 
+// NewOptOverlapPolicy returns new OptOverlapPolicy with value set to v.
+func NewOptOverlapPolicy(v OverlapPolicy) OptOverlapPolicy {
+	return OptOverlapPolicy{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptOverlapPolicy is optional OverlapPolicy.
+type OptOverlapPolicy struct {
+	Value OverlapPolicy
+	Set   bool
+}
+
+// IsSet returns true if OptOverlapPolicy was set.
+func (o OptOverlapPolicy) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptOverlapPolicy) Reset() {
+	var v OverlapPolicy
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptOverlapPolicy) SetTo(v OverlapPolicy) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptOverlapPolicy) Get() (v OverlapPolicy, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptOverlapPolicy) Or(d OverlapPolicy) OverlapPolicy {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptPacing returns new OptPacing with value set to v.
 func NewOptPacing(v Pacing) OptPacing {
 	return OptPacing{
@@ -12449,6 +12800,50 @@ func (s *OrgJwt) SetToken(val string) {
 // SetRoles sets the value of Roles.
 func (s *OrgJwt) SetRoles(val []string) {
 	s.Roles = val
+}
+
+// What a slot does while a batch of the schedule is not over yet: `allow` starts another one, `skip`
+// leaves the slot out.
+// Ref: #/components/schemas/OverlapPolicy
+type OverlapPolicy string
+
+const (
+	OverlapPolicyAllow OverlapPolicy = "allow"
+	OverlapPolicySkip  OverlapPolicy = "skip"
+)
+
+// AllValues returns all OverlapPolicy values.
+func (OverlapPolicy) AllValues() []OverlapPolicy {
+	return []OverlapPolicy{
+		OverlapPolicyAllow,
+		OverlapPolicySkip,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s OverlapPolicy) MarshalText() ([]byte, error) {
+	switch s {
+	case OverlapPolicyAllow:
+		return []byte(s), nil
+	case OverlapPolicySkip:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *OverlapPolicy) UnmarshalText(data []byte) error {
+	switch OverlapPolicy(data) {
+	case OverlapPolicyAllow:
+		*s = OverlapPolicyAllow
+		return nil
+	case OverlapPolicySkip:
+		*s = OverlapPolicySkip
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 // Releases up to `records_per_period` records at a time, `period_minutes` apart, each task of the flow
@@ -14179,6 +14574,676 @@ func (s *RetryInput) SetMaxSeconds(val OptFloat64) {
 
 // RevokeApiKeyNoContent is response for RevokeApiKey operation.
 type RevokeApiKeyNoContent struct{}
+
+// Ref: #/components/schemas/Schedule
+type Schedule struct {
+	ID             string        `json:"id"`
+	OrgID          string        `json:"org_id"`
+	DefinitionID   string        `json:"definition_id"`
+	Description    string        `json:"description"`
+	CronExpression string        `json:"cron_expression"`
+	Enabled        bool          `json:"enabled"`
+	InputData      NilFreeObject `json:"input_data"`
+	Metadata       FreeObject    `json:"metadata"`
+	CatchUpSeconds int           `json:"catch_up_seconds"`
+	OverlapPolicy  OverlapPolicy `json:"overlap_policy"`
+	// The next slot as seen from now, also while the schedule is switched off. Null only where the
+	// expression names no time to come, such as the 30th of February.
+	NextFireAt NilDateTime `json:"next_fire_at"`
+	// When it last started a batch or failed to; null before that.
+	LastFiredAt NilDateTime `json:"last_fired_at"`
+	// What became of that: `running` until the batch is in a terminal status, `success` if it is
+	// `completed`, else `failure`, which stands for a start that failed, too. Null before the first.
+	LastFireStatus NilScheduleLastFireStatus `json:"last_fire_status"`
+	CreatedAt      time.Time                 `json:"created_at"`
+	UpdatedAt      time.Time                 `json:"updated_at"`
+}
+
+// GetID returns the value of ID.
+func (s *Schedule) GetID() string {
+	return s.ID
+}
+
+// GetOrgID returns the value of OrgID.
+func (s *Schedule) GetOrgID() string {
+	return s.OrgID
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *Schedule) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *Schedule) GetDescription() string {
+	return s.Description
+}
+
+// GetCronExpression returns the value of CronExpression.
+func (s *Schedule) GetCronExpression() string {
+	return s.CronExpression
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *Schedule) GetEnabled() bool {
+	return s.Enabled
+}
+
+// GetInputData returns the value of InputData.
+func (s *Schedule) GetInputData() NilFreeObject {
+	return s.InputData
+}
+
+// GetMetadata returns the value of Metadata.
+func (s *Schedule) GetMetadata() FreeObject {
+	return s.Metadata
+}
+
+// GetCatchUpSeconds returns the value of CatchUpSeconds.
+func (s *Schedule) GetCatchUpSeconds() int {
+	return s.CatchUpSeconds
+}
+
+// GetOverlapPolicy returns the value of OverlapPolicy.
+func (s *Schedule) GetOverlapPolicy() OverlapPolicy {
+	return s.OverlapPolicy
+}
+
+// GetNextFireAt returns the value of NextFireAt.
+func (s *Schedule) GetNextFireAt() NilDateTime {
+	return s.NextFireAt
+}
+
+// GetLastFiredAt returns the value of LastFiredAt.
+func (s *Schedule) GetLastFiredAt() NilDateTime {
+	return s.LastFiredAt
+}
+
+// GetLastFireStatus returns the value of LastFireStatus.
+func (s *Schedule) GetLastFireStatus() NilScheduleLastFireStatus {
+	return s.LastFireStatus
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *Schedule) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *Schedule) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// SetID sets the value of ID.
+func (s *Schedule) SetID(val string) {
+	s.ID = val
+}
+
+// SetOrgID sets the value of OrgID.
+func (s *Schedule) SetOrgID(val string) {
+	s.OrgID = val
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *Schedule) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *Schedule) SetDescription(val string) {
+	s.Description = val
+}
+
+// SetCronExpression sets the value of CronExpression.
+func (s *Schedule) SetCronExpression(val string) {
+	s.CronExpression = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *Schedule) SetEnabled(val bool) {
+	s.Enabled = val
+}
+
+// SetInputData sets the value of InputData.
+func (s *Schedule) SetInputData(val NilFreeObject) {
+	s.InputData = val
+}
+
+// SetMetadata sets the value of Metadata.
+func (s *Schedule) SetMetadata(val FreeObject) {
+	s.Metadata = val
+}
+
+// SetCatchUpSeconds sets the value of CatchUpSeconds.
+func (s *Schedule) SetCatchUpSeconds(val int) {
+	s.CatchUpSeconds = val
+}
+
+// SetOverlapPolicy sets the value of OverlapPolicy.
+func (s *Schedule) SetOverlapPolicy(val OverlapPolicy) {
+	s.OverlapPolicy = val
+}
+
+// SetNextFireAt sets the value of NextFireAt.
+func (s *Schedule) SetNextFireAt(val NilDateTime) {
+	s.NextFireAt = val
+}
+
+// SetLastFiredAt sets the value of LastFiredAt.
+func (s *Schedule) SetLastFiredAt(val NilDateTime) {
+	s.LastFiredAt = val
+}
+
+// SetLastFireStatus sets the value of LastFireStatus.
+func (s *Schedule) SetLastFireStatus(val NilScheduleLastFireStatus) {
+	s.LastFireStatus = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *Schedule) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *Schedule) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// Ref: #/components/schemas/ScheduleInput
+type ScheduleInput struct {
+	// What to start; it must be active.
+	DefinitionID string `json:"definition_id"`
+	Description  string `json:"description"`
+	// Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC),
+	// day of the week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges,
+	// with `/` for steps. Where both days are restricted, either one is enough. Aliases such as `@hourly`,
+	// time zones, seconds, `?` and `L` are refused.
+	CronExpression string `json:"cron_expression"`
+	// False keeps the schedule, and fires no slot.
+	Enabled OptBool `json:"enabled"`
+	// The one record that each batch works on; null or absent stands for an empty one.
+	InputData OptNilFreeObject `json:"input_data"`
+	// Notes for the batches; expressions read them as `metadata`.
+	Metadata OptFreeObject `json:"metadata"`
+	// Seconds, 0 to 86400. When slots were missed because the service was away, the newest of them fires
+	// late if it is at most this old; the others are listed as skipped. One that is up to 60 seconds late
+	// is not missed.
+	CatchUpSeconds OptInt           `json:"catch_up_seconds"`
+	OverlapPolicy  OptOverlapPolicy `json:"overlap_policy"`
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *ScheduleInput) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *ScheduleInput) GetDescription() string {
+	return s.Description
+}
+
+// GetCronExpression returns the value of CronExpression.
+func (s *ScheduleInput) GetCronExpression() string {
+	return s.CronExpression
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *ScheduleInput) GetEnabled() OptBool {
+	return s.Enabled
+}
+
+// GetInputData returns the value of InputData.
+func (s *ScheduleInput) GetInputData() OptNilFreeObject {
+	return s.InputData
+}
+
+// GetMetadata returns the value of Metadata.
+func (s *ScheduleInput) GetMetadata() OptFreeObject {
+	return s.Metadata
+}
+
+// GetCatchUpSeconds returns the value of CatchUpSeconds.
+func (s *ScheduleInput) GetCatchUpSeconds() OptInt {
+	return s.CatchUpSeconds
+}
+
+// GetOverlapPolicy returns the value of OverlapPolicy.
+func (s *ScheduleInput) GetOverlapPolicy() OptOverlapPolicy {
+	return s.OverlapPolicy
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *ScheduleInput) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *ScheduleInput) SetDescription(val string) {
+	s.Description = val
+}
+
+// SetCronExpression sets the value of CronExpression.
+func (s *ScheduleInput) SetCronExpression(val string) {
+	s.CronExpression = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *ScheduleInput) SetEnabled(val OptBool) {
+	s.Enabled = val
+}
+
+// SetInputData sets the value of InputData.
+func (s *ScheduleInput) SetInputData(val OptNilFreeObject) {
+	s.InputData = val
+}
+
+// SetMetadata sets the value of Metadata.
+func (s *ScheduleInput) SetMetadata(val OptFreeObject) {
+	s.Metadata = val
+}
+
+// SetCatchUpSeconds sets the value of CatchUpSeconds.
+func (s *ScheduleInput) SetCatchUpSeconds(val OptInt) {
+	s.CatchUpSeconds = val
+}
+
+// SetOverlapPolicy sets the value of OverlapPolicy.
+func (s *ScheduleInput) SetOverlapPolicy(val OptOverlapPolicy) {
+	s.OverlapPolicy = val
+}
+
+type ScheduleLastFireStatus string
+
+const (
+	ScheduleLastFireStatusSuccess ScheduleLastFireStatus = "success"
+	ScheduleLastFireStatusFailure ScheduleLastFireStatus = "failure"
+	ScheduleLastFireStatusRunning ScheduleLastFireStatus = "running"
+)
+
+// AllValues returns all ScheduleLastFireStatus values.
+func (ScheduleLastFireStatus) AllValues() []ScheduleLastFireStatus {
+	return []ScheduleLastFireStatus{
+		ScheduleLastFireStatusSuccess,
+		ScheduleLastFireStatusFailure,
+		ScheduleLastFireStatusRunning,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s ScheduleLastFireStatus) MarshalText() ([]byte, error) {
+	switch s {
+	case ScheduleLastFireStatusSuccess:
+		return []byte(s), nil
+	case ScheduleLastFireStatusFailure:
+		return []byte(s), nil
+	case ScheduleLastFireStatusRunning:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *ScheduleLastFireStatus) UnmarshalText(data []byte) error {
+	switch ScheduleLastFireStatus(data) {
+	case ScheduleLastFireStatusSuccess:
+		*s = ScheduleLastFireStatusSuccess
+		return nil
+	case ScheduleLastFireStatusFailure:
+		*s = ScheduleLastFireStatusFailure
+		return nil
+	case ScheduleLastFireStatusRunning:
+		*s = ScheduleLastFireStatusRunning
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/ScheduleList
+type ScheduleList struct {
+	Items []Schedule `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *ScheduleList) GetItems() []Schedule {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *ScheduleList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *ScheduleList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *ScheduleList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *ScheduleList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *ScheduleList) SetItems(val []Schedule) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *ScheduleList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *ScheduleList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *ScheduleList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *ScheduleList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// Ref: #/components/schemas/ScheduleReplace
+type ScheduleReplace struct {
+	// What to start; it must be active.
+	DefinitionID string `json:"definition_id"`
+	Description  string `json:"description"`
+	// Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC),
+	// day of the week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges,
+	// with `/` for steps. Where both days are restricted, either one is enough. Aliases such as `@hourly`,
+	// time zones, seconds, `?` and `L` are refused.
+	CronExpression string `json:"cron_expression"`
+	// False keeps the schedule, and fires no slot.
+	Enabled OptBool `json:"enabled"`
+	// The one record that each batch works on; null or absent stands for an empty one.
+	InputData OptNilFreeObject `json:"input_data"`
+	// Notes for the batches; expressions read them as `metadata`.
+	Metadata OptFreeObject `json:"metadata"`
+	// Seconds, 0 to 86400. When slots were missed because the service was away, the newest of them fires
+	// late if it is at most this old; the others are listed as skipped. One that is up to 60 seconds late
+	// is not missed.
+	CatchUpSeconds OptInt           `json:"catch_up_seconds"`
+	OverlapPolicy  OptOverlapPolicy `json:"overlap_policy"`
+	ID             OptIgnored       `json:"id"`
+	OrgID          OptIgnored       `json:"org_id"`
+	NextFireAt     OptIgnored       `json:"next_fire_at"`
+	LastFiredAt    OptIgnored       `json:"last_fired_at"`
+	LastFireStatus OptIgnored       `json:"last_fire_status"`
+	CreatedAt      OptIgnored       `json:"created_at"`
+	UpdatedAt      OptIgnored       `json:"updated_at"`
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *ScheduleReplace) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *ScheduleReplace) GetDescription() string {
+	return s.Description
+}
+
+// GetCronExpression returns the value of CronExpression.
+func (s *ScheduleReplace) GetCronExpression() string {
+	return s.CronExpression
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *ScheduleReplace) GetEnabled() OptBool {
+	return s.Enabled
+}
+
+// GetInputData returns the value of InputData.
+func (s *ScheduleReplace) GetInputData() OptNilFreeObject {
+	return s.InputData
+}
+
+// GetMetadata returns the value of Metadata.
+func (s *ScheduleReplace) GetMetadata() OptFreeObject {
+	return s.Metadata
+}
+
+// GetCatchUpSeconds returns the value of CatchUpSeconds.
+func (s *ScheduleReplace) GetCatchUpSeconds() OptInt {
+	return s.CatchUpSeconds
+}
+
+// GetOverlapPolicy returns the value of OverlapPolicy.
+func (s *ScheduleReplace) GetOverlapPolicy() OptOverlapPolicy {
+	return s.OverlapPolicy
+}
+
+// GetID returns the value of ID.
+func (s *ScheduleReplace) GetID() OptIgnored {
+	return s.ID
+}
+
+// GetOrgID returns the value of OrgID.
+func (s *ScheduleReplace) GetOrgID() OptIgnored {
+	return s.OrgID
+}
+
+// GetNextFireAt returns the value of NextFireAt.
+func (s *ScheduleReplace) GetNextFireAt() OptIgnored {
+	return s.NextFireAt
+}
+
+// GetLastFiredAt returns the value of LastFiredAt.
+func (s *ScheduleReplace) GetLastFiredAt() OptIgnored {
+	return s.LastFiredAt
+}
+
+// GetLastFireStatus returns the value of LastFireStatus.
+func (s *ScheduleReplace) GetLastFireStatus() OptIgnored {
+	return s.LastFireStatus
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *ScheduleReplace) GetCreatedAt() OptIgnored {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *ScheduleReplace) GetUpdatedAt() OptIgnored {
+	return s.UpdatedAt
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *ScheduleReplace) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *ScheduleReplace) SetDescription(val string) {
+	s.Description = val
+}
+
+// SetCronExpression sets the value of CronExpression.
+func (s *ScheduleReplace) SetCronExpression(val string) {
+	s.CronExpression = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *ScheduleReplace) SetEnabled(val OptBool) {
+	s.Enabled = val
+}
+
+// SetInputData sets the value of InputData.
+func (s *ScheduleReplace) SetInputData(val OptNilFreeObject) {
+	s.InputData = val
+}
+
+// SetMetadata sets the value of Metadata.
+func (s *ScheduleReplace) SetMetadata(val OptFreeObject) {
+	s.Metadata = val
+}
+
+// SetCatchUpSeconds sets the value of CatchUpSeconds.
+func (s *ScheduleReplace) SetCatchUpSeconds(val OptInt) {
+	s.CatchUpSeconds = val
+}
+
+// SetOverlapPolicy sets the value of OverlapPolicy.
+func (s *ScheduleReplace) SetOverlapPolicy(val OptOverlapPolicy) {
+	s.OverlapPolicy = val
+}
+
+// SetID sets the value of ID.
+func (s *ScheduleReplace) SetID(val OptIgnored) {
+	s.ID = val
+}
+
+// SetOrgID sets the value of OrgID.
+func (s *ScheduleReplace) SetOrgID(val OptIgnored) {
+	s.OrgID = val
+}
+
+// SetNextFireAt sets the value of NextFireAt.
+func (s *ScheduleReplace) SetNextFireAt(val OptIgnored) {
+	s.NextFireAt = val
+}
+
+// SetLastFiredAt sets the value of LastFiredAt.
+func (s *ScheduleReplace) SetLastFiredAt(val OptIgnored) {
+	s.LastFiredAt = val
+}
+
+// SetLastFireStatus sets the value of LastFireStatus.
+func (s *ScheduleReplace) SetLastFireStatus(val OptIgnored) {
+	s.LastFireStatus = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *ScheduleReplace) SetCreatedAt(val OptIgnored) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *ScheduleReplace) SetUpdatedAt(val OptIgnored) {
+	s.UpdatedAt = val
+}
+
+// What changes of a schedule; what is absent stays.
+// Ref: #/components/schemas/ScheduleUpdate
+type ScheduleUpdate struct {
+	// What to start; it must be active.
+	DefinitionID OptString `json:"definition_id"`
+	Description  OptString `json:"description"`
+	// Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC),
+	// day of the week (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges,
+	// with `/` for steps. Where both days are restricted, either one is enough. Aliases such as `@hourly`,
+	// time zones, seconds, `?` and `L` are refused.
+	CronExpression OptString `json:"cron_expression"`
+	// False keeps the schedule, and fires no slot.
+	Enabled OptBool `json:"enabled"`
+	// The one record that each batch works on; null or absent stands for an empty one.
+	InputData OptNilFreeObject `json:"input_data"`
+	// Notes for the batches; expressions read them as `metadata`.
+	Metadata OptFreeObject `json:"metadata"`
+	// Seconds, 0 to 86400, as at creation.
+	CatchUpSeconds OptInt           `json:"catch_up_seconds"`
+	OverlapPolicy  OptOverlapPolicy `json:"overlap_policy"`
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *ScheduleUpdate) GetDefinitionID() OptString {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *ScheduleUpdate) GetDescription() OptString {
+	return s.Description
+}
+
+// GetCronExpression returns the value of CronExpression.
+func (s *ScheduleUpdate) GetCronExpression() OptString {
+	return s.CronExpression
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *ScheduleUpdate) GetEnabled() OptBool {
+	return s.Enabled
+}
+
+// GetInputData returns the value of InputData.
+func (s *ScheduleUpdate) GetInputData() OptNilFreeObject {
+	return s.InputData
+}
+
+// GetMetadata returns the value of Metadata.
+func (s *ScheduleUpdate) GetMetadata() OptFreeObject {
+	return s.Metadata
+}
+
+// GetCatchUpSeconds returns the value of CatchUpSeconds.
+func (s *ScheduleUpdate) GetCatchUpSeconds() OptInt {
+	return s.CatchUpSeconds
+}
+
+// GetOverlapPolicy returns the value of OverlapPolicy.
+func (s *ScheduleUpdate) GetOverlapPolicy() OptOverlapPolicy {
+	return s.OverlapPolicy
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *ScheduleUpdate) SetDefinitionID(val OptString) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *ScheduleUpdate) SetDescription(val OptString) {
+	s.Description = val
+}
+
+// SetCronExpression sets the value of CronExpression.
+func (s *ScheduleUpdate) SetCronExpression(val OptString) {
+	s.CronExpression = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *ScheduleUpdate) SetEnabled(val OptBool) {
+	s.Enabled = val
+}
+
+// SetInputData sets the value of InputData.
+func (s *ScheduleUpdate) SetInputData(val OptNilFreeObject) {
+	s.InputData = val
+}
+
+// SetMetadata sets the value of Metadata.
+func (s *ScheduleUpdate) SetMetadata(val OptFreeObject) {
+	s.Metadata = val
+}
+
+// SetCatchUpSeconds sets the value of CatchUpSeconds.
+func (s *ScheduleUpdate) SetCatchUpSeconds(val OptInt) {
+	s.CatchUpSeconds = val
+}
+
+// SetOverlapPolicy sets the value of OverlapPolicy.
+func (s *ScheduleUpdate) SetOverlapPolicy(val OptOverlapPolicy) {
+	s.OverlapPolicy = val
+}
 
 // Ref: #/components/schemas/Service
 type Service struct {

@@ -63,6 +63,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
+	CreateScheduleOperation: []string{
+		"admin",
+	},
 	CreateStoreOperation: []string{
 		"admin",
 	},
@@ -80,6 +83,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	DeleteRecordSetOperation: []string{
+		"admin",
+	},
+	DeleteScheduleOperation: []string{
 		"admin",
 	},
 	DeleteStoreOperation: []string{
@@ -115,6 +121,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetPauseOperation:             []string{},
 	GetQueueOperation:             []string{},
 	GetRecordSetOperation:         []string{},
+	GetScheduleOperation:          []string{},
 	GetStoreOperation:             []string{},
 	GetStoreRecordOperation:       []string{},
 	GetTenantOperation:            []string{},
@@ -136,6 +143,8 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListJobsOperation:               []string{},
 	ListPausesOperation:             []string{},
 	ListRecordSetsOperation:         []string{},
+	ListScheduleFiresOperation:      []string{},
+	ListSchedulesOperation:          []string{},
 	ListStoreRecordsOperation:       []string{},
 	ListStoresOperation:             []string{},
 	ListTenantsOperation:            []string{},
@@ -159,6 +168,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	ReplaceDefinitionOperation: []string{
+		"admin",
+	},
+	ReplaceScheduleOperation: []string{
 		"admin",
 	},
 	ReplaceStoreOperation: []string{
@@ -185,6 +197,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	RevokeApiKeyOperation: []string{
 		"admin",
 	},
+	RunScheduleOperation: []string{
+		"admin",
+	},
 	SealRecordSetOperation: []string{
 		"admin",
 	},
@@ -205,6 +220,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	},
 	UpdateBatchOperation: []string{},
 	UpdateDefinitionOperation: []string{
+		"admin",
+	},
+	UpdateScheduleOperation: []string{
 		"admin",
 	},
 	UpdateTenantOperation: []string{
@@ -255,6 +273,9 @@ var operationRolesOrgJwt = map[string][]string{
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
+	CreateScheduleOperation: []string{
+		"admin",
+	},
 	CreateStoreOperation: []string{
 		"admin",
 	},
@@ -272,6 +293,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	DeleteRecordSetOperation: []string{
+		"admin",
+	},
+	DeleteScheduleOperation: []string{
 		"admin",
 	},
 	DeleteStoreOperation: []string{
@@ -307,6 +331,7 @@ var operationRolesOrgJwt = map[string][]string{
 	GetPauseOperation:             []string{},
 	GetQueueOperation:             []string{},
 	GetRecordSetOperation:         []string{},
+	GetScheduleOperation:          []string{},
 	GetStoreOperation:             []string{},
 	GetStoreRecordOperation:       []string{},
 	GetTenantOperation:            []string{},
@@ -328,6 +353,8 @@ var operationRolesOrgJwt = map[string][]string{
 	ListJobsOperation:               []string{},
 	ListPausesOperation:             []string{},
 	ListRecordSetsOperation:         []string{},
+	ListScheduleFiresOperation:      []string{},
+	ListSchedulesOperation:          []string{},
 	ListStoreRecordsOperation:       []string{},
 	ListStoresOperation:             []string{},
 	ListTenantsOperation:            []string{},
@@ -351,6 +378,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	ReplaceDefinitionOperation: []string{
+		"admin",
+	},
+	ReplaceScheduleOperation: []string{
 		"admin",
 	},
 	ReplaceStoreOperation: []string{
@@ -377,6 +407,9 @@ var operationRolesOrgJwt = map[string][]string{
 	RevokeApiKeyOperation: []string{
 		"admin",
 	},
+	RunScheduleOperation: []string{
+		"admin",
+	},
 	SealRecordSetOperation: []string{
 		"admin",
 	},
@@ -397,6 +430,9 @@ var operationRolesOrgJwt = map[string][]string{
 	},
 	UpdateBatchOperation: []string{},
 	UpdateDefinitionOperation: []string{
+		"admin",
+	},
+	UpdateScheduleOperation: []string{
 		"admin",
 	},
 	UpdateTenantOperation: []string{

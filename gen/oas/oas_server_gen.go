@@ -19,6 +19,7 @@ type Handler interface {
 	HoldHandler
 	JobHandler
 	RecordSetHandler
+	ScheduleHandler
 	StoreHandler
 	TemplateHandler
 	TenantHandler
@@ -670,6 +671,70 @@ type RecordSetHandler interface {
 	//
 	// POST /data/record-sets/{record_set_id}/seal
 	SealRecordSet(ctx context.Context, req *RecordSetSeal, params SealRecordSetParams) (*RecordSet, error)
+}
+
+// ScheduleHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Schedule
+type ScheduleHandler interface {
+	// CreateSchedule implements createSchedule operation.
+	//
+	// Starts a flow at every time that a cron expression names, its slots. Each slot starts one batch,
+	// however many processes of the service run and whatever becomes of them. The definition must be
+	// active, else the answer is 400; each start takes its version of that time. If the schedule cannot be
+	// set up on our side, the answer is 503 and nothing remains of it.
+	//
+	// POST /flows/schedules
+	CreateSchedule(ctx context.Context, req *ScheduleInput, params CreateScheduleParams) (*Schedule, error)
+	// DeleteSchedule implements deleteSchedule operation.
+	//
+	// Removes the schedule and its fires. The batches that it started stay, and go on.
+	//
+	// DELETE /flows/schedules/{schedule_id}
+	DeleteSchedule(ctx context.Context, params DeleteScheduleParams) error
+	// GetSchedule implements getSchedule operation.
+	//
+	// Returns one schedule, with its next slot as seen at this moment.
+	//
+	// GET /flows/schedules/{schedule_id}
+	GetSchedule(ctx context.Context, params GetScheduleParams) (*Schedule, error)
+	// ListScheduleFires implements listScheduleFires operation.
+	//
+	// Returns what became of each slot of the last 90 days, oldest first, and of the runs that people
+	// asked for in between. Slots while the schedule was switched off are not listed.
+	//
+	// GET /flows/schedules/{schedule_id}/fires
+	ListScheduleFires(ctx context.Context, params ListScheduleFiresParams) (*FireList, error)
+	// ListSchedules implements listSchedules operation.
+	//
+	// Returns the schedules of the organization, those that are switched off included.
+	//
+	// GET /flows/schedules
+	ListSchedules(ctx context.Context, params ListSchedulesParams) (*ScheduleList, error)
+	// ReplaceSchedule implements replaceSchedule operation.
+	//
+	// Replaces all that can be set; what is left out gets its default. Slots before now are not made up
+	// for when the expression changes or the schedule is switched on. What was read can be sent back: the
+	// fields that the service sets are ignored.
+	//
+	// PUT /flows/schedules/{schedule_id}
+	ReplaceSchedule(ctx context.Context, req *ScheduleReplace, params ReplaceScheduleParams) (*Schedule, error)
+	// RunSchedule implements runSchedule operation.
+	//
+	// Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
+	// so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
+	// definition that is not active answers 400.
+	//
+	// POST /flows/schedules/{schedule_id}/run
+	RunSchedule(ctx context.Context, params RunScheduleParams) (*TriggerResult, error)
+	// UpdateSchedule implements updateSchedule operation.
+	//
+	// Changes what the body names, for example `{"enabled":false}` to switch it off. Slots before now are
+	// not made up for when the expression changes or the schedule is switched on. An empty body changes
+	// nothing.
+	//
+	// PATCH /flows/schedules/{schedule_id}
+	UpdateSchedule(ctx context.Context, req *ScheduleUpdate, params UpdateScheduleParams) (*Schedule, error)
 }
 
 // StoreHandler handles operations described by OpenAPI v3 specification.

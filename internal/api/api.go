@@ -22,6 +22,7 @@ import (
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
+	"flowlane/internal/schedule"
 	"flowlane/internal/store"
 	"flowlane/internal/stream"
 	"flowlane/internal/template"
@@ -50,6 +51,7 @@ type Deps struct {
 	Streams     *stream.Hub
 	Forecasts   *forecast.Service
 	Holds       *hold.Service
+	Schedules   *schedule.Service
 	Answers     *request.Answers
 	Limits      *request.Limits
 	// RequestLimit replaces the number of every request limit of the document, unless it is 0.
@@ -74,6 +76,7 @@ type handler struct {
 	definitionGroup
 	templateHandler
 	variableHandler
+	scheduleHandler
 	tenantHandler
 	storeHandler
 	batchHandler
@@ -121,6 +124,7 @@ func New(d Deps) (http.Handler, error) {
 		},
 		templateHandler:  templates,
 		variableHandler:  variableHandler{variables: d.Variables},
+		scheduleHandler:  scheduleHandler{pool: d.Pool, schedules: d.Schedules},
 		tenantHandler:    tenantHandler{tenants: d.Tenants},
 		storeHandler:     storeHandler{stores: d.Stores},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, exports: newSlots(exportsAtOnce)},

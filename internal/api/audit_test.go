@@ -109,6 +109,24 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.made("/flows/variables", `{"name":"`+s.unique()+`","keys":[]}`)
 		return auditedCall{"DELETE", "/flows/variables/" + id, nil, 204, "variable_set", id, ""}
 	},
+	"createSchedule": func(s *stack) auditedCall {
+		return auditedCall{"POST", "/flows/schedules", s.yearly(), 201, "schedule", "", "id"}
+	},
+	"replaceSchedule": func(s *stack) auditedCall {
+		id := s.schedule(s.yearly())
+		return auditedCall{"PUT", "/flows/schedules/" + id, s.yearly(), 200, "schedule", id, ""}
+	},
+	"updateSchedule": func(s *stack) auditedCall {
+		id := s.schedule(s.yearly())
+		return auditedCall{"PATCH", "/flows/schedules/" + id, `{"enabled":false}`, 200, "schedule", id, ""}
+	},
+	"deleteSchedule": func(s *stack) auditedCall {
+		id := s.schedule(s.yearly())
+		return auditedCall{"DELETE", "/flows/schedules/" + id, nil, 204, "schedule", id, ""}
+	},
+	"runSchedule": func(s *stack) auditedCall {
+		return auditedCall{"POST", "/flows/schedules/" + s.schedule(s.yearly()) + "/run", nil, 200, "batch", "", "batch_id"}
+	},
 	"createStore": func(s *stack) auditedCall {
 		name := s.unique()
 		return auditedCall{"POST", "/data/stores", `{"name":"` + name + `","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, 201, "store", name, ""}

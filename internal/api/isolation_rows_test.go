@@ -45,8 +45,7 @@ func newParty(s *stack, account string) *party {
 		"variable_set_id": p.made("/flows/variables", `{"name":"`+p.unique()+`","keys":[],"versions":[{"name":"one","values":{}}]}`),
 		"version":         "1",
 		"store":           p.filledStore(), "key": "k",
-		// Nothing makes these yet.
-		"schedule_id": "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11",
+		"schedule_id": p.ranSchedule(),
 		// The catalog and the templates belong to nobody.
 		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
 	}
@@ -60,9 +59,6 @@ func (p *party) in(t *testing.T) *party {
 	own.t, own.Client = t, p.In(t)
 	return &party{stack: &own, ids: p.ids}
 }
-
-// nothingNamed are the parameters of lists by which no list finds anything here.
-var nothingNamed = map[string]bool{"schedule_id": true}
 
 // missing is the text of the answer to an id that is unknown, by the parameter of the path.
 var missing = map[string]string{
@@ -80,6 +76,7 @@ var missing = map[string]string{
 	"pause_id":        "Pause not found",
 	"platform_id":     "Platform not found",
 	"record_set_id":   "Record set not found",
+	"schedule_id":     "Schedule not found",
 	"service_id":      "Service not found",
 	"store":           "Store not found",
 	"template_id":     "Template not found",
@@ -135,6 +132,9 @@ var references = map[string]reference{
 	"estimateUpload record_set_id":                 {(*party).sealedSet, estimating},
 	"replaceDefinition steps.tasks.credential_id":  {(*party).ownCredential, defining("PUT", "/own", 200, "credential_id")},
 	"replaceDefinition variable_set_id":            {(*party).ownVariableSet, defining("PUT", "/own", 200, "variable_set_id")},
+	"createSchedule definition_id":                 {(*party).ownDefinition, scheduling("POST", "", 201)},
+	"replaceSchedule definition_id":                {(*party).ownDefinition, scheduling("PUT", "/own", 200)},
+	"updateSchedule definition_id":                 {(*party).ownDefinition, scheduling("PATCH", "/own", 200)},
 	"triggerDefinition record_set_id":              {(*party).sealedSet, triggering},
 	"validateDefinition bindings":                  {(*party).ownCredential, fillingSlot("/validate", 200)},
 	"validateDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "/validate", 200, "credential_id")},
@@ -143,6 +143,7 @@ var references = map[string]reference{
 
 func (p *party) named() string          { return p.namedTenant() }
 func (p *party) ownCredential() string  { return p.credential }
+func (p *party) ownDefinition() string  { return p.define(transformSteps) }
 func (p *party) ownVariableSet() string { return p.ids["variable_set_id"] }
 func (p *party) sealedSet() string      { return p.upload(rowsOf(1)) }
 func (p *party) ownExecution() string   { return p.ids["execution_id"] }
@@ -173,6 +174,21 @@ func fillingSlot(path string, status int) func(p *party, id string) auditedCall 
 func estimating(p *party, id string) auditedCall {
 	return auditedCall{method: "POST", path: "/platforms/dialer/domains/" + p.tenancy + "/estimate",
 		body: fmt.Sprintf(`{"action_id":"dialer__api__upload","record_set_id":%q}`, id), status: 200}
+}
+
+// ranSchedule is a schedule that has started a batch.
+func (p *party) ranSchedule() string {
+	id := p.schedule(p.yearly())
+	p.Do("POST", "/flows/schedules/"+id+"/run", nil).Want(200)
+	return id
+}
+
+// scheduling sends a schedule of a definition.
+func scheduling(method, path string, status int) func(p *party, id string) auditedCall {
+	return func(p *party, id string) auditedCall {
+		path := strings.Replace(path, "/own", "/"+p.ids["schedule_id"], 1)
+		return auditedCall{method: method, path: "/flows/schedules" + path, body: scheduleOf(id, "0 0 29 2 *"), status: status}
+	}
 }
 
 // defining sends a definition that names something in one field.

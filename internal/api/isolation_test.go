@@ -302,7 +302,7 @@ func (m matrix) lists() {
 		assert.Equal(m.t, get(m.other, altered(id)), get(m.other, id), "%s of another organization", name)
 		var page struct{ Items []json.RawMessage }
 		require.NoError(m.t, json.Unmarshal([]byte(get(m.victim, id)), &page))
-		assert.Equal(m.t, nothingNamed[name], len(page.Items) == 0, "%s finds %d items of the own organization", name, len(page.Items))
+		assert.NotEmpty(m.t, page.Items, "%s finds nothing of the own organization", name)
 	}
 }
 

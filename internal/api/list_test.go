@@ -73,6 +73,11 @@ func TestCursor_EveryList(t *testing.T) {
 	for i := range 2 {
 		s.Do(http.MethodPost, "/flows/variables", fmt.Sprintf(`{"name":"v%d","keys":[]}`, i)).Want(http.StatusCreated)
 	}
+	schedule := s.schedule(s.yearly())
+	s.schedule(s.yearly())
+	for range 2 {
+		s.Do(http.MethodPost, "/flows/schedules/"+schedule+"/run", nil).Want(http.StatusOK)
+	}
 	s.namedTenant()
 	s.upload(rowsOf(1))
 	s.upload(rowsOf(2))
@@ -85,7 +90,7 @@ func TestCursor_EveryList(t *testing.T) {
 		s.Do(http.MethodPost, "/account/api-keys", fmt.Sprintf(`{"name":"k%d"}`, i)).Want(http.StatusCreated)
 	}
 	s.Do(http.MethodPost, "/credentials", `{"name":"b","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"beta","password":"x"}}`).Want(http.StatusCreated)
-	names := strings.NewReplacer("{platform_id}", "core", "{service_id}", "core__flow", "{definition_id}", flow, "{batch_id}", batch, "{store}", "customers", "{tenancy_id}", s.tenancy)
+	names := strings.NewReplacer("{platform_id}", "core", "{service_id}", "core__flow", "{definition_id}", flow, "{batch_id}", batch, "{store}", "customers", "{schedule_id}", schedule, "{tenancy_id}", s.tenancy)
 	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at)
 		SELECT $1, 'dial', n, now(), now() + interval '1 minute' FROM unnest(ARRAY[60, 3600]) n`, s.tenancy)
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/run"
+	"flowlane/internal/schedule"
 	"flowlane/internal/store"
 )
 
@@ -36,6 +37,7 @@ func (a *App) registerKinds() {
 	register(run.DueRelease, 10*time.Second, 2, a.release)
 	register(hold.DueExpiry, 10*time.Second, 2, a.endHold)
 	register(run.DuePacing, 10*time.Second, 2, a.tick)
+	register(schedule.Due, 10*time.Second, 4, a.Schedules.Fire)
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)
 	register(store.CatchUpKind, 10*time.Second, 2, a.catchUp)
 	register(housekeeping, 30*time.Second, 1, a.housekeep)

@@ -54,6 +54,14 @@ var fixtures = map[string]fixture{
 	"replaceVariableSet": shared(variableSet),
 	"deleteVariableSet":  variableSet,
 
+	"createSchedule":    shared(definition("active")),
+	"getSchedule":       shared(schedule),
+	"replaceSchedule":   all(schedule, shared(definition("active"))),
+	"updateSchedule":    all(schedule, shared(definition("active"))),
+	"deleteSchedule":    schedule,
+	"runSchedule":       shared(schedule),
+	"listScheduleFires": shared(schedule),
+
 	"getBatch":         shared(finished),
 	"updateBatch":      shared(waiting),
 	"cancelBatch":      waiting,
@@ -116,6 +124,7 @@ type cleanup struct{ method, path, field string }
 // cleanups are for what has a name of its own, may not be made without end, or is in the way of others.
 var cleanups = map[string]cleanup{
 	"createVariableSet": {http.MethodDelete, "/flows/variables/", "id"},
+	"createSchedule":    {http.MethodDelete, "/flows/schedules/", "id"},
 	"createStore":       {http.MethodDelete, "/data/stores/", "name"},
 	"createTenant":      {http.MethodDelete, "/tenants/", "id"},
 	"pauseDispatch":     {http.MethodPost, "/admin/dispatch/resume", ""},
@@ -198,6 +207,15 @@ func credential(ctx context.Context, w *world) (values, error) {
 		return nil, err
 	}
 	return values{"credential_id": made["id"].(string), "tenancy_id": made["tenancy_id"].(string)}, nil
+}
+
+// schedule fires when nobody looks.
+func schedule(ctx context.Context, w *world) (values, error) {
+	def, err := definition("active")(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return fresh("schedule_id", "/flows/schedules", `{"definition_id":"`+def["definition_id"]+`","description":"contract","cron_expression":"0 0 29 2 *"}`)(ctx, w)
 }
 
 // transform is a flow that makes no call.

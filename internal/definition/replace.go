@@ -63,7 +63,7 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, by string, d
 }
 
 // Delete takes a definition away; what its batches did stays readable. Faults: NotFound; Conflict while a batch of it is
-// not over.
+// not over, or a schedule starts it.
 func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		// A start holds the row until it has committed, so that every batch is seen here or finds no definition.
@@ -76,6 +76,13 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		}
 		if live {
 			return fault.New(fault.Conflict, "Definition has batches that are not over: wait for them, or cancel them")
+		}
+		named, err := s.queries.ScheduleNames(ctx, tx, db.ScheduleNamesParams{OrgID: orgID, DefinitionID: id})
+		if err != nil {
+			return fmt.Errorf("look for schedules of a definition: %w", err)
+		}
+		if named {
+			return fault.New(fault.Conflict, "Definition is started by a schedule: delete that first, or have it start another definition")
 		}
 		if err := s.queries.DeleteDefinition(ctx, tx, db.DeleteDefinitionParams{OrgID: orgID, ID: id}); err != nil {
 			return fmt.Errorf("delete definition: %w", err)

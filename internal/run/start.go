@@ -43,7 +43,9 @@ type StartInput struct {
 	Pacing        *pacing.Policy
 	TriggerType   db.FlowTriggerType
 	TriggerSource *string
-	CreatedBy     *uuid.UUID
+	// ScheduleID is the schedule that starts it; nil for none.
+	ScheduleID *uuid.UUID
+	CreatedBy  *uuid.UUID
 }
 
 // StartedBatch is a batch that was just started.
@@ -157,7 +159,7 @@ func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
 		ID: st.batchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version, TriggerID: out.TriggerID,
 		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(metadata), Status: out.Status,
 		RecordCount: out.RecordCount, PageSet: st.pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
-		CreatedAt: st.now, Priority: st.in.Priority, PaceNextAt: st.firstTick,
+		CreatedAt: st.now, Priority: st.in.Priority, PaceNextAt: st.firstTick, ScheduleID: st.in.ScheduleID,
 	}
 	if st.in.Pacing != nil {
 		row.Pacing = st.in.Pacing.Encode()

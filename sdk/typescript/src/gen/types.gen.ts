@@ -1694,6 +1694,230 @@ export type TriggerResult = {
     estimate: Estimate | null;
 };
 
+export type Schedule = {
+    id: string;
+    org_id: string;
+    definition_id: string;
+    description: string;
+    cron_expression: string;
+    enabled: boolean;
+    input_data: FreeObject | null;
+    metadata: FreeObject;
+    catch_up_seconds: number;
+    overlap_policy: OverlapPolicy;
+    /**
+     * The next slot as seen from now, also while the schedule is switched off. Null only where the expression
+     * names no time to come, such as the 30th of February.
+     *
+     */
+    next_fire_at: string | null;
+    /**
+     * When it last started a batch or failed to; null before that.
+     */
+    last_fired_at: string | null;
+    /**
+     * What became of that: `running` until the batch is in a terminal status, `success` if it is `completed`, else
+     * `failure`, which stands for a start that failed, too. Null before the first.
+     *
+     */
+    last_fire_status: 'success' | 'failure' | 'running' | null;
+    created_at: string;
+    updated_at: string;
+};
+
+export type ScheduleList = {
+    items: Array<Schedule>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * The skip that was applied.
+     */
+    skip: number;
+    /**
+     * How many items match the filters in all.
+     */
+    total: number;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
+/**
+ * What a slot does while a batch of the schedule is not over yet: `allow` starts another one, `skip` leaves the slot
+ * out.
+ *
+ */
+export type OverlapPolicy = 'allow' | 'skip';
+
+export type ScheduleInput = {
+    /**
+     * What to start; it must be active.
+     */
+    definition_id: string;
+    description: string;
+    /**
+     * Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+     * (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
+     * both days are restricted, either one is enough. Aliases such as `@hourly`, time zones, seconds, `?` and
+     * `L` are refused.
+     *
+     */
+    cron_expression: string;
+    /**
+     * False keeps the schedule, and fires no slot.
+     */
+    enabled?: boolean;
+    /**
+     * The one record that each batch works on; null or absent stands for an empty one.
+     */
+    input_data?: FreeObject | null;
+    /**
+     * Notes for the batches; expressions read them as `metadata`.
+     */
+    metadata?: FreeObject;
+    /**
+     * Seconds, 0 to 86400. When slots were missed because the service was away, the newest of them fires late if it is at
+     * most this old; the others are listed as skipped. One that is up to 60 seconds late is not missed.
+     *
+     */
+    catch_up_seconds?: number;
+    overlap_policy?: OverlapPolicy;
+};
+
+export type ScheduleReplace = {
+    /**
+     * What to start; it must be active.
+     */
+    definition_id: string;
+    description: string;
+    /**
+     * Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+     * (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
+     * both days are restricted, either one is enough. Aliases such as `@hourly`, time zones, seconds, `?` and
+     * `L` are refused.
+     *
+     */
+    cron_expression: string;
+    /**
+     * False keeps the schedule, and fires no slot.
+     */
+    enabled?: boolean;
+    /**
+     * The one record that each batch works on; null or absent stands for an empty one.
+     */
+    input_data?: FreeObject | null;
+    /**
+     * Notes for the batches; expressions read them as `metadata`.
+     */
+    metadata?: FreeObject;
+    /**
+     * Seconds, 0 to 86400. When slots were missed because the service was away, the newest of them fires late if it is at
+     * most this old; the others are listed as skipped. One that is up to 60 seconds late is not missed.
+     *
+     */
+    catch_up_seconds?: number;
+    overlap_policy?: OverlapPolicy;
+    id?: Ignored;
+    org_id?: Ignored;
+    next_fire_at?: Ignored;
+    last_fired_at?: Ignored;
+    last_fire_status?: Ignored;
+    created_at?: Ignored;
+    updated_at?: Ignored;
+};
+
+/**
+ * What changes of a schedule; what is absent stays.
+ */
+export type ScheduleUpdate = {
+    /**
+     * What to start; it must be active.
+     */
+    definition_id?: string;
+    description?: string;
+    /**
+     * Five fields in UTC: minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC), day of the week
+     * (0-7 or SUN-SAT; 0 and 7 are Sunday). Each is `*` or a list of numbers and ranges, with `/` for steps. Where
+     * both days are restricted, either one is enough. Aliases such as `@hourly`, time zones, seconds, `?` and
+     * `L` are refused.
+     *
+     */
+    cron_expression?: string;
+    /**
+     * False keeps the schedule, and fires no slot.
+     */
+    enabled?: boolean;
+    /**
+     * The one record that each batch works on; null or absent stands for an empty one.
+     */
+    input_data?: FreeObject | null;
+    /**
+     * Notes for the batches; expressions read them as `metadata`.
+     */
+    metadata?: FreeObject;
+    /**
+     * Seconds, 0 to 86400, as at creation.
+     */
+    catch_up_seconds?: number;
+    overlap_policy?: OverlapPolicy;
+};
+
+/**
+ * `fired`: a batch was started. `skipped`: none was, because the slot was missed or an earlier batch was under way.
+ * `failed`: the flow could not be started.
+ *
+ */
+export type FireStatus = 'fired' | 'skipped' | 'failed';
+
+export type Fire = {
+    id: string;
+    schedule_id: string;
+    /**
+     * The time that the expression names; for a run by hand, when it was asked for.
+     */
+    slot_at: string;
+    /**
+     * True where a person asked for the run.
+     */
+    manual: boolean;
+    status: FireStatus;
+    /**
+     * Why no batch was started; else null.
+     */
+    reason: string | null;
+    /**
+     * The batch that was started; else null.
+     */
+    batch_id: string | null;
+    /**
+     * When it was decided.
+     */
+    created_at: string;
+};
+
+export type FireList = {
+    items: Array<Fire>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * The skip that was applied.
+     */
+    skip: number;
+    /**
+     * How many items match the filters in all.
+     */
+    total: number;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
 /**
  * `completed`: every job ended well. `partially_failed`: some did. `failed`: none did. These and `cancelled` are
  * terminal.
@@ -3128,6 +3352,11 @@ export type CredentialId = string;
  * The id of the definition.
  */
 export type DefinitionId = string;
+
+/**
+ * The id of the schedule.
+ */
+export type ScheduleId = string;
 
 /**
  * The id of the batch.
@@ -4974,6 +5203,326 @@ export type ReplaceVariableSetResponses = {
 };
 
 export type ReplaceVariableSetResponse = ReplaceVariableSetResponses[keyof ReplaceVariableSetResponses];
+
+export type ListSchedulesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
+         */
+        limit?: number;
+        /**
+         * How many items to pass over. For deep pages `cursor` is much faster.
+         */
+        skip?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+    };
+    url: '/flows/schedules';
+};
+
+export type ListSchedulesErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListSchedulesError = ListSchedulesErrors[keyof ListSchedulesErrors];
+
+export type ListSchedulesResponses = {
+    /**
+     * A page of schedules.
+     */
+    200: ScheduleList;
+};
+
+export type ListSchedulesResponse = ListSchedulesResponses[keyof ListSchedulesResponses];
+
+export type CreateScheduleData = {
+    body: ScheduleInput;
+    headers?: {
+        /**
+         * A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the same request
+         * with the same key as often as you like: it is carried out once. For 24 hours after it succeeded, repeats of it get
+         * the first answer again, to the byte, with the header `Idempotency-Replayed: true`; a repeat that comes while the
+         * first is under way waits for it. The same key with another body answers 409
+         * `Idempotency key reused with a different request`. A request that failed may be sent again under its key. A key
+         * holds for one path of one organization.
+         *
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/flows/schedules';
+};
+
+export type CreateScheduleErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type CreateScheduleError = CreateScheduleErrors[keyof CreateScheduleErrors];
+
+export type CreateScheduleResponses = {
+    /**
+     * The new schedule.
+     */
+    201: Schedule;
+};
+
+export type CreateScheduleResponse = CreateScheduleResponses[keyof CreateScheduleResponses];
+
+export type DeleteScheduleData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the schedule.
+         */
+        schedule_id: string;
+    };
+    query?: never;
+    url: '/flows/schedules/{schedule_id}';
+};
+
+export type DeleteScheduleErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type DeleteScheduleError = DeleteScheduleErrors[keyof DeleteScheduleErrors];
+
+export type DeleteScheduleResponses = {
+    /**
+     * The schedule is gone.
+     */
+    204: void;
+};
+
+export type DeleteScheduleResponse = DeleteScheduleResponses[keyof DeleteScheduleResponses];
+
+export type GetScheduleData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the schedule.
+         */
+        schedule_id: string;
+    };
+    query?: never;
+    url: '/flows/schedules/{schedule_id}';
+};
+
+export type GetScheduleErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetScheduleError = GetScheduleErrors[keyof GetScheduleErrors];
+
+export type GetScheduleResponses = {
+    /**
+     * The schedule.
+     */
+    200: Schedule;
+};
+
+export type GetScheduleResponse = GetScheduleResponses[keyof GetScheduleResponses];
+
+export type UpdateScheduleData = {
+    body: ScheduleUpdate;
+    path: {
+        /**
+         * The id of the schedule.
+         */
+        schedule_id: string;
+    };
+    query?: never;
+    url: '/flows/schedules/{schedule_id}';
+};
+
+export type UpdateScheduleErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type UpdateScheduleError = UpdateScheduleErrors[keyof UpdateScheduleErrors];
+
+export type UpdateScheduleResponses = {
+    /**
+     * The schedule as it is now.
+     */
+    200: Schedule;
+};
+
+export type UpdateScheduleResponse = UpdateScheduleResponses[keyof UpdateScheduleResponses];
+
+export type ReplaceScheduleData = {
+    body: ScheduleReplace;
+    path: {
+        /**
+         * The id of the schedule.
+         */
+        schedule_id: string;
+    };
+    query?: never;
+    url: '/flows/schedules/{schedule_id}';
+};
+
+export type ReplaceScheduleErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ReplaceScheduleError = ReplaceScheduleErrors[keyof ReplaceScheduleErrors];
+
+export type ReplaceScheduleResponses = {
+    /**
+     * The schedule as it is now.
+     */
+    200: Schedule;
+};
+
+export type ReplaceScheduleResponse = ReplaceScheduleResponses[keyof ReplaceScheduleResponses];
+
+export type ListScheduleFiresData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the schedule.
+         */
+        schedule_id: string;
+    };
+    query?: {
+        /**
+         * The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
+         */
+        limit?: number;
+        /**
+         * How many items to pass over. For deep pages `cursor` is much faster.
+         */
+        skip?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+        /**
+         * Only fires in this status.
+         */
+        status?: FireStatus;
+    };
+    url: '/flows/schedules/{schedule_id}/fires';
+};
+
+export type ListScheduleFiresErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListScheduleFiresError = ListScheduleFiresErrors[keyof ListScheduleFiresErrors];
+
+export type ListScheduleFiresResponses = {
+    /**
+     * A page of fires.
+     */
+    200: FireList;
+};
+
+export type ListScheduleFiresResponse = ListScheduleFiresResponses[keyof ListScheduleFiresResponses];
+
+export type RunScheduleData = {
+    body?: never;
+    headers?: {
+        /**
+         * A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the same request
+         * with the same key as often as you like: it is carried out once. For 24 hours after it succeeded, repeats of it get
+         * the first answer again, to the byte, with the header `Idempotency-Replayed: true`; a repeat that comes while the
+         * first is under way waits for it. The same key with another body answers 409
+         * `Idempotency key reused with a different request`. A request that failed may be sent again under its key. A key
+         * holds for one path of one organization.
+         *
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * The id of the schedule.
+         */
+        schedule_id: string;
+    };
+    query?: never;
+    url: '/flows/schedules/{schedule_id}/run';
+};
+
+export type RunScheduleErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type RunScheduleError = RunScheduleErrors[keyof RunScheduleErrors];
+
+export type RunScheduleResponses = {
+    /**
+     * The batch that was started; `estimate` is null.
+     */
+    200: TriggerResult;
+};
+
+export type RunScheduleResponse = RunScheduleResponses[keyof RunScheduleResponses];
 
 export type ListBatchesData = {
     body?: never;

@@ -1,0 +1,247 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/jsonraw"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+	"flowlane/internal/schedule"
+)
+
+// scheduleHandler serves /flows/schedules.
+type scheduleHandler struct {
+	pool      *pgxpool.Pool
+	schedules *schedule.Service
+}
+
+func (h scheduleHandler) ListSchedules(ctx context.Context, params oas.ListSchedulesParams) (*oas.ScheduleList, error) {
+	caller := account.FromContext(ctx)
+	p, err := pageOf("schedules", caller.OrgID, params.Limit, params.Skip, params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.afterID()
+	if err != nil {
+		return nil, err
+	}
+	rows, total, err := h.schedules.List(ctx, caller.OrgID, after, p.Skip(), p.Fetch())
+	if err != nil {
+		return nil, err
+	}
+	key := func(s *schedule.Schedule) string { return s.ID.String() }
+	list := oas.ScheduleList(listOf(p, rows, total, key, scheduleOf))
+	return &list, nil
+}
+
+func (h scheduleHandler) CreateSchedule(ctx context.Context, req *oas.ScheduleInput, _ oas.CreateScheduleParams) (*oas.Schedule, error) {
+	caller := account.FromContext(ctx)
+	id, err := pathID("Definition", req.DefinitionID)
+	if err != nil {
+		return nil, err
+	}
+	in := scheduleInput{id, req.Description, req.CronExpression, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
+	out, err := answerSchedule(h.schedules.Create(ctx, caller.OrgID, caller.AccountID, in.all(), keepCreated(answerSchedule)))
+	if f := (*fault.Error)(nil); err != nil && !errors.As(err, &f) && ctx.Err() == nil {
+		return nil, fault.New(fault.Unavailable, "Schedule create failed, record cleaned up").Because(err)
+	}
+	return out, err
+}
+
+func (h scheduleHandler) GetSchedule(ctx context.Context, params oas.GetScheduleParams) (*oas.Schedule, error) {
+	id, err := pathID("Schedule", params.ScheduleID)
+	if err != nil {
+		return nil, err
+	}
+	return answerSchedule(h.schedules.Get(ctx, account.FromContext(ctx).OrgID, id))
+}
+
+func (h scheduleHandler) ReplaceSchedule(ctx context.Context, req *oas.ScheduleReplace, params oas.ReplaceScheduleParams) (*oas.Schedule, error) {
+	id, err := pathID("Schedule", params.ScheduleID)
+	if err != nil {
+		return nil, err
+	}
+	definition, err := h.named(ctx, id, req.DefinitionID)
+	if err != nil {
+		return nil, err
+	}
+	in := scheduleInput{definition, req.Description, req.CronExpression, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
+	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id, func(schedule.Input) schedule.Input { return in.all() }))
+}
+
+func (h scheduleHandler) UpdateSchedule(ctx context.Context, req *oas.ScheduleUpdate, params oas.UpdateScheduleParams) (*oas.Schedule, error) {
+	id, err := pathID("Schedule", params.ScheduleID)
+	if err != nil {
+		return nil, err
+	}
+	definition := uuid.Nil
+	if text, ok := req.DefinitionID.Get(); ok {
+		if definition, err = h.named(ctx, id, text); err != nil {
+			return nil, err
+		}
+	}
+	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id, func(in schedule.Input) schedule.Input {
+		if definition != uuid.Nil {
+			in.DefinitionID = definition
+		}
+		in.Description, in.Cron, in.Enabled = req.Description.Or(in.Description), req.CronExpression.Or(in.Cron), req.Enabled.Or(in.Enabled)
+		if req.InputData.Set {
+			in.InputData = dataOf(req.InputData)
+		}
+		if req.Metadata.Set {
+			in.Metadata = jsonraw.Object(req.Metadata.Value).Bytes()
+		}
+		in.CatchUpSeconds = int32(req.CatchUpSeconds.Or(int(in.CatchUpSeconds)))
+		in.OverlapPolicy = string(req.OverlapPolicy.Or(oas.OverlapPolicy(in.OverlapPolicy)))
+		return in
+	}))
+}
+
+// named is the definition that a body names; the schedule is missed first.
+func (h scheduleHandler) named(ctx context.Context, scheduleID uuid.UUID, text string) (uuid.UUID, error) {
+	id, err := pathID("Definition", text)
+	if err == nil {
+		return id, nil
+	}
+	if _, missing := h.schedules.Get(ctx, account.FromContext(ctx).OrgID, scheduleID); missing != nil {
+		return uuid.Nil, missing
+	}
+	return uuid.Nil, err
+}
+
+func (h scheduleHandler) DeleteSchedule(ctx context.Context, params oas.DeleteScheduleParams) error {
+	id, err := pathID("Schedule", params.ScheduleID)
+	if err != nil {
+		return err
+	}
+	return h.schedules.Delete(ctx, account.FromContext(ctx).OrgID, id)
+}
+
+func (h scheduleHandler) ListScheduleFires(ctx context.Context, params oas.ListScheduleFiresParams) (*oas.FireList, error) {
+	caller := account.FromContext(ctx)
+	id, err := pathID("Schedule", params.ScheduleID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pageOf("schedule-fires", caller.OrgID, params.Limit, params.Skip, params.Cursor, id, params.Status.Value)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.afterID()
+	if err != nil {
+		return nil, err
+	}
+	f := schedule.FireFilter{Status: optional(params.Status.Value, params.Status.Set), After: after, Skip: p.Skip(), MaxRows: p.Fetch()}
+	rows, total, err := h.schedules.Fires(ctx, caller.OrgID, id, f)
+	if err != nil {
+		return nil, err
+	}
+	key := func(f db.FlowScheduleFire) string { return f.ID.String() }
+	list := oas.FireList(listOf(p, rows, total, key, fireOf))
+	return &list, nil
+}
+
+func (h scheduleHandler) RunSchedule(ctx context.Context, params oas.RunScheduleParams) (*oas.TriggerResult, error) {
+	caller := account.FromContext(ctx)
+	id, err := pathID("Schedule", params.ScheduleID)
+	if err != nil {
+		return nil, err
+	}
+	var started *run.StartedBatch
+	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if started, err = h.schedules.Run(ctx, tx, caller.OrgID, id, caller.AccountID); err != nil {
+			return err
+		}
+		return keep(ctx, tx, http.StatusOK, triggerResultOf(started, nil))
+	})
+	if err != nil {
+		return nil, startFailed(ctx, err)
+	}
+	return triggerResultOf(started, nil), nil
+}
+
+// scheduleInput is what a body says of a whole schedule.
+type scheduleInput struct {
+	definition  uuid.UUID
+	description string
+	cron        string
+	enabled     oas.OptBool
+	data        oas.OptNilFreeObject
+	metadata    oas.OptFreeObject
+	catchUp     oas.OptInt
+	overlap     oas.OptOverlapPolicy
+}
+
+func (in *scheduleInput) all() schedule.Input {
+	return schedule.Input{
+		DefinitionID: in.definition, Description: in.description, Cron: in.cron, Enabled: in.enabled.Or(true), InputData: dataOf(in.data),
+		Metadata: jsonraw.Object(in.metadata.Value).Bytes(), CatchUpSeconds: int32(in.catchUp.Or(3600)),
+		OverlapPolicy: string(in.overlap.Or(oas.OverlapPolicyAllow)),
+	}
+}
+
+// dataOf is the one record of a start; nil for none.
+func dataOf(data oas.OptNilFreeObject) json.RawMessage {
+	if value, ok := data.Get(); ok {
+		return jsonraw.Object(value).Bytes()
+	}
+	return nil
+}
+
+func answerSchedule(s *schedule.Schedule, err error) (*oas.Schedule, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := scheduleOf(s)
+	return &out, nil
+}
+
+func scheduleOf(s *schedule.Schedule) oas.Schedule {
+	out := oas.Schedule{
+		ID: s.ID.String(), OrgID: s.OrgID.String(), DefinitionID: s.DefinitionID.String(), Description: s.Description, CronExpression: s.CronExpression,
+		Enabled: s.Enabled, InputData: oas.NilFreeObject{Null: true}, Metadata: oas.FreeObject(s.Metadata), CatchUpSeconds: int(s.CatchUpSeconds),
+		OverlapPolicy: oas.OverlapPolicy(s.OverlapPolicy), NextFireAt: oas.NilDateTime{Null: true}, LastFiredAt: nilTime(s.LastFiredAt),
+		LastFireStatus: lastFireOf(s), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+	}
+	if s.InputData != nil {
+		out.InputData = oas.NewNilFreeObject(oas.FreeObject(s.InputData))
+	}
+	if !s.Next.IsZero() {
+		out.NextFireAt = oas.NewNilDateTime(s.Next)
+	}
+	return out
+}
+
+func lastFireOf(s *schedule.Schedule) oas.NilScheduleLastFireStatus {
+	switch {
+	case s.LastFiredAt == nil:
+		return oas.NilScheduleLastFireStatus{Null: true}
+	case s.LastStatus == nil:
+		return oas.NewNilScheduleLastFireStatus(oas.ScheduleLastFireStatusFailure)
+	}
+	switch *s.LastStatus {
+	case run.BatchQueued, run.BatchRunning, run.BatchPaused:
+		return oas.NewNilScheduleLastFireStatus(oas.ScheduleLastFireStatusRunning)
+	case run.BatchCompleted:
+		return oas.NewNilScheduleLastFireStatus(oas.ScheduleLastFireStatusSuccess)
+	}
+	return oas.NewNilScheduleLastFireStatus(oas.ScheduleLastFireStatusFailure)
+}
+
+func fireOf(f db.FlowScheduleFire) oas.Fire {
+	return oas.Fire{ID: f.ID.String(), ScheduleID: f.ScheduleID.String(), SlotAt: f.SlotAt.UTC(), Manual: f.Manual, Status: oas.FireStatus(f.Status),
+		Reason: nilString(f.Reason), BatchID: nilID(f.BatchID), CreatedAt: f.CreatedAt.UTC()}
+}
+
+var _ oas.ScheduleHandler = scheduleHandler{}

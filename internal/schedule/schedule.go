@@ -1,0 +1,259 @@
+// Package schedule owns schedules: flows that start at the slots that a cron expression names. It promises that each slot is
+// decided once, whatever crashes: it starts one batch, or is listed as skipped or failed with the reason. It knows no HTTP, and
+// of batches only how they start.
+package schedule
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/definition"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+// Due is the kind of due rows for the next slot of a schedule (key: its id).
+const Due = "schedule"
+
+// auditType is what the audit log calls a schedule.
+const auditType = "schedule"
+
+// Skip is the overlap policy by which a slot starts nothing while a batch of the schedule is not over.
+const Skip = "skip"
+
+// Input is what authors set.
+type Input struct {
+	DefinitionID uuid.UUID
+	Description  string
+	Cron         string
+	Enabled      bool
+	// InputData is a JSON object, nil for an empty one; Metadata is a JSON object.
+	InputData, Metadata json.RawMessage
+	CatchUpSeconds      int32
+	OverlapPolicy       string
+}
+
+// Schedule is a stored schedule as seen at a time.
+type Schedule struct {
+	db.FlowSchedule
+	// Next is the next slot; zero where there is none.
+	Next time.Time
+	// LastStatus is the status of the batch that it started last; nil where it did not.
+	LastStatus *run.BatchStatus
+}
+
+// Service is what callers, and the clock, do with schedules. What belongs to another organization is not found.
+type Service struct {
+	pool        *pgxpool.Pool
+	q           *db.Queries
+	definitions *definition.Service
+	runs        *run.Service
+	due         run.Waker
+	log         *slog.Logger
+}
+
+// New returns a Service.
+func New(pool *pgxpool.Pool, definitions *definition.Service, runs *run.Service, due run.Waker, log *slog.Logger) *Service {
+	return &Service{pool: pool, q: db.New(), definitions: definitions, runs: runs, due: due, log: log}
+}
+
+// Create stores a schedule. Faults: Unprocessable for the expression; NotFound for the definition; Invalid where that is not
+// active.
+func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, also ...pg.Also[*Schedule]) (*Schedule, error) {
+	if err := check(in.Cron); err != nil {
+		return nil, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("schedule id: %w", err)
+	}
+	var out *Schedule
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := s.definitions.Active(ctx, tx, orgID, in.DefinitionID); err != nil {
+			return err
+		}
+		now, err := s.q.Clock(ctx, tx)
+		if err != nil {
+			return fmt.Errorf("read the clock: %w", err)
+		}
+		err = s.q.ScheduleAdd(ctx, tx, db.ScheduleAddParams{
+			ID: id, OrgID: orgID, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron, Enabled: in.Enabled,
+			InputData: in.InputData, Metadata: in.Metadata, CatchUpSeconds: in.CatchUpSeconds, OverlapPolicy: in.OverlapPolicy, CreatedBy: by, Now: now,
+		})
+		if err != nil {
+			return fmt.Errorf("add schedule: %w", err)
+		}
+		if out, err = s.plan(ctx, tx, orgID, id); err != nil {
+			return err
+		}
+		return pg.Do(ctx, tx, out, also)
+	})
+	return out, err
+}
+
+// plan makes the next slot of a schedule due, and returns the schedule.
+func (s *Service) plan(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) (*Schedule, error) {
+	out, err := s.read(ctx, tx, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	if out.Enabled && !out.Next.IsZero() {
+		if err := s.due.Wake(ctx, tx, Due, id.String(), out.Next); err != nil {
+			return nil, err
+		}
+	}
+	return out, account.Audit(ctx, tx, auditType, id.String())
+}
+
+// check refuses an expression that is none.
+func check(expression string) error {
+	if _, err := Parse(expression); err != nil {
+		return fault.Value([]string{"body", "cron_expression"}, "Not a cron expression: %v", err)
+	}
+	return nil
+}
+
+// Get returns one schedule. Fault: NotFound.
+func (s *Service) Get(ctx context.Context, orgID, id uuid.UUID) (*Schedule, error) {
+	return s.read(ctx, s.pool, orgID, id)
+}
+
+func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Schedule, error) {
+	row, err := s.q.ScheduleGet(ctx, q, db.ScheduleGetParams{OrgID: orgID, ID: id})
+	if err != nil {
+		return nil, stored(err, "read schedule")
+	}
+	return seen(row.FlowSchedule, row.LastStatus, row.Now)
+}
+
+func seen(row db.FlowSchedule, status *run.BatchStatus, now time.Time) (*Schedule, error) {
+	c, err := Parse(row.CronExpression)
+	if err != nil {
+		return nil, fmt.Errorf("the expression of schedule %s: %w", row.ID, err)
+	}
+	return &Schedule{FlowSchedule: row, Next: c.Next(now), LastStatus: status}, nil
+}
+
+func stored(err error, what string) error {
+	if pg.IsNoRows(err) {
+		return fault.Missing("Schedule")
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// List returns schedules in insertion order, from the one behind after, and how many there are in all.
+func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, skip, maxRows int32) ([]*Schedule, int64, error) {
+	rows, err := s.q.ScheduleList(ctx, s.pool, db.ScheduleListParams{OrgID: orgID, After: after, Skip: skip, MaxRows: maxRows})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list schedules: %w", err)
+	}
+	total, err := s.q.ScheduleCount(ctx, s.pool, orgID)
+	if err != nil {
+		return nil, 0, fmt.Errorf("count schedules: %w", err)
+	}
+	out := make([]*Schedule, len(rows))
+	for i := range rows {
+		if out[i], err = seen(rows[i].FlowSchedule, rows[i].LastStatus, rows[i].Now); err != nil {
+			return nil, 0, err
+		}
+	}
+	return out, total, nil
+}
+
+// Change replaces what authors set of a schedule by what change makes of it. A definition that it newly names must be active.
+// Slots that are past are not made up for when the expression changes or the schedule is switched on. Faults: as Create, and
+// NotFound.
+func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Schedule, error) {
+	var out *Schedule
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := s.q.ScheduleLock(ctx, tx, db.ScheduleLockParams{OrgID: orgID, ID: id})
+		if err != nil {
+			return stored(err, "lock schedule")
+		}
+		in := change(inputOf(&row))
+		if err := check(in.Cron); err != nil {
+			return err
+		}
+		if in.DefinitionID != row.DefinitionID {
+			if _, err := s.definitions.Active(ctx, tx, orgID, in.DefinitionID); err != nil {
+				return err
+			}
+		}
+		now, err := s.q.Clock(ctx, tx)
+		if err != nil {
+			return fmt.Errorf("read the clock: %w", err)
+		}
+		if in.equal(inputOf(&row)) {
+			out, err = s.plan(ctx, tx, orgID, id)
+			return err
+		}
+		decided := row.DecidedUpto
+		if in.Cron != row.CronExpression || in.Enabled && !row.Enabled {
+			decided = now
+		}
+		err = s.q.ScheduleUpdate(ctx, tx, db.ScheduleUpdateParams{
+			OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron, Enabled: in.Enabled,
+			InputData: in.InputData, Metadata: in.Metadata, CatchUpSeconds: in.CatchUpSeconds, OverlapPolicy: in.OverlapPolicy, DecidedUpto: decided, Now: now,
+		})
+		if err != nil {
+			return fmt.Errorf("change schedule: %w", err)
+		}
+		out, err = s.plan(ctx, tx, orgID, id)
+		return err
+	})
+	return out, err
+}
+
+func inputOf(row *db.FlowSchedule) Input {
+	return Input{DefinitionID: row.DefinitionID, Description: row.Description, Cron: row.CronExpression, Enabled: row.Enabled, InputData: row.InputData,
+		Metadata: row.Metadata, CatchUpSeconds: row.CatchUpSeconds, OverlapPolicy: row.OverlapPolicy}
+}
+
+func (in Input) equal(other Input) bool { return reflect.DeepEqual(in, other) }
+
+// Delete removes a schedule and its fires; its batches stay. Fault: NotFound.
+func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
+	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := s.q.ScheduleLock(ctx, tx, db.ScheduleLockParams{OrgID: orgID, ID: id}); err != nil {
+			return stored(err, "lock schedule")
+		}
+		if err := s.q.ScheduleDelete(ctx, tx, db.ScheduleDeleteParams{OrgID: orgID, ID: id}); err != nil {
+			return fmt.Errorf("delete schedule: %w", err)
+		}
+		return account.Audit(ctx, tx, auditType, id.String())
+	})
+}
+
+// FireFilter selects fires of a schedule: those behind After, in one status or, where that is nil, in any.
+type FireFilter struct {
+	Status        *string
+	After         uuid.UUID
+	Skip, MaxRows int32
+}
+
+// Fires returns what became of the slots of a schedule, oldest first, and how many there are in all. Fault: NotFound.
+func (s *Service) Fires(ctx context.Context, orgID, id uuid.UUID, f FireFilter) ([]db.FlowScheduleFire, int64, error) {
+	if _, err := s.Get(ctx, orgID, id); err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.q.FireList(ctx, s.pool, db.FireListParams{ScheduleID: id, OrgID: orgID, Status: f.Status, After: f.After, Skip: f.Skip, MaxRows: f.MaxRows})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list fires: %w", err)
+	}
+	total, err := s.q.FireCount(ctx, s.pool, db.FireCountParams{ScheduleID: id, OrgID: orgID, Status: f.Status})
+	if err != nil {
+		return nil, 0, fmt.Errorf("count fires: %w", err)
+	}
+	return rows, total, nil
+}
