@@ -37,8 +37,9 @@ func (d *Dispatcher) Refresh(ctx context.Context, orgID uuid.UUID, tenancyID str
 // reading is what came of one look at the provider's counters.
 type reading struct {
 	counters int
-	// asOf is the time up to which the counters count, from and to between which times by the provider's clock it read them.
-	asOf, from, to time.Time
+	// asOf is the time up to which the counters count at least, until that up to which at most; from and to are between which
+	// times by the provider's clock it read them.
+	asOf, until, from, to time.Time
 	// young: calls of ours may be missing in it; scarce: a bucket is nearly spent.
 	young, scarce bool
 	// every is how often to look while calls go out, mature how old a call must be that a reading holds for certain.
@@ -83,14 +84,14 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	if err != nil {
 		return r, fault.New(fault.Unavailable, "The provider did not tell its limits (%s): %s", class, details).Because(err)
 	}
-	r.counters, r.asOf, r.from, r.to = len(counters), asOf, asOf, asOf
+	r.counters, r.asOf, r.until, r.from, r.to = len(counters), asOf, asOf, asOf, asOf
 	if asOf.IsZero() { // the provider does not say; its reading is no older than the question, and no younger than the answer
 		answered, err := d.q.Clock(ctx, d.Pool)
 		if err != nil {
 			return r, fmt.Errorf("read the clock: %w", err)
 		}
 		skew := time.Duration(platform.Account.ClockSkewSeconds) * time.Second
-		r.asOf, r.from, r.to = asked, asked.Add(-skew), answered.Add(skew)
+		r.asOf, r.until, r.from, r.to = asked, answered, asked.Add(-skew), answered.Add(skew)
 	}
 	err = d.takeOver(ctx, &domain, platform, counters, &r)
 	return r, err
@@ -211,7 +212,7 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 	young := recent[[2]int64{int64(c.WindowSeconds), start.Unix()}]
 	r := TakeOver(&Span{Own: int(row.Own), Foreign: int(row.ForeignSpend)}, c.Value, young)
 	drift, worst := d.drift(m, &row, c.Value, r.Drift)
-	observed, at := int32(c.Value), read.asOf
+	observed, at := int32(c.Value), read.until
 	var limit *int32
 	if n, limited := m.caps[c.WindowSeconds]; limited {
 		capped := int32(n)
@@ -247,7 +248,8 @@ func Counted(from, to time.Time, seconds int, loc *time.Location) (start, end ti
 	return start, end, to.Before(end)
 }
 
-// Outdated reports whether a window was read as of a later time already: a process that was stopped in between comes too late.
+// Outdated reports whether the last reading of a window that was taken over may be a later one than this: the process was stopped
+// meanwhile, or two of them read at the same time. observedAt is up to when that one counts at most.
 func Outdated(observedAt, asOf time.Time) bool { return observedAt.After(asOf) }
 
 // Foreign is what others spent in a window: what the provider counted beyond our own debits that its reading can hold.

@@ -63,12 +63,12 @@ func (a *account) read(p *process, then func(ok, young, scarce bool)) {
 		}
 		p.then(w.upTo(time.Second), func() {
 			young, scarce := false, false
-			from, to := asOf, asOf
+			from, to, until := asOf, asOf, asOf
 			if !tells {
-				from, to = asked.Add(-a.skew), w.now.Add(a.skew)
+				from, to, until = asked.Add(-a.skew), w.now.Add(a.skew), w.now
 			}
 			for i, b := range a.budgets {
-				y, s := b.takeOver(read[i], asOf, from, to)
+				y, s := b.takeOver(read[i], asOf, until, from, to)
 				young, scarce = young || y, scarce || y && s
 			}
 			then(true, young, scarce)
@@ -76,8 +76,8 @@ func (a *account) read(p *process, then func(ok, young, scarce bool)) {
 	})
 }
 
-// takeOver writes what the provider counted, as of a time, and between two times by its own clock.
-func (b *budget) takeOver(counters []counter, asOf, from, to time.Time) (young, scarce bool) {
+// takeOver writes what the provider counted, up to a time between asOf and until, which is between from and to by its own clock.
+func (b *budget) takeOver(counters []counter, asOf, until, from, to time.Time) (young, scarce bool) {
 	a, w := b.account, b.w
 	since := asOf.Add(-a.mature())
 	b.recent = slices.DeleteFunc(b.recent, func(c *call) bool {
@@ -112,7 +112,7 @@ func (b *budget) takeOver(counters []counter, asOf, from, to time.Time) (young, 
 		if dispatch.Outdated(r.observedAt, asOf) {
 			continue
 		}
-		r.observedAt = asOf
+		r.observedAt = until
 		taken := dispatch.TakeOver(&dispatch.Span{Own: r.own, Foreign: r.foreign}, c.value, recent[k])
 		r.foreign = taken.Foreign
 		freed = freed || taken.Freed
