@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +61,11 @@ func (d *day) running() []*batch {
 // start starts a batch of a random kind, for some with a lane, a priority or a policy of their own.
 func (d *day) start() {
 	d.Helper()
-	s, n := pick(d.random, d.seats), d.random.IntN(len(d.kinds))
+	// Most are of single calls to the account that the parties share, so that many lanes have work at once.
+	s, n := pick(d.random, d.seats[:2+2*d.random.IntN(2)]), slices.IndexFunc(d.kinds, func(k *kind) bool { return k.name == "modify" })
+	if d.random.IntN(2) == 0 {
+		n = d.random.IntN(len(d.kinds))
+	}
 	k, first := d.kinds[n], d.records
 	records, want := d.make(k, 1+d.random.IntN(k.most))
 	body := map[string]any{}

@@ -239,9 +239,9 @@ func (d *day) checkCover(c *cover) {
 	d.none(fmt.Sprintf("calls under a hold of scope %s from %s to %v", c.scope, c.from, c.until), covered, c.from, c.until, c.org, c.tenancy, c.lane, c.batch)
 }
 
-// behind is how many calls a lane may be behind its share. Calls of a lane go in groups, at most as many as a minute has; with
-// those of the others it may be behind by some of these.
-func (d *day) behind() float64 { return 3 * float64(d.limits["modify"][60]) }
+// behind is how many calls a lane may be behind its share. Calls of a lane go in groups, at most as many as a minute has or a
+// claim takes; with those of the others it may be behind by some of these.
+func (d *day) behind() float64 { return 3 * float64(min(d.limits["modify"][60], 128)) }
 
 // checkFare checks that no lane that had work was passed over.
 func (d *day) checkFare() {

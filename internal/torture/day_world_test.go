@@ -22,7 +22,7 @@ type limitsOf map[string]map[int]int64
 var (
 	// dayLimits have work wait for minutes and hours, but not for the next day.
 	dayLimits = limitsOf{
-		"upload": {60: 5, 3600: 60, 86400: 600}, "upload_async": {60: 5, 3600: 60, 86400: 600}, "modify": {60: 40, 3600: 500, 86400: 4000},
+		"upload": {60: 5, 3600: 60, 86400: 600}, "upload_async": {60: 5, 3600: 60, 86400: 600}, "modify": {60: 15, 3600: 600, 86400: 4000},
 		"query": {60: 100, 3600: 2000, 86400: 20000}, "dial": {60: 10, 3600: 10, 86400: 10},
 	}
 	// minuteLimits have work wait for the next minute.
@@ -142,7 +142,7 @@ func (d *day) dayKinds() (tasks [][]string) {
 	d.kinds = []*kind{
 		{name: "upload", arrives: dialersim.KindUpload, most: 400, rejects: true, once: true},
 		{name: "upload_async", arrives: dialersim.KindUpload, most: 300, rejects: true, once: true},
-		{name: "modify", arrives: dialersim.KindModify, list: "changed1", most: 120},
+		{name: "modify", arrives: dialersim.KindModify, list: "changed1", most: 160},
 		{name: "side by side", arrives: dialersim.KindUpload, most: 40, once: true, whole: true},
 	}
 	return [][]string{
