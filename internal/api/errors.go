@@ -19,6 +19,7 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/api/violation"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 )
 
 // statuses is the one table from codes to statuses.
@@ -56,6 +57,10 @@ func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusC
 		}
 		return answer(f)
 	}
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !pg.CommitUnknown(err) {
+		h.log.WarnContext(ctx, "too busy", "request_id", requestID(ctx), "error", err)
+		return answer(busy)
+	}
 	if ctx.Err() != nil {
 		// The caller has gone and reads no answer; what failed because of that is no failure of ours.
 		h.log.DebugContext(ctx, "request was given up", "request_id", requestID(ctx), "error", err)
@@ -64,6 +69,9 @@ func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusC
 	}
 	return internalError()
 }
+
+// busy answers a request that ran out of the time that one of our own look-ups has, and has done nothing.
+var busy = &fault.Error{Code: fault.Unavailable, Detail: "The service is too busy; try again", RetryAfter: time.Second}
 
 func internalError() *oas.ErrorStatusCodeWithHeaders {
 	return &oas.ErrorStatusCodeWithHeaders{

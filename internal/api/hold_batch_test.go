@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -96,74 +95,6 @@ func TestHold_BatchEndsAtRelease(t *testing.T) {
 			assert.Equal(t, "completed", s.await(batch)["status"])
 			h = s.get("/admin/dispatch/pauses/" + h["id"].(string))
 			assert.Equal(t, []any{"released", "scheduler"}, []any{h["status"], h["released_by"]})
-		})
-	}
-}
-
-// Two hundred requests at once on one batch: each is answered truthfully, and the batch ends in a state that is drawn.
-func TestHold_BatchConcurrent(t *testing.T) {
-	t.Parallel()
-	s := serveStack(t, true)
-	replica := s.replica()
-	for _, cancel := range []bool{false, true} {
-		t.Run(fmt.Sprint("Cancel=", cancel), func(t *testing.T) {
-			batch := s.bulkOf(300)
-			path := "/flows/batches/" + batch
-			var mu sync.Mutex
-			statuses, opened, released := map[string]int{}, map[string]bool{}, map[string]int{}
-			one := func(i int) {
-				c, what := s.Client, []string{"pause", "resume"}[i%2]
-				if i%3 == 0 {
-					c = replica
-				}
-				if cancel && i%20 == 19 {
-					what = "cancel"
-				}
-				res := c.Do(http.MethodPost, path+"/"+what, nil)
-				mu.Lock()
-				defer mu.Unlock()
-				statuses[fmt.Sprint(what, " ", res.Status)]++
-				switch {
-				case what == "pause" && res.Status == http.StatusCreated:
-					opened[res.JSON()["id"].(string)] = true
-				case what == "resume" && res.Status == http.StatusOK:
-					var list []map[string]any
-					res.Into(&list)
-					for _, h := range list {
-						released[h["id"].(string)]++
-					}
-				}
-			}
-			var wg sync.WaitGroup
-			for i := range 200 {
-				wg.Go(func() { one(i) })
-			}
-			wg.Wait()
-			for answer := range statuses {
-				assert.Contains(t, []string{"pause 201", "pause 409", "resume 200", "cancel 200", "cancel 409"}, answer)
-			}
-			for id, times := range released {
-				assert.Equal(t, 1, times, "hold %s is released once", id)
-				assert.True(t, opened[id], "a hold that nobody was told of")
-			}
-			if b := s.get(path); b["status"] == "paused" {
-				require.Len(t, s.pages("/admin/dispatch/pauses?scope=batch", 10), 1)
-				s.resumed(path + "/resume")
-			}
-			b := s.await(batch)
-			assert.Empty(t, s.pages("/admin/dispatch/pauses", 10), "no hold is left")
-			for id := range opened {
-				h := s.get("/admin/dispatch/pauses/" + id)
-				assert.Equal(t, "released", h["status"])
-				assert.NotEqual(t, "scheduler", h["released_by"])
-			}
-			if cancel {
-				assert.Equal(t, 1, statuses["cancel 200"], "%v", statuses)
-				assert.Equal(t, "cancelled", b["status"])
-				return
-			}
-			assert.Equal(t, map[string]int{"completed": 300}, counted(b))
-			assert.Equal(t, 300, s.number(`SELECT count(*) FROM flow.call WHERE domain = $1`, s.tenancy), "one call for each record")
 		})
 	}
 }
