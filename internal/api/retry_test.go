@@ -163,10 +163,8 @@ func TestRetry_Outputs(t *testing.T) {
 	rows := rowsOf(600)
 	var worse []int
 	for i := 3; i < len(rows); i += 7 {
-		switch {
-		case i%2 == 0:
-			rows[i] = fmt.Sprintf(`{"id":"k%d","n":%d,"bad":"yes"}`, i, i)
-		default:
+		rows[i] = fmt.Sprintf(`{"id":"k%d","n":%d,"bad":"yes"}`, i, i)
+		if i%2 == 1 {
 			rows[i] = fmt.Sprintf(`{"id":"k%d","n":%d,"bad":"yes","worse":"yes"}`, i, i)
 			worse = append(worse, i)
 		}
