@@ -1,8 +1,12 @@
 package run
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"flowlane/gen/db"
@@ -124,12 +128,19 @@ func (c *Change) queueJob(j *job, first int64, tasks []int16) {
 	}
 }
 
+// sortedJobs returns the jobs in the order of their key: rows that are written so lie so, and indexes grow at one end.
+func sortedJobs(m map[jobKey]*job) []*job {
+	return slices.SortedFunc(maps.Values(m), func(a, b *job) int {
+		return cmp.Or(bytes.Compare(a.BatchID[:], b.BatchID[:]), cmp.Compare(a.Position, b.Position))
+	})
+}
+
 // writeJobs inserts new rows and updates changed ones.
 func (c *Change) writeJobs(ctx context.Context) error {
 	var fresh []db.JobInsertParams
 	var hops []db.JobUpdateParams
 	up := db.JobUpdateParams{Now: c.Now}
-	for _, j := range c.jobs {
+	for _, j := range sortedJobs(c.jobs) {
 		if j.isNew {
 			fresh = append(fresh, db.JobInsertParams{
 				BatchID: j.BatchID, Position: j.Position, SliceNo: j.SliceNo, ApartStep: j.ApartStep, StepNo: j.StepNo,
