@@ -126,7 +126,7 @@ SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.firs
 
 -- name: JobsRead :many
 -- OFFSET 0 keeps it one walk along the index for each slice, whatever the planner thinks of the size of the table.
-SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts, j.error, j.started_at, j.updated_at
+SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts, coalesce(CASE WHEN NOT @bare::boolean THEN j.error END, '')::text AS error, j.started_at, j.updated_at
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
 CROSS JOIN LATERAL (SELECT * FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j;
 

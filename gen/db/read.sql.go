@@ -623,12 +623,13 @@ func (q *Queries) JobTotal(ctx context.Context, db DBTX, arg JobTotalParams) (in
 }
 
 const jobsRead = `-- name: JobsRead :many
-SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts, j.error, j.started_at, j.updated_at
-FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
+SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.status, j.attempts, coalesce(CASE WHEN NOT $1::boolean THEN j.error END, '')::text AS error, j.started_at, j.updated_at
+FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no) d
 CROSS JOIN LATERAL (SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j
 `
 
 type JobsReadParams struct {
+	Bare     bool
 	BatchIds []uuid.UUID
 	SliceNos []int32
 }
@@ -641,14 +642,14 @@ type JobsReadRow struct {
 	StepNo    int16
 	Status    FlowJobStatus
 	Attempts  int32
-	Error     *string
+	Error     string
 	StartedAt *time.Time
 	UpdatedAt time.Time
 }
 
 // OFFSET 0 keeps it one walk along the index for each slice, whatever the planner thinks of the size of the table.
 func (q *Queries) JobsRead(ctx context.Context, db DBTX, arg JobsReadParams) ([]JobsReadRow, error) {
-	rows, err := db.Query(ctx, jobsRead, arg.BatchIds, arg.SliceNos)
+	rows, err := db.Query(ctx, jobsRead, arg.Bare, arg.BatchIds, arg.SliceNos)
 	if err != nil {
 		return nil, err
 	}

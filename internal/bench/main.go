@@ -33,6 +33,7 @@ var benches = []bench{
 	{"hold", holds},
 	{"start", starts},
 	{"stream", streams},
+	{"retries", retries},
 	{"reads", reads},
 	{"projections", projections},
 	{"dev", warmStart},

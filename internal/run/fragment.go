@@ -236,6 +236,18 @@ func decodeTrace(line []byte) (t Trace, err error) {
 	return t, nil
 }
 
+// decodeTraceHead reads of a trace only whom it speaks of, and its kind: outputs and errors make up nearly all of most.
+func decodeTraceHead(line []byte) (Trace, error) {
+	from, to, _, ok := spanOf(line)
+	// Only numbers come before the kind, so the first such key is its own.
+	head, rest, found := bytes.Cut(line, []byte(`"k":"`))
+	n := bytes.IndexByte(rest, '"')
+	if !ok || !found || n < 0 || bytes.Contains(head, []byte(`"x":`)) {
+		return decodeTrace(line)
+	}
+	return Trace{From: from, To: to, Kind: string(rest[:n])}, nil
+}
+
 // fragmentsKept is how many fragments a slice's task may keep after its end; more are joined into one.
 const fragmentsKept = 3
 

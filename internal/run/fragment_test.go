@@ -67,6 +67,20 @@ func TestProperty_FragmentRoundTrip(t *testing.T) {
 	})
 }
 
+// The head of a trace is what a whole reading says of the records and the kind.
+func TestProperty_TraceHead(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		trace := anyTrace().Draw(t, "trace")
+		trace.ChangeNo, trace.ClaimNo = rapid.Int64Range(0, 9).Draw(t, "change"), rapid.Int64Range(0, 9).Draw(t, "claim")
+		line, err := json.Marshal(trace)
+		require.NoError(t, err)
+		head, err := decodeTraceHead(line)
+		require.NoError(t, err)
+		require.Equal(t, []any{trace.From, trace.To, trace.LeftOut, trace.Kind}, []any{head.From, head.To, head.LeftOut, head.Kind})
+	})
+}
+
 // Of the traces that say how a task ended for a record, the last one is in force.
 func TestProperty_LastDecidingTraceWins(t *testing.T) {
 	t.Parallel()

@@ -44,9 +44,9 @@ type Want struct {
 
 // fragments are those that tell it. What was inherited is no history of the batch.
 func (w Want) fragments(b *batchView) fragmentsFrom {
-	from := fragmentsFrom{noTraces, noTraces}
+	from := fragmentsFrom{own: noTraces, inherited: noTraces}
 	if w.Output {
-		from = fragmentsFrom{b.lastStep(), b.lastStep()}
+		from = fragmentsFrom{own: b.lastStep(), inherited: b.lastStep()}
 	}
 	if w.History {
 		from.own = 0
@@ -243,11 +243,11 @@ func later(a, b time.Time) time.Time {
 
 func (v *sliceView) failure(o int32) (*JobError, error) {
 	j := v.jobs[o]
-	if j == nil || deref(j.Error) == "" {
+	if j == nil || j.Error == "" {
 		return nil, nil
 	}
 	var e JobError
-	if err := json.Unmarshal([]byte(*j.Error), &e); err != nil {
+	if err := json.Unmarshal([]byte(j.Error), &e); err != nil {
 		return nil, fmt.Errorf("the error of job %s: %w", JobID(v.batch.FlowBatch.ID, j.Position), err)
 	}
 	return &e, nil

@@ -55,6 +55,8 @@ type sliceView struct {
 	sliceRow
 	batch    *batchView
 	statuses []Status
+	// wanted: all its records have statuses that are asked for, so that nobody read which.
+	wanted bool
 	// jobs are the records set apart, by offset.
 	jobs  map[int32]*db.JobsReadRow
 	parts []readPart
@@ -74,7 +76,11 @@ type taskBody struct {
 
 // fragmentsFrom are the first steps whose fragments a reader needs: of the batch itself, and of those that it inherited from.
 // Each record of a retry can inherit from a whole slice, so who does not need that had better say so.
-type fragmentsFrom struct{ own, inherited int16 }
+type fragmentsFrom struct {
+	own, inherited int16
+	// bare jobs, without their errors, are enough.
+	bare bool
+}
 
 // noTraces as first step says that no fragments are wanted.
 const noTraces = 1 << 14
@@ -147,7 +153,7 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView, from 
 	if err := s.readParts(ctx, tx, covered, byKey); err != nil {
 		return err
 	}
-	if err := s.readJobs(ctx, tx, apart, byKey); err != nil {
+	if err := s.readJobs(ctx, tx, apart, byKey, from.bare); err != nil {
 		return err
 	}
 	if from.inherited < noTraces {
@@ -217,12 +223,12 @@ func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, 
 	return nil
 }
 
-func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView, bare bool) error {
 	if len(views) == 0 {
 		return nil
 	}
 	batchIDs, nos := keysOf(views)
-	rows, err := s.q.JobsRead(ctx, tx, db.JobsReadParams{BatchIds: batchIDs, SliceNos: nos})
+	rows, err := s.q.JobsRead(ctx, tx, db.JobsReadParams{Bare: bare, BatchIds: batchIDs, SliceNos: nos})
 	if err != nil {
 		return fmt.Errorf("read jobs of batch %s: %w", batchIDs[0], err)
 	}
@@ -307,6 +313,11 @@ func (v *sliceView) concerns(p *readPart, o int32) bool {
 // traces decodes those traces of the slice that cover a wanted offset, and gives each to do in the order in which they
 // came, by step and task; each knows the number of its change.
 func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) error {
+	return v.tracesBy(decodeTrace, wanted, do)
+}
+
+// tracesBy is traces for readers that need less of each than all.
+func (v *sliceView) tracesBy(decode func(line []byte) (Trace, error), wanted []bool, do func(step, task int16, t *Trace)) error {
 	// before[o] is how many offsets below o are wanted.
 	before := make([]int32, len(wanted)+1)
 	for o, w := range wanted {
@@ -326,7 +337,7 @@ func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) e
 			if ok && before[clip(to-f.off, most)] == before[clip(from-f.off, most)] {
 				return nil
 			}
-			t, err := decodeTrace(line)
+			t, err := decode(line)
 			if err != nil {
 				return err
 			}

@@ -50,6 +50,9 @@ type resumePoint struct {
 // resumePoints returns where the wanted records of the slice would go on, by offset.
 func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 	out := make([]resumePoint, v.records)
+	if v.batch.anew() {
+		return out, nil
+	}
 	for o := range v.records {
 		out[o].step = v.step
 		if j := v.jobs[o]; j != nil {
@@ -59,7 +62,7 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 			out[o].done = v.tasksDone
 		}
 	}
-	err := v.traces(wanted, func(step, task int16, t *Trace) {
+	err := v.tracesBy(decodeTraceHead, wanted, func(step, task int16, t *Trace) {
 		if t.inherited || !t.decides() {
 			return
 		}
@@ -87,18 +90,48 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 	return out, nil
 }
 
-// openToResume opens as many of these slices as fit into memory, with the fragments that resumePoints needs.
-func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, rows []sliceRow) ([]*sliceView, error) {
+// openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where the rows are those of the
+// statuses that are wanted, a slice that has no others is not read at all if its records can only begin anew.
+func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, rows []sliceRow, onlyWanted bool) ([]*sliceView, error) {
+	from := fragmentsFrom{inherited: noTraces, bare: true}
+	switch {
+	case b.anew():
+		from.own = noTraces
+	case b.lastStep() > 0:
+		var err error
+		if from.own, err = b.firstStep(ctx, s, tx, rows); err != nil {
+			return nil, err
+		}
+	}
+	whole := func(r sliceRow) bool { return onlyWanted && b.anew() && r.matching == int64(r.records) }
+	n := 1
+	for n < len(rows) && whole(rows[n]) == whole(rows[0]) {
+		n++
+	}
+	views := b.views(rows[:n])
+	if !whole(rows[0]) {
+		return s.openFitting(ctx, tx, views, from, false)
+	}
+	for _, v := range views {
+		v.wanted = true
+	}
+	return views, nil
+}
+
+// anew reports whether whatever is tried again begins anew: nothing comes before or beside the only task.
+func (b *batchView) anew() bool { return len(b.plan.Steps) == 1 && len(b.plan.Steps[0].Tasks) == 1 }
+
+// firstStep is the first at which a record of these slices stands.
+func (b *batchView) firstStep(ctx context.Context, s *Service, tx pgx.Tx, rows []sliceRow) (int16, error) {
 	nos := make([]int32, len(rows))
-	from := int16(noTraces)
+	from := b.lastStep()
 	for i, r := range rows {
 		nos[i] = r.no
 		from = min(from, r.step)
 	}
 	first, err := s.q.JobsFirstStep(ctx, tx, db.JobsFirstStepParams{BatchID: b.FlowBatch.ID, SliceNos: nos})
 	if err != nil {
-		return nil, fmt.Errorf("read jobs of batch %s: %w", b.FlowBatch.ID, err)
+		return 0, fmt.Errorf("read jobs of batch %s: %w", b.FlowBatch.ID, err)
 	}
-	from = min(from, first)
-	return s.openFitting(ctx, tx, b.views(rows), fragmentsFrom{own: from, inherited: noTraces}, false)
+	return min(from, first), nil
 }

@@ -169,7 +169,7 @@ func (r *retrying) collect(ctx context.Context) error {
 			return err
 		}
 		for left := rows; len(left) > 0; {
-			views, err := r.of.openToResume(ctx, r.s, r.tx, left)
+			views, err := r.of.openToResume(ctx, r.s, r.tx, left, true)
 			if err != nil {
 				return err
 			}
@@ -193,7 +193,7 @@ func (r *retrying) rows(ctx context.Context, b *batchView, statuses []string, no
 	}
 	out := make([]sliceRow, len(found))
 	for i, f := range found {
-		out[i] = sliceRow{no: f.No, records: f.Records, apart: f.Apart, first: f.First, state: f.State, step: f.StepNo,
+		out[i] = sliceRow{no: f.No, records: f.Records, apart: f.Apart, first: f.First, matching: f.Matching, state: f.State, step: f.StepNo,
 			pageOff: f.PageOff, firstStep: f.FirstStep, tasksDone: f.TasksDone}
 	}
 	return out, nil
@@ -228,7 +228,7 @@ func (v *sliceView) choose(chosen map[int64]candidate, fits func(Status) bool, a
 	for o := range v.records {
 		position := v.first + int64(o)
 		_, there := chosen[position]
-		wanted[o] = fits(v.statuses[o]) && (there || !again)
+		wanted[o] = (v.wanted || fits(v.statuses[o])) && (there || !again)
 		some = some || wanted[o]
 		if again && !wanted[o] {
 			delete(chosen, position)
@@ -273,7 +273,7 @@ func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64
 			}
 		}
 		for left := rows; len(left) > 0; {
-			views, err := b.openToResume(ctx, r.s, r.tx, left)
+			views, err := b.openToResume(ctx, r.s, r.tx, left, false)
 			if err != nil {
 				return err
 			}
