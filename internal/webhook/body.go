@@ -16,10 +16,10 @@ import (
 const (
 	// MaxBody is the largest body in bytes, as it is sent and when it is unpacked.
 	MaxBody = 1 << 20
-	// maxDepth is how deep objects and arrays of JSON, or elements of XML, may lie in one another.
+	// maxDepth is how deep objects and arrays of a payload may lie in one another.
 	maxDepth = 64
 	// maxParts is how many fields a form, or elements and attributes an XML document, may have.
-	maxParts = 100_000
+	maxParts = 50_000
 	// maxType is how many bytes of a Content-Type are shown.
 	maxType = 256
 )

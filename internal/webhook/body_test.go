@@ -85,6 +85,7 @@ func TestPayload_XML(t *testing.T) {
 		{"ASCII", "<?xml version='1.0' encoding='US-ASCII'?><a>e</a>", `{"a":"e"}`},
 		{"64Deep", deep(64), strings.Repeat(`{"a":`, 64) + `""` + strings.Repeat(`}`, 64)},
 		{"65Deep", deep(65), ""},
+		{"65DeepWithAnArray", "<b>" + deep(63) + deep(63) + "</b>", ""},
 		{"Empty", "", ""},
 		{"Text", "x", ""},
 		{"TextAfter", "<a/>x", ""},

@@ -1,21 +1,19 @@
 package webhook
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // formPayload returns a form as an object. Every value is a string, a repeated key becomes an array of its values in their
 // order. As browsers have it, a key without = has the value "", and a % that begins no escape stands for itself, so that
 // the only forms that are refused are those with NUL in them or with too many fields.
 func formPayload(body []byte) (payload []byte, ok bool) {
-	if bytes.Count(body, []byte("&")) >= maxParts {
-		return nil, false
-	}
 	var form object
+	parts := 0
 	for pair := range strings.SplitSeq(string(body), "&") {
 		if pair == "" {
 			continue
+		}
+		if parts++; parts > maxParts {
+			return nil, false
 		}
 		key, text, _ := strings.Cut(pair, "=")
 		key, text = unescape(key), unescape(text)
@@ -27,10 +25,10 @@ func formPayload(body []byte) (payload []byte, ok bool) {
 	return form.appendTo(make([]byte, 0, 2*len(body)+2)), true
 }
 
-// unescape undoes + and %XX.
+// unescape undoes + and %XX, and makes the result UTF-8, so that keys that differ still do when they are written.
 func unescape(s string) string {
 	if !strings.ContainsAny(s, "%+") {
-		return s
+		return strings.ToValidUTF8(s, "\ufffd")
 	}
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
@@ -44,7 +42,7 @@ func unescape(s string) string {
 		}
 		out = append(out, c)
 	}
-	return string(out)
+	return strings.ToValidUTF8(string(out), "\ufffd")
 }
 
 func isHex(c byte) bool {

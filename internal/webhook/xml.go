@@ -26,7 +26,8 @@ func xmlPayload(body []byte) (payload []byte, ok bool) {
 	if err := w.walk(); err != nil {
 		return nil, false
 	}
-	return w.open[0].appendTo(make([]byte, 0, 2*len(body)+2)), true
+	payload = w.open[0].appendTo(make([]byte, 0, 2*len(body)+2))
+	return payload, !tooDeep(payload) // arrays are levels, too
 }
 
 // xmlWalker reads a document into objects.
