@@ -40,6 +40,7 @@ type commands struct {
 	Env     envCommand     `cmd:"" help:"Print the settings of a development server, for a shell: eval \"$$(flowlane env)\"."`
 	Sim     simCommand     `cmd:"" help:"Run a simulated platform on its own."`
 	Records recordsCommand `cmd:"" help:"Upload records."`
+	Webhook webhookCommand `cmd:"" help:"Send signed deliveries, as other systems do."`
 	Catalog catalogCommand `cmd:"" help:"Check catalog files, or make one of a third party's OpenAPI document."`
 	Demo    demoCommand    `cmd:"" help:"Run sample records through a flow on a server, and watch."`
 	Version versionCommand `cmd:"" help:"Print the version."`

@@ -140,11 +140,14 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 }
 
 // Retry calls do until it succeeds, fails for good, or has failed too often. Only for what may be repeated.
-func Retry(ctx context.Context, do func() error) error {
+func Retry(ctx context.Context, do func() error) error { return retry(ctx, temporary, do) }
+
+// retry calls do until it succeeds, fails with what need not be tried again, or has failed too often.
+func retry(ctx context.Context, again func(error) bool, do func() error) error {
 	delay := firstDelay
 	for n := 1; ; n++ {
 		err := do()
-		if err == nil || n == attempts || ctx.Err() != nil || !temporary(err) {
+		if err == nil || n == attempts || ctx.Err() != nil || !again(err) {
 			return err
 		}
 		wait := delay
