@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"flowlane/internal/recordset"
 )
 
 // holdSamples is how many holds are opened, holdRecords how many calls of one record are made meanwhile.
@@ -32,7 +30,7 @@ func holds(ctx context.Context, e *env) ([]row, error) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.runBatch(ctx, e, modifyTask, chunkBodies(sampleRows(n), recordset.MaxChunkSize), n)
+		_, err := s.runBatch(ctx, e, modifyTask, chunkBodies(sampleRows(n)), n)
 		done <- err
 	}()
 	h := holder{e: e, s: s, path: "/platforms/dialer/domains/" + tenancy}

@@ -9,8 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"flowlane/internal/recordset"
 )
 
 // projectionRecords wait in each shape of a queue.
@@ -137,7 +135,7 @@ func (q *projected) queue(ctx context.Context, e *env) error {
 		return err
 	}
 	path := "/data/record-sets/" + set.ID
-	u := uploader{e, &q.service, chunkBodies(sampleRows(q.records), recordset.MaxChunkSize)}
+	u := uploader{e, &q.service, chunkBodies(sampleRows(q.records))}
 	if err := u.send(ctx, path, 2); err != nil {
 		return err
 	}

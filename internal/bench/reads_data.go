@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"flowlane/internal/recordset"
 )
 
 const (
@@ -237,7 +235,7 @@ func (s *service) start(ctx context.Context, e *env, definition string, rows [][
 	if err := s.call(ctx, http.MethodPost, "/data/record-sets", nil, &set); err != nil {
 		return uuid.Nil, err
 	}
-	u := uploader{e, s, chunkBodies(rows, recordset.MaxChunkSize)}
+	u := uploader{e, s, chunkBodies(rows)}
 	if err := u.send(ctx, "/data/record-sets/"+set.ID, 1); err != nil {
 		return uuid.Nil, err
 	}

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"time"
-
-	"flowlane/internal/recordset"
 )
 
 const (
@@ -41,7 +39,7 @@ func runs(ctx context.Context, e *env) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	bodies := chunkBodies(rows, recordset.MaxChunkSize)
+	bodies := chunkBodies(rows)
 	var raw, plain, mapped, triggers, exports []time.Duration
 	var plainCost, mappedCost cost
 	for i := range (e.repeats + 1) / 2 {
@@ -216,7 +214,7 @@ func single(ctx context.Context, e *env) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	bodies := chunkBodies(sampleRows(n), recordset.MaxChunkSize)
+	bodies := chunkBodies(sampleRows(n))
 	var times []time.Duration
 	for range (e.repeats + 1) / 2 {
 		r, err := s.runBatch(ctx, e, modifyTask, bodies, n)

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+
+	"flowlane/internal/recordset"
 )
 
 // rowBytes is the size of a sample row.
@@ -25,11 +28,10 @@ func sampleRows(n int) [][]byte {
 	return rows
 }
 
-// chunkBodies returns the bodies that upload rows in chunks of size.
-func chunkBodies(rows [][]byte, size int) [][]byte {
+// chunkBodies returns the bodies that upload rows in the largest chunks.
+func chunkBodies(rows [][]byte) [][]byte {
 	var out [][]byte
-	for at := 0; at < len(rows); at += size {
-		part := rows[at:min(at+size, len(rows))]
+	for part := range slices.Chunk(rows, recordset.MaxChunkSize) {
 		body := fmt.Appendf(nil, `{"chunk_index":%d,"records":[`, len(out))
 		body = append(body, bytes.Join(part, []byte(","))...)
 		out = append(out, append(body, "]}"...))

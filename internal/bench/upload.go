@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"flowlane/internal/recordset"
 )
 
 const uploadRecords = 200_000
@@ -24,7 +22,7 @@ func upload(ctx context.Context, e *env) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	u, err := newUploader(ctx, e, chunkBodies(rows, recordset.MaxChunkSize))
+	u, err := newUploader(ctx, e, chunkBodies(rows))
 	if err != nil {
 		return nil, err
 	}
