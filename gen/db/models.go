@@ -1497,6 +1497,82 @@ type FlowVariableSet struct {
 	UpdatedAt time.Time
 }
 
+// Addresses at which signed requests start flows. One that was deleted stays until its deliveries are gone, for those that still wait.
+type FlowWebhook struct {
+	// 128 random bits, which the API writes as 32 hex digits. Its secrets are the row of flow.secret with the same id.
+	ID uuid.UUID
+	// The organization that owns it (flow.organization).
+	OrgID uuid.UUID
+	// Sorts by creation, which the id does not.
+	Place uuid.UUID
+	// What its deliveries start.
+	DefinitionID uuid.UUID
+	// What people call it.
+	Description string
+	// What a delivery does: start a batch.
+	Mode string
+	// How senders sign, and the first part of the address.
+	Provider string
+	// Makes the record of a batch from the payload; null passes the whole payload.
+	InputTemplate []byte
+	// How often a start that failed is tried again, and when; null for never.
+	DispatchRetry []byte
+	// The most deliveries that are accepted in a minute; null for 1000.
+	RateLimit *int32
+	// False: the address answers 404.
+	Enabled bool
+	// The version of its row of flow.secret, by which a process knows that a copy is current.
+	SecretVersion int64
+	// When the minute began in which deliveries are counted.
+	WindowBeganAt time.Time
+	// How many were accepted in it.
+	WindowUsed int32
+	// How many rows flow.webhook_delivery has of it.
+	DeliveryCount int64
+	// The account that created it; its batches name it, too.
+	CreatedBy uuid.UUID
+	// When people made it.
+	CreatedAt time.Time
+	// When people last changed it or its secret.
+	UpdatedAt time.Time
+	// When people deleted it; null for one that is there. Its secrets went then.
+	DeletedAt *time.Time
+}
+
+// Messages that were acknowledged. Rows older than 90 days are deleted, unless they still wait.
+type FlowWebhookDelivery struct {
+	// Where it arrived (flow.webhook).
+	WebhookID uuid.UUID
+	// Made by the service; ids sort by arrival.
+	ID uuid.UUID
+	// The organization of the webhook.
+	OrgID uuid.UUID
+	// What the sender calls the message; one with the same is a copy.
+	MessageID string
+	// When its first copy arrived.
+	ReceivedAt time.Time
+	// How many more copies arrived.
+	Duplicates int64
+	// As the sender wrote it; null for none.
+	ContentType *string
+	// As the sender wrote it; null for none.
+	ContentEncoding *string
+	// The bytes that were signed.
+	Body []byte
+	// How many those are.
+	SizeBytes int32
+	// accepted: its batch is still to be started. failed: that was tried, and will be again. dispatched: there is a batch. dead: there is none, and will be none unless a person has it replayed.
+	Status string
+	// How often a start was tried, since the last replay if there was one.
+	Attempts int32
+	// When the start is tried next; null where it is over.
+	NextAt *time.Time
+	// Why the last start failed; null where none did.
+	LastError *string
+	// The batch that was started; null for none.
+	BatchID *uuid.UUID
+}
+
 // The windows of the ledger that are not over, against their effective caps.
 type OpsBudgetWindow struct {
 	// The Domain whose provider counts.

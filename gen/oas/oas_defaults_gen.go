@@ -39,10 +39,38 @@ func (s *DefinitionReplace) setDefaults() {
 }
 
 // setDefaults set default value of fields.
+func (s *DispatchRetryInputBackoff) setDefaults() {
+	{
+		val := float64(1)
+		s.InitialSeconds.SetTo(val)
+	}
+	{
+		val := float64(2)
+		s.Factor.SetTo(val)
+	}
+	{
+		val := float64(60)
+		s.MaxSeconds.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *DryRunRequest) setDefaults() {
 	{
 		val := int64(1)
 		s.RecordCount.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *NewWebhook) setDefaults() {
+	{
+		val := WebhookMode("trigger")
+		s.Mode = val
+	}
+	{
+		val := WebhookProvider("standard")
+		s.Provider = val
 	}
 }
 
@@ -155,5 +183,33 @@ func (s *VariableKeyInput) setDefaults() {
 	{
 		val := VariableType("string")
 		s.Type.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *Webhook) setDefaults() {
+	{
+		val := WebhookMode("trigger")
+		s.Mode = val
+	}
+	{
+		val := WebhookProvider("standard")
+		s.Provider = val
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *WebhookInput) setDefaults() {
+	{
+		val := WebhookMode("trigger")
+		s.Mode.SetTo(val)
+	}
+	{
+		val := WebhookProvider("standard")
+		s.Provider.SetTo(val)
+	}
+	{
+		val := bool(true)
+		s.Enabled.SetTo(val)
 	}
 }

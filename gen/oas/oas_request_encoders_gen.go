@@ -182,6 +182,20 @@ func encodeCreateVariableSetRequest(
 	return nil
 }
 
+func encodeCreateWebhookRequest(
+	req *WebhookInput,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeDryRunDefinitionRequest(
 	req OptDryRunRequest,
 	r *http.Request,
@@ -528,6 +542,20 @@ func encodeUpdateScheduleRequest(
 
 func encodeUpdateTenantRequest(
 	req *TenantPatch,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeUpdateWebhookRequest(
+	req *WebhookUpdate,
 	r *http.Request,
 ) error {
 	const contentType = "application/json"

@@ -4934,6 +4934,9 @@ type DeleteTenantNoContent struct{}
 // DeleteVariableSetNoContent is response for DeleteVariableSet operation.
 type DeleteVariableSetNoContent struct{}
 
+// DeleteWebhookNoContent is response for DeleteWebhook operation.
+type DeleteWebhookNoContent struct{}
+
 // What to do when it cannot be known whether a call arrived: with `at_most_once` a person decides,
 // with `at_least_once` it is sent again.
 // Ref: #/components/schemas/Delivery
@@ -5107,6 +5110,139 @@ func (s *DeliveryWindowDaysItem) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// Ref: #/components/schemas/DispatchRetry
+type DispatchRetry struct {
+	// Attempts in all, the first included.
+	MaxAttempts int `json:"max_attempts"`
+	// The pauses between attempts.
+	Backoff DispatchRetryBackoff `json:"backoff"`
+}
+
+// GetMaxAttempts returns the value of MaxAttempts.
+func (s *DispatchRetry) GetMaxAttempts() int {
+	return s.MaxAttempts
+}
+
+// GetBackoff returns the value of Backoff.
+func (s *DispatchRetry) GetBackoff() DispatchRetryBackoff {
+	return s.Backoff
+}
+
+// SetMaxAttempts sets the value of MaxAttempts.
+func (s *DispatchRetry) SetMaxAttempts(val int) {
+	s.MaxAttempts = val
+}
+
+// SetBackoff sets the value of Backoff.
+func (s *DispatchRetry) SetBackoff(val DispatchRetryBackoff) {
+	s.Backoff = val
+}
+
+// The pauses between attempts.
+type DispatchRetryBackoff struct {
+	InitialSeconds float64 `json:"initial_seconds"`
+	Factor         float64 `json:"factor"`
+	MaxSeconds     float64 `json:"max_seconds"`
+}
+
+// GetInitialSeconds returns the value of InitialSeconds.
+func (s *DispatchRetryBackoff) GetInitialSeconds() float64 {
+	return s.InitialSeconds
+}
+
+// GetFactor returns the value of Factor.
+func (s *DispatchRetryBackoff) GetFactor() float64 {
+	return s.Factor
+}
+
+// GetMaxSeconds returns the value of MaxSeconds.
+func (s *DispatchRetryBackoff) GetMaxSeconds() float64 {
+	return s.MaxSeconds
+}
+
+// SetInitialSeconds sets the value of InitialSeconds.
+func (s *DispatchRetryBackoff) SetInitialSeconds(val float64) {
+	s.InitialSeconds = val
+}
+
+// SetFactor sets the value of Factor.
+func (s *DispatchRetryBackoff) SetFactor(val float64) {
+	s.Factor = val
+}
+
+// SetMaxSeconds sets the value of MaxSeconds.
+func (s *DispatchRetryBackoff) SetMaxSeconds(val float64) {
+	s.MaxSeconds = val
+}
+
+// Ref: #/components/schemas/DispatchRetryInput
+type DispatchRetryInput struct {
+	// Attempts in all, the first included.
+	MaxAttempts int `json:"max_attempts"`
+	// The pauses between attempts.
+	Backoff OptDispatchRetryInputBackoff `json:"backoff"`
+}
+
+// GetMaxAttempts returns the value of MaxAttempts.
+func (s *DispatchRetryInput) GetMaxAttempts() int {
+	return s.MaxAttempts
+}
+
+// GetBackoff returns the value of Backoff.
+func (s *DispatchRetryInput) GetBackoff() OptDispatchRetryInputBackoff {
+	return s.Backoff
+}
+
+// SetMaxAttempts sets the value of MaxAttempts.
+func (s *DispatchRetryInput) SetMaxAttempts(val int) {
+	s.MaxAttempts = val
+}
+
+// SetBackoff sets the value of Backoff.
+func (s *DispatchRetryInput) SetBackoff(val OptDispatchRetryInputBackoff) {
+	s.Backoff = val
+}
+
+// The pauses between attempts.
+type DispatchRetryInputBackoff struct {
+	// The pause after the first failure.
+	InitialSeconds OptFloat64 `json:"initial_seconds"`
+	// Each further pause is this many times the one before.
+	Factor OptFloat64 `json:"factor"`
+	// The longest pause.
+	MaxSeconds OptFloat64 `json:"max_seconds"`
+}
+
+// GetInitialSeconds returns the value of InitialSeconds.
+func (s *DispatchRetryInputBackoff) GetInitialSeconds() OptFloat64 {
+	return s.InitialSeconds
+}
+
+// GetFactor returns the value of Factor.
+func (s *DispatchRetryInputBackoff) GetFactor() OptFloat64 {
+	return s.Factor
+}
+
+// GetMaxSeconds returns the value of MaxSeconds.
+func (s *DispatchRetryInputBackoff) GetMaxSeconds() OptFloat64 {
+	return s.MaxSeconds
+}
+
+// SetInitialSeconds sets the value of InitialSeconds.
+func (s *DispatchRetryInputBackoff) SetInitialSeconds(val OptFloat64) {
+	s.InitialSeconds = val
+}
+
+// SetFactor sets the value of Factor.
+func (s *DispatchRetryInputBackoff) SetFactor(val OptFloat64) {
+	s.Factor = val
+}
+
+// SetMaxSeconds sets the value of MaxSeconds.
+func (s *DispatchRetryInputBackoff) SetMaxSeconds(val OptFloat64) {
+	s.MaxSeconds = val
 }
 
 // Ref: #/components/schemas/Domain
@@ -8694,6 +8830,170 @@ func (s *NewDefinitionStatus) UnmarshalText(data []byte) error {
 	}
 }
 
+// Ref: #/components/schemas/NewWebhook
+type NewWebhook struct {
+	// 32 hexadecimal digits.
+	ID           string          `json:"id"`
+	OrgID        string          `json:"org_id"`
+	DefinitionID string          `json:"definition_id"`
+	Description  string          `json:"description"`
+	Mode         WebhookMode     `json:"mode"`
+	Provider     WebhookProvider `json:"provider"`
+	// Null passes the whole payload.
+	InputTemplate NilFreeObject `json:"input_template"`
+	// Null makes one attempt.
+	DispatchRetry NilDispatchRetry `json:"dispatch_retry"`
+	// Deliveries per minute; null stands for 1000.
+	RateLimit NilInt    `json:"rate_limit"`
+	Enabled   bool      `json:"enabled"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	// `whsec_` and 32 random bytes in base64. It is not shown again.
+	SigningSecret string `json:"signing_secret"`
+	// Where senders post to, below `<base URL>/v1`.
+	ReceiveURL string `json:"receive_url"`
+}
+
+// GetID returns the value of ID.
+func (s *NewWebhook) GetID() string {
+	return s.ID
+}
+
+// GetOrgID returns the value of OrgID.
+func (s *NewWebhook) GetOrgID() string {
+	return s.OrgID
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *NewWebhook) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *NewWebhook) GetDescription() string {
+	return s.Description
+}
+
+// GetMode returns the value of Mode.
+func (s *NewWebhook) GetMode() WebhookMode {
+	return s.Mode
+}
+
+// GetProvider returns the value of Provider.
+func (s *NewWebhook) GetProvider() WebhookProvider {
+	return s.Provider
+}
+
+// GetInputTemplate returns the value of InputTemplate.
+func (s *NewWebhook) GetInputTemplate() NilFreeObject {
+	return s.InputTemplate
+}
+
+// GetDispatchRetry returns the value of DispatchRetry.
+func (s *NewWebhook) GetDispatchRetry() NilDispatchRetry {
+	return s.DispatchRetry
+}
+
+// GetRateLimit returns the value of RateLimit.
+func (s *NewWebhook) GetRateLimit() NilInt {
+	return s.RateLimit
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *NewWebhook) GetEnabled() bool {
+	return s.Enabled
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *NewWebhook) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *NewWebhook) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// GetSigningSecret returns the value of SigningSecret.
+func (s *NewWebhook) GetSigningSecret() string {
+	return s.SigningSecret
+}
+
+// GetReceiveURL returns the value of ReceiveURL.
+func (s *NewWebhook) GetReceiveURL() string {
+	return s.ReceiveURL
+}
+
+// SetID sets the value of ID.
+func (s *NewWebhook) SetID(val string) {
+	s.ID = val
+}
+
+// SetOrgID sets the value of OrgID.
+func (s *NewWebhook) SetOrgID(val string) {
+	s.OrgID = val
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *NewWebhook) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *NewWebhook) SetDescription(val string) {
+	s.Description = val
+}
+
+// SetMode sets the value of Mode.
+func (s *NewWebhook) SetMode(val WebhookMode) {
+	s.Mode = val
+}
+
+// SetProvider sets the value of Provider.
+func (s *NewWebhook) SetProvider(val WebhookProvider) {
+	s.Provider = val
+}
+
+// SetInputTemplate sets the value of InputTemplate.
+func (s *NewWebhook) SetInputTemplate(val NilFreeObject) {
+	s.InputTemplate = val
+}
+
+// SetDispatchRetry sets the value of DispatchRetry.
+func (s *NewWebhook) SetDispatchRetry(val NilDispatchRetry) {
+	s.DispatchRetry = val
+}
+
+// SetRateLimit sets the value of RateLimit.
+func (s *NewWebhook) SetRateLimit(val NilInt) {
+	s.RateLimit = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *NewWebhook) SetEnabled(val bool) {
+	s.Enabled = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *NewWebhook) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *NewWebhook) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// SetSigningSecret sets the value of SigningSecret.
+func (s *NewWebhook) SetSigningSecret(val string) {
+	s.SigningSecret = val
+}
+
+// SetReceiveURL sets the value of ReceiveURL.
+func (s *NewWebhook) SetReceiveURL(val string) {
+	s.ReceiveURL = val
+}
+
 // NewNilApiKeyPlacement returns new NilApiKeyPlacement with value set to v.
 func NewNilApiKeyPlacement(v ApiKeyPlacement) NilApiKeyPlacement {
 	return NilApiKeyPlacement{
@@ -8913,6 +9213,51 @@ func (o NilDateTime) Get() (v time.Time, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o NilDateTime) Or(d time.Time) time.Time {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewNilDispatchRetry returns new NilDispatchRetry with value set to v.
+func NewNilDispatchRetry(v DispatchRetry) NilDispatchRetry {
+	return NilDispatchRetry{
+		Value: v,
+	}
+}
+
+// NilDispatchRetry is nullable DispatchRetry.
+type NilDispatchRetry struct {
+	Value DispatchRetry
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilDispatchRetry) SetTo(v DispatchRetry) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilDispatchRetry) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilDispatchRetry) SetToNull() {
+	o.Null = true
+	var v DispatchRetry
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilDispatchRetry) Get() (v DispatchRetry, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilDispatchRetry) Or(d DispatchRetry) DispatchRetry {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -10262,6 +10607,52 @@ func (o OptDeliveryWindow) Or(d DeliveryWindow) DeliveryWindow {
 	return d
 }
 
+// NewOptDispatchRetryInputBackoff returns new OptDispatchRetryInputBackoff with value set to v.
+func NewOptDispatchRetryInputBackoff(v DispatchRetryInputBackoff) OptDispatchRetryInputBackoff {
+	return OptDispatchRetryInputBackoff{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptDispatchRetryInputBackoff is optional DispatchRetryInputBackoff.
+type OptDispatchRetryInputBackoff struct {
+	Value DispatchRetryInputBackoff
+	Set   bool
+}
+
+// IsSet returns true if OptDispatchRetryInputBackoff was set.
+func (o OptDispatchRetryInputBackoff) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptDispatchRetryInputBackoff) Reset() {
+	var v DispatchRetryInputBackoff
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptDispatchRetryInputBackoff) SetTo(v DispatchRetryInputBackoff) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptDispatchRetryInputBackoff) Get() (v DispatchRetryInputBackoff, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptDispatchRetryInputBackoff) Or(d DispatchRetryInputBackoff) DispatchRetryInputBackoff {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptDomainPauseCreate returns new OptDomainPauseCreate with value set to v.
 func NewOptDomainPauseCreate(v DomainPauseCreate) OptDomainPauseCreate {
 	return OptDomainPauseCreate{
@@ -11220,6 +11611,74 @@ func (o OptNilDateTime) Get() (v time.Time, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptNilDateTime) Or(d time.Time) time.Time {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptNilDispatchRetryInput returns new OptNilDispatchRetryInput with value set to v.
+func NewOptNilDispatchRetryInput(v DispatchRetryInput) OptNilDispatchRetryInput {
+	return OptNilDispatchRetryInput{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptNilDispatchRetryInput is optional nullable DispatchRetryInput.
+type OptNilDispatchRetryInput struct {
+	Value DispatchRetryInput
+	Set   bool
+	Null  bool
+}
+
+// IsSet returns true if OptNilDispatchRetryInput was set.
+func (o OptNilDispatchRetryInput) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptNilDispatchRetryInput) Reset() {
+	var v DispatchRetryInput
+	o.Value = v
+	o.Set = false
+	o.Null = false
+}
+
+// SetTo sets value to v.
+func (o *OptNilDispatchRetryInput) SetTo(v DispatchRetryInput) {
+	o.Set = true
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o OptNilDispatchRetryInput) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *OptNilDispatchRetryInput) SetToNull() {
+	o.Set = true
+	o.Null = true
+	var v DispatchRetryInput
+	o.Value = v
+}
+
+// IsEmpty returns true if the field was omitted from the payload (not Set and not Null).
+func (o OptNilDispatchRetryInput) IsEmpty() bool {
+	return !o.Set && !o.Null
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptNilDispatchRetryInput) Get() (v DispatchRetryInput, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptNilDispatchRetryInput) Or(d DispatchRetryInput) DispatchRetryInput {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -12730,6 +13189,98 @@ func (o OptVariableType) Get() (v VariableType, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptVariableType) Or(d VariableType) VariableType {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptWebhookMode returns new OptWebhookMode with value set to v.
+func NewOptWebhookMode(v WebhookMode) OptWebhookMode {
+	return OptWebhookMode{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptWebhookMode is optional WebhookMode.
+type OptWebhookMode struct {
+	Value WebhookMode
+	Set   bool
+}
+
+// IsSet returns true if OptWebhookMode was set.
+func (o OptWebhookMode) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptWebhookMode) Reset() {
+	var v WebhookMode
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptWebhookMode) SetTo(v WebhookMode) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptWebhookMode) Get() (v WebhookMode, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptWebhookMode) Or(d WebhookMode) WebhookMode {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptWebhookProvider returns new OptWebhookProvider with value set to v.
+func NewOptWebhookProvider(v WebhookProvider) OptWebhookProvider {
+	return OptWebhookProvider{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptWebhookProvider is optional WebhookProvider.
+type OptWebhookProvider struct {
+	Value WebhookProvider
+	Set   bool
+}
+
+// IsSet returns true if OptWebhookProvider was set.
+func (o OptWebhookProvider) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptWebhookProvider) Reset() {
+	var v WebhookProvider
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptWebhookProvider) SetTo(v WebhookProvider) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptWebhookProvider) Get() (v WebhookProvider, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptWebhookProvider) Or(d WebhookProvider) WebhookProvider {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -14574,6 +15125,34 @@ func (s *RetryInput) SetMaxSeconds(val OptFloat64) {
 
 // RevokeApiKeyNoContent is response for RevokeApiKey operation.
 type RevokeApiKeyNoContent struct{}
+
+// Ref: #/components/schemas/RotatedSecret
+type RotatedSecret struct {
+	// `whsec_` and 32 random bytes in base64. It is not shown again.
+	SigningSecret string `json:"signing_secret"`
+	// Until when the secret before this one is valid.
+	PreviousValidUntil time.Time `json:"previous_valid_until"`
+}
+
+// GetSigningSecret returns the value of SigningSecret.
+func (s *RotatedSecret) GetSigningSecret() string {
+	return s.SigningSecret
+}
+
+// GetPreviousValidUntil returns the value of PreviousValidUntil.
+func (s *RotatedSecret) GetPreviousValidUntil() time.Time {
+	return s.PreviousValidUntil
+}
+
+// SetSigningSecret sets the value of SigningSecret.
+func (s *RotatedSecret) SetSigningSecret(val string) {
+	s.SigningSecret = val
+}
+
+// SetPreviousValidUntil sets the value of PreviousValidUntil.
+func (s *RotatedSecret) SetPreviousValidUntil(val time.Time) {
+	s.PreviousValidUntil = val
+}
 
 // Ref: #/components/schemas/Schedule
 type Schedule struct {
@@ -19016,6 +19595,464 @@ func (s *VariableVersionInput) SetName(val string) {
 // SetValues sets the value of Values.
 func (s *VariableVersionInput) SetValues(val FreeObject) {
 	s.Values = val
+}
+
+// Ref: #/components/schemas/Webhook
+type Webhook struct {
+	// 32 hexadecimal digits.
+	ID           string          `json:"id"`
+	OrgID        string          `json:"org_id"`
+	DefinitionID string          `json:"definition_id"`
+	Description  string          `json:"description"`
+	Mode         WebhookMode     `json:"mode"`
+	Provider     WebhookProvider `json:"provider"`
+	// Null passes the whole payload.
+	InputTemplate NilFreeObject `json:"input_template"`
+	// Null makes one attempt.
+	DispatchRetry NilDispatchRetry `json:"dispatch_retry"`
+	// Deliveries per minute; null stands for 1000.
+	RateLimit NilInt    `json:"rate_limit"`
+	Enabled   bool      `json:"enabled"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// GetID returns the value of ID.
+func (s *Webhook) GetID() string {
+	return s.ID
+}
+
+// GetOrgID returns the value of OrgID.
+func (s *Webhook) GetOrgID() string {
+	return s.OrgID
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *Webhook) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *Webhook) GetDescription() string {
+	return s.Description
+}
+
+// GetMode returns the value of Mode.
+func (s *Webhook) GetMode() WebhookMode {
+	return s.Mode
+}
+
+// GetProvider returns the value of Provider.
+func (s *Webhook) GetProvider() WebhookProvider {
+	return s.Provider
+}
+
+// GetInputTemplate returns the value of InputTemplate.
+func (s *Webhook) GetInputTemplate() NilFreeObject {
+	return s.InputTemplate
+}
+
+// GetDispatchRetry returns the value of DispatchRetry.
+func (s *Webhook) GetDispatchRetry() NilDispatchRetry {
+	return s.DispatchRetry
+}
+
+// GetRateLimit returns the value of RateLimit.
+func (s *Webhook) GetRateLimit() NilInt {
+	return s.RateLimit
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *Webhook) GetEnabled() bool {
+	return s.Enabled
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *Webhook) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *Webhook) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// SetID sets the value of ID.
+func (s *Webhook) SetID(val string) {
+	s.ID = val
+}
+
+// SetOrgID sets the value of OrgID.
+func (s *Webhook) SetOrgID(val string) {
+	s.OrgID = val
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *Webhook) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *Webhook) SetDescription(val string) {
+	s.Description = val
+}
+
+// SetMode sets the value of Mode.
+func (s *Webhook) SetMode(val WebhookMode) {
+	s.Mode = val
+}
+
+// SetProvider sets the value of Provider.
+func (s *Webhook) SetProvider(val WebhookProvider) {
+	s.Provider = val
+}
+
+// SetInputTemplate sets the value of InputTemplate.
+func (s *Webhook) SetInputTemplate(val NilFreeObject) {
+	s.InputTemplate = val
+}
+
+// SetDispatchRetry sets the value of DispatchRetry.
+func (s *Webhook) SetDispatchRetry(val NilDispatchRetry) {
+	s.DispatchRetry = val
+}
+
+// SetRateLimit sets the value of RateLimit.
+func (s *Webhook) SetRateLimit(val NilInt) {
+	s.RateLimit = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *Webhook) SetEnabled(val bool) {
+	s.Enabled = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *Webhook) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *Webhook) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// Ref: #/components/schemas/WebhookInput
+type WebhookInput struct {
+	// What to start; it must be active when a message is dispatched.
+	DefinitionID string             `json:"definition_id"`
+	Description  string             `json:"description"`
+	Mode         OptWebhookMode     `json:"mode"`
+	Provider     OptWebhookProvider `json:"provider"`
+	// Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`,
+	// the body of the message. A JSON body is the value that it says, a form an object, XML an object by
+	// element names; anything else is `{"raw": text, "content_type": type}`. Null or absent passes the
+	// whole payload as the record, and one that is no object as `{"payload": value}`.
+	InputTemplate OptNilFreeObject `json:"input_template"`
+	// When a start that failed is tried again, for example because the definition is not active. Null or
+	// absent: it is not.
+	DispatchRetry OptNilDispatchRetryInput `json:"dispatch_retry"`
+	// The most deliveries that are accepted in a minute, 1 to 1000000; null or absent stands for 1000.
+	// Copies of a message do not count, nor does what is not signed.
+	RateLimit OptNilInt `json:"rate_limit"`
+	// False has the address answer 404.
+	Enabled OptBool `json:"enabled"`
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *WebhookInput) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *WebhookInput) GetDescription() string {
+	return s.Description
+}
+
+// GetMode returns the value of Mode.
+func (s *WebhookInput) GetMode() OptWebhookMode {
+	return s.Mode
+}
+
+// GetProvider returns the value of Provider.
+func (s *WebhookInput) GetProvider() OptWebhookProvider {
+	return s.Provider
+}
+
+// GetInputTemplate returns the value of InputTemplate.
+func (s *WebhookInput) GetInputTemplate() OptNilFreeObject {
+	return s.InputTemplate
+}
+
+// GetDispatchRetry returns the value of DispatchRetry.
+func (s *WebhookInput) GetDispatchRetry() OptNilDispatchRetryInput {
+	return s.DispatchRetry
+}
+
+// GetRateLimit returns the value of RateLimit.
+func (s *WebhookInput) GetRateLimit() OptNilInt {
+	return s.RateLimit
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *WebhookInput) GetEnabled() OptBool {
+	return s.Enabled
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *WebhookInput) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *WebhookInput) SetDescription(val string) {
+	s.Description = val
+}
+
+// SetMode sets the value of Mode.
+func (s *WebhookInput) SetMode(val OptWebhookMode) {
+	s.Mode = val
+}
+
+// SetProvider sets the value of Provider.
+func (s *WebhookInput) SetProvider(val OptWebhookProvider) {
+	s.Provider = val
+}
+
+// SetInputTemplate sets the value of InputTemplate.
+func (s *WebhookInput) SetInputTemplate(val OptNilFreeObject) {
+	s.InputTemplate = val
+}
+
+// SetDispatchRetry sets the value of DispatchRetry.
+func (s *WebhookInput) SetDispatchRetry(val OptNilDispatchRetryInput) {
+	s.DispatchRetry = val
+}
+
+// SetRateLimit sets the value of RateLimit.
+func (s *WebhookInput) SetRateLimit(val OptNilInt) {
+	s.RateLimit = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *WebhookInput) SetEnabled(val OptBool) {
+	s.Enabled = val
+}
+
+// Ref: #/components/schemas/WebhookList
+type WebhookList struct {
+	Items []Webhook `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *WebhookList) GetItems() []Webhook {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *WebhookList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *WebhookList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *WebhookList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *WebhookList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *WebhookList) SetItems(val []Webhook) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *WebhookList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *WebhookList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *WebhookList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *WebhookList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// What a message does. `trigger` starts a batch.
+// Ref: #/components/schemas/WebhookMode
+type WebhookMode string
+
+const (
+	WebhookModeTrigger WebhookMode = "trigger"
+)
+
+// AllValues returns all WebhookMode values.
+func (WebhookMode) AllValues() []WebhookMode {
+	return []WebhookMode{
+		WebhookModeTrigger,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s WebhookMode) MarshalText() ([]byte, error) {
+	switch s {
+	case WebhookModeTrigger:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *WebhookMode) UnmarshalText(data []byte) error {
+	switch WebhookMode(data) {
+	case WebhookModeTrigger:
+		*s = WebhookModeTrigger
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// How senders sign; `standard` is Standard Webhooks.
+// Ref: #/components/schemas/WebhookProvider
+type WebhookProvider string
+
+const (
+	WebhookProviderStandard WebhookProvider = "standard"
+)
+
+// AllValues returns all WebhookProvider values.
+func (WebhookProvider) AllValues() []WebhookProvider {
+	return []WebhookProvider{
+		WebhookProviderStandard,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s WebhookProvider) MarshalText() ([]byte, error) {
+	switch s {
+	case WebhookProviderStandard:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *WebhookProvider) UnmarshalText(data []byte) error {
+	switch WebhookProvider(data) {
+	case WebhookProviderStandard:
+		*s = WebhookProviderStandard
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// What changes of a webhook; what is absent stays.
+// Ref: #/components/schemas/WebhookUpdate
+type WebhookUpdate struct {
+	// What to start; it must be active when a message is dispatched.
+	DefinitionID OptString `json:"definition_id"`
+	Description  OptString `json:"description"`
+	// Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`,
+	// the body of the message. A JSON body is the value that it says, a form an object, XML an object by
+	// element names; anything else is `{"raw": text, "content_type": type}`. Null or absent passes the
+	// whole payload as the record, and one that is no object as `{"payload": value}`.
+	InputTemplate OptNilFreeObject `json:"input_template"`
+	// When a start that failed is tried again, for example because the definition is not active. Null or
+	// absent: it is not.
+	DispatchRetry OptNilDispatchRetryInput `json:"dispatch_retry"`
+	// The most deliveries that are accepted in a minute, 1 to 1000000; null or absent stands for 1000.
+	// Copies of a message do not count, nor does what is not signed.
+	RateLimit OptNilInt `json:"rate_limit"`
+	// False has the address answer 404.
+	Enabled OptBool `json:"enabled"`
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *WebhookUpdate) GetDefinitionID() OptString {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *WebhookUpdate) GetDescription() OptString {
+	return s.Description
+}
+
+// GetInputTemplate returns the value of InputTemplate.
+func (s *WebhookUpdate) GetInputTemplate() OptNilFreeObject {
+	return s.InputTemplate
+}
+
+// GetDispatchRetry returns the value of DispatchRetry.
+func (s *WebhookUpdate) GetDispatchRetry() OptNilDispatchRetryInput {
+	return s.DispatchRetry
+}
+
+// GetRateLimit returns the value of RateLimit.
+func (s *WebhookUpdate) GetRateLimit() OptNilInt {
+	return s.RateLimit
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *WebhookUpdate) GetEnabled() OptBool {
+	return s.Enabled
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *WebhookUpdate) SetDefinitionID(val OptString) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *WebhookUpdate) SetDescription(val OptString) {
+	s.Description = val
+}
+
+// SetInputTemplate sets the value of InputTemplate.
+func (s *WebhookUpdate) SetInputTemplate(val OptNilFreeObject) {
+	s.InputTemplate = val
+}
+
+// SetDispatchRetry sets the value of DispatchRetry.
+func (s *WebhookUpdate) SetDispatchRetry(val OptNilDispatchRetryInput) {
+	s.DispatchRetry = val
+}
+
+// SetRateLimit sets the value of RateLimit.
+func (s *WebhookUpdate) SetRateLimit(val OptNilInt) {
+	s.RateLimit = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *WebhookUpdate) SetEnabled(val OptBool) {
+	s.Enabled = val
 }
 
 // Ref: #/components/schemas/WindowHeadroom

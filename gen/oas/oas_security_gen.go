@@ -76,6 +76,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	CreateVariableSetOperation: []string{
 		"admin",
 	},
+	CreateWebhookOperation: []string{
+		"admin",
+	},
 	DeleteCredentialOperation: []string{
 		"admin",
 	},
@@ -98,6 +101,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	DeleteVariableSetOperation: []string{
+		"admin",
+	},
+	DeleteWebhookOperation: []string{
 		"admin",
 	},
 	DryRunDefinitionOperation: []string{},
@@ -128,6 +134,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetTriggerOperation:           []string{},
 	GetUsageOperation:             []string{},
 	GetVariableSetOperation:       []string{},
+	GetWebhookOperation:           []string{},
 	ListApiKeysOperation:          []string{},
 	ListAuditLogOperation: []string{
 		"admin",
@@ -151,6 +158,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListTriggersOperation:           []string{},
 	ListUsageHistoryOperation:       []string{},
 	ListVariableSetsOperation:       []string{},
+	ListWebhooksOperation:           []string{},
 	PauseBatchOperation: []string{
 		"admin",
 	},
@@ -197,6 +205,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	RevokeApiKeyOperation: []string{
 		"admin",
 	},
+	RotateWebhookSecretOperation: []string{
+		"admin",
+	},
 	RunScheduleOperation: []string{
 		"admin",
 	},
@@ -226,6 +237,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	UpdateTenantOperation: []string{
+		"admin",
+	},
+	UpdateWebhookOperation: []string{
 		"admin",
 	},
 	UpsertStoreRecordsOperation: []string{
@@ -286,6 +300,9 @@ var operationRolesOrgJwt = map[string][]string{
 	CreateVariableSetOperation: []string{
 		"admin",
 	},
+	CreateWebhookOperation: []string{
+		"admin",
+	},
 	DeleteCredentialOperation: []string{
 		"admin",
 	},
@@ -308,6 +325,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	DeleteVariableSetOperation: []string{
+		"admin",
+	},
+	DeleteWebhookOperation: []string{
 		"admin",
 	},
 	DryRunDefinitionOperation: []string{},
@@ -338,6 +358,7 @@ var operationRolesOrgJwt = map[string][]string{
 	GetTriggerOperation:           []string{},
 	GetUsageOperation:             []string{},
 	GetVariableSetOperation:       []string{},
+	GetWebhookOperation:           []string{},
 	ListApiKeysOperation:          []string{},
 	ListAuditLogOperation: []string{
 		"admin",
@@ -361,6 +382,7 @@ var operationRolesOrgJwt = map[string][]string{
 	ListTriggersOperation:           []string{},
 	ListUsageHistoryOperation:       []string{},
 	ListVariableSetsOperation:       []string{},
+	ListWebhooksOperation:           []string{},
 	PauseBatchOperation: []string{
 		"admin",
 	},
@@ -407,6 +429,9 @@ var operationRolesOrgJwt = map[string][]string{
 	RevokeApiKeyOperation: []string{
 		"admin",
 	},
+	RotateWebhookSecretOperation: []string{
+		"admin",
+	},
 	RunScheduleOperation: []string{
 		"admin",
 	},
@@ -436,6 +461,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	UpdateTenantOperation: []string{
+		"admin",
+	},
+	UpdateWebhookOperation: []string{
 		"admin",
 	},
 	UpsertStoreRecordsOperation: []string{

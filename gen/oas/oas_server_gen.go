@@ -26,6 +26,7 @@ type Handler interface {
 	TriggerHandler
 	UsageHandler
 	VariableHandler
+	WebhookHandler
 	// NewError creates *ErrorStatusCodeWithHeaders from error returned by handler.
 	//
 	// Used for common default response.
@@ -961,6 +962,56 @@ type VariableHandler interface {
 	//
 	// PUT /flows/variables/{variable_set_id}
 	ReplaceVariableSet(ctx context.Context, req *VariableSetReplace, params ReplaceVariableSetParams) (*VariableSet, error)
+}
+
+// WebhookHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Webhook
+type WebhookHandler interface {
+	// CreateWebhook implements createWebhook operation.
+	//
+	// Makes an address at which signed messages start a flow: one batch for each message. The answer shows
+	// the signing secret; no later answer does. Senders post to `<base URL>/v1` followed by `receive_url`.
+	// The definition need not be active yet, but must be when a message is dispatched. `Idempotency-Key`
+	// is ignored, because a secret is shown once.
+	//
+	// POST /flows/webhooks
+	CreateWebhook(ctx context.Context, req *WebhookInput) (*NewWebhook, error)
+	// DeleteWebhook implements deleteWebhook operation.
+	//
+	// Destroys its secrets; the address answers 404 from now on, and its deliveries are no longer listed.
+	// Messages that were accepted before still start their batches.
+	//
+	// DELETE /flows/webhooks/{webhook_id}
+	DeleteWebhook(ctx context.Context, params DeleteWebhookParams) error
+	// GetWebhook implements getWebhook operation.
+	//
+	// Returns one webhook, without its secret and address.
+	//
+	// GET /flows/webhooks/{webhook_id}
+	GetWebhook(ctx context.Context, params GetWebhookParams) (*Webhook, error)
+	// ListWebhooks implements listWebhooks operation.
+	//
+	// Returns the webhooks of the organization in the order in which they were made. Secrets and addresses
+	// are not shown. This list knows no `skip`.
+	//
+	// GET /flows/webhooks
+	ListWebhooks(ctx context.Context, params ListWebhooksParams) (*WebhookList, error)
+	// RotateWebhookSecret implements rotateWebhookSecret operation.
+	//
+	// Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so
+	// that senders can change over; one that was older than that ends now.
+	//
+	// POST /flows/webhooks/{webhook_id}/rotate-secret
+	RotateWebhookSecret(ctx context.Context, params RotateWebhookSecretParams) (*RotatedSecret, error)
+	// UpdateWebhook implements updateWebhook operation.
+	//
+	// Changes what the body names, at once: a message that arrives after the answer finds the webhook as
+	// it is then, and one that was accepted before and is not dispatched yet, too. `mode` and `provider`
+	// never change. An empty body changes nothing.
+	//
+	// PATCH /flows/webhooks/{webhook_id}
+	UpdateWebhook(ctx context.Context, req *WebhookUpdate, params UpdateWebhookParams) (*Webhook, error)
 }
 
 // Server implements http server based on OpenAPI v3 specification and

@@ -29,6 +29,7 @@ import (
 	"flowlane/internal/tenant"
 	"flowlane/internal/usage"
 	"flowlane/internal/variable"
+	"flowlane/internal/webhook"
 )
 
 // prefix is the version segment under which everything stands.
@@ -52,6 +53,7 @@ type Deps struct {
 	Forecasts   *forecast.Service
 	Holds       *hold.Service
 	Schedules   *schedule.Service
+	Webhooks    *webhook.Service
 	Answers     *request.Answers
 	Limits      *request.Limits
 	// RequestLimit replaces the number of every request limit of the document, unless it is 0.
@@ -77,6 +79,7 @@ type handler struct {
 	templateHandler
 	variableHandler
 	scheduleHandler
+	webhookHandler
 	tenantHandler
 	storeHandler
 	batchHandler
@@ -125,6 +128,7 @@ func New(d Deps) (http.Handler, error) {
 		templateHandler:  templates,
 		variableHandler:  variableHandler{variables: d.Variables},
 		scheduleHandler:  scheduleHandler{pool: d.Pool, schedules: d.Schedules},
+		webhookHandler:   webhookHandler{webhooks: d.Webhooks},
 		tenantHandler:    tenantHandler{tenants: d.Tenants},
 		storeHandler:     storeHandler{stores: d.Stores},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, exports: newSlots(exportsAtOnce)},

@@ -127,6 +127,21 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	"runSchedule": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/flows/schedules/" + s.schedule(s.yearly()) + "/run", nil, 200, "batch", "", "batch_id"}
 	},
+	"createWebhook": func(s *stack) auditedCall {
+		return auditedCall{"POST", "/flows/webhooks", s.webhookBody(), 201, "webhook", "", "id"}
+	},
+	"updateWebhook": func(s *stack) auditedCall {
+		id := s.webhook(s.webhookBody()).id
+		return auditedCall{"PATCH", "/flows/webhooks/" + id, `{"enabled":false}`, 200, "webhook", id, ""}
+	},
+	"rotateWebhookSecret": func(s *stack) auditedCall {
+		id := s.webhook(s.webhookBody()).id
+		return auditedCall{"POST", "/flows/webhooks/" + id + "/rotate-secret", nil, 200, "webhook", id, ""}
+	},
+	"deleteWebhook": func(s *stack) auditedCall {
+		id := s.webhook(s.webhookBody()).id
+		return auditedCall{"DELETE", "/flows/webhooks/" + id, nil, 204, "webhook", id, ""}
+	},
 	"createStore": func(s *stack) auditedCall {
 		name := s.unique()
 		return auditedCall{"POST", "/data/stores", `{"name":"` + name + `","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, 201, "store", name, ""}

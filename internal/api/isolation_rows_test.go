@@ -46,6 +46,7 @@ func newParty(s *stack, account string) *party {
 		"version":         "1",
 		"store":           p.filledStore(), "key": "k",
 		"schedule_id": p.ranSchedule(),
+		"webhook_id":  p.webhook(p.webhookBody()).id,
 		// The catalog and the templates belong to nobody.
 		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
 	}
@@ -84,6 +85,7 @@ var missing = map[string]string{
 	"trigger_id":      "Trigger not found",
 	"variable_set_id": "VariableSet not found",
 	"version":         "Version not found",
+	"webhook_id":      "Webhook not found",
 }
 
 // unauditedCalls prepares one call of every operation that takes a body and changes nothing.
@@ -135,6 +137,8 @@ var references = map[string]reference{
 	"createSchedule definition_id":                 {(*party).ownDefinition, scheduling("POST", "", 201)},
 	"replaceSchedule definition_id":                {(*party).ownDefinition, scheduling("PUT", "/own", 200)},
 	"updateSchedule definition_id":                 {(*party).ownDefinition, scheduling("PATCH", "/own", 200)},
+	"createWebhook definition_id":                  {(*party).ownDefinition, hooking("POST", "", 201)},
+	"updateWebhook definition_id":                  {(*party).ownDefinition, hooking("PATCH", "/own", 200)},
 	"triggerDefinition record_set_id":              {(*party).sealedSet, triggering},
 	"validateDefinition bindings":                  {(*party).ownCredential, fillingSlot("/validate", 200)},
 	"validateDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "/validate", 200, "credential_id")},
@@ -188,6 +192,14 @@ func scheduling(method, path string, status int) func(p *party, id string) audit
 	return func(p *party, id string) auditedCall {
 		path := strings.Replace(path, "/own", "/"+p.ids["schedule_id"], 1)
 		return auditedCall{method: method, path: "/flows/schedules" + path, body: scheduleOf(id, "0 0 29 2 *"), status: status}
+	}
+}
+
+// hooking sends a webhook of a definition.
+func hooking(method, path string, status int) func(p *party, id string) auditedCall {
+	return func(p *party, id string) auditedCall {
+		path := strings.Replace(path, "/own", "/"+p.ids["webhook_id"], 1)
+		return auditedCall{method: method, path: "/flows/webhooks" + path, body: `{"definition_id":"` + id + `","description":"d"}`, status: status}
 	}
 }
 

@@ -274,7 +274,7 @@ func (m matrix) served(c caller) {
 	assert.Equal(m.t, call.status, got.Status, "%s: %s", c.name, got.Body)
 }
 
-var marks = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|dialer-[0-9a-f]{16}`)
+var marks = regexp.MustCompile(`\b[0-9a-f]{32}\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|dialer-[0-9a-f]{16}`)
 
 // lists reads what takes no id as both organizations: neither sees anything of the other, by whatever filter.
 func (m matrix) lists() {

@@ -120,7 +120,7 @@ func (s *stack) makeWay(operation string) {
 }
 
 // secretOnce are the operations that create a secret and show it once: they take no key.
-var secretOnce = map[string]bool{"createApiKey": true, "createStreamToken": true}
+var secretOnce = map[string]bool{"createApiKey": true, "createStreamToken": true, "createWebhook": true}
 
 func TestIdempotency_EveryOperation(t *testing.T) {
 	t.Parallel()

@@ -42,6 +42,7 @@ import (
 	"flowlane/internal/usage"
 	"flowlane/internal/variable"
 	"flowlane/internal/vault"
+	"flowlane/internal/webhook"
 	"flowlane/internal/work"
 )
 
@@ -102,6 +103,7 @@ type App struct {
 	Runs        *run.Service
 	Holds       *hold.Service
 	Schedules   *schedule.Service
+	Webhooks    *webhook.Service
 	Stores      *store.Service
 	Streams     *stream.Hub
 	Dispatcher  *dispatch.Dispatcher
@@ -250,6 +252,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
 	a.Holds = hold.New(a.Pool, a.Runs, a.Scheduler)
 	a.Schedules = schedule.New(a.Pool, a.Definitions, a.Runs, a.Scheduler, a.cfg.Log)
+	a.Webhooks = webhook.New(webhook.Deps{Pool: a.Pool, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs, Due: a.Scheduler, Log: a.cfg.Log})
 	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
 	a.Runs.Tell(a.Streams.Changed)
 	if a.cfg.Dispatch.Observed == nil {
@@ -282,7 +285,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
 		Variables: variable.New(a.Pool), Tenants: tenant.New(a.Pool, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
-		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher,
+		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,
 		}),

@@ -62,6 +62,12 @@ var fixtures = map[string]fixture{
 	"runSchedule":       shared(schedule),
 	"listScheduleFires": shared(schedule),
 
+	"createWebhook":       shared(definition("active")),
+	"getWebhook":          shared(webhook),
+	"updateWebhook":       all(webhook, shared(definition("active"))),
+	"rotateWebhookSecret": shared(webhook),
+	"deleteWebhook":       webhook,
+
 	"getBatch":         shared(finished),
 	"updateBatch":      shared(waiting),
 	"cancelBatch":      waiting,
@@ -125,6 +131,7 @@ type cleanup struct{ method, path, field string }
 var cleanups = map[string]cleanup{
 	"createVariableSet": {http.MethodDelete, "/flows/variables/", "id"},
 	"createSchedule":    {http.MethodDelete, "/flows/schedules/", "id"},
+	"createWebhook":     {http.MethodDelete, "/flows/webhooks/", "id"},
 	"createStore":       {http.MethodDelete, "/data/stores/", "name"},
 	"createTenant":      {http.MethodDelete, "/tenants/", "id"},
 	"pauseDispatch":     {http.MethodPost, "/admin/dispatch/resume", ""},
@@ -216,6 +223,14 @@ func schedule(ctx context.Context, w *world) (values, error) {
 		return nil, err
 	}
 	return fresh("schedule_id", "/flows/schedules", `{"definition_id":"`+def["definition_id"]+`","description":"contract","cron_expression":"0 0 29 2 *"}`)(ctx, w)
+}
+
+func webhook(ctx context.Context, w *world) (values, error) {
+	def, err := definition("active")(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return fresh("webhook_id", "/flows/webhooks", `{"definition_id":"`+def["definition_id"]+`","description":"contract"}`)(ctx, w)
 }
 
 // transform is a flow that makes no call.

@@ -194,6 +194,14 @@ func (s *Service) Active(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (d
 	return row, nil
 }
 
+// Hold keeps a definition, active or not, from being deleted until q, a transaction, ends. Fault: NotFound.
+func (s *Service) Hold(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) error {
+	if _, err := s.queries.DefinitionForStart(ctx, q, db.DefinitionForStartParams{OrgID: orgID, ID: id}); err != nil {
+		return missing(err, "read definition")
+	}
+	return nil
+}
+
 // checkHead checks what stands beside the steps.
 func checkHead(p Patch) []fault.Field {
 	var c checker

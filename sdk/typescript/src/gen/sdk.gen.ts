@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.js';
 import type { Client, Options as Options2, TDataShape } from './client/index.js';
-import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateScheduleData, CreateScheduleErrors, CreateScheduleResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteScheduleData, DeleteScheduleErrors, DeleteScheduleResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, ExtendPauseData, ExtendPauseErrors, ExtendPauseResponses, GetActionData, GetActionErrors, GetActionResponses, GetAttributionData, GetAttributionErrors, GetAttributionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetLanesData, GetLanesErrors, GetLanesResponses, GetMarginsData, GetMarginsErrors, GetMarginsResponses, GetMeData, GetMeErrors, GetMeResponses, GetPauseData, GetPauseErrors, GetPauseResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQueueData, GetQueueErrors, GetQueueResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetScheduleData, GetScheduleErrors, GetScheduleResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainPausesData, ListDomainPausesErrors, ListDomainPausesResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPausesData, ListPausesErrors, ListPausesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListScheduleFiresData, ListScheduleFiresErrors, ListScheduleFiresResponses, ListSchedulesData, ListSchedulesErrors, ListSchedulesResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListUsageHistoryData, ListUsageHistoryErrors, ListUsageHistoryResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, PauseBatchData, PauseBatchErrors, PauseBatchResponses, PauseDispatchData, PauseDispatchErrors, PauseDispatchResponses, PauseDomainData, PauseDomainErrors, PauseDomainResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceScheduleData, ReplaceScheduleErrors, ReplaceScheduleResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, ResumeBatchData, ResumeBatchErrors, ResumeBatchResponses, ResumeDispatchData, ResumeDispatchErrors, ResumeDispatchResponses, ResumeDomainData, ResumeDomainErrors, ResumeDomainResponses, RetryBatchData, RetryBatchErrors, RetryBatchResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, RunScheduleData, RunScheduleErrors, RunScheduleResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, SetLaneData, SetLaneErrors, SetLaneResponses, SetMarginData, SetMarginErrors, SetMarginResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateBatchData, UpdateBatchErrors, UpdateBatchResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateScheduleData, UpdateScheduleErrors, UpdateScheduleResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
+import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateScheduleData, CreateScheduleErrors, CreateScheduleResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, CreateWebhookData, CreateWebhookErrors, CreateWebhookResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteScheduleData, DeleteScheduleErrors, DeleteScheduleResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DeleteWebhookData, DeleteWebhookErrors, DeleteWebhookResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, ExtendPauseData, ExtendPauseErrors, ExtendPauseResponses, GetActionData, GetActionErrors, GetActionResponses, GetAttributionData, GetAttributionErrors, GetAttributionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetLanesData, GetLanesErrors, GetLanesResponses, GetMarginsData, GetMarginsErrors, GetMarginsResponses, GetMeData, GetMeErrors, GetMeResponses, GetPauseData, GetPauseErrors, GetPauseResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQueueData, GetQueueErrors, GetQueueResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetScheduleData, GetScheduleErrors, GetScheduleResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, GetWebhookData, GetWebhookErrors, GetWebhookResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainPausesData, ListDomainPausesErrors, ListDomainPausesResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPausesData, ListPausesErrors, ListPausesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListScheduleFiresData, ListScheduleFiresErrors, ListScheduleFiresResponses, ListSchedulesData, ListSchedulesErrors, ListSchedulesResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListUsageHistoryData, ListUsageHistoryErrors, ListUsageHistoryResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, ListWebhooksData, ListWebhooksErrors, ListWebhooksResponses, PauseBatchData, PauseBatchErrors, PauseBatchResponses, PauseDispatchData, PauseDispatchErrors, PauseDispatchResponses, PauseDomainData, PauseDomainErrors, PauseDomainResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceScheduleData, ReplaceScheduleErrors, ReplaceScheduleResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, ResumeBatchData, ResumeBatchErrors, ResumeBatchResponses, ResumeDispatchData, ResumeDispatchErrors, ResumeDispatchResponses, ResumeDomainData, ResumeDomainErrors, ResumeDomainResponses, RetryBatchData, RetryBatchErrors, RetryBatchResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, RotateWebhookSecretData, RotateWebhookSecretErrors, RotateWebhookSecretResponses, RunScheduleData, RunScheduleErrors, RunScheduleResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, SetLaneData, SetLaneErrors, SetLaneResponses, SetMarginData, SetMarginErrors, SetMarginResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateBatchData, UpdateBatchErrors, UpdateBatchResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateScheduleData, UpdateScheduleErrors, UpdateScheduleResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpdateWebhookData, UpdateWebhookErrors, UpdateWebhookResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -690,6 +690,89 @@ export const listScheduleFires = <ThrowOnError extends boolean = false>(options:
 export const runSchedule = <ThrowOnError extends boolean = false>(options: Options<RunScheduleData, ThrowOnError>) => (options.client ?? client).post<RunScheduleResponses, RunScheduleErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
     url: '/flows/schedules/{schedule_id}/run',
+    ...options
+});
+
+/**
+ * List webhooks
+ *
+ * Returns the webhooks of the organization in the order in which they were made. Secrets and addresses are not shown. This list knows no `skip`.
+ */
+export const listWebhooks = <ThrowOnError extends boolean = false>(options?: Options<ListWebhooksData, ThrowOnError>) => (options?.client ?? client).get<ListWebhooksResponses, ListWebhooksErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/webhooks',
+    ...options
+});
+
+/**
+ * Create a webhook
+ *
+ * Makes an address at which signed messages start a flow: one batch for each message. The answer shows the signing secret;
+ * no later answer does. Senders post to `<base URL>/v1` followed by `receive_url`. The definition need not be active
+ * yet, but must be when a message is dispatched. `Idempotency-Key` is ignored, because a secret is shown once.
+ *
+ */
+export const createWebhook = <ThrowOnError extends boolean = false>(options: Options<CreateWebhookData, ThrowOnError>) => (options.client ?? client).post<CreateWebhookResponses, CreateWebhookErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/webhooks',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Delete a webhook
+ *
+ * Destroys its secrets; the address answers 404 from now on, and its deliveries are no longer listed. Messages that were
+ * accepted before still start their batches.
+ *
+ */
+export const deleteWebhook = <ThrowOnError extends boolean = false>(options: Options<DeleteWebhookData, ThrowOnError>) => (options.client ?? client).delete<DeleteWebhookResponses, DeleteWebhookErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/webhooks/{webhook_id}',
+    ...options
+});
+
+/**
+ * Read a webhook
+ *
+ * Returns one webhook, without its secret and address.
+ */
+export const getWebhook = <ThrowOnError extends boolean = false>(options: Options<GetWebhookData, ThrowOnError>) => (options.client ?? client).get<GetWebhookResponses, GetWebhookErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/webhooks/{webhook_id}',
+    ...options
+});
+
+/**
+ * Change a webhook
+ *
+ * Changes what the body names, at once: a message that arrives after the answer finds the webhook as it is then, and one
+ * that was accepted before and is not dispatched yet, too. `mode` and `provider` never change. An empty body changes nothing.
+ *
+ */
+export const updateWebhook = <ThrowOnError extends boolean = false>(options: Options<UpdateWebhookData, ThrowOnError>) => (options.client ?? client).patch<UpdateWebhookResponses, UpdateWebhookErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/webhooks/{webhook_id}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Rotate the secret of a webhook
+ *
+ * Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so that senders can
+ * change over; one that was older than that ends now.
+ *
+ */
+export const rotateWebhookSecret = <ThrowOnError extends boolean = false>(options: Options<RotateWebhookSecretData, ThrowOnError>) => (options.client ?? client).post<RotateWebhookSecretResponses, RotateWebhookSecretErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/flows/webhooks/{webhook_id}/rotate-secret',
     ...options
 });
 

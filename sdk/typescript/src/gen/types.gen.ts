@@ -1694,6 +1694,217 @@ export type TriggerResult = {
     estimate: Estimate | null;
 };
 
+export type Webhook = {
+    /**
+     * 32 hexadecimal digits.
+     */
+    id: string;
+    org_id: string;
+    definition_id: string;
+    description: string;
+    mode: WebhookMode;
+    provider: WebhookProvider;
+    /**
+     * Null passes the whole payload.
+     */
+    input_template: FreeObject | null;
+    /**
+     * Null makes one attempt.
+     */
+    dispatch_retry: DispatchRetry | null;
+    /**
+     * Deliveries per minute; null stands for 1000.
+     */
+    rate_limit: number | null;
+    enabled: boolean;
+    created_at: string;
+    updated_at: string;
+};
+
+export type NewWebhook = {
+    /**
+     * 32 hexadecimal digits.
+     */
+    id: string;
+    org_id: string;
+    definition_id: string;
+    description: string;
+    mode: WebhookMode;
+    provider: WebhookProvider;
+    /**
+     * Null passes the whole payload.
+     */
+    input_template: FreeObject | null;
+    /**
+     * Null makes one attempt.
+     */
+    dispatch_retry: DispatchRetry | null;
+    /**
+     * Deliveries per minute; null stands for 1000.
+     */
+    rate_limit: number | null;
+    enabled: boolean;
+    created_at: string;
+    updated_at: string;
+    /**
+     * `whsec_` and 32 random bytes in base64. It is not shown again.
+     */
+    signing_secret: string;
+    /**
+     * Where senders post to, below `<base URL>/v1`.
+     */
+    receive_url: string;
+};
+
+export type WebhookList = {
+    items: Array<Webhook>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * The skip that was applied.
+     */
+    skip: number;
+    /**
+     * How many items match the filters in all.
+     */
+    total: number;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
+/**
+ * What a message does. `trigger` starts a batch.
+ */
+export type WebhookMode = 'trigger';
+
+/**
+ * How senders sign; `standard` is Standard Webhooks.
+ */
+export type WebhookProvider = 'standard';
+
+export type DispatchRetry = {
+    /**
+     * Attempts in all, the first included.
+     */
+    max_attempts: number;
+    /**
+     * The pauses between attempts.
+     */
+    backoff: {
+        initial_seconds: number;
+        factor: number;
+        max_seconds: number;
+    };
+};
+
+export type DispatchRetryInput = {
+    /**
+     * Attempts in all, the first included.
+     */
+    max_attempts: number;
+    /**
+     * The pauses between attempts.
+     */
+    backoff?: {
+        /**
+         * The pause after the first failure.
+         */
+        initial_seconds?: number;
+        /**
+         * Each further pause is this many times the one before.
+         */
+        factor?: number;
+        /**
+         * The longest pause.
+         */
+        max_seconds?: number;
+    };
+};
+
+export type WebhookInput = {
+    /**
+     * What to start; it must be active when a message is dispatched.
+     */
+    definition_id: string;
+    description: string;
+    mode?: WebhookMode;
+    provider?: WebhookProvider;
+    /**
+     * Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`, the body of the
+     * message. A JSON body is the value that it says, a form an object, XML an object by element names; anything else is
+     * `{"raw": text, "content_type": type}`. Null or absent passes the whole payload as the record, and one that is no
+     * object as `{"payload": value}`.
+     *
+     */
+    input_template?: FreeObject | null;
+    /**
+     * When a start that failed is tried again, for example because the definition is not active. Null or absent: it is
+     * not.
+     *
+     */
+    dispatch_retry?: DispatchRetryInput | null;
+    /**
+     * The most deliveries that are accepted in a minute, 1 to 1000000; null or absent stands for 1000. Copies of a message
+     * do not count, nor does what is not signed.
+     *
+     */
+    rate_limit?: number | null;
+    /**
+     * False has the address answer 404.
+     */
+    enabled?: boolean;
+};
+
+/**
+ * What changes of a webhook; what is absent stays.
+ */
+export type WebhookUpdate = {
+    /**
+     * What to start; it must be active when a message is dispatched.
+     */
+    definition_id?: string;
+    description?: string;
+    /**
+     * Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`, the body of the
+     * message. A JSON body is the value that it says, a form an object, XML an object by element names; anything else is
+     * `{"raw": text, "content_type": type}`. Null or absent passes the whole payload as the record, and one that is no
+     * object as `{"payload": value}`.
+     *
+     */
+    input_template?: FreeObject | null;
+    /**
+     * When a start that failed is tried again, for example because the definition is not active. Null or absent: it is
+     * not.
+     *
+     */
+    dispatch_retry?: DispatchRetryInput | null;
+    /**
+     * The most deliveries that are accepted in a minute, 1 to 1000000; null or absent stands for 1000. Copies of a message
+     * do not count, nor does what is not signed.
+     *
+     */
+    rate_limit?: number | null;
+    /**
+     * False has the address answer 404.
+     */
+    enabled?: boolean;
+};
+
+export type RotatedSecret = {
+    /**
+     * `whsec_` and 32 random bytes in base64. It is not shown again.
+     */
+    signing_secret: string;
+    /**
+     * Until when the secret before this one is valid.
+     */
+    previous_valid_until: string;
+};
+
 export type Schedule = {
     id: string;
     org_id: string;
@@ -3357,6 +3568,16 @@ export type DefinitionId = string;
  * The id of the schedule.
  */
 export type ScheduleId = string;
+
+/**
+ * The id of the webhook, 32 hexadecimal digits.
+ */
+export type WebhookId = string;
+
+/**
+ * The most items to return, 1 to 200.
+ */
+export type ShortLimit = number;
 
 /**
  * The id of the batch.
@@ -5523,6 +5744,211 @@ export type RunScheduleResponses = {
 };
 
 export type RunScheduleResponse = RunScheduleResponses[keyof RunScheduleResponses];
+
+export type ListWebhooksData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * The most items to return, 1 to 200.
+         */
+        limit?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+    };
+    url: '/flows/webhooks';
+};
+
+export type ListWebhooksErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListWebhooksError = ListWebhooksErrors[keyof ListWebhooksErrors];
+
+export type ListWebhooksResponses = {
+    /**
+     * A page of webhooks.
+     */
+    200: WebhookList;
+};
+
+export type ListWebhooksResponse = ListWebhooksResponses[keyof ListWebhooksResponses];
+
+export type CreateWebhookData = {
+    body: WebhookInput;
+    path?: never;
+    query?: never;
+    url: '/flows/webhooks';
+};
+
+export type CreateWebhookErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type CreateWebhookError = CreateWebhookErrors[keyof CreateWebhookErrors];
+
+export type CreateWebhookResponses = {
+    /**
+     * The new webhook, with its secret.
+     */
+    201: NewWebhook;
+};
+
+export type CreateWebhookResponse = CreateWebhookResponses[keyof CreateWebhookResponses];
+
+export type DeleteWebhookData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the webhook, 32 hexadecimal digits.
+         */
+        webhook_id: string;
+    };
+    query?: never;
+    url: '/flows/webhooks/{webhook_id}';
+};
+
+export type DeleteWebhookErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type DeleteWebhookError = DeleteWebhookErrors[keyof DeleteWebhookErrors];
+
+export type DeleteWebhookResponses = {
+    /**
+     * The webhook is gone.
+     */
+    204: void;
+};
+
+export type DeleteWebhookResponse = DeleteWebhookResponses[keyof DeleteWebhookResponses];
+
+export type GetWebhookData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the webhook, 32 hexadecimal digits.
+         */
+        webhook_id: string;
+    };
+    query?: never;
+    url: '/flows/webhooks/{webhook_id}';
+};
+
+export type GetWebhookErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetWebhookError = GetWebhookErrors[keyof GetWebhookErrors];
+
+export type GetWebhookResponses = {
+    /**
+     * The webhook.
+     */
+    200: Webhook;
+};
+
+export type GetWebhookResponse = GetWebhookResponses[keyof GetWebhookResponses];
+
+export type UpdateWebhookData = {
+    body: WebhookUpdate;
+    path: {
+        /**
+         * The id of the webhook, 32 hexadecimal digits.
+         */
+        webhook_id: string;
+    };
+    query?: never;
+    url: '/flows/webhooks/{webhook_id}';
+};
+
+export type UpdateWebhookErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type UpdateWebhookError = UpdateWebhookErrors[keyof UpdateWebhookErrors];
+
+export type UpdateWebhookResponses = {
+    /**
+     * The webhook as it is now.
+     */
+    200: Webhook;
+};
+
+export type UpdateWebhookResponse = UpdateWebhookResponses[keyof UpdateWebhookResponses];
+
+export type RotateWebhookSecretData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the webhook, 32 hexadecimal digits.
+         */
+        webhook_id: string;
+    };
+    query?: never;
+    url: '/flows/webhooks/{webhook_id}/rotate-secret';
+};
+
+export type RotateWebhookSecretErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type RotateWebhookSecretError = RotateWebhookSecretErrors[keyof RotateWebhookSecretErrors];
+
+export type RotateWebhookSecretResponses = {
+    /**
+     * The new secret.
+     */
+    200: RotatedSecret;
+};
+
+export type RotateWebhookSecretResponse = RotateWebhookSecretResponses[keyof RotateWebhookSecretResponses];
 
 export type ListBatchesData = {
     body?: never;

@@ -1,0 +1,177 @@
+package api
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/oas"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/webhook"
+)
+
+// webhookHandler serves /flows/webhooks but for what senders post, which receiver.go takes.
+type webhookHandler struct{ webhooks *webhook.Service }
+
+// webhookID reads the id of a webhook in a path. Fault: NotFound.
+func webhookID(text string) (uuid.UUID, error) {
+	id, ok := webhook.ParseID(text)
+	if !ok {
+		return uuid.Nil, fault.Missing("Webhook")
+	}
+	return id, nil
+}
+
+func (h webhookHandler) ListWebhooks(ctx context.Context, params oas.ListWebhooksParams) (*oas.WebhookList, error) {
+	caller := account.FromContext(ctx)
+	p, err := pageOf("webhooks", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.afterID()
+	if err != nil {
+		return nil, err
+	}
+	rows, total, err := h.webhooks.List(ctx, caller.OrgID, after, p.Fetch())
+	if err != nil {
+		return nil, err
+	}
+	key := func(w *webhook.Webhook) string { return w.Place.String() }
+	list := oas.WebhookList(listOf(p, rows, total, key, webhookOf))
+	return &list, nil
+}
+
+func (h webhookHandler) CreateWebhook(ctx context.Context, req *oas.WebhookInput) (*oas.NewWebhook, error) {
+	caller := account.FromContext(ctx)
+	definition, err := pathID("Definition", req.DefinitionID)
+	if err != nil {
+		return nil, err
+	}
+	made, secret, err := h.webhooks.Create(ctx, caller.OrgID, caller.AccountID, webhook.Input{
+		DefinitionID: definition, Description: req.Description, Template: dataOf(req.InputTemplate), Retry: retryOf(req.DispatchRetry),
+		RateLimit: perMinuteOf(req.RateLimit), Enabled: req.Enabled.Or(true),
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := webhookOf(made)
+	return &oas.NewWebhook{
+		ID: w.ID, OrgID: w.OrgID, DefinitionID: w.DefinitionID, Description: w.Description, Mode: w.Mode, Provider: w.Provider,
+		InputTemplate: w.InputTemplate, DispatchRetry: w.DispatchRetry, RateLimit: w.RateLimit, Enabled: w.Enabled, CreatedAt: w.CreatedAt,
+		UpdatedAt: w.UpdatedAt, SigningSecret: secret, ReceiveURL: "/flows/webhooks/" + made.Provider + "/" + w.ID,
+	}, nil
+}
+
+func (h webhookHandler) GetWebhook(ctx context.Context, params oas.GetWebhookParams) (*oas.Webhook, error) {
+	id, err := webhookID(params.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	return answerWebhook(h.webhooks.Get(ctx, account.FromContext(ctx).OrgID, id))
+}
+
+func (h webhookHandler) UpdateWebhook(ctx context.Context, req *oas.WebhookUpdate, params oas.UpdateWebhookParams) (*oas.Webhook, error) {
+	orgID := account.FromContext(ctx).OrgID
+	id, err := webhookID(params.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	definition := uuid.Nil
+	if text, ok := req.DefinitionID.Get(); ok {
+		if definition, err = pathID("Definition", text); err != nil {
+			if _, missing := h.webhooks.Get(ctx, orgID, id); missing != nil { // the webhook is missed first
+				return nil, missing
+			}
+			return nil, err
+		}
+	}
+	return answerWebhook(h.webhooks.Change(ctx, orgID, id, func(in webhook.Input) webhook.Input {
+		if definition != uuid.Nil {
+			in.DefinitionID = definition
+		}
+		in.Description, in.Enabled = req.Description.Or(in.Description), req.Enabled.Or(in.Enabled)
+		if req.InputTemplate.Set {
+			in.Template = dataOf(req.InputTemplate)
+		}
+		if req.DispatchRetry.Set {
+			in.Retry = retryOf(req.DispatchRetry)
+		}
+		if req.RateLimit.Set {
+			in.RateLimit = perMinuteOf(req.RateLimit)
+		}
+		return in
+	}))
+}
+
+func (h webhookHandler) RotateWebhookSecret(ctx context.Context, params oas.RotateWebhookSecretParams) (*oas.RotatedSecret, error) {
+	id, err := webhookID(params.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	secret, until, err := h.webhooks.Rotate(ctx, account.FromContext(ctx).OrgID, id)
+	if err != nil {
+		return nil, err
+	}
+	return &oas.RotatedSecret{SigningSecret: secret, PreviousValidUntil: until.UTC()}, nil
+}
+
+func (h webhookHandler) DeleteWebhook(ctx context.Context, params oas.DeleteWebhookParams) error {
+	id, err := webhookID(params.WebhookID)
+	if err != nil {
+		return err
+	}
+	return h.webhooks.Delete(ctx, account.FromContext(ctx).OrgID, id)
+}
+
+func retryOf(in oas.OptNilDispatchRetryInput) *webhook.Retry {
+	given, ok := in.Get()
+	if !ok {
+		return nil
+	}
+	b := given.Backoff.Value
+	return &webhook.Retry{MaxAttempts: given.MaxAttempts, Backoff: webhook.Backoff{
+		Initial: b.InitialSeconds.Or(webhook.DefaultBackoff.Initial), Factor: b.Factor.Or(webhook.DefaultBackoff.Factor),
+		Max: b.MaxSeconds.Or(webhook.DefaultBackoff.Max),
+	}}
+}
+
+func perMinuteOf(in oas.OptNilInt) *int32 {
+	given, ok := in.Get()
+	if !ok {
+		return nil
+	}
+	rate := int32(given)
+	return &rate
+}
+
+func answerWebhook(w *webhook.Webhook, err error) (*oas.Webhook, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := webhookOf(w)
+	return &out, nil
+}
+
+func webhookOf(w *webhook.Webhook) oas.Webhook {
+	out := oas.Webhook{
+		ID: webhook.FormatID(w.ID), OrgID: w.OrgID.String(), DefinitionID: w.DefinitionID.String(), Description: w.Description,
+		Mode: oas.WebhookMode(w.Mode), Provider: oas.WebhookProvider(w.Provider), InputTemplate: oas.NilFreeObject{Null: true},
+		DispatchRetry: oas.NilDispatchRetry{Null: true}, RateLimit: oas.NilInt{Null: true}, Enabled: w.Enabled,
+		CreatedAt: w.CreatedAt.UTC(), UpdatedAt: w.UpdatedAt.UTC(),
+	}
+	if w.InputTemplate != nil {
+		out.InputTemplate = oas.NewNilFreeObject(oas.FreeObject(w.InputTemplate))
+	}
+	if r := w.Retry; r != nil {
+		out.DispatchRetry = oas.NewNilDispatchRetry(oas.DispatchRetry{MaxAttempts: r.MaxAttempts, Backoff: oas.DispatchRetryBackoff{
+			InitialSeconds: r.Backoff.Initial, Factor: r.Backoff.Factor, MaxSeconds: r.Backoff.Max,
+		}})
+	}
+	if w.RateLimit != nil {
+		out.RateLimit = oas.NewNilInt(int(*w.RateLimit))
+	}
+	return out
+}
+
+var _ oas.WebhookHandler = webhookHandler{}
