@@ -20,8 +20,13 @@ const (
 	smallBatches            = 200_000
 	// waitingBatches of them have a record that waits.
 	waitingBatches = 5
-	// readSamples of each read are taken after readWarmUp. Lists are read at deepPlaces places.
-	readSamples, readWarmUp, deepPlaces = 200, 10, 12
+	// readSamples of each read are taken after readWarmUp, fewer of those that take longer than readTime together, but
+	// readLeast. Lists are read at deepPlaces places.
+	readSamples, readLeast, readWarmUp, deepPlaces = 200, 40, 10, 12
+	readTime                                       = 3 * time.Second
+	// One sample of the raw query is taken for rawEvery, until they have taken rawTime together.
+	rawEvery = 8
+	rawTime  = time.Second
 )
 
 // reads measures reads over one connection: of a database with many jobs in few batches, then of one with very many batches.

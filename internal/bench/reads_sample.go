@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sample times a read, and after each answer the raw query for the same rows.
+// sample times a read, and after some of the answers the raw query for the same rows.
 func (s *service) sample(ctx context.Context, e *env, r read) (took, raw []time.Duration, err error) {
 	paths := r.paths
 	if r.deep {
@@ -29,17 +29,28 @@ func (s *service) sample(ctx context.Context, e *env, r read) (took, raw []time.
 		}
 	}
 	// One connection, because the next request begins when the answer was read.
+	began, onRaw := time.Now(), time.Duration(0)
 	for i := range readWarmUp + readSamples {
+		if len(took) >= readLeast && time.Since(began) > readTime {
+			break
+		}
 		answer, d, err := s.timedRead(ctx, paths[i%len(paths)], r.body)
 		if err != nil {
 			return nil, nil, err
+		}
+		if i >= readWarmUp {
+			took = append(took, d)
+		}
+		if i%rawEvery != 0 || onRaw > rawTime && len(raw) > 0 {
+			continue
 		}
 		rawTook, err := r.raw(ctx, e.pool, s, answer)
 		if err != nil {
 			return nil, nil, fmt.Errorf("the raw query: %w", err)
 		}
+		onRaw += rawTook
 		if i >= readWarmUp {
-			took, raw = append(took, d), append(raw, rawTook)
+			raw = append(raw, rawTook)
 		}
 	}
 	return took, raw, nil
