@@ -25,7 +25,11 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 	if err := w.countBegun(ctx, from, to); err != nil {
 		return 0, err
 	}
-	n, err := w.s.q.JobTotal(ctx, w.planned(), db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to,
+	conn, err := w.planned(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err := w.s.q.JobTotal(ctx, conn, db.JobTotalParams{Every: w.match.all(), Statuses: w.match.statuses, OrgID: w.orgID, FromID: from, ToID: to,
 		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled)})
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
@@ -36,13 +40,22 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 	return n + w.ended, nil
 }
 
-// planned is where sums over batches are asked for: over all of them they are planned for themselves, because few are looked up
-// one by one and very many joined.
-func (w *walk) planned() db.DBTX {
+// planned is where sums over batches are asked for: over all of them they are planned for their arguments.
+func (w *walk) planned(ctx context.Context) (db.DBTX, error) {
 	if w.f.BatchID != nil {
-		return w.tx
+		return w.tx, nil
 	}
-	return pg.PlannedTx{Tx: w.tx}
+	return pg.PlannedTx{Tx: w.tx}, w.plan(ctx, ownPlans)
+}
+
+// plan puts plans in force.
+func (w *walk) plan(ctx context.Context, plans string) error {
+	if w.plans == plans {
+		return nil
+	}
+	w.plans = plans
+	_, err := w.tx.Exec(ctx, plans)
+	return wrap(err, "choose how statements are planned")
 }
 
 // one counts the runs of a list of a single record.
@@ -69,7 +82,11 @@ func (w *walk) countBegun(ctx context.Context, from, to uuid.UUID) error {
 	if w.match.begun == "" {
 		return nil
 	}
-	found, err := w.s.q.BegunBatches(ctx, w.planned(), db.BegunBatchesParams{OrgID: w.orgID, FromID: from, ToID: to})
+	conn, err := w.planned(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := w.s.q.BegunBatches(ctx, conn, db.BegunBatchesParams{OrgID: w.orgID, FromID: from, ToID: to})
 	if err != nil {
 		return fmt.Errorf("count what is queued: %w", err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
-	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 )
 
@@ -52,7 +51,7 @@ const (
 // Records lists records of an organization in the order of batch and position, as of one moment.
 func (s *Service) Records(ctx context.Context, orgID uuid.UUID, f RecordFilter) (RecordPage, error) {
 	var out RecordPage
-	err := s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := s.reading(ctx, f.plans(), func(ctx context.Context, tx pgx.Tx) (err error) {
 		w := newWalk(s, tx, orgID, f)
 		if out.Total, err = w.total(ctx); err != nil {
 			return err
@@ -70,12 +69,31 @@ func (s *Service) Records(ctx context.Context, orgID uuid.UUID, f RecordFilter) 
 	return out, err
 }
 
-// snapshot runs do on one state of the database.
+// snapshot runs do on one state of the database, with keptPlans.
 func (s *Service) snapshot(ctx context.Context, do func(ctx context.Context, tx pgx.Tx) error) error {
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		return do(ctx, tx)
-	})
+	return s.reading(ctx, keptPlans, do)
+}
+
+// How the statements of a transaction are planned from there on. Most of what readers ask names slices by their keys: it would be
+// planned anew for each number of them, which takes longer than to read them and finds the same plan. What sums up batches is
+// planned for its arguments, because few are looked up one by one and very many joined.
+const (
+	keptPlans = "set local plan_cache_mode = force_generic_plan"
+	ownPlans  = "set local plan_cache_mode = auto"
+)
+
+func (s *Service) reading(ctx context.Context, plans string, do func(ctx context.Context, tx pgx.Tx) error) error {
+	begin := pgx.TxOptions{BeginQuery: "begin isolation level repeatable read read only; " + plans}
+	err := pgx.BeginTxFunc(ctx, s.pool, begin, func(tx pgx.Tx) error { return do(ctx, tx) })
 	return err //nolint:wrapcheck // do has said what failed
+}
+
+// plans are those that a list begins with: only one of several batches sums them up.
+func (f *RecordFilter) plans() string {
+	if f.BatchID != nil {
+		return keptPlans
+	}
+	return ownPlans
 }
 
 // walk is a list under way.
@@ -85,6 +103,8 @@ type walk struct {
 	orgID uuid.UUID
 	f     RecordFilter
 	match matcher
+	// plans are in force in tx.
+	plans string
 	// ended is how many ended runs the list has, begun what counters do not tell. Both are known once it is counted.
 	ended int64
 	begun begunJobs
@@ -95,7 +115,7 @@ type walk struct {
 }
 
 func newWalk(s *Service, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
-	w := &walk{s: s, tx: tx, orgID: orgID, f: f, match: newMatcher(f.Status, f.Execution), skip: int64(f.Skip)}
+	w := &walk{s: s, tx: tx, orgID: orgID, f: f, match: newMatcher(f.Status, f.Execution), plans: f.plans(), skip: int64(f.Skip)}
 	if f.Execution != nil {
 		w.f.Want.History = true
 	}
@@ -121,6 +141,9 @@ func (w *walk) run(ctx context.Context) error {
 		if err != nil || len(found) == 0 {
 			return err
 		}
+		if err := w.plan(ctx, keptPlans); err != nil {
+			return err
+		}
 		for _, b := range found {
 			if err := w.batch(ctx, b.ID); err != nil || w.more {
 				return err
@@ -144,7 +167,11 @@ func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]d
 	if _, whole := w.start(from); whole > 0 {
 		skip = 0
 	}
-	found, err := w.s.q.BatchIDs(ctx, pg.PlannedTx{Tx: w.tx}, db.BatchIDsParams{Every: w.match.all(), Statuses: w.match.statuses,
+	conn, err := w.planned(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := w.s.q.BatchIDs(ctx, conn, db.BatchIDsParams{Every: w.match.all(), Statuses: w.match.statuses,
 		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled),
 		EndedRuns: w.ended > 0, OfBegun: w.begun.batches, Begun: w.begun.jobs, OrgID: w.orgID, FromID: from, ToID: to, SkipJobs: skip, MaxRows: most})
 	if err != nil {
