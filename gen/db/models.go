@@ -1045,7 +1045,7 @@ type FlowLedger struct {
 	ForeignSpend int32
 	// What the provider's counter said last; null where it was never read.
 	Observed *int32
-	// As of when the provider said so; null where it was never read.
+	// As of when the provider said so: when it answered, where it does not tell; null where it was never read.
 	ObservedAt *time.Time
 	// By how many calls the provider's last reading was above (or below, negative) what stood here, as far as calls too young for it do not explain that.
 	Drift *int32
@@ -1599,7 +1599,7 @@ type OpsBudgetWindow struct {
 	Exhausted bool
 	// What the provider's counter said last; null where it was never read.
 	Observed *int32
-	// As of when the provider said so; null where it was never read.
+	// As of when the provider said so: when it answered, where it does not tell; null where it was never read.
 	ObservedAt *time.Time
 }
 

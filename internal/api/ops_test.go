@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -182,6 +183,33 @@ func TestOps_Backoff(t *testing.T) {
 	assert.Zero(t, o.number("SELECT count(*) FROM ops.hold WHERE NOT expired"))
 	assert.Zero(t, o.number("SELECT coalesce(sum(held_records), 0) FROM ops.queue"))
 	assert.Equal(t, map[string]int{"accepted": 50}, counted(s.await(batch)))
+}
+
+// TestOps_Holds: the holds of people are seen at each scope, with what they keep back, until they end.
+func TestOps_Holds(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	o := s.operator()
+	who := uuid.MustParse(readMe(s.Client).Account.ID)
+	batch := s.trigger(s.define(uploadSteps), `{"lane":"interactive","records":[{"id":"a"},{"id":"b"}]}`)
+	const kept = "SELECT coalesce(sum(held_records), 0) FROM ops.queue"
+	for _, c := range []struct{ scope, path, resume, body string }{
+		{"global", "/admin/dispatch", "/admin/dispatch/resume", `{}`},
+		{"domain", s.domainPath(), s.domainPath() + "/resume", `{}`},
+		{"lane", s.domainPath(), s.domainPath() + "/resume?lane=interactive", `{"lane":"interactive"}`},
+		{"batch", "/flows/batches/" + batch, "/flows/batches/" + batch + "/resume", `{}`},
+	} {
+		assert.Zero(t, o.number(kept), c.scope)
+		opened := s.openHold(c.path, c.body)
+		held := o.rows("SELECT pause_id, scope, cause, created_by, expires_at, expired FROM ops.hold")
+		want := map[string]any{"pause_id": [16]byte(uuid.MustParse(opened["id"].(string))), "scope": c.scope, "cause": "admin_request", "created_by": [16]byte(who), "expires_at": nil, "expired": false}
+		assert.Equal(t, []map[string]any{want}, held)
+		assert.Equal(t, 2, o.number(kept), c.scope)
+		s.Do(http.MethodPost, c.resume, nil).Want(http.StatusOK)
+		assert.Empty(t, o.rows("SELECT * FROM ops.hold"))
+	}
+	s.openHold(s.domainPath(), `{"lane":"bulk"}`)
+	assert.Zero(t, o.number(kept), "another lane")
 }
 
 // TestOps_Late: work that nobody begins is late, and its job waits in River; with a worker neither is.
