@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"flowlane/internal/expr"
 	"flowlane/internal/webhook"
 )
 
@@ -76,6 +77,7 @@ func TestPayload_XML(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"Order", `<?xml version="1.0" encoding="UTF-8"?><!-- c --><order id="7" n=''><item>a</item><to> <name>x</name> </to><item>b</item></order>` + "\n",
 			`{"order":{"@id":"7","@n":"","item":["a","b"],"to":{"name":"x"}}}`},
+		{"Document", `<order id="7"><item>a</item><item n="2">b</item><to/></order>`, `{"order":{"@id":"7","item":["a",{"@n":"2","#text":"b"}],"to":""}}`},
 		{"Leaf", `<a> x &lt;&#233;<![CDATA[<&]]> </a>`, `{"a":"x <é<&"}`},
 		{"Mixed", `<a>one<b/>two<?p x?><!-- c --> three</a>`, `{"a":{"b":"","#text":"onetwo three"}}`},
 		{"AttributeAndText", `<a b="&amp;">x</a>`, `{"a":{"@b":"&","#text":"x"}}`},
@@ -154,5 +156,19 @@ func TestPayload_Encoding(t *testing.T) {
 		if err := json.Unmarshal(webhook.Payload(asJSON, encoding, []byte(body)), &got); err != nil || got.ContentType != asJSON || !strings.HasPrefix(got.Raw, "\x1f\ufffd\b") {
 			t.Errorf("%s: %.20q, %v", name, got.Raw, err)
 		}
+	}
+}
+
+// TestPayload_Template: templates reach what the names of XML make awkward.
+func TestPayload_Template(t *testing.T) {
+	t.Parallel()
+	template, bad := expr.Compile(json.RawMessage(`{"id":"{{ payload.order['@id'] }}","to":"{{ payload.order['s:to'].item[1] }}"}`), expr.Scope{Payload: true})
+	if len(bad) > 0 {
+		t.Fatal(bad)
+	}
+	payload := webhook.Payload(asXML, "", []byte(`<order id="7"><s:to><item>a</item><item>b</item></s:to></order>`))
+	text, err := template.Append(nil, &expr.Env{Payload: json.RawMessage(payload)})
+	if err != nil || string(text) != `{"id":"7","to":"b"}` {
+		t.Errorf("%s, %v", text, err)
 	}
 }
