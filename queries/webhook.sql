@@ -32,3 +32,120 @@ UPDATE flow.webhook SET enabled = false, updated_at = @now, deleted_at = @now WH
 -- name: WebhookNames :one
 -- Whether a webhook names the definition.
 SELECT EXISTS (SELECT FROM flow.webhook WHERE org_id = @org_id AND definition_id = @definition_id AND deleted_at IS NULL);
+
+-- name: WebhookFind :one
+-- What stands at an address, and the time. Version 0: nothing does, or it is switched off.
+SELECT flow.clock()::timestamptz AS now, coalesce(w.org_id, '00000000-0000-0000-0000-000000000000')::uuid AS org_id,
+    coalesce(w.secret_version, 0)::bigint AS secret_version
+FROM (SELECT @id::uuid AS id) asked
+    LEFT JOIN LATERAL (
+        SELECT h.org_id, h.secret_version FROM flow.webhook h JOIN flow.organization o ON o.id = h.org_id
+        WHERE h.id = asked.id AND h.enabled AND h.deleted_at IS NULL AND o.status = 'active'
+    ) w ON true;
+
+-- name: WebhookLockOpen :one
+-- Locks a webhook that is switched on: messages to it are decided one transaction after the other.
+SELECT org_id, rate_limit, secret_version, window_began_at, window_used, (SELECT flow.clock())::timestamptz AS now
+FROM flow.webhook WHERE id = @id AND enabled AND deleted_at IS NULL FOR NO KEY UPDATE;
+
+-- name: WebhookCounted :exec
+UPDATE flow.webhook SET window_began_at = @began_at, window_used = @used, delivery_count = delivery_count + @added WHERE id = @id;
+
+-- name: WebhookForDispatch :one
+-- Also one that was deleted: what it has accepted is still dispatched.
+SELECT * FROM flow.webhook WHERE id = @id;
+
+-- name: DeliveryKnown :many
+-- Locks them in the order in which starts do.
+SELECT id, message_id FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND message_id = ANY(@message_ids::text[])
+ORDER BY id FOR NO KEY UPDATE;
+
+-- name: DeliveryCopies :exec
+UPDATE flow.webhook_delivery d SET duplicates = d.duplicates + c.n
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@counts::bigint[]) AS n) c
+WHERE d.webhook_id = @webhook_id AND d.id = c.id;
+
+-- name: DeliveryAdd :exec
+INSERT INTO flow.webhook_delivery (webhook_id, id, org_id, message_id, received_at, content_type, content_encoding, body, size_bytes, status, next_at)
+SELECT @webhook_id, n.id, @org_id, n.message_id, @now, nullif(n.content_type, ''), nullif(n.content_encoding, ''), n.body, octet_length(n.body), 'accepted', @now
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@message_ids::text[]) AS message_id, unnest(@content_types::text[]) AS content_type,
+        unnest(@content_encodings::text[]) AS content_encoding, unnest(@bodies::bytea[]) AS body) n;
+
+-- name: DeliveryWaiting :many
+-- Deliveries whose start is due, the longest due first: some, of at most max_bytes together, but one at least.
+SELECT d.* FROM (
+    SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
+        SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
+        WHERE e.webhook_id = @webhook_id AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT @max_rows
+    ) w
+) p JOIN flow.webhook_delivery d ON d.webhook_id = @webhook_id AND d.id = p.id
+WHERE p.earlier < @max_bytes::bigint ORDER BY d.next_at, d.id;
+
+-- name: DeliveryNext :one
+-- When the next start is due; null for none.
+SELECT next_at FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND next_at IS NOT NULL ORDER BY next_at, id LIMIT 1;
+
+-- name: DeliveryLockWaiting :many
+-- Locks those of the deliveries that still wait for their start.
+SELECT id, attempts, (SELECT flow.clock())::timestamptz AS now FROM flow.webhook_delivery
+WHERE webhook_id = @webhook_id AND id = ANY(@ids::uuid[]) AND next_at IS NOT NULL ORDER BY id FOR NO KEY UPDATE;
+
+-- name: DeliveryDispatched :exec
+UPDATE flow.webhook_delivery SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = @batch_id
+WHERE webhook_id = @webhook_id AND id = @id;
+
+-- name: DeliveryFailed :exec
+-- Without a next time it is dead.
+UPDATE flow.webhook_delivery SET status = CASE WHEN sqlc.narg('next_at')::timestamptz IS NULL THEN 'dead' ELSE 'failed' END, attempts = attempts + 1,
+    next_at = sqlc.narg('next_at'), last_error = @last_error::text
+WHERE webhook_id = @webhook_id AND id = @id;
+
+-- name: DeliveryList :many
+-- Newest first; `before` is the last id of the page before (all ones for the first).
+SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error FROM flow.webhook_delivery
+WHERE webhook_id = @webhook_id AND org_id = @org_id AND id < @before AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+ORDER BY id DESC LIMIT @max_rows;
+
+-- name: DeliveryCount :one
+SELECT count(*) FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND org_id = @org_id AND status = @status;
+
+-- name: DeliveryLock :one
+-- What there is of a delivery, and its lock; starts of it wait.
+SELECT id, batch_id FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND org_id = @org_id AND id = @id FOR NO KEY UPDATE;
+
+-- name: DeliveryReplay :one
+UPDATE flow.webhook_delivery SET status = 'accepted', attempts = 0, next_at = flow.clock(), last_error = NULL
+WHERE webhook_id = @webhook_id AND id = @id
+RETURNING id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error;
+
+-- name: HousekeepNextWebhook :one
+-- A webhook that has deliveries which are old and over.
+SELECT d.webhook_id FROM flow.webhook_delivery d
+WHERE d.received_at < (SELECT flow.clock()) - interval '90 days' AND d.next_at IS NULL
+ORDER BY d.received_at LIMIT 1;
+
+-- name: HousekeepDeliveries :one
+-- Those of one webhook, whose lock is taken first, as by those that accept messages.
+WITH hook AS MATERIALIZED (
+    SELECT w.id FROM flow.webhook w WHERE w.id = @webhook_id FOR NO KEY UPDATE
+), gone AS (
+    DELETE FROM flow.webhook_delivery d USING (
+        SELECT o.webhook_id, o.id FROM hook, flow.webhook_delivery o
+        WHERE o.webhook_id = hook.id AND o.received_at < (SELECT flow.clock()) - interval '90 days' AND o.next_at IS NULL
+        ORDER BY o.id LIMIT @max_rows
+    ) old
+    WHERE d.webhook_id = old.webhook_id AND d.id = old.id AND d.next_at IS NULL
+    RETURNING d.id
+), counted AS (
+    UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id
+)
+SELECT count(*) FROM gone;
+
+-- name: HousekeepWebhooks :execrows
+-- Deleted webhooks that have no deliveries left.
+DELETE FROM flow.webhook w USING (
+    SELECT o.id FROM flow.webhook o
+    WHERE o.deleted_at < (SELECT flow.clock()) - interval '90 days' AND NOT EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.webhook_id = o.id)
+    ORDER BY o.deleted_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
+) old
+WHERE w.id = old.id;

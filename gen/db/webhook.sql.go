@@ -12,6 +12,442 @@ import (
 	"github.com/google/uuid"
 )
 
+const deliveryAdd = `-- name: DeliveryAdd :exec
+INSERT INTO flow.webhook_delivery (webhook_id, id, org_id, message_id, received_at, content_type, content_encoding, body, size_bytes, status, next_at)
+SELECT $1, n.id, $2, n.message_id, $3, nullif(n.content_type, ''), nullif(n.content_encoding, ''), n.body, octet_length(n.body), 'accepted', $3
+FROM (SELECT unnest($4::uuid[]) AS id, unnest($5::text[]) AS message_id, unnest($6::text[]) AS content_type,
+        unnest($7::text[]) AS content_encoding, unnest($8::bytea[]) AS body) n
+`
+
+type DeliveryAddParams struct {
+	WebhookID        uuid.UUID
+	OrgID            uuid.UUID
+	Now              time.Time
+	Ids              []uuid.UUID
+	MessageIds       []string
+	ContentTypes     []string
+	ContentEncodings []string
+	Bodies           [][]byte
+}
+
+func (q *Queries) DeliveryAdd(ctx context.Context, db DBTX, arg DeliveryAddParams) error {
+	_, err := db.Exec(ctx, deliveryAdd,
+		arg.WebhookID,
+		arg.OrgID,
+		arg.Now,
+		arg.Ids,
+		arg.MessageIds,
+		arg.ContentTypes,
+		arg.ContentEncodings,
+		arg.Bodies,
+	)
+	return err
+}
+
+const deliveryCopies = `-- name: DeliveryCopies :exec
+UPDATE flow.webhook_delivery d SET duplicates = d.duplicates + c.n
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bigint[]) AS n) c
+WHERE d.webhook_id = $1 AND d.id = c.id
+`
+
+type DeliveryCopiesParams struct {
+	WebhookID uuid.UUID
+	Ids       []uuid.UUID
+	Counts    []int64
+}
+
+func (q *Queries) DeliveryCopies(ctx context.Context, db DBTX, arg DeliveryCopiesParams) error {
+	_, err := db.Exec(ctx, deliveryCopies, arg.WebhookID, arg.Ids, arg.Counts)
+	return err
+}
+
+const deliveryCount = `-- name: DeliveryCount :one
+SELECT count(*) FROM flow.webhook_delivery WHERE webhook_id = $1 AND org_id = $2 AND status = $3
+`
+
+type DeliveryCountParams struct {
+	WebhookID uuid.UUID
+	OrgID     uuid.UUID
+	Status    string
+}
+
+func (q *Queries) DeliveryCount(ctx context.Context, db DBTX, arg DeliveryCountParams) (int64, error) {
+	row := db.QueryRow(ctx, deliveryCount, arg.WebhookID, arg.OrgID, arg.Status)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const deliveryDispatched = `-- name: DeliveryDispatched :exec
+UPDATE flow.webhook_delivery SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = $1
+WHERE webhook_id = $2 AND id = $3
+`
+
+type DeliveryDispatchedParams struct {
+	BatchID   *uuid.UUID
+	WebhookID uuid.UUID
+	ID        uuid.UUID
+}
+
+func (q *Queries) DeliveryDispatched(ctx context.Context, db DBTX, arg DeliveryDispatchedParams) error {
+	_, err := db.Exec(ctx, deliveryDispatched, arg.BatchID, arg.WebhookID, arg.ID)
+	return err
+}
+
+const deliveryFailed = `-- name: DeliveryFailed :exec
+UPDATE flow.webhook_delivery SET status = CASE WHEN $1::timestamptz IS NULL THEN 'dead' ELSE 'failed' END, attempts = attempts + 1,
+    next_at = $1, last_error = $2::text
+WHERE webhook_id = $3 AND id = $4
+`
+
+type DeliveryFailedParams struct {
+	NextAt    *time.Time
+	LastError string
+	WebhookID uuid.UUID
+	ID        uuid.UUID
+}
+
+// Without a next time it is dead.
+func (q *Queries) DeliveryFailed(ctx context.Context, db DBTX, arg DeliveryFailedParams) error {
+	_, err := db.Exec(ctx, deliveryFailed,
+		arg.NextAt,
+		arg.LastError,
+		arg.WebhookID,
+		arg.ID,
+	)
+	return err
+}
+
+const deliveryKnown = `-- name: DeliveryKnown :many
+SELECT id, message_id FROM flow.webhook_delivery WHERE webhook_id = $1 AND message_id = ANY($2::text[])
+ORDER BY id FOR NO KEY UPDATE
+`
+
+type DeliveryKnownParams struct {
+	WebhookID  uuid.UUID
+	MessageIds []string
+}
+
+type DeliveryKnownRow struct {
+	ID        uuid.UUID
+	MessageID string
+}
+
+// Locks them in the order in which starts do.
+func (q *Queries) DeliveryKnown(ctx context.Context, db DBTX, arg DeliveryKnownParams) ([]DeliveryKnownRow, error) {
+	rows, err := db.Query(ctx, deliveryKnown, arg.WebhookID, arg.MessageIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliveryKnownRow
+	for rows.Next() {
+		var i DeliveryKnownRow
+		if err := rows.Scan(&i.ID, &i.MessageID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const deliveryList = `-- name: DeliveryList :many
+SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error FROM flow.webhook_delivery
+WHERE webhook_id = $1 AND org_id = $2 AND id < $3 AND ($4::text IS NULL OR status = $4)
+ORDER BY id DESC LIMIT $5
+`
+
+type DeliveryListParams struct {
+	WebhookID uuid.UUID
+	OrgID     uuid.UUID
+	Before    uuid.UUID
+	Status    *string
+	MaxRows   int32
+}
+
+type DeliveryListRow struct {
+	ID          uuid.UUID
+	MessageID   string
+	ReceivedAt  time.Time
+	Status      string
+	Duplicates  int64
+	ContentType *string
+	SizeBytes   int32
+	BatchID     *uuid.UUID
+	Attempts    int32
+	LastError   *string
+}
+
+// Newest first; `before` is the last id of the page before (all ones for the first).
+func (q *Queries) DeliveryList(ctx context.Context, db DBTX, arg DeliveryListParams) ([]DeliveryListRow, error) {
+	rows, err := db.Query(ctx, deliveryList,
+		arg.WebhookID,
+		arg.OrgID,
+		arg.Before,
+		arg.Status,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliveryListRow
+	for rows.Next() {
+		var i DeliveryListRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.MessageID,
+			&i.ReceivedAt,
+			&i.Status,
+			&i.Duplicates,
+			&i.ContentType,
+			&i.SizeBytes,
+			&i.BatchID,
+			&i.Attempts,
+			&i.LastError,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const deliveryLock = `-- name: DeliveryLock :one
+SELECT id, batch_id FROM flow.webhook_delivery WHERE webhook_id = $1 AND org_id = $2 AND id = $3 FOR NO KEY UPDATE
+`
+
+type DeliveryLockParams struct {
+	WebhookID uuid.UUID
+	OrgID     uuid.UUID
+	ID        uuid.UUID
+}
+
+type DeliveryLockRow struct {
+	ID      uuid.UUID
+	BatchID *uuid.UUID
+}
+
+// What there is of a delivery, and its lock; starts of it wait.
+func (q *Queries) DeliveryLock(ctx context.Context, db DBTX, arg DeliveryLockParams) (DeliveryLockRow, error) {
+	row := db.QueryRow(ctx, deliveryLock, arg.WebhookID, arg.OrgID, arg.ID)
+	var i DeliveryLockRow
+	err := row.Scan(&i.ID, &i.BatchID)
+	return i, err
+}
+
+const deliveryLockWaiting = `-- name: DeliveryLockWaiting :many
+SELECT id, attempts, (SELECT flow.clock())::timestamptz AS now FROM flow.webhook_delivery
+WHERE webhook_id = $1 AND id = ANY($2::uuid[]) AND next_at IS NOT NULL ORDER BY id FOR NO KEY UPDATE
+`
+
+type DeliveryLockWaitingParams struct {
+	WebhookID uuid.UUID
+	Ids       []uuid.UUID
+}
+
+type DeliveryLockWaitingRow struct {
+	ID       uuid.UUID
+	Attempts int32
+	Now      time.Time
+}
+
+// Locks those of the deliveries that still wait for their start.
+func (q *Queries) DeliveryLockWaiting(ctx context.Context, db DBTX, arg DeliveryLockWaitingParams) ([]DeliveryLockWaitingRow, error) {
+	rows, err := db.Query(ctx, deliveryLockWaiting, arg.WebhookID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliveryLockWaitingRow
+	for rows.Next() {
+		var i DeliveryLockWaitingRow
+		if err := rows.Scan(&i.ID, &i.Attempts, &i.Now); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const deliveryNext = `-- name: DeliveryNext :one
+SELECT next_at FROM flow.webhook_delivery WHERE webhook_id = $1 AND next_at IS NOT NULL ORDER BY next_at, id LIMIT 1
+`
+
+// When the next start is due; null for none.
+func (q *Queries) DeliveryNext(ctx context.Context, db DBTX, webhookID uuid.UUID) (*time.Time, error) {
+	row := db.QueryRow(ctx, deliveryNext, webhookID)
+	var next_at *time.Time
+	err := row.Scan(&next_at)
+	return next_at, err
+}
+
+const deliveryReplay = `-- name: DeliveryReplay :one
+UPDATE flow.webhook_delivery SET status = 'accepted', attempts = 0, next_at = flow.clock(), last_error = NULL
+WHERE webhook_id = $1 AND id = $2
+RETURNING id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error
+`
+
+type DeliveryReplayParams struct {
+	WebhookID uuid.UUID
+	ID        uuid.UUID
+}
+
+type DeliveryReplayRow struct {
+	ID          uuid.UUID
+	MessageID   string
+	ReceivedAt  time.Time
+	Status      string
+	Duplicates  int64
+	ContentType *string
+	SizeBytes   int32
+	BatchID     *uuid.UUID
+	Attempts    int32
+	LastError   *string
+}
+
+func (q *Queries) DeliveryReplay(ctx context.Context, db DBTX, arg DeliveryReplayParams) (DeliveryReplayRow, error) {
+	row := db.QueryRow(ctx, deliveryReplay, arg.WebhookID, arg.ID)
+	var i DeliveryReplayRow
+	err := row.Scan(
+		&i.ID,
+		&i.MessageID,
+		&i.ReceivedAt,
+		&i.Status,
+		&i.Duplicates,
+		&i.ContentType,
+		&i.SizeBytes,
+		&i.BatchID,
+		&i.Attempts,
+		&i.LastError,
+	)
+	return i, err
+}
+
+const deliveryWaiting = `-- name: DeliveryWaiting :many
+SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, d.content_type, d.content_encoding, d.body, d.size_bytes, d.status, d.attempts, d.next_at, d.last_error, d.batch_id FROM (
+    SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
+        SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
+        WHERE e.webhook_id = $1 AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT $2
+    ) w
+) p JOIN flow.webhook_delivery d ON d.webhook_id = $1 AND d.id = p.id
+WHERE p.earlier < $3::bigint ORDER BY d.next_at, d.id
+`
+
+type DeliveryWaitingParams struct {
+	WebhookID uuid.UUID
+	MaxRows   int32
+	MaxBytes  int64
+}
+
+// Deliveries whose start is due, the longest due first: some, of at most max_bytes together, but one at least.
+func (q *Queries) DeliveryWaiting(ctx context.Context, db DBTX, arg DeliveryWaitingParams) ([]FlowWebhookDelivery, error) {
+	rows, err := db.Query(ctx, deliveryWaiting, arg.WebhookID, arg.MaxRows, arg.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FlowWebhookDelivery
+	for rows.Next() {
+		var i FlowWebhookDelivery
+		if err := rows.Scan(
+			&i.WebhookID,
+			&i.ID,
+			&i.OrgID,
+			&i.MessageID,
+			&i.ReceivedAt,
+			&i.Duplicates,
+			&i.ContentType,
+			&i.ContentEncoding,
+			&i.Body,
+			&i.SizeBytes,
+			&i.Status,
+			&i.Attempts,
+			&i.NextAt,
+			&i.LastError,
+			&i.BatchID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const housekeepDeliveries = `-- name: HousekeepDeliveries :one
+WITH hook AS MATERIALIZED (
+    SELECT w.id FROM flow.webhook w WHERE w.id = $1 FOR NO KEY UPDATE
+), gone AS (
+    DELETE FROM flow.webhook_delivery d USING (
+        SELECT o.webhook_id, o.id FROM hook, flow.webhook_delivery o
+        WHERE o.webhook_id = hook.id AND o.received_at < (SELECT flow.clock()) - interval '90 days' AND o.next_at IS NULL
+        ORDER BY o.id LIMIT $2
+    ) old
+    WHERE d.webhook_id = old.webhook_id AND d.id = old.id AND d.next_at IS NULL
+    RETURNING d.id
+), counted AS (
+    UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id
+)
+SELECT count(*) FROM gone
+`
+
+type HousekeepDeliveriesParams struct {
+	WebhookID uuid.UUID
+	MaxRows   int32
+}
+
+// Those of one webhook, whose lock is taken first, as by those that accept messages.
+func (q *Queries) HousekeepDeliveries(ctx context.Context, db DBTX, arg HousekeepDeliveriesParams) (int64, error) {
+	row := db.QueryRow(ctx, housekeepDeliveries, arg.WebhookID, arg.MaxRows)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const housekeepNextWebhook = `-- name: HousekeepNextWebhook :one
+SELECT d.webhook_id FROM flow.webhook_delivery d
+WHERE d.received_at < (SELECT flow.clock()) - interval '90 days' AND d.next_at IS NULL
+ORDER BY d.received_at LIMIT 1
+`
+
+// A webhook that has deliveries which are old and over.
+func (q *Queries) HousekeepNextWebhook(ctx context.Context, db DBTX) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, housekeepNextWebhook)
+	var webhook_id uuid.UUID
+	err := row.Scan(&webhook_id)
+	return webhook_id, err
+}
+
+const housekeepWebhooks = `-- name: HousekeepWebhooks :execrows
+DELETE FROM flow.webhook w USING (
+    SELECT o.id FROM flow.webhook o
+    WHERE o.deleted_at < (SELECT flow.clock()) - interval '90 days' AND NOT EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.webhook_id = o.id)
+    ORDER BY o.deleted_at LIMIT $1 FOR UPDATE SKIP LOCKED
+) old
+WHERE w.id = old.id
+`
+
+// Deleted webhooks that have no deliveries left.
+func (q *Queries) HousekeepWebhooks(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, housekeepWebhooks, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const webhookAdd = `-- name: WebhookAdd :exec
 INSERT INTO flow.webhook (id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled,
     secret_version, window_began_at, created_by, created_at, updated_at)
@@ -67,6 +503,27 @@ func (q *Queries) WebhookCount(ctx context.Context, db DBTX, orgID uuid.UUID) (i
 	return count, err
 }
 
+const webhookCounted = `-- name: WebhookCounted :exec
+UPDATE flow.webhook SET window_began_at = $1, window_used = $2, delivery_count = delivery_count + $3 WHERE id = $4
+`
+
+type WebhookCountedParams struct {
+	BeganAt time.Time
+	Used    int32
+	Added   int64
+	ID      uuid.UUID
+}
+
+func (q *Queries) WebhookCounted(ctx context.Context, db DBTX, arg WebhookCountedParams) error {
+	_, err := db.Exec(ctx, webhookCounted,
+		arg.BeganAt,
+		arg.Used,
+		arg.Added,
+		arg.ID,
+	)
+	return err
+}
+
 const webhookDelete = `-- name: WebhookDelete :exec
 UPDATE flow.webhook SET enabled = false, updated_at = $1, deleted_at = $1 WHERE org_id = $2 AND id = $3
 `
@@ -80,6 +537,62 @@ type WebhookDeleteParams struct {
 func (q *Queries) WebhookDelete(ctx context.Context, db DBTX, arg WebhookDeleteParams) error {
 	_, err := db.Exec(ctx, webhookDelete, arg.Now, arg.OrgID, arg.ID)
 	return err
+}
+
+const webhookFind = `-- name: WebhookFind :one
+SELECT flow.clock()::timestamptz AS now, coalesce(w.org_id, '00000000-0000-0000-0000-000000000000')::uuid AS org_id,
+    coalesce(w.secret_version, 0)::bigint AS secret_version
+FROM (SELECT $1::uuid AS id) asked
+    LEFT JOIN LATERAL (
+        SELECT h.org_id, h.secret_version FROM flow.webhook h JOIN flow.organization o ON o.id = h.org_id
+        WHERE h.id = asked.id AND h.enabled AND h.deleted_at IS NULL AND o.status = 'active'
+    ) w ON true
+`
+
+type WebhookFindRow struct {
+	Now           time.Time
+	OrgID         uuid.UUID
+	SecretVersion int64
+}
+
+// What stands at an address, and the time. Version 0: nothing does, or it is switched off.
+func (q *Queries) WebhookFind(ctx context.Context, db DBTX, id uuid.UUID) (WebhookFindRow, error) {
+	row := db.QueryRow(ctx, webhookFind, id)
+	var i WebhookFindRow
+	err := row.Scan(&i.Now, &i.OrgID, &i.SecretVersion)
+	return i, err
+}
+
+const webhookForDispatch = `-- name: WebhookForDispatch :one
+SELECT id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled, secret_version, window_began_at, window_used, delivery_count, created_by, created_at, updated_at, deleted_at FROM flow.webhook WHERE id = $1
+`
+
+// Also one that was deleted: what it has accepted is still dispatched.
+func (q *Queries) WebhookForDispatch(ctx context.Context, db DBTX, id uuid.UUID) (FlowWebhook, error) {
+	row := db.QueryRow(ctx, webhookForDispatch, id)
+	var i FlowWebhook
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Place,
+		&i.DefinitionID,
+		&i.Description,
+		&i.Mode,
+		&i.Provider,
+		&i.InputTemplate,
+		&i.DispatchRetry,
+		&i.RateLimit,
+		&i.Enabled,
+		&i.SecretVersion,
+		&i.WindowBeganAt,
+		&i.WindowUsed,
+		&i.DeliveryCount,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DeletedAt,
+	)
+	return i, err
 }
 
 const webhookGet = `-- name: WebhookGet :one
@@ -202,6 +715,35 @@ func (q *Queries) WebhookLock(ctx context.Context, db DBTX, arg WebhookLockParam
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+	)
+	return i, err
+}
+
+const webhookLockOpen = `-- name: WebhookLockOpen :one
+SELECT org_id, rate_limit, secret_version, window_began_at, window_used, (SELECT flow.clock())::timestamptz AS now
+FROM flow.webhook WHERE id = $1 AND enabled AND deleted_at IS NULL FOR NO KEY UPDATE
+`
+
+type WebhookLockOpenRow struct {
+	OrgID         uuid.UUID
+	RateLimit     *int32
+	SecretVersion int64
+	WindowBeganAt time.Time
+	WindowUsed    int32
+	Now           time.Time
+}
+
+// Locks a webhook that is switched on: messages to it are decided one transaction after the other.
+func (q *Queries) WebhookLockOpen(ctx context.Context, db DBTX, id uuid.UUID) (WebhookLockOpenRow, error) {
+	row := db.QueryRow(ctx, webhookLockOpen, id)
+	var i WebhookLockOpenRow
+	err := row.Scan(
+		&i.OrgID,
+		&i.RateLimit,
+		&i.SecretVersion,
+		&i.WindowBeganAt,
+		&i.WindowUsed,
+		&i.Now,
 	)
 	return i, err
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"net/http"
 
+	"github.com/go-faster/errors"
 	"github.com/go-faster/jx"
 	ht "github.com/ogen-go/ogen/http"
 )
@@ -316,6 +317,22 @@ func encodePutStoreLayerRequest(
 	encoded := e.Bytes()
 	ht.SetBody(r, bytes.NewReader(encoded), contentType)
 	return nil
+}
+
+func encodeReceiveWebhookRequest(
+	req *ReceiveWebhookReqWithContentType,
+	r *http.Request,
+) error {
+	contentType := req.ContentType
+	if contentType != "" && !ht.MatchContentType("*/*", contentType) {
+		return errors.Errorf("%q does not match mask %q", contentType, "*/*")
+	}
+	{
+		req := req.Content
+		body := req
+		ht.SetBody(r, body, contentType)
+		return nil
+	}
 }
 
 func encodeReplaceCredentialRequest(

@@ -13195,6 +13195,52 @@ func (o OptVariableType) Or(d VariableType) VariableType {
 	return d
 }
 
+// NewOptWebhookDeliveryStatus returns new OptWebhookDeliveryStatus with value set to v.
+func NewOptWebhookDeliveryStatus(v WebhookDeliveryStatus) OptWebhookDeliveryStatus {
+	return OptWebhookDeliveryStatus{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptWebhookDeliveryStatus is optional WebhookDeliveryStatus.
+type OptWebhookDeliveryStatus struct {
+	Value WebhookDeliveryStatus
+	Set   bool
+}
+
+// IsSet returns true if OptWebhookDeliveryStatus was set.
+func (o OptWebhookDeliveryStatus) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptWebhookDeliveryStatus) Reset() {
+	var v WebhookDeliveryStatus
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptWebhookDeliveryStatus) SetTo(v WebhookDeliveryStatus) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptWebhookDeliveryStatus) Get() (v WebhookDeliveryStatus, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptWebhookDeliveryStatus) Or(d WebhookDeliveryStatus) WebhookDeliveryStatus {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptWebhookMode returns new OptWebhookMode with value set to v.
 func NewOptWebhookMode(v WebhookMode) OptWebhookMode {
 	return OptWebhookMode{
@@ -14447,6 +14493,46 @@ func (s *RateBucketWindows) init() RateBucketWindows {
 		*s = m
 	}
 	return m
+}
+
+type ReceiveWebhookReq struct {
+	Data io.Reader
+}
+
+// Read reads data from the Data reader.
+//
+// Kept to satisfy the io.Reader interface.
+func (s ReceiveWebhookReq) Read(p []byte) (n int, err error) {
+	if s.Data == nil {
+		return 0, io.EOF
+	}
+	return s.Data.Read(p)
+}
+
+// ReceiveWebhookReqWithContentType wraps ReceiveWebhookReq with Content-Type.
+type ReceiveWebhookReqWithContentType struct {
+	ContentType string
+	Content     ReceiveWebhookReq
+}
+
+// GetContentType returns the value of ContentType.
+func (s *ReceiveWebhookReqWithContentType) GetContentType() string {
+	return s.ContentType
+}
+
+// GetContent returns the value of Content.
+func (s *ReceiveWebhookReqWithContentType) GetContent() ReceiveWebhookReq {
+	return s.Content
+}
+
+// SetContentType sets the value of ContentType.
+func (s *ReceiveWebhookReqWithContentType) SetContentType(val string) {
+	s.ContentType = val
+}
+
+// SetContent sets the value of Content.
+func (s *ReceiveWebhookReqWithContentType) SetContent(val ReceiveWebhookReq) {
+	s.Content = val
 }
 
 // Ref: #/components/schemas/RecordChunk
@@ -19737,6 +19823,249 @@ func (s *Webhook) SetUpdatedAt(val time.Time) {
 	s.UpdatedAt = val
 }
 
+// Ref: #/components/schemas/WebhookDelivery
+type WebhookDelivery struct {
+	ID string `json:"id"`
+	// The `webhook-id` that the sender gave.
+	WebhookMessageID string `json:"webhook_message_id"`
+	// When its first copy arrived.
+	ReceivedAt time.Time             `json:"received_at"`
+	Status     WebhookDeliveryStatus `json:"status"`
+	// How many more copies arrived.
+	Duplicates int64 `json:"duplicates"`
+	// As the sender wrote it; null for none.
+	ContentType NilString `json:"content_type"`
+	// The size of the body.
+	SizeBytes int `json:"size_bytes"`
+	// The batch that was started; null for none.
+	BatchID NilString `json:"batch_id"`
+	// How often a start was tried.
+	Attempts int `json:"attempts"`
+	// Why the last start failed; null where none did.
+	LastError NilString `json:"last_error"`
+}
+
+// GetID returns the value of ID.
+func (s *WebhookDelivery) GetID() string {
+	return s.ID
+}
+
+// GetWebhookMessageID returns the value of WebhookMessageID.
+func (s *WebhookDelivery) GetWebhookMessageID() string {
+	return s.WebhookMessageID
+}
+
+// GetReceivedAt returns the value of ReceivedAt.
+func (s *WebhookDelivery) GetReceivedAt() time.Time {
+	return s.ReceivedAt
+}
+
+// GetStatus returns the value of Status.
+func (s *WebhookDelivery) GetStatus() WebhookDeliveryStatus {
+	return s.Status
+}
+
+// GetDuplicates returns the value of Duplicates.
+func (s *WebhookDelivery) GetDuplicates() int64 {
+	return s.Duplicates
+}
+
+// GetContentType returns the value of ContentType.
+func (s *WebhookDelivery) GetContentType() NilString {
+	return s.ContentType
+}
+
+// GetSizeBytes returns the value of SizeBytes.
+func (s *WebhookDelivery) GetSizeBytes() int {
+	return s.SizeBytes
+}
+
+// GetBatchID returns the value of BatchID.
+func (s *WebhookDelivery) GetBatchID() NilString {
+	return s.BatchID
+}
+
+// GetAttempts returns the value of Attempts.
+func (s *WebhookDelivery) GetAttempts() int {
+	return s.Attempts
+}
+
+// GetLastError returns the value of LastError.
+func (s *WebhookDelivery) GetLastError() NilString {
+	return s.LastError
+}
+
+// SetID sets the value of ID.
+func (s *WebhookDelivery) SetID(val string) {
+	s.ID = val
+}
+
+// SetWebhookMessageID sets the value of WebhookMessageID.
+func (s *WebhookDelivery) SetWebhookMessageID(val string) {
+	s.WebhookMessageID = val
+}
+
+// SetReceivedAt sets the value of ReceivedAt.
+func (s *WebhookDelivery) SetReceivedAt(val time.Time) {
+	s.ReceivedAt = val
+}
+
+// SetStatus sets the value of Status.
+func (s *WebhookDelivery) SetStatus(val WebhookDeliveryStatus) {
+	s.Status = val
+}
+
+// SetDuplicates sets the value of Duplicates.
+func (s *WebhookDelivery) SetDuplicates(val int64) {
+	s.Duplicates = val
+}
+
+// SetContentType sets the value of ContentType.
+func (s *WebhookDelivery) SetContentType(val NilString) {
+	s.ContentType = val
+}
+
+// SetSizeBytes sets the value of SizeBytes.
+func (s *WebhookDelivery) SetSizeBytes(val int) {
+	s.SizeBytes = val
+}
+
+// SetBatchID sets the value of BatchID.
+func (s *WebhookDelivery) SetBatchID(val NilString) {
+	s.BatchID = val
+}
+
+// SetAttempts sets the value of Attempts.
+func (s *WebhookDelivery) SetAttempts(val int) {
+	s.Attempts = val
+}
+
+// SetLastError sets the value of LastError.
+func (s *WebhookDelivery) SetLastError(val NilString) {
+	s.LastError = val
+}
+
+// Ref: #/components/schemas/WebhookDeliveryList
+type WebhookDeliveryList struct {
+	Items []WebhookDelivery `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *WebhookDeliveryList) GetItems() []WebhookDelivery {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *WebhookDeliveryList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *WebhookDeliveryList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *WebhookDeliveryList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *WebhookDeliveryList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *WebhookDeliveryList) SetItems(val []WebhookDelivery) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *WebhookDeliveryList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *WebhookDeliveryList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *WebhookDeliveryList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *WebhookDeliveryList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// `accepted`: its batch is about to start. `dispatched`: it was started. `failed`: it could not be,
+// and is tried again by `dispatch_retry`. `dead`: it could not be, and is not tried again.
+// Ref: #/components/schemas/WebhookDeliveryStatus
+type WebhookDeliveryStatus string
+
+const (
+	WebhookDeliveryStatusAccepted   WebhookDeliveryStatus = "accepted"
+	WebhookDeliveryStatusDispatched WebhookDeliveryStatus = "dispatched"
+	WebhookDeliveryStatusFailed     WebhookDeliveryStatus = "failed"
+	WebhookDeliveryStatusDead       WebhookDeliveryStatus = "dead"
+)
+
+// AllValues returns all WebhookDeliveryStatus values.
+func (WebhookDeliveryStatus) AllValues() []WebhookDeliveryStatus {
+	return []WebhookDeliveryStatus{
+		WebhookDeliveryStatusAccepted,
+		WebhookDeliveryStatusDispatched,
+		WebhookDeliveryStatusFailed,
+		WebhookDeliveryStatusDead,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s WebhookDeliveryStatus) MarshalText() ([]byte, error) {
+	switch s {
+	case WebhookDeliveryStatusAccepted:
+		return []byte(s), nil
+	case WebhookDeliveryStatusDispatched:
+		return []byte(s), nil
+	case WebhookDeliveryStatusFailed:
+		return []byte(s), nil
+	case WebhookDeliveryStatusDead:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *WebhookDeliveryStatus) UnmarshalText(data []byte) error {
+	switch WebhookDeliveryStatus(data) {
+	case WebhookDeliveryStatusAccepted:
+		*s = WebhookDeliveryStatusAccepted
+		return nil
+	case WebhookDeliveryStatusDispatched:
+		*s = WebhookDeliveryStatusDispatched
+		return nil
+	case WebhookDeliveryStatusFailed:
+		*s = WebhookDeliveryStatusFailed
+		return nil
+	case WebhookDeliveryStatusDead:
+		*s = WebhookDeliveryStatusDead
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
 // Ref: #/components/schemas/WebhookInput
 type WebhookInput struct {
 	// What to start; it must be active when a message is dispatched.
@@ -19972,6 +20301,22 @@ func (s *WebhookProvider) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// Ref: #/components/schemas/WebhookReceipt
+type WebhookReceipt struct {
+	// The id of the delivery; the same for every copy of the message.
+	DeliveryID string `json:"delivery_id"`
+}
+
+// GetDeliveryID returns the value of DeliveryID.
+func (s *WebhookReceipt) GetDeliveryID() string {
+	return s.DeliveryID
+}
+
+// SetDeliveryID sets the value of DeliveryID.
+func (s *WebhookReceipt) SetDeliveryID(val string) {
+	s.DeliveryID = val
 }
 
 // What changes of a webhook; what is absent stays.

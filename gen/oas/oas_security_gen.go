@@ -158,6 +158,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListTriggersOperation:           []string{},
 	ListUsageHistoryOperation:       []string{},
 	ListVariableSetsOperation:       []string{},
+	ListWebhookDeliveriesOperation:  []string{},
 	ListWebhooksOperation:           []string{},
 	PauseBatchOperation: []string{
 		"admin",
@@ -185,6 +186,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	ReplaceVariableSetOperation: []string{
+		"admin",
+	},
+	ReplayWebhookDeliveryOperation: []string{
 		"admin",
 	},
 	ResolveJobOperation: []string{
@@ -382,6 +386,7 @@ var operationRolesOrgJwt = map[string][]string{
 	ListTriggersOperation:           []string{},
 	ListUsageHistoryOperation:       []string{},
 	ListVariableSetsOperation:       []string{},
+	ListWebhookDeliveriesOperation:  []string{},
 	ListWebhooksOperation:           []string{},
 	PauseBatchOperation: []string{
 		"admin",
@@ -409,6 +414,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	ReplaceVariableSetOperation: []string{
+		"admin",
+	},
+	ReplayWebhookDeliveryOperation: []string{
 		"admin",
 	},
 	ResolveJobOperation: []string{

@@ -990,6 +990,13 @@ type WebhookHandler interface {
 	//
 	// GET /flows/webhooks/{webhook_id}
 	GetWebhook(ctx context.Context, params GetWebhookParams) (*Webhook, error)
+	// ListWebhookDeliveries implements listWebhookDeliveries operation.
+	//
+	// Returns the messages that were accepted in the last 90 days, newest first, and what became of each.
+	// This list knows no `skip`.
+	//
+	// GET /flows/webhooks/{webhook_id}/deliveries
+	ListWebhookDeliveries(ctx context.Context, params ListWebhookDeliveriesParams) (*WebhookDeliveryList, error)
 	// ListWebhooks implements listWebhooks operation.
 	//
 	// Returns the webhooks of the organization in the order in which they were made. Secrets and addresses
@@ -997,6 +1004,30 @@ type WebhookHandler interface {
 	//
 	// GET /flows/webhooks
 	ListWebhooks(ctx context.Context, params ListWebhooksParams) (*WebhookList, error)
+	// ReceiveWebhook implements receiveWebhook operation.
+	//
+	// For external senders, without an API key: the message is signed as Standard Webhooks says.
+	// `webhook-signature` is `v1,` and the base64 of the HMAC-SHA256, with the bytes of the secret behind
+	// `whsec_`, of `webhook-id`, a full stop, `webhook-timestamp`, a full stop, and the body as it is
+	// sent. It may list several, separated by spaces.
+	//
+	// The answer is 202 once the message is durable; its batch starts after that, once for each
+	// `webhook-id`, however often the message is sent: each copy gets the same answer. A body of any
+	// `Content-Type` is taken, up to 1 MiB (413). The answer is 404 where there is no such webhook or it
+	// is switched off; 401, always the same, where a header is missing, the timestamp is more than 5
+	// minutes away or no signature fits; 429 with `Retry-After` where the minute of the webhook is full.
+	// Send the message again after those that may pass, with the same `webhook-id`.
+	//
+	// POST /flows/webhooks/{slug}/{webhook_id}
+	ReceiveWebhook(ctx context.Context, req *ReceiveWebhookReqWithContentType, params ReceiveWebhookParams) (*WebhookReceipt, error)
+	// ReplayWebhookDelivery implements replayWebhookDelivery operation.
+	//
+	// Has the start of a delivery tried again, by the webhook as it is now and with as many attempts as
+	// `dispatch_retry` allows. Only where no batch was started; otherwise the answer is 409
+	// `Delivery already started a batch`.
+	//
+	// POST /flows/webhooks/{webhook_id}/deliveries/{delivery_id}/replay
+	ReplayWebhookDelivery(ctx context.Context, params ReplayWebhookDeliveryParams) (*WebhookDelivery, error)
 	// RotateWebhookSecret implements rotateWebhookSecret operation.
 	//
 	// Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so

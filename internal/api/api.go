@@ -150,6 +150,7 @@ func New(d Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}
-	chunks := chunkRoute{next: server, sec: sec, errs: errs, append: d.RecordSets.Append, slots: newSlots(uploadSlots)}
-	return outer{next: chunks, errs: errs, now: d.Now, log: d.Log, lists: newSlots(listsAtOnce)}, nil
+	messages := receiverRoute{server: server, errs: errs, webhooks: d.Webhooks, slots: newSlots(receiverSlots)}
+	messages.next = chunkRoute{next: server, sec: sec, errs: errs, append: d.RecordSets.Append, slots: newSlots(uploadSlots)}
+	return outer{next: messages, errs: errs, now: d.Now, log: d.Log, lists: newSlots(listsAtOnce)}, nil
 }

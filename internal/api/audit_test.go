@@ -138,6 +138,11 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		id := s.webhook(s.webhookBody()).id
 		return auditedCall{"POST", "/flows/webhooks/" + id + "/rotate-secret", nil, 200, "webhook", id, ""}
 	},
+	"replayWebhookDelivery": func(s *stack) auditedCall {
+		h := s.webhook(s.webhookBody())
+		id := s.deadDelivery(h)
+		return auditedCall{"POST", "/flows/webhooks/" + h.id + "/deliveries/" + id + "/replay", nil, 200, "webhook_delivery", id, ""}
+	},
 	"deleteWebhook": func(s *stack) auditedCall {
 		id := s.webhook(s.webhookBody()).id
 		return auditedCall{"DELETE", "/flows/webhooks/" + id, nil, 204, "webhook", id, ""}
@@ -243,7 +248,7 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 const auditedCredential = `{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"` + needle + `"}}`
 
 // unaudited are the operations that only look as if they changed something.
-var unaudited = []string{"dryRunDefinition", "estimateUpload", "testNewCredential", "validateDefinition"}
+var unaudited = []string{"dryRunDefinition", "estimateUpload", "receiveWebhook", "testNewCredential", "validateDefinition"}
 
 // ownTransaction are the operations that make a call to a provider between transactions.
 var ownTransaction = []string{"refreshLimits"}

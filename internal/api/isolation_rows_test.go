@@ -46,10 +46,12 @@ func newParty(s *stack, account string) *party {
 		"version":         "1",
 		"store":           p.filledStore(), "key": "k",
 		"schedule_id": p.ranSchedule(),
-		"webhook_id":  p.webhook(p.webhookBody()).id,
+		"slug":        "standard",
 		// The catalog and the templates belong to nobody.
 		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
 	}
+	h := p.webhook(p.webhookBody())
+	p.ids["webhook_id"], p.ids["delivery_id"] = h.id, p.send(h, "m", "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
 	return p
 }
 
@@ -68,6 +70,7 @@ var missing = map[string]string{
 	"bucket":          "Bucket not found",
 	"credential_id":   "Credential not found",
 	"definition_id":   "Definition not found",
+	"delivery_id":     "Delivery not found",
 	"execution_id":    "Execution not found",
 	"job_id":          "Job not found",
 	"key":             "Record not found",
@@ -79,6 +82,7 @@ var missing = map[string]string{
 	"record_set_id":   "Record set not found",
 	"schedule_id":     "Schedule not found",
 	"service_id":      "Service not found",
+	"slug":            "Webhook not found",
 	"store":           "Store not found",
 	"template_id":     "Template not found",
 	"tenancy_id":      "Domain not found",
@@ -96,6 +100,9 @@ var unauditedCalls = map[string]func(s *stack) auditedCall{
 	"estimateUpload": func(s *stack) auditedCall {
 		return auditedCall{method: "POST", path: "/platforms/dialer/domains/" + s.tenancy + "/estimate", body: `{"record_count":5,"action_id":"dialer__api__upload"}`, status: 200}
 	},
+	"receiveWebhook": func(s *stack) auditedCall { // nobody is asked for a key, and whoever does not sign is sent away
+		return auditedCall{method: "POST", path: s.webhook(s.webhookBody()).url, body: `{}`, status: 401}
+	},
 	"testNewCredential": func(*stack) auditedCall {
 		return auditedCall{method: "POST", path: "/credentials/test", body: auditedCredential, status: 200}
 	},
@@ -111,6 +118,7 @@ var (
 	adminReads    = []string{"listAuditLog"}
 	streamReads   = []string{"streamExecution"}
 	publicReads   = []string{"/catalog/", "/flows/templates"}
+	signedCalls   = []string{"receiveWebhook"}
 )
 
 // reference is a field of a body that names something of an organization: make returns the id of such a thing, and call

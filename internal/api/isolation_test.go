@@ -173,7 +173,7 @@ func TestIsolation_EveryOperation(t *testing.T) {
 
 // expected is whom the operation should serve by the contract.
 func (op operation) expected() access {
-	public := slices.ContainsFunc(publicReads, func(prefix string) bool { return strings.HasPrefix(op.path, prefix) })
+	public := slices.ContainsFunc(publicReads, func(prefix string) bool { return strings.HasPrefix(op.path, prefix) }) || slices.Contains(signedCalls, op.id)
 	switch {
 	case public:
 		return anybody

@@ -78,8 +78,11 @@ func TestCursor_EveryList(t *testing.T) {
 	for range 2 {
 		s.Do(http.MethodPost, "/flows/schedules/"+schedule+"/run", nil).Want(http.StatusOK)
 	}
+	hook := s.webhook(s.webhookBody())
 	s.webhook(s.webhookBody())
-	s.webhook(s.webhookBody())
+	for _, m := range []string{"a", "b"} {
+		s.send(hook, m, "{}").Want(http.StatusAccepted)
+	}
 	s.namedTenant()
 	s.upload(rowsOf(1))
 	s.upload(rowsOf(2))
@@ -92,11 +95,11 @@ func TestCursor_EveryList(t *testing.T) {
 		s.Do(http.MethodPost, "/account/api-keys", fmt.Sprintf(`{"name":"k%d"}`, i)).Want(http.StatusCreated)
 	}
 	s.Do(http.MethodPost, "/credentials", `{"name":"b","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"beta","password":"x"}}`).Want(http.StatusCreated)
-	names := strings.NewReplacer("{platform_id}", "core", "{service_id}", "core__flow", "{definition_id}", flow, "{batch_id}", batch, "{store}", "customers", "{schedule_id}", schedule, "{tenancy_id}", s.tenancy)
+	names := strings.NewReplacer("{platform_id}", "core", "{service_id}", "core__flow", "{definition_id}", flow, "{batch_id}", batch, "{store}", "customers", "{schedule_id}", schedule, "{webhook_id}", hook.id, "{tenancy_id}", s.tenancy)
 	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at)
 		SELECT $1, 'dial', n, now(), now() + interval '1 minute' FROM unnest(ARRAY[60, 3600]) n`, s.tenancy)
 	require.NoError(t, err)
-	cursorOnly := map[string]bool{"listAuditLog": true, "listStoreRecords": true, "listWebhooks": true}
+	cursorOnly := map[string]bool{"listAuditLog": true, "listStoreRecords": true, "listWebhooks": true, "listWebhookDeliveries": true}
 	// alone has lists of one item here, which give no cursor.
 	alone := map[string]bool{"listDefinitionVersions": true}
 	foreign := ""

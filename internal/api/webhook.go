@@ -124,6 +124,60 @@ func (h webhookHandler) DeleteWebhook(ctx context.Context, params oas.DeleteWebh
 	return h.webhooks.Delete(ctx, account.FromContext(ctx).OrgID, id)
 }
 
+func (h webhookHandler) ListWebhookDeliveries(ctx context.Context, params oas.ListWebhookDeliveriesParams) (*oas.WebhookDeliveryList, error) {
+	orgID := account.FromContext(ctx).OrgID
+	id, err := webhookID(params.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pageOf("webhook-deliveries", orgID, params.Limit, oas.OptInt{}, params.Cursor, id, params.Status.Value)
+	if err != nil {
+		return nil, err
+	}
+	before := uuid.Max
+	if p.Key != "" {
+		if before, err = p.afterID(); err != nil {
+			return nil, err
+		}
+	}
+	f := webhook.DeliveryFilter{Status: optional(params.Status.Value, params.Status.Set), Before: before, MaxRows: p.Fetch()}
+	rows, total, err := h.webhooks.Deliveries(ctx, orgID, id, f)
+	if err != nil {
+		return nil, err
+	}
+	key := func(d webhook.Delivery) string { return d.ID.String() }
+	list := oas.WebhookDeliveryList(listOf(p, rows, total, key, deliveryOf))
+	return &list, nil
+}
+
+func (h webhookHandler) ReplayWebhookDelivery(ctx context.Context, params oas.ReplayWebhookDeliveryParams) (*oas.WebhookDelivery, error) {
+	orgID := account.FromContext(ctx).OrgID
+	id, err := webhookID(params.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	delivery, err := pathID("Delivery", params.DeliveryID)
+	if err != nil {
+		if _, missing := h.webhooks.Get(ctx, orgID, id); missing != nil { // the webhook is missed first
+			return nil, missing
+		}
+		return nil, err
+	}
+	replayed, err := h.webhooks.Replay(ctx, orgID, id, delivery)
+	if err != nil {
+		return nil, err
+	}
+	out := deliveryOf(replayed)
+	return &out, nil
+}
+
+func deliveryOf(d webhook.Delivery) oas.WebhookDelivery {
+	return oas.WebhookDelivery{
+		ID: d.ID.String(), WebhookMessageID: d.MessageID, ReceivedAt: d.ReceivedAt.UTC(), Status: oas.WebhookDeliveryStatus(d.Status), Duplicates: d.Duplicates,
+		ContentType: nilString(d.ContentType), SizeBytes: int(d.SizeBytes), BatchID: nilID(d.BatchID), Attempts: int(d.Attempts), LastError: nilString(d.LastError),
+	}
+}
+
 func retryOf(in oas.OptNilDispatchRetryInput) *webhook.Retry {
 	given, ok := in.Get()
 	if !ok {

@@ -17,6 +17,7 @@ import (
 	"flowlane/internal/run"
 	"flowlane/internal/schedule"
 	"flowlane/internal/store"
+	"flowlane/internal/webhook"
 )
 
 // turn is how long one batch's or store's work goes on before others get theirs.
@@ -38,6 +39,7 @@ func (a *App) registerKinds() {
 	register(hold.DueExpiry, 10*time.Second, 2, a.endHold)
 	register(run.DuePacing, 10*time.Second, 2, a.tick)
 	register(schedule.Due, 10*time.Second, 4, a.Schedules.Fire)
+	register(webhook.Due, 10*time.Second, 4, a.Webhooks.Dispatch)
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)
 	register(store.CatchUpKind, 10*time.Second, 2, a.catchUp)
 	register(housekeeping, 30*time.Second, 1, a.housekeep)

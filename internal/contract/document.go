@@ -97,7 +97,7 @@ func load(only *regexp.Regexp) (*document, error) {
 	d.operations = nil
 	for _, op := range all {
 		item := object(paths[op.path])
-		if !only.MatchString(op.id) {
+		if !only.MatchString(op.id) || elsewhere[op.id] != "" {
 			delete(item, op.method)
 			continue
 		}

@@ -120,9 +120,14 @@ func (l *Limits) remember(w window, endsIn time.Duration) {
 }
 
 func (l Limit) exceeded(endsIn time.Duration) (Standing, error) {
+	return Standing{Limit: l, EndsIn: endsIn}, l.Exceeded(endsIn)
+}
+
+// Exceeded is the RateLimited fault of a window that is full and ends in so long.
+func (l Limit) Exceeded(endsIn time.Duration) *fault.Error {
 	f := fault.New(fault.RateLimited, "Rate limit exceeded: %s", l)
 	f.RetryAfter = endsIn
-	return Standing{Limit: l, EndsIn: endsIn}, f
+	return f
 }
 
 // within makes a duration of the seconds until a window ends.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,4 +79,59 @@ func (s *Service) Rotate(ctx context.Context, orgID, id uuid.UUID) (secret strin
 		return err
 	})
 	return secret, previousUntil, err
+}
+
+// copyFor is how long a process keeps a copy of secrets. It is used only while its version is the current one.
+const copyFor = 5 * time.Second
+
+// maxCopies bounds how many webhooks a process has the secrets of.
+const maxCopies = 1000
+
+// copies are the secrets that a process holds.
+type copies struct {
+	mu sync.Mutex
+	of map[uuid.UUID]copied
+}
+
+type copied struct {
+	secrets secrets
+	version int64
+	at      time.Time
+}
+
+func (c *copies) get(id uuid.UUID, version int64) (secrets, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.of[id]
+	return found.secrets, ok && found.version == version && time.Since(found.at) < copyFor
+}
+
+func (c *copies) put(id uuid.UUID, all secrets, version int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.of, func(_ uuid.UUID, old copied) bool { return time.Since(old.at) >= copyFor })
+	if c.of == nil || len(c.of) >= maxCopies {
+		c.of = map[uuid.UUID]copied{}
+	}
+	c.of[id] = copied{all, version, time.Now()}
+}
+
+// current returns the secrets of a webhook whose version is this one, or a newer one, with their version.
+func (s *Service) current(ctx context.Context, orgID, id uuid.UUID, version int64) (secrets, int64, error) {
+	if all, ok := s.copies.get(id, version); ok {
+		return all, version, nil
+	}
+	all, version, err := s.open(ctx, s.Pool, orgID, id)
+	if err == nil {
+		s.copies.put(id, all, version)
+	}
+	return all, version, err
+}
+
+// valid are the secrets that may sign at a time.
+func (s *secrets) valid(now time.Time) []string {
+	if s.Previous != "" && now.Before(s.PreviousUntil) {
+		return []string{s.Current, s.Previous}
+	}
+	return []string{s.Current}
 }

@@ -67,10 +67,17 @@ type Deps struct {
 type Service struct {
 	Deps
 	q *db.Queries
+	// looking and accepting are the messages on their way in, by webhook; askers and writers bound the connections that they take.
+	looking         lines[chan found]
+	accepting       lines[*arrival]
+	askers, writers chan struct{}
+	copies          copies
 }
 
 // New returns a Service.
-func New(d Deps) *Service { return &Service{Deps: d, q: db.New()} }
+func New(d Deps) *Service {
+	return &Service{Deps: d, q: db.New(), askers: make(chan struct{}, atOnce), writers: make(chan struct{}, atOnce)}
+}
 
 // FormatID writes the id of a webhook as callers know it: 32 hexadecimal digits.
 func FormatID(id uuid.UUID) string { return hex.EncodeToString(id[:]) }

@@ -106,7 +106,9 @@ func compile(doc map[string]any) (map[string]operation, error) {
 }
 
 func (c compiler) operation(at, method string, item, o map[string]any) (op operation, err error) {
-	if _, ok := o["requestBody"]; ok {
+	request, _ := o["requestBody"].(map[string]any)
+	content, _ := request["content"].(map[string]any)
+	if _, ok := content["application/json"]; ok { // others take raw bytes
 		if op.body, err = c.Compile(resource + "#" + at + "/" + method + jsonBody); err != nil {
 			return op, err
 		}

@@ -1905,6 +1905,77 @@ export type RotatedSecret = {
     previous_valid_until: string;
 };
 
+export type WebhookReceipt = {
+    /**
+     * The id of the delivery; the same for every copy of the message.
+     */
+    delivery_id: string;
+};
+
+/**
+ * `accepted`: its batch is about to start. `dispatched`: it was started. `failed`: it could not be, and is tried again by
+ * `dispatch_retry`. `dead`: it could not be, and is not tried again.
+ *
+ */
+export type WebhookDeliveryStatus = 'accepted' | 'dispatched' | 'failed' | 'dead';
+
+export type WebhookDelivery = {
+    id: string;
+    /**
+     * The `webhook-id` that the sender gave.
+     */
+    webhook_message_id: string;
+    /**
+     * When its first copy arrived.
+     */
+    received_at: string;
+    status: WebhookDeliveryStatus;
+    /**
+     * How many more copies arrived.
+     */
+    duplicates: number;
+    /**
+     * As the sender wrote it; null for none.
+     */
+    content_type: string | null;
+    /**
+     * The size of the body.
+     */
+    size_bytes: number;
+    /**
+     * The batch that was started; null for none.
+     */
+    batch_id: string | null;
+    /**
+     * How often a start was tried.
+     */
+    attempts: number;
+    /**
+     * Why the last start failed; null where none did.
+     */
+    last_error: string | null;
+};
+
+export type WebhookDeliveryList = {
+    items: Array<WebhookDelivery>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * The skip that was applied.
+     */
+    skip: number;
+    /**
+     * How many items match the filters in all.
+     */
+    total: number;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
 export type Schedule = {
     id: string;
     org_id: string;
@@ -5949,6 +6020,148 @@ export type RotateWebhookSecretResponses = {
 };
 
 export type RotateWebhookSecretResponse = RotateWebhookSecretResponses[keyof RotateWebhookSecretResponses];
+
+export type ListWebhookDeliveriesData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the webhook, 32 hexadecimal digits.
+         */
+        webhook_id: string;
+    };
+    query?: {
+        /**
+         * The most items to return, 1 to 200.
+         */
+        limit?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+        /**
+         * Only deliveries in this status.
+         */
+        status?: WebhookDeliveryStatus;
+    };
+    url: '/flows/webhooks/{webhook_id}/deliveries';
+};
+
+export type ListWebhookDeliveriesErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListWebhookDeliveriesError = ListWebhookDeliveriesErrors[keyof ListWebhookDeliveriesErrors];
+
+export type ListWebhookDeliveriesResponses = {
+    /**
+     * A page of deliveries.
+     */
+    200: WebhookDeliveryList;
+};
+
+export type ListWebhookDeliveriesResponse = ListWebhookDeliveriesResponses[keyof ListWebhookDeliveriesResponses];
+
+export type ReplayWebhookDeliveryData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the webhook, 32 hexadecimal digits.
+         */
+        webhook_id: string;
+        /**
+         * The id of the delivery.
+         */
+        delivery_id: string;
+    };
+    query?: never;
+    url: '/flows/webhooks/{webhook_id}/deliveries/{delivery_id}/replay';
+};
+
+export type ReplayWebhookDeliveryErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ReplayWebhookDeliveryError = ReplayWebhookDeliveryErrors[keyof ReplayWebhookDeliveryErrors];
+
+export type ReplayWebhookDeliveryResponses = {
+    /**
+     * The delivery, which is to be started.
+     */
+    200: WebhookDelivery;
+};
+
+export type ReplayWebhookDeliveryResponse = ReplayWebhookDeliveryResponses[keyof ReplayWebhookDeliveryResponses];
+
+export type ReceiveWebhookData = {
+    /**
+     * Anything; `Content-Type` says what it means to the flow.
+     */
+    body?: Blob | File;
+    headers: {
+        /**
+         * What the sender calls the message: 1 to 256 visible ASCII characters without a full stop.
+         */
+        'webhook-id': string;
+        /**
+         * When it was sent, in seconds since 1970.
+         */
+        'webhook-timestamp': string;
+        /**
+         * One signature or several, separated by spaces.
+         */
+        'webhook-signature': string;
+    };
+    path: {
+        /**
+         * The provider of the webhook.
+         */
+        slug: string;
+        /**
+         * The id of the webhook, 32 hexadecimal digits.
+         */
+        webhook_id: string;
+    };
+    query?: never;
+    url: '/flows/webhooks/{slug}/{webhook_id}';
+};
+
+export type ReceiveWebhookErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ReceiveWebhookError = ReceiveWebhookErrors[keyof ReceiveWebhookErrors];
+
+export type ReceiveWebhookResponses = {
+    /**
+     * The message is kept, or was before.
+     */
+    202: WebhookReceipt;
+};
+
+export type ReceiveWebhookResponse = ReceiveWebhookResponses[keyof ReceiveWebhookResponses];
 
 export type ListBatchesData = {
     body?: never;

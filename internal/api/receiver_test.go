@@ -1,0 +1,425 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/api/apitest"
+	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/webhook"
+)
+
+// signed are the headers of a message.
+func (s *stack) signed(secret, id string, body []byte) []string {
+	s.t.Helper()
+	at := s.clock()
+	signature, err := webhook.Sign(secret, id, at, body)
+	require.NoError(s.t, err)
+	return []string{"webhook-id", id, "webhook-timestamp", strconv.FormatInt(at.Unix(), 10), "webhook-signature", signature}
+}
+
+// sendTo posts a signed message to a process, without an API key.
+func (s *stack) sendTo(c *apitest.Client, h hook, id, body string, header ...string) apitest.Response {
+	s.t.Helper()
+	return c.As("").Do(http.MethodPost, h.url, body, append(s.signed(h.secret, id, []byte(body)), header...)...)
+}
+
+func (s *stack) send(h hook, id, body string, header ...string) apitest.Response {
+	s.t.Helper()
+	return s.sendTo(s.Client, h, id, body, header...)
+}
+
+type deliveryRow struct {
+	ID          string `json:"id"`
+	MessageID   string `json:"webhook_message_id"`
+	Status      string `json:"status"`
+	Duplicates  int    `json:"duplicates"`
+	ContentType string `json:"content_type"`
+	SizeBytes   int    `json:"size_bytes"`
+	BatchID     string `json:"batch_id"`
+	Attempts    int    `json:"attempts"`
+	LastError   string `json:"last_error"`
+}
+
+func (s *stack) deliveries(h hook, query string) (out []deliveryRow) {
+	s.t.Helper()
+	for _, item := range s.pages("/flows/webhooks/"+h.id+"/deliveries"+query, 3) {
+		var d deliveryRow
+		require.NoError(s.t, json.Unmarshal(item, &d))
+		out = append(out, d)
+	}
+	return out
+}
+
+// settledDeliveries waits until none of so many deliveries waits for its start.
+func (s *stack) settledDeliveries(h hook, n int) []deliveryRow {
+	s.t.Helper()
+	s.eventually(func() bool {
+		return s.count("flow.webhook_delivery WHERE webhook_id::text = $1 AND next_at IS NULL", dashed(h.id)) == n
+	})
+	rows := s.deliveries(h, "")
+	require.Len(s.t, rows, n)
+	return rows
+}
+
+// record is the one record of a batch.
+func (s *stack) record(batch string) string {
+	s.t.Helper()
+	body := s.Do(http.MethodGet, "/flows/jobs/"+batch+".0", nil).Want(http.StatusOK).Body
+	var job struct {
+		Input json.RawMessage `json:"input_data"`
+	}
+	require.NoError(s.t, json.Unmarshal(body, &job))
+	return string(job.Input)
+}
+
+// deadDelivery is one of a webhook whose start was refused.
+func (s *stack) deadDelivery(h hook) string {
+	s.t.Helper()
+	id := s.send(h, s.unique(), "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
+	_, err := s.app.Pool.Exec(s.t.Context(), `UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL, attempts = 1, last_error = 'x' WHERE id = $1`, id)
+	require.NoError(s.t, err)
+	return id
+}
+
+// A message starts one batch, however often it is sent.
+func TestReceiver_StartsABatch(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	replica := s.replica()
+	h := s.webhook(hookOf(s.define(transformSteps), `"input_template":{"n":"{{ payload.a[0] }}","all":"{{ payload }}"}`))
+	body := ` {"a":[1.50,2]}`
+	first := s.send(h, "msg_1", body).Want(http.StatusAccepted)
+	id := first.JSON()["delivery_id"].(string)
+	for _, c := range []*apitest.Client{s.Client, replica, s.Client} {
+		assert.Equal(t, string(first.Body), string(s.sendTo(c, h, "msg_1", body).Want(http.StatusAccepted).Body))
+	}
+	d := s.settledDeliveries(h, 1)[0]
+	assert.Equal(t, deliveryRow{ID: id, MessageID: "msg_1", Status: "dispatched", Duplicates: 3, ContentType: "application/json", SizeBytes: len(body), BatchID: d.BatchID, Attempts: 1}, d)
+	batch := s.await(d.BatchID)
+	assert.Equal(t, []any{"completed", "webhook", h.id}, []any{batch["status"], batch["trigger_type"], batch["trigger_source"]})
+	assert.Equal(t, map[string]any{"webhook_id": h.id, "delivery_id": id}, batch["metadata"])
+	assert.Equal(t, `{"n":1.50,"all":{"a":[1.50,2]}}`, s.record(d.BatchID))
+	assert.Len(t, s.pages("/flows/batches", 10), 1)
+	s.send(h, "msg_2", body).Want(http.StatusAccepted)
+	rows := s.settledDeliveries(h, 2)
+	assert.Equal(t, []string{"msg_2", "msg_1"}, []string{rows[0].MessageID, rows[1].MessageID}, "newest first")
+	assert.Len(t, s.deliveries(h, "?status=dispatched"), 2)
+	assert.Empty(t, s.deliveries(h, "?status=dead"))
+}
+
+// Without a template the whole payload is the record.
+func TestReceiver_WholePayload(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	h := s.webhook(s.webhookBody())
+	for id, c := range map[string]struct{ contentType, body, record string }{
+		"object": {"application/json", `{"b":1.0,"a":2}`, `{"b":1.0,"a":2}`},
+		"array":  {"application/json", `[1]`, `{"payload":[1]}`},
+		"null":   {"application/json", `null`, `{"payload":null}`},
+		"bad":    {"application/json", `{`, `{"raw":"{","content_type":"application/json"}`},
+		"nul":    {"text/plain", "a\x00b", `{"raw":"a` + "\ufffd" + `b","content_type":"text/plain"}`},
+		"form":   {"application/x-www-form-urlencoded", "a=1&a=2", `{"a":["1","2"]}`},
+		"xml":    {"text/xml", "<a b='1'>x</a>", `{"a":{"@b":"1","#text":"x"}}`},
+		"none":   {"", "x", `{"raw":"x","content_type":""}`},
+		"odd":    {"not a media type;;;\xff", "x", `{"raw":"x","content_type":"not a media type;;;` + "\ufffd" + `"}`},
+		"empty":  {"", "", `{"raw":"","content_type":""}`},
+		"large":  {"", strings.Repeat("x", webhook.MaxBody), `{"raw":"` + strings.Repeat("x", webhook.MaxBody) + `","content_type":""}`},
+	} {
+		t.Run(id, func(t *testing.T) {
+			h := h
+			delivery := s.send(h, id, c.body, "Content-Type", c.contentType).Want(http.StatusAccepted).JSON()["delivery_id"]
+			batch := ""
+			s.eventually(func() bool {
+				return s.app.Pool.QueryRow(t.Context(), `SELECT batch_id::text FROM flow.webhook_delivery WHERE id = $1 AND batch_id IS NOT NULL`, delivery).Scan(&batch) == nil
+			})
+			if id == "large" {
+				return // its record is more than a job shows
+			}
+			assert.Equal(t, c.record, s.record(batch))
+		})
+	}
+	s.sendUnsigned(h.url, strings.Repeat("x", webhook.MaxBody+1)).Detail(http.StatusRequestEntityTooLarge, "Request body exceeds 1048576 bytes")
+}
+
+func (s *stack) sendUnsigned(url, body string, header ...string) apitest.Response {
+	s.t.Helper()
+	return s.As("").Do(http.MethodPost, url, body, header...)
+}
+
+// Whatever is wrong with a signature, the answer is the same to the byte; where there is no webhook it is 404.
+func TestReceiver_Refuses(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	h := s.webhook(s.webhookBody())
+	other := s.webhook(s.webhookBody())
+	body := `{"a":1}`
+	good := s.signed(h.secret, "m", []byte(body))
+	with := func(name, value string) []string {
+		out := append([]string{}, good...)
+		for i := 0; i < len(out); i += 2 {
+			if out[i] == name {
+				out[i+1] = value
+			}
+		}
+		return out
+	}
+	stamp := func(d time.Duration) []string {
+		at := s.clock().Add(d)
+		signature, err := webhook.Sign(h.secret, "m", at, []byte(body))
+		require.NoError(t, err)
+		return []string{"webhook-id", "m", "webhook-timestamp", strconv.FormatInt(at.Unix(), 10), "webhook-signature", signature}
+	}
+	for name, header := range map[string][]string{
+		"nothing":          nil,
+		"no id":            with("webhook-id", ""),
+		"no timestamp":     with("webhook-timestamp", ""),
+		"no signature":     with("webhook-signature", ""),
+		"another id":       with("webhook-id", "n"),
+		"another time":     with("webhook-timestamp", strconv.FormatInt(s.clock().Unix()+1, 10)),
+		"old":              stamp(-6 * time.Minute),
+		"early":            stamp(6 * time.Minute),
+		"another secret":   s.signed(other.secret, "m", []byte(body)),
+		"another body":     s.signed(h.secret, "m", []byte(body+" ")),
+		"a huge id":        with("webhook-id", strings.Repeat("x", 50_000)),
+		"a huge signature": with("webhook-signature", strings.Repeat("v1,x ", 10_000)),
+		"a strange id":     with("webhook-id", "\xff\xfe'--"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := s.sendUnsigned(h.url, body, header...).Want(http.StatusUnauthorized)
+			assert.Equal(t, `{"detail":"Signature verification failed"}`, string(res.Body))
+			assert.Empty(t, res.Header.Get("WWW-Authenticate"))
+		})
+	}
+	s.sendUnsigned(h.url, body, with("webhook-signature", "v1a,zzz v1,AAAA "+good[5]+" v2,x")...).Want(http.StatusAccepted)
+	missing := s.sendUnsigned(strings.Replace(h.url, "standard", "stripe", 1), body, good...).Detail(http.StatusNotFound, "Webhook not found")
+	for _, url := range []string{altered(h.id), strings.ToUpper(h.id), "x", "%00", h.id + "0"} {
+		got := s.sendUnsigned("/flows/webhooks/standard/"+url, body, good...).Want(http.StatusNotFound)
+		assert.Equal(t, string(missing.Body), string(got.Body))
+		s.sendUnsigned("/flows/webhooks/standard/"+url, body).Want(http.StatusNotFound)
+	}
+	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"enabled":false}`).Want(http.StatusOK)
+	s.sendUnsigned(h.url, body, good...).Detail(http.StatusNotFound, "Webhook not found")
+	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"enabled":true}`).Want(http.StatusOK)
+	s.send(h, "again", body).Want(http.StatusAccepted)
+	s.Do(http.MethodDelete, "/flows/webhooks/"+h.id, nil).Want(http.StatusNoContent)
+	s.sendUnsigned(h.url, body, good...).Detail(http.StatusNotFound, "Webhook not found")
+	s.Do(http.MethodGet, "/flows/webhooks/"+h.id+"/deliveries", nil).Detail(http.StatusNotFound, "Webhook not found")
+	s.Do(http.MethodGet, h.url, nil).Want(http.StatusMethodNotAllowed)
+	_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.organization SET status = 'suspended'`)
+	require.NoError(t, err)
+	s.sendUnsigned(other.url, body, s.signed(other.secret, "m", []byte(body))...).Detail(http.StatusNotFound, "Webhook not found")
+}
+
+// Both secrets are good for a day after a rotation, in every process from its answer on.
+func TestReceiver_Rotation(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	processes := []*apitest.Client{s.Client, s.replica()}
+	h := s.webhook(s.webhookBody())
+	sent := 0
+	want := func(secret string, status int) {
+		t.Helper()
+		for _, c := range processes {
+			sent++
+			s.sendTo(c, hook{h.id, secret, h.url}, fmt.Sprint(sent), "{}").Want(status)
+		}
+	}
+	rotate := func() string {
+		return s.Do(http.MethodPost, "/flows/webhooks/"+h.id+"/rotate-secret", nil).Want(http.StatusOK).JSON()["signing_secret"].(string)
+	}
+	want(h.secret, http.StatusAccepted)
+	second := rotate()
+	want(h.secret, http.StatusAccepted)
+	want(second, http.StatusAccepted)
+	pgtest.MoveClock(t, s.app.Pool, 24*time.Hour-time.Minute)
+	want(h.secret, http.StatusAccepted)
+	pgtest.MoveClock(t, s.app.Pool, 2*time.Minute)
+	want(h.secret, http.StatusUnauthorized)
+	want(second, http.StatusAccepted)
+	third := rotate()
+	fourth := rotate()
+	want(second, http.StatusUnauthorized)
+	want(third, http.StatusAccepted)
+	want(fourth, http.StatusAccepted)
+}
+
+// The minute of a webhook is one for all processes; copies and what is not signed do not count.
+func TestReceiver_RateLimit(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	processes := []*apitest.Client{s.Client, s.replica()}
+	h, free := s.webhook(hookOf(s.define(transformSteps), `"rate_limit":6`)), s.webhook(s.webhookBody())
+	var group sync.WaitGroup
+	statuses := make([]int, 40)
+	for i := range statuses {
+		group.Go(func() { statuses[i] = s.sendTo(processes[i%2], h, fmt.Sprint("m", i/4), "{}").Status })
+		s.sendUnsigned(h.url, "{}").Want(http.StatusUnauthorized)
+	}
+	group.Wait()
+	for i, status := range statuses {
+		assert.Equal(t, statuses[i/4*4], status, "the copies of a message fare alike")
+	}
+	assert.Equal(t, 6*4, len(statuses)-countOf(statuses, http.StatusTooManyRequests))
+	assert.Equal(t, 6*4, countOf(statuses, http.StatusAccepted))
+	for _, c := range processes {
+		full := s.sendTo(c, h, "more", "{}").Detail(http.StatusTooManyRequests, "Rate limit exceeded: 6 per 1 minute")
+		seconds, err := strconv.Atoi(full.Header.Get("Retry-After"))
+		require.NoError(t, err)
+		assert.True(t, seconds > 0 && seconds <= 60, seconds)
+		s.sendTo(c, free, "m", "{}").Want(http.StatusAccepted)
+	}
+	for i, status := range statuses {
+		if status == http.StatusAccepted {
+			s.send(h, fmt.Sprint("m", i/4), "{}").Want(http.StatusAccepted)
+		}
+	}
+	assert.InDelta(t, 6, s.get("/flows/webhooks/" + h.id + "/deliveries")["total"], 0)
+	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"rate_limit":7}`).Want(http.StatusOK)
+	s.send(h, "seventh", "{}").Want(http.StatusAccepted)
+	s.send(h, "eighth", "{}").Want(http.StatusTooManyRequests)
+	pgtest.MoveClock(t, s.app.Pool, time.Minute)
+	s.send(h, "eighth", "{}").Want(http.StatusAccepted)
+}
+
+func countOf(all []int, one int) (n int) {
+	for _, v := range all {
+		if v == one {
+			n++
+		}
+	}
+	return n
+}
+
+// What was acknowledged is dispatched by whoever is there next.
+func TestReceiver_OutlivesItsProcess(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	h := s.webhook(s.webhookBody())
+	want := map[string]bool{}
+	for i := range 20 {
+		want[s.send(h, fmt.Sprint(i), "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)] = true
+	}
+	s.Do(http.MethodDelete, "/flows/webhooks/"+h.id, nil).Want(http.StatusNoContent)
+	s.restart(true)
+	s.eventually(func() bool { return s.count("flow.webhook_delivery WHERE status = 'dispatched'") == len(want) })
+	batches := s.pages("/flows/batches?trigger_type=webhook", 7)
+	assert.Len(t, batches, len(want))
+	for _, b := range batches {
+		metadata := field[map[string]any](t, b, "metadata")
+		assert.True(t, want[metadata["delivery_id"].(string)], metadata)
+		delete(want, metadata["delivery_id"].(string))
+	}
+	assert.Empty(t, want)
+}
+
+// Copies that come all at once, to two processes, are one delivery and one batch.
+func TestReceiver_Copies(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	processes := []*apitest.Client{s.Client, s.replica()}
+	h := s.webhook(hookOf(s.define(transformSteps), `"rate_limit":1`))
+	const copies = 400
+	header := s.signed(h.secret, "m", []byte("{}"))
+	answers := make([]apitest.Response, copies)
+	var group sync.WaitGroup
+	for i := range answers {
+		group.Go(func() { answers[i] = processes[i%2].As("").Do(http.MethodPost, h.url, "{}", header...) })
+	}
+	group.Wait()
+	for _, a := range answers {
+		a.Want(http.StatusAccepted)
+		assert.True(t, bytes.Equal(answers[0].Body, a.Body))
+	}
+	d := s.settledDeliveries(h, 1)[0]
+	assert.Equal(t, copies-1, d.Duplicates)
+	assert.Len(t, s.pages("/flows/batches", 10), 1)
+}
+
+// A start that fails is tried again as dispatch_retry says, and can be replayed when it is dead.
+func TestReceiver_Retry(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	flow := s.define(transformSteps)
+	status := func(status string) {
+		s.Do(http.MethodPatch, "/flows/definitions/"+flow, `{"status":"`+status+`"}`).Want(http.StatusOK)
+	}
+	h := s.webhook(hookOf(flow, `"dispatch_retry":{"max_attempts":3,"backoff":{"initial_seconds":600,"factor":2,"max_seconds":900}}`))
+	status("archived")
+	id := s.send(h, "m", "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
+	path := "/flows/webhooks/" + h.id + "/deliveries/" + id + "/replay"
+	failed := func(attempts int, status string) {
+		t.Helper()
+		s.eventually(func() bool {
+			return s.count("flow.webhook_delivery WHERE attempts = $1 AND status = $2", attempts, status) == 1
+		})
+		d := s.deliveries(h, "")[0]
+		assert.Equal(t, deliveryRow{ID: id, MessageID: "m", Status: status, ContentType: "application/json", SizeBytes: 2, Attempts: attempts, LastError: "Definition is not active"}, d)
+	}
+	pause := func() (seconds int) {
+		s.scan("SELECT extract(epoch FROM next_at - flow.clock())::int FROM flow.webhook_delivery", &seconds)
+		return seconds
+	}
+	failed(1, "failed")
+	assert.InDelta(t, 600, pause(), 60)
+	pgtest.MoveClock(t, s.app.Pool, 11*time.Minute)
+	failed(2, "failed")
+	assert.InDelta(t, 900, pause(), 60, "no longer than max_seconds")
+	pgtest.MoveClock(t, s.app.Pool, 16*time.Minute)
+	failed(3, "dead")
+
+	assert.Equal(t, "accepted", s.Do(http.MethodPost, path, nil).Want(http.StatusOK).JSON()["status"])
+	failed(1, "failed")
+	status("active")
+	s.Do(http.MethodPost, path, nil).Want(http.StatusOK)
+	d := s.settledDeliveries(h, 1)[0]
+	assert.Equal(t, []any{"dispatched", 1, ""}, []any{d.Status, d.Attempts, d.LastError})
+	assert.Equal(t, "completed", s.await(d.BatchID)["status"])
+	s.Do(http.MethodPost, path, nil).Detail(http.StatusConflict, "Delivery already started a batch")
+	s.Do(http.MethodPost, strings.Replace(path, id, altered(id), 1), nil).Detail(http.StatusNotFound, "Delivery not found")
+
+	// Without a policy there is one attempt; a template that has no value for a payload fails like any start.
+	once := s.webhook(hookOf(flow, `"input_template":{"n":"{{ payload.n + 1 }}"}`))
+	s.send(once, "bad", `{"n":"x"}`).Want(http.StatusAccepted)
+	s.send(once, "good", `{"n":1}`).Want(http.StatusAccepted)
+	rows := s.settledDeliveries(once, 2)
+	assert.Equal(t, []string{"dispatched", "dead"}, []string{rows[0].Status, rows[1].Status})
+	assert.Contains(t, rows[1].LastError, "input_template: {{ payload.n + 1 }}")
+	assert.Equal(t, `{"n":2}`, s.record(rows[0].BatchID))
+}
+
+// Old deliveries go, but for those that still wait.
+func TestReceiver_Housekeeping(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	flow := s.define(transformSteps)
+	h := s.webhook(hookOf(flow))
+	gone := s.webhook(hookOf(flow))
+	for _, w := range []hook{h, gone} {
+		s.send(w, "a", "{}").Want(http.StatusAccepted)
+		s.settledDeliveries(w, 1)
+	}
+	s.Do(http.MethodDelete, "/flows/webhooks/"+gone.id, nil).Want(http.StatusNoContent)
+	_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.webhook_delivery SET received_at = received_at - interval '91 days';
+		UPDATE flow.webhook SET deleted_at = deleted_at - interval '91 days'`)
+	require.NoError(t, err)
+	s.send(h, "b", "{}").Want(http.StatusAccepted)
+	s.settle(func() bool { return s.count("flow.webhook_delivery WHERE next_at IS NULL") == 3 })
+	pgtest.MoveClock(t, s.app.Pool, 2*time.Hour)
+	s.eventually(func() bool {
+		return s.count("flow.webhook_delivery WHERE received_at < flow.clock() - interval '90 days'") == 0 && s.count("flow.webhook") == 1
+	})
+	page := s.get("/flows/webhooks/" + h.id + "/deliveries")
+	assert.Len(t, page["items"], 1)
+	assert.InDelta(t, 1, page["total"], 0)
+}

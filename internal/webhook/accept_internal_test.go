@@ -1,0 +1,123 @@
+package webhook
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+)
+
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	w := window{}.at(now)
+	assert.Equal(t, window{began: now}, w, "the first delivery begins it")
+	assert.True(t, w.take(2))
+	assert.True(t, w.take(2))
+	assert.False(t, w.take(2))
+	assert.True(t, w.take(3), "a higher limit counts at once")
+	last := now.Add(minute - 1)
+	assert.Equal(t, w, w.at(last))
+	assert.Equal(t, time.Duration(1), w.left(last))
+	assert.Equal(t, minute, w.left(now.Add(-time.Second)), "never more than a minute")
+	assert.Equal(t, window{began: now.Add(minute)}, w.at(now.Add(minute)))
+	assert.Equal(t, window{began: now.Add(-minute)}, w.at(now.Add(-minute)), "the clock was set back")
+}
+
+func TestRetry_After(t *testing.T) {
+	t.Parallel()
+	r := &Retry{MaxAttempts: 4, Backoff: Backoff{Initial: 1.5, Factor: 10, Max: 100}}
+	for attempts, want := range map[int]time.Duration{1: 1500 * time.Millisecond, 2: 15 * time.Second, 3: 100 * time.Second} {
+		pause, again := r.After(attempts)
+		assert.True(t, again)
+		assert.Equal(t, want, pause)
+	}
+	_, again := r.After(4)
+	assert.False(t, again)
+	_, again = (*Retry)(nil).After(1)
+	assert.False(t, again, "one attempt where authors say nothing")
+	pause, again := (&Retry{MaxAttempts: 20, Backoff: Backoff{Initial: 3600, Factor: 10, Max: 86400}}).After(19)
+	assert.True(t, again)
+	assert.Equal(t, 24*time.Hour, pause)
+}
+
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	of := func(sizes ...int) (all []*arrival) {
+		for _, n := range sizes {
+			all = append(all, &arrival{message: Message{Body: make([]byte, n)}})
+		}
+		return all
+	}
+	assert.Equal(t, 3, together(of(1, 2, 3)))
+	assert.Equal(t, 1, together(of(acceptBytes+1, 1)), "one at least")
+	assert.Equal(t, 2, together(of(acceptBytes/2, acceptBytes/2, 1)))
+	assert.Equal(t, acceptRows, together(of(make([]int, acceptRows+1)...)))
+}
+
+// Items of one key are served in their order, none twice, never two parts at once; what comes meanwhile is served together.
+func TestLines(t *testing.T) {
+	t.Parallel()
+	var l lines[int]
+	id := uuid.New()
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var served [][]int
+	var group sync.WaitGroup
+	group.Add(4)
+	serve := func(items []int) {
+		served = append(served, items)
+		if len(served) == 1 {
+			close(began)
+			<-goOn
+		}
+		for range items {
+			group.Done()
+		}
+	}
+	l.join(id, 1, serve)
+	<-began
+	for i := range 3 {
+		l.join(id, 2+i, serve)
+	}
+	other := make(chan []int, 1)
+	l.join(uuid.New(), 9, func(items []int) { other <- items })
+	assert.Equal(t, []int{9}, <-other, "others do not wait")
+	close(goOn)
+	group.Wait()
+	assert.Equal(t, [][]int{{1}, {2, 3, 4}}, served)
+	assert.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.waiting) == 0
+	}, time.Minute, time.Millisecond, "nothing is kept of what is over")
+}
+
+// A copy of secrets counts only for its version.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	var c copies
+	id := uuid.New()
+	_, ok := c.get(id, 1)
+	assert.False(t, ok)
+	c.put(id, secrets{Current: "a"}, 1)
+	got, ok := c.get(id, 1)
+	assert.True(t, ok)
+	assert.Equal(t, "a", got.Current)
+	_, ok = c.get(id, 2)
+	assert.False(t, ok)
+	for range 2 * maxCopies {
+		c.put(uuid.New(), secrets{}, 1)
+	}
+	assert.LessOrEqual(t, len(c.of), maxCopies)
+}
+
+func TestSecrets_Valid(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	s := secrets{Current: "b", Previous: "a", PreviousUntil: now}
+	assert.Equal(t, []string{"b", "a"}, s.valid(now.Add(-1)))
+	assert.Equal(t, []string{"b"}, s.valid(now))
+	assert.Equal(t, []string{"b"}, (&secrets{Current: "b"}).valid(time.Time{}))
+}

@@ -1,0 +1,96 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+)
+
+// Delivery is what became of a message.
+type Delivery = db.DeliveryListRow
+
+// DeliveryFilter selects deliveries of a webhook: those before Before, in one status or, where that is nil, in any.
+type DeliveryFilter struct {
+	Status  *string
+	Before  uuid.UUID
+	MaxRows int32
+}
+
+// Deliveries returns deliveries of a webhook, newest first, and how many there are in all. Fault: NotFound.
+func (s *Service) Deliveries(ctx context.Context, orgID, id uuid.UUID, f DeliveryFilter) ([]Delivery, int64, error) {
+	w, err := s.Get(ctx, orgID, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.q.DeliveryList(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryListParams{WebhookID: id, OrgID: orgID, Before: f.Before, Status: f.Status, MaxRows: f.MaxRows})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list deliveries: %w", err)
+	}
+	if f.Status == nil {
+		return rows, w.DeliveryCount, nil
+	}
+	total, err := s.q.DeliveryCount(ctx, s.Pool, db.DeliveryCountParams{WebhookID: id, OrgID: orgID, Status: *f.Status})
+	if err != nil {
+		return nil, 0, fmt.Errorf("count deliveries: %w", err)
+	}
+	return rows, total, nil
+}
+
+// Replay has the start of a delivery tried again that has none yet, with as many attempts as a new one. Faults: NotFound;
+// Conflict.
+func (s *Service) Replay(ctx context.Context, orgID, id, delivery uuid.UUID) (Delivery, error) {
+	var out Delivery
+	err := pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := s.read(ctx, tx, orgID, id); err != nil {
+			return err
+		}
+		row, err := s.q.DeliveryLock(ctx, tx, db.DeliveryLockParams{WebhookID: id, OrgID: orgID, ID: delivery})
+		if pg.IsNoRows(err) {
+			return fault.Missing("Delivery")
+		}
+		if err != nil {
+			return fmt.Errorf("lock delivery %s: %w", delivery, err)
+		}
+		if row.BatchID != nil {
+			return fault.New(fault.Conflict, "Delivery already started a batch")
+		}
+		replayed, err := s.q.DeliveryReplay(ctx, tx, db.DeliveryReplayParams{WebhookID: id, ID: delivery})
+		if err != nil {
+			return fmt.Errorf("replay delivery %s: %w", delivery, err)
+		}
+		out = Delivery(replayed)
+		if err := account.Audit(ctx, tx, "webhook_delivery", delivery.String()); err != nil {
+			return err
+		}
+		return s.Due.Wake(ctx, tx, Due, id.String(), time.Time{})
+	})
+	return out, err
+}
+
+// Housekeep deletes deliveries that are old and over, up to maxRows of them, and returns how many.
+func (s *Service) Housekeep(ctx context.Context, q db.DBTX, maxRows int32) (int64, error) {
+	var gone int64
+	for gone < int64(maxRows) {
+		id, err := s.q.HousekeepNextWebhook(ctx, q)
+		if pg.IsNoRows(err) {
+			break
+		}
+		if err != nil {
+			return gone, fmt.Errorf("look for old deliveries: %w", err)
+		}
+		n, err := s.q.HousekeepDeliveries(ctx, q, db.HousekeepDeliveriesParams{WebhookID: id, MaxRows: maxRows - int32(gone)})
+		if err != nil || n == 0 {
+			return gone, err
+		}
+		gone += n
+	}
+	return gone, nil
+}

@@ -1,0 +1,205 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/due"
+	"flowlane/internal/expr"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+// Due is the kind of due rows for the deliveries of a webhook that wait for their start (key: the webhook's id).
+const Due = "webhook"
+
+const (
+	// startRows and startBytes bound the deliveries that are started in one transaction.
+	startRows  = 16
+	startBytes = 2 << 20
+	// turn is how long one webhook's deliveries go on before others get theirs.
+	turn = time.Second
+)
+
+// reasonInside is why a start failed that nobody outside of the service can mend.
+const reasonInside = "The flow could not be started; the service has logged why"
+
+// waiting is a delivery whose start is due.
+type waiting struct {
+	id uuid.UUID
+	// record is what the batch works on.
+	record []byte
+}
+
+// Dispatch is the handler of due rows of kind Due: it starts the batches of deliveries. The transaction that starts a batch moves
+// its delivery, so that a process that dies leaves both or neither, and a second one finds nothing to start.
+func (s *Service) Dispatch(ctx context.Context, l *due.Lease) (time.Time, error) {
+	id, err := uuid.Parse(l.Key)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("due work %s has the key %q, which is no id: %w", l.Kind, l.Key, err)
+	}
+	for began := time.Now(); time.Since(began) < turn; {
+		more, err := s.dispatchSome(ctx, id)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if !more {
+			return s.next(ctx, id)
+		}
+	}
+	return due.Now(), nil
+}
+
+// next is when the next start of a webhook is due; the zero time for never.
+func (s *Service) next(ctx context.Context, id uuid.UUID) (time.Time, error) {
+	at, err := s.q.DeliveryNext(ctx, s.Pool, id)
+	if pg.IsNoRows(err) || err == nil && at == nil {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("look for deliveries that wait: %w", err)
+	}
+	return *at, nil
+}
+
+// dispatchSome starts some deliveries; more is false where none was due.
+func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, err error) {
+	rows, err := s.q.DeliveryWaiting(ctx, s.Pool, db.DeliveryWaitingParams{WebhookID: id, MaxRows: startRows, MaxBytes: startBytes})
+	if err != nil {
+		return false, fmt.Errorf("read deliveries that wait: %w", err)
+	}
+	if len(rows) == 0 {
+		return false, nil
+	}
+	row, err := s.q.WebhookForDispatch(ctx, s.Pool, id)
+	if err != nil {
+		return false, fmt.Errorf("read webhook %s: %w", id, err)
+	}
+	w, err := seen(row)
+	if err != nil {
+		return false, err
+	}
+	template, err := compile(w.InputTemplate)
+	if err != nil {
+		return false, fmt.Errorf("the template of webhook %s: %w", id, err)
+	}
+	var ready []waiting
+	for i := range rows {
+		record, err := recordOf(template, &rows[i])
+		if err != nil {
+			if err := s.failed(ctx, w, rows[i].ID, "input_template: "+err.Error()); err != nil {
+				return false, err
+			}
+			continue
+		}
+		ready = append(ready, waiting{rows[i].ID, record})
+	}
+	return true, s.startAll(ctx, w, ready)
+}
+
+// recordOf makes the record of a delivery; template is nil where the payload is passed whole. The error is an *expr.EvalError.
+func recordOf(template *expr.Template, d *db.FlowWebhookDelivery) ([]byte, error) {
+	payload := Payload(textOf(d.ContentType), textOf(d.ContentEncoding), d.Body)
+	switch {
+	case template != nil:
+		return template.Append(nil, &expr.Env{Payload: json.RawMessage(payload)})
+	case payload[0] == '{':
+		return payload, nil
+	}
+	return append(append([]byte(`{"payload":`), payload...), '}'), nil
+}
+
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// startAll starts deliveries together, or else one by one, so that none suffers for another.
+func (s *Service) startAll(ctx context.Context, w *Webhook, all []waiting) error {
+	if len(all) == 0 {
+		return nil
+	}
+	err := pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.start(ctx, tx, w, all) })
+	if err == nil || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err) {
+		return err
+	}
+	if len(all) > 1 {
+		for i := range all {
+			if err := s.startAll(ctx, w, all[i:i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	// The start was refused, and rolled back.
+	reason := reasonInside
+	if f := (*fault.Error)(nil); errors.As(err, &f) {
+		reason = f.Detail
+	} else {
+		s.Log.ErrorContext(ctx, "start of a webhook", "webhook", w.ID, "delivery", all[0].id, "error", err)
+	}
+	return s.failed(ctx, w, all[0].id, reason)
+}
+
+// start starts the batches of those deliveries that still wait.
+func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waiting) error {
+	active, err := s.Definitions.Active(ctx, tx, w.OrgID, w.DefinitionID)
+	if err != nil {
+		return err
+	}
+	records, in := map[uuid.UUID][]byte{}, db.DeliveryLockWaitingParams{WebhookID: w.ID}
+	for _, d := range all {
+		records[d.id], in.Ids = d.record, append(in.Ids, d.id)
+	}
+	open, err := s.q.DeliveryLockWaiting(ctx, tx, in)
+	if err != nil {
+		return fmt.Errorf("lock deliveries of webhook %s: %w", w.ID, err)
+	}
+	source := FormatID(w.ID)
+	for _, d := range open {
+		started, err := s.Runs.Start(ctx, tx, run.StartInput{
+			OrgID: w.OrgID, DefinitionID: w.DefinitionID, Version: active.Version, Source: run.Source{Records: [][]byte{records[d.ID]}},
+			Metadata:    fmt.Appendf(nil, `{"webhook_id":%q,"delivery_id":%q}`, source, d.ID),
+			TriggerType: db.FlowTriggerTypeWebhook, TriggerSource: &source, CreatedBy: &w.CreatedBy,
+		})
+		if err != nil {
+			return err
+		}
+		if err := s.q.DeliveryDispatched(ctx, tx, db.DeliveryDispatchedParams{WebhookID: w.ID, ID: d.ID, BatchID: &started.BatchID}); err != nil {
+			return fmt.Errorf("note the batch of delivery %s: %w", d.ID, err)
+		}
+	}
+	return nil
+}
+
+// failed notes that a start failed, and when it is tried again.
+func (s *Service) failed(ctx context.Context, w *Webhook, id uuid.UUID, reason string) error {
+	return pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		open, err := s.q.DeliveryLockWaiting(ctx, tx, db.DeliveryLockWaitingParams{WebhookID: w.ID, Ids: []uuid.UUID{id}})
+		if err != nil {
+			return fmt.Errorf("lock delivery %s: %w", id, err)
+		}
+		if len(open) == 0 {
+			return nil
+		}
+		note := db.DeliveryFailedParams{WebhookID: w.ID, ID: id, LastError: reason}
+		if pause, again := w.Retry.After(int(open[0].Attempts) + 1); again {
+			at := open[0].Now.Add(pause)
+			note.NextAt = &at
+		}
+		if err := s.q.DeliveryFailed(ctx, tx, note); err != nil {
+			return fmt.Errorf("note that delivery %s failed: %w", id, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,116 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/internal/fault"
+	"flowlane/internal/vault"
+)
+
+const (
+	// atOnce bounds the connections that senders take for look-ups, and again those for deliveries.
+	atOnce = 6
+	// askTimeout bounds one question to the database, which goes on when the sender has gone.
+	askTimeout = 15 * time.Second
+	// looks is how often a message is looked at whose webhook changes meanwhile.
+	looks = 5
+)
+
+// Message is what a sender posts: headers and raw body.
+type Message struct {
+	ID, Timestamp, Signature     string
+	ContentType, ContentEncoding string
+	Body                         []byte
+}
+
+// nobody signs for an address that is none, so that the answer takes as long as elsewhere.
+var nobody = []string{"whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="} //nolint:gochecknoglobals // a constant
+
+var (
+	errUnsigned = fault.New(fault.Unauthenticated, "Signature verification failed")
+	// errChanged means that the secrets changed after a message was verified.
+	errChanged = errors.New("webhook: its secrets changed")
+	errBusy    = &fault.Error{Code: fault.Unavailable, Detail: "The webhook is being changed; try again", RetryAfter: time.Second}
+)
+
+// Receive takes a message that was posted to an address, and returns the id of its delivery once that is durable: the same for
+// every copy of the message. Faults: NotFound where there is no such webhook, or it is switched off; Unauthenticated;
+// RateLimited.
+func (s *Service) Receive(ctx context.Context, provider, address string, m Message) (uuid.UUID, error) {
+	id, ok := ParseID(address)
+	if !ok || provider != Standard {
+		id = uuid.Nil // which no webhook has
+	}
+	for range looks {
+		found, err := s.look(ctx, id)
+		if err != nil {
+			return uuid.Nil, err
+		}
+		err = Verify(found.secrets, m.ID, m.Timestamp, m.Signature, m.Body, found.now)
+		switch {
+		case !found.open:
+			return uuid.Nil, fault.Missing("Webhook")
+		case err != nil:
+			return uuid.Nil, errUnsigned
+		}
+		delivery, err := s.accept(ctx, id, &arrival{message: m, secretVersion: found.secretVersion})
+		if !errors.Is(err, errChanged) {
+			return delivery, err
+		}
+	}
+	return uuid.Nil, errBusy
+}
+
+// found is what stands at an address at a time.
+type found struct {
+	open bool
+	now  time.Time
+	// secrets are those that are valid; those of nobody where it is not open.
+	secrets       []string
+	secretVersion int64
+	err           error
+}
+
+// look reads what stands at an address. Those who ask while another question about it is under way share the next one, so
+// that none gets an answer from before it asked.
+func (s *Service) look(ctx context.Context, id uuid.UUID) (found, error) {
+	answer := make(chan found, 1)
+	s.looking.join(id, answer, func(all []chan found) {
+		f := s.ask(id)
+		for _, one := range all {
+			one <- f
+		}
+	})
+	select {
+	case f := <-answer:
+		return f, f.err
+	case <-ctx.Done():
+		return found{}, fmt.Errorf("look up a webhook: %w", ctx.Err())
+	}
+}
+
+// ask reads it for all of them, whoever of them goes away.
+func (s *Service) ask(id uuid.UUID) found {
+	s.askers <- struct{}{}
+	defer func() { <-s.askers }()
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	row, err := s.q.WebhookFind(ctx, s.Pool, id)
+	if err != nil {
+		return found{err: fmt.Errorf("look up a webhook: %w", err)}
+	}
+	closed := found{now: row.Now, secrets: nobody}
+	if row.SecretVersion == 0 {
+		return closed
+	}
+	all, version, err := s.current(ctx, row.OrgID, id, row.SecretVersion)
+	if errors.Is(err, vault.ErrMissing) { // deleted meanwhile
+		return closed
+	}
+	return found{open: err == nil, now: row.Now, secrets: all.valid(row.Now), secretVersion: version, err: err}
+}
