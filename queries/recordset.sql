@@ -46,8 +46,8 @@ RETURNING received_count;
 
 -- name: RecordSetLockStaged :one
 -- Locks a set that nobody consumed, of any organization, and tells whether its staging has ended.
-SELECT staging_expires_at::timestamptz AS expires_at, (staging_expires_at <= flow.clock())::boolean AS expired
-FROM flow.record_set WHERE id = @id AND status <> 'consumed'
+SELECT sqlc.embed(s), (s.staging_expires_at <= flow.clock())::boolean AS expired
+FROM flow.record_set s WHERE id = @id AND status <> 'consumed'
 FOR UPDATE;
 
 -- name: RecordSetDelete :exec

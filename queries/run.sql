@@ -17,10 +17,11 @@ SELECT id, org_id, definition_id, version, status, page_set, metadata, created_a
 
 -- name: BatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
-    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at, schedule_id)
+    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at, schedule_id,
+    event_depth)
 VALUES (@id, @org_id, @definition_id, @version, @trigger_id, @trigger_type, @trigger_source, @metadata, @status, @record_count,
     @page_set, @lane, @scheduled_at, @started_at, @completed_at, @created_by, @created_at, @created_at, @priority, @pacing, @pace_next_at,
-    sqlc.narg('schedule_id'));
+    sqlc.narg('schedule_id'), @event_depth);
 
 -- name: BatchCountInsert :exec
 INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)

@@ -505,6 +505,8 @@ type FlowBatch struct {
 	PacedAt *time.Time
 	// The next tick; null where the batch is not paced.
 	PaceNextAt *time.Time
+	// How many starts by events lie between the one that somebody else made and this one; the event of a batch carries it on.
+	EventDepth int16
 }
 
 // How many jobs of a batch stand where. A constraint keeps their sum: a change that loses a record does not commit.
@@ -905,6 +907,62 @@ type FlowEndedRun struct {
 	Note *string
 	// When the job was put back into its queue.
 	EndedAt time.Time
+}
+
+// Events that have not reached a subscription yet: written by the transaction that caused them, deleted by the one that starts a batch or decides that there is none.
+type FlowEventDelivery struct {
+	// Drawn while the cause holds its locks, so that what comes of another event has the greater one.
+	ID int64
+	// Who hears of it (flow.event_subscription; one that was deleted leaves rows that are cleared).
+	SubscriptionID uuid.UUID
+	// The organization in which it happened.
+	OrgID uuid.UUID
+	// The event, the same for all who hear of it.
+	EventID uuid.UUID
+	// What happened.
+	EventKind string
+	// The event_depth of the batch that caused it; 0 where none did.
+	Depth int16
+	// What there is to say of it, as the kind has it.
+	Payload []byte
+	// When it happened.
+	CreatedAt time.Time
+}
+
+// Flows that start when something happens in their organization.
+type FlowEventSubscription struct {
+	// Made by the service; ids sort by creation.
+	ID uuid.UUID
+	// The organization that owns it (flow.organization), and whose events it hears of.
+	OrgID uuid.UUID
+	// What it starts.
+	DefinitionID uuid.UUID
+	// What people call it.
+	Description string
+	// Which events it hears of.
+	EventKind string
+	// An expression that an event must satisfy to start anything; null for none.
+	Filter *string
+	// Makes the record of a batch from the payload; null passes the whole payload.
+	InputTemplate []byte
+	// False: it hears of nothing, and what it has heard of starts nothing.
+	Enabled bool
+	// How many batches it started.
+	StartedCount int64
+	// How many events that passed the filter, or could not be filtered, started none.
+	FailedCount int64
+	// When it last started a batch; null before that.
+	LastStartedAt *time.Time
+	// When an event last started none though it should have; null before that.
+	LastFailedAt *time.Time
+	// Why it did not.
+	LastError *string
+	// The account that created it; its batches name it, too.
+	CreatedBy uuid.UUID
+	// When people made it.
+	CreatedAt time.Time
+	// When people last changed it.
+	UpdatedAt time.Time
 }
 
 // What tasks did to the records of a slice: outputs, attempts and errors. One compressed row per settlement; customer data.

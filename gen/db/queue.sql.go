@@ -120,7 +120,7 @@ SELECT w.org_id, coalesce(w.definition_id, b.definition_id)::uuid AS definition_
     coalesce(w.allowance, 0)::bigint AS allowance, coalesce(w.lapses_at, '0001-01-01 00:00:00+00')::timestamptz AS lapses_at,
     coalesce(h.ends_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.causes, '{}')::text[] AS causes, w.queues, w.parts, w.records
 FROM waits w
-LEFT JOIN LATERAL (SELECT id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, schedule_id, metadata, status, record_count, page_set, lane, priority, cancel_reason, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, retry_of, retry_root, retry_no, stopped_at, paused_from, pacing, paced_at, pace_next_at FROM flow.batch a WHERE a.id = w.alone OFFSET 0) b ON true
+LEFT JOIN LATERAL (SELECT id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, schedule_id, metadata, status, record_count, page_set, lane, priority, cancel_reason, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, retry_of, retry_root, retry_no, stopped_at, paused_from, pacing, paced_at, pace_next_at, event_depth FROM flow.batch a WHERE a.id = w.alone OFFSET 0) b ON true
 LEFT JOIN LATERAL (
     SELECT max(p.ends_at) AS ends_at, array_agg(DISTINCT p.cause ORDER BY p.cause) AS causes FROM (
         SELECT o.ends_at, o.cause FROM flow.holds_over(w.org_id, $1, w.lane) o

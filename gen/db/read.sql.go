@@ -97,7 +97,7 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 }
 
 const batchList = `-- name: BatchList :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, b.event_depth, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -175,6 +175,7 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.FlowBatch.Pacing,
 			&i.FlowBatch.PacedAt,
 			&i.FlowBatch.PaceNextAt,
+			&i.FlowBatch.EventDepth,
 			&i.FlowBatchCount.BatchID,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
@@ -219,7 +220,7 @@ func (q *Queries) BatchOfTrigger(ctx context.Context, db DBTX, arg BatchOfTrigge
 }
 
 const batchRead = `-- name: BatchRead :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, b.event_depth, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
@@ -272,6 +273,7 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 		&i.FlowBatch.Pacing,
 		&i.FlowBatch.PacedAt,
 		&i.FlowBatch.PaceNextAt,
+		&i.FlowBatch.EventDepth,
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
@@ -323,7 +325,7 @@ func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams)
 }
 
 const batchesRead = `-- name: BatchesRead :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, b.event_depth, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
 JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -381,6 +383,7 @@ func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParam
 			&i.FlowBatch.Pacing,
 			&i.FlowBatch.PacedAt,
 			&i.FlowBatch.PaceNextAt,
+			&i.FlowBatch.EventDepth,
 			&i.FlowBatchCount.BatchID,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,

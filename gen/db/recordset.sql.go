@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -367,21 +366,37 @@ func (q *Queries) RecordSetLock(ctx context.Context, db DBTX, arg RecordSetLockP
 }
 
 const recordSetLockStaged = `-- name: RecordSetLockStaged :one
-SELECT staging_expires_at::timestamptz AS expires_at, (staging_expires_at <= flow.clock())::boolean AS expired
-FROM flow.record_set WHERE id = $1 AND status <> 'consumed'
+SELECT s.id, s.org_id, s.status, s.chunk_size, s.chunk_count, s.received_count, s.expected_count, s.content_hash, s.metadata, s.batch_id, s.created_at, s.sealed_at, s.updated_at, s.staging_expires_at, (s.staging_expires_at <= flow.clock())::boolean AS expired
+FROM flow.record_set s WHERE id = $1 AND status <> 'consumed'
 FOR UPDATE
 `
 
 type RecordSetLockStagedRow struct {
-	ExpiresAt time.Time
-	Expired   bool
+	FlowRecordSet FlowRecordSet
+	Expired       bool
 }
 
 // Locks a set that nobody consumed, of any organization, and tells whether its staging has ended.
 func (q *Queries) RecordSetLockStaged(ctx context.Context, db DBTX, id uuid.UUID) (RecordSetLockStagedRow, error) {
 	row := db.QueryRow(ctx, recordSetLockStaged, id)
 	var i RecordSetLockStagedRow
-	err := row.Scan(&i.ExpiresAt, &i.Expired)
+	err := row.Scan(
+		&i.FlowRecordSet.ID,
+		&i.FlowRecordSet.OrgID,
+		&i.FlowRecordSet.Status,
+		&i.FlowRecordSet.ChunkSize,
+		&i.FlowRecordSet.ChunkCount,
+		&i.FlowRecordSet.ReceivedCount,
+		&i.FlowRecordSet.ExpectedCount,
+		&i.FlowRecordSet.ContentHash,
+		&i.FlowRecordSet.Metadata,
+		&i.FlowRecordSet.BatchID,
+		&i.FlowRecordSet.CreatedAt,
+		&i.FlowRecordSet.SealedAt,
+		&i.FlowRecordSet.UpdatedAt,
+		&i.FlowRecordSet.StagingExpiresAt,
+		&i.Expired,
+	)
 	return i, err
 }
 

@@ -107,9 +107,9 @@ func (q *Queries) JobsFirstStep(ctx context.Context, db DBTX, arg JobsFirstStepP
 
 const retryBatchInsert = `-- name: RetryBatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
-    created_at, updated_at, retry_of, retry_root, retry_no, priority, pacing, paced_at, pace_next_at)
+    created_at, updated_at, retry_of, retry_root, retry_no, priority, pacing, paced_at, pace_next_at, event_depth)
 SELECT $1, b.org_id, b.definition_id, b.version, $2, 'retry', b.id::text, b.metadata, $3, b.page_set, b.lane, $4, $5, $5,
-    b.id, $6::uuid, $7, b.priority, b.pacing, b.paced_at, $8
+    b.id, $6::uuid, $7, b.priority, b.pacing, b.paced_at, $8, b.event_depth
 FROM flow.batch b WHERE b.id = $9 AND b.org_id = $10
 `
 

@@ -182,7 +182,7 @@ func (q *Queries) BatchEnd(ctx context.Context, db DBTX, arg BatchEndParams) err
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, b.event_depth, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -220,6 +220,7 @@ type BatchGetRow struct {
 	Pacing         json.RawMessage
 	PacedAt        *time.Time
 	PaceNextAt     *time.Time
+	EventDepth     int16
 	FlowBatchCount FlowBatchCount
 }
 
@@ -256,6 +257,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.Pacing,
 		&i.PacedAt,
 		&i.PaceNextAt,
+		&i.EventDepth,
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
@@ -325,10 +327,11 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 
 const batchInsert = `-- name: BatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
-    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at, schedule_id)
+    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at, schedule_id,
+    event_depth)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
     $11, $12, $13, $14, $15, $16, $17, $17, $18, $19, $20,
-    $21)
+    $21, $22)
 `
 
 type BatchInsertParams struct {
@@ -353,6 +356,7 @@ type BatchInsertParams struct {
 	Pacing        json.RawMessage
 	PaceNextAt    *time.Time
 	ScheduleID    *uuid.UUID
+	EventDepth    int16
 }
 
 func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParams) error {
@@ -378,6 +382,7 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 		arg.Pacing,
 		arg.PaceNextAt,
 		arg.ScheduleID,
+		arg.EventDepth,
 	)
 	return err
 }

@@ -63,6 +63,14 @@ func (s *DryRunRequest) setDefaults() {
 }
 
 // setDefaults set default value of fields.
+func (s *EventSubscriptionInput) setDefaults() {
+	{
+		val := bool(true)
+		s.Enabled.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *NewWebhook) setDefaults() {
 	{
 		val := WebhookMode("trigger")

@@ -87,6 +87,20 @@ func encodeCreateDefinitionRequest(
 	return nil
 }
 
+func encodeCreateEventSubscriptionRequest(
+	req *EventSubscriptionInput,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeCreateRecordSetRequest(
 	req OptRecordSetCreate,
 	r *http.Request,
@@ -531,6 +545,20 @@ func encodeUpdateBatchRequest(
 
 func encodeUpdateDefinitionRequest(
 	req *DefinitionUpdate,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeUpdateEventSubscriptionRequest(
+	req *EventSubscriptionUpdate,
 	r *http.Request,
 ) error {
 	const contentType = "application/json"

@@ -4916,6 +4916,9 @@ type DeleteCredentialNoContent struct{}
 // DeleteDefinitionNoContent is response for DeleteDefinition operation.
 type DeleteDefinitionNoContent struct{}
 
+// DeleteEventSubscriptionNoContent is response for DeleteEventSubscription operation.
+type DeleteEventSubscriptionNoContent struct{}
+
 // DeleteRecordSetNoContent is response for DeleteRecordSet operation.
 type DeleteRecordSetNoContent struct{}
 
@@ -6343,6 +6346,573 @@ func (s *EstimateRequest) SetRecordSetID(val OptString) {
 // SetRecordCount sets the value of RecordCount.
 func (s *EstimateRequest) SetRecordCount(val OptInt) {
 	s.RecordCount = val
+}
+
+// Ref: #/components/schemas/EventKind
+type EventKind struct {
+	Kind        EventKindName `json:"kind"`
+	Description string        `json:"description"`
+	// The JSON Schema of the payload, which expressions read as `payload`.
+	PayloadSchema FreeObject `json:"payload_schema"`
+}
+
+// GetKind returns the value of Kind.
+func (s *EventKind) GetKind() EventKindName {
+	return s.Kind
+}
+
+// GetDescription returns the value of Description.
+func (s *EventKind) GetDescription() string {
+	return s.Description
+}
+
+// GetPayloadSchema returns the value of PayloadSchema.
+func (s *EventKind) GetPayloadSchema() FreeObject {
+	return s.PayloadSchema
+}
+
+// SetKind sets the value of Kind.
+func (s *EventKind) SetKind(val EventKindName) {
+	s.Kind = val
+}
+
+// SetDescription sets the value of Description.
+func (s *EventKind) SetDescription(val string) {
+	s.Description = val
+}
+
+// SetPayloadSchema sets the value of PayloadSchema.
+func (s *EventKind) SetPayloadSchema(val FreeObject) {
+	s.PayloadSchema = val
+}
+
+// Ref: #/components/schemas/EventKindList
+type EventKindList struct {
+	Items []EventKind `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *EventKindList) GetItems() []EventKind {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *EventKindList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *EventKindList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *EventKindList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *EventKindList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *EventKindList) SetItems(val []EventKind) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *EventKindList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *EventKindList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *EventKindList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *EventKindList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// What happened; `GET /flows/event-kinds` describes each kind.
+// Ref: #/components/schemas/EventKindName
+type EventKindName string
+
+const (
+	EventKindNameBatchCompleted       EventKindName = "batch.completed"
+	EventKindNameBatchPartiallyFailed EventKindName = "batch.partially_failed"
+	EventKindNameBatchFailed          EventKindName = "batch.failed"
+	EventKindNameBatchCancelled       EventKindName = "batch.cancelled"
+	EventKindNameRecordSetSealed      EventKindName = "record_set.sealed"
+	EventKindNameRecordSetExpired     EventKindName = "record_set.expired"
+)
+
+// AllValues returns all EventKindName values.
+func (EventKindName) AllValues() []EventKindName {
+	return []EventKindName{
+		EventKindNameBatchCompleted,
+		EventKindNameBatchPartiallyFailed,
+		EventKindNameBatchFailed,
+		EventKindNameBatchCancelled,
+		EventKindNameRecordSetSealed,
+		EventKindNameRecordSetExpired,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s EventKindName) MarshalText() ([]byte, error) {
+	switch s {
+	case EventKindNameBatchCompleted:
+		return []byte(s), nil
+	case EventKindNameBatchPartiallyFailed:
+		return []byte(s), nil
+	case EventKindNameBatchFailed:
+		return []byte(s), nil
+	case EventKindNameBatchCancelled:
+		return []byte(s), nil
+	case EventKindNameRecordSetSealed:
+		return []byte(s), nil
+	case EventKindNameRecordSetExpired:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *EventKindName) UnmarshalText(data []byte) error {
+	switch EventKindName(data) {
+	case EventKindNameBatchCompleted:
+		*s = EventKindNameBatchCompleted
+		return nil
+	case EventKindNameBatchPartiallyFailed:
+		*s = EventKindNameBatchPartiallyFailed
+		return nil
+	case EventKindNameBatchFailed:
+		*s = EventKindNameBatchFailed
+		return nil
+	case EventKindNameBatchCancelled:
+		*s = EventKindNameBatchCancelled
+		return nil
+	case EventKindNameRecordSetSealed:
+		*s = EventKindNameRecordSetSealed
+		return nil
+	case EventKindNameRecordSetExpired:
+		*s = EventKindNameRecordSetExpired
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/EventSubscription
+type EventSubscription struct {
+	ID           string        `json:"id"`
+	OrgID        string        `json:"org_id"`
+	DefinitionID string        `json:"definition_id"`
+	Description  string        `json:"description"`
+	EventKind    EventKindName `json:"event_kind"`
+	// Null lets every event of the kind start a batch.
+	Filter NilString `json:"filter"`
+	// Null passes the whole payload.
+	InputTemplate NilFreeObject `json:"input_template"`
+	Enabled       bool          `json:"enabled"`
+	// How many batches it has started.
+	StartedCount int `json:"started_count"`
+	// How many events should have started a batch, and could not.
+	FailedCount int `json:"failed_count"`
+	// When it last started a batch; null before that.
+	LastStartedAt NilDateTime `json:"last_started_at"`
+	// When it last could not start one; null before that.
+	LastFailedAt NilDateTime `json:"last_failed_at"`
+	// Why it could not; null before that.
+	LastError NilString `json:"last_error"`
+	CreatedAt time.Time `json:"created_at"`
+	// When people last changed it.
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// GetID returns the value of ID.
+func (s *EventSubscription) GetID() string {
+	return s.ID
+}
+
+// GetOrgID returns the value of OrgID.
+func (s *EventSubscription) GetOrgID() string {
+	return s.OrgID
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *EventSubscription) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *EventSubscription) GetDescription() string {
+	return s.Description
+}
+
+// GetEventKind returns the value of EventKind.
+func (s *EventSubscription) GetEventKind() EventKindName {
+	return s.EventKind
+}
+
+// GetFilter returns the value of Filter.
+func (s *EventSubscription) GetFilter() NilString {
+	return s.Filter
+}
+
+// GetInputTemplate returns the value of InputTemplate.
+func (s *EventSubscription) GetInputTemplate() NilFreeObject {
+	return s.InputTemplate
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *EventSubscription) GetEnabled() bool {
+	return s.Enabled
+}
+
+// GetStartedCount returns the value of StartedCount.
+func (s *EventSubscription) GetStartedCount() int {
+	return s.StartedCount
+}
+
+// GetFailedCount returns the value of FailedCount.
+func (s *EventSubscription) GetFailedCount() int {
+	return s.FailedCount
+}
+
+// GetLastStartedAt returns the value of LastStartedAt.
+func (s *EventSubscription) GetLastStartedAt() NilDateTime {
+	return s.LastStartedAt
+}
+
+// GetLastFailedAt returns the value of LastFailedAt.
+func (s *EventSubscription) GetLastFailedAt() NilDateTime {
+	return s.LastFailedAt
+}
+
+// GetLastError returns the value of LastError.
+func (s *EventSubscription) GetLastError() NilString {
+	return s.LastError
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *EventSubscription) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *EventSubscription) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// SetID sets the value of ID.
+func (s *EventSubscription) SetID(val string) {
+	s.ID = val
+}
+
+// SetOrgID sets the value of OrgID.
+func (s *EventSubscription) SetOrgID(val string) {
+	s.OrgID = val
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *EventSubscription) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *EventSubscription) SetDescription(val string) {
+	s.Description = val
+}
+
+// SetEventKind sets the value of EventKind.
+func (s *EventSubscription) SetEventKind(val EventKindName) {
+	s.EventKind = val
+}
+
+// SetFilter sets the value of Filter.
+func (s *EventSubscription) SetFilter(val NilString) {
+	s.Filter = val
+}
+
+// SetInputTemplate sets the value of InputTemplate.
+func (s *EventSubscription) SetInputTemplate(val NilFreeObject) {
+	s.InputTemplate = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *EventSubscription) SetEnabled(val bool) {
+	s.Enabled = val
+}
+
+// SetStartedCount sets the value of StartedCount.
+func (s *EventSubscription) SetStartedCount(val int) {
+	s.StartedCount = val
+}
+
+// SetFailedCount sets the value of FailedCount.
+func (s *EventSubscription) SetFailedCount(val int) {
+	s.FailedCount = val
+}
+
+// SetLastStartedAt sets the value of LastStartedAt.
+func (s *EventSubscription) SetLastStartedAt(val NilDateTime) {
+	s.LastStartedAt = val
+}
+
+// SetLastFailedAt sets the value of LastFailedAt.
+func (s *EventSubscription) SetLastFailedAt(val NilDateTime) {
+	s.LastFailedAt = val
+}
+
+// SetLastError sets the value of LastError.
+func (s *EventSubscription) SetLastError(val NilString) {
+	s.LastError = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *EventSubscription) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *EventSubscription) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// Ref: #/components/schemas/EventSubscriptionInput
+type EventSubscriptionInput struct {
+	// What to start; it must be active when an event happens.
+	DefinitionID string        `json:"definition_id"`
+	Description  string        `json:"description"`
+	EventKind    EventKindName `json:"event_kind"`
+	// One `{{ }}` expression over `payload` that is true for the events that start a batch and false for
+	// the others. One that has no such value for an event counts as a start that failed. Null or absent:
+	// every event of the kind starts one.
+	Filter OptNilString `json:"filter"`
+	// Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`.
+	// Null or absent passes the whole payload as the record.
+	InputTemplate OptNilFreeObject `json:"input_template"`
+	// False starts nothing.
+	Enabled OptBool `json:"enabled"`
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *EventSubscriptionInput) GetDefinitionID() string {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *EventSubscriptionInput) GetDescription() string {
+	return s.Description
+}
+
+// GetEventKind returns the value of EventKind.
+func (s *EventSubscriptionInput) GetEventKind() EventKindName {
+	return s.EventKind
+}
+
+// GetFilter returns the value of Filter.
+func (s *EventSubscriptionInput) GetFilter() OptNilString {
+	return s.Filter
+}
+
+// GetInputTemplate returns the value of InputTemplate.
+func (s *EventSubscriptionInput) GetInputTemplate() OptNilFreeObject {
+	return s.InputTemplate
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *EventSubscriptionInput) GetEnabled() OptBool {
+	return s.Enabled
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *EventSubscriptionInput) SetDefinitionID(val string) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *EventSubscriptionInput) SetDescription(val string) {
+	s.Description = val
+}
+
+// SetEventKind sets the value of EventKind.
+func (s *EventSubscriptionInput) SetEventKind(val EventKindName) {
+	s.EventKind = val
+}
+
+// SetFilter sets the value of Filter.
+func (s *EventSubscriptionInput) SetFilter(val OptNilString) {
+	s.Filter = val
+}
+
+// SetInputTemplate sets the value of InputTemplate.
+func (s *EventSubscriptionInput) SetInputTemplate(val OptNilFreeObject) {
+	s.InputTemplate = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *EventSubscriptionInput) SetEnabled(val OptBool) {
+	s.Enabled = val
+}
+
+// Ref: #/components/schemas/EventSubscriptionList
+type EventSubscriptionList struct {
+	Items []EventSubscription `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// The skip that was applied.
+	Skip int `json:"skip"`
+	// How many items match the filters in all.
+	Total int `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *EventSubscriptionList) GetItems() []EventSubscription {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *EventSubscriptionList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *EventSubscriptionList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *EventSubscriptionList) GetTotal() int {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *EventSubscriptionList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *EventSubscriptionList) SetItems(val []EventSubscription) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *EventSubscriptionList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *EventSubscriptionList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *EventSubscriptionList) SetTotal(val int) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *EventSubscriptionList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// What changes of an event subscription; what is absent stays.
+// Ref: #/components/schemas/EventSubscriptionUpdate
+type EventSubscriptionUpdate struct {
+	// What to start; it must be active when an event happens.
+	DefinitionID OptString        `json:"definition_id"`
+	Description  OptString        `json:"description"`
+	EventKind    OptEventKindName `json:"event_kind"`
+	// One `{{ }}` expression over `payload` that is true for the events that start a batch and false for
+	// the others. One that has no such value for an event counts as a start that failed. Null or absent:
+	// every event of the kind starts one.
+	Filter OptNilString `json:"filter"`
+	// Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`.
+	// Null or absent passes the whole payload as the record.
+	InputTemplate OptNilFreeObject `json:"input_template"`
+	// False starts nothing.
+	Enabled OptBool `json:"enabled"`
+}
+
+// GetDefinitionID returns the value of DefinitionID.
+func (s *EventSubscriptionUpdate) GetDefinitionID() OptString {
+	return s.DefinitionID
+}
+
+// GetDescription returns the value of Description.
+func (s *EventSubscriptionUpdate) GetDescription() OptString {
+	return s.Description
+}
+
+// GetEventKind returns the value of EventKind.
+func (s *EventSubscriptionUpdate) GetEventKind() OptEventKindName {
+	return s.EventKind
+}
+
+// GetFilter returns the value of Filter.
+func (s *EventSubscriptionUpdate) GetFilter() OptNilString {
+	return s.Filter
+}
+
+// GetInputTemplate returns the value of InputTemplate.
+func (s *EventSubscriptionUpdate) GetInputTemplate() OptNilFreeObject {
+	return s.InputTemplate
+}
+
+// GetEnabled returns the value of Enabled.
+func (s *EventSubscriptionUpdate) GetEnabled() OptBool {
+	return s.Enabled
+}
+
+// SetDefinitionID sets the value of DefinitionID.
+func (s *EventSubscriptionUpdate) SetDefinitionID(val OptString) {
+	s.DefinitionID = val
+}
+
+// SetDescription sets the value of Description.
+func (s *EventSubscriptionUpdate) SetDescription(val OptString) {
+	s.Description = val
+}
+
+// SetEventKind sets the value of EventKind.
+func (s *EventSubscriptionUpdate) SetEventKind(val OptEventKindName) {
+	s.EventKind = val
+}
+
+// SetFilter sets the value of Filter.
+func (s *EventSubscriptionUpdate) SetFilter(val OptNilString) {
+	s.Filter = val
+}
+
+// SetInputTemplate sets the value of InputTemplate.
+func (s *EventSubscriptionUpdate) SetInputTemplate(val OptNilFreeObject) {
+	s.InputTemplate = val
+}
+
+// SetEnabled sets the value of Enabled.
+func (s *EventSubscriptionUpdate) SetEnabled(val OptBool) {
+	s.Enabled = val
 }
 
 // Ref: #/components/schemas/Execution
@@ -10739,6 +11309,52 @@ func (o OptDryRunRequest) Get() (v DryRunRequest, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptDryRunRequest) Or(d DryRunRequest) DryRunRequest {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptEventKindName returns new OptEventKindName with value set to v.
+func NewOptEventKindName(v EventKindName) OptEventKindName {
+	return OptEventKindName{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptEventKindName is optional EventKindName.
+type OptEventKindName struct {
+	Value EventKindName
+	Set   bool
+}
+
+// IsSet returns true if OptEventKindName was set.
+func (o OptEventKindName) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptEventKindName) Reset() {
+	var v EventKindName
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptEventKindName) SetTo(v EventKindName) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptEventKindName) Get() (v EventKindName, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptEventKindName) Or(d EventKindName) EventKindName {
 	if v, ok := o.Get(); ok {
 		return v
 	}

@@ -60,6 +60,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	CreateDefinitionOperation: []string{
 		"admin",
 	},
+	CreateEventSubscriptionOperation: []string{
+		"admin",
+	},
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
@@ -83,6 +86,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	DeleteDefinitionOperation: []string{
+		"admin",
+	},
+	DeleteEventSubscriptionOperation: []string{
 		"admin",
 	},
 	DeleteRecordSetOperation: []string{
@@ -118,6 +124,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	GetDefinitionOperation:        []string{},
 	GetDefinitionVersionOperation: []string{},
 	GetDomainOperation:            []string{},
+	GetEventSubscriptionOperation: []string{},
 	GetExecutionOperation:         []string{},
 	GetHeadroomOperation:          []string{},
 	GetJobOperation:               []string{},
@@ -146,6 +153,8 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListDefinitionsOperation:        []string{},
 	ListDomainPausesOperation:       []string{},
 	ListDomainsOperation:            []string{},
+	ListEventKindsOperation:         []string{},
+	ListEventSubscriptionsOperation: []string{},
 	ListExecutionsOperation:         []string{},
 	ListJobsOperation:               []string{},
 	ListPausesOperation:             []string{},
@@ -235,6 +244,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 	},
 	UpdateBatchOperation: []string{},
 	UpdateDefinitionOperation: []string{
+		"admin",
+	},
+	UpdateEventSubscriptionOperation: []string{
 		"admin",
 	},
 	UpdateScheduleOperation: []string{
@@ -288,6 +300,9 @@ var operationRolesOrgJwt = map[string][]string{
 	CreateDefinitionOperation: []string{
 		"admin",
 	},
+	CreateEventSubscriptionOperation: []string{
+		"admin",
+	},
 	CreateRecordSetOperation: []string{
 		"admin",
 	},
@@ -311,6 +326,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	DeleteDefinitionOperation: []string{
+		"admin",
+	},
+	DeleteEventSubscriptionOperation: []string{
 		"admin",
 	},
 	DeleteRecordSetOperation: []string{
@@ -346,6 +364,7 @@ var operationRolesOrgJwt = map[string][]string{
 	GetDefinitionOperation:        []string{},
 	GetDefinitionVersionOperation: []string{},
 	GetDomainOperation:            []string{},
+	GetEventSubscriptionOperation: []string{},
 	GetExecutionOperation:         []string{},
 	GetHeadroomOperation:          []string{},
 	GetJobOperation:               []string{},
@@ -374,6 +393,8 @@ var operationRolesOrgJwt = map[string][]string{
 	ListDefinitionsOperation:        []string{},
 	ListDomainPausesOperation:       []string{},
 	ListDomainsOperation:            []string{},
+	ListEventKindsOperation:         []string{},
+	ListEventSubscriptionsOperation: []string{},
 	ListExecutionsOperation:         []string{},
 	ListJobsOperation:               []string{},
 	ListPausesOperation:             []string{},
@@ -463,6 +484,9 @@ var operationRolesOrgJwt = map[string][]string{
 	},
 	UpdateBatchOperation: []string{},
 	UpdateDefinitionOperation: []string{
+		"admin",
+	},
+	UpdateEventSubscriptionOperation: []string{
 		"admin",
 	},
 	UpdateScheduleOperation: []string{

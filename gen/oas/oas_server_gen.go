@@ -15,6 +15,7 @@ type Handler interface {
 	CredentialHandler
 	DefinitionHandler
 	DispatchHandler
+	EventHandler
 	ExecutionHandler
 	HoldHandler
 	JobHandler
@@ -455,6 +456,59 @@ type DispatchHandler interface {
 	//
 	// PUT /platforms/dialer/domains/{tenancy_id}/margins/{bucket}
 	SetMargin(ctx context.Context, req *MarginInput, params SetMarginParams) (*Margin, error)
+}
+
+// EventHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Event
+type EventHandler interface {
+	// CreateEventSubscription implements createEventSubscription operation.
+	//
+	// Starts a flow at every event of a kind that happens from now on. Each event that passes `filter`
+	// starts one batch of one record, with `trigger_type` `event`, the id of the subscription as
+	// `trigger_source`, and `subscription_id`, `event_id` and `event_kind` in its metadata. The definition
+	// need not be active yet. An event that finds it inactive, or whose record cannot be made, starts
+	// nothing; `last_error` says why, and the next event is not held up.
+	//
+	// Events of batches that events started can start batches in turn, up to 8 starts in a row: what the
+	// batch of the eighth causes starts nothing, and `last_error` says so. An organization has up to 100
+	// event subscriptions.
+	//
+	// POST /flows/event-subscriptions
+	CreateEventSubscription(ctx context.Context, req *EventSubscriptionInput, params CreateEventSubscriptionParams) (*EventSubscription, error)
+	// DeleteEventSubscription implements deleteEventSubscription operation.
+	//
+	// Removes the subscription. The batches that it started stay, and go on; events that have not started
+	// one yet start none.
+	//
+	// DELETE /flows/event-subscriptions/{subscription_id}
+	DeleteEventSubscription(ctx context.Context, params DeleteEventSubscriptionParams) error
+	// GetEventSubscription implements getEventSubscription operation.
+	//
+	// Returns one event subscription, with how its starts went.
+	//
+	// GET /flows/event-subscriptions/{subscription_id}
+	GetEventSubscription(ctx context.Context, params GetEventSubscriptionParams) (*EventSubscription, error)
+	// ListEventKinds implements listEventKinds operation.
+	//
+	// Returns what can happen, with the JSON Schema of each payload.
+	//
+	// GET /flows/event-kinds
+	ListEventKinds(ctx context.Context, params ListEventKindsParams) (*EventKindList, error)
+	// ListEventSubscriptions implements listEventSubscriptions operation.
+	//
+	// Returns the event subscriptions of the organization, those that are switched off included.
+	//
+	// GET /flows/event-subscriptions
+	ListEventSubscriptions(ctx context.Context, params ListEventSubscriptionsParams) (*EventSubscriptionList, error)
+	// UpdateEventSubscription implements updateEventSubscription operation.
+	//
+	// Changes what the body names. Events that happened before and have not started anything yet find the
+	// subscription as it is then: those of another kind, and all where it is switched off, start nothing
+	// any more. An empty body changes nothing.
+	//
+	// PATCH /flows/event-subscriptions/{subscription_id}
+	UpdateEventSubscription(ctx context.Context, req *EventSubscriptionUpdate, params UpdateEventSubscriptionParams) (*EventSubscription, error)
 }
 
 // ExecutionHandler handles operations described by OpenAPI v3 specification.

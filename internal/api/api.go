@@ -25,6 +25,7 @@ import (
 	"flowlane/internal/schedule"
 	"flowlane/internal/store"
 	"flowlane/internal/stream"
+	"flowlane/internal/subscription"
 	"flowlane/internal/template"
 	"flowlane/internal/tenant"
 	"flowlane/internal/usage"
@@ -37,25 +38,26 @@ const prefix = "/v1"
 
 // Deps are what the handlers work with. All fields are required.
 type Deps struct {
-	Pool        *pgxpool.Pool
-	Accounts    *account.Service
-	Catalog     *catalog.Catalog
-	RecordSets  *recordset.Service
-	Definitions *definition.Service
-	Templates   *template.Templates
-	Variables   *variable.Service
-	Tenants     *tenant.Service
-	Stores      *store.Service
-	Plans       *definition.Plans
-	Credentials *credential.Service
-	Runs        *run.Service
-	Streams     *stream.Hub
-	Forecasts   *forecast.Service
-	Holds       *hold.Service
-	Schedules   *schedule.Service
-	Webhooks    *webhook.Service
-	Answers     *request.Answers
-	Limits      *request.Limits
+	Pool          *pgxpool.Pool
+	Accounts      *account.Service
+	Catalog       *catalog.Catalog
+	RecordSets    *recordset.Service
+	Definitions   *definition.Service
+	Templates     *template.Templates
+	Variables     *variable.Service
+	Tenants       *tenant.Service
+	Stores        *store.Service
+	Plans         *definition.Plans
+	Credentials   *credential.Service
+	Runs          *run.Service
+	Streams       *stream.Hub
+	Forecasts     *forecast.Service
+	Holds         *hold.Service
+	Schedules     *schedule.Service
+	Webhooks      *webhook.Service
+	Subscriptions *subscription.Service
+	Answers       *request.Answers
+	Limits        *request.Limits
 	// RequestLimit replaces the number of every request limit of the document, unless it is 0.
 	RequestLimit int64
 	DryRuns      *dryrun.Service
@@ -80,6 +82,7 @@ type handler struct {
 	variableHandler
 	scheduleHandler
 	webhookHandler
+	eventHandler
 	tenantHandler
 	storeHandler
 	batchHandler
@@ -129,6 +132,7 @@ func New(d Deps) (http.Handler, error) {
 		variableHandler:  variableHandler{variables: d.Variables},
 		scheduleHandler:  scheduleHandler{pool: d.Pool, schedules: d.Schedules},
 		webhookHandler:   webhookHandler{webhooks: d.Webhooks},
+		eventHandler:     eventHandler{subscriptions: d.Subscriptions},
 		tenantHandler:    tenantHandler{tenants: d.Tenants},
 		storeHandler:     storeHandler{stores: d.Stores},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, exports: newSlots(exportsAtOnce)},

@@ -127,6 +127,17 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 	"runSchedule": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/flows/schedules/" + s.schedule(s.yearly()) + "/run", nil, 200, "batch", "", "batch_id"}
 	},
+	"createEventSubscription": func(s *stack) auditedCall {
+		return auditedCall{"POST", "/flows/event-subscriptions", s.deaf(), 201, "event_subscription", "", "id"}
+	},
+	"updateEventSubscription": func(s *stack) auditedCall {
+		id := s.subscribe(s.deaf())
+		return auditedCall{"PATCH", "/flows/event-subscriptions/" + id, `{"enabled":false}`, 200, "event_subscription", id, ""}
+	},
+	"deleteEventSubscription": func(s *stack) auditedCall {
+		id := s.subscribe(s.deaf())
+		return auditedCall{"DELETE", "/flows/event-subscriptions/" + id, nil, 204, "event_subscription", id, ""}
+	},
 	"createWebhook": func(s *stack) auditedCall {
 		return auditedCall{"POST", "/flows/webhooks", s.webhookBody(), 201, "webhook", "", "id"}
 	},

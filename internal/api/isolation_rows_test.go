@@ -45,8 +45,9 @@ func newParty(s *stack, account string) *party {
 		"variable_set_id": p.made("/flows/variables", `{"name":"`+p.unique()+`","keys":[],"versions":[{"name":"one","values":{}}]}`),
 		"version":         "1",
 		"store":           p.filledStore(), "key": "k",
-		"schedule_id": p.ranSchedule(),
-		"slug":        "standard",
+		"schedule_id":     p.ranSchedule(),
+		"slug":            "standard",
+		"subscription_id": p.subscribe(p.deaf()),
 		// The catalog and the templates belong to nobody.
 		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
 	}
@@ -84,6 +85,7 @@ var missing = map[string]string{
 	"service_id":      "Service not found",
 	"slug":            "Webhook not found",
 	"store":           "Store not found",
+	"subscription_id": "Event subscription not found",
 	"template_id":     "Template not found",
 	"tenancy_id":      "Domain not found",
 	"trigger_id":      "Trigger not found",
@@ -147,6 +149,8 @@ var references = map[string]reference{
 	"updateSchedule definition_id":                 {(*party).ownDefinition, scheduling("PATCH", "/own", 200)},
 	"createWebhook definition_id":                  {(*party).ownDefinition, hooking("POST", "", 201)},
 	"updateWebhook definition_id":                  {(*party).ownDefinition, hooking("PATCH", "/own", 200)},
+	"createEventSubscription definition_id":        {(*party).ownDefinition, subscribing("POST", "", 201)},
+	"updateEventSubscription definition_id":        {(*party).ownDefinition, subscribing("PATCH", "/own", 200)},
 	"triggerDefinition record_set_id":              {(*party).sealedSet, triggering},
 	"validateDefinition bindings":                  {(*party).ownCredential, fillingSlot("/validate", 200)},
 	"validateDefinition steps.tasks.credential_id": {(*party).ownCredential, defining("POST", "/validate", 200, "credential_id")},
@@ -208,6 +212,14 @@ func hooking(method, path string, status int) func(p *party, id string) auditedC
 	return func(p *party, id string) auditedCall {
 		path := strings.Replace(path, "/own", "/"+p.ids["webhook_id"], 1)
 		return auditedCall{method: method, path: "/flows/webhooks" + path, body: `{"definition_id":"` + id + `","description":"d"}`, status: status}
+	}
+}
+
+// subscribing sends an event subscription of a definition.
+func subscribing(method, path string, status int) func(p *party, id string) auditedCall {
+	return func(p *party, id string) auditedCall {
+		path := strings.Replace(path, "/own", "/"+p.ids["subscription_id"], 1)
+		return auditedCall{method: method, path: "/flows/event-subscriptions" + path, body: listening(id, "batch.cancelled"), status: status}
 	}
 }
 

@@ -79,6 +79,8 @@ func TestCursor_EveryList(t *testing.T) {
 		s.Do(http.MethodPost, "/flows/schedules/"+schedule+"/run", nil).Want(http.StatusOK)
 	}
 	hook := s.webhook(s.webhookBody())
+	s.subscribe(s.deaf())
+	s.subscribe(s.deaf())
 	s.webhook(s.webhookBody())
 	for _, m := range []string{"a", "b"} {
 		s.send(hook, m, "{}").Want(http.StatusAccepted)

@@ -76,20 +76,21 @@ func (s *stack) keyedRequests() map[string]keyed {
 	steps := strings.ReplaceAll(transformSteps, "CRED", s.credential)
 	credential := `{"name":%q,"platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`
 	return map[string]keyed{
-		"createCredential":   {"/credentials", fmt.Sprintf(credential, "a"), fmt.Sprintf(credential, "b"), http.StatusCreated, "/credentials"},
-		"createDefinition":   {"/flows/definitions", `{"name":"a","steps":` + steps + `}`, `{"name":"b","steps":` + steps + `}`, http.StatusCreated, "/flows/definitions"},
-		"createRecordSet":    {"/data/record-sets", `{"chunk_size":7}`, `{"chunk_size":8}`, http.StatusCreated, "/data/record-sets"},
-		"createVariableSet":  {"/flows/variables", `{"name":"UNIQUE","keys":[]}`, `{"name":"b","keys":[]}`, http.StatusCreated, "/flows/variables"},
-		"createTenant":       {"/tenants", `{"platform_id":"dialer","label":"UNIQUE"}`, `{"platform_id":"dialer","label":"b"}`, http.StatusCreated, "/tenants"},
-		"createStore":        {"/data/stores", `{"name":"sUNIQUE","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, `{"name":"b","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, http.StatusCreated, "/data/stores"},
-		"upsertStoreRecords": {s.store(customers) + "/records", writes(`kUNIQUE crm {"email":"a"}`), writes(`k1 crm {"email":"b"}`), http.StatusOK, "/data/stores/customers/records"},
-		"createSchedule":     {"/flows/schedules", s.yearly(), s.yearly(), http.StatusCreated, "/flows/schedules"},
-		"runSchedule":        {"/flows/schedules/" + s.schedule(s.yearly()) + "/run", "", "", http.StatusOK, "/flows/batches"},
-		"pauseDispatch":      {"/admin/dispatch/pause", `{"reason":"a"}`, `{"reason":"b"}`, http.StatusCreated, pausesWithReleased},
-		"pauseDomain":        {s.domainPath() + "/pause", `{"lane":"bulk"}`, `{"lane":"backfill"}`, http.StatusCreated, pausesWithReleased},
-		"pauseBatch":         {"/flows/batches/" + s.trigger(s.define(transformSteps), "{}") + "/pause", `{"reason":"a"}`, `{"reason":"b"}`, http.StatusCreated, pausesWithReleased},
-		"triggerDefinition":  {"/flows/definitions/" + s.define(transformSteps) + "/trigger", `{"input_data":{"n":1}}`, `{"input_data":{"n":1} }`, http.StatusOK, "/flows/batches"},
-		"retryBatch":         {"/flows/batches/" + s.cancelled() + "/retry", `{"job_statuses":["unprocessed"]}`, `{"job_statuses":["failed"]}`, http.StatusOK, "/flows/batches"},
+		"createCredential":        {"/credentials", fmt.Sprintf(credential, "a"), fmt.Sprintf(credential, "b"), http.StatusCreated, "/credentials"},
+		"createDefinition":        {"/flows/definitions", `{"name":"a","steps":` + steps + `}`, `{"name":"b","steps":` + steps + `}`, http.StatusCreated, "/flows/definitions"},
+		"createRecordSet":         {"/data/record-sets", `{"chunk_size":7}`, `{"chunk_size":8}`, http.StatusCreated, "/data/record-sets"},
+		"createVariableSet":       {"/flows/variables", `{"name":"UNIQUE","keys":[]}`, `{"name":"b","keys":[]}`, http.StatusCreated, "/flows/variables"},
+		"createTenant":            {"/tenants", `{"platform_id":"dialer","label":"UNIQUE"}`, `{"platform_id":"dialer","label":"b"}`, http.StatusCreated, "/tenants"},
+		"createStore":             {"/data/stores", `{"name":"sUNIQUE","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, `{"name":"b","fields":[{"name":"a","type":"string"}],"layers":["l"]}`, http.StatusCreated, "/data/stores"},
+		"upsertStoreRecords":      {s.store(customers) + "/records", writes(`kUNIQUE crm {"email":"a"}`), writes(`k1 crm {"email":"b"}`), http.StatusOK, "/data/stores/customers/records"},
+		"createSchedule":          {"/flows/schedules", s.yearly(), s.yearly(), http.StatusCreated, "/flows/schedules"},
+		"createEventSubscription": {"/flows/event-subscriptions", s.deaf(), s.deaf(), http.StatusCreated, "/flows/event-subscriptions"},
+		"runSchedule":             {"/flows/schedules/" + s.schedule(s.yearly()) + "/run", "", "", http.StatusOK, "/flows/batches"},
+		"pauseDispatch":           {"/admin/dispatch/pause", `{"reason":"a"}`, `{"reason":"b"}`, http.StatusCreated, pausesWithReleased},
+		"pauseDomain":             {s.domainPath() + "/pause", `{"lane":"bulk"}`, `{"lane":"backfill"}`, http.StatusCreated, pausesWithReleased},
+		"pauseBatch":              {"/flows/batches/" + s.trigger(s.define(transformSteps), "{}") + "/pause", `{"reason":"a"}`, `{"reason":"b"}`, http.StatusCreated, pausesWithReleased},
+		"triggerDefinition":       {"/flows/definitions/" + s.define(transformSteps) + "/trigger", `{"input_data":{"n":1}}`, `{"input_data":{"n":1} }`, http.StatusOK, "/flows/batches"},
+		"retryBatch":              {"/flows/batches/" + s.cancelled() + "/retry", `{"job_statuses":["unprocessed"]}`, `{"job_statuses":["failed"]}`, http.StatusOK, "/flows/batches"},
 	}
 }
 

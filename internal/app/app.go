@@ -37,6 +37,7 @@ import (
 	"flowlane/internal/schedule"
 	"flowlane/internal/store"
 	"flowlane/internal/stream"
+	"flowlane/internal/subscription"
 	"flowlane/internal/template"
 	"flowlane/internal/tenant"
 	"flowlane/internal/usage"
@@ -93,22 +94,23 @@ type Config struct {
 
 // App is one process of the service. Its parts are exported for tests; nobody replaces them.
 type App struct {
-	Pool        *pgxpool.Pool
-	Catalog     *catalog.Catalog
-	Vault       *vault.Vault
-	Accounts    *account.Service
-	Credentials *credential.Service
-	Definitions *definition.Service
-	RecordSets  *recordset.Service
-	Runs        *run.Service
-	Holds       *hold.Service
-	Schedules   *schedule.Service
-	Webhooks    *webhook.Service
-	Stores      *store.Service
-	Streams     *stream.Hub
-	Dispatcher  *dispatch.Dispatcher
-	Scheduler   *due.Scheduler
-	Sender      *provider.Sender
+	Pool          *pgxpool.Pool
+	Catalog       *catalog.Catalog
+	Vault         *vault.Vault
+	Accounts      *account.Service
+	Credentials   *credential.Service
+	Definitions   *definition.Service
+	RecordSets    *recordset.Service
+	Runs          *run.Service
+	Holds         *hold.Service
+	Schedules     *schedule.Service
+	Webhooks      *webhook.Service
+	Subscriptions *subscription.Service
+	Stores        *store.Service
+	Streams       *stream.Hub
+	Dispatcher    *dispatch.Dispatcher
+	Scheduler     *due.Scheduler
+	Sender        *provider.Sender
 
 	cfg      Config
 	keys     *provider.Sender
@@ -253,6 +255,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Holds = hold.New(a.Pool, a.Runs, a.Scheduler)
 	a.Schedules = schedule.New(a.Pool, a.Definitions, a.Runs, a.Scheduler, a.cfg.Log)
 	a.Webhooks = webhook.New(webhook.Deps{Pool: a.Pool, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs, Due: a.Scheduler, Log: a.cfg.Log})
+	a.Subscriptions = subscription.New(a.Pool, a.Definitions, a.Runs, a.cfg.Log)
 	a.Streams = stream.New(a.stopping, a.Runs, stream.Options{Most: a.cfg.MaxStreams, Log: a.cfg.Log})
 	a.Runs.Tell(a.Streams.Changed)
 	if a.cfg.Dispatch.Observed == nil {
@@ -285,7 +288,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
 		Variables: variable.New(a.Pool), Tenants: tenant.New(a.Pool, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
-		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher,
+		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks, Subscriptions: a.Subscriptions, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Now: time.Now,
 		}),

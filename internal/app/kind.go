@@ -11,6 +11,7 @@ import (
 
 	"flowlane/internal/dispatch"
 	"flowlane/internal/due"
+	"flowlane/internal/event"
 	"flowlane/internal/hold"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
@@ -40,6 +41,7 @@ func (a *App) registerKinds() {
 	register(run.DuePacing, 10*time.Second, 2, a.tick)
 	register(schedule.Due, 10*time.Second, 4, a.Schedules.Fire)
 	register(webhook.Due, 10*time.Second, 4, a.Webhooks.Dispatch)
+	register(event.Due, 10*time.Second, 4, a.deliver)
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)
 	register(store.CatchUpKind, 10*time.Second, 2, a.catchUp)
 	register(housekeeping, 30*time.Second, 1, a.housekeep)
@@ -68,6 +70,11 @@ func (a *App) slices(ctx context.Context, l *due.Lease) (time.Time, error) {
 // catchUp brings records of one store after it.
 func (a *App) catchUp(ctx context.Context, l *due.Lease) (time.Time, error) {
 	return inTurns(ctx, l, a.Stores.CatchUp)
+}
+
+// deliver decides events that wait for one subscription.
+func (a *App) deliver(ctx context.Context, l *due.Lease) (time.Time, error) {
+	return inTurns(ctx, l, a.Subscriptions.Deliver)
 }
 
 // inTurns does pieces of what an id has to do, until nothing is left or others shall have their turn.

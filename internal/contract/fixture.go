@@ -71,6 +71,11 @@ var fixtures = map[string]fixture{
 	"listWebhookDeliveries": shared(deadDelivery),
 	"replayWebhookDelivery": shared(deadDelivery),
 
+	"createEventSubscription": shared(definition("active")),
+	"getEventSubscription":    shared(subscription),
+	"updateEventSubscription": all(subscription, shared(definition("active"))),
+	"deleteEventSubscription": subscription,
+
 	"getBatch":         shared(finished),
 	"updateBatch":      shared(waiting),
 	"cancelBatch":      waiting,
@@ -137,12 +142,13 @@ type cleanup struct{ method, path, field string }
 
 // cleanups are for what has a name of its own, may not be made without end, or is in the way of others.
 var cleanups = map[string]cleanup{
-	"createVariableSet": {http.MethodDelete, "/flows/variables/", "id"},
-	"createSchedule":    {http.MethodDelete, "/flows/schedules/", "id"},
-	"createWebhook":     {http.MethodDelete, "/flows/webhooks/", "id"},
-	"createStore":       {http.MethodDelete, "/data/stores/", "name"},
-	"createTenant":      {http.MethodDelete, "/tenants/", "id"},
-	"pauseDispatch":     {http.MethodPost, "/admin/dispatch/resume", ""},
+	"createVariableSet":       {http.MethodDelete, "/flows/variables/", "id"},
+	"createSchedule":          {http.MethodDelete, "/flows/schedules/", "id"},
+	"createWebhook":           {http.MethodDelete, "/flows/webhooks/", "id"},
+	"createEventSubscription": {http.MethodDelete, "/flows/event-subscriptions/", "id"},
+	"createStore":             {http.MethodDelete, "/data/stores/", "name"},
+	"createTenant":            {http.MethodDelete, "/tenants/", "id"},
+	"pauseDispatch":           {http.MethodPost, "/admin/dispatch/resume", ""},
 }
 
 // world makes fixtures on a service.
@@ -231,6 +237,15 @@ func schedule(ctx context.Context, w *world) (values, error) {
 		return nil, err
 	}
 	return fresh("schedule_id", "/flows/schedules", `{"definition_id":"`+def["definition_id"]+`","description":"contract","cron_expression":"0 0 29 2 *"}`)(ctx, w)
+}
+
+// subscription hears of what no request of the document causes.
+func subscription(ctx context.Context, w *world) (values, error) {
+	def, err := definition("active")(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return fresh("subscription_id", "/flows/event-subscriptions", `{"definition_id":"`+def["definition_id"]+`","description":"contract","event_kind":"record_set.expired"}`)(ctx, w)
 }
 
 // transform is a flow that makes no call.

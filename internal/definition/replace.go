@@ -63,7 +63,7 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, by string, d
 }
 
 // Delete takes a definition away; what its batches did stays readable. Faults: NotFound; Conflict while a batch of it is
-// not over, or a schedule or a webhook starts it.
+// not over, or a schedule, a webhook or an event subscription starts it.
 func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		// A start holds the row until it has committed, so that every batch is seen here or finds no definition.
@@ -89,6 +89,12 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		}
 		if named {
 			return fault.New(fault.Conflict, "Definition is started by a webhook: delete that first, or have it start another definition")
+		}
+		if named, err = s.queries.EventSubscriptionNames(ctx, tx, db.EventSubscriptionNamesParams{OrgID: orgID, DefinitionID: id}); err != nil {
+			return fmt.Errorf("look for event subscriptions of a definition: %w", err)
+		}
+		if named {
+			return fault.New(fault.Conflict, "Definition is started by an event subscription: delete that first, or have it start another definition")
 		}
 		if err := s.queries.DeleteDefinition(ctx, tx, db.DeleteDefinitionParams{OrgID: orgID, ID: id}); err != nil {
 			return fmt.Errorf("delete definition: %w", err)

@@ -2,6 +2,7 @@ package recordset
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/event"
 	"flowlane/internal/pg"
 )
 
@@ -31,13 +33,27 @@ func (s *Service) Expire(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again ti
 		return time.Time{}, fmt.Errorf("lock record set %s: %w", id, err)
 	}
 	if !set.Expired {
-		return set.ExpiresAt, nil
+		return *set.FlowRecordSet.StagingExpiresAt, nil
 	}
 	done, err := s.reclaim(ctx, tx, id, reclaimPages)
-	if err != nil || done {
+	if err != nil {
 		return time.Time{}, err
 	}
-	return set.ExpiresAt, nil
+	if done {
+		return time.Time{}, event.Tell(ctx, tx, s.wake, happened(&set.FlowRecordSet, event.RecordSetExpired))
+	}
+	return *set.FlowRecordSet.StagingExpiresAt, nil
+}
+
+// happened is an event of a set.
+func happened(m *Manifest, kind string) event.Event {
+	return event.Event{OrgID: m.OrgID, Kind: kind, Payload: struct {
+		ID          string          `json:"record_set_id"`
+		Status      Status          `json:"status"`
+		RecordCount int64           `json:"record_count"`
+		ContentHash *string         `json:"content_hash"`
+		Metadata    json.RawMessage `json:"metadata"`
+	}{m.ID.String(), m.Status, m.ReceivedCount, m.ContentHash, json.RawMessage(m.Metadata)}}
 }
 
 // reclaim deletes up to steps pages and chunks of a set whose row is locked, and the set once none are left.

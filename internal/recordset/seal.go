@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -52,7 +53,10 @@ func (s *Service) Seal(ctx context.Context, orgID, id uuid.UUID, expected int64)
 		}); err != nil {
 			return fmt.Errorf("seal record set: %w", err)
 		}
-		return account.Audit(ctx, tx, auditType, id.String())
+		if err := account.Audit(ctx, tx, auditType, id.String()); err != nil {
+			return err
+		}
+		return event.Tell(ctx, tx, s.wake, happened(&out, event.RecordSetSealed))
 	})
 	return out, err
 }

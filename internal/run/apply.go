@@ -29,6 +29,14 @@ func (c *Change) Apply(ctx context.Context) error {
 	if err := c.later.Send(ctx, c.tx); err != nil {
 		return err
 	}
+	return c.finish(ctx)
+}
+
+// finish makes due what the change gave work to, once all else is written.
+func (c *Change) finish(ctx context.Context) error {
+	if err := c.tellEnded(ctx); err != nil {
+		return err
+	}
 	return c.wake(ctx)
 }
 
@@ -321,6 +329,7 @@ func (c *Change) end(ctx context.Context, conn db.DBTX, h *head, counts *Counts)
 	if err := c.s.q.BatchEnd(ctx, conn, db.BatchEndParams{ID: h.ID, Status: status, Now: c.Now}); err != nil {
 		return fmt.Errorf("end batch %s: %w", h.ID, err)
 	}
+	c.ended = append(c.ended, h.ID)
 	return nil
 }
 

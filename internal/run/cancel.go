@@ -41,5 +41,9 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err := account.Audit(ctx, tx, auditType, batchID.String()); err != nil {
 		return nil, err
 	}
+	c.ended = append(c.ended, batchID)
+	if err := c.finish(ctx); err != nil {
+		return nil, err
+	}
 	return s.readBatch(ctx, tx, orgID, batchID)
 }

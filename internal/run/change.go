@@ -142,6 +142,8 @@ type Change struct {
 	// later are statements that Apply sends together.
 	later *pg.Pipeline
 	work  map[uuid.UUID]bool
+	// ended are the batches that come to their end.
+	ended []uuid.UUID
 }
 
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.

@@ -54,7 +54,10 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 		return false, c.Now, fmt.Errorf("count the jobs of batch %s: %w", batchID, err)
 	}
 	if counts := countsOf(&row); counts.terminal() == row.RecordCount {
-		return true, c.Now, c.end(ctx, tx, h, &counts)
+		if err := c.end(ctx, tx, h, &counts); err != nil {
+			return false, c.Now, err
+		}
+		return true, c.Now, c.finish(ctx)
 	}
 	for _, q := range queues {
 		if q.Waiting {

@@ -46,6 +46,8 @@ type StartInput struct {
 	// ScheduleID is the schedule that starts it; nil for none.
 	ScheduleID *uuid.UUID
 	CreatedBy  *uuid.UUID
+	// EventDepth is how many starts by events lie before it, this one included; 0 where somebody else starts it.
+	EventDepth int16
 }
 
 // StartedBatch is a batch that was just started.
@@ -160,6 +162,7 @@ func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
 		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(metadata), Status: out.Status,
 		RecordCount: out.RecordCount, PageSet: st.pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
 		CreatedAt: st.now, Priority: st.in.Priority, PaceNextAt: st.firstTick, ScheduleID: st.in.ScheduleID,
+		EventDepth: st.in.EventDepth,
 	}
 	if st.in.Pacing != nil {
 		row.Pacing = st.in.Pacing.Encode()
@@ -243,7 +246,7 @@ func (st *starting) slices(ctx context.Context) error {
 
 func (st *starting) wake(ctx context.Context) error {
 	if st.count == 0 {
-		return nil
+		return st.s.tellEnded(ctx, st.tx, st.now, st.batchID)
 	}
 	if err := st.s.wakeAll(ctx, st.tx, st.wakes, st.now); err != nil {
 		return err

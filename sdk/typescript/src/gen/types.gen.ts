@@ -2201,6 +2201,155 @@ export type FireList = {
 };
 
 /**
+ * What happened; `GET /flows/event-kinds` describes each kind.
+ */
+export type EventKindName = 'batch.completed' | 'batch.partially_failed' | 'batch.failed' | 'batch.cancelled' | 'record_set.sealed' | 'record_set.expired';
+
+export type EventKind = {
+    kind: EventKindName;
+    description: string;
+    /**
+     * The JSON Schema of the payload, which expressions read as `payload`.
+     */
+    payload_schema: FreeObject;
+};
+
+export type EventKindList = {
+    items: Array<EventKind>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * The skip that was applied.
+     */
+    skip: number;
+    /**
+     * How many items match the filters in all.
+     */
+    total: number;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
+export type EventSubscription = {
+    id: string;
+    org_id: string;
+    definition_id: string;
+    description: string;
+    event_kind: EventKindName;
+    /**
+     * Null lets every event of the kind start a batch.
+     */
+    filter: string | null;
+    /**
+     * Null passes the whole payload.
+     */
+    input_template: FreeObject | null;
+    enabled: boolean;
+    /**
+     * How many batches it has started.
+     */
+    started_count: number;
+    /**
+     * How many events should have started a batch, and could not.
+     */
+    failed_count: number;
+    /**
+     * When it last started a batch; null before that.
+     */
+    last_started_at: string | null;
+    /**
+     * When it last could not start one; null before that.
+     */
+    last_failed_at: string | null;
+    /**
+     * Why it could not; null before that.
+     */
+    last_error: string | null;
+    created_at: string;
+    /**
+     * When people last changed it.
+     */
+    updated_at: string;
+};
+
+export type EventSubscriptionList = {
+    items: Array<EventSubscription>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * The skip that was applied.
+     */
+    skip: number;
+    /**
+     * How many items match the filters in all.
+     */
+    total: number;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
+export type EventSubscriptionInput = {
+    /**
+     * What to start; it must be active when an event happens.
+     */
+    definition_id: string;
+    description: string;
+    event_kind: EventKindName;
+    /**
+     * One `{{ }}` expression over `payload` that is true for the events that start a batch and false for the others. One that
+     * has no such value for an event counts as a start that failed. Null or absent: every event of the kind starts one.
+     *
+     */
+    filter?: string | null;
+    /**
+     * Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`. Null or absent passes
+     * the whole payload as the record.
+     *
+     */
+    input_template?: FreeObject | null;
+    /**
+     * False starts nothing.
+     */
+    enabled?: boolean;
+};
+
+/**
+ * What changes of an event subscription; what is absent stays.
+ */
+export type EventSubscriptionUpdate = {
+    /**
+     * What to start; it must be active when an event happens.
+     */
+    definition_id?: string;
+    description?: string;
+    event_kind?: EventKindName;
+    /**
+     * One `{{ }}` expression over `payload` that is true for the events that start a batch and false for the others. One that
+     * has no such value for an event counts as a start that failed. Null or absent: every event of the kind starts one.
+     *
+     */
+    filter?: string | null;
+    /**
+     * Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`. Null or absent passes
+     * the whole payload as the record.
+     *
+     */
+    input_template?: FreeObject | null;
+    /**
+     * False starts nothing.
+     */
+    enabled?: boolean;
+};
+
+/**
  * `completed`: every job ended well. `partially_failed`: some did. `failed`: none did. These and `cancelled` are
  * terminal.
  *
@@ -3644,6 +3793,11 @@ export type ScheduleId = string;
  * The id of the webhook, 32 hexadecimal digits.
  */
 export type WebhookId = string;
+
+/**
+ * The id of the event subscription.
+ */
+export type SubscriptionId = string;
 
 /**
  * The most items to return, 1 to 200.
@@ -5815,6 +5969,237 @@ export type RunScheduleResponses = {
 };
 
 export type RunScheduleResponse = RunScheduleResponses[keyof RunScheduleResponses];
+
+export type ListEventKindsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
+         */
+        limit?: number;
+        /**
+         * How many items to pass over. For deep pages `cursor` is much faster.
+         */
+        skip?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+    };
+    url: '/flows/event-kinds';
+};
+
+export type ListEventKindsErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListEventKindsError = ListEventKindsErrors[keyof ListEventKindsErrors];
+
+export type ListEventKindsResponses = {
+    /**
+     * A page of event kinds.
+     */
+    200: EventKindList;
+};
+
+export type ListEventKindsResponse = ListEventKindsResponses[keyof ListEventKindsResponses];
+
+export type ListEventSubscriptionsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
+         */
+        limit?: number;
+        /**
+         * How many items to pass over. For deep pages `cursor` is much faster.
+         */
+        skip?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+    };
+    url: '/flows/event-subscriptions';
+};
+
+export type ListEventSubscriptionsErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListEventSubscriptionsError = ListEventSubscriptionsErrors[keyof ListEventSubscriptionsErrors];
+
+export type ListEventSubscriptionsResponses = {
+    /**
+     * A page of event subscriptions.
+     */
+    200: EventSubscriptionList;
+};
+
+export type ListEventSubscriptionsResponse = ListEventSubscriptionsResponses[keyof ListEventSubscriptionsResponses];
+
+export type CreateEventSubscriptionData = {
+    body: EventSubscriptionInput;
+    headers?: {
+        /**
+         * A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the same request
+         * with the same key as often as you like: it is carried out once. For 24 hours after it succeeded, repeats of it get
+         * the first answer again, to the byte, with the header `Idempotency-Replayed: true`; a repeat that comes while the
+         * first is under way waits for it. The same key with another body answers 409
+         * `Idempotency key reused with a different request`. A request that failed may be sent again under its key. A key
+         * holds for one path of one organization.
+         *
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/flows/event-subscriptions';
+};
+
+export type CreateEventSubscriptionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type CreateEventSubscriptionError = CreateEventSubscriptionErrors[keyof CreateEventSubscriptionErrors];
+
+export type CreateEventSubscriptionResponses = {
+    /**
+     * The new event subscription.
+     */
+    201: EventSubscription;
+};
+
+export type CreateEventSubscriptionResponse = CreateEventSubscriptionResponses[keyof CreateEventSubscriptionResponses];
+
+export type DeleteEventSubscriptionData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the event subscription.
+         */
+        subscription_id: string;
+    };
+    query?: never;
+    url: '/flows/event-subscriptions/{subscription_id}';
+};
+
+export type DeleteEventSubscriptionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type DeleteEventSubscriptionError = DeleteEventSubscriptionErrors[keyof DeleteEventSubscriptionErrors];
+
+export type DeleteEventSubscriptionResponses = {
+    /**
+     * The event subscription is gone.
+     */
+    204: void;
+};
+
+export type DeleteEventSubscriptionResponse = DeleteEventSubscriptionResponses[keyof DeleteEventSubscriptionResponses];
+
+export type GetEventSubscriptionData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the event subscription.
+         */
+        subscription_id: string;
+    };
+    query?: never;
+    url: '/flows/event-subscriptions/{subscription_id}';
+};
+
+export type GetEventSubscriptionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetEventSubscriptionError = GetEventSubscriptionErrors[keyof GetEventSubscriptionErrors];
+
+export type GetEventSubscriptionResponses = {
+    /**
+     * The event subscription.
+     */
+    200: EventSubscription;
+};
+
+export type GetEventSubscriptionResponse = GetEventSubscriptionResponses[keyof GetEventSubscriptionResponses];
+
+export type UpdateEventSubscriptionData = {
+    body: EventSubscriptionUpdate;
+    path: {
+        /**
+         * The id of the event subscription.
+         */
+        subscription_id: string;
+    };
+    query?: never;
+    url: '/flows/event-subscriptions/{subscription_id}';
+};
+
+export type UpdateEventSubscriptionErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type UpdateEventSubscriptionError = UpdateEventSubscriptionErrors[keyof UpdateEventSubscriptionErrors];
+
+export type UpdateEventSubscriptionResponses = {
+    /**
+     * The event subscription as it is now.
+     */
+    200: EventSubscription;
+};
+
+export type UpdateEventSubscriptionResponse = UpdateEventSubscriptionResponses[keyof UpdateEventSubscriptionResponses];
 
 export type ListWebhooksData = {
     body?: never;

@@ -1,0 +1,62 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// The kinds of events. Those of batches are "batch." and the status in which one ended.
+const (
+	BatchCompleted       = "batch.completed"
+	BatchPartiallyFailed = "batch.partially_failed"
+	BatchFailed          = "batch.failed"
+	BatchCancelled       = "batch.cancelled"
+	RecordSetSealed      = "record_set.sealed"
+	RecordSetExpired     = "record_set.expired"
+)
+
+// Kind is what can happen.
+type Kind struct {
+	Name, Description string
+	// Payload is the JSON Schema of the payloads.
+	Payload json.RawMessage
+}
+
+// Kinds lists every kind.
+var Kinds = []Kind{
+	{BatchCompleted, "Every job of a batch ended well. A batch without records is completed when it is started.", batch},
+	{BatchPartiallyFailed, "A batch is over, and some of its jobs ended well.", batch},
+	{BatchFailed, "A batch is over, and none of its jobs ended well, or its failure threshold stopped it.", batch},
+	{BatchCancelled, "A batch was cancelled. Calls that were under way settle later; the payload has the jobs as they stood then.", batch},
+	{RecordSetSealed, "The upload of a record set was finished.", recordSet},
+	{RecordSetExpired, "A record set that no trigger used was deleted, because its staging time was over.", recordSet},
+}
+
+// The payloads. text, count and the like are the schemas of their fields.
+var (
+	batch = object(
+		"batch_id", text, "definition_id", text, "definition_version", count, "status", text, "record_count", count, "job_counts", jobCounts,
+		"trigger_type", text, "trigger_source", textOrNull, "retry_of", textOrNull, "metadata", anything,
+	)
+	jobCounts = string(object("staged", count, "queued", count, "pending", count, "started", count, "needs_reconcile", count, "completed", count,
+		"failed", count, "cancelled", count, "accepted", count, "rejected", count, "unprocessed", count, "unresolved", count))
+	recordSet = object("record_set_id", text, "status", text, "record_count", count, "content_hash", textOrNull, "metadata", anything)
+)
+
+const (
+	text       = `{"type":"string"}`
+	textOrNull = `{"type":["string","null"]}`
+	count      = `{"type":"integer"}`
+	anything   = `{"type":"object"}`
+)
+
+// object is the schema of an object that has these fields, each a name followed by its schema.
+func object(fields ...string) json.RawMessage {
+	var names, properties []string
+	for i := 0; i < len(fields); i += 2 {
+		names = append(names, fmt.Sprintf("%q", fields[i]))
+		properties = append(properties, fmt.Sprintf("%q:%s", fields[i], fields[i+1]))
+	}
+	return json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{%s},"required":[%s]}`, strings.Join(properties, ","), strings.Join(names, ",")))
+}

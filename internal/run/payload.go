@@ -1,0 +1,42 @@
+package run
+
+import (
+	"encoding/json"
+	"slices"
+
+	"flowlane/internal/expr"
+	"flowlane/internal/fault"
+)
+
+// InputTemplate makes the record of a batch from the payload of what starts it. Nil passes the payload, which must then be an object.
+type InputTemplate struct{ template *expr.Template }
+
+// CompileInput compiles an object whose strings may hold expressions over payload; nil for none. It returns what is wrong with it,
+// at its places below at.
+func CompileInput(text json.RawMessage, at ...string) (*InputTemplate, []fault.Field) {
+	if text == nil {
+		return nil, nil
+	}
+	out, errs := expr.Compile(text, expr.Scope{Payload: true})
+	if len(errs) > 0 {
+		return nil, BadExpressions(errs, at...)
+	}
+	return &InputTemplate{out}, nil
+}
+
+// BadExpressions names expressions that do not compile, each at its place below at.
+func BadExpressions(errs []expr.Error, at ...string) []fault.Field {
+	fields := make([]fault.Field, len(errs))
+	for i, e := range errs {
+		fields[i] = fault.Field{Loc: append(slices.Clone(at), e.Path...), Msg: e.Error(), Type: "value_error"}
+	}
+	return fields
+}
+
+// Record makes the record of a payload. The error is an *expr.EvalError.
+func (t *InputTemplate) Record(payload json.RawMessage) ([]byte, error) {
+	if t == nil {
+		return payload, nil
+	}
+	return t.template.Append(nil, &expr.Env{Payload: payload}) //nolint:wrapcheck // its text is for the author
+}

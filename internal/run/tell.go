@@ -1,0 +1,36 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/internal/event"
+)
+
+// tellEnded leaves the events of batches that are over, and has those who listen woken with the rest.
+func (c *Change) tellEnded(ctx context.Context) error {
+	heard, err := event.BatchesEnded(ctx, c.tx, c.ended)
+	if err != nil {
+		return err
+	}
+	for _, id := range heard {
+		c.Wake(event.Due, id.String(), c.Now)
+	}
+	return nil
+}
+
+// tellEnded is for a batch that is over when it is started, and wakes nobody else.
+func (s *Service) tellEnded(ctx context.Context, tx pgx.Tx, now time.Time, batchID uuid.UUID) error {
+	heard, err := event.BatchesEnded(ctx, tx, []uuid.UUID{batchID})
+	if err != nil {
+		return err
+	}
+	keys := make([]dueKey, len(heard))
+	for i, id := range heard {
+		keys[i] = dueKey{event.Due, id.String()}
+	}
+	return s.wakeAll(ctx, tx, keys, now)
+}

@@ -1,0 +1,193 @@
+package subscription
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/event"
+	"flowlane/internal/expr"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+const (
+	// atOnce is how many events are decided in one transaction, clearAtOnce how many of nobody are cleared.
+	atOnce      = 16
+	clearAtOnce = 1000
+
+	reasonInside = "The flow could not be started; the service has logged why"
+)
+
+// reasonDepth is why the batch of the last start in a row causes no other.
+var reasonDepth = fmt.Sprintf("The event comes of a batch that is the last of %d starts by events in a row, which is the most", event.MaxDepth)
+
+// Deliver decides the oldest events that wait for a subscription, and returns whether there may be more. Each is gone in the
+// transaction that decides it, under the lock of the subscription, so that a second process finds what the first left. A start that
+// is refused takes its transaction with it; that is done again with the event noted as a failure, so that the ones behind it do not
+// wait. Only failures of the database are returned, and tried again.
+func (s *Service) Deliver(ctx context.Context, id uuid.UUID) (more bool, err error) {
+	refused := map[int64]string{}
+	for {
+		d := deciding{s: s, refused: refused}
+		err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error { return d.decide(ctx, tx, id) })
+		if err == nil {
+			return d.more, nil
+		}
+		if d.starting == 0 || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err) {
+			return false, err
+		}
+		refused[d.starting] = reasonInside
+		if f := (*fault.Error)(nil); errors.As(err, &f) {
+			refused[d.starting] = f.Detail
+		} else {
+			s.log.ErrorContext(ctx, "start by an event", "subscription", id, "error", err)
+		}
+	}
+}
+
+// deciding is one transaction over the oldest events of a subscription.
+type deciding struct {
+	s *Service
+	// refused are events whose start failed before, with the reason.
+	refused map[int64]string
+
+	tx  pgx.Tx
+	sub Subscription
+	rules
+	// starting is the event whose start is under way; 0 for none.
+	starting int64
+	started  int64
+	failed   int64
+	reason   *string
+	more     bool
+}
+
+func (d *deciding) decide(ctx context.Context, tx pgx.Tx, id uuid.UUID) (err error) {
+	d.tx = tx
+	d.sub, err = d.s.q.EventSubscriptionLockDue(ctx, tx, id)
+	if pg.IsNoRows(err) || err == nil && !d.sub.Enabled {
+		n, err := d.s.q.EventDeliveryClear(ctx, tx, db.EventDeliveryClearParams{SubscriptionID: id, MaxRows: clearAtOnce})
+		if err != nil {
+			return fmt.Errorf("clear the events of subscription %s: %w", id, err)
+		}
+		d.more = n == clearAtOnce
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("lock event subscription %s: %w", id, err)
+	}
+	rows, err := d.s.q.EventDeliveries(ctx, tx, db.EventDeliveriesParams{SubscriptionID: id, MaxRows: atOnce})
+	if err != nil {
+		return fmt.Errorf("read the events of subscription %s: %w", id, err)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	d.more = len(rows) == atOnce
+	in := inputOf(&d.sub)
+	if d.rules, err = in.rules(); err != nil {
+		return fmt.Errorf("the expressions of event subscription %s: %w", id, err)
+	}
+	decided := make([]int64, len(rows))
+	for i := range rows {
+		decided[i] = rows[i].ID
+		if err := d.one(ctx, &rows[i]); err != nil {
+			return err
+		}
+	}
+	return d.write(ctx, decided)
+}
+
+// one decides one event.
+func (d *deciding) one(ctx context.Context, e *db.EventDeliveriesRow) error {
+	record, reason := d.record(e)
+	if reason != "" {
+		d.failed++
+		d.reason = &reason
+	}
+	if record == nil {
+		return nil
+	}
+	d.starting = e.ID
+	if err := d.start(ctx, e, record); err != nil {
+		return err
+	}
+	d.starting = 0
+	d.started++
+	return nil
+}
+
+// record makes the record that an event starts a batch with. It is nil where it starts none, with the reason where it should.
+func (d *deciding) record(e *db.EventDeliveriesRow) (record []byte, reason string) {
+	if e.EventKind != d.sub.EventKind { // it was changed since
+		return nil, ""
+	}
+	if d.filter != nil {
+		passes, err := d.filter.Eval(&expr.Env{Payload: e.Payload})
+		if err != nil {
+			return nil, "filter: " + err.Error()
+		}
+		if !passes {
+			return nil, ""
+		}
+	}
+	if reason, ok := d.refused[e.ID]; ok {
+		return nil, reason
+	}
+	if e.Depth >= event.MaxDepth {
+		return nil, reasonDepth
+	}
+	record, err := d.input.Record(e.Payload)
+	if err != nil {
+		return nil, "input_template: " + err.Error()
+	}
+	return record, ""
+}
+
+// start starts the batch of an event.
+func (d *deciding) start(ctx context.Context, e *db.EventDeliveriesRow, record []byte) error {
+	active, err := d.s.definitions.Active(ctx, d.tx, d.sub.OrgID, d.sub.DefinitionID)
+	if err != nil {
+		return err
+	}
+	source := d.sub.ID.String()
+	metadata, err := json.Marshal(map[string]string{"subscription_id": source, "event_id": e.EventID.String(), "event_kind": e.EventKind})
+	if err != nil {
+		return fmt.Errorf("encode metadata: %w", err)
+	}
+	_, err = d.s.runs.Start(ctx, d.tx, run.StartInput{
+		OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID, Version: active.Version, Source: run.Source{Records: [][]byte{record}}, Metadata: metadata,
+		TriggerType: db.FlowTriggerTypeEvent, TriggerSource: &source, CreatedBy: &d.sub.CreatedBy, EventDepth: e.Depth + 1,
+	})
+	return err
+}
+
+// write takes the decided events away, and notes what became of them.
+func (d *deciding) write(ctx context.Context, decided []int64) error {
+	n, err := d.s.q.EventDeliveryDelete(ctx, d.tx, decided)
+	if err != nil {
+		return fmt.Errorf("delete the events of subscription %s: %w", d.sub.ID, err)
+	}
+	if int(n) != len(decided) {
+		return fmt.Errorf("delete the events of subscription %s: %d of %d are there", d.sub.ID, n, len(decided))
+	}
+	if d.started == 0 && d.failed == 0 {
+		return nil
+	}
+	now, err := d.s.q.Clock(ctx, d.tx)
+	if err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	note := db.EventSubscriptionNoteParams{ID: d.sub.ID, Started: d.started, Failed: d.failed, Now: now, LastError: d.reason}
+	if err := d.s.q.EventSubscriptionNote(ctx, d.tx, note); err != nil {
+		return fmt.Errorf("note the starts of subscription %s: %w", d.sub.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+// Package subscription owns event subscriptions: flows that start when something happens in their organization. It promises that
+// each event that package event left for a subscription is decided once, whatever crashes: it starts one batch, is left out, or is
+// noted as a failure, and that the events of one subscription are decided in their order. It knows no HTTP, not who causes events,
+// and of batches only how they start.
+package subscription
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/definition"
+	"flowlane/internal/expr"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+const (
+	// auditType is what the audit log calls a subscription.
+	auditType = "event_subscription"
+	// most is how many an organization may have, which bounds what an event costs its cause.
+	most = 100
+)
+
+// Input is what authors set.
+type Input struct {
+	DefinitionID uuid.UUID
+	Description  string
+	// EventKind is one of event.Kinds.
+	EventKind string
+	// Filter is an expression, nil for none; Template is a JSON object, nil where the whole payload is the record.
+	Filter   *string
+	Template json.RawMessage
+	Enabled  bool
+}
+
+// rules are the expressions of a subscription.
+type rules struct {
+	filter *expr.Condition
+	input  *run.InputTemplate
+}
+
+// rules compiles the expressions. Fault: Unprocessable, with the place of each bad one.
+func (in *Input) rules() (r rules, err error) {
+	var bad []fault.Field
+	if in.Filter != nil {
+		var errs []expr.Error
+		r.filter, errs = expr.CompileCondition(*in.Filter, expr.Scope{Payload: true})
+		bad = run.BadExpressions(errs, "body", "filter")
+	}
+	var more []fault.Field
+	r.input, more = run.CompileInput(in.Template, "body", "input_template")
+	if bad = append(bad, more...); len(bad) > 0 {
+		return r, fault.Invalidated(bad...)
+	}
+	return r, nil
+}
+
+// Subscription is a stored subscription.
+type Subscription = db.FlowEventSubscription
+
+// Service is what callers do with subscriptions, and what events do. What belongs to another organization is not found.
+type Service struct {
+	pool        *pgxpool.Pool
+	q           *db.Queries
+	definitions *definition.Service
+	runs        *run.Service
+	log         *slog.Logger
+}
+
+// New returns a Service.
+func New(pool *pgxpool.Pool, definitions *definition.Service, runs *run.Service, log *slog.Logger) *Service {
+	return &Service{pool: pool, q: db.New(), definitions: definitions, runs: runs, log: log}
+}
+
+// Create stores a subscription to what happens from now on. The definition need not be active. Faults: Unprocessable for the
+// expressions, and for one subscription too many; NotFound for the definition.
+func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, also ...pg.Also[*Subscription]) (*Subscription, error) {
+	if _, err := in.rules(); err != nil {
+		return nil, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("event subscription id: %w", err)
+	}
+	var out *Subscription
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.admit(ctx, tx, orgID); err != nil {
+			return err
+		}
+		if err := s.definitions.Hold(ctx, tx, orgID, in.DefinitionID); err != nil {
+			return err
+		}
+		now, err := s.q.Clock(ctx, tx)
+		if err != nil {
+			return fmt.Errorf("read the clock: %w", err)
+		}
+		err = s.q.EventSubscriptionAdd(ctx, tx, db.EventSubscriptionAddParams{
+			ID: id, OrgID: orgID, DefinitionID: in.DefinitionID, Description: in.Description, EventKind: in.EventKind, Filter: in.Filter,
+			InputTemplate: in.Template, Enabled: in.Enabled, CreatedBy: by, Now: now,
+		})
+		if err != nil {
+			return fmt.Errorf("add event subscription: %w", err)
+		}
+		if out, err = s.changed(ctx, tx, orgID, id); err != nil {
+			return err
+		}
+		return pg.Do(ctx, tx, out, also)
+	})
+	return out, err
+}
+
+// admit refuses one subscription too many.
+func (s *Service) admit(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error {
+	if _, err := s.q.EventSubscriptionLimit(ctx, tx, orgID); err != nil {
+		return fmt.Errorf("lock the organization: %w", err)
+	}
+	n, err := s.q.EventSubscriptionCount(ctx, tx, orgID)
+	if err != nil {
+		return fmt.Errorf("count event subscriptions: %w", err)
+	}
+	if n >= most {
+		return fault.Value([]string{"body"}, "The organization has %d event subscriptions, and may not have more; delete one", n)
+	}
+	return nil
+}
+
+// changed audits a change, and returns what came of it.
+func (s *Service) changed(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) (*Subscription, error) {
+	out, err := s.read(ctx, tx, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	return out, account.Audit(ctx, tx, auditType, id.String())
+}
+
+// Get returns one subscription. Fault: NotFound.
+func (s *Service) Get(ctx context.Context, orgID, id uuid.UUID) (*Subscription, error) {
+	return s.read(ctx, s.pool, orgID, id)
+}
+
+func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Subscription, error) {
+	row, err := s.q.EventSubscriptionGet(ctx, q, db.EventSubscriptionGetParams{OrgID: orgID, ID: id})
+	if err != nil {
+		return nil, stored(err, "read event subscription")
+	}
+	return &row, nil
+}
+
+func stored(err error, what string) error {
+	if pg.IsNoRows(err) {
+		return fault.Missing("Event subscription")
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// List returns subscriptions in insertion order, from the one behind after, and how many there are in all.
+func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, skip, maxRows int32) ([]Subscription, int64, error) {
+	rows, err := s.q.EventSubscriptionList(ctx, s.pool, db.EventSubscriptionListParams{OrgID: orgID, After: after, Skip: skip, MaxRows: maxRows})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list event subscriptions: %w", err)
+	}
+	total, err := s.q.EventSubscriptionCount(ctx, s.pool, orgID)
+	if err != nil {
+		return nil, 0, fmt.Errorf("count event subscriptions: %w", err)
+	}
+	return rows, total, nil
+}
+
+// Change replaces what authors set of a subscription by what change makes of it. Events that are not decided yet are decided on the
+// new terms. Faults: as Create, and NotFound.
+func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Subscription, error) {
+	var out *Subscription
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := s.q.EventSubscriptionLock(ctx, tx, db.EventSubscriptionLockParams{OrgID: orgID, ID: id})
+		if err != nil {
+			return stored(err, "lock event subscription")
+		}
+		was := inputOf(&row)
+		in := change(was)
+		if _, err := in.rules(); err != nil {
+			return err
+		}
+		if in.DefinitionID != row.DefinitionID {
+			if err := s.definitions.Hold(ctx, tx, orgID, in.DefinitionID); err != nil {
+				return err
+			}
+		}
+		if !reflect.DeepEqual(in, was) {
+			if err := s.update(ctx, tx, orgID, id, &in); err != nil {
+				return err
+			}
+		}
+		out, err = s.changed(ctx, tx, orgID, id)
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) update(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, in *Input) error {
+	now, err := s.q.Clock(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	err = s.q.EventSubscriptionUpdate(ctx, tx, db.EventSubscriptionUpdateParams{
+		OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description, EventKind: in.EventKind, Filter: in.Filter,
+		InputTemplate: in.Template, Enabled: in.Enabled, Now: now,
+	})
+	if err != nil {
+		return fmt.Errorf("change event subscription: %w", err)
+	}
+	return nil
+}
+
+func inputOf(row *Subscription) Input {
+	return Input{DefinitionID: row.DefinitionID, Description: row.Description, EventKind: row.EventKind, Filter: row.Filter, Template: row.InputTemplate,
+		Enabled: row.Enabled}
+}
+
+// Delete removes a subscription, with the events that are not decided yet; its batches stay. Fault: NotFound.
+func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
+	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := s.q.EventSubscriptionLock(ctx, tx, db.EventSubscriptionLockParams{OrgID: orgID, ID: id}); err != nil {
+			return stored(err, "lock event subscription")
+		}
+		if err := s.q.EventSubscriptionDelete(ctx, tx, db.EventSubscriptionDeleteParams{OrgID: orgID, ID: id}); err != nil {
+			return fmt.Errorf("delete event subscription: %w", err)
+		}
+		return account.Audit(ctx, tx, auditType, id.String())
+	})
+}

@@ -1,0 +1,83 @@
+-- name: EventEmit :many
+-- A row for each subscription that hears of these events, in their order, and who those are. Where nobody does, a look into an index
+-- is all.
+INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, payload, created_at)
+SELECT s.id, s.org_id, e.id, s.event_kind, e.depth, e.payload, (SELECT flow.clock())
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@kinds::text[]) AS kind, unnest(@depths::smallint[]) AS depth,
+        unnest(@payloads::text[])::json AS payload, generate_series(1, cardinality(@ids::uuid[])) AS no) e
+JOIN flow.event_subscription s ON s.org_id = e.org_id AND s.event_kind = e.kind AND s.enabled
+ORDER BY e.no, s.id
+RETURNING subscription_id;
+
+-- name: EventBatchesEnded :many
+-- As EventEmit, of batches that are over in this transaction.
+INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, payload, created_at)
+SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, json_build_object('batch_id', b.id, 'definition_id', b.definition_id, 'definition_version', b.version,
+        'status', b.status, 'record_count', b.record_count, 'job_counts', json_build_object('staged', c.staged, 'queued', c.queued, 'pending', c.pending,
+            'started', c.started, 'needs_reconcile', c.needs_reconcile, 'completed', c.completed, 'failed', c.failed, 'cancelled', c.cancelled,
+            'accepted', c.accepted, 'rejected', c.rejected, 'unprocessed', c.unprocessed, 'unresolved', c.unresolved),
+        'trigger_type', b.trigger_type, 'trigger_source', b.trigger_source, 'retry_of', b.retry_of, 'metadata', b.metadata::json), (SELECT flow.clock())
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) e
+JOIN flow.batch b ON b.id = e.batch_id
+JOIN flow.event_subscription s ON s.org_id = b.org_id AND s.event_kind = 'batch.' || b.status::text AND s.enabled
+JOIN flow.batch_count c ON c.batch_id = b.id
+ORDER BY b.id, s.id
+RETURNING subscription_id;
+
+-- name: EventSubscriptionLimit :one
+-- Locks the organization, so that two creations cannot both be the last that is allowed.
+SELECT id FROM flow.organization WHERE id = @org_id FOR NO KEY UPDATE;
+
+-- name: EventSubscriptionAdd :exec
+INSERT INTO flow.event_subscription (id, org_id, definition_id, description, event_kind, filter, input_template, enabled, created_by, created_at, updated_at)
+VALUES (@id, @org_id, @definition_id, @description, @event_kind, sqlc.narg('filter'), sqlc.narg('input_template'), @enabled, @created_by, @now, @now);
+
+-- name: EventSubscriptionGet :one
+SELECT * FROM flow.event_subscription WHERE org_id = @org_id AND id = @id;
+
+-- name: EventSubscriptionList :many
+-- In insertion order; `after` is the last id of the page before (all zeros for the first).
+SELECT * FROM flow.event_subscription WHERE org_id = @org_id AND id > @after ORDER BY id LIMIT @max_rows OFFSET @skip;
+
+-- name: EventSubscriptionCount :one
+SELECT count(*) FROM flow.event_subscription WHERE org_id = @org_id;
+
+-- name: EventSubscriptionLock :one
+-- Locks a subscription of an organization. What starts its batches waits.
+SELECT * FROM flow.event_subscription WHERE org_id = @org_id AND id = @id FOR NO KEY UPDATE;
+
+-- name: EventSubscriptionLockDue :one
+-- Locks a subscription to which events may have come.
+SELECT * FROM flow.event_subscription WHERE id = @id FOR NO KEY UPDATE;
+
+-- name: EventSubscriptionUpdate :exec
+UPDATE flow.event_subscription SET definition_id = @definition_id, description = @description, event_kind = @event_kind, filter = sqlc.narg('filter'),
+    input_template = sqlc.narg('input_template'), enabled = @enabled, updated_at = @now
+WHERE org_id = @org_id AND id = @id;
+
+-- name: EventSubscriptionDelete :exec
+DELETE FROM flow.event_subscription WHERE org_id = @org_id AND id = @id;
+
+-- name: EventSubscriptionNote :exec
+-- What became of events: how many started a batch, how many should have, and why the last of those did not.
+UPDATE flow.event_subscription SET started_count = started_count + @started::bigint, failed_count = failed_count + @failed::bigint,
+    last_started_at = CASE WHEN @started::bigint > 0 THEN @now::timestamptz ELSE last_started_at END,
+    last_failed_at = CASE WHEN @failed::bigint > 0 THEN @now::timestamptz ELSE last_failed_at END,
+    last_error = coalesce(sqlc.narg('last_error')::text, last_error)
+WHERE id = @id;
+
+-- name: EventSubscriptionNames :one
+-- Whether a subscription names the definition.
+SELECT EXISTS (SELECT FROM flow.event_subscription WHERE org_id = @org_id AND definition_id = @definition_id);
+
+-- name: EventDeliveries :many
+-- The oldest events that have not reached a subscription.
+SELECT id, event_id, event_kind, depth, payload FROM flow.event_delivery WHERE subscription_id = @subscription_id ORDER BY id LIMIT @max_rows;
+
+-- name: EventDeliveryDelete :execrows
+DELETE FROM flow.event_delivery WHERE id = ANY(@ids::bigint[]);
+
+-- name: EventDeliveryClear :execrows
+-- Events for a subscription that hears of nothing.
+DELETE FROM flow.event_delivery d WHERE d.id IN (
+    SELECT o.id FROM flow.event_delivery o WHERE o.subscription_id = @subscription_id ORDER BY o.id LIMIT @max_rows);
