@@ -31,8 +31,9 @@ type books struct {
 	seen, seenAt map[window]int
 	// waited is how many calls of others went since a lane that had work had its last one.
 	waited map[dispatch.LaneKey]int
-	// paid is how small a share each lane had when it was charged last: it waits as long as that explains, whatever its share is now.
-	paid map[dispatch.LaneKey]int
+	// paid is the weight with which each lane was charged last, among the most that all of its organization weighed since: it waits
+	// as long as that explains, whatever it weighs now.
+	paid, among map[dispatch.LaneKey]int
 }
 
 // released is what a paced batch was given and took since its last tick.
@@ -52,7 +53,7 @@ func (c *checker) fail(format string, args ...any) {
 
 func (c *checker) of(b *budget) *books {
 	if c.books[b] == nil {
-		c.books[b] = &books{map[window]int{}, map[window]int{}, map[window]int{}, map[window]int{}, map[dispatch.LaneKey]int{}, map[dispatch.LaneKey]int{}}
+		c.books[b] = &books{map[window]int{}, map[window]int{}, map[window]int{}, map[window]int{}, map[dispatch.LaneKey]int{}, map[dispatch.LaneKey]int{}, map[dispatch.LaneKey]int{}}
 	}
 	return c.books[b]
 }
@@ -135,23 +136,28 @@ func (c *checker) turns(b *budget, went dispatch.LaneKey, n int, among []dispatc
 	k := c.of(b)
 	waited := k.waited
 	k.waited = map[dispatch.LaneKey]int{}
-	share := func(lane dispatch.LaneKey) (all, lanes int) {
+	weigh := func(lane dispatch.LaneKey) (all, lanes int) {
 		for l, s := range b.account.lanes {
 			if l.Org == lane.Org {
 				all, lanes = all+s.weight, lanes+1
 			}
 		}
-		return all / b.account.lanes[lane].weight, lanes
+		return all, lanes
 	}
-	k.paid[went], _ = share(went)
+	k.paid[went], k.among[went] = b.account.lanes[went].weight, 0
 	for _, lane := range among {
 		if lane == went || k.waited[lane] > 0 {
 			continue
 		}
 		k.waited[lane] = waited[lane] + n
-		small, lanes := share(lane)
+		all, lanes := weigh(lane)
+		k.among[lane] = max(k.among[lane], all)
+		least := b.account.lanes[lane].weight
+		if paid := k.paid[lane]; paid > 0 {
+			least = min(least, paid)
+		}
 		orgs := len(b.account.orgs)
-		turn := b.group * (lanes + max(small, k.paid[lane]) + 2)
+		turn := b.group * (lanes + k.among[lane]/least + 2)
 		if most := 2*turn*orgs + 2*b.group*orgs; k.waited[lane] > most {
 			c.fail("budget %d: %d calls went before one of %v, at most %d should", b.no, k.waited[lane], lane, most)
 		}
