@@ -55,6 +55,7 @@ func TestPayload(t *testing.T) {
 		{"Text", "text/plain; charset=utf-8", "hé\x00\xffllo", wrapped("hé\ufffd\ufffdllo", "text/plain; charset=utf-8")},
 		{"NoType", "", `{"a":1}`, wrapped(`{"a":1}`, "")},
 		{"LongType", strings.Repeat("x", 300), ``, wrapped(``, strings.Repeat("x", 256))},
+		{"NULInComment", asXML, "<a/><!--\x00-->", wrapped("<a/><!--\ufffd-->", asXML)},
 		{"NUL", asXML, "<a>\x00</a>", wrapped("<a>\ufffd</a>", asXML)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
