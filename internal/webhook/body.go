@@ -29,6 +29,9 @@ const (
 // bounds or holds what cannot be stored, is {"raw": the body as text, "content_type": the header}. The result may share the
 // memory of body.
 func Payload(contentType, contentEncoding string, body []byte) jsonraw.Value {
+	if len(body) == 0 {
+		contentType = "" // many senders send one without a body, too, and then it says nothing
+	}
 	plain, ok := unpack(contentEncoding, body)
 	if !ok || len(plain) > MaxBody || bytes.IndexByte(plain, 0) >= 0 {
 		return wrap(contentType, body)
