@@ -1,0 +1,72 @@
+package api_test
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/api/apitest"
+	"flowlane/internal/webhook"
+	"flowlane/internal/webhook/webhooktest"
+)
+
+// TestReceiver_HostileBodies: without a signature no body is read, with one every body starts a batch, whatever it is.
+func TestReceiver_HostileBodies(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	h := s.webhook(hookOf(s.define(transformSteps), `"rate_limit":1000000`))
+	want := map[string]deliveryRow{}
+	for i, b := range webhooktest.Hostile() {
+		id := strconv.Itoa(i)
+		if len(b.Text) > webhook.MaxBody {
+			s.sendUnsigned(h.url, b.Text, "Content-Type", b.ContentType).Want(http.StatusRequestEntityTooLarge)
+			s.send(h, id, b.Text, "Content-Type", b.ContentType).Detail(http.StatusRequestEntityTooLarge, "Request body exceeds 1048576 bytes")
+			continue
+		}
+		s.sendUnsigned(h.url, b.Text, "Content-Type", b.ContentType).Detail(http.StatusUnauthorized, "Signature verification failed")
+		encoding := []string{"", "gzip", "br"}[i%3]
+		answer := s.send(h, id, b.Text, "Content-Type", b.ContentType, "Content-Encoding", encoding).Want(http.StatusAccepted)
+		delivery := answer.JSON()["delivery_id"].(string)
+		if b.Text == "" {
+			b.ContentType = "" // a body that is not there has no type
+		}
+		want[id] = deliveryRow{ID: delivery, MessageID: id, Status: "dispatched", ContentType: b.ContentType, SizeBytes: len(b.Text), Attempts: 1}
+	}
+	for _, d := range s.settledDeliveries(h, len(want)) {
+		assert.NotEmpty(t, d.BatchID)
+		d.BatchID = ""
+		assert.Equal(t, want[d.MessageID], d)
+	}
+}
+
+// TestReceiver_StandardWebhooks: the receiver takes what the Standard Webhooks library signs, and refuses it, in the same bytes,
+// with any byte of it changed.
+func TestReceiver_StandardWebhooks(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	h := s.webhook(s.webhookBody())
+	sender, err := standardwebhooks.NewWebhook(h.secret)
+	require.NoError(t, err)
+	now := s.clock()
+	signature, err := sender.Sign("msg_1", now, []byte(`{"n":1}`))
+	require.NoError(t, err)
+	parts := [...]string{"msg_1", strconv.FormatInt(now.Unix(), 10), signature, `{"n":1}`}
+	post := func(p [4]string) apitest.Response {
+		return s.sendUnsigned(h.url, p[3], "webhook-id", p[0], "webhook-timestamp", p[1], "webhook-signature", p[2])
+	}
+	refused := string(s.sendUnsigned(h.url, "").Detail(http.StatusUnauthorized, "Signature verification failed").Body)
+	for part := range parts {
+		for at := range parts[part] {
+			forged := parts
+			text := []byte(forged[part])
+			text[at] ^= 1
+			forged[part] = string(text)
+			assert.Equal(t, refused, string(post(forged).Want(http.StatusUnauthorized).Body), "%q", forged)
+		}
+	}
+	post(parts).Want(http.StatusAccepted)
+}
