@@ -423,3 +423,54 @@ func TestReceiver_Housekeeping(t *testing.T) {
 	assert.Len(t, page["items"], 1)
 	assert.InDelta(t, 1, page["total"], 0)
 }
+
+// What changes between the look-up of a message and its acceptance counts.
+func TestReceiver_ChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	rotate := func(h hook) [][3]string {
+		one := [3]string{http.MethodPost, "/flows/webhooks/" + h.id + "/rotate-secret", ""}
+		return [][3]string{one, one}
+	}
+	for name, c := range map[string]struct {
+		changes func(h hook) [][3]string
+		status  int
+	}{
+		"its secret":        {rotate, http.StatusUnauthorized},
+		"one secret before": {func(h hook) [][3]string { return rotate(h)[:1] }, http.StatusAccepted},
+		"switched off": {func(h hook) [][3]string {
+			return [][3]string{{http.MethodPatch, "/flows/webhooks/" + h.id, `{"enabled":false}`}}
+		}, http.StatusNotFound},
+		"deleted": {func(h hook) [][3]string {
+			return [][3]string{{http.MethodDelete, "/flows/webhooks/" + h.id, ""}}
+		}, http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serveStack(t, false)
+			h := s.webhook(s.webhookBody())
+			tx, err := s.app.Pool.Begin(t.Context())
+			require.NoError(t, err)
+			_, err = tx.Exec(t.Context(), "SELECT FROM flow.webhook WHERE id::text = $1 FOR NO KEY UPDATE", dashed(h.id))
+			require.NoError(t, err)
+			var group sync.WaitGroup
+			for i, change := range c.changes(h) {
+				group.Go(func() {
+					var body any
+					if change[2] != "" {
+						body = change[2]
+					}
+					s.Do(change[0], change[1], body)
+				})
+				s.blocked(i + 1)
+			}
+			header := s.signed(h.secret, "m", []byte("{}"))
+			var answer apitest.Response
+			group.Go(func() { answer = s.sendUnsigned(h.url, "{}", header...) })
+			s.blocked(len(c.changes(h)) + 1)
+			require.NoError(t, tx.Rollback(t.Context()))
+			group.Wait()
+			answer.Want(c.status)
+			assert.Equal(t, map[bool]int{true: 1, false: 0}[c.status == http.StatusAccepted], s.count("flow.webhook_delivery"))
+		})
+	}
+}
