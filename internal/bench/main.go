@@ -32,6 +32,7 @@ var benches = []bench{
 	{"single", single},
 	{"hold", holds},
 	{"start", starts},
+	{"webhooks", webhooks},
 	{"stream", streams},
 	{"retries", retries},
 	{"reads", reads},
