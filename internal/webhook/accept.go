@@ -26,9 +26,19 @@ const (
 type arrival struct {
 	message       Message
 	secretVersion int64
-	done          chan struct{}
-	delivery      uuid.UUID
-	err           error
+	// at is when it was, as far as this process knew without asking; zero where it has asked.
+	at       time.Time
+	done     chan struct{}
+	delivery uuid.UUID
+	err      error
+}
+
+// drift is how far a clock that was not asked may be off, the wait for the lock included.
+const drift = 2 * time.Second
+
+// stale tells that a message must be looked at again: its secrets are others now, or it was verified for another time.
+func (a *arrival) stale(version int64, now time.Time) bool {
+	return a.secretVersion != version || !a.at.IsZero() && now.Sub(a.at).Abs() > drift
 }
 
 // accept writes a message down, together with those that arrive meanwhile: concurrent messages share one commit. The error is
@@ -105,7 +115,7 @@ func (s *Service) write(ctx context.Context, tx pgx.Tx, id uuid.UUID, all []*arr
 		w.of[k.MessageID] = k.ID
 	}
 	for _, a := range all {
-		if a.secretVersion != row.SecretVersion {
+		if a.stale(row.SecretVersion, row.Now) {
 			a.err = errChanged
 		} else if err := w.decide(a); err != nil {
 			return err

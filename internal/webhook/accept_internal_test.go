@@ -107,6 +107,17 @@ func TestCopies(t *testing.T) {
 	assert.Equal(t, "a", got.Current)
 	_, ok = c.get(id, 2)
 	assert.False(t, ok)
+	now := time.Now()
+	_, ok = c.recent(id, now)
+	assert.False(t, ok, "nobody has seen it open")
+	c.saw(id, now.Add(time.Hour), now)
+	found, ok := c.recent(id, now.Add(recentFor-1))
+	assert.True(t, ok)
+	assert.Equal(t, now.Add(time.Hour+recentFor-1), found.now)
+	_, ok = c.recent(id, now.Add(recentFor))
+	assert.False(t, ok)
+	c.saw(uuid.New(), now, now)
+	assert.Len(t, c.of, 1, "what is not kept is not seen")
 	for range 2 * maxCopies {
 		c.put(uuid.New(), secrets{}, 1)
 	}
@@ -120,4 +131,15 @@ func TestSecrets_Valid(t *testing.T) {
 	assert.Equal(t, []string{"b", "a"}, s.valid(now.Add(-1)))
 	assert.Equal(t, []string{"b"}, s.valid(now))
 	assert.Equal(t, []string{"b"}, (&secrets{Current: "b"}).valid(time.Time{}))
+}
+
+func TestArrival_Stale(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	asked, recent := &arrival{secretVersion: 2}, &arrival{secretVersion: 2, at: now}
+	assert.False(t, asked.stale(2, now.Add(time.Hour)))
+	assert.True(t, asked.stale(3, now))
+	assert.False(t, recent.stale(2, now.Add(drift)))
+	assert.True(t, recent.stale(2, now.Add(drift+1)))
+	assert.True(t, recent.stale(2, now.Add(-drift-1)), "the clock was set back")
 }

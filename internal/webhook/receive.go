@@ -46,12 +46,19 @@ func (s *Service) Receive(ctx context.Context, provider, address string, m Messa
 	if !ok || provider != Standard {
 		id = uuid.Nil // which no webhook has
 	}
+	if f, ok := s.copies.recent(id, time.Now()); ok && f.verify(&m) == nil {
+		// Whether it is still so is decided where the message is accepted.
+		delivery, err := s.accept(ctx, id, &arrival{message: m, secretVersion: f.secretVersion, at: f.now})
+		if !errors.Is(err, errChanged) {
+			return delivery, err
+		}
+	}
 	for range looks {
 		found, err := s.look(ctx, id)
 		if err != nil {
 			return uuid.Nil, err
 		}
-		err = Verify(found.secrets, m.ID, m.Timestamp, m.Signature, m.Body, found.now)
+		err = found.verify(&m)
 		switch {
 		case !found.open:
 			return uuid.Nil, fault.Missing("Webhook")
@@ -74,6 +81,10 @@ type found struct {
 	secrets       []string
 	secretVersion int64
 	err           error
+}
+
+func (f *found) verify(m *Message) error {
+	return Verify(f.secrets, m.ID, m.Timestamp, m.Signature, m.Body, f.now)
 }
 
 // look reads what stands at an address. Those who ask while another question about it is under way share the next one, so
@@ -100,6 +111,7 @@ func (s *Service) ask(id uuid.UUID) found {
 	defer func() { <-s.askers }()
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
+	asked := time.Now()
 	row, err := s.q.WebhookFind(ctx, s.Pool, id)
 	if err != nil {
 		return found{err: fmt.Errorf("look up a webhook: %w", err)}
@@ -112,5 +124,6 @@ func (s *Service) ask(id uuid.UUID) found {
 	if errors.Is(err, vault.ErrMissing) { // deleted meanwhile
 		return closed
 	}
+	s.copies.saw(id, row.Now, asked)
 	return found{open: err == nil, now: row.Now, secrets: all.valid(row.Now), secretVersion: version, err: err}
 }

@@ -84,6 +84,10 @@ func (s *Service) Rotate(ctx context.Context, orgID, id uuid.UUID) (secret strin
 // copyFor is how long a process keeps a copy of secrets. It is used only while its version is the current one.
 const copyFor = 5 * time.Second
 
+// recentFor is for how long a good signature need not look again: what it says is checked once more when the message is accepted,
+// but for the organization, which may be suspended. A bad one always looks.
+const recentFor = 800 * time.Millisecond
+
 // maxCopies bounds how many webhooks a process has the secrets of.
 const maxCopies = 1000
 
@@ -97,6 +101,8 @@ type copied struct {
 	secrets secrets
 	version int64
 	at      time.Time
+	// asked is when the webhook was last seen open, clock the time of the database then.
+	asked, clock time.Time
 }
 
 func (c *copies) get(id uuid.UUID, version int64) (secrets, bool) {
@@ -113,7 +119,30 @@ func (c *copies) put(id uuid.UUID, all secrets, version int64) {
 	if c.of == nil || len(c.of) >= maxCopies {
 		c.of = map[uuid.UUID]copied{}
 	}
-	c.of[id] = copied{all, version, time.Now()}
+	c.of[id] = copied{secrets: all, version: version, at: time.Now()}
+}
+
+// saw notes that a webhook is open: asked at a time of this process, when the clock of the database was at another.
+func (c *copies) saw(id uuid.UUID, clock, asked time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one, ok := c.of[id]; ok {
+		one.clock, one.asked = clock, asked
+		c.of[id] = one
+	}
+}
+
+// recent is what was found lately; false where that is too long ago.
+func (c *copies) recent(id uuid.UUID, now time.Time) (found, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, ok := c.of[id]
+	age := now.Sub(one.asked)
+	if !ok || one.asked.IsZero() || age >= recentFor {
+		return found{}, false
+	}
+	clock := one.clock.Add(age)
+	return found{open: true, now: clock, secrets: one.secrets.valid(clock), secretVersion: one.version}, true
 }
 
 // current returns the secrets of a webhook whose version is this one, or a newer one, with their version.
