@@ -102,27 +102,36 @@ ORDER BY b.id;
 SELECT coalesce(flow.slice_at(@batch_id::uuid, @place::bigint), 0)::int AS no;
 
 -- name: SlicesFrom :many
--- Slices that can have jobs in any of these statuses, with how many by their counters. begun narrows what is queued: 'yes' to
--- slices in which something was done already, 'no' to those at their first step, '' to nothing. With ended runs those count too.
-SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done, d.matching::bigint AS matching FROM (
-    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done, (CASE WHEN 'staged' = ANY(@statuses::text[]) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(@statuses::text[]) THEN s.queued ELSE 0 END
-        + CASE WHEN 'pending' = ANY(@statuses::text[]) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY(@statuses::text[]) THEN s.started ELSE 0 END
-        + CASE WHEN 'needs_reconcile' = ANY(@statuses::text[]) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(@statuses::text[]) THEN s.completed ELSE 0 END
-        + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN s.cancelled ELSE 0 END
-        + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN s.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN s.unresolved ELSE 0 END)
-        + CASE WHEN @begun::text = 'yes' AND s.queued > 0
+-- Slices of batches, each from a number on and so many at most, that can have jobs in any of these statuses, with how many by their
+-- counters; i is the batch, from 0. Of a batch that is over it is over_statuses, because its slices count as waiting what will never
+-- be sent. begun narrows what is queued: 'yes' to slices in which something was done already, 'no' to those at their first step, ''
+-- to nothing. With ended runs those count too.
+SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done, d.matching::bigint AS matching
+FROM (
+    SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN @over_statuses::text[] ELSE @statuses::text[] END AS statuses, CASE WHEN b.over THEN '' ELSE @begun::text END AS begun,
+        (@ended_runs::boolean AND EXISTS (SELECT FROM flow.ended_run r WHERE r.org_id = @org_id AND r.batch_id = b.batch_id)) AS ended_runs
+    FROM (SELECT generate_series(0, cardinality(@batch_ids::uuid[]) - 1) AS i, unnest(@batch_ids::uuid[]) AS batch_id, unnest(@from_nos::int[]) AS from_no, unnest(@over::boolean[]) AS over) b OFFSET 0
+) w
+CROSS JOIN LATERAL (SELECT * FROM (
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done, (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY(w.statuses) THEN s.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY(w.statuses) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(w.statuses) THEN s.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY(w.statuses) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(w.statuses) THEN s.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY(w.statuses) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(w.statuses) THEN s.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY(w.statuses) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(w.statuses) THEN s.unresolved ELSE 0 END)
+        + CASE WHEN w.begun = 'yes' AND s.queued > 0
             AND (s.step_no > s.first_step OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
-        - CASE WHEN @begun::text = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
-        + CASE WHEN @ended_runs::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = @org_id AND r.batch_id = s.batch_id
+        - CASE WHEN w.begun = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
+        + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = @org_id AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
-    FROM flow.slice s WHERE s.batch_id = @batch_id AND s.no >= @from_no
+    FROM flow.slice s WHERE s.batch_id = w.batch_id AND s.no >= w.from_no
         -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
-        AND (@begun::text = 'yes' AND s.queued > 0 OR @ended_runs::boolean OR s.staged > 0 AND 'staged' = ANY(@statuses::text[]) OR s.queued > 0 AND 'queued' = ANY(@statuses::text[]) OR s.pending > 0 AND 'pending' = ANY(@statuses::text[])
-            OR s.started > 0 AND 'started' = ANY(@statuses::text[]) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(@statuses::text[]) OR s.completed > 0 AND 'completed' = ANY(@statuses::text[])
-            OR s.failed > 0 AND 'failed' = ANY(@statuses::text[]) OR s.cancelled > 0 AND 'cancelled' = ANY(@statuses::text[]) OR s.accepted > 0 AND 'accepted' = ANY(@statuses::text[])
-            OR s.rejected > 0 AND 'rejected' = ANY(@statuses::text[]) OR s.unprocessed > 0 AND 'unprocessed' = ANY(@statuses::text[]) OR s.unresolved > 0 AND 'unresolved' = ANY(@statuses::text[]))
-) d WHERE d.matching > 0 ORDER BY d.no LIMIT @max_rows;
+        AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses) OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
+            OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
+            OR s.failed > 0 AND 'failed' = ANY(w.statuses) OR s.cancelled > 0 AND 'cancelled' = ANY(w.statuses) OR s.accepted > 0 AND 'accepted' = ANY(w.statuses)
+            OR s.rejected > 0 AND 'rejected' = ANY(w.statuses) OR s.unprocessed > 0 AND 'unprocessed' = ANY(w.statuses) OR s.unresolved > 0 AND 'unresolved' = ANY(w.statuses))
+) a WHERE a.matching > 0 ORDER BY a.no LIMIT @max_rows) d
+ORDER BY w.i, d.no;
 
 -- name: JobsRead :many
 -- OFFSET 0 keeps it one walk along the index for each slice, whatever the planner thinks of the size of the table.
@@ -131,28 +140,29 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) A
 CROSS JOIN LATERAL (SELECT * FROM flow.job a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no OFFSET 0) j;
 
 -- name: SliceSizes :many
--- Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on, those
+-- Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step of each on, those
 -- inherited from another on, and the pages where they are wanted, each with the first of its slices. In the order in which the
 -- slices are asked for.
-SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= @from_step), 0)
+SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= s.from_step), 0)
     + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
-        WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= @inherited_from
+        WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= s.inherited_from
             AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)), 0)
     + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE @pages::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off
         AND s.new_page), 0))::bigint AS bytes
 FROM (
-    SELECT d.i, r.*, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
-    FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no, generate_series(1, cardinality(@slice_nos::int[])) AS i) d
+    SELECT d.i, d.from_step, d.inherited_from, r.*, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
+    FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no, unnest(@from_steps::smallint[]) AS from_step,
+            unnest(@inherited_from::smallint[]) AS inherited_from, generate_series(1, cardinality(@slice_nos::int[])) AS i) d
     CROSS JOIN LATERAL (SELECT * FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
 ) s
 JOIN flow.batch b ON b.id = s.batch_id
 ORDER BY s.i;
 
 -- name: FragmentsRead :many
--- In the order in which they came: the last one counts. OFFSET 0 as in JobsRead.
+-- Those of slices, of each from a step on, in the order in which they came: the last one counts. OFFSET 0 as in JobsRead.
 SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.body
-FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
-CROSS JOIN LATERAL (SELECT * FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= @from_step OFFSET 0) f
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no, unnest(@from_steps::smallint[]) AS from_step) d
+CROSS JOIN LATERAL (SELECT * FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= d.from_step OFFSET 0) f
 ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq;
 
 -- name: SlicesChanged :many

@@ -70,10 +70,10 @@ DELETE FROM flow.record_chunk d WHERE d.record_set_id = @record_set_id AND d.chu
     SELECT c.chunk_index FROM flow.record_chunk c WHERE c.record_set_id = @record_set_id ORDER BY c.chunk_index LIMIT @max_rows);
 
 -- name: PageRead :many
-SELECT p.first, p.rows, p.raw_bytes, p.body
-FROM (SELECT DISTINCT unnest(@firsts::bigint[]) AS first) n
-CROSS JOIN LATERAL (SELECT * FROM flow.page x WHERE x.set_id = @set_id AND x.first = n.first OFFSET 0) p
-ORDER BY p.first;
+SELECT p.set_id, p.first, p.rows, p.raw_bytes, p.body
+FROM (SELECT DISTINCT unnest(@set_ids::uuid[]) AS set_id, unnest(@firsts::bigint[]) AS first) n
+CROSS JOIN LATERAL (SELECT * FROM flow.page x WHERE x.set_id = n.set_id AND x.first = n.first OFFSET 0) p
+ORDER BY p.set_id, p.first;
 
 -- name: PageDelete :execrows
 DELETE FROM flow.page d WHERE d.set_id = @set_id AND d.first IN (

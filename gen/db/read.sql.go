@@ -537,15 +537,15 @@ func (q *Queries) EndedRunsRead(ctx context.Context, db DBTX, arg EndedRunsReadP
 
 const fragmentsRead = `-- name: FragmentsRead :many
 SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.body
-FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
-CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, body FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= $3 OFFSET 0) f
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3::smallint[]) AS from_step) d
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, body FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= d.from_step OFFSET 0) f
 ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq
 `
 
 type FragmentsReadParams struct {
-	BatchIds []uuid.UUID
-	SliceNos []int32
-	FromStep int16
+	BatchIds  []uuid.UUID
+	SliceNos  []int32
+	FromSteps []int16
 }
 
 type FragmentsReadRow struct {
@@ -556,9 +556,9 @@ type FragmentsReadRow struct {
 	Body    []byte
 }
 
-// In the order in which they came: the last one counts. OFFSET 0 as in JobsRead.
+// Those of slices, of each from a step on, in the order in which they came: the last one counts. OFFSET 0 as in JobsRead.
 func (q *Queries) FragmentsRead(ctx context.Context, db DBTX, arg FragmentsReadParams) ([]FragmentsReadRow, error) {
-	rows, err := db.Query(ctx, fragmentsRead, arg.BatchIds, arg.SliceNos, arg.FromStep)
+	rows, err := db.Query(ctx, fragmentsRead, arg.BatchIds, arg.SliceNos, arg.FromSteps)
 	if err != nil {
 		return nil, err
 	}
@@ -700,15 +700,16 @@ func (q *Queries) SliceAt(ctx context.Context, db DBTX, arg SliceAtParams) (int3
 }
 
 const sliceSizes = `-- name: SliceSizes :many
-SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= $1), 0)
+SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no AND f.step_no >= s.from_step), 0)
     + coalesce((SELECT sum(octet_length(f.body)) FROM flow.inherited i JOIN flow.fragment f ON f.batch_id = i.from_batch AND f.slice_no = i.from_slice
-        WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= $2
+        WHERE i.batch_id = s.batch_id AND i.slice_no = s.no AND f.step_no >= s.inherited_from
             AND (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)), 0)
-    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $3::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off
+    + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $1::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off
         AND s.new_page), 0))::bigint AS bytes
 FROM (
-    SELECT d.i, r.batch_id, r.no, r.first, r.records, r.state, r.step_no, r.remaining, r.apart, r.staged, r.queued, r.pending, r.started, r.needs_reconcile, r.completed, r.failed, r.cancelled, r.accepted, r.rejected, r.unprocessed, r.unresolved, r.page_off, r.first_step, r.tasks_done, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
-    FROM (SELECT unnest($4::uuid[]) AS batch_id, unnest($5::int[]) AS no, generate_series(1, cardinality($5::int[])) AS i) d
+    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.state, r.step_no, r.remaining, r.apart, r.staged, r.queued, r.pending, r.started, r.needs_reconcile, r.completed, r.failed, r.cancelled, r.accepted, r.rejected, r.unprocessed, r.unresolved, r.page_off, r.first_step, r.tasks_done, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
+    FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::smallint[]) AS from_step,
+            unnest($5::smallint[]) AS inherited_from, generate_series(1, cardinality($3::int[])) AS i) d
     CROSS JOIN LATERAL (SELECT batch_id, no, first, records, state, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved, page_off, first_step, tasks_done FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
 ) s
 JOIN flow.batch b ON b.id = s.batch_id
@@ -716,23 +717,23 @@ ORDER BY s.i
 `
 
 type SliceSizesParams struct {
-	FromStep      int16
-	InheritedFrom int16
 	Pages         bool
 	BatchIds      []uuid.UUID
 	SliceNos      []int32
+	FromSteps     []int16
+	InheritedFrom []int16
 }
 
-// Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step on, those
+// Bytes of what readers take of slices, so that they take no more at once than memory allows: the fragments from a step of each on, those
 // inherited from another on, and the pages where they are wanted, each with the first of its slices. In the order in which the
 // slices are asked for.
 func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams) ([]int64, error) {
 	rows, err := db.Query(ctx, sliceSizes,
-		arg.FromStep,
-		arg.InheritedFrom,
 		arg.Pages,
 		arg.BatchIds,
 		arg.SliceNos,
+		arg.FromSteps,
+		arg.InheritedFrom,
 	)
 	if err != nil {
 		return nil, err
@@ -795,38 +796,48 @@ func (q *Queries) SlicesChanged(ctx context.Context, db DBTX, arg SlicesChangedP
 }
 
 const slicesFrom = `-- name: SlicesFrom :many
-SELECT d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done, d.matching::bigint AS matching FROM (
-    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done, (CASE WHEN 'staged' = ANY($1::text[]) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY($1::text[]) THEN s.queued ELSE 0 END
-        + CASE WHEN 'pending' = ANY($1::text[]) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY($1::text[]) THEN s.started ELSE 0 END
-        + CASE WHEN 'needs_reconcile' = ANY($1::text[]) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY($1::text[]) THEN s.completed ELSE 0 END
-        + CASE WHEN 'failed' = ANY($1::text[]) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($1::text[]) THEN s.cancelled ELSE 0 END
-        + CASE WHEN 'accepted' = ANY($1::text[]) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($1::text[]) THEN s.rejected ELSE 0 END
-        + CASE WHEN 'unprocessed' = ANY($1::text[]) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($1::text[]) THEN s.unresolved ELSE 0 END)
-        + CASE WHEN $2::text = 'yes' AND s.queued > 0
+SELECT w.i::int AS i, d.no, d.first, d.records, d.state, d.step_no, d.apart, d.page_off, d.first_step, d.tasks_done, d.matching::bigint AS matching
+FROM (
+    SELECT b.i, b.batch_id, b.from_no, CASE WHEN b.over THEN $1::text[] ELSE $2::text[] END AS statuses, CASE WHEN b.over THEN '' ELSE $3::text END AS begun,
+        ($4::boolean AND EXISTS (SELECT FROM flow.ended_run r WHERE r.org_id = $5 AND r.batch_id = b.batch_id)) AS ended_runs
+    FROM (SELECT generate_series(0, cardinality($6::uuid[]) - 1) AS i, unnest($6::uuid[]) AS batch_id, unnest($7::int[]) AS from_no, unnest($8::boolean[]) AS over) b OFFSET 0
+) w
+CROSS JOIN LATERAL (SELECT no, first, records, state, step_no, apart, page_off, first_step, tasks_done, matching FROM (
+    SELECT s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done, (CASE WHEN 'staged' = ANY(w.statuses) THEN s.staged ELSE 0 END + CASE WHEN 'queued' = ANY(w.statuses) THEN s.queued ELSE 0 END
+        + CASE WHEN 'pending' = ANY(w.statuses) THEN s.pending ELSE 0 END + CASE WHEN 'started' = ANY(w.statuses) THEN s.started ELSE 0 END
+        + CASE WHEN 'needs_reconcile' = ANY(w.statuses) THEN s.needs_reconcile ELSE 0 END + CASE WHEN 'completed' = ANY(w.statuses) THEN s.completed ELSE 0 END
+        + CASE WHEN 'failed' = ANY(w.statuses) THEN s.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(w.statuses) THEN s.cancelled ELSE 0 END
+        + CASE WHEN 'accepted' = ANY(w.statuses) THEN s.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(w.statuses) THEN s.rejected ELSE 0 END
+        + CASE WHEN 'unprocessed' = ANY(w.statuses) THEN s.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(w.statuses) THEN s.unresolved ELSE 0 END)
+        + CASE WHEN w.begun = 'yes' AND s.queued > 0
             AND (s.step_no > s.first_step OR EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = s.batch_id AND f.slice_no = s.no)) THEN s.queued ELSE 0 END
-        - CASE WHEN $2::text = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
-        + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $4 AND r.batch_id = s.batch_id
+        - CASE WHEN w.begun = 'no' AND s.step_no > s.first_step THEN s.queued ELSE 0 END
+        + CASE WHEN w.ended_runs THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = $5 AND r.batch_id = s.batch_id
             AND r.position >= s.first AND r.position < s.first + s.records) ELSE 0 END AS matching
-    FROM flow.slice s WHERE s.batch_id = $5 AND s.no >= $6
+    FROM flow.slice s WHERE s.batch_id = w.batch_id AND s.no >= w.from_no
         -- Most slices of a large batch pass by here: what costs little, and rules nearly all out, comes first.
-        AND ($2::text = 'yes' AND s.queued > 0 OR $3::boolean OR s.staged > 0 AND 'staged' = ANY($1::text[]) OR s.queued > 0 AND 'queued' = ANY($1::text[]) OR s.pending > 0 AND 'pending' = ANY($1::text[])
-            OR s.started > 0 AND 'started' = ANY($1::text[]) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY($1::text[]) OR s.completed > 0 AND 'completed' = ANY($1::text[])
-            OR s.failed > 0 AND 'failed' = ANY($1::text[]) OR s.cancelled > 0 AND 'cancelled' = ANY($1::text[]) OR s.accepted > 0 AND 'accepted' = ANY($1::text[])
-            OR s.rejected > 0 AND 'rejected' = ANY($1::text[]) OR s.unprocessed > 0 AND 'unprocessed' = ANY($1::text[]) OR s.unresolved > 0 AND 'unresolved' = ANY($1::text[]))
-) d WHERE d.matching > 0 ORDER BY d.no LIMIT $7
+        AND (w.begun = 'yes' AND s.queued > 0 OR w.ended_runs OR s.staged > 0 AND 'staged' = ANY(w.statuses) OR s.queued > 0 AND 'queued' = ANY(w.statuses) OR s.pending > 0 AND 'pending' = ANY(w.statuses)
+            OR s.started > 0 AND 'started' = ANY(w.statuses) OR s.needs_reconcile > 0 AND 'needs_reconcile' = ANY(w.statuses) OR s.completed > 0 AND 'completed' = ANY(w.statuses)
+            OR s.failed > 0 AND 'failed' = ANY(w.statuses) OR s.cancelled > 0 AND 'cancelled' = ANY(w.statuses) OR s.accepted > 0 AND 'accepted' = ANY(w.statuses)
+            OR s.rejected > 0 AND 'rejected' = ANY(w.statuses) OR s.unprocessed > 0 AND 'unprocessed' = ANY(w.statuses) OR s.unresolved > 0 AND 'unresolved' = ANY(w.statuses))
+) a WHERE a.matching > 0 ORDER BY a.no LIMIT $9) d
+ORDER BY w.i, d.no
 `
 
 type SlicesFromParams struct {
-	Statuses  []string
-	Begun     string
-	EndedRuns bool
-	OrgID     uuid.UUID
-	BatchID   uuid.UUID
-	FromNo    int32
-	MaxRows   int32
+	OverStatuses []string
+	Statuses     []string
+	Begun        string
+	EndedRuns    bool
+	OrgID        uuid.UUID
+	BatchIds     []uuid.UUID
+	FromNos      []int32
+	Over         []bool
+	MaxRows      int32
 }
 
 type SlicesFromRow struct {
+	I         int32
 	No        int32
 	First     int64
 	Records   int32
@@ -839,16 +850,20 @@ type SlicesFromRow struct {
 	Matching  int64
 }
 
-// Slices that can have jobs in any of these statuses, with how many by their counters. begun narrows what is queued: 'yes' to
-// slices in which something was done already, 'no' to those at their first step, ” to nothing. With ended runs those count too.
+// Slices of batches, each from a number on and so many at most, that can have jobs in any of these statuses, with how many by their
+// counters; i is the batch, from 0. Of a batch that is over it is over_statuses, because its slices count as waiting what will never
+// be sent. begun narrows what is queued: 'yes' to slices in which something was done already, 'no' to those at their first step, ”
+// to nothing. With ended runs those count too.
 func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams) ([]SlicesFromRow, error) {
 	rows, err := db.Query(ctx, slicesFrom,
+		arg.OverStatuses,
 		arg.Statuses,
 		arg.Begun,
 		arg.EndedRuns,
 		arg.OrgID,
-		arg.BatchID,
-		arg.FromNo,
+		arg.BatchIds,
+		arg.FromNos,
+		arg.Over,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -859,6 +874,7 @@ func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams)
 	for rows.Next() {
 		var i SlicesFromRow
 		if err := rows.Scan(
+			&i.I,
 			&i.No,
 			&i.First,
 			&i.Records,

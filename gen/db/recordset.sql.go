@@ -129,34 +129,28 @@ func (q *Queries) PageDelete(ctx context.Context, db DBTX, arg PageDeleteParams)
 }
 
 const pageRead = `-- name: PageRead :many
-SELECT p.first, p.rows, p.raw_bytes, p.body
-FROM (SELECT DISTINCT unnest($1::bigint[]) AS first) n
-CROSS JOIN LATERAL (SELECT set_id, first, rows, raw_bytes, body FROM flow.page x WHERE x.set_id = $2 AND x.first = n.first OFFSET 0) p
-ORDER BY p.first
+SELECT p.set_id, p.first, p.rows, p.raw_bytes, p.body
+FROM (SELECT DISTINCT unnest($1::uuid[]) AS set_id, unnest($2::bigint[]) AS first) n
+CROSS JOIN LATERAL (SELECT set_id, first, rows, raw_bytes, body FROM flow.page x WHERE x.set_id = n.set_id AND x.first = n.first OFFSET 0) p
+ORDER BY p.set_id, p.first
 `
 
 type PageReadParams struct {
+	SetIds []uuid.UUID
 	Firsts []int64
-	SetID  uuid.UUID
 }
 
-type PageReadRow struct {
-	First    int64
-	Rows     int32
-	RawBytes int32
-	Body     []byte
-}
-
-func (q *Queries) PageRead(ctx context.Context, db DBTX, arg PageReadParams) ([]PageReadRow, error) {
-	rows, err := db.Query(ctx, pageRead, arg.Firsts, arg.SetID)
+func (q *Queries) PageRead(ctx context.Context, db DBTX, arg PageReadParams) ([]FlowPage, error) {
+	rows, err := db.Query(ctx, pageRead, arg.SetIds, arg.Firsts)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PageReadRow
+	var items []FlowPage
 	for rows.Next() {
-		var i PageReadRow
+		var i FlowPage
 		if err := rows.Scan(
+			&i.SetID,
 			&i.First,
 			&i.Rows,
 			&i.RawBytes,

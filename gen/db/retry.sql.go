@@ -37,21 +37,22 @@ type InheritedInsertParams struct {
 }
 
 const inheritedRead = `-- name: InheritedRead :many
-SELECT i.slice_no, i.off, f.step_no, f.task_no, f.body
-FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, slice_no, depth, from_batch, from_slice, off, step_no, tasks_done FROM flow.inherited x WHERE x.batch_id = $2 AND x.slice_no = n.no OFFSET 0) i
-CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, body FROM flow.fragment x WHERE x.batch_id = i.from_batch AND x.slice_no = i.from_slice AND x.step_no >= $3 OFFSET 0) f
+SELECT i.batch_id, i.slice_no, i.off, f.step_no, f.task_no, f.body
+FROM (SELECT DISTINCT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3::smallint[]) AS from_step) n
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, depth, from_batch, from_slice, off, step_no, tasks_done FROM flow.inherited x WHERE x.batch_id = n.batch_id AND x.slice_no = n.no OFFSET 0) i
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, body FROM flow.fragment x WHERE x.batch_id = i.from_batch AND x.slice_no = i.from_slice AND x.step_no >= n.from_step OFFSET 0) f
 WHERE (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)
-ORDER BY i.slice_no, f.step_no, f.task_no, i.depth DESC, f.seq
+ORDER BY i.batch_id, i.slice_no, f.step_no, f.task_no, i.depth DESC, f.seq
 `
 
 type InheritedReadParams struct {
-	SliceNos []int32
-	BatchID  uuid.UUID
-	FromStep int16
+	BatchIds  []uuid.UUID
+	SliceNos  []int32
+	FromSteps []int16
 }
 
 type InheritedReadRow struct {
+	BatchID uuid.UUID
 	SliceNo int32
 	Off     int32
 	StepNo  int16
@@ -59,9 +60,9 @@ type InheritedReadRow struct {
 	Body    []byte
 }
 
-// What slices of a retry had before it began, the oldest first: the last one counts.
+// What slices of retries had before they began, of each from a step on, the oldest first: the last one counts.
 func (q *Queries) InheritedRead(ctx context.Context, db DBTX, arg InheritedReadParams) ([]InheritedReadRow, error) {
-	rows, err := db.Query(ctx, inheritedRead, arg.SliceNos, arg.BatchID, arg.FromStep)
+	rows, err := db.Query(ctx, inheritedRead, arg.BatchIds, arg.SliceNos, arg.FromSteps)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +71,7 @@ func (q *Queries) InheritedRead(ctx context.Context, db DBTX, arg InheritedReadP
 	for rows.Next() {
 		var i InheritedReadRow
 		if err := rows.Scan(
+			&i.BatchID,
 			&i.SliceNo,
 			&i.Off,
 			&i.StepNo,

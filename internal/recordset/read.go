@@ -1,8 +1,10 @@
 package recordset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -10,18 +12,48 @@ import (
 	"flowlane/gen/db"
 )
 
+// PageRef names a page: of a set, the one that begins at position First.
+type PageRef struct {
+	Set   uuid.UUID
+	First int64
+}
+
 // ReadPages reads the pages of a set that begin at these positions, in the order of position. A missing one is an error.
 func ReadPages(ctx context.Context, conn db.DBTX, setID uuid.UUID, firsts []int64) ([]Page, error) {
-	found, err := db.New().PageRead(ctx, conn, db.PageReadParams{SetID: setID, Firsts: firsts})
+	refs := make([]PageRef, len(firsts))
+	for i, first := range firsts {
+		refs[i] = PageRef{setID, first}
+	}
+	found, err := ReadPagesOf(ctx, conn, refs)
+	if err != nil {
+		return nil, err
+	}
+	pages := make([]Page, 0, len(found))
+	for _, p := range found {
+		pages = append(pages, *p)
+	}
+	slices.SortFunc(pages, func(a, b Page) int { return cmp.Compare(a.First, b.First) })
+	return pages, nil
+}
+
+// ReadPagesOf reads pages of any sets, each once. A missing one is an error.
+func ReadPagesOf(ctx context.Context, conn db.DBTX, refs []PageRef) (map[PageRef]*Page, error) {
+	in, pages := db.PageReadParams{}, make(map[PageRef]*Page, len(refs))
+	for _, r := range refs {
+		if _, known := pages[r]; !known {
+			pages[r] = nil
+			in.SetIds, in.Firsts = append(in.SetIds, r.Set), append(in.Firsts, r.First)
+		}
+	}
+	found, err := db.New().PageRead(ctx, conn, in)
 	if err != nil {
 		return nil, fmt.Errorf("read pages: %w", err)
 	}
-	if len(found) != len(firsts) {
-		return nil, fmt.Errorf("read pages of %s: %d of %d are there", setID, len(found), len(firsts))
+	if len(found) != len(pages) {
+		return nil, fmt.Errorf("read pages of %s: %d of %d are there", refs[0].Set, len(found), len(pages))
 	}
-	pages := make([]Page, len(found))
-	for i, f := range found {
-		pages[i] = Page{First: f.First, Count: int(f.Rows), rawBytes: int(f.RawBytes), body: f.Body}
+	for _, f := range found {
+		pages[PageRef{f.SetID, f.First}] = &Page{First: f.First, Count: int(f.Rows), rawBytes: int(f.RawBytes), body: f.Body}
 	}
 	return pages, nil
 }

@@ -32,8 +32,8 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 			}
 			slices, kept = append(slices, r), append(kept, Counts(counts))
 		}
-		views := b.views(slices)
-		if err := s.open(ctx, tx, views, fragmentsFrom{}); err != nil {
+		views := b.views(slices, fragmentsFrom{})
+		if err := s.open(ctx, tx, views); err != nil {
 			return err
 		}
 		var all Counts

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -99,7 +100,7 @@ func TestRecords_Skip(t *testing.T) {
 	w := newWorld(t)
 	plan := modelPlan{{{kind: "upload"}}, {{kind: "upload"}}, {{kind: "transform"}}}
 	def := w.define(t, plan, -1, false)
-	for i := range 90 {
+	for i := range 140 {
 		b := w.start(t, plan, def, make([]modelInput, 1+i%4), 2, i%7 == 3, false)
 		if i%3 == 2 {
 			w.do(t, func(ctx context.Context, tx pgx.Tx) error {
@@ -137,6 +138,53 @@ func TestRecords_Skip(t *testing.T) {
 			walked.FromBatch, walked.FromPosition = last.Batch.FlowBatch.ID, last.Position+1
 		}
 		require.Equal(t, listed(want), listed(seen))
+	}
+}
+
+// TestRecords_Together: batches that a page lists together keep their order, their ends and their inputs, with more slices in one of
+// them than are looked at per query, and more in all than are in memory at once.
+func TestRecords_Together(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	plan := modelPlan{{{kind: "upload"}}}
+	def := w.define(t, plan, -1, false)
+	var want []string
+	for i, records := range []int{2, 2*walkSlices + 3, 1, 3} {
+		in := make([]modelInput, records)
+		for j := range in {
+			in[j].a = (i+j)%3 == 0
+		}
+		b := w.start(t, plan, def, in, 1, false, false)
+		if i%2 == 1 {
+			w.do(t, func(ctx context.Context, tx pgx.Tx) error {
+				_, err := w.s.Cancel(ctx, tx, w.org, b.id, Cancellation{})
+				return err
+			})
+		}
+		for j := range in {
+			status := Queued
+			if i%2 == 1 {
+				status = Unprocessed
+			}
+			want = append(want, fmt.Sprintf(`%s %s {"a":%t`, JobID(b.id, int64(j)), status, in[j].a))
+		}
+	}
+	seen := func(records []Record) (out []string) {
+		for _, r := range records {
+			start, _, _ := strings.Cut(string(r.Input), ",")
+			out = append(out, fmt.Sprintf("%s %s %s", JobID(r.Batch.FlowBatch.ID, r.Position), r.Status, start))
+		}
+		return out
+	}
+	f := RecordFilter{Limit: len(want), Want: Want{Input: true, Output: true, History: true}}
+	page, err := w.s.Records(w.ctx, w.org, f)
+	require.NoError(t, err)
+	require.Equal(t, want, seen(page.Records))
+	require.False(t, page.More)
+	all := page.Records
+	for _, behind := range []int{1, 2, 40, len(want) - 5, len(want) - 3} {
+		w.checkPage(t, "cursor", f, all, behind, 0, len(want))
+		w.checkPage(t, "cursor and skip", f, all, behind, 2, len(want)-behind-3)
 	}
 }
 

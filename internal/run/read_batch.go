@@ -93,6 +93,22 @@ func (s *Service) viewOf(ctx context.Context, conn db.DBTX, row *BatchRow) (*bat
 	return &batchView{BatchRow: row, plan: plan}, nil
 }
 
+// viewsOf are the views of batches, by id.
+func (s *Service) viewsOf(ctx context.Context, conn db.DBTX, which db.BatchesReadParams) (map[uuid.UUID]*batchView, error) {
+	found, err := s.q.BatchesRead(ctx, conn, which)
+	if err != nil {
+		return nil, fmt.Errorf("read batches: %w", err)
+	}
+	out := make(map[uuid.UUID]*batchView, len(found))
+	for _, r := range found {
+		row := BatchRow(r)
+		if out[row.FlowBatch.ID], err = s.viewOf(ctx, conn, &row); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // JobCounts returns how many of the batch's jobs stand where.
 func JobCounts(r *BatchRow) Counts { return countsOf(&r.FlowBatchCount) }
 

@@ -112,19 +112,20 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		r := found[0]
 		row := sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
 			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
-		views := b.views([]sliceRow{row})
-		if err := s.open(ctx, tx, views, fragmentsFrom{}); err != nil {
+		views := b.views([]sliceRow{row}, fragmentsFrom{})
+		if err := s.open(ctx, tx, views); err != nil {
 			return err
 		}
 		if err := s.readRuns(ctx, tx, views); err != nil {
 			return err
 		}
-		pages, err := readInputs(ctx, tx, b, views)
+		pages, err := readInputs(ctx, tx, views)
 		if err != nil {
 			return err
 		}
-		defer pages[no].Release()
-		inputs, err := views[0].rows(pages[no])
+		page := pages[views[0].page()]
+		defer page.Release()
+		inputs, err := views[0].rows(page)
 		if err != nil {
 			return err
 		}

@@ -117,16 +117,15 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 		e.batch = &batchView{BatchRow: row, plan: e.batch.plan}
 	}
 	statuses, _ := e.match.ofSlices(e.batch.over())
-	found, err := e.s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, BatchID: id, FromNo: e.no, MaxRows: walkSlices})
+	found, err := e.s.q.SlicesFrom(ctx, tx, e.batch.slicesFrom(e.no, statuses))
 	if err != nil {
 		return err
 	}
 	rows := make([]sliceRow, len(found))
-	for i, r := range found {
-		rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
-			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
+	for i := range found {
+		rows[i] = rowOf(&found[i])
 	}
-	if e.views, err = e.s.openFitting(ctx, tx, e.batch.views(rows), Want{Output: true}.fragments(e.batch), false); err != nil {
+	if e.views, err = e.s.openFitting(ctx, tx, e.batch.views(rows, Want{Output: true}.fragments(e.batch)), false); err != nil {
 		return err
 	}
 	n := len(e.views)

@@ -108,7 +108,7 @@ func (s *Service) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, 
 		byKey[sliceKey{watched[c.I].BatchID, watched[c.I].SliceNo}] = c
 	}
 	for len(views) > 0 {
-		opened, err := s.openFitting(ctx, tx, views, fragmentsFrom{}, false)
+		opened, err := s.openFitting(ctx, tx, views, false)
 		if err != nil {
 			return err
 		}
@@ -138,16 +138,9 @@ func (s *Service) changedViews(ctx context.Context, tx pgx.Tx, watched []Watched
 			which.OrgIds, which.Ids = append(which.OrgIds, w.OrgID), append(which.Ids, w.BatchID)
 		}
 	}
-	found, err := s.q.BatchesRead(ctx, tx, which)
+	batches, err := s.viewsOf(ctx, tx, which)
 	if err != nil {
-		return nil, fmt.Errorf("read followed batches: %w", err)
-	}
-	batches := make(map[uuid.UUID]*batchView, len(found))
-	for _, r := range found {
-		row := BatchRow(r)
-		if batches[row.FlowBatch.ID], err = s.viewOf(ctx, tx, &row); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	rows, err := s.q.SlicesRead(ctx, tx, in)
 	if err != nil {

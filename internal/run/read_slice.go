@@ -53,7 +53,11 @@ type readPart struct {
 // sliceView is a slice opened for reading.
 type sliceView struct {
 	sliceRow
-	batch    *batchView
+	batch *batchView
+	// fragments are those that its reader needs.
+	fragments fragmentsFrom
+	// from and to are the offsets between which a list shows records of it.
+	from, to int32
 	statuses []Status
 	// wanted: all its records have statuses that are asked for, so that nobody read which.
 	wanted bool
@@ -78,20 +82,32 @@ type taskBody struct {
 // Each record of a retry can inherit from a whole slice, so who does not need that had better say so.
 type fragmentsFrom struct {
 	own, inherited int16
-	// bare jobs, without their errors, are enough.
+	// bare jobs, without their errors, are enough, for all slices that are opened together.
 	bare bool
 }
+
+func (f fragmentsFrom) any() bool { return f.own < noTraces || f.inherited < noTraces }
 
 // noTraces as first step says that no fragments are wanted.
 const noTraces = 1 << 14
 
 // views are slices of the batch, not opened yet.
-func (b *batchView) views(rows []sliceRow) []*sliceView {
+func (b *batchView) views(rows []sliceRow, fragments fragmentsFrom) []*sliceView {
 	out := make([]*sliceView, len(rows))
 	for i, r := range rows {
-		out[i] = &sliceView{sliceRow: r, batch: b}
+		out[i] = &sliceView{sliceRow: r, batch: b, fragments: fragments}
 	}
 	return out
+}
+
+// slicesFrom asks for the next slices of the batch, from a number on, that have jobs in these statuses.
+func (b *batchView) slicesFrom(no int32, statuses []string) db.SlicesFromParams {
+	return db.SlicesFromParams{Statuses: statuses, OverStatuses: statuses, BatchIds: []uuid.UUID{b.FlowBatch.ID}, FromNos: []int32{no}, Over: []bool{false}, MaxRows: walkSlices}
+}
+
+func rowOf(r *db.SlicesFromRow) sliceRow {
+	return sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, matching: r.Matching, state: r.State, step: r.StepNo,
+		pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
 }
 
 func (v *sliceView) key() sliceKey { return sliceKey{v.batch.FlowBatch.ID, v.no} }
@@ -106,23 +122,28 @@ func keysOf(views []*sliceView) (batchIDs []uuid.UUID, nos []int32) {
 
 // openFitting opens as many of the first slices as fit into memory together, at least one if there are any; pages tells
 // that their pages will be read as well.
-func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView, from fragmentsFrom, pages bool) ([]*sliceView, error) {
-	n, err := s.fit(ctx, tx, views, from, pages)
+func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) ([]*sliceView, error) {
+	n, err := s.fit(ctx, tx, views, pages)
 	if err != nil {
 		return nil, err
 	}
-	return views[:n], s.open(ctx, tx, views[:n], from)
+	return views[:n], s.open(ctx, tx, views[:n])
 }
 
 // fit returns how many of the first slices fit into memory together, at least one.
-func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, from fragmentsFrom, pages bool) (int, error) {
-	if len(views) < 2 || (from.own >= noTraces && from.inherited >= noTraces && !pages) {
+func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) (int, error) {
+	in, traces := db.SliceSizesParams{Pages: pages}, false
+	in.BatchIds, in.SliceNos = keysOf(views)
+	for _, v := range views {
+		in.FromSteps, in.InheritedFrom = append(in.FromSteps, v.fragments.own), append(in.InheritedFrom, v.fragments.inherited)
+		traces = traces || v.fragments.any()
+	}
+	if len(views) < 2 || !traces && !pages {
 		return len(views), nil
 	}
-	batchIDs, nos := keysOf(views)
-	sizes, err := s.q.SliceSizes(ctx, tx, db.SliceSizesParams{FromStep: from.own, InheritedFrom: from.inherited, Pages: pages, BatchIds: batchIDs, SliceNos: nos})
+	sizes, err := s.q.SliceSizes(ctx, tx, in)
 	if err != nil {
-		return 0, fmt.Errorf("read sizes of slices of batch %s: %w", batchIDs[0], err)
+		return 0, fmt.Errorf("read sizes of slices of batch %s: %w", in.BatchIds[0], err)
 	}
 	total := int64(0)
 	for i, bytes := range sizes {
@@ -133,9 +154,9 @@ func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, from f
 	return len(views), nil
 }
 
-// open reads slices, which can be of several batches, with their fragments from some steps on. All queries must see one state of
-// the database.
-func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView, from fragmentsFrom) error {
+// open reads slices, which can be of several batches, with the fragments that their reader needs. All queries must see one state
+// of the database.
+func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error {
 	if len(views) == 0 {
 		return nil
 	}
@@ -153,18 +174,14 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView, from 
 	if err := s.readParts(ctx, tx, covered, byKey); err != nil {
 		return err
 	}
-	if err := s.readJobs(ctx, tx, apart, byKey, from.bare); err != nil {
+	if err := s.readJobs(ctx, tx, apart, byKey); err != nil {
 		return err
 	}
-	if from.inherited < noTraces {
-		if err := s.readInherited(ctx, tx, views, byKey, from.inherited); err != nil {
-			return err
-		}
+	if err := s.readInherited(ctx, tx, views, byKey); err != nil {
+		return err
 	}
-	if from.own < noTraces {
-		if err := s.readFragments(ctx, tx, views, byKey, from.own); err != nil {
-			return err
-		}
+	if err := s.readFragments(ctx, tx, views, byKey); err != nil {
+		return err
 	}
 	for _, v := range views {
 		v.statuses = v.derive()
@@ -173,31 +190,42 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView, from 
 }
 
 // readInherited reads what slices inherited: before readFragments, because what came last counts.
-func (s *Service) readInherited(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView, fromStep int16) error {
-	retried := map[uuid.UUID][]int32{}
+func (s *Service) readInherited(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+	in := db.InheritedReadParams{}
 	for _, v := range views {
-		if v.batch.retry() {
-			retried[v.batch.FlowBatch.ID] = append(retried[v.batch.FlowBatch.ID], v.no)
+		if v.batch.retry() && v.fragments.inherited < noTraces {
+			in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.no)
+			in.FromSteps = append(in.FromSteps, v.fragments.inherited)
 		}
 	}
-	for id, nos := range retried {
-		found, err := s.q.InheritedRead(ctx, tx, db.InheritedReadParams{BatchID: id, SliceNos: nos, FromStep: fromStep})
-		if err != nil {
-			return fmt.Errorf("read what batch %s inherited: %w", id, err)
-		}
-		for _, f := range found {
-			v := byKey[sliceKey{id, f.SliceNo}]
-			v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body, inherited: true, off: f.Off})
-		}
+	if len(in.BatchIds) == 0 {
+		return nil
+	}
+	found, err := s.q.InheritedRead(ctx, tx, in)
+	if err != nil {
+		return fmt.Errorf("read what batch %s inherited: %w", in.BatchIds[0], err)
+	}
+	for _, f := range found {
+		v := byKey[sliceKey{f.BatchID, f.SliceNo}]
+		v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body, inherited: true, off: f.Off})
 	}
 	return nil
 }
 
-func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView, fromStep int16) error {
-	batchIDs, nos := keysOf(views)
-	found, err := s.q.FragmentsRead(ctx, tx, db.FragmentsReadParams{BatchIds: batchIDs, SliceNos: nos, FromStep: fromStep})
+func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+	in := db.FragmentsReadParams{}
+	for _, v := range views {
+		if v.fragments.own < noTraces {
+			in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.no)
+			in.FromSteps = append(in.FromSteps, v.fragments.own)
+		}
+	}
+	if len(in.BatchIds) == 0 {
+		return nil
+	}
+	found, err := s.q.FragmentsRead(ctx, tx, in)
 	if err != nil {
-		return fmt.Errorf("read outputs of batch %s: %w", batchIDs[0], err)
+		return fmt.Errorf("read outputs of batch %s: %w", in.BatchIds[0], err)
 	}
 	for _, f := range found {
 		v := byKey[sliceKey{f.BatchID, f.SliceNo}]
@@ -223,12 +251,12 @@ func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, 
 	return nil
 }
 
-func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView, bare bool) error {
+func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
 	if len(views) == 0 {
 		return nil
 	}
 	batchIDs, nos := keysOf(views)
-	rows, err := s.q.JobsRead(ctx, tx, db.JobsReadParams{Bare: bare, BatchIds: batchIDs, SliceNos: nos})
+	rows, err := s.q.JobsRead(ctx, tx, db.JobsReadParams{Bare: views[0].fragments.bare, BatchIds: batchIDs, SliceNos: nos})
 	if err != nil {
 		return fmt.Errorf("read jobs of batch %s: %w", batchIDs[0], err)
 	}

@@ -122,9 +122,9 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 			rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
 				pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
 		}
-		views := b.views(rows)
+		views := b.views(rows, fragmentsFrom{own: 0, inherited: noTraces})
 		for len(views) > 0 {
-			opened, err := w.s.openFitting(ctx, w.tx, views, fragmentsFrom{own: 0, inherited: noTraces}, false)
+			opened, err := w.s.openFitting(ctx, w.tx, views, false)
 			if err != nil {
 				return 0, err
 			}

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
-	"flowlane/internal/recordset"
 )
 
 // RecordFilter says which records a list shows, and which page of it: from the record at FromPosition of FromBatch on, the
@@ -41,7 +39,7 @@ type RecordPage struct {
 }
 
 const (
-	// walkSlices is how many slices are looked at per query, walkBytes how much of them is in memory at once.
+	// walkSlices is how many slices of a batch are looked at per query, walkBytes how much of them is in memory at once.
 	walkSlices = 64
 	walkBytes  = 8 << 20
 	// pageBytes bounds the inputs and outputs of a page.
@@ -123,32 +121,33 @@ func newWalk(s *Service, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
 }
 
 func (w *walk) run(ctx context.Context) error {
-	const batchesAtOnce = 64
+	const batchesAtOnce = 128
 	from, to := w.between()
 	from = greater(from, w.f.FromBatch)
 	if w.f.BatchID != nil {
 		if from != to {
 			return nil
 		}
-		err := w.batch(ctx, to)
+		b, err := w.s.view(ctx, w.tx, w.orgID, to)
 		if fault.Is(err, fault.NotFound) {
 			return nil
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return w.list(ctx, []*batchView{b})
 	}
 	for !w.more {
 		found, err := w.batches(ctx, from, to, batchesAtOnce)
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		if err := w.plan(ctx, keptPlans); err != nil {
-			return err
-		}
-		for _, b := range found {
-			if err := w.batch(ctx, b.ID); err != nil || w.more {
+		for rest := found; len(rest) > 0 && !w.more; {
+			n := w.together(rest)
+			if err := w.listFound(ctx, rest[:n]); err != nil {
 				return err
 			}
-			from = after(b.ID)
+			from, rest = after(rest[n-1].ID), rest[n:]
 			if w.skip > 0 {
 				break // the next one may be far from here
 			}
@@ -158,6 +157,45 @@ func (w *walk) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// together is how many of these batches are listed at once: as many as surely have what the page lacks, and one while the list
+// passes over records.
+func (w *walk) together(found []db.BatchIDsRow) int {
+	if w.skip > 0 {
+		return 1
+	}
+	need := w.need()
+	for i, b := range found {
+		start, _ := w.start(b.ID)
+		if need -= max(b.Matching-start, 0); need <= 0 {
+			return i + 1
+		}
+	}
+	return len(found)
+}
+
+// need is how many matching records the page lacks, with those to pass over and the one that shows that there are more.
+func (w *walk) need() int64 { return w.skip + int64(w.f.Limit-len(w.out)) + 1 }
+
+// listFound lists the records of batches that batches found.
+func (w *walk) listFound(ctx context.Context, found []db.BatchIDsRow) error {
+	if err := w.plan(ctx, keptPlans); err != nil {
+		return err
+	}
+	which := db.BatchesReadParams{}
+	for _, b := range found {
+		which.OrgIds, which.Ids = append(which.OrgIds, w.orgID), append(which.Ids, b.ID)
+	}
+	views, err := w.s.viewsOf(ctx, w.tx, which)
+	if err != nil {
+		return err
+	}
+	list := make([]*batchView, len(found))
+	for i, b := range found {
+		list[i] = views[b.ID]
+	}
+	return w.list(ctx, list)
 }
 
 // batches finds the next batches between two that the list has anything of. Those that it only passes over are not among them:
@@ -208,69 +246,6 @@ func after(id uuid.UUID) uuid.UUID {
 	return id
 }
 
-// batch lists the records of one batch.
-func (w *walk) batch(ctx context.Context, id uuid.UUID) error {
-	b, err := w.s.view(ctx, w.tx, w.orgID, id)
-	if err != nil {
-		return err
-	}
-	ended := int64(0)
-	if w.ended > 0 {
-		if ended, err = w.endedRuns(ctx, id, id); err != nil {
-			return err
-		}
-	}
-	start, whole := w.start(id)
-	if ended == 0 {
-		start = whole
-	}
-	end := b.FlowBatch.RecordCount
-	if b.retry() {
-		end = math.MaxInt64
-	}
-	if p := w.f.Position; p != nil {
-		if *p < start {
-			return nil
-		}
-		start, end = *p, min(*p+1, end)
-	} else if w.match.all() && ended == 0 && !b.retry() {
-		start, w.skip = start+w.skip, 0
-		if start >= end {
-			w.skip = start - end
-			return nil
-		}
-	}
-	if start >= end {
-		return nil
-	}
-	no := int32(0)
-	if start > 0 {
-		if no, err = w.s.q.SliceAt(ctx, w.tx, db.SliceAtParams{BatchID: id, Place: start}); err != nil {
-			return fmt.Errorf("find position %d of batch %s: %w", start, id, err)
-		}
-	}
-	statuses, begun := w.match.ofSlices(b.over())
-	for !w.more {
-		found, err := w.s.q.SlicesFrom(ctx, w.tx, db.SlicesFromParams{Statuses: statuses, Begun: begun, EndedRuns: ended > 0, OrgID: w.orgID, BatchID: id,
-			FromNo: no, MaxRows: walkSlices})
-		if err != nil {
-			return fmt.Errorf("list slices of batch %s: %w", id, err)
-		}
-		if err := w.slices(ctx, b, w.enough(found, whole, end), start, end); err != nil {
-			return err
-		}
-		if len(found) == 0 || w.more {
-			return nil
-		}
-		last := found[len(found)-1]
-		if len(found) < walkSlices || last.First+int64(last.Records) >= end {
-			return nil
-		}
-		no = last.No + 1
-	}
-	return nil
-}
-
 // start returns the first position that the list can show of a batch, and the first of which it can show all runs.
 func (w *walk) start(id uuid.UUID) (start, whole int64) {
 	switch {
@@ -280,127 +255,4 @@ func (w *walk) start(id uuid.UUID) (start, whole int64) {
 		return w.f.FromPosition, w.f.FromPosition + 1
 	}
 	return w.f.FromPosition, w.f.FromPosition
-}
-
-// enough leaves out the slices that the skip passes over. Their counters are exact but for what is queued and begun.
-func (w *walk) enough(found []db.SlicesFromRow, start, end int64) []sliceRow {
-	var out []sliceRow
-	for _, r := range found {
-		if r.First >= end {
-			break
-		}
-		if len(out) == 0 && w.match.begun == "" && r.First >= start && w.skip >= r.Matching {
-			w.skip -= r.Matching
-			continue
-		}
-		out = append(out, sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, matching: r.Matching, state: r.State, step: r.StepNo,
-			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone})
-	}
-	return out
-}
-
-// slices lists the records of these slices, opening as few at once as the page can need and as fit into memory.
-func (w *walk) slices(ctx context.Context, b *batchView, rows []sliceRow, start, end int64) error {
-	from := w.f.Want.fragments(b)
-	for len(rows) > 0 && !w.more {
-		need, n := w.skip+int64(w.f.Limit-len(w.out))+1, 0
-		for need > 0 && n < len(rows) {
-			need -= min(rows[n].matching, rows[n].first+int64(rows[n].records)-start)
-			n++
-		}
-		views, err := w.s.openFitting(ctx, w.tx, b.views(rows[:n]), from, w.f.Want.Input)
-		if err != nil {
-			return err
-		}
-		if w.f.Want.Runs {
-			if err := w.s.readRuns(ctx, w.tx, views); err != nil {
-				return err
-			}
-		}
-		if err := w.take(ctx, b, views, start, end); err != nil {
-			return err
-		}
-		rows = rows[len(views):]
-	}
-	return nil
-}
-
-// take appends the matching records of opened slices to the page.
-func (w *walk) take(ctx context.Context, b *batchView, views []*sliceView, start, end int64) error {
-	var pages map[int32]*recordset.Page
-	if w.f.Want.Input {
-		var err error
-		if pages, err = readInputs(ctx, w.tx, b, views); err != nil {
-			return err
-		}
-		defer func() {
-			for _, p := range pages {
-				p.Release()
-			}
-		}()
-	}
-	for _, v := range views {
-		var rows [][]byte
-		if p := pages[v.no]; p != nil {
-			var err error
-			if rows, err = v.rows(p); err != nil {
-				return err
-			}
-		}
-		if err := w.takeSlice(v, rows, start, end); err != nil || w.more {
-			return err
-		}
-	}
-	return nil
-}
-
-// rows returns the raw records of the slice from its page.
-func (v *sliceView) rows(p *recordset.Page) ([][]byte, error) {
-	rows, err := p.Rows()
-	if err != nil {
-		return nil, fmt.Errorf("records from %d of batch %s: %w", v.first, v.batch.FlowBatch.ID, err)
-	}
-	return rows[v.pageOff:][:v.records], nil
-}
-
-// readInputs reads the pages of slices, by slice.
-func readInputs(ctx context.Context, tx pgx.Tx, b *batchView, views []*sliceView) (map[int32]*recordset.Page, error) {
-	spans := make([]span, len(views))
-	for i, v := range views {
-		spans[i] = span{no: v.no, page: v.first - int64(v.pageOff)}
-	}
-	return readSpans(ctx, tx, b.FlowBatch.ID, b.FlowBatch.PageSet, spans)
-}
-
-func (w *walk) takeSlice(v *sliceView, rows [][]byte, start, end int64) error {
-	step := v.atOnce()
-	for from := int32(0); from < v.records && !w.more; from += step {
-		if err := w.takeSome(v, from, min(from+step, v.records), rows, start, end); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *walk) takeSome(v *sliceView, from, to int32, rows [][]byte, start, end int64) error {
-	wanted := make([]bool, v.records)
-	some := false
-	for o := from; o < to; o++ {
-		at := v.first + int64(o)
-		wanted[o] = at >= start && at < end && (w.match.job(v.statuses[o]) || len(v.runs[o]) > 0 && w.showsRuns())
-		some = some || wanted[o]
-	}
-	if !some {
-		return nil
-	}
-	found, err := v.list(wanted, w.f.Want, rows)
-	if err != nil {
-		return err
-	}
-	for _, r := range found {
-		if w.takeRecord(v, r); w.more {
-			return nil
-		}
-	}
-	return nil
 }

@@ -108,9 +108,9 @@ func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, row
 	for n < len(rows) && whole(rows[n]) == whole(rows[0]) {
 		n++
 	}
-	views := b.views(rows[:n])
+	views := b.views(rows[:n], from)
 	if !whole(rows[0]) {
-		return s.openFitting(ctx, tx, views, from, false)
+		return s.openFitting(ctx, tx, views, false)
 	}
 	for _, v := range views {
 		v.wanted = true

@@ -187,14 +187,13 @@ func (r *retrying) collect(ctx context.Context) error {
 }
 
 func (r *retrying) rows(ctx context.Context, b *batchView, statuses []string, no int32) ([]sliceRow, error) {
-	found, err := r.s.q.SlicesFrom(ctx, r.tx, db.SlicesFromParams{Statuses: statuses, OrgID: r.in.OrgID, BatchID: b.FlowBatch.ID, FromNo: no, MaxRows: walkSlices})
+	found, err := r.s.q.SlicesFrom(ctx, r.tx, b.slicesFrom(no, statuses))
 	if err != nil {
 		return nil, fmt.Errorf("list slices of batch %s: %w", b.FlowBatch.ID, err)
 	}
 	out := make([]sliceRow, len(found))
-	for i, f := range found {
-		out[i] = sliceRow{no: f.No, records: f.Records, apart: f.Apart, first: f.First, matching: f.Matching, state: f.State, step: f.StepNo,
-			pageOff: f.PageOff, firstStep: f.FirstStep, tasksDone: f.TasksDone}
+	for i := range found {
+		out[i] = rowOf(&found[i])
 	}
 	return out, nil
 }

@@ -245,7 +245,11 @@ func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, slice
 		return nil
 	}
 	if b.retry {
-		rows, err := s.q.InheritedRead(ctx, conn, db.InheritedReadParams{BatchID: b.ID, SliceNos: nos})
+		all := db.InheritedReadParams{SliceNos: nos, FromSteps: make([]int16, len(nos))}
+		for range nos {
+			all.BatchIds = append(all.BatchIds, b.ID)
+		}
+		rows, err := s.q.InheritedRead(ctx, conn, all)
 		if err != nil {
 			return fmt.Errorf("read what batch %s inherited: %w", b.ID, err)
 		}

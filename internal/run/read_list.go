@@ -1,0 +1,234 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/recordset"
+)
+
+// batchList is a batch whose records are listed: those between two positions, of slices from a number on. From whole on it can show
+// all runs.
+type batchList struct {
+	*batchView
+	start, whole, end int64
+	no                int32
+}
+
+// list lists the records of batches; a list that passes over records takes one at a time.
+func (w *walk) list(ctx context.Context, batches []*batchView) error {
+	var rest []*batchList
+	for _, b := range batches {
+		l, err := w.reach(ctx, b)
+		if err != nil {
+			return err
+		}
+		if l.start < l.end {
+			rest = append(rest, l)
+		}
+	}
+	for len(rest) > 0 && !w.more {
+		var err error
+		if rest, err = w.listSome(ctx, rest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reach finds where the list begins in a batch.
+func (w *walk) reach(ctx context.Context, b *batchView) (*batchList, error) {
+	id := b.FlowBatch.ID
+	l := &batchList{batchView: b, end: b.FlowBatch.RecordCount}
+	if l.start, l.whole = w.start(id); b.retry() {
+		l.end = math.MaxInt64
+	}
+	ended := w.ended
+	if ended > 0 && (w.skip > 0 || l.start < l.whole) {
+		var err error
+		if ended, err = w.endedRuns(ctx, id, id); err != nil {
+			return nil, err
+		}
+	}
+	if ended == 0 {
+		l.start = l.whole
+	}
+	if p := w.f.Position; p != nil {
+		if *p < l.start {
+			l.end = l.start
+			return l, nil
+		}
+		l.start, l.end = *p, min(*p+1, l.end)
+	} else if w.skip > 0 && w.match.all() && ended == 0 && !b.retry() {
+		l.start, w.skip = l.start+w.skip, 0
+		if l.start >= l.end {
+			w.skip = l.start - l.end
+		}
+	}
+	if l.start == 0 || l.start >= l.end {
+		return l, nil
+	}
+	no, err := w.s.q.SliceAt(ctx, w.tx, db.SliceAtParams{BatchID: id, Place: l.start})
+	l.no = no
+	return l, wrap(err, fmt.Sprintf("find position %d of batch %s", l.start, id))
+}
+
+// listSome lists the records of the next slices of batches, and returns what is left of them.
+func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchList, err error) {
+	in := db.SlicesFromParams{EndedRuns: w.ended > 0, OrgID: w.orgID, MaxRows: walkSlices}
+	in.Statuses, in.Begun = w.match.ofSlices(false)
+	in.OverStatuses, _ = w.match.ofSlices(true)
+	for _, l := range list {
+		in.BatchIds, in.FromNos, in.Over = append(in.BatchIds, l.FlowBatch.ID), append(in.FromNos, l.no), append(in.Over, l.over())
+	}
+	found, err := w.s.q.SlicesFrom(ctx, w.tx, in)
+	if err != nil {
+		return nil, fmt.Errorf("list slices of batch %s: %w", in.BatchIds[0], err)
+	}
+	var views []*sliceView
+	for i, l := range list {
+		n := 0
+		for n < len(found) && int(found[n].I) == i {
+			n++
+		}
+		views = append(views, w.enough(l, found[:n])...)
+		if n == walkSlices && found[n-1].First+int64(found[n-1].Records) < l.end {
+			l.no, rest = found[n-1].No+1, list[i:]
+			break
+		}
+		found = found[n:]
+	}
+	return rest, w.slices(ctx, views)
+}
+
+// enough leaves out the slices that the skip passes over. Their counters are exact but for what is queued and begun.
+func (w *walk) enough(l *batchList, found []db.SlicesFromRow) (out []*sliceView) {
+	fragments := w.f.Want.fragments(l.batchView)
+	for i := range found {
+		r := &found[i]
+		if r.First >= l.end {
+			break
+		}
+		if len(out) == 0 && w.match.begun == "" && r.First >= l.whole && w.skip >= r.Matching {
+			w.skip -= r.Matching
+			continue
+		}
+		out = append(out, &sliceView{sliceRow: rowOf(r), batch: l.batchView, fragments: fragments,
+			from: int32(min(max(l.start-r.First, 0), int64(r.Records))), to: int32(min(l.end-r.First, int64(r.Records)))})
+	}
+	return out
+}
+
+// slices lists the records of these slices, opening as few at once as the page can need and as fit into memory.
+func (w *walk) slices(ctx context.Context, views []*sliceView) error {
+	for len(views) > 0 && !w.more {
+		need, n := w.need(), 0
+		for need > 0 && n < len(views) {
+			need -= min(views[n].matching, int64(views[n].to-views[n].from))
+			n++
+		}
+		opened, err := w.s.openFitting(ctx, w.tx, views[:n], w.f.Want.Input)
+		if err != nil {
+			return err
+		}
+		if w.f.Want.Runs {
+			if err := w.s.readRuns(ctx, w.tx, opened); err != nil {
+				return err
+			}
+		}
+		if err := w.take(ctx, opened); err != nil {
+			return err
+		}
+		views = views[len(opened):]
+	}
+	return nil
+}
+
+// take appends the matching records of opened slices to the page.
+func (w *walk) take(ctx context.Context, views []*sliceView) error {
+	var pages map[recordset.PageRef]*recordset.Page
+	if w.f.Want.Input {
+		var err error
+		if pages, err = readInputs(ctx, w.tx, views); err != nil {
+			return err
+		}
+		defer func() {
+			for _, p := range pages {
+				p.Release()
+			}
+		}()
+	}
+	for _, v := range views {
+		var rows [][]byte
+		if p := pages[v.page()]; p != nil {
+			var err error
+			if rows, err = v.rows(p); err != nil {
+				return err
+			}
+		}
+		if err := w.takeSlice(v, rows); err != nil || w.more {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows returns the raw records of the slice from its page.
+func (v *sliceView) rows(p *recordset.Page) ([][]byte, error) {
+	rows, err := p.Rows()
+	if err != nil {
+		return nil, fmt.Errorf("records from %d of batch %s: %w", v.first, v.batch.FlowBatch.ID, err)
+	}
+	return rows[v.pageOff:][:v.records], nil
+}
+
+// page is where the rows of the slice are.
+func (v *sliceView) page() recordset.PageRef {
+	return recordset.PageRef{Set: v.batch.FlowBatch.PageSet, First: v.first - int64(v.pageOff)}
+}
+
+// readInputs reads the pages of slices. Those that lie in one page share it, so that it is unpacked once: release them when all
+// are done.
+func readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (map[recordset.PageRef]*recordset.Page, error) {
+	refs := make([]recordset.PageRef, len(views))
+	for i, v := range views {
+		refs[i] = v.page()
+	}
+	return recordset.ReadPagesOf(ctx, tx, refs)
+}
+
+func (w *walk) takeSlice(v *sliceView, rows [][]byte) error {
+	step := v.atOnce()
+	for from := v.from; from < v.to && !w.more; from += step {
+		if err := w.takeSome(v, from, min(from+step, v.to), rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) takeSome(v *sliceView, from, to int32, rows [][]byte) error {
+	wanted := make([]bool, v.records)
+	some := false
+	for o := from; o < to; o++ {
+		wanted[o] = w.match.job(v.statuses[o]) || len(v.runs[o]) > 0 && w.showsRuns()
+		some = some || wanted[o]
+	}
+	if !some {
+		return nil
+	}
+	found, err := v.list(wanted, w.f.Want, rows)
+	if err != nil {
+		return err
+	}
+	for _, r := range found {
+		if w.takeRecord(v, r); w.more {
+			return nil
+		}
+	}
+	return nil
+}
