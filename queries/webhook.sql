@@ -56,9 +56,17 @@ UPDATE flow.webhook SET window_began_at = @began_at, window_used = @used, delive
 SELECT * FROM flow.webhook WHERE id = @id;
 
 -- name: DeliveryKnown :many
--- Locks them in the order in which starts do.
-SELECT id, message_id FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND message_id = ANY(@message_ids::text[])
-ORDER BY id FOR NO KEY UPDATE;
+-- Locks them in the order in which starts do. Each is looked up for itself: else the planner may go through all deliveries of the
+-- webhook, which were few when it made its plan.
+SELECT d.id, d.message_id FROM (
+    SELECT k.id FROM unnest(@message_ids::text[]) AS m(message_id)
+        CROSS JOIN LATERAL (
+            SELECT o.id FROM flow.webhook_delivery o WHERE o.webhook_id = @webhook_id AND o.message_id = m.message_id OFFSET 0
+        ) k
+    GROUP BY k.id ORDER BY k.id
+) known CROSS JOIN LATERAL (
+    SELECT x.id, x.message_id FROM flow.webhook_delivery x WHERE x.webhook_id = @webhook_id AND x.id = known.id FOR NO KEY UPDATE
+) d;
 
 -- name: DeliveryCopies :exec
 UPDATE flow.webhook_delivery d SET duplicates = d.duplicates + c.n

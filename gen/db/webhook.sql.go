@@ -119,13 +119,20 @@ func (q *Queries) DeliveryFailed(ctx context.Context, db DBTX, arg DeliveryFaile
 }
 
 const deliveryKnown = `-- name: DeliveryKnown :many
-SELECT id, message_id FROM flow.webhook_delivery WHERE webhook_id = $1 AND message_id = ANY($2::text[])
-ORDER BY id FOR NO KEY UPDATE
+SELECT d.id, d.message_id FROM (
+    SELECT k.id FROM unnest($1::text[]) AS m(message_id)
+        CROSS JOIN LATERAL (
+            SELECT o.id FROM flow.webhook_delivery o WHERE o.webhook_id = $2 AND o.message_id = m.message_id OFFSET 0
+        ) k
+    GROUP BY k.id ORDER BY k.id
+) known CROSS JOIN LATERAL (
+    SELECT x.id, x.message_id FROM flow.webhook_delivery x WHERE x.webhook_id = $2 AND x.id = known.id FOR NO KEY UPDATE
+) d
 `
 
 type DeliveryKnownParams struct {
-	WebhookID  uuid.UUID
 	MessageIds []string
+	WebhookID  uuid.UUID
 }
 
 type DeliveryKnownRow struct {
@@ -133,9 +140,10 @@ type DeliveryKnownRow struct {
 	MessageID string
 }
 
-// Locks them in the order in which starts do.
+// Locks them in the order in which starts do. Each is looked up for itself: else the planner may go through all deliveries of the
+// webhook, which were few when it made its plan.
 func (q *Queries) DeliveryKnown(ctx context.Context, db DBTX, arg DeliveryKnownParams) ([]DeliveryKnownRow, error) {
-	rows, err := db.Query(ctx, deliveryKnown, arg.WebhookID, arg.MessageIds)
+	rows, err := db.Query(ctx, deliveryKnown, arg.MessageIds, arg.WebhookID)
 	if err != nil {
 		return nil, err
 	}
