@@ -13236,6 +13236,16 @@ func (s *EventKindName) Decode(d *jx.Decoder) error {
 		*s = EventKindNameRecordSetSealed
 	case EventKindNameRecordSetExpired:
 		*s = EventKindNameRecordSetExpired
+	case EventKindNameCredentialRotated:
+		*s = EventKindNameCredentialRotated
+	case EventKindNameCredentialStatusChanged:
+		*s = EventKindNameCredentialStatusChanged
+	case EventKindNameCredentialTestFailed:
+		*s = EventKindNameCredentialTestFailed
+	case EventKindNamePauseOpened:
+		*s = EventKindNamePauseOpened
+	case EventKindNamePauseReleased:
+		*s = EventKindNamePauseReleased
 	default:
 		*s = EventKindName(v)
 	}

@@ -6454,12 +6454,17 @@ func (s *EventKindList) SetNextCursor(val NilString) {
 type EventKindName string
 
 const (
-	EventKindNameBatchCompleted       EventKindName = "batch.completed"
-	EventKindNameBatchPartiallyFailed EventKindName = "batch.partially_failed"
-	EventKindNameBatchFailed          EventKindName = "batch.failed"
-	EventKindNameBatchCancelled       EventKindName = "batch.cancelled"
-	EventKindNameRecordSetSealed      EventKindName = "record_set.sealed"
-	EventKindNameRecordSetExpired     EventKindName = "record_set.expired"
+	EventKindNameBatchCompleted          EventKindName = "batch.completed"
+	EventKindNameBatchPartiallyFailed    EventKindName = "batch.partially_failed"
+	EventKindNameBatchFailed             EventKindName = "batch.failed"
+	EventKindNameBatchCancelled          EventKindName = "batch.cancelled"
+	EventKindNameRecordSetSealed         EventKindName = "record_set.sealed"
+	EventKindNameRecordSetExpired        EventKindName = "record_set.expired"
+	EventKindNameCredentialRotated       EventKindName = "credential.rotated"
+	EventKindNameCredentialStatusChanged EventKindName = "credential.status_changed"
+	EventKindNameCredentialTestFailed    EventKindName = "credential.test_failed"
+	EventKindNamePauseOpened             EventKindName = "pause.opened"
+	EventKindNamePauseReleased           EventKindName = "pause.released"
 )
 
 // AllValues returns all EventKindName values.
@@ -6471,6 +6476,11 @@ func (EventKindName) AllValues() []EventKindName {
 		EventKindNameBatchCancelled,
 		EventKindNameRecordSetSealed,
 		EventKindNameRecordSetExpired,
+		EventKindNameCredentialRotated,
+		EventKindNameCredentialStatusChanged,
+		EventKindNameCredentialTestFailed,
+		EventKindNamePauseOpened,
+		EventKindNamePauseReleased,
 	}
 }
 
@@ -6488,6 +6498,16 @@ func (s EventKindName) MarshalText() ([]byte, error) {
 	case EventKindNameRecordSetSealed:
 		return []byte(s), nil
 	case EventKindNameRecordSetExpired:
+		return []byte(s), nil
+	case EventKindNameCredentialRotated:
+		return []byte(s), nil
+	case EventKindNameCredentialStatusChanged:
+		return []byte(s), nil
+	case EventKindNameCredentialTestFailed:
+		return []byte(s), nil
+	case EventKindNamePauseOpened:
+		return []byte(s), nil
+	case EventKindNamePauseReleased:
 		return []byte(s), nil
 	default:
 		return nil, errors.Errorf("invalid value: %q", s)
@@ -6514,6 +6534,21 @@ func (s *EventKindName) UnmarshalText(data []byte) error {
 		return nil
 	case EventKindNameRecordSetExpired:
 		*s = EventKindNameRecordSetExpired
+		return nil
+	case EventKindNameCredentialRotated:
+		*s = EventKindNameCredentialRotated
+		return nil
+	case EventKindNameCredentialStatusChanged:
+		*s = EventKindNameCredentialStatusChanged
+		return nil
+	case EventKindNameCredentialTestFailed:
+		*s = EventKindNameCredentialTestFailed
+		return nil
+	case EventKindNamePauseOpened:
+		*s = EventKindNamePauseOpened
+		return nil
+	case EventKindNamePauseReleased:
+		*s = EventKindNamePauseReleased
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)

@@ -4126,6 +4126,16 @@ func (s EventKindName) Validate() error {
 		return nil
 	case "record_set.expired":
 		return nil
+	case "credential.rotated":
+		return nil
+	case "credential.status_changed":
+		return nil
+	case "credential.test_failed":
+		return nil
+	case "pause.opened":
+		return nil
+	case "pause.released":
+		return nil
 	default:
 		return errors.Errorf("invalid value: %v", s)
 	}

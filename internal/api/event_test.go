@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/event"
+	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/schema"
 )
 
@@ -169,6 +170,8 @@ func TestEvent_Kinds(t *testing.T) {
 	assert.Len(t, want, len(event.Kinds), "every kind has its cause")
 	for kind, id := range ids {
 		s.subscription(id, want[kind], 0)
+	}
+	for kind, id := range ids {
 		records := s.heard(id)
 		require.Len(t, records, want[kind], kind)
 		for _, r := range records {
@@ -196,7 +199,40 @@ var causes = map[string]func(s *stack, flow string) int{
 	},
 	event.BatchCancelled: func(s *stack, flow string) int {
 		batch := s.trigger(flow, `{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z"}`)
+		s.openHold("/flows/batches/"+batch, `{}`)
 		s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK)
+		return 1
+	},
+	event.PauseOpened: func(s *stack, flow string) int {
+		s.openHold(s.domainPath(), `{"reason":"a <b>"}`)
+		s.resumed(s.domainPath() + "/resume")
+		s.openHold(s.domainPath(), `{"duration_seconds":1}`)
+		batch := "/flows/batches/" + s.trigger(flow, `{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z"}`)
+		s.openHold(batch, `{}`)
+		s.openHold(batch, `{}`) // it is paused
+		s.resumed(batch + "/resume")
+		s.resumed(batch + "/resume") // it is not
+		s.openHold(batch, `{"duration_seconds":1}`)
+		return 5 // with the one of the cancelled batch
+	},
+	event.PauseReleased: func(*stack, string) int { return 5 }, // all of them end
+	event.CredentialRotated: func(s *stack, _ string) int {
+		s.change(s.ownCredential(), `"credentials":{"username":"acme","password":"new"}`)
+		return 1
+	},
+	event.CredentialStatus: func(s *stack, _ string) int {
+		id := s.ownCredential()
+		s.change(id, `"status":"revoked"`)
+		s.change(id, `"status":"revoked"`) // it is
+		return 1
+	},
+	event.CredentialTestFailed: func(s *stack, _ string) int {
+		id := s.ownCredential()
+		s.Do(http.MethodPost, "/credentials/"+id+"/test", nil).Want(http.StatusOK)
+		password := "other"
+		s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide, Password: &password})
+		assert.Equal(s.t, false, s.Do(http.MethodPost, "/credentials/"+id+"/test", nil).Want(http.StatusOK).JSON()["success"])
+		s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
 		return 1
 	},
 	event.RecordSetSealed: func(s *stack, _ string) int {
@@ -211,6 +247,18 @@ var causes = map[string]func(s *stack, flow string) int{
 		require.NoError(s.t, err)
 		return 1
 	},
+}
+
+// ownCredential is one of the account "acme" that no flow uses.
+func (s *stack) ownCredential() (id string) {
+	s.t.Helper()
+	return s.made("/credentials", `{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`)
+}
+
+// change replaces a credential.
+func (s *stack) change(credential, more string) {
+	s.t.Helper()
+	s.Do(http.MethodPut, "/credentials/"+credential, `{"name":"c","platform_id":"dialer","auth_method":"basic_auth",`+more+`}`).Want(http.StatusOK)
 }
 
 // empty is a sealed record set without records.

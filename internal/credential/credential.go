@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
+	"flowlane/internal/event"
 	"flowlane/internal/vault"
 )
 
@@ -99,6 +100,7 @@ type Service struct {
 	prober  Prober
 	now     func() time.Time
 	queries *db.Queries
+	due     event.Waker
 	held    *cache
 	stamps  *stamps
 }
@@ -110,12 +112,13 @@ type Deps struct {
 	Catalog *catalog.Catalog
 	Prober  Prober
 	Now     func() time.Time
+	Due     event.Waker
 }
 
 // New returns a Service.
 func New(d Deps) *Service {
 	return &Service{
-		pool: d.Pool, vault: d.Vault, catalog: d.Catalog, prober: d.Prober, now: d.Now, queries: db.New(),
+		pool: d.Pool, vault: d.Vault, catalog: d.Catalog, prober: d.Prober, now: d.Now, due: d.Due, queries: db.New(),
 		held: newCache(d.Now), stamps: newStamps(),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/catalog"
+	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
@@ -193,7 +194,15 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 				return fmt.Errorf("record the test of credential %s: %w", used.ID, err)
 			}
 		}
-		return s.stamp(ctx, tx, Use{OrgID: used.OrgID, CredentialID: used.ID, ServiceID: service.ID, At: a.TestedAt, Failure: a.Failure})
+		err = s.stamp(ctx, tx, Use{OrgID: used.OrgID, CredentialID: used.ID, ServiceID: service.ID, At: a.TestedAt, Failure: a.Failure})
+		if err != nil || a.Success {
+			return err
+		}
+		tested, err := s.read(ctx, tx, used.OrgID, used.ID)
+		if err != nil {
+			return err
+		}
+		return event.Tell(ctx, tx, s.due, failed(tested, &a.Outcome))
 	})
 }
 

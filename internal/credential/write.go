@@ -9,6 +9,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/tenant"
@@ -88,40 +89,45 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 	defer s.held.drop(orgID, id)
 	var replaced *Credential
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.replace(ctx, tx, orgID, id, in, target, seen); err != nil {
+		was, err := s.replace(ctx, tx, orgID, id, in, target, seen)
+		if err != nil {
 			return err
 		}
 		if replaced, err = s.read(ctx, tx, orgID, id); err != nil {
 			return err
 		}
-		return account.Audit(ctx, tx, "credential", id.String())
+		if err := account.Audit(ctx, tx, "credential", id.String()); err != nil {
+			return err
+		}
+		return event.Tell(ctx, tx, s.due, changes(replaced, target.secret != nil, was)...)
 	})
 	return replaced, err
 }
 
-func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, in Input, target checked, seen *attempt) error {
+// replace writes a replacement, and returns the status that the credential had.
+func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, in Input, target checked, seen *attempt) (was string, err error) {
 	lock, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: orgID, ID: id})
 	if pg.IsNoRows(err) {
-		return errMissing()
+		return "", errMissing()
 	}
 	if err != nil {
-		return fmt.Errorf("lock credential %s: %w", id, err)
+		return "", fmt.Errorf("lock credential %s: %w", id, err)
 	}
 	rotates := target.secret != nil
 	if !rotates && lock.AuthMethod != in.AuthMethod {
-		return fault.Invalidated(wrong("missing", "Another auth_method needs a new secret", "credentials"))
+		return "", fault.Invalidated(wrong("missing", "Another auth_method needs a new secret", "credentials"))
 	}
 	if !rotates && in.AuthMethod == OAuth2 && textOf(lock.TokenUrl) != textOf(in.TokenURL) {
 		// Else whoever may change settings could have the stored secret sent to an address of their choice.
-		return fault.Invalidated(wrong("missing", "Another token_url needs the secret again", "credentials"))
+		return "", fault.Invalidated(wrong("missing", "Another token_url needs the secret again", "credentials"))
 	}
 	tenancy, err := bind(ctx, tx, orgID, lock.TenancyID, seen)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if rotates && lock.TenancyID != nil {
 		if err := s.checkIdentity(ctx, tx, orgID, id, lock.AuthMethod, target); err != nil {
-			return err
+			return "", err
 		}
 	}
 	status := firstOf(in.Status, Active)
@@ -129,12 +135,12 @@ func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, i
 		status = firstOf(in.Status, lock.Status)
 	}
 	if err := s.queries.CredentialReplace(ctx, tx, replaceRow(in.row(orgID, id, tenancy, status), rotates)); err != nil {
-		return fmt.Errorf("replace credential %s: %w", id, err)
+		return "", fmt.Errorf("replace credential %s: %w", id, err)
 	}
 	if !rotates {
-		return nil
+		return lock.Status, nil
 	}
-	return s.putSecret(ctx, tx, orgID, id, target, seen)
+	return lock.Status, s.putSecret(ctx, tx, orgID, id, target, seen)
 }
 
 // checkIdentity refuses a secret of another user of the account.

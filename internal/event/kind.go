@@ -14,6 +14,11 @@ const (
 	BatchCancelled       = "batch.cancelled"
 	RecordSetSealed      = "record_set.sealed"
 	RecordSetExpired     = "record_set.expired"
+	CredentialRotated    = "credential.rotated"
+	CredentialStatus     = "credential.status_changed"
+	CredentialTestFailed = "credential.test_failed"
+	PauseOpened          = "pause.opened"
+	PauseReleased        = "pause.released"
 )
 
 // Kind is what can happen.
@@ -31,6 +36,11 @@ var Kinds = []Kind{
 	{BatchCancelled, "A batch was cancelled. Calls that were under way settle later; the payload has the jobs as they stood then.", batch},
 	{RecordSetSealed, "The upload of a record set was finished.", recordSet},
 	{RecordSetExpired, "A record set that no trigger used was deleted, because its staging time was over.", recordSet},
+	{CredentialRotated, "A credential got a new secret.", credential()},
+	{CredentialStatus, "The status of a credential was changed.", credential("previous_status", text)},
+	{CredentialTestFailed, "A test of a stored credential asked the platform, and failed.", credential("failure_class", text, "details", text, "tested_at", moment)},
+	{PauseOpened, "A person paused work: of the organization, of a provider account, of one of its lanes, or a batch.", pause},
+	{PauseReleased, "A pause of a person ended: by a person, at its time, or because its batch was cancelled.", pause},
 }
 
 // The payloads. text, count and the like are the schemas of their fields.
@@ -41,6 +51,8 @@ var (
 	)
 	jobCounts = string(object("staged", count, "queued", count, "pending", count, "started", count, "needs_reconcile", count, "completed", count,
 		"failed", count, "cancelled", count, "accepted", count, "rejected", count, "unprocessed", count, "unresolved", count))
+	pause = object("pause_id", text, "scope", text, "tenancy_id", textOrNull, "lane", textOrNull, "batch_id", textOrNull, "reason", textOrNull,
+		"created_by", textOrNull, "created_at", moment, "expires_at", momentOrNull, "released_by", textOrNull, "released_at", momentOrNull)
 	recordSet = object("record_set_id", text, "status", text, "record_count", count, "content_hash", textOrNull, "metadata", anything)
 )
 
@@ -49,7 +61,15 @@ const (
 	textOrNull = `{"type":["string","null"]}`
 	count      = `{"type":"integer"}`
 	anything   = `{"type":"object"}`
+
+	moment       = `{"type":"string","format":"date-time"}`
+	momentOrNull = `{"type":["string","null"],"format":"date-time"}`
 )
+
+// credential is the schema of an event of a credential, with further fields.
+func credential(more ...string) json.RawMessage {
+	return object(append([]string{"credential_id", text, "name", text, "platform_id", text, "status", text}, more...)...)
+}
 
 // object is the schema of an object that has these fields, each a name followed by its schema.
 func object(fields ...string) json.RawMessage {

@@ -10,6 +10,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -132,6 +133,9 @@ func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.HoldInsertParams,
 		if err := s.due.Wake(ctx, tx, DueExpiry, id.String(), *in.ExpiresAt); err != nil {
 			return nil, err
 		}
+	}
+	if err := event.Tell(ctx, tx, s.due, event.Pause(event.PauseOpened, &row)); err != nil {
+		return nil, err
 	}
 	return holdOf(&row, now)
 }

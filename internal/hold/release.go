@@ -10,6 +10,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/event"
 	"flowlane/internal/pg"
 )
 
@@ -28,7 +29,10 @@ func (s *Service) Release(ctx context.Context, t Target, by uuid.UUID) ([]*Hold,
 		if err != nil || len(rows) == 0 {
 			return nil, now, err
 		}
-		return rows, now, s.wakeCovered(ctx, tx, t.OrgID, t.TenancyID, t.Lane, now)
+		if err := s.wakeCovered(ctx, tx, t.OrgID, t.TenancyID, t.Lane, now); err != nil {
+			return nil, now, err
+		}
+		return rows, now, event.Tell(ctx, tx, s.due, event.Pauses(event.PauseReleased, rows)...)
 	})
 }
 
@@ -36,15 +40,16 @@ func (s *Service) Release(ctx context.Context, t Target, by uuid.UUID) ([]*Hold,
 // is not paused. Fault: NotFound.
 func (s *Service) ResumeBatch(ctx context.Context, orgID, batchID, by uuid.UUID) ([]*Hold, error) {
 	return s.release(ctx, "batch", batchID.String(), func(ctx context.Context, tx pgx.Tx) ([]db.FlowPause, time.Time, error) {
-		resumed, now, err := s.runs.Resume(ctx, tx, orgID, batchID)
-		if err != nil || !resumed {
-			return nil, now, err
-		}
-		rows, err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{BatchID: batchID, Now: now, ReleasedBy: &by})
-		if err != nil {
-			return nil, now, fmt.Errorf("release the hold of batch %s: %w", batchID, err)
-		}
-		return rows, now, nil
+		var rows []db.FlowPause
+		_, now, err := s.runs.Resume(ctx, tx, orgID, batchID, func(now time.Time) ([]event.Event, error) {
+			var err error
+			rows, err = s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{BatchID: batchID, Now: now, ReleasedBy: &by})
+			if err != nil {
+				return nil, fmt.Errorf("release the hold of batch %s: %w", batchID, err)
+			}
+			return event.Pauses(event.PauseReleased, rows), nil
+		})
+		return rows, now, err
 	})
 }
 
@@ -93,14 +98,26 @@ func (s *Service) Expire(ctx context.Context, tx pgx.Tx, id uuid.UUID) (again ti
 		return *row.ExpiresAt, nil
 	case row.BatchID != nil:
 		// The batch is paused until now, not until its hold's time was over.
-		if err := s.q.HoldEnd(ctx, tx, db.HoldEndParams{ID: id, ReleasedAt: now}); err != nil {
-			return again, fmt.Errorf("end hold %s: %w", id, err)
-		}
-		_, _, err := s.runs.Resume(ctx, tx, *row.OrgID, *row.BatchID)
+		_, _, err := s.runs.Resume(ctx, tx, *row.OrgID, *row.BatchID, func(time.Time) ([]event.Event, error) {
+			return s.end(ctx, tx, &row, now)
+		})
 		return again, err
 	}
-	if err := s.q.HoldEnd(ctx, tx, db.HoldEndParams{ID: id, ReleasedAt: *row.ExpiresAt}); err != nil {
-		return again, fmt.Errorf("end hold %s: %w", id, err)
+	ended, err := s.end(ctx, tx, &row, *row.ExpiresAt)
+	if err != nil {
+		return again, err
 	}
-	return again, s.wakeCovered(ctx, tx, *row.OrgID, row.Domain, row.Lane, now)
+	if err := s.wakeCovered(ctx, tx, *row.OrgID, row.Domain, row.Lane, now); err != nil {
+		return again, err
+	}
+	return again, event.Tell(ctx, tx, s.due, ended...)
+}
+
+// end releases a hold whose time is over, and says so.
+func (s *Service) end(ctx context.Context, tx pgx.Tx, row *db.FlowPause, at time.Time) ([]event.Event, error) {
+	if err := s.q.HoldEnd(ctx, tx, db.HoldEndParams{ID: row.ID, ReleasedAt: at}); err != nil {
+		return nil, fmt.Errorf("end hold %s: %w", row.ID, err)
+	}
+	row.ReleasedAt = &at
+	return []event.Event{event.Pause(event.PauseReleased, row)}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/event"
 	"flowlane/internal/fault"
 )
 
@@ -35,8 +36,12 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err := s.q.BatchCancel(ctx, tx, db.BatchCancelParams{ID: batchID, Reason: why.Reason, Now: c.Now}); err != nil {
 		return nil, fmt.Errorf("cancel batch %s: %w", batchID, err)
 	}
-	if _, err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By, BatchID: batchID}); err != nil {
+	released, err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By, BatchID: batchID})
+	if err != nil {
 		return nil, fmt.Errorf("release the holds of batch %s: %w", batchID, err)
+	}
+	if err := c.tell(ctx, event.Pauses(event.PauseReleased, released)...); err != nil {
+		return nil, err
 	}
 	if err := account.Audit(ctx, tx, auditType, batchID.String()); err != nil {
 		return nil, err

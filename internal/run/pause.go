@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/event"
 	"flowlane/internal/fault"
 )
 
@@ -36,8 +37,9 @@ func (s *Service) Pause(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 }
 
 // Resume puts a paused batch back to the status that it had, in the caller's transaction, and ends it if all of its jobs came
-// to their end meanwhile. It returns false for a batch that is not paused. Fault: NotFound.
-func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (resumed bool, now time.Time, err error) {
+// to their end meanwhile. It returns false for a batch that is not paused; else released is called before that end, with the time, and
+// returns what happened. Fault: NotFound.
+func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, released func(now time.Time) ([]event.Event, error)) (resumed bool, now time.Time, err error) {
 	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
 	if err != nil || h.Status != BatchPaused {
 		return false, timeOf(c), err
@@ -48,6 +50,13 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	queues, err := s.q.LaneBatchResume(ctx, tx, batchID)
 	if err != nil {
 		return false, c.Now, fmt.Errorf("resume the queues of batch %s: %w", batchID, err)
+	}
+	happened, err := released(c.Now)
+	if err != nil {
+		return false, c.Now, err
+	}
+	if err := c.tell(ctx, happened...); err != nil {
+		return false, c.Now, err
 	}
 	row, err := s.q.BatchCounts(ctx, tx, batchID)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"flowlane/internal/event"
 )
 
 // propertyTime bounds the property below unless the number of its checks is asked for (-rapid.checks=1000).
@@ -280,7 +282,7 @@ func (p *play) pause(b *modelBatch) {
 // resume resumes a batch, which goes on where it stood: what waits in it is woken.
 func (p *play) resume(b *modelBatch) {
 	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
-		resumed, _, err := p.s.Resume(ctx, tx, p.org, b.id)
+		resumed, _, err := p.s.Resume(ctx, tx, p.org, b.id, func(time.Time) ([]event.Event, error) { return nil, nil })
 		require.True(p.t, resumed || err != nil)
 		return err
 	})

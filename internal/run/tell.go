@@ -13,13 +13,21 @@ import (
 // tellEnded leaves the events of batches that are over, and has those who listen woken with the rest.
 func (c *Change) tellEnded(ctx context.Context) error {
 	heard, err := event.BatchesEnded(ctx, c.tx, c.ended)
-	if err != nil {
-		return err
-	}
-	for _, id := range heard {
+	c.heard(heard)
+	return err
+}
+
+// tell leaves other events, and has those who listen woken with the rest.
+func (c *Change) tell(ctx context.Context, events ...event.Event) error {
+	heard, err := event.Emit(ctx, c.tx, events...)
+	c.heard(heard)
+	return err
+}
+
+func (c *Change) heard(subscriptions []uuid.UUID) {
+	for _, id := range subscriptions {
 		c.Wake(event.Due, id.String(), c.Now)
 	}
-	return nil
 }
 
 // tellEnded is for a batch that is over when it is started, and wakes nobody else.
