@@ -71,7 +71,7 @@ func NextReading(young, scarce, open bool, every, mature time.Duration) time.Dur
 // look reads the counters of an account before something is sent. That it fails stops nobody: the ledger goes on counting
 // our own calls, and the provider refuses what is too much.
 func (d *Dispatcher) look(ctx context.Context, domain string) {
-	bounded, cancel := context.WithTimeout(ctx, lookFor)
+	bounded, cancel := context.WithTimeout(ctx, LookFor)
 	defer cancel()
 	if err := d.lookInto(bounded, domain); err != nil && ctx.Err() == nil { // a process that stops gives the reading up
 		d.opts.Log.Warn("read the provider's counters", "domain", domain, "error", err)
@@ -102,10 +102,10 @@ func (d *Dispatcher) lookInto(ctx context.Context, domain string) error {
 }
 
 const (
-	// lookFor bounds how long a pass waits for the provider's counters.
-	lookFor = 3 * time.Second
-	// lookHolds is how long one reading is good for calls of a budget that is nearly spent.
-	lookHolds = time.Second
+	// LookFor bounds how long a pass waits for the provider's counters.
+	LookFor = 3 * time.Second
+	// LookHoldsFor is how long one reading is good for calls of a budget that is nearly spent.
+	LookHoldsFor = time.Second
 )
 
 // checked claims calls, of a budget that is nearly spent after a look at the provider's counters.
@@ -124,7 +124,7 @@ func (c *claim) unread() bool {
 }
 
 // LookHolds reports whether a reading is still good for calls of a budget that is nearly spent: those that go together share it.
-func LookHolds(readAt, now time.Time) bool { return now.Sub(readAt) < lookHolds }
+func LookHolds(readAt, now time.Time) bool { return now.Sub(readAt) < LookHoldsFor }
 
 // Afford says how many of the wanted calls may be sent now, given every window that they may count in: what Decide says, and,
 // where the provider's counters must be read first (unread), what is left before the budget escalates. escalated: that is

@@ -1,7 +1,6 @@
 package forecast
 
 import (
-	"maps"
 	"math"
 	"time"
 
@@ -24,9 +23,11 @@ type Rate struct {
 	HeldUntil, NotBefore time.Time
 	// Spacing is the least time between two calls.
 	Spacing time.Duration
-	// Latency is how long a call is under way, and InFlight how many may be at once.
-	Latency  time.Duration
-	InFlight int
+	// Latency is how long most calls are under way at most, Longest how long any may be, and InFlight how many may be at once.
+	Latency, Longest time.Duration
+	InFlight         int
+	// Others is how many other organizations have work here. Each has at most as large a share as the one that asks.
+	Others int
 	// Wake is how late the dispatcher may be after a time that it waits for.
 	Wake time.Duration
 	// Young is how long a call may be missing in the provider's counters, which are read before each call near exhaustion; zero
@@ -41,8 +42,10 @@ type Work struct {
 	From time.Time
 	// Release gives the calls in portions: the next one after a time, and when. It must move on. Nil gives all of them at From.
 	Release func(after time.Time) (at time.Time, calls int64)
-	// Background is work that takes its share of the budget and is not waited for.
-	Background bool
+	// Lapses: what is not used of a portion goes back when the next one comes, be it of none. Then Release must never end.
+	Lapses bool
+	// Background is work that goes before what is waited for, and Others work of other organizations: neither is waited for.
+	Background, Others bool
 }
 
 // Source is what keeps a queue from being done sooner.
@@ -70,12 +73,20 @@ type Drained struct {
 // rules forward and takes the later of two possibilities wherever it has to choose, so that it errs late: background work goes
 // first, a call near the edge of a window counts in both, and each wait ends as late as the dispatcher may notice.
 func Drain(now time.Time, rate Rate, work []Work) Drained {
+	return drainWithin(mostEffort, now, rate, work)
+}
+
+// drainWithin is Drain that plays forward as long as that costs no more than an effort.
+func drainWithin(effort int, now time.Time, rate Rate, work []Work) Drained {
 	d := drain{Rate: rate, at: now, sentAt: now, used: map[spanKey]int{}, waited: map[Source]time.Duration{}, bound: map[int]time.Duration{}}
 	d.look()
-	d.tightest = tightest(d.spans)
+	d.tightest, d.ahead = tightest(d.spans), d.lead()
 	d.queue(work)
 	if d.left == 0 {
 		return Drained{At: now, Source: SourceEmpty, Window: d.tightest}
+	}
+	if shut := d.shut(); shut > 0 {
+		return Drained{Source: SourceWindow, Window: shut}
 	}
 	d.wait(rate.HeldUntil, SourceHold)
 	d.wait(rate.NotBefore, SourceSpacing)
@@ -83,34 +94,51 @@ func Drain(now time.Time, rate Rate, work []Work) Drained {
 		if d.at.After(end) {
 			return Drained{Source: d.source(), Window: d.window()}
 		}
+		if d.effort += len(d.stock) + stepEffort; d.effort > effort {
+			return d.beyond(now)
+		}
 		d.step()
 	}
-	return Drained{At: d.at.Add(rate.Latency), Source: d.source(), Window: d.window()}
+	return Drained{At: d.at.Add(rate.Longest + rate.Wake), Source: d.source(), Window: d.window()}
 }
+
+const (
+	// mostEffort bounds what a run may cost: a step looks at all work, and the rest of it is as much as this.
+	mostEffort, stepEffort = 400_000, 20
+	// unplayed is how much later it may be than it was so far where the rest is not played: weeks differ by their days.
+	unplayed = 7 * 24 * time.Hour
+)
+
+// beyond says when the rest is done where to play it would cost too much: it goes as slowly as the slowest of it went so far.
+func (d *drain) beyond(now time.Time) Drained {
+	out := Drained{Source: d.source(), Window: d.window()}
+	took, ours, slowest := float64(d.at.Sub(now)), int64(0), 0.0
+	for i := range d.stock {
+		s := &d.stock[i]
+		if s.Others {
+			continue
+		}
+		ours += s.Calls + s.ready
+		if s.taken > 0 {
+			slowest = max(slowest, float64(s.Calls+s.ready)/float64(s.taken))
+		}
+	}
+	if d.sent == 0 {
+		return out
+	}
+	slowest = max(slowest, float64(ours)*float64(1+d.Rate.Others)/float64(d.sent))
+	if more := took*slowest + float64(unplayed); more < float64(now.Add(Horizon).Sub(d.at)) {
+		out.At = d.at.Add(time.Duration(more))
+	}
+	return out
+}
+
+// awaited reports whether the work is what is waited for.
+func (w *Work) awaited() bool { return !w.Background && !w.Others }
 
 type spanKey struct {
 	seconds int
 	start   int64
-}
-
-// stock is work of which ready calls may go, and portion more will be ready at next; next is zero where no more will be.
-type stock struct {
-	Work
-	ready, portion int64
-	next           time.Time
-}
-
-// more says when the next portion comes; after is when the last one did.
-func (s *stock) more(after time.Time) {
-	s.next, s.portion = time.Time{}, 0
-	switch {
-	case s.Calls == 0:
-	case s.Release == nil:
-		s.next, s.portion = s.From, s.Calls
-	default:
-		s.next, s.portion = s.Release(after)
-		s.portion = min(s.portion, s.Calls)
-	}
 }
 
 // drain is a run of Drain.
@@ -128,57 +156,37 @@ type drain struct {
 	waited   map[Source]time.Duration
 	bound    map[int]time.Duration
 	tightest int
-	// sentAt is when the last call went; the one before this run may be as young as can be.
+	// sentAt is when the last call went; the one before this run may be as young as can be. read tells that the provider's
+	// counters were read since.
 	sentAt time.Time
-	// sent are all calls of this run, hour how it stood when the current hour began.
-	sent int64
-	hour hour
-}
-
-func (d *drain) queue(work []Work) {
-	for _, w := range work {
-		if w.Calls <= 0 {
-			continue
-		}
-		if !w.Background {
-			d.left += w.Calls
-		}
-		s := stock{Work: w}
-		s.more(later(w.From, d.at.Add(-1)))
-		d.stock = append(d.stock, s)
-	}
-}
-
-// release makes ready what is due, and says when more will be, and what that waits for.
-func (d *drain) release() (ready int64, next time.Time, source Source) {
-	for i := range d.stock {
-		s := &d.stock[i]
-		for s.portion > 0 && !s.next.After(d.at) {
-			s.ready += s.portion
-			s.Calls -= s.portion
-			s.more(s.next)
-		}
-		ready += s.ready
-		if s.portion > 0 && (next.IsZero() || s.next.Before(next)) {
-			next, source = s.next, SourceHold
-			if s.Release != nil && s.next.After(s.From) {
-				source = SourcePacing
-			}
-		}
-	}
-	return ready, next, source
+	read   bool
+	// each: the counters are read for what goes now.
+	each bool
+	// young are the calls of this run that a reading may miss.
+	young []portion
+	// ahead is how many calls of other organizations may still go before any of this one, beyond their share.
+	ahead int64
+	// effort is what the run has cost. sent are all calls of this run, hour how it stood when the current hour began.
+	effort int
+	sent   int64
+	hour   hour
 }
 
 // step sends what may go now, or waits.
 func (d *drain) step() {
 	ready, next, source := d.release()
-	if ready == 0 {
+	switch {
+	case ready == 0 && !next.After(d.at): // nothing comes any more
+		d.at = d.at.Add(2 * Horizon)
+		return
+	case ready == 0:
 		d.wait(next, source)
 		return
 	}
 	d.look()
 	if next.IsZero() {
-		d.leap(ready)
+		ours, _ := d.ready()
+		d.leap(ours)
 	}
 	grant := dispatch.Decide(d.at, d.spans, int(min(ready, math.MaxInt32)))
 	if grant.Calls == 0 {
@@ -197,61 +205,41 @@ func (d *drain) step() {
 	if n = d.careful(n); n == 0 {
 		return
 	}
+	if d.each && per > dispatch.LookHoldsFor { // calls so far apart that each has a look of its own
+		per += dispatch.LookFor
+		n = max(1, min(n, int64(d.change.Sub(d.at)/per)))
+	}
 	for i := range d.spans {
 		d.spans[i].Own += int(n)
 		d.used[keyOfSpan(&d.spans[i])] += int(n)
 	}
 	d.take(n)
+	if d.Young > 0 {
+		d.young = append(d.young, portion{from: d.at, to: d.at.Add(time.Duration(n) * per), calls: n})
+	}
 	d.at = d.at.Add(time.Duration(n) * per)
-	if d.Spacing > 0 && per == d.Spacing {
+	if d.Spacing > 0 && per >= d.Spacing && d.Spacing >= d.Latency/time.Duration(max(d.InFlight, 1)) {
 		d.waited[SourceSpacing] += time.Duration(n) * per
 	}
 }
 
-// careful is how many of n calls go where the provider's counters are read before each: a reading counts young calls twice, so
-// that half of what is left goes, and the next half once these are old enough. With none, it has waited for that.
-func (d *drain) careful(n int64) int64 {
-	if d.Young == 0 || len(d.spans) == 0 {
-		return n
-	}
-	if before := int64(dispatch.BeforeEscalation(d.spans)); before > 0 {
-		d.sentAt = d.at
-		return min(n, before)
-	}
-	if old := d.sentAt.Add(d.Young); old.After(d.at) {
-		d.wait(old, SourceWindow)
-		return 0
-	}
-	d.sentAt = d.at
-	left := math.MaxInt
-	for i := range d.spans {
-		left = min(left, d.spans[i].Remaining())
-	}
-	return min(n, int64(left+1)/2)
-}
-
 // interval is the time from one call to the next.
 func (d *drain) interval() time.Duration {
-	return max(d.Spacing, d.Latency/time.Duration(max(d.InFlight, 1)))
+	spacing := d.Spacing
+	if spacing > 0 { // the dispatcher comes back for each of them
+		spacing += d.Wake / 10
+	}
+	return max(spacing, d.Latency/time.Duration(max(d.InFlight, 1)))
 }
 
-// take takes calls that are ready: of the background first.
-func (d *drain) take(n int64) {
-	for _, background := range []bool{true, false} {
-		for i := range d.stock {
-			s := &d.stock[i]
-			if s.Background != background {
-				continue
-			}
-			k := min(n, s.ready)
-			s.ready -= k
-			n -= k
-			d.sent += k
-			if !background {
-				d.left -= k
-			}
+// shut is the length of a window that lets nothing through; 0 for none.
+func (d *drain) shut() int {
+	for _, seconds := range dispatch.WindowLengths {
+		if limit, limited := d.Caps[seconds]; limited && limit <= 0 {
+			return seconds
 		}
 	}
+	return 0
 }
 
 // look finds the windows that a call counts in which is sent now.
@@ -338,73 +326,4 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// hour is how a run stood at its first step in an hour: when, how far into the hour, and what its windows below a day held.
-type hour struct {
-	began time.Time
-	into  time.Duration
-	own   [4]int
-	sent  int64
-	bound map[int]time.Duration
-}
-
-// leap passes over hours that go exactly as the last one did, up to the day's end. A million calls under minute windows are a
-// week of minutes, and nearly all are alike.
-func (d *drain) leap(ready int64) {
-	began, _ := dispatch.WindowAt(d.at, 3600, d.Loc)
-	last := d.hour
-	if began.Equal(last.began) {
-		return
-	}
-	d.hour = hour{began: began, into: d.at.Sub(began), sent: d.sent, bound: maps.Clone(d.bound)}
-	day, n := math.MaxInt, 0
-	for i := range d.spans {
-		switch s := &d.spans[i]; {
-		case s.Seconds == daySeconds:
-			day = min(day, s.Remaining())
-		case n < len(d.hour.own):
-			d.hour.own[n] = s.Own
-			n++
-		default:
-			return
-		}
-	}
-	calls := d.sent - last.sent
-	if d.hour.into != last.into || d.hour.own != last.own || calls == 0 || !began.Equal(last.began.Add(time.Hour)) {
-		return
-	}
-	_, ends := dispatch.WindowAt(d.at, daySeconds, d.Loc)
-	if _, changes := d.at.In(d.Loc).ZoneBounds(); !changes.IsZero() {
-		ends = earlier(ends, changes)
-	}
-	hours := min(int64(ends.Sub(d.at)/time.Hour), int64(day)/calls, ready/calls) - 1
-	if hours <= 0 {
-		return
-	}
-	for _, s := range d.spans {
-		if s.Seconds == daySeconds {
-			d.used[keyOfSpan(&s)] += int(hours * calls)
-		}
-	}
-	for seconds, total := range d.bound {
-		each := total - last.bound[seconds]
-		d.bound[seconds] += each * time.Duration(hours)
-		d.waited[SourceWindow] += each * time.Duration(hours)
-	}
-	d.take(hours * calls)
-	d.at = d.at.Add(time.Duration(hours) * time.Hour)
-	d.change = time.Time{}
-	d.carry(time.Duration(hours) * time.Hour)
-	d.look()
-	d.hour = hour{}
-}
-
-// carry puts what the windows below a day held where they are after so many hours.
-func (d *drain) carry(passed time.Duration) {
-	for _, s := range d.spans {
-		if s.Seconds != daySeconds {
-			d.used[spanKey{s.Seconds, s.Start.Add(passed).Unix()}] = s.Own
-		}
-	}
 }

@@ -50,8 +50,10 @@ func newWorld(r *rand.Rand) *world {
 		}
 	}
 	w.rate = forecast.Rate{Caps: caps, Loc: loc, Skew: time.Duration(r.IntN(4)) * time.Second, Latency: time.Duration(1+r.IntN(5000)) * time.Millisecond,
+
 		InFlight: 1 + r.IntN(32), Wake: time.Duration(r.IntN(1000)) * time.Millisecond,
 		Used: func(seconds int, start time.Time) int { return w.used[windowKey(seconds, start)] }}
+	w.rate.Longest = w.rate.Latency
 	w.timeout = w.rate.Latency + time.Duration(r.IntN(60))*time.Second
 	if r.IntN(3) == 0 {
 		w.rate.Spacing = time.Duration(r.IntN(3000)) * time.Millisecond
@@ -278,6 +280,91 @@ func TestDrain_NearExhaustion(t *testing.T) {
 	work := []forecast.Work{{Calls: 8}}
 	assert.Equal(t, now, forecast.Drain(now, rate, work).At)
 	rate.Young = 8 * time.Second
-	// 2 at once, then half of 10, then what is left to do.
-	assert.Equal(t, now.Add(2*rate.Young), forecast.Drain(now, rate, work).At)
+	// 2 at once, then half of 10, then what is left to do: each when a reading holds those before.
+	settled := 2*rate.Young + dispatch.LookFor
+	assert.Equal(t, now.Add(2*(settled+dispatch.LookFor)), forecast.Drain(now, rate, work).At)
+	// A reading that comes while calls are young counts them twice: in the last window half of what is left goes, far from exhaustion, too.
+	rate.Used = func(int, time.Time) int { return 60 }
+	work[0].Calls = 20
+	assert.Equal(t, now, forecast.Drain(now, rate, work).At)
+	work[0].Calls = 21
+	assert.Equal(t, now.Add(settled), forecast.Drain(now, rate, work).At)
+}
+
+// TestDrain_Lapses: what a tick released and the budget had no room for waits for a later tick, and a tick of nothing closes the
+// window of delivery.
+func TestDrain_Lapses(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	rate := forecast.Rate{Caps: map[int]int{3600: 3}, Loc: time.UTC, InFlight: 10, Used: func(int, time.Time) int { return 0 }}
+	every := func(d time.Duration, n int64) func(time.Time) (time.Time, int64) {
+		return func(after time.Time) (time.Time, int64) { return now.Add(after.Sub(now).Truncate(d) + d), n }
+	}
+	work := forecast.Work{Calls: 9, Release: every(40*time.Minute, 2), Lapses: true}
+	// Two at 10:40; of each hour's three one goes at its second tick, if it has one.
+	assert.Equal(t, now.Add(200*time.Minute), forecast.Drain(now, rate, []forecast.Work{work}).At)
+	work = forecast.Work{Calls: 4, Release: every(time.Minute, 2), Lapses: true}
+	rate.HeldUntil = now.Add(10 * time.Minute)
+	// Nothing of the ticks before is left but the last one's.
+	assert.Equal(t, now.Add(time.Hour), forecast.Drain(now, rate, []forecast.Work{work}).At)
+	work.Release = func(after time.Time) (time.Time, int64) { // open for half a minute each day
+		day := now.Add(after.Sub(now).Truncate(24 * time.Hour))
+		if open := day.Add(30 * time.Second); after.Before(day.Add(time.Second)) {
+			return day.Add(time.Second), 2
+		} else if after.Before(open) {
+			return open, 0
+		}
+		return day.Add(24*time.Hour + time.Second), 2
+	}
+	assert.Equal(t, now.Add(48*time.Hour+time.Second), forecast.Drain(now, rate, []forecast.Work{work}).At)
+}
+
+// TestDrain_Others: other organizations have a call each for every one of ours, and a group that may go first; what they have beyond
+// that does not delay ours.
+func TestDrain_Others(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	rate := forecast.Rate{Caps: map[int]int{3600: 5}, Loc: time.UTC, InFlight: 1, Others: 1, Used: func(int, time.Time) int { return 0 }}
+	work := []forecast.Work{{Calls: 10}, {Calls: 1000, Others: true}}
+	// 2 of ours in the first hour, then 3 and 2 by turns.
+	assert.Equal(t, now.Add(3*time.Hour), forecast.Drain(now, rate, work).At)
+	work[1].Calls = 3
+	assert.Equal(t, now.Add(2*time.Hour), forecast.Drain(now, rate, work).At)
+	work[1] = forecast.Work{Calls: 1000, Background: true}
+	assert.Equal(t, now.Add(201*time.Hour), forecast.Drain(now, rate, work).At)
+}
+
+// TestDrain_Shut: a budget that lets nothing through is never done.
+func TestDrain_Shut(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	rate := forecast.Rate{Caps: map[int]int{60: 7, 3600: 0}, Loc: time.UTC, InFlight: 1, Used: func(int, time.Time) int { return 0 }}
+	out := forecast.Drain(now, rate, []forecast.Work{{Calls: 1}})
+	assert.Equal(t, forecast.Drained{Source: forecast.SourceWindow, Window: 3600}, out)
+}
+
+// TestPace_Set: how long the last call may take is known by those before it, where these are some; else by its timeout.
+func TestPace_Set(t *testing.T) {
+	t.Parallel()
+	var r forecast.Rate
+	forecast.Pace{Calls: 9, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
+	assert.Equal(t, forecast.Rate{Latency: 3 * time.Second, Longest: time.Minute, Wake: time.Second}, r)
+	r = forecast.Rate{Young: time.Second}
+	forecast.Pace{Calls: 10, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
+	assert.Equal(t, forecast.Rate{Young: time.Second, Latency: 3 * time.Second, Longest: 9 * time.Second, Wake: time.Second + dispatch.LookFor}, r)
+}
+
+// TestDrain_Beyond: what is too long to be played ends no sooner than it would, and costs no more for that.
+func TestDrain_Beyond(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	rate := forecast.Rate{Caps: map[int]int{60: 9}, Loc: time.UTC, InFlight: 1, Used: func(int, time.Time) int { return 0 }}
+	minutely := func(n int64) func(time.Time) (time.Time, int64) {
+		return func(after time.Time) (time.Time, int64) { return after.Truncate(time.Minute).Add(time.Minute), n }
+	}
+	slow := forecast.Work{Calls: 200_000, Release: minutely(1), Lapses: true}
+	at := forecast.Drain(now, rate, []forecast.Work{slow, {Calls: 5000}}).At
+	assert.WithinRange(t, at, now.Add(200_000*time.Minute), now.Add(260_000*time.Minute))
+	slow.Calls = 600_000
+	assert.Zero(t, forecast.Drain(now, rate, []forecast.Work{slow}).At, "more than a year")
 }

@@ -123,6 +123,9 @@ type waiting struct {
 	paced  int
 	// guessed tells that more calls may come of this than can be told now, exclusive that they may have to go one by one.
 	guessed, exclusive bool
+	// timeout is how long one of its calls may take at most, others are the other organizations that have work here.
+	timeout time.Duration
+	others  map[uuid.UUID]bool
 }
 
 func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, except uuid.UUID) (*backlog, error) {
@@ -131,7 +134,7 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 		b.lanes[l] = Depth{}
 	}
 	for _, k := range s.buckets(d.PlatformID) {
-		b.buckets[k.name] = &waiting{causes: map[string]bool{}}
+		b.buckets[k.name] = &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}}
 	}
 	var err error
 	if b.spend, err = s.spend(ctx, conn, d); err != nil {
@@ -148,7 +151,7 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	if err != nil {
 		return nil, fmt.Errorf("read the calls under way of %s: %w", d.TenancyID, err)
 	}
-	c := counting{backlog: b, s: s, conn: conn, orgID: orgID, tasks: map[taskKey]taskFacts{}, policies: map[string]*pacing.Policy{}, portions: portionsOf(rows)}
+	c := counting{backlog: b, s: s, conn: conn, orgID: orgID, tasks: map[taskKey]taskFacts{}, policies: map[string]*pacing.Policy{}}
 	for i := range rows {
 		if err := c.wait(ctx, &rows[i]); err != nil {
 			return nil, err
@@ -162,7 +165,7 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 
 // paces reads what delays the budgets of an account besides their windows.
 func (s *Service) paces(ctx context.Context, conn db.DBTX, d *Domain, b *backlog) error {
-	paces, err := s.q.CallPace(ctx, conn, db.CallPaceParams{Domain: d.TenancyID, Since: b.spend.now.Add(-time.Hour)})
+	paces, err := s.q.CallPace(ctx, conn, db.CallPaceParams{Domain: d.TenancyID, Since: b.spend.now.Add(-24 * time.Hour)})
 	if err != nil {
 		return fmt.Errorf("read the calls of %s: %w", d.TenancyID, err)
 	}
@@ -174,28 +177,61 @@ func (s *Service) paces(ctx context.Context, conn db.DBTX, d *Domain, b *backlog
 }
 
 const (
-	// latencyUnknown is how long a call is taken to be under way where none was lately, latencyLeast where they are fast.
+	// latencyUnknown is how long most calls are taken to be under way where none was lately, latencyLeast where they are fast.
 	latencyUnknown = 2 * time.Second
 	latencyLeast   = 100 * time.Millisecond
+	// timeoutUnknown is how long a call may be under way at most where no task is known that makes it.
+	timeoutUnknown = 30 * time.Second
+	// knownLeast is how many calls tell how long the next one may take.
+	knownLeast = 10
+	// slowest is how many times longer than most calls any may be under way.
+	slowest = 3
 	// noticed is how late the dispatcher may go on after a wait.
 	noticed = time.Second
 )
 
+// Pace is how the last calls of a budget went.
+type Pace struct {
+	// Calls were answered, four of five of them in Slow.
+	Calls int
+	Slow  time.Duration
+	// Timeout is how long a call may be under way at most.
+	Timeout time.Duration
+}
+
+// Set says in a rate how long calls take, and how late the dispatcher may be: near exhaustion, and when it comes back to a budget
+// after a while, it reads the provider's counters first. One call may take longer than most do; how long can be told from those
+// before it, where these are some.
+func (p Pace) Set(r *Rate) {
+	r.Latency, r.Longest, r.Wake = latencyUnknown, p.Timeout, noticed
+	if p.Calls > 0 {
+		r.Latency = max(p.Slow, latencyLeast)
+	}
+	if p.Calls >= knownLeast {
+		r.Longest = min(p.Timeout, slowest*r.Latency)
+	}
+	if r.Young > 0 {
+		r.Wake += dispatch.LookFor
+	}
+}
+
 // rate is how fast a budget goes. Calls that exclude each other are taken to go one by one.
-func (b *backlog) rate(k bucket, caps map[int]int, exclusive bool) Rate {
+func (b *backlog) rate(k bucket, caps map[int]int, w *waiting) Rate {
 	pace := b.pace[k.name]
 	r := Rate{
 		Caps: caps, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
-		Latency: latencyUnknown, InFlight: max(int(pace.MaxInFlight), 1), Wake: noticed, HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
+		InFlight: max(int(pace.MaxInFlight), 1), Others: len(w.others), HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
 		Used: func(seconds int, start time.Time) int { return b.spend.used(k.name, seconds, start) },
 	}
-	if pace.SlowSeconds > 0 {
-		r.Latency = max(time.Duration(pace.SlowSeconds*float64(time.Second)), latencyLeast)
+	timeout := w.timeout
+	if timeout == 0 {
+		timeout = timeoutUnknown
 	}
+	Pace{Calls: int(pace.Calls), Slow: time.Duration(pace.SlowSeconds * float64(time.Second)), Timeout: timeout}.Set(&r)
 	if next := b.delays[k.name].NextCallAt; next != nil {
 		r.NotBefore = *next
 	}
-	if exclusive {
+	if w.exclusive {
 		r.InFlight = 1
 	}
 	return r
@@ -205,7 +241,7 @@ func (b *backlog) rate(k bucket, caps map[int]int, exclusive bool) Rate {
 func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion {
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: w.paced}
 	c.HoldCauses = slices.AppendSeq(c.HoldCauses, maps.Keys(w.causes))
-	rate := b.rate(k, caps, w.exclusive)
+	rate := b.rate(k, caps, w)
 	if rate.HeldUntil.After(b.spend.now) && w.depth.Records > 0 {
 		c.HoldCauses = append(c.HoldCauses, b.delays[k.name].Cause)
 	}
@@ -216,7 +252,7 @@ func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion 
 	if w.guessed {
 		c.Caveats = append(c.Caveats, CaveatSample)
 	}
-	c.finish(b, k.name, rate, together(w.work, false), w.depth.Records > 0)
+	c.finish(b, k.name, rate, together(b.spend.now, w.work, false), w.depth.Records > 0)
 	return c
 }
 
@@ -227,7 +263,7 @@ func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, calls int64) Co
 	if calls > 0 {
 		c.Caveats = append(c.Caveats, CaveatCalls)
 	}
-	c.finish(b, k.name, b.rate(k, caps, w.exclusive), append(together(w.work, true), Work{Calls: calls}), false)
+	c.finish(b, k.name, b.rate(k, caps, w), append(together(b.spend.now, w.work, true), Work{Calls: calls}), false)
 	return c
 }
 
@@ -235,7 +271,7 @@ func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, calls int64) Co
 func (c *Completion) finish(b *backlog, bucket string, rate Rate, work []Work, waits bool) {
 	calls := int64(0)
 	for _, k := range work {
-		if !k.Background {
+		if k.awaited() {
 			calls += k.Calls
 		}
 	}

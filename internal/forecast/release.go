@@ -7,21 +7,22 @@ import (
 	"sort"
 	"time"
 
-	"flowlane/gen/db"
 	"flowlane/internal/pacing"
 )
 
 const (
+	// pacedMost bounds how many paced queues are played tick by tick.
+	pacedMost = 30
 	// portionsMost bounds how finely the releases of paced queues are played, of one and of all together.
 	portionsMost, portionsAll = 1000, 20_000
 	// endsMost bounds how many different ends of holds are told apart.
 	endsMost = 100
 )
 
-// waitingWork is work of some queues; that of a paced one comes in portions, in place of all of it at From.
+// waitingWork is work of some queues; paced tells of a queue that a policy releases.
 type waitingWork struct {
 	Work
-	portions []portion
+	paced *Paced
 }
 
 // portion is calls that are released together, between two times: where many are taken together, the first and the last of them.
@@ -30,46 +31,95 @@ type portion struct {
 	calls    int64
 }
 
-// portionsOf is into how many portions the releases of each paced queue are cut where so many of them wait.
-func portionsOf(rows []db.QueueWaitsRow) int64 {
-	paced := int64(0)
-	for i := range rows {
-		if rows[i].Pacing != nil {
-			paced++
-		}
-	}
-	return min(max(portionsAll/max(paced, 1), 1), portionsMost)
+// Paced is a queue of which a policy releases so many records at each tick.
+type Paced struct {
+	Policy *pacing.Policy
+	// Records wait, and PerCall of them go in one call.
+	Records int64
+	PerCall int
+	// Allowance is what the last tick left, until LapsesAt; NextAt is when the next tick is due.
+	Allowance        int64
+	LapsesAt, NextAt time.Time
 }
 
-// releases returns the calls of a paced queue as its ticks release them, from a time on. Where there are more than most, some come
-// together.
-func releases(p *pacing.Policy, now, from time.Time, r *db.QueueWaitsRow, perCall int, most int64) []portion {
-	var out []portion
-	left, due := r.Records, now
-	if r.PaceNextAt != nil {
-		due = *r.PaceNextAt
+// Work is what waits in the queue, which is held up to from.
+func (p *Paced) Work(now, from time.Time) Work {
+	each := calls(p.Policy.Records, p.PerCall)
+	t := ticks{Paced: p, each: each, start: later(now, from), tick: p.NextAt}
+	if p.Allowance > 0 && p.LapsesAt.After(t.start) {
+		t.add(t.start, calls(min(p.Allowance, p.Records), p.PerCall))
+		if p.LapsesAt.Before(t.tick) {
+			t.add(p.LapsesAt, 0)
+		}
 	}
-	if r.Allowance > 0 && r.LapsesAt.After(now) && !from.After(now) {
-		n := min(r.Allowance, left)
-		out = append(out, portion{now, now, calls(n, perCall)})
+	t.tick = p.Policy.Tick(t.tick, t.start)
+	all := p.Records/p.Policy.Records*each + calls(p.Records%p.Policy.Records, p.PerCall)
+	return Work{Calls: all, From: from, Lapses: true, Release: t.release}
+}
+
+// ticks are what a policy gives, as far as somebody asked.
+type ticks struct {
+	*Paced
+	// each is how many calls a tick gives, start from when on there is something to give, tick the next one that is not known.
+	each        int64
+	start, tick time.Time
+	known       []portion
+}
+
+// add notes what there is from a time on, in place of what there was from then on.
+func (t *ticks) add(at time.Time, n int64) {
+	if last := len(t.known) - 1; last >= 0 && !at.After(t.known[last].from) {
+		t.known = t.known[:last]
+	}
+	t.known = append(t.known, portion{from: at, calls: n})
+}
+
+// release gives the first portion after a time: what a tick gives, or nothing when that lapses before the next one.
+func (t *ticks) release(after time.Time) (at time.Time, n int64) {
+	for {
+		// The next tick may take the place of the last portion.
+		i := sort.Search(len(t.known), func(i int) bool { return t.known[i].from.After(after) })
+		if i < len(t.known)-1 {
+			return t.known[i].from, t.known[i].calls
+		}
+		next, lapses := t.Policy.Next(t.tick), t.Policy.Lapses(t.tick)
+		if lapses.After(t.start) {
+			t.add(later(t.tick, t.start), t.each)
+			if lapses.Before(next) {
+				t.add(lapses, 0)
+			}
+		}
+		t.tick = next
+	}
+}
+
+// releases returns the calls of a paced queue as its ticks release them, from a time on, as if all of them could go then. Where
+// there are more than most, some come together.
+func (p *Paced) releases(now, from time.Time, most int64) []portion {
+	var out []portion
+	left, due := p.Records, p.NextAt
+	if p.Allowance > 0 && p.LapsesAt.After(now) && !from.After(now) {
+		n := min(p.Allowance, left)
+		out = append(out, portion{now, now, calls(n, p.PerCall)})
 		left -= n
 	}
 	if due.Before(now) { // what was not released in time is gone, but for the last of it
-		due = p.Tick(due, now)
+		due = p.Policy.Tick(due, now)
 	}
 	for due.Before(from) { // what is released under a hold lapses
-		due = p.Next(p.Tick(due, from))
+		due = p.Policy.Next(p.Policy.Tick(due, from))
 	}
-	ticks := (left + p.Records - 1) / p.Records
+	each := p.Policy.Records
+	ticks := (left + each - 1) / each
 	together := (ticks + most - 1) / most
 	for done := int64(0); done < ticks; {
 		n := min(together, ticks-done)
-		records := min(n*p.Records, left)
+		records := min(n*each, left)
 		left -= records
-		q := portion{from: later(p.Through(due, done*p.Records+1), now), calls: records/p.Records*calls(p.Records, perCall) + calls(records%p.Records, perCall)}
+		q := portion{from: later(p.Policy.Through(due, done*each+1), now), calls: records/each*calls(each, p.PerCall) + calls(records%each, p.PerCall)}
 		done += n
 		if q.to = q.from; n > 1 {
-			q.to = p.Through(due, done*p.Records)
+			q.to = p.Policy.Through(due, done*each)
 		}
 		out = append(out, q)
 	}
@@ -78,33 +128,58 @@ func releases(p *pacing.Policy, now, from time.Time, r *db.QueueWaitsRow, perCal
 
 // together are works with those merged that wait for the same. What waits for very many different times is taken together so that
 // it errs late: what is waited for comes at the last of them, and what goes before it at the first. asBackground makes all of it
-// go before.
-func together(work []waitingWork, asBackground bool) []Work {
+// go before. Of very many paced queues the longest are played as they are; what lapses of the others is not made out.
+func together(now time.Time, work []waitingWork, asBackground bool) []Work {
+	kinds := map[kind][]waitingWork{}
+	for _, w := range work {
+		k := kind{w.Background || asBackground && !w.Others, w.Others}
+		kinds[k] = append(kinds[k], w)
+	}
 	var out []Work
-	for _, background := range []bool{true, false} {
-		var held, paced []portion
-		for _, w := range work {
-			switch {
-			case (w.Background || asBackground) != background:
-			case w.portions != nil:
-				paced = append(paced, w.portions...)
-			default:
-				held = append(held, portion{w.From, w.From, w.Calls})
-			}
-		}
-		for _, p := range merge(held, endsMost) {
-			out = append(out, Work{Calls: p.calls, From: p.at(background), Background: background})
-		}
-		if paced = merge(paced, portionsMost); len(paced) > 0 {
-			out = append(out, released(paced, background))
+	for _, k := range []kind{{others: true}, {background: true}, {}} {
+		for _, w := range merged(now, kinds[k], k != kind{}) {
+			w.Background, w.Others = k.background, k.others
+			out = append(out, w)
 		}
 	}
 	return out
 }
 
+// kind is what work is to what is waited for.
+type kind struct{ background, others bool }
+
+// merged is work of one kind; early makes it err early.
+func merged(now time.Time, work []waitingWork, early bool) (out []Work) {
+	var held, released []portion
+	var paced []waitingWork
+	for _, w := range work {
+		if w.paced != nil {
+			paced = append(paced, w)
+		} else {
+			held = append(held, portion{w.From, w.From, w.Calls})
+		}
+	}
+	for _, p := range merge(held, endsMost) {
+		out = append(out, Work{Calls: p.calls, From: p.at(early)})
+	}
+	slices.SortStableFunc(paced, func(a, b waitingWork) int { return cmp.Compare(b.paced.Records, a.paced.Records) })
+	exact := min(len(paced), pacedMost)
+	for _, w := range paced[:exact] {
+		out = append(out, w.paced.Work(now, w.From))
+	}
+	most := min(max(portionsAll/int64(max(len(paced)-exact, 1)), 1), portionsMost)
+	for _, w := range paced[exact:] {
+		released = append(released, w.paced.releases(now, w.From, most)...)
+	}
+	if released = merge(released, portionsMost); len(released) > 0 {
+		out = append(out, inPortions(released, early))
+	}
+	return out
+}
+
 // at is when the portion counts as released.
-func (p *portion) at(background bool) time.Time {
-	if background {
+func (p *portion) at(early bool) time.Time {
+	if early {
 		return p.from
 	}
 	return p.to
@@ -139,20 +214,20 @@ func merge(list []portion, most int) []portion {
 	return few
 }
 
-// released is work that comes in portions.
-func released(list []portion, background bool) Work {
-	slices.SortStableFunc(list, func(a, b portion) int { return a.at(background).Compare(b.at(background)) })
-	w := Work{Background: background}
+// inPortions is work that comes in portions.
+func inPortions(list []portion, early bool) Work {
+	slices.SortStableFunc(list, func(a, b portion) int { return a.at(early).Compare(b.at(early)) })
+	var w Work
 	for _, p := range list {
 		w.Calls += p.calls
 	}
 	w.Release = func(after time.Time) (time.Time, int64) {
-		i := sort.Search(len(list), func(i int) bool { return list[i].at(background).After(after) })
+		i := sort.Search(len(list), func(i int) bool { return list[i].at(early).After(after) })
 		if i == len(list) {
 			return time.Time{}, math.MaxInt64
 		}
-		at, calls := list[i].at(background), int64(0)
-		for ; i < len(list) && list[i].at(background).Equal(at); i++ {
+		at, calls := list[i].at(early), int64(0)
+		for ; i < len(list) && list[i].at(early).Equal(at); i++ {
 			calls += list[i].calls
 		}
 		return at, calls

@@ -23,8 +23,6 @@ type counting struct {
 	orgID    uuid.UUID
 	tasks    map[taskKey]taskFacts
 	policies map[string]*pacing.Policy
-	// portions is how many portions of calls the releases of one paced queue may make.
-	portions int64
 }
 
 // wait adds a group of queues to what waits, and the calls that its records will make in later steps, which may go before
@@ -45,7 +43,10 @@ func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
 	if r.HeldUntil.Year() >= endlessYear {
 		return nil
 	}
-	work := waitingWork{Work: Work{Calls: n, Background: !own}}
+	if !own {
+		w.others[r.OrgID] = true
+	}
+	work := waitingWork{Work: Work{Calls: n, Others: !own}}
 	if r.HeldUntil.After(c.spend.now) {
 		work.From = r.HeldUntil
 	}
@@ -54,10 +55,14 @@ func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
 		if err != nil {
 			return err
 		}
-		work.portions = releases(policy, c.spend.now, work.From, r, t.perCall, c.portions)
+		work.paced = &Paced{Policy: policy, Records: r.Records, PerCall: t.perCall, Allowance: r.Allowance, LapsesAt: r.LapsesAt, NextAt: c.spend.now}
+		if r.PaceNextAt != nil {
+			work.paced.NextAt = *r.PaceNextAt
+		}
 	}
 	w.work = append(w.work, work)
-	c.later(&t, r.Records, work.From)
+	w.timeout = max(w.timeout, t.timeout)
+	c.later(&t, r.Records, work.From, !own)
 	return nil
 }
 
@@ -83,15 +88,15 @@ func (c *counting) own(w *waiting, r *db.QueueWaitsRow, t *taskFacts, calls int6
 // underWay adds what records in calls may cost in later steps.
 func (c *counting) underWay(ctx context.Context, r *db.QueueUnderWayRow) {
 	t := c.task(ctx, taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, 0})
-	c.later(&t, r.Records, time.Time{})
+	c.later(&t, r.Records, time.Time{}, r.OrgID != c.orgID)
 }
 
 // later adds the calls that records will make in later steps.
-func (c *counting) later(t *taskFacts, records int64, from time.Time) {
+func (c *counting) later(t *taskFacts, records int64, from time.Time, others bool) {
 	for _, a := range t.later {
 		for _, name := range a.Buckets {
 			if w := c.buckets[name]; w != nil {
-				w.work = append(w.work, waitingWork{Work: Work{Calls: calls(records, a.MaxRecordsPerRequest), From: from, Background: true}})
+				w.work = append(w.work, waitingWork{Work: Work{Calls: calls(records, a.MaxRecordsPerRequest), From: from, Background: !others, Others: others}})
 			}
 		}
 	}
@@ -124,6 +129,7 @@ type taskFacts struct {
 	perCall int
 	// guessed tells that a record may make more calls than one.
 	guessed, exclusive bool
+	timeout            time.Duration
 	// later are the actions of the steps after it.
 	later []*catalog.Action
 }
@@ -144,7 +150,7 @@ func (c *counting) task(ctx context.Context, k taskKey) taskFacts {
 
 func factsOf(plan *definition.Plan, k taskKey) taskFacts {
 	task := &plan.Steps[k.stepNo].Tasks[k.taskNo]
-	out := taskFacts{perCall: 1, guessed: task.ForEach != nil}
+	out := taskFacts{perCall: 1, guessed: task.ForEach != nil, timeout: task.Timeout}
 	if task.Gone == "" {
 		out.exclusive = task.Action.Call != nil && task.Action.Call.ExclusiveOver != ""
 		if task.Action.Bulk && !byRecord(task) {
