@@ -72,7 +72,7 @@ test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATA
 
 .PHONY: simulate
 simulate: ## Drive the pure rules through 5,000 weeks of virtual time; SEEDS=100
-	go test -count=1 -v -timeout 60m -run 'TestWeek$$' ./internal/simulation/ -args -seeds=$${SEEDS:-5000}
+	go test -count=1 -v -timeout 60m -run 'TestWeek$$|TestForecast$$' ./internal/simulation/ -args -seeds=$${SEEDS:-5000}
 
 .PHONY: torture
 torture: ## Kill, stop and cut off real processes during runs, and look for rows that got lost or came twice; FLOWLANE_KILLS=200 FLOWLANE_DAYS=20

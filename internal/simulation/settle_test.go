@@ -148,7 +148,7 @@ func (b *budget) moveCall(c *call, state string) {
 		})
 		w.check.releases(b, released)
 	}
-	if state == "settled" && !c.probe {
+	if state == "settled" && !c.probe && !w.now.After(c.sendBefore) {
 		b.took = append(b.took, took{c.claimedAt, w.now.Sub(c.claimedAt)})
 		b.took = b.took[max(0, len(b.took)-200):]
 	}

@@ -205,6 +205,7 @@ type record struct {
 	call    *call
 	// accepted is how often the provider took it.
 	accepted int
+	endedAt  time.Time
 }
 
 // call is a request to the provider; it is written down before it is sent.
@@ -235,6 +236,9 @@ func (t *batch) move(rec *record, to run.Status) {
 	t.counts[rec.status]--
 	t.counts[to]++
 	rec.status = to
+	if run.Terminal(to) {
+		rec.endedAt = t.w.now
+	}
 }
 
 // become changes the status of a batch.

@@ -1,0 +1,218 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/internal/dispatch"
+	"flowlane/internal/forecast"
+)
+
+// promise is what was said of an organization's work for a budget, and of which records.
+type promise struct {
+	b       *budget
+	org     uuid.UUID
+	asked   time.Time
+	said    forecast.Drained
+	records []*record
+	// over is how many of the records are known to be over, the last of them at doneAt.
+	over   int
+	doneAt time.Time
+}
+
+func (p *promise) String() string {
+	b := p.b
+	return fmt.Sprintf("organization %d at budget %d (caps %v, spacing %s, %d in flight, %d records a call): %d records, asked %s, said %s",
+		p.org[0], b.no, b.caps(), b.spacing, b.most, b.perCall, len(p.records), p.asked.Format(time.RFC3339), p.said.At.Format(time.RFC3339Nano))
+}
+
+// rate is how fast the budget goes, by what the database knows.
+func (b *budget) rate() forecast.Rate {
+	a := b.account
+	r := forecast.Rate{Caps: b.caps(), Loc: a.loc, Skew: a.skew, HeldUntil: b.backoff, NotBefore: b.nextCallAt, Spacing: b.spacing,
+		InFlight: b.most, Others: len(a.orgs) - 1, Young: a.mature(), Used: func(seconds int, start time.Time) int {
+			if r := b.ledger[window{seconds, start.Unix()}]; r != nil {
+				return r.own + r.foreign
+			}
+			return 0
+		}}
+	pace := forecast.Pace{Timeout: b.timeout}
+	var lately []time.Duration
+	for _, t := range b.took {
+		if t.claimedAt.After(b.w.now.Add(-day)) {
+			lately = append(lately, t.took)
+		}
+	}
+	if pace.Calls = len(lately); pace.Calls > 0 {
+		slices.Sort(lately)
+		pace.Slow = lately[(4*len(lately)+4)/5-1]
+	}
+	pace.Set(&r)
+	return r
+}
+
+// heldUntil is when the last hold on a batch ends; forever tells that one of them has no end.
+func (w *world) heldUntil(t *batch) (until time.Time, forever bool) {
+	for _, h := range w.open {
+		if h.open(w.now) && h.covers(t) {
+			until, forever = later(until, h.expiresAt), forever || h.expiresAt.IsZero()
+		}
+	}
+	return until, forever
+}
+
+// work is what waits in a batch.
+func (t *batch) work(from time.Time, others bool) (out []forecast.Work) {
+	now, delayed, last := t.w.now, 0, from
+	for _, rec := range t.queue {
+		if rec.readyAt.After(now) {
+			delayed, last = delayed+1, later(last, rec.readyAt)
+		}
+	}
+	perCall := t.budget.perCall
+	calls := func(records int) int64 { return int64((records + perCall - 1) / perCall) }
+	if t.policy != nil {
+		p := forecast.Paced{Policy: t.policy, Records: int64(len(t.queue)), PerCall: perCall, Allowance: t.allowance, LapsesAt: t.lapsesAt, NextAt: t.paceNextAt}
+		out = append(out, p.Work(now, last))
+	} else {
+		out = append(out, forecast.Work{Calls: calls(len(t.queue) - delayed), From: from}, forecast.Work{Calls: calls(delayed), From: last})
+	}
+	for i := range out {
+		out[i].Others = others
+	}
+	return out
+}
+
+// ask asks when an organization's work for a budget will be done; nil where that cannot be told.
+func (b *budget) ask(org uuid.UUID) *promise {
+	w := b.w
+	p := &promise{b: b, org: org, asked: w.now}
+	calls := int64(0)
+	var work []forecast.Work
+	for _, t := range b.batches {
+		from, forever := w.heldUntil(t)
+		if len(t.queue) == 0 || forever {
+			continue
+		}
+		k := t.work(from, t.lane.Org != org)
+		work = append(work, k...)
+		if t.lane.Org == org {
+			for i := range k {
+				calls += k[i].Calls
+			}
+			p.records = append(p.records, t.queue...)
+		}
+	}
+	if calls == 0 || b.unforeseeable(calls) {
+		return nil
+	}
+	if p.said = forecast.Drain(w.now, b.rate(), work); p.said.At.IsZero() {
+		return nil
+	}
+	return p
+}
+
+// unforeseeable reports whether something is on the way that no projection can know: calls of unknown outcome, which may wait for
+// budget again, and spend of others that no reading has told; or whether the projections say themselves that they cannot tell.
+func (b *budget) unforeseeable(calls int64) bool {
+	for _, c := range b.open {
+		if c.state == "unknown" || c.probe {
+			return true
+		}
+	}
+	caps := b.caps()
+	for _, k := range b.provider.windows() {
+		r := b.row(k)
+		s := dispatch.Span{Cap: caps[k.seconds], Own: r.own, Foreign: r.foreign}
+		if b.provider.others[k] > r.foreign || r.foreign > 0 && calls > int64(s.Remaining()) && dispatch.Escalated([]dispatch.Span{s}) {
+			return true
+		}
+	}
+	return false
+}
+
+// promises simulates some days, ends all that is new, and asks about every budget a little later; it returns what was said when
+// that has come true or not.
+func promises(seed uint64) []*promise {
+	w := newWorld(seed, faultNone)
+	w.run(w.began.Add(day+w.upTo(5*day)), nil)
+	w.quiet = true
+	for _, p := range w.processes {
+		p.restart()
+	}
+	w.run(w.now.Add(10*time.Minute+w.upTo(2*time.Hour)), nil)
+	for range 15 { // the last work that comes
+		w.start(w.drawBatch())
+	}
+	w.run(w.now.Add(w.upTo(10*time.Minute)), nil)
+	var out []*promise
+	for _, b := range w.budgets {
+		for _, org := range b.account.orgs {
+			if p := b.ask(org); p != nil {
+				out = append(out, p)
+			}
+		}
+	}
+	w.run(w.now.Add(patience), func() bool {
+		return !slices.ContainsFunc(out, func(p *promise) bool { return p.done().IsZero() })
+	})
+	return out
+}
+
+// done is when the last of the records was over; zero while one is not.
+func (p *promise) done() time.Time {
+	for ; p.over < len(p.records); p.over++ {
+		at := p.records[p.over].endedAt
+		if at.IsZero() {
+			return at
+		}
+		p.doneAt = later(p.doneAt, at)
+	}
+	return p.doneAt
+}
+
+// shortest is the least time that lateness is a share of: a call alone may take up to a minute until its time is over, and nobody
+// can tell how much of that it takes.
+const shortest = time.Minute
+
+// TestForecast: where nothing new comes, the work is done by the time that the projections name, and seldom much sooner.
+func TestForecast(t *testing.T) {
+	t.Parallel()
+	from, to := uint64(1), *seedsFlag
+	if *seedFlag > 0 {
+		from, to = *seedFlag, *seedFlag
+	}
+	var late []float64
+	for seed := from; seed <= to; seed++ {
+		for _, p := range promises(seed) {
+			done := p.done()
+			took := done.Sub(p.asked)
+			switch {
+			case done.IsZero():
+				t.Errorf("seed %d: never done: %s", seed, p)
+			case done.After(p.said.At):
+				t.Errorf("seed %d: done %s after the time that was said: %s\n\tgo test ./internal/simulation -run 'TestForecast$' -seed=%d",
+					seed, done.Sub(p.said.At), p, seed)
+			default:
+				late = append(late, float64(p.said.At.Sub(done))/float64(max(took, shortest)))
+				if *seedFlag > 0 {
+					t.Logf("late by %s of %s: %s", p.said.At.Sub(done), took, p)
+				}
+			}
+		}
+	}
+	if *seedFlag > 0 || len(late) == 0 {
+		return
+	}
+	slices.SortFunc(late, cmp.Compare[float64])
+	half, most := late[len(late)/2], late[len(late)*9/10]
+	t.Logf("late, of %d: p50 %.1f%%, p90 %.1f%%, p95 %.1f%%", len(late), 100*half, 100*most, 100*late[len(late)*19/20])
+	if half > 0.05 || most > 0.15 {
+		t.Errorf("late by %.1f%% at the median, by %.1f%% at the ninth decile", 100*half, 100*most)
+	}
+}
