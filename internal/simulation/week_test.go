@@ -12,8 +12,8 @@ var (
 	seedsFlag = flag.Uint64("seeds", 200, "simulate so many seeds")
 )
 
-// patience is how long after the week everything must be over.
-const patience = 120 * day
+// patience is how long after the week everything must be over. The slowest pace lets a few records go on each of four days of a week.
+const patience = 730 * day
 
 // live simulates a week, and then what is left of it; it returns what went wrong.
 func live(seed uint64, f fault) (w *world, err error) {
