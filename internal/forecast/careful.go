@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"flowlane/internal/dispatch"
@@ -42,9 +43,11 @@ func (d *drain) careful(n int64) int64 {
 // rare: it is reckoned with in the last window, and where spacing spreads the calls of a window, so that every reading meets some.
 func (d *drain) doubled() int64 {
 	since := d.at.Add(-d.Latency - d.Young)
-	for len(d.young) > 0 && !d.young[0].to.After(since) {
-		d.young = d.young[1:]
+	old := 0
+	for old < len(d.young) && !d.young[old].to.After(since) {
+		old++
 	}
+	d.young = slices.Delete(d.young, 0, old)
 	room := int64(math.MaxInt64)
 	for i := range d.spans {
 		s := &d.spans[i]

@@ -78,7 +78,8 @@ func Drain(now time.Time, rate Rate, work []Work) Drained {
 
 // drainWithin is Drain that plays forward as long as that costs no more than an effort.
 func drainWithin(effort int, now time.Time, rate Rate, work []Work) Drained {
-	d := drain{Rate: rate, at: now, sentAt: now, used: map[spanKey]int{}, waited: map[Source]time.Duration{}, bound: map[int]time.Duration{}}
+	d := drain{Rate: rate, at: now, sentAt: now, own: map[spanKey]int{}, waited: map[Source]time.Duration{}, bound: map[int]time.Duration{},
+		windows: make([]touched, len(dispatch.WindowLengths))}
 	d.look()
 	d.tightest, d.ahead = tightest(d.spans), d.lead()
 	d.queue(work)
@@ -148,10 +149,12 @@ type drain struct {
 	stock []stock
 	// left are the calls that are waited for.
 	left int64
-	// used are the calls of this run by window, spans the windows that a call counts in until they change.
-	used   map[spanKey]int
+	// own is what windows hold that no call counts in at the moment, spans those that one counts in until they change.
+	own    map[spanKey]int
 	spans  []dispatch.Span
 	change time.Time
+	// windows are spans by length, in the order of dispatch.WindowLengths.
+	windows []touched
 	// waited is the time spent on each source, bound that on each window; tightest is the window with the least left at first.
 	waited   map[Source]time.Duration
 	bound    map[int]time.Duration
@@ -211,7 +214,6 @@ func (d *drain) step() {
 	}
 	for i := range d.spans {
 		d.spans[i].Own += int(n)
-		d.used[keyOfSpan(&d.spans[i])] += int(n)
 	}
 	d.take(n)
 	if d.Young > 0 {
@@ -242,28 +244,54 @@ func (d *drain) shut() int {
 	return 0
 }
 
+// touched are the windows of one length that a call may count in, until others do.
+type touched struct {
+	spans  []dispatch.Span
+	change time.Time
+}
+
 // look finds the windows that a call counts in which is sent now.
 func (d *drain) look() {
 	if d.at.Before(d.change) {
 		return
 	}
+	held := d.spans
+	for i := range d.windows {
+		held = held[copy(d.windows[i].spans, held):]
+	}
 	d.spans, d.change = d.spans[:0], d.at.Add(Horizon)
-	ahead := d.Latency + d.Skew
-	for _, seconds := range dispatch.WindowLengths {
+	for i, seconds := range dispatch.WindowLengths {
 		limit, limited := d.Caps[seconds]
 		if !limited {
 			continue
 		}
-		touched := dispatch.Touched(d.at.Add(-d.Skew), d.at.Add(ahead), seconds, d.Loc)
-		for i := range touched {
-			s := &touched[i]
-			s.Cap, s.Lag, s.Own = limit, d.Skew, d.Used(seconds, s.Start)+d.used[keyOfSpan(s)]
-			d.change = earlier(d.change, s.End.Add(d.Skew))
+		t := &d.windows[i]
+		if !d.at.Before(t.change) {
+			d.touch(t, seconds, limit)
 		}
-		if begins := touched[len(touched)-1].End.Add(-ahead); begins.After(d.at) {
-			d.change = earlier(d.change, begins)
+		d.spans = append(d.spans, t.spans...)
+		d.change = earlier(d.change, t.change)
+	}
+}
+
+// touch finds those of one length.
+func (d *drain) touch(t *touched, seconds, limit int) {
+	for i := range t.spans {
+		d.own[keyOfSpan(&t.spans[i])] = t.spans[i].Own
+	}
+	ahead := d.Latency + d.Skew
+	t.spans = dispatch.Touched(d.at.Add(-d.Skew), d.at.Add(ahead), seconds, d.Loc)
+	for i := range t.spans {
+		s := &t.spans[i]
+		own, seen := d.own[keyOfSpan(s)]
+		if !seen {
+			own = d.Used(seconds, s.Start)
 		}
-		d.spans = append(d.spans, touched...)
+		s.Cap, s.Lag, s.Own = limit, d.Skew, own
+	}
+	t.change = t.spans[0].End.Add(d.Skew)
+	if begins := t.spans[len(t.spans)-1].End.Add(-ahead); begins.After(d.at) {
+		t.change = earlier(t.change, begins)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // hour is how a run stood at its first step in an hour: when, how far into the hour, and what its windows below a day held.
 type hour struct {
-	began time.Time
+	began, ends time.Time
 	into  time.Duration
 	own   [4]int
 	sent  int64
@@ -20,12 +20,12 @@ type hour struct {
 // leap passes over hours that go exactly as the last one did, up to the day's end. A million calls under minute windows are a
 // week of minutes, and nearly all are alike.
 func (d *drain) leap(ours int64) {
-	began, _ := dispatch.WindowAt(d.at, 3600, d.Loc)
 	last := d.hour
-	if began.Equal(last.began) {
+	if d.at.Before(last.ends) {
 		return
 	}
-	d.hour = hour{began: began, into: d.at.Sub(began), sent: d.sent, bound: maps.Clone(d.bound)}
+	began, over := dispatch.WindowAt(d.at, 3600, d.Loc)
+	d.hour = hour{began: began, ends: over, into: d.at.Sub(began), sent: d.sent, bound: maps.Clone(d.bound)}
 	day, n := math.MaxInt, 0
 	for i := range d.spans {
 		switch s := &d.spans[i]; {
@@ -50,9 +50,9 @@ func (d *drain) leap(ours int64) {
 	if hours <= 0 {
 		return
 	}
-	for _, s := range d.spans {
-		if s.Seconds == daySeconds {
-			d.used[keyOfSpan(&s)] += int(hours * calls)
+	for i := range d.spans {
+		if s := &d.spans[i]; s.Seconds == daySeconds {
+			s.Own += int(hours * calls)
 		}
 	}
 	for seconds, total := range d.bound {
@@ -72,7 +72,7 @@ func (d *drain) leap(ours int64) {
 func (d *drain) carry(passed time.Duration) {
 	for _, s := range d.spans {
 		if s.Seconds != daySeconds {
-			d.used[spanKey{s.Seconds, s.Start.Add(passed).Unix()}] = s.Own
+			d.own[spanKey{s.Seconds, s.Start.Add(passed).Unix()}] = s.Own
 		}
 	}
 }
