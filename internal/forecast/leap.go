@@ -11,10 +11,10 @@ import (
 // hour is how a run stood at its first step in an hour: when, how far into the hour, and what its windows below a day held.
 type hour struct {
 	began, ends time.Time
-	into  time.Duration
-	own   [4]int
-	sent  int64
-	bound map[int]time.Duration
+	into        time.Duration
+	own         [4]int
+	sent        int64
+	bound       map[int]time.Duration
 }
 
 // leap passes over hours that go exactly as the last one did, up to the day's end. A million calls under minute windows are a
