@@ -471,7 +471,7 @@ type EventHandler interface {
 	// nothing; `last_error` says why, and the next event is not held up.
 	//
 	// Events of batches that events started can start batches in turn, up to 8 starts in a row: what the
-	// batch of the eighth causes starts nothing, and `last_error` says so. An organization has up to 100
+	// batch of the eighth causes starts nothing, and `last_error` says so. An organization has up to 1000
 	// event subscriptions.
 	//
 	// POST /flows/event-subscriptions

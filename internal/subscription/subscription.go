@@ -28,7 +28,7 @@ const (
 	// auditType is what the audit log calls a subscription.
 	auditType = "event_subscription"
 	// most is how many an organization may have, which bounds what an event costs its cause.
-	most = 100
+	most = 1000
 )
 
 // Input is what authors set.
