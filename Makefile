@@ -68,7 +68,7 @@ $(GOLANGCI_LINT):
 
 .PHONY: test
 test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
-	go test -timeout 10m -p $(AT_ONCE) -parallel $(AT_ONCE) $(TEST) ./...
+	go test -timeout 20m -p $(AT_ONCE) -parallel $(AT_ONCE) $(TEST) ./...
 
 .PHONY: simulate
 simulate: ## Drive the pure rules through 5,000 weeks of virtual time; SEEDS=100
