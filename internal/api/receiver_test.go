@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -328,22 +329,39 @@ func TestReceiver_Copies(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	processes := []*apitest.Client{s.Client, s.replica()}
-	h := s.webhook(hookOf(s.define(transformSteps), `"rate_limit":1`))
+	h := s.webhook(hookOf(s.define(transformSteps), `"rate_limit":3`))
 	const copies = 400
 	header := s.signed(h.secret, "m", []byte("{}"))
 	answers := make([]apitest.Response, copies)
 	var group sync.WaitGroup
+	// Each process is kept busy with another message, so that the first copies are written together.
+	lock, err := s.app.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = lock.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = lock.Exec(t.Context(), "SELECT FROM flow.webhook FOR UPDATE")
+	require.NoError(t, err)
+	for i, p := range processes {
+		other := s.signed(h.secret, fmt.Sprint(i), []byte("{}"))
+		group.Go(func() { p.As("").Do(http.MethodPost, h.url, "{}", other...).Want(http.StatusAccepted) })
+	}
+	s.eventually(func() bool {
+		return s.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == len(processes)
+	})
 	for i := range answers {
 		group.Go(func() { answers[i] = processes[i%2].As("").Do(http.MethodPost, h.url, "{}", header...) })
 	}
+	require.NoError(t, lock.Rollback(t.Context()))
 	group.Wait()
 	for _, a := range answers {
 		a.Want(http.StatusAccepted)
 		assert.True(t, bytes.Equal(answers[0].Body, a.Body))
 	}
-	d := s.settledDeliveries(h, 1)[0]
-	assert.Equal(t, copies-1, d.Duplicates)
-	assert.Len(t, s.pages("/flows/batches", 10), 1)
+	duplicates := 0
+	for _, d := range s.settledDeliveries(h, 3) {
+		duplicates += d.Duplicates
+	}
+	assert.Equal(t, copies-1, duplicates)
+	assert.Len(t, s.pages("/flows/batches", 10), 3)
 }
 
 // A start that fails is tried again as dispatch_retry says, and can be replayed when it is dead.

@@ -157,7 +157,10 @@ func (w *writing) decide(a *arrival) error {
 // store writes what was decided, and wakes the dispatch of what is new.
 func (s *Service) store(ctx context.Context, tx pgx.Tx, id uuid.UUID, row *db.WebhookLockOpenRow, w *writing) error {
 	later := pg.NewPipeline(tx)
-	if len(w.copies) > 0 {
+	if err := s.addNew(ctx, later, id, row, w); err != nil {
+		return err
+	}
+	if len(w.copies) > 0 { // also of what has just been added
 		in := db.DeliveryCopiesParams{WebhookID: id}
 		for delivery, n := range w.copies {
 			in.Ids, in.Counts = append(in.Ids, delivery), append(in.Counts, n)
@@ -166,8 +169,19 @@ func (s *Service) store(ctx context.Context, tx pgx.Tx, id uuid.UUID, row *db.We
 			return fmt.Errorf("count copies: %w", err)
 		}
 	}
+	if err := later.Send(ctx, tx); err != nil {
+		return fmt.Errorf("write deliveries: %w", err)
+	}
 	if len(w.news) == 0 {
-		return later.Send(ctx, tx)
+		return nil
+	}
+	return s.Due.Wake(ctx, tx, Due, id.String(), time.Time{})
+}
+
+// addNew adds the new deliveries.
+func (s *Service) addNew(ctx context.Context, later *pg.Pipeline, id uuid.UUID, row *db.WebhookLockOpenRow, w *writing) error {
+	if len(w.news) == 0 {
+		return nil
 	}
 	in := db.DeliveryAddParams{WebhookID: id, OrgID: row.OrgID, Now: w.now}
 	for _, a := range w.news {
@@ -182,10 +196,7 @@ func (s *Service) store(ctx context.Context, tx pgx.Tx, id uuid.UUID, row *db.We
 	if err != nil {
 		return fmt.Errorf("count deliveries: %w", err)
 	}
-	if err := later.Send(ctx, tx); err != nil {
-		return fmt.Errorf("add deliveries: %w", err)
-	}
-	return s.Due.Wake(ctx, tx, Due, id.String(), time.Time{})
+	return nil
 }
 
 // window is the minute in which deliveries of a webhook are counted. It begins with the first delivery after the one before
