@@ -133,9 +133,10 @@ func TestEvent_Refused(t *testing.T) {
 	both := listening(flow, event.BatchFailed, `"filter":"{{ x }}"`, `"input_template":{"a":"{{ y }}","b":"{{ z }}"}`)
 	s.Do(http.MethodPost, subscriptions, both).Invalid("body.filter value_error", "body.input_template.a value_error", "body.input_template.b value_error")
 	s.Do(http.MethodPost, subscriptions, listening("nope", event.BatchFailed)).Detail(http.StatusNotFound, "Definition not found")
-	for range 99 {
-		s.subscribe(listening(flow, event.BatchFailed))
-	}
+	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.event_subscription
+		SELECT (jsonb_populate_record(s, jsonb_build_object('id', gen_random_uuid()))).* FROM flow.event_subscription s, generate_series(1, 998)`)
+	require.NoError(t, err)
+	s.subscribe(listening(flow, event.BatchFailed)) // the thousandth
 	s.Do(http.MethodPost, subscriptions, listening(flow, event.BatchFailed)).Invalid("body value_error")
 }
 
