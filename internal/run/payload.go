@@ -2,6 +2,7 @@ package run
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"flowlane/internal/expr"
@@ -31,6 +32,15 @@ func BadExpressions(errs []expr.Error, at ...string) []fault.Field {
 		fields[i] = fault.Field{Loc: append(slices.Clone(at), e.Path...), Msg: e.Error(), Type: "value_error"}
 	}
 	return fields
+}
+
+// Refusal says to people why a start failed. inside tells that nobody outside of the service can mend it: then the error is for the
+// log alone.
+func Refusal(err error) (reason string, inside bool) {
+	if f := (*fault.Error)(nil); errors.As(err, &f) {
+		return f.Detail, false
+	}
+	return "The flow could not be started; the service has logged why", true
 }
 
 // Record makes the record of a payload. The error is an *expr.EvalError.

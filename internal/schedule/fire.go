@@ -12,7 +12,6 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/due"
-	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -32,7 +31,6 @@ const (
 
 	reasonMissed  = "Missed: the service was away, and a later slot has come"
 	reasonOverlap = "An earlier batch of the schedule is not over"
-	reasonInside  = "The flow could not be started; the service has logged why"
 )
 
 // fire is what becomes of one slot.
@@ -54,10 +52,8 @@ func (s *Service) Fire(ctx context.Context, l *due.Lease) (time.Time, error) {
 		return time.Time{}, err
 	}
 	// The start was refused, and rolled back: the slot has failed, and the next one must not wait for it.
-	reason := reasonInside
-	if f := (*fault.Error)(nil); errors.As(err, &f) {
-		reason = f.Detail
-	} else {
+	reason, inside := run.Refusal(err)
+	if inside {
 		s.log.ErrorContext(ctx, "start of a schedule", "schedule", id, "error", err)
 	}
 	return time.Time{}, s.fire(ctx, l, id, reason)

@@ -3,7 +3,6 @@ package subscription
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -12,7 +11,6 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/event"
 	"flowlane/internal/expr"
-	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -21,8 +19,6 @@ const (
 	// atOnce is how many events are decided in one transaction, clearAtOnce how many of nobody are cleared.
 	atOnce      = 16
 	clearAtOnce = 1000
-
-	reasonInside = "The flow could not be started; the service has logged why"
 )
 
 // reasonDepth is why the batch of the last start in a row causes no other.
@@ -43,12 +39,11 @@ func (s *Service) Deliver(ctx context.Context, id uuid.UUID) (more bool, err err
 		if d.starting == 0 || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err) {
 			return false, err
 		}
-		refused[d.starting] = reasonInside
-		if f := (*fault.Error)(nil); errors.As(err, &f) {
-			refused[d.starting] = f.Detail
-		} else {
+		reason, inside := run.Refusal(err)
+		if inside {
 			s.log.ErrorContext(ctx, "start by an event", "subscription", id, "error", err)
 		}
+		refused[d.starting] = reason
 	}
 }
 

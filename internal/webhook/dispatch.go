@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,8 +11,6 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/due"
-	"flowlane/internal/expr"
-	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -28,9 +25,6 @@ const (
 	// turn is how long one webhook's deliveries go on before others get theirs.
 	turn = time.Second
 )
-
-// reasonInside is why a start failed that nobody outside of the service can mend.
-const reasonInside = "The flow could not be started; the service has logged why"
 
 // waiting is a delivery whose start is due.
 type waiting struct {
@@ -87,7 +81,7 @@ func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, er
 	if err != nil {
 		return false, err
 	}
-	template, err := compile(w.InputTemplate)
+	template, err := w.input().template()
 	if err != nil {
 		return false, fmt.Errorf("the template of webhook %s: %w", id, err)
 	}
@@ -106,15 +100,12 @@ func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, er
 }
 
 // recordOf makes the record of a delivery; template is nil where the payload is passed whole. The error is an *expr.EvalError.
-func recordOf(template *expr.Template, d *db.FlowWebhookDelivery) ([]byte, error) {
-	payload := Payload(textOf(d.ContentType), textOf(d.ContentEncoding), d.Body)
-	switch {
-	case template != nil:
-		return template.Append(nil, &expr.Env{Payload: json.RawMessage(payload)})
-	case payload[0] == '{':
-		return payload, nil
+func recordOf(template *run.InputTemplate, d *db.FlowWebhookDelivery) ([]byte, error) {
+	payload := json.RawMessage(Payload(textOf(d.ContentType), textOf(d.ContentEncoding), d.Body))
+	if template == nil && payload[0] != '{' {
+		payload = append(append([]byte(`{"payload":`), payload...), '}')
 	}
-	return append(append([]byte(`{"payload":`), payload...), '}'), nil
+	return template.Record(payload)
 }
 
 func textOf(s *string) string {
@@ -142,10 +133,8 @@ func (s *Service) startAll(ctx context.Context, w *Webhook, all []waiting) error
 		return nil
 	}
 	// The start was refused, and rolled back.
-	reason := reasonInside
-	if f := (*fault.Error)(nil); errors.As(err, &f) {
-		reason = f.Detail
-	} else {
+	reason, inside := run.Refusal(err)
+	if inside {
 		s.Log.ErrorContext(ctx, "start of a webhook", "webhook", w.ID, "delivery", all[0].id, "error", err)
 	}
 	return s.failed(ctx, w, all[0].id, reason)

@@ -17,7 +17,6 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
-	"flowlane/internal/expr"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
@@ -141,21 +140,12 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input) (*W
 
 // template compiles the template of an input; nil where there is none. Fault: Unprocessable, with the place of each bad
 // expression.
-func (in Input) template() (*expr.Template, error) { return compile(in.Template) }
-
-func compile(text json.RawMessage) (*expr.Template, error) {
-	if text == nil {
-		return nil, nil
+func (in Input) template() (*run.InputTemplate, error) {
+	out, bad := run.CompileInput(in.Template, "body", "input_template")
+	if len(bad) > 0 {
+		return nil, fault.Invalidated(bad...)
 	}
-	out, errs := expr.Compile(text, expr.Scope{Payload: true})
-	if len(errs) == 0 {
-		return out, nil
-	}
-	fields := make([]fault.Field, len(errs))
-	for i, e := range errs {
-		fields[i] = fault.Field{Loc: append([]string{"body", "input_template"}, e.Path...), Msg: e.Error(), Type: "value_error"}
-	}
-	return nil, fault.Invalidated(fields...)
+	return out, nil
 }
 
 // changed audits a change, and returns what came of it.
