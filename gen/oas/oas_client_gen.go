@@ -831,7 +831,8 @@ type ScheduleInvoker interface {
 	// ListScheduleFires invokes listScheduleFires operation.
 	//
 	// Returns what became of each slot of the last 90 days, oldest first, and of the runs that people
-	// asked for in between. Slots while the schedule was switched off are not listed.
+	// asked for in between. Slots while the schedule was switched off are not listed; one that had come,
+	// but was not decided yet when the schedule was switched off or got another expression, is skipped.
 	//
 	// GET /flows/schedules/{schedule_id}/fires
 	ListScheduleFires(ctx context.Context, params ListScheduleFiresParams, options ...RequestOption) (*FireList, error)
@@ -14849,7 +14850,8 @@ func (c *Client) sendListRecordSets(ctx context.Context, params ListRecordSetsPa
 // ListScheduleFires invokes listScheduleFires operation.
 //
 // Returns what became of each slot of the last 90 days, oldest first, and of the runs that people
-// asked for in between. Slots while the schedule was switched off are not listed.
+// asked for in between. Slots while the schedule was switched off are not listed; one that had come,
+// but was not decided yet when the schedule was switched off or got another expression, is skipped.
 //
 // GET /flows/schedules/{schedule_id}/fires
 func (c *Client) ListScheduleFires(ctx context.Context, params ListScheduleFiresParams, options ...RequestOption) (*FireList, error) {

@@ -16178,7 +16178,8 @@ func (s *Server) handleListRecordSetsRequest(args [0]string, argsEscaped bool, w
 // handleListScheduleFiresRequest handles listScheduleFires operation.
 //
 // Returns what became of each slot of the last 90 days, oldest first, and of the runs that people
-// asked for in between. Slots while the schedule was switched off are not listed.
+// asked for in between. Slots while the schedule was switched off are not listed; one that had come,
+// but was not decided yet when the schedule was switched off or got another expression, is skipped.
 //
 // GET /flows/schedules/{schedule_id}/fires
 func (s *Server) handleListScheduleFiresRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

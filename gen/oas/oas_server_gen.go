@@ -756,7 +756,8 @@ type ScheduleHandler interface {
 	// ListScheduleFires implements listScheduleFires operation.
 	//
 	// Returns what became of each slot of the last 90 days, oldest first, and of the runs that people
-	// asked for in between. Slots while the schedule was switched off are not listed.
+	// asked for in between. Slots while the schedule was switched off are not listed; one that had come,
+	// but was not decided yet when the schedule was switched off or got another expression, is skipped.
 	//
 	// GET /flows/schedules/{schedule_id}/fires
 	ListScheduleFires(ctx context.Context, params ListScheduleFiresParams) (*FireList, error)

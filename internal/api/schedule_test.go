@@ -281,6 +281,37 @@ func TestSchedule_Change(t *testing.T) {
 	s.Do(http.MethodDelete, "/flows/definitions/"+flow, nil).Want(http.StatusNoContent)
 }
 
+// Slots that had come when a schedule is changed, or switched off, and that no process has come to, are listed; what does not change
+// when slots come leaves them to whoever decides them.
+func TestSchedule_ChangedBeforeItsSlotsAreDecided(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	flow := s.define(transformSteps)
+	bodies := map[string]string{"cron": `{"cron_expression":"30 * * * *"}`, "off": `{"enabled":false}`, "other": `{"description":"other"}`}
+	ids := map[string]string{}
+	for name := range bodies {
+		ids[name] = s.schedule(scheduleOf(flow, "0 * * * *"))
+	}
+	slot := next(t, s.get("/flows/schedules/"+ids["cron"]))
+	s.toSlot(slot.Add(time.Hour))
+	for name, body := range bodies {
+		s.Do(http.MethodPatch, "/flows/schedules/"+ids[name], body).Want(http.StatusOK)
+	}
+	const reason = "Missed: the schedule was changed before the service came to it"
+	lost := []fireRow{{SlotAt: slot, Status: "skipped", Reason: reason}, {SlotAt: slot.Add(time.Hour), Status: "skipped", Reason: reason}}
+	assert.Equal(t, lost, s.decided(ids["cron"], 2))
+	assert.Equal(t, lost, s.decided(ids["off"], 2))
+	assert.Empty(t, s.fires(ids["other"], ""))
+	s.restart(true)
+	fires := s.decided(ids["other"], 2)
+	assert.Equal(t, "fired", fires[1].Status)
+	s.toSlot(slot.Add(90 * time.Minute))
+	fires = s.decided(ids["cron"], 3)
+	assert.Equal(t, "fired", fires[2].Status)
+	assert.Equal(t, slot.Add(90*time.Minute), fires[2].SlotAt)
+	assert.Equal(t, lost, s.fires(ids["off"], ""))
+}
+
 func TestSchedule_BadInput(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)

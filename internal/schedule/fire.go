@@ -30,6 +30,7 @@ const (
 	failed  = "failed"
 
 	reasonMissed  = "Missed: the service was away, and a later slot has come"
+	reasonChanged = "Missed: the schedule was changed before the service came to it"
 	reasonOverlap = "An earlier batch of the schedule is not over"
 )
 
@@ -102,10 +103,7 @@ func (s *Service) fire(ctx context.Context, l *due.Lease, id uuid.UUID, reason s
 // decide says what becomes of slots that have come; it starts the batch of the newest where that may fire. more tells that there
 // are newer ones.
 func (s *Service) decide(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, slots []time.Time, more bool, now time.Time, reason string) ([]fire, error) {
-	out := make([]fire, len(slots))
-	for i, slot := range slots {
-		out[i] = fire{slot: slot, status: skipped, reason: reasonMissed}
-	}
+	out := missed(slots, reasonMissed)
 	if more {
 		return out, nil
 	}
@@ -135,6 +133,35 @@ func (s *Service) decide(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, s
 	}
 	*last = fire{slot: last.slot, status: fired, batch: started.BatchID}
 	return out, nil
+}
+
+// missed returns slots that are skipped for a reason.
+func missed(slots []time.Time, reason string) []fire {
+	out := make([]fire, len(slots))
+	for i, slot := range slots {
+		out[i] = fire{slot: slot, status: skipped, reason: reason}
+	}
+	return out
+}
+
+// passOver lists the slots that have come and nobody has decided as missed: from now on the schedule names others, or none.
+func (s *Service) passOver(ctx context.Context, tx pgx.Tx, row *db.FlowSchedule, now time.Time) error {
+	cron, err := Parse(row.CronExpression)
+	if err != nil {
+		return fmt.Errorf("the expression of schedule %s: %w", row.ID, err)
+	}
+	for after, more := row.DecidedUpto, true; more; {
+		var slots []time.Time
+		slots, more = cron.Between(after, now, slotsAtOnce)
+		if len(slots) == 0 {
+			return nil
+		}
+		if err := s.write(ctx, tx, row, missed(slots, reasonChanged), false, now); err != nil {
+			return err
+		}
+		after = slots[len(slots)-1]
+	}
+	return nil
 }
 
 // start starts a batch of the schedule.

@@ -172,8 +172,8 @@ func (s *Service) List(ctx context.Context, orgID, after uuid.UUID, skip, maxRow
 }
 
 // Change replaces what authors set of a schedule by what change makes of it. A definition that it newly names must be active.
-// Slots that are past are not made up for when the expression changes or the schedule is switched on. Faults: as Create, and
-// NotFound.
+// Slots that are past are not made up for when the expression changes or the schedule is switched on or off; those that were its
+// own are listed as missed. Faults: as Create, and NotFound.
 func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(Input) Input) (*Schedule, error) {
 	var out *Schedule
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -199,8 +199,13 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 			return err
 		}
 		decided := row.DecidedUpto
-		if in.Cron != row.CronExpression || in.Enabled && !row.Enabled {
+		if in.Cron != row.CronExpression || in.Enabled != row.Enabled {
 			decided = now
+			if row.Enabled {
+				if err := s.passOver(ctx, tx, &row, now); err != nil {
+					return err
+				}
+			}
 		}
 		err = s.q.ScheduleUpdate(ctx, tx, db.ScheduleUpdateParams{
 			OrgID: orgID, ID: id, DefinitionID: in.DefinitionID, Description: in.Description, CronExpression: in.Cron, Enabled: in.Enabled,

@@ -671,7 +671,8 @@ export const replaceSchedule = <ThrowOnError extends boolean = false>(options: O
  * List the fires of a schedule
  *
  * Returns what became of each slot of the last 90 days, oldest first, and of the runs that people asked for in between.
- * Slots while the schedule was switched off are not listed.
+ * Slots while the schedule was switched off are not listed; one that had come, but was not decided yet when the schedule
+ * was switched off or got another expression, is skipped.
  *
  */
 export const listScheduleFires = <ThrowOnError extends boolean = false>(options: Options<ListScheduleFiresData, ThrowOnError>) => (options.client ?? client).get<ListScheduleFiresResponses, ListScheduleFiresErrors, ThrowOnError>({
