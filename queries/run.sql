@@ -12,6 +12,10 @@ WITH locked AS MATERIALIZED (
 )
 SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 
+-- name: BatchOrigin :one
+-- What follows from a batch follows from what started it, too.
+SELECT event_depth, created_by FROM flow.batch WHERE id = @id;
+
 -- name: BatchHeads :many
 SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY(@ids::uuid[]);
 

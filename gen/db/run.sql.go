@@ -451,6 +451,23 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 	return items, nil
 }
 
+const batchOrigin = `-- name: BatchOrigin :one
+SELECT event_depth, created_by FROM flow.batch WHERE id = $1
+`
+
+type BatchOriginRow struct {
+	EventDepth int16
+	CreatedBy  *uuid.UUID
+}
+
+// What follows from a batch follows from what started it, too.
+func (q *Queries) BatchOrigin(ctx context.Context, db DBTX, id uuid.UUID) (BatchOriginRow, error) {
+	row := db.QueryRow(ctx, batchOrigin, id)
+	var i BatchOriginRow
+	err := row.Scan(&i.EventDepth, &i.CreatedBy)
+	return i, err
+}
+
 const batchPacing = `-- name: BatchPacing :one
 SELECT pacing, pace_next_at::timestamptz AS pace_next_at FROM flow.batch WHERE id = $1
 `

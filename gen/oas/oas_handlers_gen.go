@@ -1206,9 +1206,9 @@ func (s *Server) handleCreateDefinitionRequest(args [0]string, argsEscaped bool,
 // need not be active yet. An event that finds it inactive, or whose record cannot be made, starts
 // nothing; `last_error` says why, and the next event is not held up.
 //
-// Events of batches that events started can start batches in turn, up to 8 starts in a row: what the
-// batch of the eighth causes starts nothing, and `last_error` says so. An organization has up to 1000
-// event subscriptions.
+// Events of batches that events started can start batches in turn, up to 8 starts in a row, those by
+// tasks included: what the batch of the eighth causes starts nothing, and `last_error` says so. An
+// organization has up to 1000 event subscriptions.
 //
 // POST /flows/event-subscriptions
 func (s *Server) handleCreateEventSubscriptionRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -13246,6 +13246,8 @@ func (s *EventKindName) Decode(d *jx.Decoder) error {
 		*s = EventKindNamePauseOpened
 	case EventKindNamePauseReleased:
 		*s = EventKindNamePauseReleased
+	case EventKindNameFlowEvent:
+		*s = EventKindNameFlowEvent
 	default:
 		*s = EventKindName(v)
 	}

@@ -6465,6 +6465,7 @@ const (
 	EventKindNameCredentialTestFailed    EventKindName = "credential.test_failed"
 	EventKindNamePauseOpened             EventKindName = "pause.opened"
 	EventKindNamePauseReleased           EventKindName = "pause.released"
+	EventKindNameFlowEvent               EventKindName = "flow.event"
 )
 
 // AllValues returns all EventKindName values.
@@ -6481,6 +6482,7 @@ func (EventKindName) AllValues() []EventKindName {
 		EventKindNameCredentialTestFailed,
 		EventKindNamePauseOpened,
 		EventKindNamePauseReleased,
+		EventKindNameFlowEvent,
 	}
 }
 
@@ -6508,6 +6510,8 @@ func (s EventKindName) MarshalText() ([]byte, error) {
 	case EventKindNamePauseOpened:
 		return []byte(s), nil
 	case EventKindNamePauseReleased:
+		return []byte(s), nil
+	case EventKindNameFlowEvent:
 		return []byte(s), nil
 	default:
 		return nil, errors.Errorf("invalid value: %q", s)
@@ -6549,6 +6553,9 @@ func (s *EventKindName) UnmarshalText(data []byte) error {
 		return nil
 	case EventKindNamePauseReleased:
 		*s = EventKindNamePauseReleased
+		return nil
+	case EventKindNameFlowEvent:
+		*s = EventKindNameFlowEvent
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)

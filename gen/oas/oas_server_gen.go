@@ -470,9 +470,9 @@ type EventHandler interface {
 	// need not be active yet. An event that finds it inactive, or whose record cannot be made, starts
 	// nothing; `last_error` says why, and the next event is not held up.
 	//
-	// Events of batches that events started can start batches in turn, up to 8 starts in a row: what the
-	// batch of the eighth causes starts nothing, and `last_error` says so. An organization has up to 1000
-	// event subscriptions.
+	// Events of batches that events started can start batches in turn, up to 8 starts in a row, those by
+	// tasks included: what the batch of the eighth causes starts nothing, and `last_error` says so. An
+	// organization has up to 1000 event subscriptions.
 	//
 	// POST /flows/event-subscriptions
 	CreateEventSubscription(ctx context.Context, req *EventSubscriptionInput, params CreateEventSubscriptionParams) (*EventSubscription, error)

@@ -4136,6 +4136,8 @@ func (s EventKindName) Validate() error {
 		return nil
 	case "pause.released":
 		return nil
+	case "flow.event":
+		return nil
 	default:
 		return errors.Errorf("invalid value: %v", s)
 	}

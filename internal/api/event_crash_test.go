@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func TestEvent_OnceOverReplicas(t *testing.T) {
 	for range 2 {
 		s.worker()
 	}
-	killed := s.breakDeliveries()
+	killed := s.breakAt("EventDeliver%", "EventSubscriptionNote", "BatchInsert", "SliceInsert", "DefinitionForStart")
 	org := uuid.MustParse(s.orgID(s.Key))
 	var all sync.WaitGroup
 	for by := range causers {
@@ -70,9 +71,16 @@ func TestEvent_OnceOverReplicas(t *testing.T) {
 
 var errTakenBack = errors.New("taken back")
 
-// breakDeliveries ends connections on which events are being decided, every now and then, and says how many so far.
-func (s *stack) breakDeliveries() (killed func() int) {
+// breakAt ends connections that are in one of these queries or behind it, in a transaction, every now and then, and says how many so
+// far. A % stands for the rest of a name.
+func (s *stack) breakAt(queries ...string) (killed func() int) {
 	s.t.Helper()
+	for i, name := range queries {
+		queries[i] = "-- name: " + name + " :%"
+		if strings.HasSuffix(name, "%") {
+			queries[i] = "-- name: " + name
+		}
+	}
 	conn, err := pgx.Connect(s.t.Context(), s.app.Pool.Config().ConnString())
 	require.NoError(s.t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
@@ -82,8 +90,7 @@ func (s *stack) breakDeliveries() (killed func() int) {
 		for ctx.Err() == nil && n < 5 {
 			var hit int
 			err := conn.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname = current_database()
-				AND pid <> pg_backend_pid() AND xact_start IS NOT NULL AND (query LIKE '-- name: EventDeliver%' OR query LIKE '-- name: EventSubscriptionNote%' OR query LIKE '-- name: BatchInsert%'
-				OR query LIKE '-- name: SliceInsert%' OR query LIKE '-- name: DefinitionForStart%') LIMIT 1) x`).Scan(&hit)
+				AND pid <> pg_backend_pid() AND xact_start IS NOT NULL AND query LIKE ANY($1) ORDER BY random() LIMIT 1) x`, queries).Scan(&hit)
 			if err != nil {
 				return
 			}

@@ -188,7 +188,7 @@ var causes = map[string]func(s *stack, flow string) int{
 	event.BatchCompleted: func(s *stack, flow string) int {
 		s.await(s.trigger(flow, `{"input_data":{}}`))
 		s.await(s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.empty())))
-		return 2
+		return 3 // with the one that emits
 	},
 	event.BatchPartiallyFailed: func(s *stack, flow string) int {
 		s.await(s.trigger(flow, `{"records":[{"bad":true},{}]}`))
@@ -235,6 +235,10 @@ var causes = map[string]func(s *stack, flow string) int{
 		assert.Equal(s.t, false, s.Do(http.MethodPost, "/credentials/"+id+"/test", nil).Want(http.StatusOK).JSON()["success"])
 		s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
 		return 1
+	},
+	event.FlowEvent: func(s *stack, _ string) int {
+		s.await(s.trigger(s.define(emitting("n", `,"payload":[null]`, "")), `{"records":[{},{}]}`))
+		return 2
 	},
 	event.RecordSetSealed: func(s *stack, _ string) int {
 		s.upload(rowsOf(3))
@@ -354,7 +358,7 @@ func TestEvent_Depth(t *testing.T) {
 	id := s.subscribe(listening(flow, event.BatchCompleted))
 	s.trigger(flow, oneRecord)
 	got := s.subscription(id, event.MaxDepth, 1)
-	assert.Contains(t, got["last_error"], "the last of 8 starts by events in a row")
+	assert.Contains(t, got["last_error"], "the last of 8 starts by events and flows in a row")
 	assert.Equal(t, event.MaxDepth+1, s.count("flow.batch WHERE status = 'completed'"))
 	s.trigger(flow, oneRecord)
 	s.subscription(id, 2*event.MaxDepth, 2)

@@ -132,7 +132,7 @@ type Action struct {
 	OutcomeCheck         OutcomeCheck `yaml:"outcome_check"`
 	Deprecated           bool         `yaml:"deprecated"`
 
-	// Utility names the in-process function of a utility action (transform, fail, store_read, store_write); empty for actions that make calls.
+	// Utility names the in-process function of a utility action, one of utilities in check.go; empty for actions that make calls.
 	Utility string `yaml:"utility"`
 	// Call says how the action is carried out; nil for utility actions.
 	Call *Call `yaml:"call"`

@@ -21,7 +21,7 @@ import (
 const (
 	// Due is the kind of the due rows of subscriptions that events wait for; their key is the subscription's id.
 	Due = "event"
-	// MaxDepth is how many starts by events may follow each other.
+	// MaxDepth is how many starts by events and by flows may follow each other.
 	MaxDepth = 8
 )
 
@@ -32,6 +32,8 @@ type Waker interface {
 
 // Event is something that happened.
 type Event struct {
+	// ID is nil where its cause needs none: Emit then makes one.
+	ID    uuid.UUID
 	OrgID uuid.UUID
 	Kind  string
 	// Depth is the one of the batch that caused it; 0 where none did.
@@ -46,9 +48,9 @@ func Emit(ctx context.Context, tx db.DBTX, events ...Event) ([]uuid.UUID, error)
 	var in db.EventEmitParams
 	for i := range events {
 		e := &events[i]
-		id, err := uuid.NewV7()
+		id, err := e.id()
 		if err != nil {
-			return nil, fmt.Errorf("event id: %w", err)
+			return nil, err
 		}
 		text, err := encode(e.Payload)
 		if err != nil {
@@ -65,6 +67,17 @@ func Emit(ctx context.Context, tx db.DBTX, events ...Event) ([]uuid.UUID, error)
 		return nil, fmt.Errorf("leave events: %w", err)
 	}
 	return heard, nil
+}
+
+func (e *Event) id() (uuid.UUID, error) {
+	if e.ID != uuid.Nil {
+		return e.ID, nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return id, fmt.Errorf("event id: %w", err)
+	}
+	return id, nil
 }
 
 // encode writes JSON as it is: < and the like are not escaped.

@@ -19,6 +19,7 @@ const (
 	CredentialTestFailed = "credential.test_failed"
 	PauseOpened          = "pause.opened"
 	PauseReleased        = "pause.released"
+	FlowEvent            = "flow.event"
 )
 
 // Kind is what can happen.
@@ -41,6 +42,8 @@ var Kinds = []Kind{
 	{CredentialTestFailed, "A test of a stored credential asked the platform, and failed.", credential("failure_class", text, "details", text, "tested_at", moment)},
 	{PauseOpened, "A person paused work: of the organization, of a provider account, of one of its lanes, or a batch.", pause},
 	{PauseReleased, "A pause of a person ended: by a person, at its time, or because its batch was cancelled.", pause},
+	{FlowEvent, "A task of a flow emitted it, with a name and a payload of the author's choice.", object(
+		"name", text, "payload", `{}`, "batch_id", text, "definition_id", text, "job_id", text, "step_id", text, "task_id", text)},
 }
 
 // The payloads. text, count and the like are the schemas of their fields.

@@ -98,6 +98,8 @@ type sliceWork struct {
 	failed  map[int32]*JobError
 	// writes are what tasks want to write to stores, which happens when the work is settled.
 	writes []pendingWrite
+	// emits are the events that tasks want to cause, which happens then, too.
+	emits []pendingEmit
 	// bytes is how much output there is.
 	bytes int
 }
@@ -188,9 +190,12 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, rec *Rec
 // take keeps what came of a task.
 func (w *sliceWork) take(no int16, t *taskWork) {
 	for i := range t.records {
-		if r := &t.records[i]; r.write != nil {
+		switch r := &t.records[i]; {
+		case r.write != nil:
 			w.writes = append(w.writes, pendingWrite{no, r.offset, t, *r.write})
-		} else {
+		case r.emit != nil:
+			w.emits = append(w.emits, pendingEmit{no, r.offset, t, *r.emit})
+		default:
 			w.settle(no, r.offset, t, r.trace())
 		}
 	}
@@ -221,6 +226,9 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		return err
 	}
 	if err := c.writeStores(ctx, h, works); err != nil {
+		return err
+	}
+	if err := c.emitEvents(ctx, h, works); err != nil {
 		return err
 	}
 	for _, w := range works {

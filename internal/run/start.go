@@ -46,7 +46,7 @@ type StartInput struct {
 	// ScheduleID is the schedule that starts it; nil for none.
 	ScheduleID *uuid.UUID
 	CreatedBy  *uuid.UUID
-	// EventDepth is how many starts by events lie before it, this one included; 0 where somebody else starts it.
+	// EventDepth is how many starts by events and by flows lie before it, this one included; 0 where somebody else starts it.
 	EventDepth int16
 }
 

@@ -14,20 +14,19 @@ import (
 	"flowlane/internal/store"
 )
 
-// storeUtilities are the in-process actions that work with stores, by the name in the catalog. They say what is to be read or
-// written. Reads happen while the work is evaluated, by one query for all records of a slice; writes happen in the transaction
-// that settles the work: both or neither, so that a write is done once whatever crashes.
-var storeUtilities = map[string]func(r *recordWork, params []byte) error{
-	"store_read": func(r *recordWork, params []byte) error {
-		p, err := storeParamsOf(params)
-		r.read = &store.Ref{Store: p.Store, Key: p.key}
-		return err
-	},
-	"store_write": func(r *recordWork, params []byte) error {
-		p, err := storeParamsOf(params)
-		r.write = &store.Write{Store: p.Store, Key: p.key, Layer: p.Layer, Values: p.Values}
-		return err
-	},
+// Tasks that work with stores: reads happen while the work is evaluated, by one query for all records of a slice; writes happen in
+// the transaction that settles the work: both or neither, so that a write is done once whatever crashes.
+
+func prepareRead(r *recordWork, params []byte) error {
+	p, err := storeParamsOf(params)
+	r.read = &store.Ref{Store: p.Store, Key: p.key}
+	return err
+}
+
+func prepareWrite(r *recordWork, params []byte) error {
+	p, err := storeParamsOf(params)
+	r.write = &store.Write{Store: p.Store, Key: p.key, Layer: p.Layer, Values: p.Values}
+	return err
 }
 
 type storeParams struct {

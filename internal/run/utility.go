@@ -18,10 +18,11 @@ const (
 	CodeExpression = "expression_failed"
 	CodeFlowFailed = "flow_failed"
 	CodeStore      = "store_refused"
+	CodeEvent      = "event_refused"
 )
 
 // utilities are the in-process actions that look at nothing but their parameters, by the name in the catalog: rendered
-// parameters in, output out. Those that work with stores are storeUtilities.
+// parameters in, output out. Those that work with more are effects.
 var utilities = map[string]func(params []byte) (json.RawMessage, error){
 	"transform": func(params []byte) (json.RawMessage, error) {
 		var p struct {
@@ -41,6 +42,17 @@ var utilities = map[string]func(params []byte) (json.RawMessage, error){
 	},
 }
 
+// effects are the in-process actions that read or change something outside of their record, by the name in the catalog: prepare notes
+// in the record's work what is to be done, and code is that of its errors.
+var effects = map[string]struct {
+	code    string
+	prepare func(r *recordWork, params []byte) error
+}{
+	"store_read":  {CodeStore, prepareRead},
+	"store_write": {CodeStore, prepareWrite},
+	"emit_event":  {CodeEvent, prepareEmit},
+}
+
 // taskWork is one in-process task, carried out for records of a slice together.
 type taskWork struct {
 	step    *definition.Step
@@ -50,7 +62,7 @@ type taskWork struct {
 	made int
 }
 
-// recordWork is what came of a task for one record: an output or an error; or a read or a write that is still to be done.
+// recordWork is what came of a task for one record: an output or an error; or what is still to be done.
 type recordWork struct {
 	offset int32
 	kind   string
@@ -58,10 +70,11 @@ type recordWork struct {
 	err    *JobError
 	read   *store.Ref
 	write  *store.Write
+	emit   *emission
 }
 
 func (r *recordWork) fail(t *taskWork, code, message string) {
-	r.kind, r.output, r.read, r.write = TraceFailed, nil, nil, nil
+	r.kind, r.output, r.read, r.write, r.emit = TraceFailed, nil, nil, nil, nil
 	r.err = &JobError{Code: code, Message: message, StepID: t.step.ID, TaskID: t.task.ID}
 }
 
@@ -94,8 +107,8 @@ func (t *taskWork) render(offset int32, env *expr.Env) {
 		return
 	}
 	code := CodeFlowFailed
-	if prepare := storeUtilities[t.task.Action.Utility]; prepare != nil {
-		code, err = CodeStore, prepare(r, params)
+	if e, ok := effects[t.task.Action.Utility]; ok {
+		code, err = e.code, e.prepare(r, params)
 	} else {
 		r.output, err = utilities[t.task.Action.Utility](params)
 	}
@@ -112,6 +125,9 @@ func (t *taskWork) bound(r *recordWork) {
 	if r.write != nil {
 		n += len(r.write.Values)
 	}
+	if r.emit != nil {
+		n += len(r.emit.payload)
+	}
 	if t.made+n > sliceBytes {
 		r.fail(t, CodeExpression, tooMuch)
 		return
@@ -120,7 +136,7 @@ func (t *taskWork) bound(r *recordWork) {
 }
 
 // Evaluate carries an in-process task out for what env shows, without a batch: what it would write to a store is not
-// written. The trace has kind, output and error.
+// written, no event is there, and their ids are all zeros. The trace has kind, output and error.
 func Evaluate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, step *definition.Step, task *definition.Task, env *expr.Env) (Trace, error) {
 	t := taskWork{step: step, task: task}
 	t.render(0, env)
@@ -134,6 +150,9 @@ func Evaluate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, step *definiti
 			return Trace{}, err
 		}
 		r.wrote(&t, outcomes[0])
+	}
+	if r.emit != nil {
+		r.emitted(uuid.Nil)
 	}
 	return r.trace(), nil
 }

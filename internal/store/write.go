@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/jsonraw"
 	"flowlane/internal/valuetype"
 )
 
@@ -341,7 +342,7 @@ func (s *known) check(w *Write) (map[string]json.RawMessage, []Problem) {
 			values[name] = nil
 		case !rule.Holds(raw):
 			bad = append(bad, Problem{at, rule.Kind, rule.Msg + ", because of the field's type"})
-		case !storable(raw):
+		case jsonraw.HasNUL(raw):
 			bad = append(bad, Problem{at, "value_error", "Must not contain a NUL character"})
 		default:
 			values[name] = raw
@@ -354,24 +355,6 @@ func compact(raw json.RawMessage) json.RawMessage {
 	var b bytes.Buffer
 	_ = json.Compact(&b, raw) // it is JSON
 	return b.Bytes()
-}
-
-// storable reports whether no text in a value has a NUL. Bodies of requests are looked at before; expressions can make one.
-func storable(raw json.RawMessage) bool {
-	if !bytes.Contains(raw, []byte(`\u0000`)) {
-		return true
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	for {
-		token, err := dec.Token()
-		if err != nil {
-			return true // its end
-		}
-		if text, ok := token.(string); ok && strings.IndexByte(text, 0) >= 0 {
-			return false
-		}
-	}
 }
 
 // puts collects records to store.

@@ -724,8 +724,8 @@ export const listEventSubscriptions = <ThrowOnError extends boolean = false>(opt
  * `event_kind` in its metadata. The definition need not be active yet. An event that finds it inactive, or whose record cannot
  * be made, starts nothing; `last_error` says why, and the next event is not held up.
  *
- * Events of batches that events started can start batches in turn, up to 8 starts in a row: what the batch of the eighth
- * causes starts nothing, and `last_error` says so. An organization has up to 1000 event subscriptions.
+ * Events of batches that events started can start batches in turn, up to 8 starts in a row, those by tasks included: what the
+ * batch of the eighth causes starts nothing, and `last_error` says so. An organization has up to 1000 event subscriptions.
  *
  */
 export const createEventSubscription = <ThrowOnError extends boolean = false>(options: Options<CreateEventSubscriptionData, ThrowOnError>) => (options.client ?? client).post<CreateEventSubscriptionResponses, CreateEventSubscriptionErrors, ThrowOnError>({

@@ -1,0 +1,108 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"flowlane/internal/event"
+	"flowlane/internal/jsonraw"
+)
+
+const (
+	// maxEventName is how many characters the name of an emitted event may have, maxEventPayload how many bytes its payload.
+	maxEventName    = 200
+	maxEventPayload = 64 << 10
+)
+
+// emission is an event that a task wants to cause. It happens in the transaction that settles the work, so that it happens once.
+type emission struct {
+	name    string
+	payload json.RawMessage
+}
+
+func prepareEmit(r *recordWork, params []byte) error {
+	var p struct {
+		Name    json.RawMessage
+		Payload json.RawMessage
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return errors.New("the parameters must be an object")
+	}
+	e := emission{payload: p.Payload}
+	if n := 0; json.Unmarshal(p.Name, &e.name) != nil || len(e.name) == 0 {
+		return errors.New("name must be a string that is not empty")
+	} else if n = utf8.RuneCountInString(e.name); n > maxEventName {
+		return fmt.Errorf("name has %d characters, and may have %d", n, maxEventName)
+	}
+	if e.payload == nil {
+		e.payload = json.RawMessage("null")
+	}
+	if n := len(e.payload); n > maxEventPayload {
+		return fmt.Errorf("payload takes %d bytes, and may take %d", n, maxEventPayload)
+	}
+	if jsonraw.HasNUL(params) {
+		return errors.New("name and payload must not contain a NUL character")
+	}
+	r.emit = &e
+	return nil
+}
+
+// emitted keeps what became of an emission.
+func (r *recordWork) emitted(id uuid.UUID) {
+	r.output = fmt.Appendf(nil, `{"event_id":%q}`, id)
+}
+
+// pendingEmit is what task no of a slice's step emits for the record at an offset.
+type pendingEmit struct {
+	no     int16
+	offset int32
+	task   *taskWork
+	emission
+}
+
+// emitEvents causes the events that tasks want, in the order of the records.
+func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) error {
+	var events []event.Event
+	for _, w := range works {
+		for i := range w.emits {
+			id, err := uuid.NewV7()
+			if err != nil {
+				return fmt.Errorf("event id: %w", err)
+			}
+			p := &w.emits[i]
+			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Payload: p.told(h, w)})
+			r := recordWork{offset: p.offset, kind: TraceOK}
+			r.emitted(id)
+			w.settle(p.no, p.offset, p.task, r.trace())
+		}
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	origin, err := c.s.q.BatchOrigin(ctx, c.tx, h.ID)
+	if err != nil {
+		return fmt.Errorf("read what started batch %s: %w", h.ID, err)
+	}
+	for i := range events {
+		events[i].Depth = origin.EventDepth
+	}
+	return c.tell(ctx, events...)
+}
+
+// told is the payload of the event.
+func (p *pendingEmit) told(h *head, w *sliceWork) any {
+	return struct {
+		Name         string          `json:"name"`
+		Payload      json.RawMessage `json:"payload"`
+		BatchID      uuid.UUID       `json:"batch_id"`
+		DefinitionID uuid.UUID       `json:"definition_id"`
+		JobID        string          `json:"job_id"`
+		StepID       string          `json:"step_id"`
+		TaskID       string          `json:"task_id"`
+	}{p.name, p.payload, h.ID, h.DefinitionID, JobID(h.ID, w.first+int64(p.offset)), p.task.step.ID, p.task.task.ID}
+}
