@@ -55,29 +55,26 @@ UPDATE flow.webhook SET window_began_at = @began_at, window_used = @used, delive
 -- Also one that was deleted: what it has accepted is still dispatched.
 SELECT * FROM flow.webhook WHERE id = @id;
 
+-- name: DeliveryAdd :many
+-- Adds deliveries, or counts copies where the message is known, and returns what each message has now. The index of messages finds
+-- them whatever the planner knows of the table. Rows are locked in the order of their messages, as starts do it.
+INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding, body,
+    size_bytes, status, next_at)
+SELECT @webhook_id, n.id, @org_id, n.message_id, @now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''), n.body,
+    octet_length(n.body), 'accepted', @now
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@message_ids::text[]) AS message_id, unnest(@copies::bigint[]) AS copies,
+        unnest(@content_types::text[]) AS content_type, unnest(@content_encodings::text[]) AS content_encoding,
+        unnest(@bodies::bytea[]) AS body) n
+ORDER BY n.message_id
+ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
+RETURNING id, message_id;
+
 -- name: DeliveryKnown :many
--- Locks them in the order in which starts do. Each is looked up for itself: else the planner may go through all deliveries of the
--- webhook, which were few when it made its plan.
-SELECT d.id, d.message_id FROM (
-    SELECT k.id FROM unnest(@message_ids::text[]) AS m(message_id)
-        CROSS JOIN LATERAL (
-            SELECT o.id FROM flow.webhook_delivery o WHERE o.webhook_id = @webhook_id AND o.message_id = m.message_id OFFSET 0
-        ) k
-    GROUP BY k.id ORDER BY k.id
-) known CROSS JOIN LATERAL (
-    SELECT x.id, x.message_id FROM flow.webhook_delivery x WHERE x.webhook_id = @webhook_id AND x.id = known.id FOR NO KEY UPDATE
-) d;
-
--- name: DeliveryCopies :exec
-UPDATE flow.webhook_delivery d SET duplicates = d.duplicates + c.n
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@counts::bigint[]) AS n) c
-WHERE d.webhook_id = @webhook_id AND d.id = c.id;
-
--- name: DeliveryAdd :exec
-INSERT INTO flow.webhook_delivery (webhook_id, id, org_id, message_id, received_at, content_type, content_encoding, body, size_bytes, status, next_at)
-SELECT @webhook_id, n.id, @org_id, n.message_id, @now, nullif(n.content_type, ''), nullif(n.content_encoding, ''), n.body, octet_length(n.body), 'accepted', @now
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@message_ids::text[]) AS message_id, unnest(@content_types::text[]) AS content_type,
-        unnest(@content_encodings::text[]) AS content_encoding, unnest(@bodies::bytea[]) AS body) n;
+-- Which of these messages have a delivery.
+SELECT o.message_id FROM unnest(@message_ids::text[]) AS m(message_id)
+    CROSS JOIN LATERAL (
+        SELECT d.message_id FROM flow.webhook_delivery d WHERE d.webhook_id = @webhook_id AND d.message_id = m.message_id OFFSET 0
+    ) o;
 
 -- name: DeliveryWaiting :many
 -- Deliveries whose start is due, the longest due first: some, of at most max_bytes together, but one at least.
@@ -94,13 +91,14 @@ WHERE p.earlier < @max_bytes::bigint ORDER BY d.next_at, d.id;
 SELECT next_at FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND next_at IS NOT NULL ORDER BY next_at, id LIMIT 1;
 
 -- name: DeliveryLockWaiting :many
--- Locks those of the deliveries that still wait for their start.
+-- Locks those of the deliveries that still wait for their start, in the order in which copies of them are counted.
 SELECT id, attempts, (SELECT flow.clock())::timestamptz AS now FROM flow.webhook_delivery
-WHERE webhook_id = @webhook_id AND id = ANY(@ids::uuid[]) AND next_at IS NOT NULL ORDER BY id FOR NO KEY UPDATE;
+WHERE webhook_id = @webhook_id AND id = ANY(@ids::uuid[]) AND next_at IS NOT NULL ORDER BY message_id FOR NO KEY UPDATE;
 
 -- name: DeliveryDispatched :exec
-UPDATE flow.webhook_delivery SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = @batch_id
-WHERE webhook_id = @webhook_id AND id = @id;
+UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) n
+WHERE d.webhook_id = @webhook_id AND d.id = n.id;
 
 -- name: DeliveryFailed :exec
 -- Without a next time it is dead.

@@ -12,11 +12,17 @@ import (
 	"github.com/google/uuid"
 )
 
-const deliveryAdd = `-- name: DeliveryAdd :exec
-INSERT INTO flow.webhook_delivery (webhook_id, id, org_id, message_id, received_at, content_type, content_encoding, body, size_bytes, status, next_at)
-SELECT $1, n.id, $2, n.message_id, $3, nullif(n.content_type, ''), nullif(n.content_encoding, ''), n.body, octet_length(n.body), 'accepted', $3
-FROM (SELECT unnest($4::uuid[]) AS id, unnest($5::text[]) AS message_id, unnest($6::text[]) AS content_type,
-        unnest($7::text[]) AS content_encoding, unnest($8::bytea[]) AS body) n
+const deliveryAdd = `-- name: DeliveryAdd :many
+INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding, body,
+    size_bytes, status, next_at)
+SELECT $1, n.id, $2, n.message_id, $3, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''), n.body,
+    octet_length(n.body), 'accepted', $3
+FROM (SELECT unnest($4::uuid[]) AS id, unnest($5::text[]) AS message_id, unnest($6::bigint[]) AS copies,
+        unnest($7::text[]) AS content_type, unnest($8::text[]) AS content_encoding,
+        unnest($9::bytea[]) AS body) n
+ORDER BY n.message_id
+ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
+RETURNING id, message_id
 `
 
 type DeliveryAddParams struct {
@@ -25,40 +31,47 @@ type DeliveryAddParams struct {
 	Now              time.Time
 	Ids              []uuid.UUID
 	MessageIds       []string
+	Copies           []int64
 	ContentTypes     []string
 	ContentEncodings []string
 	Bodies           [][]byte
 }
 
-func (q *Queries) DeliveryAdd(ctx context.Context, db DBTX, arg DeliveryAddParams) error {
-	_, err := db.Exec(ctx, deliveryAdd,
+type DeliveryAddRow struct {
+	ID        uuid.UUID
+	MessageID string
+}
+
+// Adds deliveries, or counts copies where the message is known, and returns what each message has now. The index of messages finds
+// them whatever the planner knows of the table. Rows are locked in the order of their messages, as starts do it.
+func (q *Queries) DeliveryAdd(ctx context.Context, db DBTX, arg DeliveryAddParams) ([]DeliveryAddRow, error) {
+	rows, err := db.Query(ctx, deliveryAdd,
 		arg.WebhookID,
 		arg.OrgID,
 		arg.Now,
 		arg.Ids,
 		arg.MessageIds,
+		arg.Copies,
 		arg.ContentTypes,
 		arg.ContentEncodings,
 		arg.Bodies,
 	)
-	return err
-}
-
-const deliveryCopies = `-- name: DeliveryCopies :exec
-UPDATE flow.webhook_delivery d SET duplicates = d.duplicates + c.n
-FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bigint[]) AS n) c
-WHERE d.webhook_id = $1 AND d.id = c.id
-`
-
-type DeliveryCopiesParams struct {
-	WebhookID uuid.UUID
-	Ids       []uuid.UUID
-	Counts    []int64
-}
-
-func (q *Queries) DeliveryCopies(ctx context.Context, db DBTX, arg DeliveryCopiesParams) error {
-	_, err := db.Exec(ctx, deliveryCopies, arg.WebhookID, arg.Ids, arg.Counts)
-	return err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliveryAddRow
+	for rows.Next() {
+		var i DeliveryAddRow
+		if err := rows.Scan(&i.ID, &i.MessageID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const deliveryCount = `-- name: DeliveryCount :one
@@ -79,18 +92,19 @@ func (q *Queries) DeliveryCount(ctx context.Context, db DBTX, arg DeliveryCountP
 }
 
 const deliveryDispatched = `-- name: DeliveryDispatched :exec
-UPDATE flow.webhook_delivery SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = $1
-WHERE webhook_id = $2 AND id = $3
+UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS batch_id) n
+WHERE d.webhook_id = $1 AND d.id = n.id
 `
 
 type DeliveryDispatchedParams struct {
-	BatchID   *uuid.UUID
 	WebhookID uuid.UUID
-	ID        uuid.UUID
+	Ids       []uuid.UUID
+	BatchIds  []uuid.UUID
 }
 
 func (q *Queries) DeliveryDispatched(ctx context.Context, db DBTX, arg DeliveryDispatchedParams) error {
-	_, err := db.Exec(ctx, deliveryDispatched, arg.BatchID, arg.WebhookID, arg.ID)
+	_, err := db.Exec(ctx, deliveryDispatched, arg.WebhookID, arg.Ids, arg.BatchIds)
 	return err
 }
 
@@ -119,15 +133,10 @@ func (q *Queries) DeliveryFailed(ctx context.Context, db DBTX, arg DeliveryFaile
 }
 
 const deliveryKnown = `-- name: DeliveryKnown :many
-SELECT d.id, d.message_id FROM (
-    SELECT k.id FROM unnest($1::text[]) AS m(message_id)
-        CROSS JOIN LATERAL (
-            SELECT o.id FROM flow.webhook_delivery o WHERE o.webhook_id = $2 AND o.message_id = m.message_id OFFSET 0
-        ) k
-    GROUP BY k.id ORDER BY k.id
-) known CROSS JOIN LATERAL (
-    SELECT x.id, x.message_id FROM flow.webhook_delivery x WHERE x.webhook_id = $2 AND x.id = known.id FOR NO KEY UPDATE
-) d
+SELECT o.message_id FROM unnest($1::text[]) AS m(message_id)
+    CROSS JOIN LATERAL (
+        SELECT d.message_id FROM flow.webhook_delivery d WHERE d.webhook_id = $2 AND d.message_id = m.message_id OFFSET 0
+    ) o
 `
 
 type DeliveryKnownParams struct {
@@ -135,26 +144,20 @@ type DeliveryKnownParams struct {
 	WebhookID  uuid.UUID
 }
 
-type DeliveryKnownRow struct {
-	ID        uuid.UUID
-	MessageID string
-}
-
-// Locks them in the order in which starts do. Each is looked up for itself: else the planner may go through all deliveries of the
-// webhook, which were few when it made its plan.
-func (q *Queries) DeliveryKnown(ctx context.Context, db DBTX, arg DeliveryKnownParams) ([]DeliveryKnownRow, error) {
+// Which of these messages have a delivery.
+func (q *Queries) DeliveryKnown(ctx context.Context, db DBTX, arg DeliveryKnownParams) ([]string, error) {
 	rows, err := db.Query(ctx, deliveryKnown, arg.MessageIds, arg.WebhookID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DeliveryKnownRow
+	var items []string
 	for rows.Next() {
-		var i DeliveryKnownRow
-		if err := rows.Scan(&i.ID, &i.MessageID); err != nil {
+		var message_id string
+		if err := rows.Scan(&message_id); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, message_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -252,7 +255,7 @@ func (q *Queries) DeliveryLock(ctx context.Context, db DBTX, arg DeliveryLockPar
 
 const deliveryLockWaiting = `-- name: DeliveryLockWaiting :many
 SELECT id, attempts, (SELECT flow.clock())::timestamptz AS now FROM flow.webhook_delivery
-WHERE webhook_id = $1 AND id = ANY($2::uuid[]) AND next_at IS NOT NULL ORDER BY id FOR NO KEY UPDATE
+WHERE webhook_id = $1 AND id = ANY($2::uuid[]) AND next_at IS NOT NULL ORDER BY message_id FOR NO KEY UPDATE
 `
 
 type DeliveryLockWaitingParams struct {
@@ -266,7 +269,7 @@ type DeliveryLockWaitingRow struct {
 	Now      time.Time
 }
 
-// Locks those of the deliveries that still wait for their start.
+// Locks those of the deliveries that still wait for their start, in the order in which copies of them are counted.
 func (q *Queries) DeliveryLockWaiting(ctx context.Context, db DBTX, arg DeliveryLockWaitingParams) ([]DeliveryLockWaitingRow, error) {
 	rows, err := db.Query(ctx, deliveryLockWaiting, arg.WebhookID, arg.Ids)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -32,6 +33,11 @@ func (p PlannedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 // QueryRow queries for one row.
 func (p PlannedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return p.Tx.QueryRow(ctx, sql, planned(args)...)
+}
+
+// Exec executes.
+func (p PlannedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return p.Tx.Exec(ctx, sql, planned(args)...) //nolint:wrapcheck // stands for the transaction's own
 }
 
 func planned(args []any) []any { return append([]any{pgx.QueryExecModeCacheDescribe}, args...) }

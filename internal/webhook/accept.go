@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -88,7 +89,7 @@ func (s *Service) writeTogether(id uuid.UUID, all []*arrival) {
 // write decides what becomes of messages, in their order, under the lock of their webhook: a message that is known is a copy,
 // and another one is a delivery unless the minute is full.
 func (s *Service) write(ctx context.Context, tx pgx.Tx, id uuid.UUID, all []*arrival) error {
-	row, err := s.q.WebhookLockOpen(ctx, tx, id)
+	hook, err := s.q.WebhookLockOpen(ctx, tx, id)
 	if pg.IsNoRows(err) {
 		for _, a := range all {
 			a.err = fault.Missing("Webhook")
@@ -98,105 +99,109 @@ func (s *Service) write(ctx context.Context, tx pgx.Tx, id uuid.UUID, all []*arr
 	if err != nil {
 		return fmt.Errorf("lock webhook %s: %w", id, err)
 	}
-	w := writing{limit: request.Limit{Max: DefaultRate, Minutes: 1}, now: row.Now, of: map[string]uuid.UUID{}, copies: map[uuid.UUID]int64{}}
-	if row.RateLimit != nil {
-		w.limit.Max = int64(*row.RateLimit)
+	limit := request.Limit{Max: DefaultRate, Minutes: 1}
+	if hook.RateLimit != nil {
+		limit.Max = int64(*hook.RateLimit)
 	}
-	w.window = window{row.WindowBeganAt, int64(row.WindowUsed)}.at(row.Now)
-	names := make([]string, len(all))
-	for i, a := range all {
-		names[i] = a.message.ID
-	}
-	known, err := s.q.DeliveryKnown(ctx, tx, db.DeliveryKnownParams{WebhookID: id, MessageIds: names})
-	if err != nil {
-		return fmt.Errorf("look for copies: %w", err)
-	}
-	for _, k := range known {
-		w.of[k.MessageID] = k.ID
-	}
-	for _, a := range all {
-		if a.stale(row.SecretVersion, row.Now) {
-			a.err = errChanged
-		} else if err := w.decide(a); err != nil {
+	minute := window{hook.WindowBeganAt, int64(hook.WindowUsed)}.at(hook.Now)
+	messages := byMessage(all, hook.SecretVersion, hook.Now)
+	if room := limit.Max - minute.used; int64(len(messages)) > room {
+		if messages, err = s.fitting(ctx, tx, id, messages, room, limit.Exceeded(minute.left(hook.Now))); err != nil {
 			return err
 		}
 	}
-	return s.store(ctx, tx, id, &row, &w)
-}
-
-// writing is what a transaction is going to write.
-type writing struct {
-	limit  request.Limit
-	window window
-	now    time.Time
-	// of has the deliveries by message, copies counts those of each that arrived now.
-	of     map[string]uuid.UUID
-	copies map[uuid.UUID]int64
-	news   []*arrival
-}
-
-func (w *writing) decide(a *arrival) error {
-	if delivery, ok := w.of[a.message.ID]; ok {
-		a.delivery = delivery
-		w.copies[delivery]++
-		return nil
-	}
-	if !w.window.take(w.limit.Max) {
-		a.err = w.limit.Exceeded(w.window.left(w.now))
-		return nil
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make an id: %w", err)
-	}
-	a.delivery, w.of[a.message.ID] = id, id
-	w.news = append(w.news, a)
-	return nil
-}
-
-// store writes what was decided, and wakes the dispatch of what is new.
-func (s *Service) store(ctx context.Context, tx pgx.Tx, id uuid.UUID, row *db.WebhookLockOpenRow, w *writing) error {
-	later := pg.NewPipeline(tx)
-	if err := s.addNew(ctx, later, id, row, w); err != nil {
+	added, err := s.add(ctx, tx, id, &hook, messages)
+	if err != nil || added == 0 {
 		return err
 	}
-	if len(w.copies) > 0 { // also of what has just been added
-		in := db.DeliveryCopiesParams{WebhookID: id}
-		for delivery, n := range w.copies {
-			in.Ids, in.Counts = append(in.Ids, delivery), append(in.Counts, n)
-		}
-		if err := s.q.DeliveryCopies(ctx, later, in); err != nil {
-			return fmt.Errorf("count copies: %w", err)
-		}
-	}
-	if err := later.Send(ctx, tx); err != nil {
-		return fmt.Errorf("write deliveries: %w", err)
-	}
-	if len(w.news) == 0 {
-		return nil
+	minute.used += added
+	err = s.q.WebhookCounted(ctx, tx, db.WebhookCountedParams{ID: id, BeganAt: minute.began, Used: int32(minute.used), Added: added})
+	if err != nil {
+		return fmt.Errorf("count deliveries: %w", err)
 	}
 	return s.Due.Wake(ctx, tx, Due, id.String(), time.Time{})
 }
 
-// addNew adds the new deliveries.
-func (s *Service) addNew(ctx context.Context, later *pg.Pipeline, id uuid.UUID, row *db.WebhookLockOpenRow, w *writing) error {
-	if len(w.news) == 0 {
-		return nil
+// group is a message with those of its copies that arrived together.
+type group []*arrival
+
+func (g group) message() *Message { return &g[0].message }
+
+// byMessage sorts arrivals into messages, in the order of their first copies. Those that must be looked at again are left out.
+func byMessage(all []*arrival, version int64, now time.Time) []group {
+	var out []group
+	at := map[string]int{}
+	for _, a := range all {
+		if a.stale(version, now) {
+			a.err = errChanged
+			continue
+		}
+		i, seen := at[a.message.ID]
+		if !seen {
+			i = len(out)
+			at[a.message.ID], out = i, append(out, nil)
+		}
+		out[i] = append(out[i], a)
 	}
-	in := db.DeliveryAddParams{WebhookID: id, OrgID: row.OrgID, Now: w.now}
-	for _, a := range w.news {
-		in.Ids, in.MessageIds = append(in.Ids, a.delivery), append(in.MessageIds, a.message.ID)
-		in.ContentTypes, in.ContentEncodings = append(in.ContentTypes, a.message.ContentType), append(in.ContentEncodings, a.message.ContentEncoding)
-		in.Bodies = append(in.Bodies, a.message.Body)
+	return out
+}
+
+// fitting returns the messages that are known, and as many others as there is room for; the rest is refused.
+func (s *Service) fitting(ctx context.Context, tx pgx.Tx, id uuid.UUID, messages []group, room int64, full error) ([]group, error) {
+	names := make([]string, len(messages))
+	for i, m := range messages {
+		names[i] = m.message().ID
 	}
-	if err := s.q.DeliveryAdd(ctx, later, in); err != nil {
-		return fmt.Errorf("add deliveries: %w", err)
-	}
-	err := s.q.WebhookCounted(ctx, later, db.WebhookCountedParams{ID: id, BeganAt: w.window.began, Used: int32(w.window.used), Added: int64(len(w.news))})
+	known, err := s.q.DeliveryKnown(ctx, pg.PlannedTx{Tx: tx}, db.DeliveryKnownParams{WebhookID: id, MessageIds: names})
 	if err != nil {
-		return fmt.Errorf("count deliveries: %w", err)
+		return nil, fmt.Errorf("look for copies: %w", err)
 	}
-	return nil
+	return slices.DeleteFunc(messages, func(m group) bool {
+		if slices.Contains(known, m.message().ID) {
+			return false
+		}
+		room--
+		for _, a := range m {
+			if room < 0 {
+				a.err = full
+			}
+		}
+		return room < 0
+	}), nil
+}
+
+// add makes deliveries of messages, or counts their copies, and returns how many are new.
+func (s *Service) add(ctx context.Context, tx pgx.Tx, id uuid.UUID, hook *db.WebhookLockOpenRow, messages []group) (added int64, err error) {
+	if len(messages) == 0 {
+		return 0, nil
+	}
+	in := db.DeliveryAddParams{WebhookID: id, OrgID: hook.OrgID, Now: hook.Now}
+	of := make(map[string]group, len(messages))
+	for _, c := range messages {
+		delivery, err := uuid.NewV7()
+		if err != nil {
+			return 0, fmt.Errorf("make an id: %w", err)
+		}
+		m := c.message()
+		c[0].delivery, of[m.ID] = delivery, c
+		in.Ids, in.MessageIds, in.Copies = append(in.Ids, delivery), append(in.MessageIds, m.ID), append(in.Copies, int64(len(c)-1))
+		in.ContentTypes, in.ContentEncodings = append(in.ContentTypes, m.ContentType), append(in.ContentEncodings, m.ContentEncoding)
+		in.Bodies = append(in.Bodies, m.Body)
+	}
+	rows, err := s.q.DeliveryAdd(ctx, tx, in)
+	if err != nil {
+		return 0, fmt.Errorf("add deliveries: %w", err)
+	}
+	for _, row := range rows {
+		c := of[row.MessageID]
+		if row.ID == c[0].delivery { // else it was known
+			added++
+		}
+		for _, a := range c {
+			a.delivery = row.ID
+		}
+	}
+	return added, nil
 }
 
 // window is the minute in which deliveries of a webhook are counted. It begins with the first delivery after the one before
@@ -215,15 +220,6 @@ func (w window) at(now time.Time) window {
 		return window{began: now}
 	}
 	return w
-}
-
-// take counts one delivery; false where the window is full.
-func (w *window) take(most int64) bool {
-	if w.used >= most {
-		return false
-	}
-	w.used++
-	return true
 }
 
 // left is how long the window lasts from now.

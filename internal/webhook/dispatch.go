@@ -66,7 +66,7 @@ func (s *Service) next(ctx context.Context, id uuid.UUID) (time.Time, error) {
 
 // dispatchSome starts some deliveries; more is false where none was due.
 func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, err error) {
-	rows, err := s.q.DeliveryWaiting(ctx, s.Pool, db.DeliveryWaitingParams{WebhookID: id, MaxRows: startRows, MaxBytes: startBytes})
+	rows, err := s.q.DeliveryWaiting(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryWaitingParams{WebhookID: id, MaxRows: startRows, MaxBytes: startBytes})
 	if err != nil {
 		return false, fmt.Errorf("read deliveries that wait: %w", err)
 	}
@@ -150,11 +150,11 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 	for _, d := range all {
 		records[d.id], in.Ids = d.record, append(in.Ids, d.id)
 	}
-	open, err := s.q.DeliveryLockWaiting(ctx, tx, in)
+	open, err := s.q.DeliveryLockWaiting(ctx, pg.PlannedTx{Tx: tx}, in)
 	if err != nil {
 		return fmt.Errorf("lock deliveries of webhook %s: %w", w.ID, err)
 	}
-	source := FormatID(w.ID)
+	source, done := FormatID(w.ID), db.DeliveryDispatchedParams{WebhookID: w.ID}
 	for _, d := range open {
 		started, err := s.Runs.Start(ctx, tx, run.StartInput{
 			OrgID: w.OrgID, DefinitionID: w.DefinitionID, Version: active.Version, Source: run.Source{Records: [][]byte{records[d.ID]}},
@@ -164,9 +164,10 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 		if err != nil {
 			return err
 		}
-		if err := s.q.DeliveryDispatched(ctx, tx, db.DeliveryDispatchedParams{WebhookID: w.ID, ID: d.ID, BatchID: &started.BatchID}); err != nil {
-			return fmt.Errorf("note the batch of delivery %s: %w", d.ID, err)
-		}
+		done.Ids, done.BatchIds = append(done.Ids, d.ID), append(done.BatchIds, started.BatchID)
+	}
+	if err := s.q.DeliveryDispatched(ctx, pg.PlannedTx{Tx: tx}, done); err != nil {
+		return fmt.Errorf("note the batches of webhook %s: %w", w.ID, err)
 	}
 	return nil
 }
@@ -174,7 +175,7 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 // failed notes that a start failed, and when it is tried again.
 func (s *Service) failed(ctx context.Context, w *Webhook, id uuid.UUID, reason string) error {
 	return pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		open, err := s.q.DeliveryLockWaiting(ctx, tx, db.DeliveryLockWaitingParams{WebhookID: w.ID, Ids: []uuid.UUID{id}})
+		open, err := s.q.DeliveryLockWaiting(ctx, pg.PlannedTx{Tx: tx}, db.DeliveryLockWaitingParams{WebhookID: w.ID, Ids: []uuid.UUID{id}})
 		if err != nil {
 			return fmt.Errorf("lock delivery %s: %w", id, err)
 		}
