@@ -1031,7 +1031,7 @@ type FlowJob struct {
 	ApartStep int16
 	// The step at which it stands now, from 0.
 	StepNo int16
-	// Tasks of that step that are not settled yet.
+	// Tasks of the current step that are not settled yet: calls or, before these, waits.
 	Remaining int16
 	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
 	Status FlowJobStatus
@@ -1407,11 +1407,11 @@ type FlowSlice struct {
 	First int64
 	// How many records it has; the counts below must add up to it.
 	Records int32
-	// staged: not released; ready: waits for in-process work; calling: its calls are queued or under way; done.
+	// staged: not released; ready: waits for in-process work; waiting: its tasks wait, and nothing is to be done; calling: its calls are queued or under way; done.
 	State string
 	// The step at which its records stand, from 0.
 	StepNo int16
-	// Pairs of record and task of this step that are not settled yet; at 0 it goes on to the next step.
+	// Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait.
 	Remaining int32
 	// How many of its records go their own way, each with a row in flow.job.
 	Apart int32
@@ -1553,6 +1553,28 @@ type FlowVariableSet struct {
 	CreatedAt time.Time
 	// When keys or values changed last.
 	UpdatedAt time.Time
+}
+
+// What a task waits for, one row for each record, or for a whole slice. It goes in the transaction that lets the record go on; those of a batch that is over are cleared in pieces.
+type FlowWait struct {
+	// Drawn by the transaction that begins to wait.
+	No int64
+	// The organization that owns the batch (flow.organization).
+	OrgID uuid.UUID
+	// The batch of which records wait (flow.batch).
+	BatchID uuid.UUID
+	// The slice of the record, or that waits (flow.slice).
+	SliceNo int32
+	// The record that waits, which is set apart (flow.job); null where all members of the slice do.
+	Position *int64
+	// The step at which they stand.
+	StepNo int16
+	// The task of the step that waits.
+	TaskNo int16
+	// Since when.
+	BeganAt time.Time
+	// When the wait is over at the latest.
+	EndsAt time.Time
 }
 
 // Addresses at which signed requests start flows. One that was deleted stays until its deliveries are gone, for those that still wait.

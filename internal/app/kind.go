@@ -36,6 +36,7 @@ func (a *App) registerKinds() {
 	register(dispatch.DueReconcile, 30*time.Second, 8, a.Dispatcher.Reconcile)
 	register(dispatch.DueCounters, 30*time.Second, 4, a.Dispatcher.Counters)
 	register(run.DueSlices, 10*time.Second, 2, a.slices)
+	register(run.DueWait, 10*time.Second, 2, a.endWaits)
 	register(run.DueRelease, 10*time.Second, 2, a.release)
 	register(hold.DueExpiry, 10*time.Second, 2, a.endHold)
 	register(run.DuePacing, 10*time.Second, 2, a.tick)
@@ -65,6 +66,18 @@ func (a *App) stoppable(h due.Handler) due.Handler {
 // slices does in-process work of one batch.
 func (a *App) slices(ctx context.Context, l *due.Lease) (time.Time, error) {
 	return inTurns(ctx, l, a.Runs.Work)
+}
+
+// endWaits ends the waits of one batch that are over, and comes back when the next one is.
+func (a *App) endWaits(ctx context.Context, l *due.Lease) (next time.Time, err error) {
+	again, err := inTurns(ctx, l, func(ctx context.Context, id uuid.UUID) (more bool, err error) {
+		more, next, err = a.Runs.EndWaits(ctx, id)
+		return more, err
+	})
+	if !again.IsZero() {
+		return again, err
+	}
+	return next, err
 }
 
 // catchUp brings records of one store after it.

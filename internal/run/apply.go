@@ -17,7 +17,7 @@ import (
 
 // Apply writes the change. It must be the last thing done to these batches in the transaction.
 func (c *Change) Apply(ctx context.Context) error {
-	writes := []func(context.Context) error{c.moveSlices, c.writeJobs, c.writeParts, c.writeLanes, c.writeTraces, c.compact, c.moveBatches}
+	writes := []func(context.Context) error{c.moveSlices, c.writeJobs, c.writeWaits, c.writeParts, c.writeLanes, c.writeTraces, c.compact, c.moveBatches}
 	if c.claimsOnly() {
 		writes = []func(context.Context) error{c.writeClaims, c.writeParts, c.writeLanes}
 	}

@@ -133,6 +133,8 @@ type Change struct {
 	answered []uuid.UUID
 	// advances are the slices that leave in-process work.
 	advances db.SliceAdvanceParams
+	// waits are those that begin.
+	waits db.WaitInsertParams
 	// over are the steps of slices that came to their end and may have left many fragments; widest is the most records of
 	// a slice that were settled at once.
 	over   db.FragmentsManyParams

@@ -38,7 +38,7 @@ type Trace struct {
 	ClaimNo  int64   `json:"b,omitempty"`
 	LeftOut  []int32 `json:"x,omitempty"`
 	// Kind is ok, skipped, failed (for good), rejected, retry (failed, will be tried again), element (one element came to its
-	// end, others may follow), unknown or requeued.
+	// end, others may follow), waiting (for what the task waits for), unknown or requeued.
 	Kind    string `json:"k"`
 	Attempt int32  `json:"n,omitempty"`
 	// Element is the element of the task's for_each, from 0.
@@ -61,6 +61,7 @@ const (
 	TraceRejected = "rejected"
 	TraceRetry    = "retry"
 	TraceElement  = "element"
+	TraceWaiting  = "waiting"
 	TraceUnknown  = "unknown"
 	TraceRequeued = "requeued"
 )

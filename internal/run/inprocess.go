@@ -100,6 +100,9 @@ type sliceWork struct {
 	writes []pendingWrite
 	// emits are the events that tasks want to cause, which happens then, too.
 	emits []pendingEmit
+	// waits are what tasks want to wait for; waiting are those that begin once the work is settled, by offset.
+	waits   []pendingWait
+	waiting map[int32][]openWait
 	// bytes is how much output there is.
 	bytes int
 }
@@ -195,6 +198,8 @@ func (w *sliceWork) take(no int16, t *taskWork) {
 			w.writes = append(w.writes, pendingWrite{no, r.offset, t, *r.write})
 		case r.emit != nil:
 			w.emits = append(w.emits, pendingEmit{no, r.offset, t, *r.emit})
+		case r.wait != nil:
+			w.waits = append(w.waits, pendingWait{no, r.offset, t, *r.wait})
 		default:
 			w.settle(no, r.offset, t, r.trace())
 		}
@@ -232,6 +237,7 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		return err
 	}
 	for _, w := range works {
+		w.beginWaits(c.Now)
 		k := Part{BatchID: batchID, SliceNo: w.no, StepNo: w.step, First: w.first}
 		for task, traces := range w.traces {
 			k.TaskNo = task
@@ -241,7 +247,7 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 			}
 		}
 		if w.job != nil {
-			c.settleJobWork(h, w)
+			c.settleJobWork(h, w, &k)
 		} else {
 			c.settleSliceWork(h, w, &k)
 		}
@@ -286,45 +292,66 @@ func (c *Change) stillReady(ctx context.Context, batchID uuid.UUID, works []*sli
 }
 
 func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
-	d := c.slice(sliceKey{h.ID, w.no})
+	c.slice(sliceKey{h.ID, w.no})
+	gone := w.gone()
 	for _, o := range w.members {
 		if e := w.failed[o]; e != nil {
-			j := c.setApart(p, o, Queued, 0)
-			j.ApartStep = w.step - 1 // it left before the step's calls: they must not send it
+			j := c.leaveBefore(p, o)
 			j.Error = ref(errorText(e))
 			c.moveJob(j, Failed)
+			gone = append(gone, o)
 		}
 	}
+	slices.Sort(gone)
+	s := &db.SliceRowsRow{No: w.no, First: w.first, Records: w.records, StepNo: w.step}
 	members := int32(len(w.members) - len(w.failed))
-	step, state, remaining := w.step, sliceCalling, int32(0)
-	switch {
-	case members == 0:
-		state = sliceDone
-	case len(undone(callTasks(&h.plan.Steps[w.step]), w.done)) > 0:
-		remaining = c.queueSlice(h.ID, w.step, w.no, w.first, w.records, members, w.done)
-	case h.last(w.step):
-		d.counts.move(Queued, h.final(), int64(members))
-		state = sliceDone
-	default:
-		step++
-		if state = entryState(&h.plan.Steps[step]); state == sliceCalling {
-			remaining = c.queueSlice(h.ID, step, w.no, w.first, w.records, members, 0)
-		} else {
-			c.work[h.ID] = true
+	if open := w.together(); len(open) > 0 {
+		c.waitSlice(h, w, *p, gone, open)
+		c.advanceTo(h, w.no, w.step, sliceWaiting, int32(len(open)))
+		return
+	}
+	for _, o := range w.members {
+		if open := w.waiting[o]; len(open) > 0 {
+			c.waitJob(h, c.leaveBefore(p, o), *p, o, open)
+			members--
 		}
 	}
-	a := &c.advances
-	a.BatchIds, a.Nos = append(a.BatchIds, h.ID), append(a.Nos, w.no)
-	a.StepNos, a.States, a.Remaining = append(a.StepNos, step), append(a.States, state), append(a.Remaining, remaining)
+	c.leaveWork(h, s, members, w.done)
 }
 
-func (c *Change) settleJobWork(h *head, w *sliceWork) {
+// gone returns the offsets of the records that left the slice before its step.
+func (w *sliceWork) gone() (out []int32) {
+	member := make([]bool, w.records)
+	for _, o := range w.members {
+		member[o] = true
+	}
+	for o, is := range member {
+		if !is {
+			out = append(out, int32(o))
+		}
+	}
+	return out
+}
+
+// leaveBefore sets a record apart that leaves its slice before the calls of the step, which must not send it.
+func (c *Change) leaveBefore(p *Part, offset int32) *job {
+	j := c.setApart(p, offset, Queued, 0)
+	j.ApartStep = p.StepNo - 1
+	return j
+}
+
+func (c *Change) settleJobWork(h *head, w *sliceWork, p *Part) {
 	j := c.jobs[jobKey{h.ID, w.job.Position}]
 	j.Ready = false
 	c.slice(sliceKey{h.ID, w.no}) // the batch's counters move with the job
-	if e := w.failed[w.members[0]]; e != nil {
+	o := w.members[0]
+	if e := w.failed[o]; e != nil {
 		j.Error = ref(errorText(e))
 		c.moveJob(j, Failed)
+		return
+	}
+	if open := w.waiting[o]; len(open) > 0 {
+		c.waitJob(h, j, *p, o, open)
 		return
 	}
 	if tasks := callTasks(&h.plan.Steps[w.step]); len(tasks) > 0 {

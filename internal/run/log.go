@@ -90,7 +90,7 @@ func factsOf(step, task int16, t *Trace) []fact {
 	if at := max(t.StartedAt, t.EndedAt); at > 0 {
 		end.at = time.UnixMilli(cmp.Or(t.EndedAt, at)).UTC()
 	}
-	if end.called = t.CallID != "" || !t.decides(); !end.called {
+	if end.called = t.CallID != "" || !t.decides() && t.Kind != TraceWaiting; !end.called {
 		return []fact{end}
 	}
 	begin := fact{step: step, task: task, no: cmp.Or(t.ClaimNo, t.ChangeNo), claim: true, attempt: t.Attempt, at: end.at}

@@ -13,11 +13,14 @@ import (
 
 // modelTask is a task as the model knows it.
 type modelTask struct {
-	kind   string // transform, skip, fail, bad, upload, modify
+	kind   string // transform, skip, fail, bad, delay, delay_a, upload, modify
 	passes bool   // on_error: continue
 }
 
 func (t modelTask) calls() bool { return t.kind == "upload" || t.kind == "modify" || t.kind == "each" }
+
+// waits reports whether the task waits with a record.
+func (t modelTask) waits(r *modelRecord) bool { return t.kind == "delay" || t.kind == "delay_a" && r.a }
 
 // modelElements is how many elements a task of kind each has.
 const modelElements = 3
@@ -62,6 +65,8 @@ type modelRecord struct {
 	step  int
 	local bool // in-process work is to be done
 	tasks []place
+	// held are the tasks of the step that wait.
+	held []int
 	// alone tells which tasks wait, or fly, in a part of the record's own.
 	alone []bool
 	// element is what the task stands at, elements what those before it gave.
@@ -108,9 +113,10 @@ type modelBatch struct {
 	inCalls int
 	most    int
 	slices  []*modelSlice
-	// fresh are the tasks that were queued since it was last cleared, as {step, task}; freshWork tells of in-process work.
+	// fresh are the tasks that were queued since it was last cleared, as {step, task}; freshWork tells of in-process work, freshWait of waits.
 	fresh     map[[2]int]bool
 	freshWork bool
+	freshWait bool
 }
 
 // closed reports whether nothing of the batch is sent any more.
@@ -218,7 +224,7 @@ func (r *modelRecord) queue() {
 // localOutcome says how an in-process task ends for the record.
 func (r *modelRecord) localOutcome(t modelTask) string {
 	switch {
-	case t.kind == "skip" && !r.a, t.kind == "fail" && !r.a:
+	case t.kind == "skip" && !r.a, t.kind == "fail" && !r.a, t.kind == "delay_a" && !r.a:
 		return TraceSkipped
 	case t.kind == "fail", t.kind == "bad" && !r.z:
 		return TraceFailed
@@ -244,6 +250,9 @@ func (b *modelBatch) work() {
 		r.workOne()
 	}
 	for _, s := range b.slices {
+		s.wait(due)
+	}
+	for _, s := range b.slices {
 		s.advance()
 	}
 }
@@ -260,6 +269,7 @@ func (r *modelRecord) fail(end Status, sent bool) {
 func (r *modelRecord) leave() {
 	r.fail(Failed, false)
 	r.apart = true
+	r.held = nil
 	for i := range r.tasks {
 		r.tasks[i] = over
 	}
@@ -276,6 +286,10 @@ func (r *modelRecord) workOne() {
 		if t.calls() || r.passed[[2]int{r.step, i}] {
 			continue
 		}
+		if t.waits(r) {
+			r.held = append(r.held, i)
+			continue
+		}
 		out := r.localOutcome(t)
 		r.passed[[2]int{r.step, i}] = out != TraceFailed || t.passes
 		r.settled[[2]int{r.step, i}]++
@@ -288,9 +302,44 @@ func (r *modelRecord) workOne() {
 			return
 		}
 	}
+	if len(r.held) > 0 {
+		b.freshWait = true
+		return
+	}
+	r.workOver()
+}
+
+// workOver lets a record go on from the in-process work of its step.
+func (r *modelRecord) workOver() {
 	r.queue()
-	if !r.calls() && (r.apart || r.step == len(b.plan)-1) {
+	if !r.calls() && (r.apart || r.step == len(r.slice.batch.plan)-1) {
 		r.stepOver(TraceOK, false)
+	}
+}
+
+// wait keeps the members of a slice together whose work was done, if they all wait for the same; else those that wait leave it.
+func (s *modelSlice) wait(worked []*modelRecord) {
+	var members []*modelRecord
+	alike := true
+	for _, r := range s.records {
+		if !r.apart && slices.Contains(worked, r) {
+			members = append(members, r)
+			alike = alike && slices.Equal(r.held, members[0].held)
+		}
+	}
+	for _, r := range members {
+		r.apart = !alike && len(r.held) > 0
+	}
+}
+
+// waited ends a wait of a task for the record.
+func (r *modelRecord) waited(task int) {
+	r.held = slices.DeleteFunc(r.held, func(t int) bool { return t == task })
+	k := [2]int{r.step, task}
+	r.passed[k], r.outputs[k] = true, "waited"
+	r.settled[k]++
+	if len(r.held) == 0 {
+		r.workOver()
 	}
 }
 
@@ -384,6 +433,9 @@ func (s *modelSlice) advance() {
 	for _, r := range s.records {
 		if !r.apart {
 			members = append(members, r)
+		}
+		if !r.apart && len(r.held) > 0 {
+			return
 		}
 		if r.step != s.step {
 			continue

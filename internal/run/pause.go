@@ -74,6 +74,9 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 		}
 	}
 	c.Wake(DueSlices, batchID.String(), c.Now)
+	if planWaits(h.plan) {
+		c.Wake(DueWait, batchID.String(), c.Now)
+	}
 	return true, c.Now, c.wake(ctx)
 }
 

@@ -68,6 +68,7 @@ func (p *play) check(after string) {
 		p.checkRecords(after, b, s)
 		p.checkCounts(after, b, s)
 		p.checkWakes(after, b)
+		p.checkWaits(after, b)
 		p.checkLogs(after, b)
 		require.Equal(p.t, b.state(), s.status, "batch after %s", after)
 	}
@@ -110,7 +111,7 @@ func (p *play) checkRecords(after string, b *modelBatch, s *stored) {
 			}
 		}
 		if j != nil && !Terminal(j.Status) && !j.Ready && !b.closed() {
-			require.EqualValues(p.t, left, j.Remaining, "open tasks of %v, after %s", r, after)
+			require.EqualValues(p.t, left+len(r.held), j.Remaining, "open tasks of %v, after %s", r, after)
 		}
 	}
 	require.Equal(p.t, open, covered, "records in parts, after %s", after)
@@ -204,6 +205,9 @@ func (p *play) checkWakes(after string, b *modelBatch) {
 			key := DispatchKey("d", p.plan[k[0]][k[1]].action())
 			require.True(p.t, p.woken[DueDispatch+" "+key], "%s is woken after %s", key, after)
 		}
+	}
+	if b.freshWait && !b.closed() {
+		require.True(p.t, p.woken[DueWait+" "+b.id.String()], "the waits are woken after %s", after)
 	}
 	if b.freshWork && !b.closed() {
 		require.True(p.t, p.woken[DueSlices+" "+b.id.String()], "the batch is woken after %s", after)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -188,7 +189,9 @@ func (p *play) checkTraces(b *modelBatch) {
 				if traces[i].decides() && traces[i].covers(r.offset) {
 					k := key{r, [2]int{step, task}}
 					settled[k]++
-					outputs[k] = string(traces[i].Output)
+					if outputs[k] = string(traces[i].Output); strings.HasPrefix(outputs[k], `{"waited_until":`) {
+						outputs[k] = "waited"
+					}
 				}
 			}
 		}

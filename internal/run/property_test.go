@@ -83,7 +83,7 @@ type play struct {
 func taskKinds() *rapid.Generator[modelTask] {
 	return rapid.Custom(func(t *rapid.T) modelTask {
 		return modelTask{
-			kind:   rapid.SampledFrom([]string{"modify", "upload", "transform", "skip", "fail", "bad", "modify", "each"}).Draw(t, "kind"),
+			kind:   rapid.SampledFrom([]string{"modify", "upload", "transform", "skip", "fail", "bad", "modify", "each", "delay", "delay_a"}).Draw(t, "kind"),
 			passes: rapid.IntRange(0, 3).Draw(t, "continue") == 3,
 		}
 	})
@@ -174,7 +174,7 @@ func (p *play) forget() {
 	clear(p.woken)
 	for _, b := range p.batches {
 		clear(b.fresh)
-		b.freshWork = false
+		b.freshWork, b.freshWait = false, false
 		b.inCalls = b.flying()
 	}
 }
@@ -209,6 +209,9 @@ func (p *play) moves(kind bool) (out []move) {
 		local, over, queues := waits(b)
 		if local && !b.paused {
 			out = append(out, move{name("work"), func() { p.work(b) }})
+		}
+		if b.held() && !b.paused {
+			out = append(out, move{name("end waits"), func() { p.endWaits(b, kind) }})
 		}
 		for step := range p.plan {
 			for task := range p.plan[step] {
@@ -291,7 +294,7 @@ func (p *play) resume(b *modelBatch) {
 		return
 	}
 	for _, r := range b.records() {
-		b.freshWork = b.freshWork || r.local
+		b.freshWork, b.freshWait = b.freshWork || r.local, b.freshWait || r.end == "" && len(r.held) > 0
 		for task, at := range r.tasks {
 			if at == waiting {
 				b.fresh[[2]int{r.step, task}] = true

@@ -201,7 +201,7 @@ func (t *ExecutionTask) add(trace *Trace) {
 	case TraceUnknown: // the call that covers it says where it stands
 		return
 	default:
-		t.Status = TaskWaiting // for another attempt
+		t.Status = TaskWaiting // for another attempt, or what the task waits for
 		return
 	}
 	t.Output = trace.Output

@@ -47,6 +47,8 @@ const (
 	DueRelease = "release"
 	// DuePacing: a paced batch (key: its id) has its next tick.
 	DuePacing = "pacing"
+	// DueWait: a wait of a batch (key: its id) is over.
+	DueWait = "wait"
 	// DueDispatch: a budget (key: DispatchKey) has work to send.
 	DueDispatch = "dispatch"
 )
@@ -107,6 +109,7 @@ func entryState(step *definition.Step) string {
 const (
 	sliceStaged  = "staged"
 	sliceReady   = "ready"
+	sliceWaiting = "waiting"
 	sliceCalling = "calling"
 	sliceDone    = "done"
 )

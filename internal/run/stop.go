@@ -69,5 +69,6 @@ func (c *Change) closeWaiting(ctx context.Context, batchID uuid.UUID) error {
 	if err := c.s.q.BatchCountClose(ctx, c.tx, batchID); err != nil {
 		return fmt.Errorf("count the jobs of batch %s: %w", batchID, err)
 	}
+	c.clearWaits(batchID)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -51,6 +52,7 @@ var effects = map[string]struct {
 	"store_read":  {CodeStore, prepareRead},
 	"store_write": {CodeStore, prepareWrite},
 	"emit_event":  {CodeEvent, prepareEmit},
+	"delay":       {CodeFlowFailed, prepareDelay},
 }
 
 // taskWork is one in-process task, carried out for records of a slice together.
@@ -71,10 +73,11 @@ type recordWork struct {
 	read   *store.Ref
 	write  *store.Write
 	emit   *emission
+	wait   *wait
 }
 
 func (r *recordWork) fail(t *taskWork, code, message string) {
-	r.kind, r.output, r.read, r.write, r.emit = TraceFailed, nil, nil, nil, nil
+	r.kind, r.output, r.read, r.write, r.emit, r.wait = TraceFailed, nil, nil, nil, nil, nil
 	r.err = &JobError{Code: code, Message: message, StepID: t.step.ID, TaskID: t.task.ID}
 }
 
@@ -136,7 +139,7 @@ func (t *taskWork) bound(r *recordWork) {
 }
 
 // Evaluate carries an in-process task out for what env shows, without a batch: what it would write to a store is not
-// written, no event is there, and their ids are all zeros. The trace has kind, output and error.
+// written, no event is there (their ids are all zeros), and nothing waits. The trace has kind, output and error.
 func Evaluate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, step *definition.Step, task *definition.Task, env *expr.Env) (Trace, error) {
 	t := taskWork{step: step, task: task}
 	t.render(0, env)
@@ -144,6 +147,13 @@ func Evaluate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, step *definiti
 		return Trace{}, err
 	}
 	r := &t.records[0]
+	if r.wait != nil {
+		now, err := db.New().Clock(ctx, conn)
+		if err != nil {
+			return Trace{}, fmt.Errorf("read the clock: %w", err)
+		}
+		r.rehearse(&t, now)
+	}
 	if r.write != nil {
 		outcomes, err := store.Rehearse(ctx, conn, orgID, []store.Write{*r.write})
 		if err != nil {

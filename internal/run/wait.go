@@ -1,0 +1,234 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/definition"
+)
+
+// MaxWait is how long a task may wait.
+const MaxWait = 365 * 24 * time.Hour
+
+// waiters are the in-process actions that wait, by the name in the catalog.
+var waiters = map[string]bool{"delay": true}
+
+// wait is what a task waits for: a time that is so far from its beginning, or fixed.
+type wait struct {
+	lasts time.Duration
+	until *time.Time
+}
+
+func prepareDelay(r *recordWork, params []byte) error {
+	var p struct {
+		Seconds *float64 `json:"seconds"`
+		Until   *string  `json:"until"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return errors.New("seconds must be a number, and until a text")
+	}
+	if (p.Seconds == nil) == (p.Until == nil) {
+		return errors.New("one of seconds and until must have a value")
+	}
+	if p.Seconds != nil {
+		lasts, err := secondsOf("seconds", *p.Seconds, 0)
+		r.wait = &wait{lasts: lasts}
+		return err
+	}
+	at, err := time.Parse(time.RFC3339, *p.Until)
+	if err != nil {
+		return errors.New("until must be a time such as 2030-01-31T08:00:00Z")
+	}
+	r.wait = &wait{until: &at}
+	return nil
+}
+
+// secondsOf reads a parameter that says how long to wait.
+func secondsOf(name string, seconds, least float64) (time.Duration, error) {
+	if !(seconds >= least && seconds <= MaxWait.Seconds()) { // also NaN
+		return 0, fmt.Errorf("%s must be from %v to %d", name, least, int64(MaxWait.Seconds()))
+	}
+	return time.Duration(math.Round(seconds * float64(time.Second))), nil
+}
+
+// ends returns when a wait is over that begins now.
+func (w *wait) ends(now time.Time) (time.Time, error) {
+	switch {
+	case w.until == nil:
+		return now.Add(w.lasts).Truncate(time.Microsecond), nil
+	case w.until.Sub(now) > MaxWait:
+		return time.Time{}, fmt.Errorf("until is more than %d days away", int(MaxWait.Hours()/24))
+	}
+	return w.until.UTC().Truncate(time.Microsecond), nil
+}
+
+// waited is the output of a task that waited until a time.
+func waited(until time.Time) json.RawMessage {
+	return json.RawMessage(`{"waited_until":"` + until.UTC().Format(time.RFC3339Nano) + `"}`)
+}
+
+// rehearse is what becomes of a wait that begins now where nothing waits.
+func (r *recordWork) rehearse(t *taskWork, now time.Time) {
+	until, err := r.wait.ends(now)
+	if err != nil {
+		r.fail(t, CodeFlowFailed, err.Error())
+		return
+	}
+	r.output = waited(until)
+}
+
+// planWaits reports whether a task of the plan waits.
+func planWaits(plan *definition.Plan) bool {
+	for i := range plan.Steps {
+		for j := range plan.Steps[i].Tasks {
+			if a := plan.Steps[i].Tasks[j].Action; waiters[a.Utility] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pendingWait is what task no of a slice's step waits for with the record at an offset.
+type pendingWait struct {
+	no     int16
+	offset int32
+	task   *taskWork
+	wait   wait
+}
+
+// openWait is a wait that begins: task no, until a time.
+type openWait struct {
+	no   int16
+	ends time.Time
+}
+
+// beginWaits decides which of the waits begin, once all else of the work is known: a record that failed waits for nothing, and
+// what is over already is done.
+func (w *sliceWork) beginWaits(now time.Time) {
+	w.waiting = map[int32][]openWait{}
+	for i := range w.waits {
+		p := &w.waits[i]
+		if w.failed[p.offset] != nil {
+			continue
+		}
+		r := recordWork{offset: p.offset, kind: TraceOK, wait: &p.wait}
+		ends, err := p.wait.ends(now)
+		switch {
+		case err != nil:
+			r.fail(p.task, CodeFlowFailed, err.Error())
+		case !ends.After(now):
+			r.output = waited(ends)
+		default:
+			w.waiting[p.offset] = append(w.waiting[p.offset], openWait{p.no, ends})
+			continue
+		}
+		w.settle(p.no, p.offset, p.task, r.trace())
+	}
+	for offset := range w.failed { // by a wait that could not begin
+		delete(w.waiting, offset)
+	}
+}
+
+// together returns what all members that did not fail wait for, if that is the same: then their slice waits.
+func (w *sliceWork) together() []openWait {
+	var all []openWait
+	for _, o := range w.members {
+		if w.failed[o] != nil {
+			continue
+		}
+		if all == nil {
+			all = w.waiting[o]
+		}
+		if len(all) == 0 || !slices.Equal(all, w.waiting[o]) {
+			return nil
+		}
+	}
+	return all
+}
+
+// waitSlice has all members of a slice wait; gone are the offsets of records that left it.
+func (c *Change) waitSlice(h *head, w *sliceWork, p Part, gone []int32, open []openWait) {
+	for _, o := range open {
+		p.TaskNo = o.no
+		c.trace(&p, Trace{From: 0, To: w.records, LeftOut: gone, Kind: TraceWaiting, Attempt: 1, StartedAt: millis(c.Now), EndedAt: millis(c.Now)})
+		c.addWait(h, &p, wholeSlice, o)
+	}
+}
+
+// waitJob has a record that is set apart wait.
+func (c *Change) waitJob(h *head, j *job, p Part, offset int32, open []openWait) {
+	j.Remaining = int16(len(open)) //nolint:gosec // at most 20 tasks
+	for _, o := range open {
+		p.TaskNo = o.no
+		c.trace(&p, Trace{From: offset, To: offset + 1, Kind: TraceWaiting, Attempt: 1, StartedAt: millis(c.Now), EndedAt: millis(c.Now)})
+		c.addWait(h, &p, j.Position, o)
+	}
+}
+
+// wholeSlice is the position of a wait of all members of a slice.
+const wholeSlice = -1
+
+func (c *Change) addWait(h *head, p *Part, position int64, o openWait) {
+	a := &c.waits
+	a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID), append(a.SliceNos, p.SliceNo)
+	a.Positions, a.StepNos, a.TaskNos = append(a.Positions, position), append(a.StepNos, p.StepNo), append(a.TaskNos, o.no)
+	a.EndsAts = append(a.EndsAts, o.ends)
+	c.Wake(DueWait, h.ID.String(), o.ends)
+}
+
+// writeWaits inserts the waits that begin.
+func (c *Change) writeWaits(ctx context.Context) error {
+	if len(c.waits.Positions) == 0 {
+		return nil
+	}
+	c.waits.Now = c.Now
+	if err := c.s.q.WaitInsert(ctx, c.tx, c.waits); err != nil {
+		return fmt.Errorf("begin to wait: %w", err)
+	}
+	return nil
+}
+
+// clearWaits has the waits of a batch of which nothing goes on deleted: there can be very many.
+func (c *Change) clearWaits(batchID uuid.UUID) {
+	if planWaits(c.heads[batchID].plan) {
+		c.Wake(DueWait, batchID.String(), c.Now)
+	}
+}
+
+// leaveWork lets the members of a slice go on from the in-process work of a step: into its calls, or the next step.
+func (c *Change) leaveWork(h *head, s *db.SliceRowsRow, members int32, done int64) {
+	d := c.slice(sliceKey{h.ID, s.No})
+	step, state, remaining := s.StepNo, sliceCalling, int32(0)
+	switch {
+	case members == 0:
+		state = sliceDone
+	case len(undone(callTasks(&h.plan.Steps[step]), done)) > 0:
+		remaining = c.queueSlice(h.ID, step, s.No, s.First, s.Records, members, done)
+	case h.last(step):
+		d.counts.move(Queued, h.final(), int64(members))
+		state = sliceDone
+	default:
+		step++
+		if state = entryState(&h.plan.Steps[step]); state == sliceCalling {
+			remaining = c.queueSlice(h.ID, step, s.No, s.First, s.Records, members, 0)
+		} else {
+			c.work[h.ID] = true
+		}
+	}
+	c.advanceTo(h, s.No, step, state, remaining)
+}
+
+func (c *Change) advanceTo(h *head, no int32, step int16, state string, remaining int32) {
+	a := &c.advances
+	a.BatchIds, a.Nos = append(a.BatchIds, h.ID), append(a.Nos, no)
+	a.StepNos, a.States, a.Remaining = append(a.StepNos, step), append(a.States, state), append(a.Remaining, remaining)
+}

@@ -1,0 +1,177 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/pg"
+)
+
+const (
+	// waitsAtOnce bounds the waits that one transaction ends, clearAtOnce those that it clears.
+	waitsAtOnce = 500
+	clearAtOnce = 10_000
+)
+
+// EndWaits ends a bounded number of the waits of a batch that are over, and lets their records go on. It reports whether there
+// are more, and else when the next wait is over; zero for none. Those of a paused batch end once it is resumed, those of a batch that
+// is over are cleared.
+func (s *Service) EndWaits(ctx context.Context, batchID uuid.UUID) (more bool, next time.Time, err error) {
+	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		more, next, err = s.endWaits(ctx, tx, batchID)
+		return err
+	})
+	return more, next, err
+}
+
+func (s *Service) endWaits(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (more bool, next time.Time, err error) {
+	c, err := s.Begin(ctx, tx, batchID)
+	if err != nil {
+		return false, next, err
+	}
+	h := c.heads[batchID]
+	switch {
+	case h == nil || h.stopped():
+		n, err := s.q.WaitClear(ctx, tx, db.WaitClearParams{BatchID: batchID, MaxRows: clearAtOnce})
+		return n == clearAtOnce, next, wrap(err, "clear the waits of a batch")
+	case h.barred():
+		return false, next, nil
+	}
+	rows, err := s.q.WaitsOver(ctx, tx, db.WaitsOverParams{BatchID: batchID, Now: c.Now, MaxRows: waitsAtOnce})
+	if err != nil {
+		return false, next, fmt.Errorf("read the waits of batch %s: %w", batchID, err)
+	}
+	if len(rows) > 0 {
+		e := ending{c: c, h: h, slices: map[int32]*db.SliceRowsRow{}}
+		if err := e.end(ctx, rows); err != nil {
+			return false, next, err
+		}
+		if err := c.Apply(ctx); err != nil {
+			return false, next, err
+		}
+	}
+	if len(rows) == waitsAtOnce {
+		return true, next, nil
+	}
+	next, err = s.q.WaitNext(ctx, tx, batchID)
+	if pg.IsNoRows(err) {
+		return false, time.Time{}, nil
+	}
+	return false, next, wrap(err, "read when the next wait is over")
+}
+
+// ending ends waits of a batch.
+type ending struct {
+	c      *Change
+	h      *head
+	slices map[int32]*db.SliceRowsRow
+	// gone are the offsets of records that left a slice before its step.
+	gone map[int32][]int32
+}
+
+func (e *ending) end(ctx context.Context, rows []db.WaitsOverRow) error {
+	if err := e.read(ctx, rows); err != nil {
+		return err
+	}
+	for i := range rows {
+		r := &rows[i]
+		s := e.slices[r.SliceNo]
+		if s == nil {
+			return fmt.Errorf("slice %d of batch %s waits, and is not there", r.SliceNo, e.h.ID)
+		}
+		p := Part{BatchID: e.h.ID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, First: s.First}
+		trace := Trace{Kind: TraceOK, Attempt: 1, StartedAt: millis(r.BeganAt), EndedAt: millis(e.c.Now), Output: waited(r.EndsAt)}
+		if r.Position == wholeSlice {
+			e.endSlice(s, &p, trace)
+			continue
+		}
+		j := e.c.jobs[jobKey{e.h.ID, r.Position}]
+		if j == nil || j.StepNo != r.StepNo || j.Remaining == 0 {
+			return fmt.Errorf("job %s waits at step %d, and does not stand there", JobID(e.h.ID, r.Position), r.StepNo)
+		}
+		e.endJob(s, j, &p, trace)
+	}
+	return nil
+}
+
+// read deletes the waits, and reads what waited.
+func (e *ending) read(ctx context.Context, rows []db.WaitsOverRow) error {
+	q, tx := e.c.s.q, e.c.tx
+	var numbers []int64
+	var nos, whole []int32
+	var keys []jobKey
+	for _, r := range rows {
+		numbers, nos = append(numbers, r.No), append(nos, r.SliceNo)
+		if r.Position == wholeSlice {
+			whole = append(whole, r.SliceNo)
+		} else {
+			keys = append(keys, jobKey{e.h.ID, r.Position})
+		}
+	}
+	n, err := q.WaitDelete(ctx, tx, numbers)
+	if err != nil {
+		return fmt.Errorf("end waits of batch %s: %w", e.h.ID, err)
+	}
+	if int(n) != len(rows) {
+		return fmt.Errorf("end waits of batch %s: %d of %d are there", e.h.ID, n, len(rows))
+	}
+	found, err := q.SliceRows(ctx, tx, db.SliceRowsParams{BatchID: e.h.ID, Nos: nos})
+	if err != nil {
+		return fmt.Errorf("read slices of batch %s: %w", e.h.ID, err)
+	}
+	var refs []SliceRef
+	for i := range found {
+		s := &found[i]
+		e.slices[s.No] = s
+		refs = append(refs, SliceRef{No: s.No, First: s.First})
+	}
+	if err := e.c.loadJobs(ctx, keys); err != nil || len(whole) == 0 {
+		return err
+	}
+	// While a slice waits nobody leaves it, so whoever is apart left before.
+	e.gone, err = e.c.s.apart(ctx, tx, e.h.ID, whole, lastOfAll, refs)
+	return err
+}
+
+// lastOfAll is behind the last step of every plan.
+const lastOfAll = 1 << 14
+
+// endSlice ends a wait of all members of a slice.
+func (e *ending) endSlice(s *db.SliceRowsRow, p *Part, trace Trace) {
+	trace.From, trace.To, trace.LeftOut = 0, s.Records, e.gone[s.No]
+	e.c.trace(p, trace)
+	d := e.c.slice(sliceKey{e.h.ID, s.No})
+	d.remaining--
+	if s.Remaining--; s.Remaining == 0 {
+		e.c.leaveWork(e.h, s, s.Records-s.Apart, doneBefore(s, s.StepNo))
+	}
+}
+
+// endJob ends a wait of a record that is set apart.
+func (e *ending) endJob(s *db.SliceRowsRow, j *job, p *Part, trace Trace) {
+	trace.From = int32(j.Position - s.First)
+	trace.To = trace.From + 1
+	e.c.trace(p, trace)
+	e.c.slice(sliceKey{e.h.ID, s.No}) // the batch's counters move with the job
+	if j.Remaining--; j.Remaining > 0 {
+		return
+	}
+	if calls := undone(callTasks(&e.h.plan.Steps[j.StepNo]), doneBefore(s, j.StepNo)); j.Doomed == nil && len(calls) > 0 {
+		e.c.queueJob(j, s.First, calls)
+		return
+	}
+	e.c.advanceJob(j, s.First, e.h.final())
+}
+
+// doneBefore returns the tasks of a step, bits by number, that an earlier batch did for all records of the slice.
+func doneBefore(s *db.SliceRowsRow, step int16) int64 {
+	if step != s.FirstStep {
+		return 0
+	}
+	return s.TasksDone
+}
