@@ -1399,7 +1399,8 @@ type Batch struct {
 	OrgID             string      `json:"org_id"`
 	TriggerID         string      `json:"trigger_id"`
 	TriggerType       TriggerType `json:"trigger_type"`
-	// The id of what started it; null for an API call.
+	// The id of what started it: a schedule, a webhook, an event subscription, the job whose task started
+	// it, or the batch that it retries; null for an API call.
 	TriggerSource NilString `json:"trigger_source"`
 	ScheduleID    NilString `json:"schedule_id"`
 	// The record set whose rows it works on; null for inline records.
@@ -18946,7 +18947,8 @@ type Trigger struct {
 	DefinitionID      string      `json:"definition_id"`
 	DefinitionVersion int         `json:"definition_version"`
 	TriggerType       TriggerType `json:"trigger_type"`
-	// The id of what started it; null for an API call.
+	// The id of what started it: a schedule, a webhook, an event subscription, the job whose task started
+	// it, or the batch that it retries; null for an API call.
 	TriggerSource NilString `json:"trigger_source"`
 	// The batch that was started.
 	BatchID     string      `json:"batch_id"`

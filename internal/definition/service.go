@@ -183,8 +183,13 @@ func (s *Service) Patch(ctx context.Context, orgID, id uuid.UUID, p Patch) (Defi
 
 // Active returns the definition for a start, and keeps it as it is until q, a transaction, ends. Faults: NotFound; Invalid
 // "Definition is not active".
-func (s *Service) Active(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (db.FlowDefinition, error) {
-	row, err := s.queries.DefinitionForStart(ctx, q, db.DefinitionForStartParams{OrgID: orgID, ID: id})
+func (*Service) Active(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (db.FlowDefinition, error) {
+	return Active(ctx, q, orgID, id)
+}
+
+// Active is Service.Active for whoever has no Service.
+func Active(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (db.FlowDefinition, error) {
+	row, err := db.New().DefinitionForStart(ctx, q, db.DefinitionForStartParams{OrgID: orgID, ID: id})
 	if err != nil {
 		return db.FlowDefinition{}, missing(err, "read definition")
 	}

@@ -34,6 +34,7 @@ type Deps struct {
 	Plans       *definition.Plans
 	Credentials *credential.Service
 	Forecasts   *forecast.Service
+	Runs        *run.Service
 	Now         func() time.Time
 }
 

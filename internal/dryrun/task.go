@@ -93,7 +93,7 @@ func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *defin
 		}
 	}
 	if task.Action.Call == nil {
-		t, err := run.Evaluate(ctx, r.s.Pool, r.orgID, step, task, &r.env)
+		t, err := r.s.Runs.Evaluate(ctx, r.orgID, step, task, &r.env)
 		if err != nil {
 			return Task{}, err
 		}

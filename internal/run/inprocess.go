@@ -59,15 +59,16 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 // work evaluates slices and jobs, as many as may be settled together; the others come next time.
 func (s *Service) work(ctx context.Context, b *Batch, ready []db.SlicesReadyRow, jobs []db.FlowJob) ([]*sliceWork, error) {
 	var works []*sliceWork
-	bytes := 0
+	bytes, starts := 0, 0
 	add := func(w *sliceWork, err error) error {
 		if err == nil {
-			works, bytes = append(works, w), bytes+w.bytes
+			works, bytes, starts = append(works, w), bytes+w.bytes, starts+len(w.starts)
 		}
 		return err
 	}
+	enough := func() bool { return bytes > workBytes || starts >= startsAtOnce }
 	for i := range ready {
-		if bytes > workBytes {
+		if enough() {
 			return works, nil
 		}
 		if err := add(s.workSlice(ctx, b, &ready[i])); err != nil {
@@ -75,7 +76,7 @@ func (s *Service) work(ctx context.Context, b *Batch, ready []db.SlicesReadyRow,
 		}
 	}
 	for _, j := range jobs {
-		if bytes > workBytes {
+		if enough() {
 			return works, nil
 		}
 		if err := add(s.workJob(ctx, b, j)); err != nil {
@@ -103,6 +104,8 @@ type sliceWork struct {
 	// waits are what tasks want to wait for; waiting are those that begin once the work is settled, by offset.
 	waits   []pendingWait
 	waiting map[int32][]openWait
+	// starts are the batches that tasks want to start, which happens then, too.
+	starts []pendingStart
 	// bytes is how much output there is.
 	bytes int
 }
@@ -200,6 +203,8 @@ func (w *sliceWork) take(no int16, t *taskWork) {
 			w.emits = append(w.emits, pendingEmit{no, r.offset, t, *r.emit})
 		case r.wait != nil:
 			w.waits = append(w.waits, pendingWait{no, r.offset, t, *r.wait})
+		case r.start != nil:
+			w.starts = append(w.starts, pendingStart{no, r.offset, t, *r.start})
 		default:
 			w.settle(no, r.offset, t, r.trace())
 		}
@@ -234,6 +239,9 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		return err
 	}
 	if err := c.emitEvents(ctx, h, works); err != nil {
+		return err
+	}
+	if err := c.startFlows(ctx, h, works); err != nil {
 		return err
 	}
 	for _, w := range works {

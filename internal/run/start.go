@@ -70,26 +70,7 @@ type TaskRoute struct {
 // Start starts a batch in the caller's transaction: nothing of it remains if that rolls back. Faults: 404 and 409 of the
 // record set and the credentials.
 func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*StartedBatch, error) {
-	plan, err := s.plans.Plan(ctx, tx, in.OrgID, in.DefinitionID, in.Version)
-	if err != nil {
-		return nil, fmt.Errorf("plan of definition %s: %w", in.DefinitionID, err)
-	}
-	if err := plan.Runnable(); err != nil {
-		return nil, err
-	}
-	vars, err := Vars(ctx, tx, plan)
-	if err != nil {
-		return nil, err
-	}
-	batchID, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
-	}
-	triggerID, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
-	}
-	pageSet, count, err := in.Source.take(ctx, tx, in.OrgID, batchID)
+	l, err := s.launch(ctx, tx, in.OrgID, in.DefinitionID, in.Version, in.Lane)
 	if err != nil {
 		return nil, err
 	}
@@ -97,27 +78,12 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	st := starting{s: s, tx: tx, in: &in, plan: plan, batchID: batchID, now: now, count: count, pageSet: pageSet, vars: vars,
-		staged: in.ScheduledAt != nil && in.ScheduledAt.After(now), later: pg.NewPipeline(tx)}
+	st := starting{s: s, tx: tx, launch: l, in: &in, now: now, staged: in.ScheduledAt != nil && in.ScheduledAt.After(now), later: pg.NewPipeline(tx)}
 	if in.Pacing != nil {
 		st.firstTick = new(firstTick(in.Pacing, nil, now, in.ScheduledAt))
 	}
-	out := &StartedBatch{BatchID: batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: count}
-	if count == 0 {
-		out.Status = BatchCompleted
-	}
-	if err := st.batch(ctx, out); err != nil {
-		return nil, err
-	}
-	if out.Routes, err = st.queues(ctx); err != nil {
-		return nil, err
-	}
-	if count > 0 {
-		if err := st.slices(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if err := account.Audit(ctx, st.later, auditType, batchID.String()); err != nil {
+	out, err := st.start(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if err := st.later.Send(ctx, tx); err != nil {
@@ -136,20 +102,54 @@ func (src *Source) take(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 
 // starting is a start under way. What it inserts goes out together.
 type starting struct {
-	s       *Service
-	tx      pgx.Tx
-	in      *StartInput
-	plan    *definition.Plan
-	batchID uuid.UUID
-	pageSet uuid.UUID
-	count   int64
-	vars    json.RawMessage
-	now     time.Time
-	staged  bool
+	*launch
+	s      *Service
+	tx     pgx.Tx
+	in     *StartInput
+	now    time.Time
+	staged bool
 	// firstTick is nil where the batch is not paced.
 	firstTick *time.Time
 	later     *pg.Pipeline
-	wakes     []dueKey
+
+	batchID uuid.UUID
+	pageSet uuid.UUID
+	count   int64
+	// wakes are what has work at once.
+	wakes []dueKey
+}
+
+// start takes the records, and leaves the rest of the batch with later.
+func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
+	triggerID, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make an id: %w", err)
+	}
+	if st.batchID, err = uuid.NewV7(); err != nil {
+		return nil, fmt.Errorf("make an id: %w", err)
+	}
+	if st.pageSet, st.count, err = st.in.Source.take(ctx, st.tx, st.in.OrgID, st.batchID); err != nil {
+		return nil, err
+	}
+	out := &StartedBatch{BatchID: st.batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: st.count}
+	if st.count == 0 {
+		out.Status = BatchCompleted
+	}
+	if err := st.batch(ctx, out); err != nil {
+		return nil, err
+	}
+	if err := st.insertQueues(ctx); err != nil {
+		return nil, err
+	}
+	for i := range st.queues {
+		out.Routes = append(out.Routes, st.queues[i].TaskRoute)
+	}
+	if st.count > 0 {
+		if err := st.slices(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return out, account.Audit(ctx, st.later, auditType, st.batchID.String())
 }
 
 func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
@@ -186,35 +186,25 @@ func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
 	return nil
 }
 
-// queues finds, and inserts, the queue of every task that makes calls. Those of the first step have the records, unless the
-// batch waits for its time or for work of our own.
-func (st *starting) queues(ctx context.Context) ([]TaskRoute, error) {
-	var out []TaskRoute
-	for i := range st.plan.Steps {
-		step := &st.plan.Steps[i]
-		ready := i == 0 && st.count > 0 && !st.staged && entryState(step) == sliceCalling
-		for _, t := range callTasks(step) {
-			task := &step.Tasks[t]
-			route, err := st.s.router.Route(ctx, st.tx, st.in.OrgID, st.plan, task, st.in.Lane)
-			if err != nil {
-				return nil, err
-			}
-			row := db.LaneBatchInsertParams{BatchID: st.batchID, StepNo: int16(i), TaskNo: t, OrgID: st.in.OrgID, Domain: route.Domain,
-				Bucket: route.Bucket, Lane: route.Lane, High: isHigh(st.in.Priority), DefinitionID: st.in.DefinitionID, Version: st.in.Version}
-			if st.firstTick != nil {
-				row.LapsesAt = &st.now
-			}
-			if ready {
-				row.ReadyParts, row.ReadyRecords = 1, st.count
-				st.wakes = append(st.wakes, dueKey{DueDispatch, DispatchKey(route.Domain, route.Bucket)})
-			}
-			if err := st.s.q.LaneBatchInsert(ctx, st.later, row); err != nil {
-				return nil, fmt.Errorf("insert the queue of task %s: %w", task.ID, err)
-			}
-			out = append(out, TaskRoute{Task: task, Route: route})
+// insertQueues inserts the queue of every task that makes calls. Those of the first step have the records, unless the batch waits for
+// its time or for work of our own.
+func (st *starting) insertQueues(ctx context.Context) error {
+	for i := range st.queues {
+		q := &st.queues[i]
+		row := db.LaneBatchInsertParams{BatchID: st.batchID, StepNo: q.step, TaskNo: q.task, OrgID: st.in.OrgID, Domain: q.Route.Domain,
+			Bucket: q.Route.Bucket, Lane: q.Route.Lane, High: isHigh(st.in.Priority), DefinitionID: st.in.DefinitionID, Version: st.in.Version}
+		if st.firstTick != nil {
+			row.LapsesAt = &st.now
+		}
+		if q.step == 0 && st.count > 0 && !st.staged && entryState(&st.plan.Steps[0]) == sliceCalling {
+			row.ReadyParts, row.ReadyRecords = 1, st.count
+			st.wakes = append(st.wakes, dueKey{DueDispatch, DispatchKey(q.Route.Domain, q.Route.Bucket)})
+		}
+		if err := st.s.q.LaneBatchInsert(ctx, st.later, row); err != nil {
+			return fmt.Errorf("insert the queue of task %s: %w", q.Task.ID, err)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // slices inserts the slices and queues the first step, or leaves that to the scheduled time.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/gen/db"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/store"
@@ -20,6 +19,7 @@ const (
 	CodeFlowFailed = "flow_failed"
 	CodeStore      = "store_refused"
 	CodeEvent      = "event_refused"
+	CodeStart      = "start_refused"
 )
 
 // utilities are the in-process actions that look at nothing but their parameters, by the name in the catalog: rendered
@@ -53,6 +53,7 @@ var effects = map[string]struct {
 	"store_write": {CodeStore, prepareWrite},
 	"emit_event":  {CodeEvent, prepareEmit},
 	"delay":       {CodeFlowFailed, prepareDelay},
+	"start_flow":  {CodeStart, prepareStart},
 }
 
 // taskWork is one in-process task, carried out for records of a slice together.
@@ -73,11 +74,12 @@ type recordWork struct {
 	read   *store.Ref
 	write  *store.Write
 	emit   *emission
+	start  *flowStart
 	wait   *wait
 }
 
 func (r *recordWork) fail(t *taskWork, code, message string) {
-	r.kind, r.output, r.read, r.write, r.emit, r.wait = TraceFailed, nil, nil, nil, nil, nil
+	*r = recordWork{offset: r.offset, kind: TraceFailed}
 	r.err = &JobError{Code: code, Message: message, StepID: t.step.ID, TaskID: t.task.ID}
 }
 
@@ -131,6 +133,9 @@ func (t *taskWork) bound(r *recordWork) {
 	if r.emit != nil {
 		n += len(r.emit.payload)
 	}
+	if r.start != nil {
+		n += len(r.start.input) + len(r.start.metadata)
+	}
 	if t.made+n > sliceBytes {
 		r.fail(t, CodeExpression, tooMuch)
 		return
@@ -138,31 +143,34 @@ func (t *taskWork) bound(r *recordWork) {
 	t.made += n
 }
 
-// Evaluate carries an in-process task out for what env shows, without a batch: what it would write to a store is not
-// written, no event is there (their ids are all zeros), and nothing waits. The trace has kind, output and error.
-func Evaluate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, step *definition.Step, task *definition.Task, env *expr.Env) (Trace, error) {
+// Evaluate carries an in-process task out for what env shows, without a batch: what it would write to a store is not written, no event
+// is there, no batch is started (their ids are all zeros), and nothing waits. The trace has kind, output and error.
+func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definition.Step, task *definition.Task, env *expr.Env) (Trace, error) {
 	t := taskWork{step: step, task: task}
 	t.render(0, env)
-	if err := t.carryOut(ctx, conn, orgID); err != nil {
+	if err := t.carryOut(ctx, s.pool, orgID); err != nil {
 		return Trace{}, err
 	}
 	r := &t.records[0]
-	if r.wait != nil {
-		now, err := db.New().Clock(ctx, conn)
+	switch {
+	case r.wait != nil:
+		now, err := s.q.Clock(ctx, s.pool)
 		if err != nil {
 			return Trace{}, fmt.Errorf("read the clock: %w", err)
 		}
 		r.rehearse(&t, now)
-	}
-	if r.write != nil {
-		outcomes, err := store.Rehearse(ctx, conn, orgID, []store.Write{*r.write})
+	case r.write != nil:
+		outcomes, err := store.Rehearse(ctx, s.pool, orgID, []store.Write{*r.write})
 		if err != nil {
 			return Trace{}, err
 		}
 		r.wrote(&t, outcomes[0])
-	}
-	if r.emit != nil {
+	case r.emit != nil:
 		r.emitted(uuid.Nil)
+	case r.start != nil:
+		if err := s.rehearseStart(ctx, orgID, &t, r); err != nil {
+			return Trace{}, err
+		}
 	}
 	return r.trace(), nil
 }

@@ -2369,7 +2369,7 @@ export type Batch = {
     trigger_id: string;
     trigger_type: TriggerType;
     /**
-     * The id of what started it; null for an API call.
+     * The id of what started it: a schedule, a webhook, an event subscription, the job whose task started it, or the batch that it retries; null for an API call.
      */
     trigger_source: string | null;
     schedule_id: string | null;
@@ -2421,7 +2421,7 @@ export type Trigger = {
     definition_version: number;
     trigger_type: TriggerType;
     /**
-     * The id of what started it; null for an API call.
+     * The id of what started it: a schedule, a webhook, an event subscription, the job whose task started it, or the batch that it retries; null for an API call.
      */
     trigger_source: string | null;
     /**

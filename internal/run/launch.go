@@ -1,0 +1,54 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/definition"
+)
+
+// launch is what all starts of one version of a definition in one lane have in common. Once it is there, nothing about a start is
+// refused but its record set: a transaction that starts batches for several records makes their launches before it writes anything.
+type launch struct {
+	plan *definition.Plan
+	// vars are nil where the flow has no variables.
+	vars json.RawMessage
+	// queues are those of the tasks that make calls, in their order.
+	queues []queue
+}
+
+type queue struct {
+	step, task int16
+	TaskRoute
+}
+
+// launch finds, and prepares, what a start needs. Faults: NotFound and Conflict of the plan, its variables and its credentials.
+func (s *Service) launch(ctx context.Context, tx pgx.Tx, orgID, definitionID uuid.UUID, version int32, lane *db.FlowLane) (*launch, error) {
+	plan, err := s.plans.Plan(ctx, tx, orgID, definitionID, version)
+	if err != nil {
+		return nil, fmt.Errorf("plan of definition %s: %w", definitionID, err)
+	}
+	if err := plan.Runnable(); err != nil {
+		return nil, err
+	}
+	l := &launch{plan: plan}
+	if l.vars, err = Vars(ctx, tx, plan); err != nil {
+		return nil, err
+	}
+	for i := range plan.Steps {
+		step := &plan.Steps[i]
+		for _, t := range callTasks(step) {
+			q := queue{step: int16(i), task: t, TaskRoute: TaskRoute{Task: &step.Tasks[t]}} //nolint:gosec // at most 50 steps
+			if q.Route, err = s.router.Route(ctx, tx, orgID, plan, q.Task, lane); err != nil {
+				return nil, err
+			}
+			l.queues = append(l.queues, q)
+		}
+	}
+	return l, nil
+}

@@ -1,0 +1,234 @@
+package run
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/definition"
+	"flowlane/internal/event"
+	"flowlane/internal/fault"
+	"flowlane/internal/jsonraw"
+	"flowlane/internal/pg"
+)
+
+const (
+	// startsAtOnce bounds the batches that one transaction of in-process work starts: no slice is added to as many.
+	startsAtOnce = 64
+	// maxStartInput and maxStartMetadata are how many bytes a task may give a flow that it starts.
+	maxStartInput    = 1 << 20
+	maxStartMetadata = 64 << 10
+)
+
+// reasonDepth is why a task of the last batch in a row starts no other.
+var reasonDepth = fmt.Sprintf("The batch is the last of %d starts by events and flows in a row, which is the most", event.MaxDepth)
+
+// flowStart is a batch that a task wants to start. It starts in the transaction that settles the work, so that it starts once.
+type flowStart struct {
+	launchKey
+	input, metadata json.RawMessage
+}
+
+// launchKey is what starts of one launch have in common.
+type launchKey struct {
+	definition uuid.UUID
+	// lane is empty where the flow's own counts.
+	lane string
+}
+
+func (k launchKey) compare(o launchKey) int {
+	return cmp.Or(bytes.Compare(k.definition[:], o.definition[:]), strings.Compare(k.lane, o.lane))
+}
+
+func prepareStart(r *recordWork, params []byte) error {
+	var p struct {
+		DefinitionID    string `json:"definition_id"`
+		Input, Metadata json.RawMessage
+		Lane            string
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return errors.New("definition_id and lane must be strings")
+	}
+	id, err := uuid.Parse(p.DefinitionID)
+	if err != nil || id.String() != p.DefinitionID {
+		return errors.New(fault.Missing("Definition").Detail)
+	}
+	if p.Lane != "" && !slices.Contains(catalog.Lanes, p.Lane) {
+		return fmt.Errorf("lane must be one of %s", strings.Join(catalog.Lanes, ", "))
+	}
+	st := flowStart{launchKey: launchKey{id, p.Lane}}
+	if st.input, err = startObject("input", p.Input, maxStartInput); err != nil {
+		return err
+	}
+	if st.metadata, err = startObject("metadata", p.Metadata, maxStartMetadata); err != nil {
+		return err
+	}
+	r.start = &st
+	return nil
+}
+
+// startObject returns a parameter that is an object, an empty one where it was left out.
+func startObject(name string, value json.RawMessage, most int) (json.RawMessage, error) {
+	switch {
+	case value == nil:
+		return json.RawMessage("{}"), nil
+	case value[0] != '{':
+		return nil, fmt.Errorf("%s must be an object", name)
+	case len(value) > most:
+		return nil, fmt.Errorf("%s takes %d bytes, and may take %d", name, len(value), most)
+	case jsonraw.HasNUL(value):
+		return nil, fmt.Errorf("%s must not contain a NUL character", name)
+	}
+	return value, nil
+}
+
+// started keeps what became of a start.
+func (r *recordWork) started(batch uuid.UUID) {
+	r.output = fmt.Appendf(nil, `{"batch_id":%q}`, batch)
+}
+
+// pendingStart is what task no of a slice's step starts for the record at an offset.
+type pendingStart struct {
+	no     int16
+	offset int32
+	task   *taskWork
+	flowStart
+}
+
+// tried is a launch, or why there is none.
+type tried struct {
+	*launch
+	version int32
+	refused string
+}
+
+// tryLaunch makes the launch of the newest version of a definition. Nothing that it refuses leaves anything behind.
+func (s *Service) tryLaunch(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, k launchKey) (tried, error) {
+	active, err := definition.Active(ctx, tx, orgID, k.definition)
+	if err != nil {
+		return refusedLaunch(err)
+	}
+	l, err := s.launch(ctx, tx, orgID, k.definition, active.Version, k.laneOf())
+	if err != nil {
+		return refusedLaunch(err)
+	}
+	return tried{launch: l, version: active.Version}, nil
+}
+
+func refusedLaunch(err error) (tried, error) {
+	reason, inside := Refusal(err)
+	if inside {
+		return tried{}, err
+	}
+	return tried{refused: reason}, nil
+}
+
+func (k launchKey) laneOf() *db.FlowLane {
+	if k.lane == "" {
+		return nil
+	}
+	return new(db.FlowLane(k.lane))
+}
+
+// startFlows starts the batches that tasks want, in the order of the records. What can be refused is found out before the first is
+// written; a task that is refused fails.
+func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) error {
+	wanted := map[launchKey]tried{}
+	for _, w := range works {
+		for i := range w.starts {
+			wanted[w.starts[i].launchKey] = tried{}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	origin, err := c.s.q.BatchOrigin(ctx, c.tx, h.ID)
+	if err != nil {
+		return fmt.Errorf("read what started batch %s: %w", h.ID, err)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(wanted), launchKey.compare) {
+		if wanted[k], err = c.s.tryLaunch(ctx, c.tx, h.OrgID, k); err != nil {
+			return err
+		}
+	}
+	later := pg.NewPipeline(c.tx)
+	for _, w := range works {
+		for i := range w.starts {
+			p := &w.starts[i]
+			r := recordWork{offset: p.offset, kind: TraceOK}
+			switch l := wanted[p.launchKey]; {
+			case origin.EventDepth >= event.MaxDepth:
+				r.fail(p.task, CodeStart, reasonDepth)
+			case l.refused != "":
+				r.fail(p.task, CodeStart, l.refused)
+			default:
+				batch, err := c.startFlow(ctx, later, l.launch, p.as(h, w, l.version, &origin))
+				if err != nil {
+					return err
+				}
+				r.started(batch)
+			}
+			w.settle(p.no, p.offset, p.task, r.trace())
+		}
+	}
+	if err := later.Send(ctx, c.tx); err != nil {
+		return fmt.Errorf("start flows: %w", err)
+	}
+	return nil
+}
+
+// as is the start that a task wants.
+func (p *pendingStart) as(h *head, w *sliceWork, version int32, origin *db.BatchOriginRow) StartInput {
+	source := JobID(h.ID, w.first+int64(p.offset))
+	return StartInput{
+		OrgID: h.OrgID, DefinitionID: p.definition, Version: version, Source: Source{Records: [][]byte{p.input}}, Metadata: p.metadata,
+		Lane: p.laneOf(), TriggerType: db.FlowTriggerTypeFlow, TriggerSource: &source, CreatedBy: origin.CreatedBy, EventDepth: origin.EventDepth + 1,
+	}
+}
+
+// startFlow starts a batch; what is due for it is woken with the rest of the change.
+func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, l *launch, in StartInput) (uuid.UUID, error) {
+	st := starting{s: c.s, tx: c.tx, launch: l, in: &in, now: c.Now, later: later}
+	out, err := st.start(ctx)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	for _, k := range st.wakes {
+		c.Wake(k.kind, k.key, c.Now)
+	}
+	return out.BatchID, nil
+}
+
+// errRehearsed takes a rehearsal back.
+var errRehearsed = errors.New("rehearsed")
+
+// rehearseStart says whether a start would be refused, and leaves nothing behind.
+func (s *Service) rehearseStart(ctx context.Context, orgID uuid.UUID, t *taskWork, r *recordWork) error {
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		l, err := s.tryLaunch(ctx, tx, orgID, r.start.launchKey)
+		if err != nil {
+			return err
+		}
+		if l.refused != "" {
+			r.fail(t, CodeStart, l.refused)
+		} else {
+			r.started(uuid.Nil)
+		}
+		return errRehearsed
+	})
+	if errors.Is(err, errRehearsed) {
+		return nil
+	}
+	return err
+}
