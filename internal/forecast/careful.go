@@ -22,7 +22,7 @@ func (d *drain) careful(n int64) int64 {
 		}
 	}
 	// A reading holds them all that is asked for when they are that old; the one before it may have just missed them.
-	if old := d.sentAt.Add(d.Latency + 2*d.Young + dispatch.LookFor); old.After(d.at) {
+	if old := d.sentAt.Add(d.Settled()); old.After(d.at) {
 		d.wait(earlier(old, d.change), SourceWindow)
 		return 0
 	}
@@ -39,10 +39,14 @@ func (d *drain) careful(n int64) int64 {
 	return min(n, int64(left+1)/2)
 }
 
+// Settled is how old a call must be that no reading counts it twice any more: the last one that may do so comes when the call is
+// young, and the next one when it is not.
+func (r *Rate) Settled() time.Duration { return r.Latency + 2*r.Young + dispatch.LookFor }
+
 // doubled is how many calls fit beside the young ones of this run if a reading counts these twice. One that falls into a burst is
 // rare: it is reckoned with in the last window, and where spacing spreads the calls of a window, so that every reading meets some.
 func (d *drain) doubled() int64 {
-	since := d.at.Add(-d.Latency - d.Young)
+	since := d.at.Add(-d.Settled())
 	old := 0
 	for old < len(d.young) && !d.young[old].to.After(since) {
 		old++

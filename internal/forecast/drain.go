@@ -24,8 +24,10 @@ type Rate struct {
 	// Spacing is the least time between two calls.
 	Spacing time.Duration
 	// Latency is how long most calls are under way at most, Longest how long any may be, and InFlight how many may be at once.
-	Latency, Longest time.Duration
-	InFlight         int
+	// Reach is how long after it was claimed a call may count in a window. Own is how many the organization that asks may have under
+	// way, of all that may be; 0 for no such bound.
+	Latency, Longest, Reach time.Duration
+	InFlight, Own           int
 	// Others is how many other organizations have work here. Each has at most as large a share as the one that asks.
 	Others int
 	// Wake is how late the dispatcher may be after a time that it waits for.
@@ -33,6 +35,8 @@ type Rate struct {
 	// Young is how long a call may be missing in the provider's counters, which are read before each call near exhaustion; zero
 	// where there are none.
 	Young time.Duration
+	// Recent is how many calls a reading may count twice that went before now: within Settled.
+	Recent int
 }
 
 // Work is calls that wait under the same conditions.
@@ -71,18 +75,33 @@ type Drained struct {
 
 // Drain says when work will be done that waits now, if nothing else comes and nobody steers. It plays the dispatcher's own
 // rules forward and takes the later of two possibilities wherever it has to choose, so that it errs late: background work goes
-// first, a call near the edge of a window counts in both, and each wait ends as late as the dispatcher may notice.
+// first, a call near the edge of a window counts in both, and each wait ends as late as the dispatcher may notice. Which of the work
+// that lapses comes last it tries out.
 func Drain(now time.Time, rate Rate, work []Work) Drained {
 	return drainWithin(mostEffort, now, rate, work)
 }
 
 // drainWithin is Drain that plays forward as long as that costs no more than an effort.
-func drainWithin(effort int, now time.Time, rate Rate, work []Work) Drained {
-	d := drain{Rate: rate, at: now, sentAt: now, own: map[spanKey]int{}, waited: map[Source]time.Duration{}, bound: map[int]time.Duration{},
+func drainWithin(effort int, now time.Time, rate Rate, work []Work) (out Drained) {
+	lasts := lasts(now, work)
+	for i, last := range lasts {
+		if d := drainOnce(effort/len(lasts), now, rate, work, last); i == 0 || d.At.IsZero() || !out.At.IsZero() && d.At.After(out.At) {
+			out = d
+		}
+	}
+	return out
+}
+
+// drainOnce is Drain where the work of number last, where that lapses, comes after all else that does.
+func drainOnce(effort int, now time.Time, rate Rate, work []Work, last int) Drained {
+	d := drain{Rate: rate, last: last, at: now, sentAt: now, own: map[spanKey]int{}, waited: map[Source]time.Duration{}, bound: map[int]time.Duration{},
 		windows: make([]touched, len(dispatch.WindowLengths))}
 	d.look()
 	d.tightest, d.ahead = tightest(d.spans), d.lead()
 	d.queue(work)
+	if rate.Recent > 0 {
+		d.young = append(d.young, portion{from: now, to: now, calls: int64(rate.Recent)})
+	}
 	if d.left == 0 {
 		return Drained{At: now, Source: SourceEmpty, Window: d.tightest}
 	}
@@ -100,6 +119,9 @@ func drainWithin(effort int, now time.Time, rate Rate, work []Work) Drained {
 		}
 		d.step()
 	}
+	if last >= 0 { // in what order the rest goes decides which portions are missed
+		d.at = d.at.Add(d.at.Sub(now) / disorder)
+	}
 	return Drained{At: d.at.Add(rate.Longest + rate.Wake), Source: d.source(), Window: d.window()}
 }
 
@@ -108,6 +130,8 @@ const (
 	mostEffort, stepEffort = 400_000, 20
 	// unplayed is how much later it may be than it was so far where the rest is not played: weeks differ by their days.
 	unplayed = 7 * 24 * time.Hour
+	// disorder is what part of its time more it may take where several works lapse.
+	disorder = 32
 )
 
 // beyond says when the rest is done where to play it would cost too much: it goes as slowly as the slowest of it went so far.
@@ -147,6 +171,8 @@ type drain struct {
 	Rate
 	at    time.Time
 	stock []stock
+	// last is the number of the work that is taken last.
+	last int
 	// left are the calls that are waited for.
 	left int64
 	// own is what windows hold that no call counts in at the moment, spans those that one counts in until they change.
@@ -220,7 +246,7 @@ func (d *drain) step() {
 		d.young = append(d.young, portion{from: d.at, to: d.at.Add(time.Duration(n) * per), calls: n})
 	}
 	d.at = d.at.Add(time.Duration(n) * per)
-	if d.Spacing > 0 && per >= d.Spacing && d.Spacing >= d.Latency/time.Duration(max(d.InFlight, 1)) {
+	if d.Spacing > 0 && per >= d.Spacing && d.Spacing >= d.Latency/time.Duration(d.atOnce()) {
 		d.waited[SourceSpacing] += time.Duration(n) * per
 	}
 }
@@ -231,7 +257,15 @@ func (d *drain) interval() time.Duration {
 	if spacing > 0 { // the dispatcher comes back for each of them
 		spacing += d.Wake / 10
 	}
-	return max(spacing, d.Latency/time.Duration(max(d.InFlight, 1)))
+	return max(spacing, d.Latency/time.Duration(d.atOnce()))
+}
+
+// atOnce is how many calls may be under way.
+func (d *drain) atOnce() int {
+	if d.Own > 0 {
+		return max(min(d.Own, d.InFlight), 1)
+	}
+	return max(d.InFlight, 1)
 }
 
 // shut is the length of a window that lets nothing through; 0 for none.
@@ -279,7 +313,7 @@ func (d *drain) touch(t *touched, seconds, limit int) {
 	for i := range t.spans {
 		d.own[keyOfSpan(&t.spans[i])] = t.spans[i].Own
 	}
-	ahead := d.Latency + d.Skew
+	ahead := d.Reach + d.Skew
 	t.spans = dispatch.Touched(d.at.Add(-d.Skew), d.at.Add(ahead), seconds, d.Loc)
 	for i := range t.spans {
 		s := &t.spans[i]

@@ -53,7 +53,7 @@ func newWorld(r *rand.Rand) *world {
 
 		InFlight: 1 + r.IntN(32), Wake: time.Duration(r.IntN(1000)) * time.Millisecond,
 		Used: func(seconds int, start time.Time) int { return w.used[windowKey(seconds, start)] }}
-	w.rate.Longest = w.rate.Latency
+	w.rate.Longest, w.rate.Reach = w.rate.Latency, w.rate.Latency
 	w.timeout = w.rate.Latency + time.Duration(r.IntN(60))*time.Second
 	if r.IntN(3) == 0 {
 		w.rate.Spacing = time.Duration(r.IntN(3000)) * time.Millisecond
@@ -284,6 +284,11 @@ func TestDrain_NearExhaustion(t *testing.T) {
 	settled := 2*rate.Young + dispatch.LookFor
 	assert.Equal(t, now.Add(2*(settled+dispatch.LookFor)), forecast.Drain(now, rate, work).At)
 	// A reading that comes while calls are young counts them twice: in the last window half of what is left goes, far from exhaustion, too.
+	// So do those of just before the question.
+	rate.Recent, work[0].Calls = 12, 1
+	assert.True(t, forecast.Drain(now, rate, work).At.After(now))
+	rate.Recent = 0
+	assert.Equal(t, now, forecast.Drain(now, rate, work).At)
 	rate.Used = func(int, time.Time) int { return 60 }
 	work[0].Calls = 20
 	assert.Equal(t, now, forecast.Drain(now, rate, work).At)
@@ -319,6 +324,48 @@ func TestDrain_Lapses(t *testing.T) {
 	assert.Equal(t, now.Add(48*time.Hour+time.Second), forecast.Drain(now, rate, []forecast.Work{work}).At)
 }
 
+// TestDrain_LapsesInAnyOrder: of several works that lapse it may be the one that goes seldom which misses its turn.
+func TestDrain_LapsesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	rate := forecast.Rate{Caps: map[int]int{3600: 1}, Loc: time.UTC, InFlight: 10, Used: func(int, time.Time) int { return 0 }}
+	every := func(after time.Time, d time.Duration) time.Time { return after.Truncate(d).Add(d) }
+	daily := forecast.Work{Calls: 1, Lapses: true, Release: func(after time.Time) (time.Time, int64) { // each ten minutes from 11 to 12
+		next := every(after, 10*time.Minute)
+		switch open := after.Truncate(24 * time.Hour).Add(11 * time.Hour); {
+		case next.Before(open):
+			return open, 1
+		case next.Before(open.Add(time.Hour)):
+			return next, 1
+		case after.Before(open.Add(time.Hour)):
+			return open.Add(time.Hour), 0
+		default:
+			return open.Add(24 * time.Hour), 1
+		}
+	}}
+	often := forecast.Work{Calls: 2, Lapses: true, Release: func(after time.Time) (time.Time, int64) { return every(after, 30*time.Minute), 2 }}
+	alone := forecast.Drain(now, rate, []forecast.Work{daily}).At
+	assert.Equal(t, now.Add(time.Hour), alone)
+	for _, work := range [][]forecast.Work{{daily, often}, {often, daily}} {
+		at := forecast.Drain(now, rate, work).At
+		assert.WithinRange(t, at, now.Add(25*time.Hour), now.Add(26*time.Hour), "the hours from 10 and from 11 on may both go to the other")
+	}
+}
+
+// TestDrain_HeldPaced: a portion that is there when a hold ends may go then, and before others do.
+func TestDrain_HeldPaced(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	rate := forecast.Rate{Caps: map[int]int{3600: 2}, Loc: time.UTC, InFlight: 1, Used: func(int, time.Time) int { return 0 }}
+	paced := forecast.Work{Calls: 2, From: now.Add(10 * time.Minute), Lapses: true, Release: func(after time.Time) (time.Time, int64) {
+		return after.Truncate(10 * time.Minute).Add(10 * time.Minute), 2
+	}}
+	assert.Equal(t, now.Add(10*time.Minute), forecast.Drain(now, rate, []forecast.Work{paced}).At)
+	paced.Background = true
+	own := forecast.Work{Calls: 1, From: now.Add(10 * time.Minute)}
+	assert.Equal(t, now.Add(time.Hour), forecast.Drain(now, rate, []forecast.Work{paced, own}).At)
+}
+
 // TestDrain_Others: other organizations have a call each for every one of ours, and a group that may go first; what they have beyond
 // that does not delay ours.
 func TestDrain_Others(t *testing.T) {
@@ -330,6 +377,10 @@ func TestDrain_Others(t *testing.T) {
 	assert.Equal(t, now.Add(3*time.Hour), forecast.Drain(now, rate, work).At)
 	work[1].Calls = 3
 	assert.Equal(t, now.Add(2*time.Hour), forecast.Drain(now, rate, work).At)
+	// Of 4 calls under way 1 may be ours: the other 3 are theirs, whatever our share.
+	work[1].Calls, rate.InFlight, rate.Own = 1000, 4, 1
+	assert.Equal(t, now.Add(8*time.Hour), forecast.Drain(now, rate, work).At)
+	rate.InFlight, rate.Own = 1, 0
 	work[1] = forecast.Work{Calls: 1000, Background: true}
 	assert.Equal(t, now.Add(201*time.Hour), forecast.Drain(now, rate, work).At)
 }
@@ -348,10 +399,10 @@ func TestPace_Set(t *testing.T) {
 	t.Parallel()
 	var r forecast.Rate
 	forecast.Pace{Calls: 9, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
-	assert.Equal(t, forecast.Rate{Latency: 3 * time.Second, Longest: time.Minute, Wake: time.Second}, r)
+	assert.Equal(t, forecast.Rate{Latency: 3 * time.Second, Longest: time.Minute, Reach: time.Minute, Wake: time.Second}, r)
 	r = forecast.Rate{Young: time.Second}
 	forecast.Pace{Calls: 10, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
-	assert.Equal(t, forecast.Rate{Young: time.Second, Latency: 3 * time.Second, Longest: 9 * time.Second, Wake: time.Second + dispatch.LookFor}, r)
+	assert.Equal(t, forecast.Rate{Young: time.Second, Latency: 3 * time.Second, Longest: 9 * time.Second, Reach: 3 * time.Second, Wake: time.Second + dispatch.LookFor}, r)
 }
 
 // TestDrain_Beyond: what is too long to be played ends no sooner than it would, and costs no more for that.

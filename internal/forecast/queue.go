@@ -203,12 +203,12 @@ type Pace struct {
 // after a while, it reads the provider's counters first. One call may take longer than most do; how long can be told from those
 // before it, where these are some.
 func (p Pace) Set(r *Rate) {
-	r.Latency, r.Longest, r.Wake = latencyUnknown, p.Timeout, noticed
+	r.Latency, r.Longest, r.Wake, r.Reach = latencyUnknown, p.Timeout, noticed, p.Timeout
 	if p.Calls > 0 {
 		r.Latency = max(p.Slow, latencyLeast)
 	}
 	if p.Calls >= knownLeast {
-		r.Longest = min(p.Timeout, slowest*r.Latency)
+		r.Longest, r.Reach = min(p.Timeout, slowest*r.Latency), r.Latency
 	}
 	if r.Young > 0 {
 		r.Wake += dispatch.LookFor

@@ -7,10 +7,14 @@ import (
 // stock is work of which ready calls may go, and portion more will be ready at next; next is zero where no more will be.
 type stock struct {
 	Work
+	// no is the place of the work in the question.
+	no             int
 	ready, portion int64
 	// taken are its calls that went.
 	taken int64
 	next  time.Time
+	// again is when there is some of it again if what is ready lapses.
+	again time.Time
 }
 
 // more says when the next portion comes; after is when the last one did.
@@ -22,6 +26,10 @@ func (s *stock) more(after time.Time) {
 		s.next, s.portion = s.From, s.Calls
 	default:
 		s.next, s.portion = s.Release(after)
+	}
+	s.again = s.next
+	if s.Lapses && s.portion == 0 && !s.next.IsZero() {
+		s.again, _ = s.Release(s.next)
 	}
 }
 
@@ -40,15 +48,15 @@ func (s *stock) give() {
 func (s *stock) waits() bool { return s.portion > 0 || s.Lapses && !s.next.IsZero() }
 
 func (d *drain) queue(work []Work) {
-	for _, w := range work {
+	for i, w := range work {
 		if w.Calls <= 0 {
 			continue
 		}
 		if w.awaited() {
 			d.left += w.Calls
 		}
-		s := stock{Work: w}
-		s.more(later(w.From, d.at.Add(-1)))
+		s := stock{Work: w, no: i}
+		s.more(later(w.From, d.at).Add(-1))
 		d.stock = append(d.stock, s)
 	}
 }
@@ -71,17 +79,19 @@ func (d *drain) release() (ready int64, next time.Time, source Source) {
 	return ready, next, source
 }
 
-// take takes calls that are ready, in the order that is worst for what is waited for: what lapses goes last.
+// take takes calls that are ready, in the order that is worst for what is waited for: of that what lapses goes last, and of what
+// goes before it first.
 func (d *drain) take(n int64) {
 	d.sent += n
 	ours, others := d.ready()
-	n -= d.takeOf(d.share(n, ours, others), func(w *Work) bool { return w.Others })
-	for _, lapses := range []bool{false, true} {
-		n -= d.takeOf(n, func(w *Work) bool { return w.Background && w.Lapses == lapses })
+	theirs := d.share(n, ours, others)
+	n -= theirs
+	for _, lapses := range []bool{true, false} {
+		theirs -= d.takeOf(theirs, func(s *stock) bool { return s.Others && s.Lapses == lapses })
+		n -= d.takeOf(n, func(s *stock) bool { return s.Background && s.Lapses == lapses })
 	}
-	for _, lapses := range []bool{false, true} {
-		n -= d.takeOf(n, func(w *Work) bool { return w.awaited() && w.Lapses == lapses })
-	}
+	n -= d.takeOf(n, func(s *stock) bool { return s.awaited() && !s.Lapses })
+	d.takeLapsing(n)
 	if left, others := d.ready(); left == 0 || others == 0 { // who comes back has no more than a group before others
 		d.ahead = d.lead()
 	}
@@ -99,13 +109,22 @@ func (d *drain) ready() (ours, others int64) {
 	return ours, others
 }
 
+// turns is how many calls others may have for each of this organization's: one each, or more where it may have fewer under way.
+func (d *drain) turns() int64 {
+	k := int64(d.Rate.Others)
+	if d.Own > 0 && d.Own < d.InFlight && k > 0 {
+		k = max(k, int64((d.InFlight-1)/d.Own))
+	}
+	return k
+}
+
 // lead is how many calls of others may go before any of an organization that begins to wait: a group of each.
 func (d *drain) lead() int64 { return int64(d.Rate.Others) * int64(max(d.InFlight, 1)) }
 
-// share is how many of n calls others have: each organization one for every call of ours, those first that they are ahead by.
+// share is how many of n calls others have: by turns, those first that they are ahead by.
 func (d *drain) share(n, ours, others int64) int64 {
 	first := min(n, d.ahead, others)
-	turns, k := n-first, int64(d.Rate.Others)
+	turns, k := n-first, d.turns()
 	own := (turns + k) / (k + 1)
 	own = min(max(own, turns-(others-first)), ours, turns)
 	d.ahead += k*own - (n - own)
@@ -114,19 +133,47 @@ func (d *drain) share(n, ours, others int64) int64 {
 }
 
 // takeOf takes up to n ready calls of some work, and returns how many that was.
-func (d *drain) takeOf(n int64, of func(*Work) bool) (took int64) {
+func (d *drain) takeOf(n int64, of func(*stock) bool) (took int64) {
 	for i := range d.stock {
-		s := &d.stock[i]
-		if !of(&s.Work) {
-			continue
-		}
-		k := min(n-took, s.ready)
-		s.ready -= k
-		s.taken += k
-		took += k
-		if s.awaited() {
-			d.left -= k
+		if s := &d.stock[i]; of(s) {
+			took += d.takeFrom(s, n-took)
 		}
 	}
 	return took
+}
+
+// takeLapsing takes up to n ready calls that are waited for and lapse, those first of which there is more soonest.
+func (d *drain) takeLapsing(n int64) {
+	for n > 0 {
+		var soonest *stock
+		for i := range d.stock {
+			s := &d.stock[i]
+			if s.Lapses && s.awaited() && s.ready > 0 && (soonest == nil || d.sooner(s, soonest)) {
+				soonest = s
+			}
+		}
+		if soonest == nil {
+			return
+		}
+		n -= d.takeFrom(soonest, n)
+	}
+}
+
+// sooner tells whether one work that lapses is taken before another.
+func (d *drain) sooner(s, other *stock) bool {
+	if last := s.no == d.last; last != (other.no == d.last) {
+		return !last
+	}
+	return s.again.Before(other.again)
+}
+
+// takeFrom takes up to n ready calls of one work, and returns how many that was.
+func (d *drain) takeFrom(s *stock, n int64) int64 {
+	n = min(n, s.ready)
+	s.ready -= n
+	s.taken += n
+	if s.awaited() {
+		d.left -= n
+	}
+	return n
 }

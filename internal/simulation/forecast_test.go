@@ -31,8 +31,8 @@ func (p *promise) String() string {
 		p.org[0], b.no, b.caps(), b.spacing, b.most, b.perCall, len(p.records), p.asked.Format(time.RFC3339), p.said.At.Format(time.RFC3339Nano))
 }
 
-// rate is how fast the budget goes, by what the database knows.
-func (b *budget) rate() forecast.Rate {
+// rate is how fast the budget goes, by what the database knows, where calls of these lanes wait.
+func (b *budget) rate(lanes []dispatch.LaneKey) forecast.Rate {
 	a := b.account
 	r := forecast.Rate{Caps: b.caps(), Loc: a.loc, Skew: a.skew, HeldUntil: b.backoff, NotBefore: b.nextCallAt, Spacing: b.spacing,
 		InFlight: b.most, Others: len(a.orgs) - 1, Young: a.mature(), Used: func(seconds int, start time.Time) int {
@@ -41,6 +41,13 @@ func (b *budget) rate() forecast.Rate {
 			}
 			return 0
 		}}
+	for _, k := range lanes {
+		if most := a.lanes[k].most; most > 0 {
+			if r.Own == 0 || most < r.Own {
+				r.Own = most
+			}
+		}
+	}
 	pace := forecast.Pace{Timeout: b.timeout}
 	var lately []time.Duration
 	for _, t := range b.took {
@@ -53,6 +60,11 @@ func (b *budget) rate() forecast.Rate {
 		pace.Slow = lately[(4*len(lately)+4)/5-1]
 	}
 	pace.Set(&r)
+	for _, c := range b.recent {
+		if c.claimedAt.After(b.w.now.Add(-r.Settled())) {
+			r.Recent++
+		}
+	}
 	return r
 }
 
@@ -94,6 +106,7 @@ func (b *budget) ask(org uuid.UUID) *promise {
 	p := &promise{b: b, org: org, asked: w.now}
 	calls := int64(0)
 	var work []forecast.Work
+	var lanes []dispatch.LaneKey
 	for _, t := range b.batches {
 		from, forever := w.heldUntil(t)
 		if len(t.queue) == 0 || forever {
@@ -105,13 +118,13 @@ func (b *budget) ask(org uuid.UUID) *promise {
 			for i := range k {
 				calls += k[i].Calls
 			}
-			p.records = append(p.records, t.queue...)
+			p.records, lanes = append(p.records, t.queue...), append(lanes, t.lane)
 		}
 	}
 	if calls == 0 || b.unforeseeable(calls) {
 		return nil
 	}
-	if p.said = forecast.Drain(w.now, b.rate(), work); p.said.At.IsZero() {
+	if p.said = forecast.Drain(w.now, b.rate(lanes), work); p.said.At.IsZero() {
 		return nil
 	}
 	return p
