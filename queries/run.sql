@@ -115,9 +115,10 @@ UPDATE flow.batch SET status = 'running', started_at = @now::timestamptz, update
 UPDATE flow.batch SET status = @status, completed_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = @id;
 
 -- name: LaneBatchMove :exec
-UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed
+UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed,
+    delayed_until = greatest(l.delayed_until, nullif(d.delayed_until, '0001-01-01 00:00:00+00'))
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[]) AS step_no, unnest(@task_nos::smallint[]) AS task_no,
-        unnest(@parts::int[]) AS parts, unnest(@records::bigint[]) AS records, unnest(@claimed::bigint[]) AS claimed) d
+        unnest(@parts::int[]) AS parts, unnest(@records::bigint[]) AS records, unnest(@claimed::bigint[]) AS claimed, unnest(@delayed_untils::timestamptz[]) AS delayed_until) d
 WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_no;
 
 -- name: LaneBatchInsert :exec

@@ -1083,6 +1083,8 @@ type FlowLaneBatch struct {
 	DefinitionID *uuid.UUID
 	// The version of the definition; null in a queue of before there was this column.
 	Version *int32
+	// Until when parts of the queue may wait for their next attempt: the latest ready_at that any of them ever had; null where none had one.
+	DelayedUntil *time.Time
 }
 
 // Spend by Domain, bucket, window length and window start. No debit raises own + foreign_spend above the cap.

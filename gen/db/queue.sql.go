@@ -14,21 +14,26 @@ import (
 )
 
 const callPace = `-- name: CallPace :many
-SELECT b.bucket, b.max_in_flight, coalesce(c.calls, 0)::bigint AS calls, coalesce(extract(epoch FROM c.slow), 0)::float8 AS slow_seconds
+SELECT b.bucket, b.max_in_flight, coalesce(c.calls, 0)::bigint AS calls, coalesce(extract(epoch FROM c.slow), 0)::float8 AS slow_seconds,
+    (SELECT count(*) FROM (
+        SELECT FROM flow.call r WHERE r.domain = b.domain AND r.bucket = b.bucket
+            AND r.claimed_at > $1::timestamptz - coalesce(c.slow, '2 s') LIMIT 1000
+    ) n)::int AS recent
 FROM flow.budget b
 LEFT JOIN LATERAL (
     SELECT count(*) AS calls, percentile_disc(0.8) WITHIN GROUP (ORDER BY k.answered_at - k.claimed_at) AS slow FROM (
         SELECT l.answered_at, l.claimed_at FROM flow.call l
-        WHERE l.domain = b.domain AND l.bucket = b.bucket AND l.state = 'settled' AND l.answered_at <= l.send_before AND l.claimed_at > $1::timestamptz
+        WHERE l.domain = b.domain AND l.bucket = b.bucket AND l.state = 'settled' AND l.answered_at <= l.send_before AND l.claimed_at > $2::timestamptz
         ORDER BY l.claimed_at DESC LIMIT 200
     ) k
 ) c ON true
-WHERE b.domain = $2
+WHERE b.domain = $3
 `
 
 type CallPaceParams struct {
-	Since  time.Time
-	Domain string
+	RecentSince time.Time
+	Since       time.Time
+	Domain      string
 }
 
 type CallPaceRow struct {
@@ -36,12 +41,14 @@ type CallPaceRow struct {
 	MaxInFlight int32
 	Calls       int64
 	SlowSeconds float64
+	Recent      int32
 }
 
 // How long the last calls of each budget of an account were under way: in what time four of five were answered. What became of a call
-// that was not answered in time is found out later, and says nothing of that.
+// that was not answered in time is found out later, and says nothing of that. recent are those, up to 1,000, that went so lately
+// that a reading of the provider's counters may count them twice: within some seconds, and the time that a call takes.
 func (q *Queries) CallPace(ctx context.Context, db DBTX, arg CallPaceParams) ([]CallPaceRow, error) {
-	rows, err := db.Query(ctx, callPace, arg.Since, arg.Domain)
+	rows, err := db.Query(ctx, callPace, arg.RecentSince, arg.Since, arg.Domain)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +61,7 @@ func (q *Queries) CallPace(ctx context.Context, db DBTX, arg CallPaceParams) ([]
 			&i.MaxInFlight,
 			&i.Calls,
 			&i.SlowSeconds,
+			&i.Recent,
 		); err != nil {
 			return nil, err
 		}
@@ -114,59 +122,82 @@ func (q *Queries) QueueUnderWay(ctx context.Context, db DBTX, domain string) ([]
 const queueWaits = `-- name: QueueWaits :many
 WITH waits AS MATERIALIZED (
     SELECT q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone,
-        max(q.allowance) AS allowance, max(q.lapses_at) AS lapses_at,
+        max(q.allowance) AS allowance, max(q.lapses_at) AS lapses_at, max(q.delayed_until) AS delayed_until,
         count(*) AS queues, sum(q.ready_parts)::bigint AS parts, sum(q.ready_records)::bigint AS records
     FROM (
-        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.domain, l.bucket, l.lane, l.high, l.open, l.ready_parts, l.ready_records, l.paused, l.allowance, l.lapses_at, l.definition_id, l.version, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.version IS NULL THEN l.batch_id END AS alone FROM flow.lane_batch l
-        WHERE l.domain = $1 AND l.open AND l.ready_parts > 0 AND l.batch_id <> $3 OFFSET 0
+        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.domain, l.bucket, l.lane, l.high, l.open, l.ready_parts, l.ready_records, l.paused, l.allowance, l.lapses_at, l.definition_id, l.version, l.delayed_until, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.version IS NULL OR l.delayed_until > $3::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
+        WHERE l.domain = $2 AND l.open AND l.ready_parts > 0 AND l.batch_id <> $4 OFFSET 0
     ) q
     GROUP BY q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone
 )
 SELECT w.org_id, coalesce(w.definition_id, b.definition_id)::uuid AS definition_id, coalesce(w.version, b.version)::int AS version,
     w.step_no, w.task_no, w.bucket, w.lane, b.pacing, b.pace_next_at,
     coalesce(w.allowance, 0)::bigint AS allowance, coalesce(w.lapses_at, '0001-01-01 00:00:00+00')::timestamptz AS lapses_at,
-    coalesce(h.ends_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.causes, '{}')::text[] AS causes, w.queues, w.parts, w.records
+    coalesce(h.ends_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.causes, '{}')::text[] AS causes, w.queues, w.parts, w.records,
+    CASE WHEN y.parts = $1::int THEN w.records ELSE least(coalesce(y.records, 0), w.records) END::bigint AS delayed_records,
+    coalesce(y.ready_at, '0001-01-01 00:00:00+00')::timestamptz AS delayed_until
 FROM waits w
 LEFT JOIN LATERAL (SELECT id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, schedule_id, metadata, status, record_count, page_set, lane, priority, cancel_reason, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, retry_of, retry_root, retry_no, stopped_at, paused_from, pacing, paced_at, pace_next_at, event_depth FROM flow.batch a WHERE a.id = w.alone OFFSET 0) b ON true
 LEFT JOIN LATERAL (
     SELECT max(p.ends_at) AS ends_at, array_agg(DISTINCT p.cause ORDER BY p.cause) AS causes FROM (
-        SELECT o.ends_at, o.cause FROM flow.holds_over(w.org_id, $1, w.lane) o
+        SELECT o.ends_at, o.cause FROM flow.holds_over(w.org_id, $2, w.lane) o
         UNION ALL
-        SELECT o.ends_at, o.cause FROM flow.pause o WHERE o.batch_id = w.alone AND o.scope = 'batch' AND o.status = 'active' AND o.ends_at > $2::timestamptz
+        SELECT o.ends_at, o.cause FROM flow.pause o WHERE o.batch_id = w.alone AND o.scope = 'batch' AND o.status = 'active' AND o.ends_at > $3::timestamptz
     ) p
 ) h ON true
+LEFT JOIN LATERAL (
+    SELECT count(*) AS parts, max(o.ready_at) AS ready_at,
+        sum(o.to_off - o.from_off + CASE WHEN o.last_no > o.slice_no THEN
+            (SELECT z.first FROM flow.slice z WHERE z.batch_id = w.alone AND z.no = o.last_no)
+            - (SELECT z.first FROM flow.slice z WHERE z.batch_id = w.alone AND z.no = o.slice_no) ELSE 0 END) AS records
+    FROM (
+        SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, p.ready_at, p.call_id, p.call_seq, p.left_out, p.last_no, p.claim_no, p.element, p.elements FROM flow.part p
+        WHERE p.batch_id = w.alone AND p.step_no = w.step_no AND p.task_no = w.task_no AND p.call_id IS NULL
+            AND p.ready_at > $3::timestamptz AND w.delayed_until > $3::timestamptz
+        ORDER BY p.ready_at DESC LIMIT $1::int
+    ) o
+) y ON true
 `
 
 type QueueWaitsParams struct {
+	MostDelayed int32
 	Domain      string
 	Now         time.Time
 	ExceptBatch uuid.UUID
 }
 
 type QueueWaitsRow struct {
-	OrgID        uuid.UUID
-	DefinitionID uuid.UUID
-	Version      int32
-	StepNo       int16
-	TaskNo       int16
-	Bucket       string
-	Lane         FlowLane
-	Pacing       json.RawMessage
-	PaceNextAt   *time.Time
-	Allowance    int64
-	LapsesAt     time.Time
-	HeldUntil    time.Time
-	Causes       []string
-	Queues       int64
-	Parts        int64
-	Records      int64
+	OrgID          uuid.UUID
+	DefinitionID   uuid.UUID
+	Version        int32
+	StepNo         int16
+	TaskNo         int16
+	Bucket         string
+	Lane           FlowLane
+	Pacing         json.RawMessage
+	PaceNextAt     *time.Time
+	Allowance      int64
+	LapsesAt       time.Time
+	HeldUntil      time.Time
+	Causes         []string
+	Queues         int64
+	Parts          int64
+	Records        int64
+	DelayedRecords int64
+	DelayedUntil   time.Time
 }
 
 // What waits in the queues of an account, whoever it belongs to: by task, budget, lane and what holds it. The queues are summed up
-// before anything else is asked; those of paused and paced batches stand alone. Without the first OFFSET 0 the planner would
-// expect as many sums as there are batches, without the second one it would read all batches.
+// before anything else is asked; those of paused and paced batches stand alone, and so do those in which parts wait for their next
+// attempt: the latest of these are counted, and where there are more, all of the queue is taken to wait. Without the first OFFSET 0
+// the planner would expect as many sums as there are batches, without the second one it would read all batches.
 func (q *Queries) QueueWaits(ctx context.Context, db DBTX, arg QueueWaitsParams) ([]QueueWaitsRow, error) {
-	rows, err := db.Query(ctx, queueWaits, arg.Domain, arg.Now, arg.ExceptBatch)
+	rows, err := db.Query(ctx, queueWaits,
+		arg.MostDelayed,
+		arg.Domain,
+		arg.Now,
+		arg.ExceptBatch,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +222,8 @@ func (q *Queries) QueueWaits(ctx context.Context, db DBTX, arg QueueWaitsParams)
 			&i.Queues,
 			&i.Parts,
 			&i.Records,
+			&i.DelayedRecords,
+			&i.DelayedUntil,
 		); err != nil {
 			return nil, err
 		}

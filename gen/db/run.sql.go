@@ -1265,19 +1265,21 @@ func (q *Queries) LaneBatchInsert(ctx context.Context, db DBTX, arg LaneBatchIns
 }
 
 const laneBatchMove = `-- name: LaneBatchMove :exec
-UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed
+UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed,
+    delayed_until = greatest(l.delayed_until, nullif(d.delayed_until, '0001-01-01 00:00:00+00'))
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no, unnest($3::smallint[]) AS task_no,
-        unnest($4::int[]) AS parts, unnest($5::bigint[]) AS records, unnest($6::bigint[]) AS claimed) d
+        unnest($4::int[]) AS parts, unnest($5::bigint[]) AS records, unnest($6::bigint[]) AS claimed, unnest($7::timestamptz[]) AS delayed_until) d
 WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_no
 `
 
 type LaneBatchMoveParams struct {
-	BatchIds []uuid.UUID
-	StepNos  []int16
-	TaskNos  []int16
-	Parts    []int32
-	Records  []int64
-	Claimed  []int64
+	BatchIds      []uuid.UUID
+	StepNos       []int16
+	TaskNos       []int16
+	Parts         []int32
+	Records       []int64
+	Claimed       []int64
+	DelayedUntils []time.Time
 }
 
 func (q *Queries) LaneBatchMove(ctx context.Context, db DBTX, arg LaneBatchMoveParams) error {
@@ -1288,6 +1290,7 @@ func (q *Queries) LaneBatchMove(ctx context.Context, db DBTX, arg LaneBatchMoveP
 		arg.Parts,
 		arg.Records,
 		arg.Claimed,
+		arg.DelayedUntils,
 	)
 	return err
 }

@@ -50,11 +50,11 @@ func TestDomain_Queue(t *testing.T) {
 	c := modify["completion"].(map[string]any)
 	assert.Equal(t, []any{"window", 60.0, nil}, []any{c["binding_source"], c["binding_window"], c["unknown_reason"]})
 	assert.Equal(t, []any{"estimated_calls_pre_coalescing_projection"}, c["caveats"])
-	// 140 go in a minute: 1,000 need 8 of them, the first of which has begun. How long calls take is not known yet, so that the last
-	// one has its timeout of 30 seconds.
+	// 140 go in a minute: 1,000 need 8 of them, the first of which has begun. How long calls take is not known yet, so that each may
+	// take its timeout of 30 seconds: the last one, and those of a minute's second half, which then count in the next minute, too.
 	seconds := c["eta_seconds"].(float64)
 	assert.Greater(t, seconds, 6.0*60)
-	assert.LessOrEqual(t, seconds, 7*60+30+30.0)
+	assert.LessOrEqual(t, seconds, 8*60+30+30.0)
 	at, err := time.Parse(time.RFC3339, c["eta_at"].(string))
 	require.NoError(t, err)
 	asOf, err := time.Parse(time.RFC3339, all["as_of"].(string))
@@ -151,4 +151,46 @@ func TestDomain_QueueAfterCalls(t *testing.T) {
 	batch := s.trigger(s.define(steps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(500))))
 	s.until(batch, func(b map[string]any) bool { return counted(b)["started"] == 500 })
 	assert.Greater(t, eta(), 120.0, "140 go in a minute, and 500 more may come")
+}
+
+// TestDomain_QueueDelayed: what waits for its next attempt is not promised before that; what waits beside it may go at once.
+func TestDomain_QueueDelayed(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	s.sim.AddFault(dialersim.Fault{Kind: "status", Operation: "modify", Count: 3})
+	steps := strings.Replace(fmt.Sprintf(changeSteps, s.credential), `"params"`, `"retry":{"max_attempts":2,"initial_seconds":3600,"max_seconds":3600},"params"`, 1)
+	batch := s.trigger(s.define(steps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(20))))
+	s.until(batch, func(b map[string]any) bool { return counted(b)["queued"] == 3 && counted(b)["completed"] == 17 })
+	_, modify := s.queue("modify")
+	assert.Equal(t, []any{3.0, 0.0, 3.0}, []any{modify["queued_records"], modify["paused_records"], modify["estimated_calls"]})
+	var last float64
+	require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT extract(epoch FROM max(ready_at) - flow.clock())::float8 FROM flow.part WHERE batch_id = $1`, batch).Scan(&last))
+	require.Greater(t, last, 600.0)
+	seconds := modify["completion"].(map[string]any)["eta_seconds"].(float64)
+	assert.GreaterOrEqual(t, seconds, last)
+	assert.Less(t, seconds, last+120)
+	e := s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/estimate", `{"action_id":"dialer__api__modify","record_count":1}`).Want(http.StatusOK).JSON()
+	assert.Less(t, e["completion"].(map[string]any)["eta_seconds"], 120.0, "new work does not wait for that")
+}
+
+// TestDomain_QueueLane: calls of a lane that may have one under way at a time take as long as they do one by one.
+func TestDomain_QueueLane(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	s.trigger(s.define(fmt.Sprintf(changeSteps, s.credential)), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(100))))
+	eta := func() (queued, behind float64) {
+		_, modify := s.queue("modify")
+		e := s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/estimate", `{"action_id":"dialer__api__modify","record_count":20}`).Want(http.StatusOK).JSON()
+		return modify["completion"].(map[string]any)["eta_seconds"].(float64), e["completion"].(map[string]any)["eta_seconds"].(float64)
+	}
+	freely, freelyBehind := eta()
+	assert.Less(t, freely, 150.0)
+	s.Do(http.MethodPut, "/platforms/dialer/domains/"+s.tenancy+"/lanes/backfill", `{"weight":5,"max_concurrent_calls":1}`).Want(http.StatusOK)
+	queued, behind := eta()
+	assert.InDelta(t, freely, queued, 5, "nothing waits in that lane")
+	assert.Greater(t, behind, freelyBehind+60, "the upload may go there")
+	s.Do(http.MethodPut, "/platforms/dialer/domains/"+s.tenancy+"/lanes/bulk", `{"weight":15,"max_concurrent_calls":1}`).Want(http.StatusOK)
+	queued, behind = eta()
+	assert.Greater(t, queued, 200.0, "calls take two seconds where nothing is known of them")
+	assert.Greater(t, behind, 240.0)
 }

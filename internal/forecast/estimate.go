@@ -42,6 +42,8 @@ type Estimate struct {
 	Warning string
 	// atLeast: there are calls for each element of a record, of which one is counted.
 	atLeast bool
+	// lane is where the calls go; empty where that is not known yet.
+	lane db.FlowLane
 }
 
 // Day is the daily budget beside an estimate.
@@ -165,7 +167,7 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 	}
 	w := b.buckets[e.Bucket]
 	e.AsOf, e.QueuedCalls = b.spend.now, w.calls
-	e.Completion = w.behind(b, bucket{e.Bucket, rates}, caps, e.Calls)
+	e.Completion = w.behind(b, bucket{e.Bucket, rates}, caps, e.Calls, e.lane)
 	slowest := 0.0
 	for _, w := range b.spend.current(e.Bucket, caps) {
 		slowest = max(slowest, float64(e.Calls)*float64(w.Seconds)/float64(max(w.Cap, 1)))
@@ -215,11 +217,15 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 		k := key{r.Route.Domain, r.Route.Bucket}
 		e := byBucket[k]
 		if e == nil {
-			e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.RecordCount, MaxRecordsPerRequest: a.MaxRecordsPerRequest}
+			e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.RecordCount, MaxRecordsPerRequest: a.MaxRecordsPerRequest,
+				lane: r.Route.Lane}
 			byBucket[k], rate[k] = e, s.catalog.Bucket(a, k.bucket)
 			order = append(order, k)
 		} else if *e.ActionID != a.ID {
 			e.MaxRecordsPerRequest = min(e.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
+		}
+		if e.lane != r.Route.Lane {
+			e.lane = ""
 		}
 		e.Calls += calls(b.RecordCount, a.MaxRecordsPerRequest)
 		e.atLeast = e.atLeast || r.Task.ForEach != nil

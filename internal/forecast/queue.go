@@ -110,6 +110,8 @@ type backlog struct {
 	buckets map[string]*waiting
 	pace    map[string]db.CallPaceRow
 	delays  map[string]db.BudgetDelaysRow
+	// atOnce is how many calls may be under way of the organization's lanes at most; 0 for any number.
+	atOnce map[db.FlowLane]int
 }
 
 // waiting is what waits for one budget.
@@ -123,13 +125,15 @@ type waiting struct {
 	paced  int
 	// guessed tells that more calls may come of this than can be told now, exclusive that they may have to go one by one.
 	guessed, exclusive bool
+	// inFlight is how many calls may be under way of the organization's lane that may have fewest; 0 where none is limited.
+	inFlight int
 	// timeout is how long one of its calls may take at most, others are the other organizations that have work here.
 	timeout time.Duration
 	others  map[uuid.UUID]bool
 }
 
 func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, except uuid.UUID) (*backlog, error) {
-	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]db.CallPaceRow{}}
+	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]db.CallPaceRow{}, atOnce: map[db.FlowLane]int{}}
 	for _, l := range db.AllFlowLaneValues() {
 		b.lanes[l] = Depth{}
 	}
@@ -140,10 +144,10 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	if b.spend, err = s.spend(ctx, conn, d); err != nil {
 		return nil, err
 	}
-	if err := s.paces(ctx, conn, d, b); err != nil {
+	if err := s.paces(ctx, conn, orgID, d, b); err != nil {
 		return nil, err
 	}
-	rows, err := s.q.QueueWaits(ctx, conn, db.QueueWaitsParams{Domain: d.TenancyID, Now: b.spend.now, ExceptBatch: except})
+	rows, err := s.q.QueueWaits(ctx, conn, db.QueueWaitsParams{Domain: d.TenancyID, Now: b.spend.now, ExceptBatch: except, MostDelayed: mostDelayed})
 	if err != nil {
 		return nil, fmt.Errorf("read the queues of %s: %w", d.TenancyID, err)
 	}
@@ -164,16 +168,34 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 }
 
 // paces reads what delays the budgets of an account besides their windows.
-func (s *Service) paces(ctx context.Context, conn db.DBTX, d *Domain, b *backlog) error {
-	paces, err := s.q.CallPace(ctx, conn, db.CallPaceParams{Domain: d.TenancyID, Since: b.spend.now.Add(-24 * time.Hour)})
+func (s *Service) paces(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, b *backlog) error {
+	paces, err := s.q.CallPace(ctx, conn, db.CallPaceParams{Domain: d.TenancyID, Since: b.spend.now.Add(-24 * time.Hour),
+		RecentSince: b.spend.now.Add(-(&Rate{Young: b.spend.young}).Settled())})
 	if err != nil {
 		return fmt.Errorf("read the calls of %s: %w", d.TenancyID, err)
 	}
 	for _, p := range paces {
 		b.pace[p.Bucket] = p
 	}
+	lanes, err := s.q.LaneList(ctx, conn, db.LaneListParams{OrgID: orgID, TenancyID: d.TenancyID})
+	if err != nil {
+		return fmt.Errorf("read the lanes of %s: %w", d.TenancyID, err)
+	}
+	for i := range lanes {
+		if most := lanes[i].MaxConcurrentCalls; most != nil {
+			b.atOnce[lanes[i].Lane] = int(*most)
+		}
+	}
 	b.delays, err = s.delays(ctx, conn, d.TenancyID, b.spend.now)
 	return err
+}
+
+// inLane is the lesser of two bounds on calls under way: one that is known already, and that of a lane; 0 is none.
+func (b *backlog) inLane(known int, lane db.FlowLane) int {
+	if most := b.atOnce[lane]; most > 0 && (known == 0 || most < known) {
+		return most
+	}
+	return known
 }
 
 const (
@@ -215,8 +237,9 @@ func (p Pace) Set(r *Rate) {
 	}
 }
 
-// rate is how fast a budget goes. Calls that exclude each other are taken to go one by one.
-func (b *backlog) rate(k bucket, caps map[int]int, w *waiting) Rate {
+// rate is how fast a budget goes, where no more than inFlight calls may be under way in some lane; 0 for any number. Calls that
+// exclude each other are taken to go one by one, and those of other lanes no faster than those of the slowest.
+func (b *backlog) rate(k bucket, caps map[int]int, w *waiting, inFlight int) Rate {
 	pace := b.pace[k.name]
 	r := Rate{
 		Caps: caps, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
@@ -231,6 +254,10 @@ func (b *backlog) rate(k bucket, caps map[int]int, w *waiting) Rate {
 	if next := b.delays[k.name].NextCallAt; next != nil {
 		r.NotBefore = *next
 	}
+	r.Own = inFlight
+	if r.Young > 0 {
+		r.Recent = int(pace.Recent)
+	}
 	if w.exclusive {
 		r.InFlight = 1
 	}
@@ -241,7 +268,7 @@ func (b *backlog) rate(k bucket, caps map[int]int, w *waiting) Rate {
 func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion {
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: w.paced}
 	c.HoldCauses = slices.AppendSeq(c.HoldCauses, maps.Keys(w.causes))
-	rate := b.rate(k, caps, w)
+	rate := b.rate(k, caps, w, w.inFlight)
 	if rate.HeldUntil.After(b.spend.now) && w.depth.Records > 0 {
 		c.HoldCauses = append(c.HoldCauses, b.delays[k.name].Cause)
 	}
@@ -257,13 +284,19 @@ func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion 
 }
 
 // behind says when so many calls more will be done, once everything that waits now went before them. Work that is held without
-// an end is not waited for.
-func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, calls int64) Completion {
+// an end is not waited for. They go in the lane; empty for any, then each of them is reckoned with.
+func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, calls int64, lane db.FlowLane) Completion {
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}}
 	if calls > 0 {
 		c.Caveats = append(c.Caveats, CaveatCalls)
 	}
-	c.finish(b, k.name, b.rate(k, caps, w), append(together(b.spend.now, w.work, true), Work{Calls: calls}), false)
+	inFlight := b.inLane(w.inFlight, lane)
+	for l := range b.atOnce {
+		if lane == "" {
+			inFlight = b.inLane(inFlight, l)
+		}
+	}
+	c.finish(b, k.name, b.rate(k, caps, w, inFlight), append(together(b.spend.now, w.work, true), Work{Calls: calls}), false)
 	return c
 }
 

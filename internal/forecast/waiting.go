@@ -12,6 +12,9 @@ import (
 	"flowlane/internal/pacing"
 )
 
+// mostDelayed bounds the parts of a queue that are counted which wait for their next attempt.
+const mostDelayed = 1000
+
 // partsPerCall is how many parts of a queue one bulk call takes at most.
 const partsPerCall = 512
 
@@ -50,6 +53,18 @@ func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
 	if r.HeldUntil.After(c.spend.now) {
 		work.From = r.HeldUntil
 	}
+	c.later(&t, r.Records, work.From, !own)
+	if delayed := r.DelayedRecords; delayed > 0 { // a later attempt of some; of a paced queue whatever comes last
+		again := work
+		again.From = later(work.From, r.DelayedUntil)
+		if r.Pacing != nil || delayed == r.Records {
+			work = again
+		} else {
+			again.Calls = min(calls(delayed, t.perCall), n)
+			w.work = append(w.work, again)
+			work.Calls = n - r.DelayedRecords/int64(t.perCall)
+		}
+	}
 	if r.Pacing != nil {
 		policy, err := c.policy(r.Pacing)
 		if err != nil {
@@ -62,7 +77,6 @@ func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
 	}
 	w.work = append(w.work, work)
 	w.timeout = max(w.timeout, t.timeout)
-	c.later(&t, r.Records, work.From, !own)
 	return nil
 }
 
@@ -76,6 +90,7 @@ func (c *counting) own(w *waiting, r *db.QueueWaitsRow, t *taskFacts, calls int6
 	lane := c.lanes[r.Lane]
 	lane.add(d)
 	c.lanes[r.Lane] = lane
+	w.inFlight = c.inLane(w.inFlight, r.Lane)
 	for _, cause := range r.Causes {
 		w.causes[cause] = true
 	}

@@ -225,7 +225,7 @@ func (c *Change) writeParts(ctx context.Context) error {
 func (c *Change) writeLanes(ctx context.Context) error {
 	args := db.LaneBatchMoveParams{}
 	for k, d := range c.lanes {
-		if d.parts == 0 && d.records == 0 {
+		if d.parts == 0 && d.records == 0 && d.delayedUntil.IsZero() {
 			continue
 		}
 		args.BatchIds = append(args.BatchIds, k.batch)
@@ -234,6 +234,7 @@ func (c *Change) writeLanes(ctx context.Context) error {
 		args.Parts = append(args.Parts, d.parts)
 		args.Records = append(args.Records, d.records)
 		args.Claimed = append(args.Claimed, d.claimed)
+		args.DelayedUntils = append(args.DelayedUntils, d.delayedUntil)
 	}
 	if len(args.Parts) == 0 {
 		return nil

@@ -108,6 +108,8 @@ type laneDelta struct {
 	records int64
 	// claimed is what calls take from the allowance of a paced batch.
 	claimed int64
+	// delayedUntil is the latest time from which on some of it may be claimed.
+	delayedUntil time.Time
 }
 
 // Change is what one transaction does to batches. Begin locks them; the methods collect what happens; Apply writes it.
@@ -231,8 +233,16 @@ func (c *Change) enqueue(p Part, records int32, readyAt time.Time) {
 	d := c.lane(k)
 	d.parts++
 	d.records += int64(records)
+	d.delay(readyAt)
 	if old, ok := c.wakeAt[k]; !ok || readyAt.Before(old) {
 		c.wakeAt[k] = readyAt
+	}
+}
+
+// delay notes that some of a queue waits up to a time.
+func (d *laneDelta) delay(readyAt time.Time) {
+	if readyAt.After(d.delayedUntil) {
+		d.delayedUntil = readyAt
 	}
 }
 

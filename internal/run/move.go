@@ -225,6 +225,7 @@ func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
 			d.parts++
 		}
 		d.records += int64(p.Records())
+		d.delay(again.ReadyAt)
 		if old, ok := c.wakeAt[k]; !ok || again.ReadyAt.Before(old) {
 			c.wakeAt[k] = again.ReadyAt
 		}
