@@ -147,14 +147,6 @@ func (s *ScheduleReplace) setDefaults() {
 }
 
 // setDefaults set default value of fields.
-func (s *ScheduleUpdate) setDefaults() {
-	{
-		val := OverlapPolicy("allow")
-		s.OverlapPolicy.SetTo(val)
-	}
-}
-
-// setDefaults set default value of fields.
 func (s *Task) setDefaults() {
 	{
 		val := OnError("fail")

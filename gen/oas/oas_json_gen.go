@@ -21544,6 +21544,39 @@ func (s *OptRecordSetCreate) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
+// Encode encodes ScheduleUpdateOverlapPolicy as json.
+func (o OptScheduleUpdateOverlapPolicy) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	e.Str(string(o.Value))
+}
+
+// Decode decodes ScheduleUpdateOverlapPolicy from json.
+func (o *OptScheduleUpdateOverlapPolicy) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptScheduleUpdateOverlapPolicy to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptScheduleUpdateOverlapPolicy) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptScheduleUpdateOverlapPolicy) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
 // Encode encodes StoreRecordDetailProvenance as json.
 func (o OptStoreRecordDetailProvenance) Encode(e *jx.Encoder) {
 	if !o.Set {
@@ -26902,7 +26935,6 @@ func (s *ScheduleUpdate) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode ScheduleUpdate to nil")
 	}
-	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -27006,6 +27038,46 @@ func (s *ScheduleUpdate) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *ScheduleUpdate) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes ScheduleUpdateOverlapPolicy as json.
+func (s ScheduleUpdateOverlapPolicy) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes ScheduleUpdateOverlapPolicy from json.
+func (s *ScheduleUpdateOverlapPolicy) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode ScheduleUpdateOverlapPolicy to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch ScheduleUpdateOverlapPolicy(v) {
+	case ScheduleUpdateOverlapPolicyAllow:
+		*s = ScheduleUpdateOverlapPolicyAllow
+	case ScheduleUpdateOverlapPolicySkip:
+		*s = ScheduleUpdateOverlapPolicySkip
+	default:
+		*s = ScheduleUpdateOverlapPolicy(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s ScheduleUpdateOverlapPolicy) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *ScheduleUpdateOverlapPolicy) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

@@ -13440,6 +13440,52 @@ func (o OptRecordSetStatus) Or(d RecordSetStatus) RecordSetStatus {
 	return d
 }
 
+// NewOptScheduleUpdateOverlapPolicy returns new OptScheduleUpdateOverlapPolicy with value set to v.
+func NewOptScheduleUpdateOverlapPolicy(v ScheduleUpdateOverlapPolicy) OptScheduleUpdateOverlapPolicy {
+	return OptScheduleUpdateOverlapPolicy{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptScheduleUpdateOverlapPolicy is optional ScheduleUpdateOverlapPolicy.
+type OptScheduleUpdateOverlapPolicy struct {
+	Value ScheduleUpdateOverlapPolicy
+	Set   bool
+}
+
+// IsSet returns true if OptScheduleUpdateOverlapPolicy was set.
+func (o OptScheduleUpdateOverlapPolicy) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptScheduleUpdateOverlapPolicy) Reset() {
+	var v ScheduleUpdateOverlapPolicy
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptScheduleUpdateOverlapPolicy) SetTo(v ScheduleUpdateOverlapPolicy) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptScheduleUpdateOverlapPolicy) Get() (v ScheduleUpdateOverlapPolicy, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptScheduleUpdateOverlapPolicy) Or(d ScheduleUpdateOverlapPolicy) ScheduleUpdateOverlapPolicy {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptServiceSortBy returns new OptServiceSortBy with value set to v.
 func NewOptServiceSortBy(v ServiceSortBy) OptServiceSortBy {
 	return OptServiceSortBy{
@@ -16485,8 +16531,9 @@ type ScheduleUpdate struct {
 	// Notes for the batches; expressions read them as `metadata`.
 	Metadata OptFreeObject `json:"metadata"`
 	// Seconds, 0 to 86400, as at creation.
-	CatchUpSeconds OptInt           `json:"catch_up_seconds"`
-	OverlapPolicy  OptOverlapPolicy `json:"overlap_policy"`
+	CatchUpSeconds OptInt `json:"catch_up_seconds"`
+	// As at creation.
+	OverlapPolicy OptScheduleUpdateOverlapPolicy `json:"overlap_policy"`
 }
 
 // GetDefinitionID returns the value of DefinitionID.
@@ -16525,7 +16572,7 @@ func (s *ScheduleUpdate) GetCatchUpSeconds() OptInt {
 }
 
 // GetOverlapPolicy returns the value of OverlapPolicy.
-func (s *ScheduleUpdate) GetOverlapPolicy() OptOverlapPolicy {
+func (s *ScheduleUpdate) GetOverlapPolicy() OptScheduleUpdateOverlapPolicy {
 	return s.OverlapPolicy
 }
 
@@ -16565,8 +16612,50 @@ func (s *ScheduleUpdate) SetCatchUpSeconds(val OptInt) {
 }
 
 // SetOverlapPolicy sets the value of OverlapPolicy.
-func (s *ScheduleUpdate) SetOverlapPolicy(val OptOverlapPolicy) {
+func (s *ScheduleUpdate) SetOverlapPolicy(val OptScheduleUpdateOverlapPolicy) {
 	s.OverlapPolicy = val
+}
+
+// As at creation.
+type ScheduleUpdateOverlapPolicy string
+
+const (
+	ScheduleUpdateOverlapPolicyAllow ScheduleUpdateOverlapPolicy = "allow"
+	ScheduleUpdateOverlapPolicySkip  ScheduleUpdateOverlapPolicy = "skip"
+)
+
+// AllValues returns all ScheduleUpdateOverlapPolicy values.
+func (ScheduleUpdateOverlapPolicy) AllValues() []ScheduleUpdateOverlapPolicy {
+	return []ScheduleUpdateOverlapPolicy{
+		ScheduleUpdateOverlapPolicyAllow,
+		ScheduleUpdateOverlapPolicySkip,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s ScheduleUpdateOverlapPolicy) MarshalText() ([]byte, error) {
+	switch s {
+	case ScheduleUpdateOverlapPolicyAllow:
+		return []byte(s), nil
+	case ScheduleUpdateOverlapPolicySkip:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *ScheduleUpdateOverlapPolicy) UnmarshalText(data []byte) error {
+	switch ScheduleUpdateOverlapPolicy(data) {
+	case ScheduleUpdateOverlapPolicyAllow:
+		*s = ScheduleUpdateOverlapPolicyAllow
+		return nil
+	case ScheduleUpdateOverlapPolicySkip:
+		*s = ScheduleUpdateOverlapPolicySkip
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 // Ref: #/components/schemas/Service

@@ -6740,6 +6740,17 @@ func (s *ScheduleUpdate) Validate() error {
 	return nil
 }
 
+func (s ScheduleUpdateOverlapPolicy) Validate() error {
+	switch s {
+	case "allow":
+		return nil
+	case "skip":
+		return nil
+	default:
+		return errors.Errorf("invalid value: %v", s)
+	}
+}
+
 func (s *Service) Validate() error {
 	if s == nil {
 		return validate.ErrNilPointer

@@ -103,7 +103,7 @@ func (h scheduleHandler) UpdateSchedule(ctx context.Context, req *oas.ScheduleUp
 			in.Metadata = jsonraw.Object(req.Metadata.Value).Bytes()
 		}
 		in.CatchUpSeconds = int32(req.CatchUpSeconds.Or(int(in.CatchUpSeconds)))
-		in.OverlapPolicy = string(req.OverlapPolicy.Or(oas.OverlapPolicy(in.OverlapPolicy)))
+		in.OverlapPolicy = string(req.OverlapPolicy.Or(oas.ScheduleUpdateOverlapPolicy(in.OverlapPolicy)))
 		return in
 	}))
 }

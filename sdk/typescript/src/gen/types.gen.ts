@@ -2144,7 +2144,10 @@ export type ScheduleUpdate = {
      * Seconds, 0 to 86400, as at creation.
      */
     catch_up_seconds?: number;
-    overlap_policy?: OverlapPolicy;
+    /**
+     * As at creation.
+     */
+    overlap_policy?: 'allow' | 'skip';
 };
 
 /**
