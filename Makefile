@@ -75,8 +75,8 @@ simulate: ## Drive the pure rules through 5,000 weeks of virtual time; SEEDS=100
 	go test -count=1 -v -timeout 60m -run 'TestWeek$$|TestForecast$$' ./internal/simulation/ -args -seeds=$${SEEDS:-5000}
 
 .PHONY: torture
-torture: ## Kill, stop and cut off real processes during runs, and look for rows that got lost or came twice; FLOWLANE_KILLS=200 FLOWLANE_DAYS=20
-	FLOWLANE_KILLS=$${FLOWLANE_KILLS:-200} FLOWLANE_DAYS=$${FLOWLANE_DAYS:-20} go test -count=1 -v -timeout 60m -parallel 2 ./internal/torture/
+torture: ## Kill, stop and cut off real processes during runs, and look for rows that got lost or came twice; FLOWLANE_KILLS=200 FLOWLANE_DAYS=20 FLOWLANE_SCHEDULES=1000
+	FLOWLANE_KILLS=$${FLOWLANE_KILLS:-200} FLOWLANE_DAYS=$${FLOWLANE_DAYS:-20} FLOWLANE_SCHEDULES=$${FLOWLANE_SCHEDULES-1000} go test -count=1 -v -timeout 60m -parallel 2 ./internal/torture/
 
 .PHONY: contract
 contract: bin/flowlane $(SPECMATIC) ## Hold the running service against openapi.yaml with Specmatic; needs Java 17; CONTRACT=regex picks operations

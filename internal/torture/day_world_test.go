@@ -119,21 +119,7 @@ func (d *day) newProcess() *process {
 // client is a client of one of the processes that are ready, with a party's key.
 func (d *day) client(p *party) *apitest.Client {
 	d.Helper()
-	var ready []*process
-	for _, proc := range d.procs {
-		if proc.url == "" {
-			select {
-			case proc.url = <-proc.says.url:
-			default:
-				continue
-			}
-		}
-		ready = append(ready, proc)
-	}
-	if len(ready) == 0 {
-		ready = append(ready, d.procs[0].ready(d.world))
-	}
-	return apitest.NewClient(d.T, ready[d.random.IntN(len(ready))].url, p.key)
+	return d.clientOf(d.procs, p.key)
 }
 
 // dayKinds are the kinds of batches of a day, each with the tasks of its steps.
@@ -199,15 +185,6 @@ func (d *day) furnish() {
 	}
 }
 
-// busy counts what is under way or due.
-const busy = `(SELECT count(*) FROM flow.due WHERE leased OR due_at <= flow.clock()) + (SELECT count(*) FROM flow.call WHERE state = 'intent')`
-
-// quiet waits until nothing is under way and nothing is due: what waits, waits for a time.
-func (d *day) quiet() {
-	d.Helper()
-	d.world.until("it comes to rest", 2*time.Minute, func() bool { return d.count("SELECT "+busy) == 0 }, d.leftovers)
-}
-
 // until lets time pass up to t: the clocks go from one thing that falls due to the next, each of which is done first.
 func (d *day) until(t time.Time) {
 	d.Helper()
@@ -218,59 +195,21 @@ func (d *day) until(t time.Time) {
 	}
 }
 
-// move moves the clocks of the database and of the platform together: to when the next thing falls due, at most to t. It does
-// so under a lock without which no work can begin, and only when none is under way: what is claimed at one time never arrives
-// at another. Readings of the counters that are more than a minute away may come late. It returns false where nothing will
-// ever fall due.
+// move moves the clocks to when the next thing falls due, at most to t. It returns false where nothing will ever fall due.
 func (d *day) move(t time.Time) (more bool) {
 	d.Helper()
-	ctx := d.Context()
-	tx, err := d.pool.Begin(ctx)
-	if err != nil {
-		d.Fatal(err)
+	more = true
+	_, moved := d.moveClocks(func(now time.Time, next *time.Time) time.Time {
+		more = next != nil
+		if more && next.Before(t) {
+			return *next
+		}
+		return t
+	})
+	if moved {
+		d.moves++
 	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	// Who has the lock may wait for us: give way, and try again.
-	if _, err := tx.Exec(ctx, "LOCK TABLE flow.due IN SHARE ROW EXCLUSIVE MODE NOWAIT"); err != nil {
-		return true
-	}
-	var now time.Time
-	var next *time.Time
-	var under int
-	err = tx.QueryRow(ctx, `SELECT c.at, `+busy+`, (SELECT min(due_at) FROM flow.due
-			WHERE kind NOT IN ('counters', 'housekeeping', 'record_set_expiry') OR kind = 'counters' AND due_at < c.at + interval '1 minute')
-		FROM (SELECT flow.clock() AS at) c`).Scan(&now, &under, &next)
-	if err != nil {
-		d.Fatal(err)
-	}
-	if under > 0 {
-		return true
-	}
-	if next != nil && next.Before(t) {
-		t = *next
-	}
-	ahead := t.Sub(now)
-	if ahead <= 0 {
-		return true
-	}
-	if _, err := tx.Exec(ctx, "UPDATE flow.clock_offset SET ahead = ahead + make_interval(secs => $1)", ahead.Seconds()); err != nil {
-		d.Fatal(err)
-	}
-	d.ahead.Add(int64(ahead))
-	if err := tx.Commit(ctx); err != nil {
-		d.Fatal(err)
-	}
-	d.moves++
-	return next != nil
-}
-
-// now is the time of the database.
-func (d *day) now() (t time.Time) {
-	d.Helper()
-	if err := d.pool.QueryRow(d.Context(), "SELECT flow.clock()").Scan(&t); err != nil {
-		d.Fatal(err)
-	}
-	return t
+	return more
 }
 
 // strikeIfBusy lets the first strike that waits happen, if calls are under way soon.

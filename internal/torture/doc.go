@@ -7,6 +7,9 @@
 // no call under a hold, no lane behind its share, no release above its policy, no move of a state that nobody has drawn. TestDay
 // moves the clocks of database and platform together through a virtual day.
 //
-// FLOWLANE_KILLS says how often the kill test kills, FLOWLANE_DAYS how many days TestDay lives; `make torture` takes 200 and
-// 20. FLOWLANE_DAY_SEED has TestDay live one day again.
+// TestSchedules (files schedules_*, timetable) lives hours or a day of schedules in the same way, with expressions whose slots are known
+// without the service's parser: each has one fire, with one batch or the reason why there is none.
+//
+// FLOWLANE_KILLS says how often the kill test kills, FLOWLANE_DAYS how many days TestDay lives, and FLOWLANE_SCHEDULES with how many
+// schedules TestSchedules lives a whole day; `make torture` takes 200, 20 and 1000. FLOWLANE_DAY_SEED has TestDay live one day again.
 package torture
