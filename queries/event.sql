@@ -12,17 +12,37 @@ RETURNING subscription_id;
 -- name: EventBatchesEnded :many
 -- As EventEmit, of batches that are over in this transaction.
 INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, payload, created_at)
-SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, json_build_object('batch_id', b.id, 'definition_id', b.definition_id, 'definition_version', b.version,
-        'status', b.status, 'record_count', b.record_count, 'job_counts', json_build_object('staged', c.staged, 'queued', c.queued, 'pending', c.pending,
-            'started', c.started, 'needs_reconcile', c.needs_reconcile, 'completed', c.completed, 'failed', c.failed, 'cancelled', c.cancelled,
-            'accepted', c.accepted, 'rejected', c.rejected, 'unprocessed', c.unprocessed, 'unresolved', c.unresolved),
-        'trigger_type', b.trigger_type, 'trigger_source', b.trigger_source, 'retry_of', b.retry_of, 'metadata', b.metadata::json), (SELECT flow.clock())
+SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, flow.batch_event(b.id), (SELECT flow.clock())
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) e
 JOIN flow.batch b ON b.id = e.batch_id
 JOIN flow.event_subscription s ON s.org_id = b.org_id AND s.event_kind = 'batch.' || b.status::text AND s.enabled
-JOIN flow.batch_count c ON c.batch_id = b.id
 ORDER BY b.id, s.id
 RETURNING subscription_id;
+
+-- name: EventWaited :one
+-- Which of these events tasks wait for. From here on nobody begins to wait in their organizations until the transaction ends.
+SELECT flow.event_waited(@org_ids::uuid[], @kinds::text[])::boolean[] AS waited;
+
+-- name: EventBatchesWaited :one
+-- As EventWaited, of batches that are over in this transaction.
+SELECT flow.event_waited(array_agg(b.org_id ORDER BY e.place), array_agg('batch.' || b.status::text ORDER BY e.place))::boolean[] AS waited
+FROM (SELECT unnest(@batch_ids::uuid[]) AS id, generate_series(1, cardinality(@batch_ids::uuid[])) AS place) e JOIN flow.batch b ON b.id = e.id;
+
+-- name: EventArrive :exec
+-- Leaves events, in their order, for the tasks that wait.
+INSERT INTO flow.event_arrival (org_id, event_id, event_kind, payload, occurred_at)
+SELECT e.org_id, e.id, e.kind, e.payload, (SELECT flow.clock())
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@kinds::text[]) AS kind, unnest(@payloads::text[])::json AS payload,
+        generate_series(1, cardinality(@ids::uuid[])) AS place) e
+ORDER BY e.place;
+
+-- name: EventBatchesArrive :many
+-- As EventArrive, of batches that are over in this transaction; says in which organizations.
+INSERT INTO flow.event_arrival (org_id, event_id, event_kind, payload, occurred_at)
+SELECT b.org_id, e.id, 'batch.' || b.status::text, flow.batch_event(b.id), (SELECT flow.clock())
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) e JOIN flow.batch b ON b.id = e.batch_id
+ORDER BY b.id
+RETURNING org_id;
 
 -- name: EventSubscriptionLimit :one
 -- Locks the organization, so that two creations cannot both be the last that is allowed.

@@ -12,17 +12,72 @@ import (
 	"github.com/google/uuid"
 )
 
+const eventArrive = `-- name: EventArrive :exec
+INSERT INTO flow.event_arrival (org_id, event_id, event_kind, payload, occurred_at)
+SELECT e.org_id, e.id, e.kind, e.payload, (SELECT flow.clock())
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS org_id, unnest($3::text[]) AS kind, unnest($4::text[])::json AS payload,
+        generate_series(1, cardinality($1::uuid[])) AS place) e
+ORDER BY e.place
+`
+
+type EventArriveParams struct {
+	Ids      []uuid.UUID
+	OrgIds   []uuid.UUID
+	Kinds    []string
+	Payloads []string
+}
+
+// Leaves events, in their order, for the tasks that wait.
+func (q *Queries) EventArrive(ctx context.Context, db DBTX, arg EventArriveParams) error {
+	_, err := db.Exec(ctx, eventArrive,
+		arg.Ids,
+		arg.OrgIds,
+		arg.Kinds,
+		arg.Payloads,
+	)
+	return err
+}
+
+const eventBatchesArrive = `-- name: EventBatchesArrive :many
+INSERT INTO flow.event_arrival (org_id, event_id, event_kind, payload, occurred_at)
+SELECT b.org_id, e.id, 'batch.' || b.status::text, flow.batch_event(b.id), (SELECT flow.clock())
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS batch_id) e JOIN flow.batch b ON b.id = e.batch_id
+ORDER BY b.id
+RETURNING org_id
+`
+
+type EventBatchesArriveParams struct {
+	Ids      []uuid.UUID
+	BatchIds []uuid.UUID
+}
+
+// As EventArrive, of batches that are over in this transaction; says in which organizations.
+func (q *Queries) EventBatchesArrive(ctx context.Context, db DBTX, arg EventBatchesArriveParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, eventBatchesArrive, arg.Ids, arg.BatchIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var org_id uuid.UUID
+		if err := rows.Scan(&org_id); err != nil {
+			return nil, err
+		}
+		items = append(items, org_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const eventBatchesEnded = `-- name: EventBatchesEnded :many
 INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, payload, created_at)
-SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, json_build_object('batch_id', b.id, 'definition_id', b.definition_id, 'definition_version', b.version,
-        'status', b.status, 'record_count', b.record_count, 'job_counts', json_build_object('staged', c.staged, 'queued', c.queued, 'pending', c.pending,
-            'started', c.started, 'needs_reconcile', c.needs_reconcile, 'completed', c.completed, 'failed', c.failed, 'cancelled', c.cancelled,
-            'accepted', c.accepted, 'rejected', c.rejected, 'unprocessed', c.unprocessed, 'unresolved', c.unresolved),
-        'trigger_type', b.trigger_type, 'trigger_source', b.trigger_source, 'retry_of', b.retry_of, 'metadata', b.metadata::json), (SELECT flow.clock())
+SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, flow.batch_event(b.id), (SELECT flow.clock())
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS batch_id) e
 JOIN flow.batch b ON b.id = e.batch_id
 JOIN flow.event_subscription s ON s.org_id = b.org_id AND s.event_kind = 'batch.' || b.status::text AND s.enabled
-JOIN flow.batch_count c ON c.batch_id = b.id
 ORDER BY b.id, s.id
 RETURNING subscription_id
 `
@@ -51,6 +106,19 @@ func (q *Queries) EventBatchesEnded(ctx context.Context, db DBTX, arg EventBatch
 		return nil, err
 	}
 	return items, nil
+}
+
+const eventBatchesWaited = `-- name: EventBatchesWaited :one
+SELECT flow.event_waited(array_agg(b.org_id ORDER BY e.place), array_agg('batch.' || b.status::text ORDER BY e.place))::boolean[] AS waited
+FROM (SELECT unnest($1::uuid[]) AS id, generate_series(1, cardinality($1::uuid[])) AS place) e JOIN flow.batch b ON b.id = e.id
+`
+
+// As EventWaited, of batches that are over in this transaction.
+func (q *Queries) EventBatchesWaited(ctx context.Context, db DBTX, batchIds []uuid.UUID) ([]bool, error) {
+	row := db.QueryRow(ctx, eventBatchesWaited, batchIds)
+	var waited []bool
+	err := row.Scan(&waited)
+	return waited, err
 }
 
 const eventDeliveries = `-- name: EventDeliveries :many
@@ -471,4 +539,21 @@ func (q *Queries) EventSubscriptionUpdate(ctx context.Context, db DBTX, arg Even
 		arg.ID,
 	)
 	return err
+}
+
+const eventWaited = `-- name: EventWaited :one
+SELECT flow.event_waited($1::uuid[], $2::text[])::boolean[] AS waited
+`
+
+type EventWaitedParams struct {
+	OrgIds []uuid.UUID
+	Kinds  []string
+}
+
+// Which of these events tasks wait for. From here on nobody begins to wait in their organizations until the transaction ends.
+func (q *Queries) EventWaited(ctx context.Context, db DBTX, arg EventWaitedParams) ([]bool, error) {
+	row := db.QueryRow(ctx, eventWaited, arg.OrgIds, arg.Kinds)
+	var waited []bool
+	err := row.Scan(&waited)
+	return waited, err
 }

@@ -909,6 +909,26 @@ type FlowEndedRun struct {
 	EndedAt time.Time
 }
 
+// Events that tasks may wait for: written by the transaction that caused them where any did, deleted once all that wait have been asked and have gone on.
+type FlowEventArrival struct {
+	// Drawn while the cause shares the gate: greater than those of the waits that it can end.
+	No int64
+	// The organization in which it happened.
+	OrgID uuid.UUID
+	// The event, the same for all who hear of it.
+	EventID uuid.UUID
+	// What happened.
+	EventKind string
+	// What there is to say of it, as the kind has it.
+	Payload []byte
+	// When it happened.
+	OccurredAt time.Time
+	// The waits up to this number have been asked.
+	DoneUpto int64
+	// All have been asked.
+	Delivered bool
+}
+
 // Events that have not reached a subscription yet: written by the transaction that caused them, deleted by the one that starts a batch or decides that there is none.
 type FlowEventDelivery struct {
 	// Drawn while the cause holds its locks, so that what comes of another event has the greater one.
@@ -1577,6 +1597,12 @@ type FlowWait struct {
 	BeganAt time.Time
 	// When the wait is over at the latest.
 	EndsAt time.Time
+	// The kind of event that ends it before its time; null for none.
+	EventKind *string
+	// Digest of what a field of the event must equal for the record, with the place of the field; null where every event has to be looked at.
+	MatchKey []byte
+	// The event that ended it (flow.event_arrival); null until then.
+	EventNo *int64
 }
 
 // Addresses at which signed requests start flows. One that was deleted stays until its deliveries are gone, for those that still wait.

@@ -12,8 +12,200 @@ import (
 	"github.com/google/uuid"
 )
 
+const arrivalAdvance = `-- name: ArrivalAdvance :execrows
+UPDATE flow.event_arrival SET done_upto = $1, delivered = $2 WHERE no = $3 AND done_upto = $4 AND NOT delivered
+`
+
+type ArrivalAdvanceParams struct {
+	DoneUpto  int64
+	Delivered bool
+	No        int64
+	Was       int64
+}
+
+func (q *Queries) ArrivalAdvance(ctx context.Context, db DBTX, arg ArrivalAdvanceParams) (int64, error) {
+	result, err := db.Exec(ctx, arrivalAdvance,
+		arg.DoneUpto,
+		arg.Delivered,
+		arg.No,
+		arg.Was,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const arrivalDelete = `-- name: ArrivalDelete :exec
+DELETE FROM flow.event_arrival a WHERE a.no = ANY($1::bigint[]) AND a.delivered AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.event_no = a.no)
+`
+
+// Events for which all have been asked, and with which all have gone on.
+func (q *Queries) ArrivalDelete(ctx context.Context, db DBTX, nos []int64) error {
+	_, err := db.Exec(ctx, arrivalDelete, nos)
+	return err
+}
+
+const arrivalLock = `-- name: ArrivalLock :exec
+SELECT no FROM flow.event_arrival WHERE no = ANY($1::bigint[]) AND delivered ORDER BY no FOR UPDATE
+`
+
+// Of two that end the last waits of an event, the second then sees what the first did.
+func (q *Queries) ArrivalLock(ctx context.Context, db DBTX, nos []int64) error {
+	_, err := db.Exec(ctx, arrivalLock, nos)
+	return err
+}
+
+const arrivalNext = `-- name: ArrivalNext :one
+SELECT no, org_id, event_id, event_kind, payload, occurred_at, done_upto, delivered FROM flow.event_arrival WHERE org_id = $1 AND NOT delivered ORDER BY no LIMIT 1
+`
+
+// The oldest event of an organization for which not all that wait have been asked.
+func (q *Queries) ArrivalNext(ctx context.Context, db DBTX, orgID uuid.UUID) (FlowEventArrival, error) {
+	row := db.QueryRow(ctx, arrivalNext, orgID)
+	var i FlowEventArrival
+	err := row.Scan(
+		&i.No,
+		&i.OrgID,
+		&i.EventID,
+		&i.EventKind,
+		&i.Payload,
+		&i.OccurredAt,
+		&i.DoneUpto,
+		&i.Delivered,
+	)
+	return i, err
+}
+
+const arrivalsRead = `-- name: ArrivalsRead :many
+SELECT no, event_id, event_kind, payload, occurred_at FROM flow.event_arrival WHERE no = ANY($1::bigint[])
+`
+
+type ArrivalsReadRow struct {
+	No         int64
+	EventID    uuid.UUID
+	EventKind  string
+	Payload    []byte
+	OccurredAt time.Time
+}
+
+func (q *Queries) ArrivalsRead(ctx context.Context, db DBTX, nos []int64) ([]ArrivalsReadRow, error) {
+	rows, err := db.Query(ctx, arrivalsRead, nos)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ArrivalsReadRow
+	for rows.Next() {
+		var i ArrivalsReadRow
+		if err := rows.Scan(
+			&i.No,
+			&i.EventID,
+			&i.EventKind,
+			&i.Payload,
+			&i.OccurredAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const eventGateTake = `-- name: EventGateTake :exec
+SELECT pg_advisory_xact_lock(hashtextextended('event ' || $1::uuid, 0))
+`
+
+// Waits for transactions that cause events in an organization and may have looked for waits, and keeps others from looking.
+func (q *Queries) EventGateTake(ctx context.Context, db DBTX, orgID uuid.UUID) error {
+	_, err := db.Exec(ctx, eventGateTake, orgID)
+	return err
+}
+
+const housekeepArrivals = `-- name: HousekeepArrivals :execrows
+DELETE FROM flow.event_arrival a WHERE a.no IN (
+    SELECT o.no FROM flow.event_arrival o WHERE o.delivered AND NOT EXISTS (SELECT FROM flow.wait w WHERE w.event_no = o.no) LIMIT $1)
+`
+
+func (q *Queries) HousekeepArrivals(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, housekeepArrivals, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const waitCandidates = `-- name: WaitCandidates :many
+SELECT w.no, w.batch_id, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no FROM (
+    (SELECT u.no, u.org_id, u.batch_id, u.slice_no, u.position, u.step_no, u.task_no, u.began_at, u.ends_at, u.event_kind, u.match_key, u.event_no FROM flow.wait u WHERE u.org_id = $1 AND u.event_kind = $2::text AND u.event_no IS NULL AND u.match_key IS NULL
+        AND u.no > $3 AND u.no < $4 AND u.ends_at > $5 ORDER BY u.no LIMIT $6)
+    UNION ALL
+    SELECT x.no, x.org_id, x.batch_id, x.slice_no, x.position, x.step_no, x.task_no, x.began_at, x.ends_at, x.event_kind, x.match_key, x.event_no FROM (SELECT DISTINCT unnest($7::bytea[]) AS k) m
+    CROSS JOIN LATERAL (SELECT no, org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key, event_no FROM flow.wait y WHERE y.org_id = $1 AND y.event_kind = $2::text AND y.event_no IS NULL AND y.match_key = m.k
+        AND y.no > $3 AND y.no < $4 AND y.ends_at > $5 ORDER BY y.no LIMIT $6) x
+) w ORDER BY w.no LIMIT $6
+`
+
+type WaitCandidatesParams struct {
+	OrgID      uuid.UUID
+	EventKind  string
+	After      int64
+	Before     int64
+	OccurredAt time.Time
+	MaxRows    int32
+	MatchKeys  [][]byte
+}
+
+type WaitCandidatesRow struct {
+	No       int64
+	BatchID  uuid.UUID
+	SliceNo  int32
+	Position int64
+	StepNo   int16
+	TaskNo   int16
+}
+
+// Waits that an event may end: begun before it, and not over when it happened.
+func (q *Queries) WaitCandidates(ctx context.Context, db DBTX, arg WaitCandidatesParams) ([]WaitCandidatesRow, error) {
+	rows, err := db.Query(ctx, waitCandidates,
+		arg.OrgID,
+		arg.EventKind,
+		arg.After,
+		arg.Before,
+		arg.OccurredAt,
+		arg.MaxRows,
+		arg.MatchKeys,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitCandidatesRow
+	for rows.Next() {
+		var i WaitCandidatesRow
+		if err := rows.Scan(
+			&i.No,
+			&i.BatchID,
+			&i.SliceNo,
+			&i.Position,
+			&i.StepNo,
+			&i.TaskNo,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const waitClear = `-- name: WaitClear :execrows
-DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM flow.wait w WHERE w.batch_id = $1 ORDER BY w.no LIMIT $2)
+DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM flow.wait w WHERE w.batch_id = $1 ORDER BY w.no LIMIT $2 FOR UPDATE)
 `
 
 type WaitClearParams struct {
@@ -42,21 +234,72 @@ func (q *Queries) WaitDelete(ctx context.Context, db DBTX, nos []int64) (int64, 
 	return result.RowsAffected(), nil
 }
 
+const waitDrop = `-- name: WaitDrop :exec
+DELETE FROM flow.wait WHERE batch_id = $1 AND (position = ANY($2::bigint[]) OR position IS NULL AND slice_no = ANY($3::int[]))
+`
+
+type WaitDropParams struct {
+	BatchID   uuid.UUID
+	Positions []int64
+	SliceNos  []int32
+}
+
+// What else records, or slices, waited for that failed.
+func (q *Queries) WaitDrop(ctx context.Context, db DBTX, arg WaitDropParams) error {
+	_, err := db.Exec(ctx, waitDrop, arg.BatchID, arg.Positions, arg.SliceNos)
+	return err
+}
+
+const waitHand = `-- name: WaitHand :many
+WITH locked AS MATERIALIZED (SELECT w.no FROM flow.wait w WHERE w.no = ANY($2::bigint[]) ORDER BY w.no FOR UPDATE)
+UPDATE flow.wait h SET event_no = $1::bigint, ends_at = (SELECT flow.clock()) FROM locked WHERE h.no = locked.no AND h.event_no IS NULL
+RETURNING h.batch_id
+`
+
+type WaitHandParams struct {
+	EventNo int64
+	Nos     []int64
+}
+
+// Hands an event to waits that have none yet, which are over with that, and says whose they are.
+func (q *Queries) WaitHand(ctx context.Context, db DBTX, arg WaitHandParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, waitHand, arg.EventNo, arg.Nos)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var batch_id uuid.UUID
+		if err := rows.Scan(&batch_id); err != nil {
+			return nil, err
+		}
+		items = append(items, batch_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const waitInsert = `-- name: WaitInsert :exec
-INSERT INTO flow.wait (org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at)
+INSERT INTO flow.wait (org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::int[]), nullif(unnest($4::bigint[]), -1),
-    unnest($5::smallint[]), unnest($6::smallint[]), $7::timestamptz, unnest($8::timestamptz[])
+    unnest($5::smallint[]), unnest($6::smallint[]), $7::timestamptz, unnest($8::timestamptz[]), nullif(unnest($9::text[]), ''),
+    nullif(unnest($10::bytea[]), '')
 `
 
 type WaitInsertParams struct {
-	OrgIds    []uuid.UUID
-	BatchIds  []uuid.UUID
-	SliceNos  []int32
-	Positions []int64
-	StepNos   []int16
-	TaskNos   []int16
-	Now       time.Time
-	EndsAts   []time.Time
+	OrgIds     []uuid.UUID
+	BatchIds   []uuid.UUID
+	SliceNos   []int32
+	Positions  []int64
+	StepNos    []int16
+	TaskNos    []int16
+	Now        time.Time
+	EndsAts    []time.Time
+	EventKinds []string
+	MatchKeys  [][]byte
 }
 
 // Rows of records, or of whole slices where the position is -1.
@@ -70,6 +313,8 @@ func (q *Queries) WaitInsert(ctx context.Context, db DBTX, arg WaitInsertParams)
 		arg.TaskNos,
 		arg.Now,
 		arg.EndsAts,
+		arg.EventKinds,
+		arg.MatchKeys,
 	)
 	return err
 }
@@ -87,8 +332,13 @@ func (q *Queries) WaitNext(ctx context.Context, db DBTX, batchID uuid.UUID) (tim
 }
 
 const waitsOver = `-- name: WaitsOver :many
-SELECT no, slice_no, coalesce(position, -1)::bigint AS position, step_no, task_no, began_at, ends_at FROM flow.wait
-WHERE batch_id = $1 AND ends_at <= $2::timestamptz ORDER BY ends_at, no LIMIT $3
+SELECT w.no, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind, w.event_no FROM flow.wait w
+WHERE w.no IN (
+    SELECT o.no FROM flow.wait o WHERE o.batch_id = $1 AND o.ends_at <= $2::timestamptz
+        AND (o.event_kind IS NULL OR o.event_no IS NOT NULL OR NOT EXISTS (SELECT FROM flow.event_arrival a WHERE a.org_id = o.org_id AND NOT a.delivered
+            AND a.event_kind = o.event_kind AND a.no > o.no AND a.done_upto < o.no AND a.occurred_at < o.ends_at))
+    ORDER BY o.ends_at, o.no LIMIT $3)
+ORDER BY w.no FOR UPDATE
 `
 
 type WaitsOverParams struct {
@@ -98,16 +348,19 @@ type WaitsOverParams struct {
 }
 
 type WaitsOverRow struct {
-	No       int64
-	SliceNo  int32
-	Position int64
-	StepNo   int16
-	TaskNo   int16
-	BeganAt  time.Time
-	EndsAt   time.Time
+	No        int64
+	SliceNo   int32
+	Position  int64
+	StepNo    int16
+	TaskNo    int16
+	BeganAt   time.Time
+	EndsAt    time.Time
+	EventKind *string
+	EventNo   *int64
 }
 
-// The waits of a batch that are over, the longest over first.
+// The waits of a batch that are over, the longest over first, and locked. An event that came in time and was not looked at yet is
+// waited for.
 func (q *Queries) WaitsOver(ctx context.Context, db DBTX, arg WaitsOverParams) ([]WaitsOverRow, error) {
 	rows, err := db.Query(ctx, waitsOver, arg.BatchID, arg.Now, arg.MaxRows)
 	if err != nil {
@@ -125,6 +378,8 @@ func (q *Queries) WaitsOver(ctx context.Context, db DBTX, arg WaitsOverParams) (
 			&i.TaskNo,
 			&i.BeganAt,
 			&i.EndsAt,
+			&i.EventKind,
+			&i.EventNo,
 		); err != nil {
 			return nil, err
 		}
@@ -134,4 +389,22 @@ func (q *Queries) WaitsOver(ctx context.Context, db DBTX, arg WaitsOverParams) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const waitsUnkeyed = `-- name: WaitsUnkeyed :one
+SELECT count(*) FROM (SELECT FROM flow.wait WHERE org_id = $1 AND event_kind = $2::text AND event_no IS NULL AND match_key IS NULL LIMIT $3) w
+`
+
+type WaitsUnkeyedParams struct {
+	OrgID     uuid.UUID
+	EventKind string
+	Most      int32
+}
+
+// How many waits there are that every event of a kind has to be held against, up to a number.
+func (q *Queries) WaitsUnkeyed(ctx context.Context, db DBTX, arg WaitsUnkeyedParams) (int64, error) {
+	row := db.QueryRow(ctx, waitsUnkeyed, arg.OrgID, arg.EventKind, arg.Most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }

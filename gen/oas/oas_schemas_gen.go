@@ -5751,8 +5751,9 @@ type DryRunRequest struct {
 	// What expressions read as `metadata`.
 	Metadata OptFreeObject `json:"metadata"`
 	// What tasks that make calls are taken to have answered, by step and task, for the expressions of
-	// later steps; without one such an output is null. Outputs of tasks that make no call are computed and
-	// cannot be given.
+	// later steps; without one such an output is null. A task that waits for an event is taken to have got
+	// the one given for it, or one without a payload. Outputs of other tasks are computed and cannot be
+	// given.
 	Outputs OptFreeObject `json:"outputs"`
 	// The records that the estimate is for.
 	RecordCount OptInt64 `json:"record_count"`

@@ -43,6 +43,7 @@ func (a *App) registerKinds() {
 	register(schedule.Due, 10*time.Second, 4, a.Schedules.Fire)
 	register(webhook.Due, 10*time.Second, 4, a.Webhooks.Dispatch)
 	register(event.Due, 10*time.Second, 4, a.deliver)
+	register(event.DueArrival, 10*time.Second, 4, a.arrive)
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)
 	register(store.CatchUpKind, 10*time.Second, 2, a.catchUp)
 	register(housekeeping, 30*time.Second, 1, a.housekeep)
@@ -88,6 +89,11 @@ func (a *App) catchUp(ctx context.Context, l *due.Lease) (time.Time, error) {
 // deliver decides events that wait for one subscription.
 func (a *App) deliver(ctx context.Context, l *due.Lease) (time.Time, error) {
 	return inTurns(ctx, l, a.Subscriptions.Deliver)
+}
+
+// arrive hands events of one organization to the tasks that wait for them.
+func (a *App) arrive(ctx context.Context, l *due.Lease) (time.Time, error) {
+	return inTurns(ctx, l, a.Runs.Arrive)
 }
 
 // inTurns does pieces of what an id has to do, until nothing is left or others shall have their turn.

@@ -26,7 +26,7 @@ var (
 	protocols        = []string{"REST", "SOAP", "GraphQL"}
 	authMethods      = []string{"none", "basic_auth", "api_key", "jwt", "oauth2", "aws_access_key"}
 	fieldTypes       = []string{"string", "password"}
-	utilities        = []string{"transform", "fail", "store_read", "store_write", "emit_event", "delay", "start_flow"}
+	utilities        = []string{"transform", "fail", "store_read", "store_write", "emit_event", "delay", "start_flow", "wait_for_event"}
 	outcomeChecks    = []OutcomeCheck{CheckSafe, CheckKeyed, CheckLookup, CheckNone}
 	secretFields     = map[string][]string{
 		"basic_auth": {"username", "password"}, "api_key": {"api_key"}, "jwt": {"algorithm", "issuer", "key"},

@@ -125,6 +125,9 @@ func (c *checker) action(at place, t DocumentTask, a *catalog.Action) {
 		c.add(at.below("for_each"), "value_error", nil, "%s does one thing for a record, and cannot run for the elements of one", a.ID)
 	}
 	c.params(at.below("params"), t, a)
+	if a.Utility == WaitForEvent {
+		c.event(at.below("params"), t)
+	}
 }
 
 // params checks parameters as far as that is possible before a record is known.

@@ -113,8 +113,16 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 		c.note(stepID, t.ID, "for_each", errs)
 		scope.Item = true
 	}
-	task.Params, errs = expr.Compile(t.params(), scope)
+	params, match := t.params(), ""
+	if task.Action.Utility == WaitForEvent {
+		params, match = cutMatch(params)
+	}
+	task.Params, errs = expr.Compile(params, scope)
 	c.note(stepID, t.ID, "params", errs)
+	if match != "" {
+		task.Match, errs = expr.CompileMatch(match, scope)
+		c.note(stepID, t.ID, "params.match", errs)
+	}
 	task.Host = literalHost(t.params())
 	if task.Action.Bulk && len(errs) == 0 {
 		task.Row, task.Settings = split(t.params(), task.Action.Call.Records.Param, scope)
@@ -127,6 +135,9 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 		c.use(task.Params.Refs())
 		if task.When != nil {
 			c.use(task.When.Refs())
+		}
+		if task.Match != nil {
+			c.use(task.Match.Refs())
 		}
 		if task.ForEach != nil {
 			c.use(task.ForEach.Refs())

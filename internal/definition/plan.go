@@ -57,6 +57,8 @@ type Task struct {
 	Host string
 	// When decides whether the task runs for a record, or for an element where it names one; nil means always.
 	When *expr.Condition
+	// Match decides which event ends the wait of a task that waits for one; nil means any of its kind. Params does not have it.
+	Match *expr.Match
 	// ForEach gives the elements for which the task runs one after another; nil where it runs once. Bulk tasks have none.
 	ForEach *expr.List
 	// Timeout bounds one call.

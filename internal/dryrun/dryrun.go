@@ -48,7 +48,7 @@ func New(d Deps) *Service { return &Service{d} }
 type Input struct {
 	// Data is the sample record, Metadata the batch's; both are JSON objects.
 	Data, Metadata json.RawMessage
-	// Outputs are what tasks that make calls are taken to have answered, as an object of objects by step and task.
+	// Outputs are what tasks that make calls are taken to have answered, and events that others wait for to be, as an object of objects by step and task.
 	Outputs json.RawMessage
 	// Records is how many records the estimate is for.
 	Records int64
@@ -150,7 +150,7 @@ func sampleOutputs(plan *definition.Plan, raw json.RawMessage) (map[[2]string]js
 			switch t := find(plan, step, task); {
 			case t == nil:
 				refuse("value_error", "The definition has no such task", step, task)
-			case t.Action.Call == nil:
+			case t.Action.Call == nil && t.Action.Utility != definition.WaitForEvent:
 				refuse("value_error", "This task makes no call: its output is computed", step, task)
 			}
 			out[[2]string{step, task}] = tasks[task]

@@ -1,15 +1,17 @@
 // Package event owns what happens in an organization: the kinds of events, and how the transaction that causes one leaves it for
-// those who listen. It promises that an event is there for every subscription that listens exactly if its cause is committed, and
+// those who listen. It promises that an event is there for every subscription that listens, and every task that waits, exactly if its cause is committed, and
 // that what comes of another event has the greater number: its row is drawn while the cause holds its locks. It knows neither what
 // starts nor what causes anything, so that whoever causes an event may import it.
 package event
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +23,8 @@ import (
 const (
 	// Due is the kind of the due rows of subscriptions that events wait for; their key is the subscription's id.
 	Due = "event"
+	// DueArrival is that of organizations in which events came that tasks may wait for; their key is the organization's id.
+	DueArrival = "arrival"
 	// MaxDepth is how many starts by events and by flows may follow each other.
 	MaxDepth = 8
 )
@@ -42,9 +46,12 @@ type Event struct {
 	Payload any
 }
 
-// Emit leaves events, in their order, for the subscriptions that listen, and returns which those are. The caller makes each of them
-// due (Due) in tx, with its other due rows in their one order; Tell does both.
-func Emit(ctx context.Context, tx db.DBTX, events ...Event) ([]uuid.UUID, error) {
+// DueRow is what the cause of events makes due, with its other due rows in their one order.
+type DueRow struct{ Kind, Key string }
+
+// Emit leaves events, in their order, for the subscriptions that listen and the tasks that wait, and returns what the caller makes due
+// in tx; Tell does both. From here on nobody begins to wait for an event in their organizations until tx ends.
+func Emit(ctx context.Context, tx db.DBTX, events ...Event) ([]DueRow, error) {
 	var in db.EventEmitParams
 	for i := range events {
 		e := &events[i]
@@ -66,7 +73,41 @@ func Emit(ctx context.Context, tx db.DBTX, events ...Event) ([]uuid.UUID, error)
 	if err != nil {
 		return nil, fmt.Errorf("leave events: %w", err)
 	}
-	return heard, nil
+	arrived, err := arrive(ctx, tx, &in)
+	return dueRows(heard, arrived), err
+}
+
+// arrive leaves those events for which tasks wait, and returns in which organizations there are any.
+func arrive(ctx context.Context, tx db.DBTX, in *db.EventEmitParams) ([]uuid.UUID, error) {
+	waited, err := db.New().EventWaited(ctx, tx, db.EventWaitedParams{OrgIds: in.OrgIds, Kinds: in.Kinds})
+	if err != nil {
+		return nil, fmt.Errorf("look for tasks that wait: %w", err)
+	}
+	var out db.EventArriveParams
+	for i, is := range waited {
+		if is {
+			out.Ids, out.OrgIds = append(out.Ids, in.Ids[i]), append(out.OrgIds, in.OrgIds[i])
+			out.Kinds, out.Payloads = append(out.Kinds, in.Kinds[i]), append(out.Payloads, in.Payloads[i])
+		}
+	}
+	if len(out.Ids) == 0 {
+		return nil, nil
+	}
+	if err := db.New().EventArrive(ctx, tx, out); err != nil {
+		return nil, fmt.Errorf("leave events for tasks that wait: %w", err)
+	}
+	return out.OrgIds, nil
+}
+
+// dueRows are those of subscriptions that heard of events, and of organizations in which tasks wait for some.
+func dueRows(heard, arrived []uuid.UUID) (out []DueRow) {
+	for _, id := range heard {
+		out = append(out, DueRow{Due, id.String()})
+	}
+	for _, id := range arrived {
+		out = append(out, DueRow{DueArrival, id.String()})
+	}
+	return out
 }
 
 func (e *Event) id() (uuid.UUID, error) {
@@ -90,7 +131,7 @@ func encode(payload any) (string, error) {
 }
 
 // BatchesEnded is Emit for batches that are over in this transaction: their rows say what there is to say.
-func BatchesEnded(ctx context.Context, tx db.DBTX, batchIDs []uuid.UUID) ([]uuid.UUID, error) {
+func BatchesEnded(ctx context.Context, tx db.DBTX, batchIDs []uuid.UUID) ([]DueRow, error) {
 	if len(batchIDs) == 0 {
 		return nil, nil
 	}
@@ -102,26 +143,42 @@ func BatchesEnded(ctx context.Context, tx db.DBTX, batchIDs []uuid.UUID) ([]uuid
 		}
 		in.Ids = append(in.Ids, id)
 	}
-	heard, err := db.New().EventBatchesEnded(ctx, tx, in)
+	q := db.New()
+	heard, err := q.EventBatchesEnded(ctx, tx, in)
 	if err != nil {
 		return nil, fmt.Errorf("leave events of batches: %w", err)
 	}
-	return heard, nil
+	waited, err := q.EventBatchesWaited(ctx, tx, batchIDs)
+	if err != nil {
+		return nil, fmt.Errorf("look for tasks that wait: %w", err)
+	}
+	var out db.EventBatchesArriveParams
+	for i, is := range waited {
+		if is {
+			out.Ids, out.BatchIds = append(out.Ids, in.Ids[i]), append(out.BatchIds, batchIDs[i])
+		}
+	}
+	if len(out.Ids) == 0 {
+		return dueRows(heard, nil), nil
+	}
+	arrived, err := q.EventBatchesArrive(ctx, tx, out)
+	if err != nil {
+		return nil, fmt.Errorf("leave events of batches for tasks that wait: %w", err)
+	}
+	return dueRows(heard, arrived), nil
 }
 
-// Tell leaves events and has those who listen look. It locks due rows until tx ends, so it comes last.
+// Tell leaves events and has those who listen or wait look. It locks due rows until tx ends, so it comes last.
 func Tell(ctx context.Context, tx pgx.Tx, waker Waker, events ...Event) error {
-	heard, err := Emit(ctx, tx, events...)
+	rows, err := Emit(ctx, tx, events...)
 	if err != nil {
 		return err
 	}
-	keys := make([]string, len(heard))
-	for i, id := range heard {
-		keys[i] = id.String()
-	}
-	slices.Sort(keys) // the order in which due rows are locked
-	for _, key := range slices.Compact(keys) {
-		if err := waker.Wake(ctx, tx, Due, key, time.Time{}); err != nil {
+	slices.SortFunc(rows, func(a, b DueRow) int { // the order in which due rows are locked
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Key, b.Key))
+	})
+	for _, r := range slices.Compact(rows) {
+		if err := waker.Wake(ctx, tx, r.Kind, r.Key, time.Time{}); err != nil {
 			return err //nolint:wrapcheck // says everything
 		}
 	}

@@ -200,6 +200,11 @@ func (b *builder) expression(source string, text bool) {
 		b.fail(source, err)
 		return
 	}
+	b.node(source, node, text)
+}
+
+// node adds an expression that is parsed.
+func (b *builder) node(source string, node ast.Node, text bool) {
 	c := compiler{scope: b.scope, paths: &b.paths}
 	if i, ok, err := c.onlyPath(node); err != nil {
 		b.fail(source, err)

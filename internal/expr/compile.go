@@ -86,9 +86,9 @@ func (c *compiler) compileAll(nodes []ast.Node) ([]evaluator, error) {
 }
 
 func (c *compiler) let(n *ast.VariableDeclaratorNode) (evaluator, error) {
-	// item and index are free where no for_each takes them.
+	// item, index and event are free where nothing takes them.
 	r, isRoot := rootByName(n.Name)
-	if (r == rootItem || r == rootIndex) && !r.allowed(c.scope) {
+	if (r == rootItem || r == rootIndex || r == rootEvent) && !r.allowed(c.scope) {
 		isRoot = false
 	}
 	if isRoot || isFunction(n.Name) || slices.Contains(c.locals, n.Name) {

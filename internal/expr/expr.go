@@ -46,6 +46,8 @@ type Scope struct {
 	VarKeys []string
 	// Item: the template stands in a task with for_each, and sees `item` and `index`.
 	Item bool
+	// Event: the template is the condition of a task that waits for an event, and sees `event`.
+	Event bool
 	// Params, Call and Reference stand in the catalog's templates only.
 	Params, Call, Reference bool
 	// Steps maps the id of each earlier step to its tasks, whose output is visible.
@@ -87,6 +89,8 @@ type Env struct {
 	Input, Metadata, Vars, Batch, Payload json.RawMessage
 	// Item is the element that a task with for_each is at, Index its number, from 0.
 	Item, Index json.RawMessage
+	// Event is the event that a task may wait for.
+	Event json.RawMessage
 	// Params are those of a call, Call is what is known of one, Reference is the provider's name of it.
 	Params, Call, Reference json.RawMessage
 	// Output returns the output of a task of an earlier step, nil for null. It is called once per rendering for each

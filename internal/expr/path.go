@@ -21,13 +21,14 @@ const (
 	rootReference
 	rootItem
 	rootIndex
+	rootEvent
 	rootOutput
 )
 
-var rootNames = [...]string{"input", "metadata", "vars", "batch", "payload", "params", "call", "reference", "item", "index", "steps"}
+var rootNames = [...]string{"input", "metadata", "vars", "batch", "payload", "params", "call", "reference", "item", "index", "event", "steps"}
 
 func (r root) allowed(s *Scope) bool {
-	return [...]bool{s.Input, s.Metadata, s.Vars, s.Batch, s.Payload, s.Params, s.Call, s.Reference, s.Item, s.Item, s.Steps != nil || s.AllSteps != nil}[r]
+	return [...]bool{s.Input, s.Metadata, s.Vars, s.Batch, s.Payload, s.Params, s.Call, s.Reference, s.Item, s.Item, s.Event, s.Steps != nil || s.AllSteps != nil}[r]
 }
 
 // rootByName returns the root that a name in an expression stands for.
@@ -68,6 +69,8 @@ func (s *source) raw(env *Env) json.RawMessage {
 		return env.Item
 	case rootIndex:
 		return env.Index
+	case rootEvent:
+		return env.Event
 	}
 	if env.Output == nil {
 		return nil

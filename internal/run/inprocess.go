@@ -238,14 +238,16 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 	if err := c.writeStores(ctx, h, works); err != nil {
 		return err
 	}
-	if err := c.emitEvents(ctx, h, works); err != nil {
-		return err
-	}
 	if err := c.startFlows(ctx, h, works); err != nil {
 		return err
 	}
+	if err := c.admitWaits(ctx, h, works); err != nil { // before events, whose cause must not then wait for the gate
+		return err
+	}
+	if err := c.emitEvents(ctx, h, works); err != nil {
+		return err
+	}
 	for _, w := range works {
-		w.beginWaits(c.Now)
 		k := Part{BatchID: batchID, SliceNo: w.no, StepNo: w.step, First: w.first}
 		for task, traces := range w.traces {
 			k.TaskNo = task

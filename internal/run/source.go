@@ -297,5 +297,8 @@ func OutputsUsed(t *definition.Task) [][2]string {
 	if t.ForEach != nil {
 		out = append(out[:len(out):len(out)], t.ForEach.Refs().Steps...)
 	}
+	if t.Match != nil {
+		out = append(out[:len(out):len(out)], t.Match.Refs().Steps...)
+	}
 	return out
 }

@@ -24,9 +24,9 @@ func (c *Change) tell(ctx context.Context, events ...event.Event) error {
 	return err
 }
 
-func (c *Change) heard(subscriptions []uuid.UUID) {
-	for _, id := range subscriptions {
-		c.Wake(event.Due, id.String(), c.Now)
+func (c *Change) heard(rows []event.DueRow) {
+	for _, r := range rows {
+		c.Wake(r.Kind, r.Key, c.Now)
 	}
 }
 
@@ -37,8 +37,8 @@ func (s *Service) tellEnded(ctx context.Context, tx pgx.Tx, now time.Time, batch
 		return err
 	}
 	keys := make([]dueKey, len(heard))
-	for i, id := range heard {
-		keys[i] = dueKey{event.Due, id.String()}
+	for i, r := range heard {
+		keys[i] = dueKey{r.Kind, r.Key}
 	}
 	return s.wakeAll(ctx, tx, keys, now)
 }

@@ -20,6 +20,8 @@ const (
 	CodeStore      = "store_refused"
 	CodeEvent      = "event_refused"
 	CodeStart      = "start_refused"
+	CodeTimeout    = "wait_timeout"
+	CodeWaits      = "too_many_waits"
 )
 
 // utilities are the in-process actions that look at nothing but their parameters, by the name in the catalog: rendered
@@ -49,11 +51,12 @@ var effects = map[string]struct {
 	code    string
 	prepare func(r *recordWork, params []byte) error
 }{
-	"store_read":  {CodeStore, prepareRead},
-	"store_write": {CodeStore, prepareWrite},
-	"emit_event":  {CodeEvent, prepareEmit},
-	"delay":       {CodeFlowFailed, prepareDelay},
-	"start_flow":  {CodeStart, prepareStart},
+	"store_read":            {CodeStore, prepareRead},
+	"store_write":           {CodeStore, prepareWrite},
+	"emit_event":            {CodeEvent, prepareEmit},
+	"delay":                 {CodeFlowFailed, prepareDelay},
+	"start_flow":            {CodeStart, prepareStart},
+	definition.WaitForEvent: {CodeFlowFailed, prepareEventWait},
 }
 
 // taskWork is one in-process task, carried out for records of a slice together.
@@ -120,6 +123,9 @@ func (t *taskWork) render(offset int32, env *expr.Env) {
 	if err != nil {
 		r.fail(t, code, err.Error())
 		return
+	}
+	if r.wait != nil && t.task.Match != nil {
+		r.wait.matching(t.task.Match, env)
 	}
 	t.bound(r)
 }

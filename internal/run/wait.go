@@ -19,12 +19,16 @@ import (
 const MaxWait = 365 * 24 * time.Hour
 
 // waiters are the in-process actions that wait, by the name in the catalog.
-var waiters = map[string]bool{"delay": true}
+var waiters = map[string]bool{"delay": true, definition.WaitForEvent: true}
 
-// wait is what a task waits for: a time that is so far from its beginning, or fixed.
+// wait is what a task waits for: a time that is so far from its beginning, or fixed; or until then for an event.
 type wait struct {
 	lasts time.Duration
 	until *time.Time
+	// kind is that of the event; empty for none. key is its digest (expr.Match), alone tells that it depends on the record.
+	kind  string
+	key   []byte
+	alone bool
 }
 
 func prepareDelay(r *recordWork, params []byte) error {
@@ -82,7 +86,9 @@ func (r *recordWork) rehearse(t *taskWork, now time.Time) {
 		r.fail(t, CodeFlowFailed, err.Error())
 		return
 	}
-	r.output = waited(until)
+	if r.output = waited(until); r.wait.kind != "" {
+		r.output = eventOutput(&db.ArrivalsReadRow{EventKind: r.wait.kind, OccurredAt: now, Payload: []byte("{}")})
+	}
 }
 
 // planWaits reports whether a task of the plan waits.
@@ -105,10 +111,12 @@ type pendingWait struct {
 	wait   wait
 }
 
-// openWait is a wait that begins: task no, until a time.
+// openWait is a wait that begins: task no, until a time, or an event whose digest has this key.
 type openWait struct {
-	no   int16
-	ends time.Time
+	no        int16
+	ends      time.Time
+	kind, key string
+	alone     bool
 }
 
 // beginWaits decides which of the waits begin, once all else of the work is known: a record that failed waits for nothing, and
@@ -128,7 +136,7 @@ func (w *sliceWork) beginWaits(now time.Time) {
 		case !ends.After(now):
 			r.output = waited(ends)
 		default:
-			w.waiting[p.offset] = append(w.waiting[p.offset], openWait{p.no, ends})
+			w.waiting[p.offset] = append(w.waiting[p.offset], openWait{p.no, ends, p.wait.kind, string(p.wait.key), p.wait.alone})
 			continue
 		}
 		w.settle(p.no, p.offset, p.task, r.trace())
@@ -151,6 +159,9 @@ func (w *sliceWork) together() []openWait {
 		if len(all) == 0 || !slices.Equal(all, w.waiting[o]) {
 			return nil
 		}
+	}
+	if slices.ContainsFunc(all, func(o openWait) bool { return o.alone }) {
+		return nil
 	}
 	return all
 }
@@ -181,7 +192,7 @@ func (c *Change) addWait(h *head, p *Part, position int64, o openWait) {
 	a := &c.waits
 	a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID), append(a.SliceNos, p.SliceNo)
 	a.Positions, a.StepNos, a.TaskNos = append(a.Positions, position), append(a.StepNos, p.StepNo), append(a.TaskNos, o.no)
-	a.EndsAts = append(a.EndsAts, o.ends)
+	a.EndsAts, a.EventKinds, a.MatchKeys = append(a.EndsAts, o.ends), append(a.EventKinds, o.kind), append(a.MatchKeys, []byte(o.key))
 	c.Wake(DueWait, h.ID.String(), o.ends)
 }
 

@@ -3,6 +3,8 @@ package run
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +18,8 @@ const (
 	// waitsAtOnce bounds the waits that one transaction ends, clearAtOnce those that it clears.
 	waitsAtOnce = 500
 	clearAtOnce = 10_000
+	// askAgain is how long waits stay that are over while an event waits to be looked at.
+	askAgain = time.Second
 )
 
 // EndWaits ends a bounded number of the waits of a batch that are over, and lets their records go on. It reports whether there
@@ -46,21 +50,30 @@ func (s *Service) endWaits(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (m
 	if err != nil {
 		return false, next, fmt.Errorf("read the waits of batch %s: %w", batchID, err)
 	}
+	more = len(rows) == waitsAtOnce
 	if len(rows) > 0 {
 		e := ending{c: c, h: h, slices: map[int32]*db.SliceRowsRow{}}
-		if err := e.end(ctx, rows); err != nil {
+		fit, err := e.fitting(ctx, rows)
+		if err != nil {
+			return false, next, err
+		}
+		more = more || fit < len(rows)
+		if err := e.end(ctx, rows[:fit]); err != nil {
 			return false, next, err
 		}
 		if err := c.Apply(ctx); err != nil {
 			return false, next, err
 		}
 	}
-	if len(rows) == waitsAtOnce {
+	if more {
 		return true, next, nil
 	}
 	next, err = s.q.WaitNext(ctx, tx, batchID)
 	if pg.IsNoRows(err) {
 		return false, time.Time{}, nil
+	}
+	if !next.After(c.Now) { // it waits for an event that is not looked at yet
+		next = c.Now.Add(askAgain)
 	}
 	return false, next, wrap(err, "read when the next wait is over")
 }
@@ -70,6 +83,10 @@ type ending struct {
 	c      *Change
 	h      *head
 	slices map[int32]*db.SliceRowsRow
+	// arrivals are the events that ended waits.
+	arrivals map[int64]*db.ArrivalsReadRow
+	// dropped are the records, and the slices, that failed while they waited for more.
+	dropped db.WaitDropParams
 	// gone are the offsets of records that left a slice before its step.
 	gone map[int32][]int32
 }
@@ -85,18 +102,62 @@ func (e *ending) end(ctx context.Context, rows []db.WaitsOverRow) error {
 			return fmt.Errorf("slice %d of batch %s waits, and is not there", r.SliceNo, e.h.ID)
 		}
 		p := Part{BatchID: e.h.ID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, First: s.First}
-		trace := Trace{Kind: TraceOK, Attempt: 1, StartedAt: millis(r.BeganAt), EndedAt: millis(e.c.Now), Output: waited(r.EndsAt)}
+		trace := e.outcome(r)
 		if r.Position == wholeSlice {
-			e.endSlice(s, &p, trace)
+			if s.Remaining > 0 { // else it failed by another wait
+				e.endSlice(s, &p, trace)
+			}
 			continue
 		}
 		j := e.c.jobs[jobKey{e.h.ID, r.Position}]
+		if j != nil && Terminal(j.Status) {
+			continue // it failed by another wait
+		}
 		if j == nil || j.StepNo != r.StepNo || j.Remaining == 0 {
 			return fmt.Errorf("job %s waits at step %d, and does not stand there", JobID(e.h.ID, r.Position), r.StepNo)
 		}
 		e.endJob(s, j, &p, trace)
 	}
-	return nil
+	return e.clean(ctx)
+}
+
+// clean deletes what nobody waits for any more.
+func (e *ending) clean(ctx context.Context) error {
+	if d := &e.dropped; len(d.Positions) > 0 || len(d.SliceNos) > 0 {
+		d.BatchID = e.h.ID
+		if err := e.c.s.q.WaitDrop(ctx, e.c.tx, *d); err != nil {
+			return fmt.Errorf("end waits of batch %s: %w", e.h.ID, err)
+		}
+	}
+	if len(e.arrivals) == 0 {
+		return nil
+	}
+	nos := slices.Sorted(maps.Keys(e.arrivals))
+	if err := e.c.s.q.ArrivalLock(ctx, e.c.tx, nos); err != nil {
+		return fmt.Errorf("lock events: %w", err)
+	}
+	return wrap(e.c.s.q.ArrivalDelete(ctx, e.c.tx, nos), "delete events that all have gone on with")
+}
+
+// outcome says how a wait came out.
+func (e *ending) outcome(r *db.WaitsOverRow) Trace {
+	t := Trace{Kind: TraceOK, Attempt: 1, StartedAt: millis(r.BeganAt), EndedAt: millis(e.c.Now)}
+	switch {
+	case r.EventKind == nil:
+		t.Output = waited(r.EndsAt)
+	case r.EventNo != nil:
+		t.Output = eventOutput(e.arrivals[*r.EventNo])
+	default:
+		step := &e.h.plan.Steps[r.StepNo]
+		t.Kind = TraceFailed
+		t.Error = &JobError{Code: CodeTimeout, Message: fmt.Sprintf("No event %s that matches came in time", *r.EventKind), StepID: step.ID, TaskID: step.Tasks[r.TaskNo].ID}
+	}
+	return t
+}
+
+// fails reports whether the records that a trace speaks of fail with it.
+func (e *ending) fails(p *Part, t *Trace) bool {
+	return t.Kind == TraceFailed && !e.h.plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
 }
 
 // read deletes the waits, and reads what waited.
@@ -146,10 +207,30 @@ func (e *ending) endSlice(s *db.SliceRowsRow, p *Part, trace Trace) {
 	trace.From, trace.To, trace.LeftOut = 0, s.Records, e.gone[s.No]
 	e.c.trace(p, trace)
 	d := e.c.slice(sliceKey{e.h.ID, s.No})
+	if e.fails(p, &trace) {
+		e.failSlice(s, p, &trace)
+		return
+	}
 	d.remaining--
 	if s.Remaining--; s.Remaining == 0 {
 		e.c.leaveWork(e.h, s, s.Records-s.Apart, doneBefore(s, s.StepNo))
 	}
+}
+
+// failSlice fails all members of a slice.
+func (e *ending) failSlice(s *db.SliceRowsRow, p *Part, t *Trace) {
+	for o := range s.Records {
+		if t.covers(o) {
+			j := e.c.leaveBefore(p, o)
+			j.Error = ref(errorText(t.Error))
+			e.c.moveJob(j, Failed)
+		}
+	}
+	if s.Remaining > 1 {
+		e.dropped.SliceNos = append(e.dropped.SliceNos, s.No)
+	}
+	s.Remaining = 0
+	e.c.advanceTo(e.h, s.No, s.StepNo, sliceDone, 0)
 }
 
 // endJob ends a wait of a record that is set apart.
@@ -158,10 +239,18 @@ func (e *ending) endJob(s *db.SliceRowsRow, j *job, p *Part, trace Trace) {
 	trace.To = trace.From + 1
 	e.c.trace(p, trace)
 	e.c.slice(sliceKey{e.h.ID, s.No}) // the batch's counters move with the job
+	if e.fails(p, &trace) {
+		if j.Remaining > 1 {
+			e.dropped.Positions = append(e.dropped.Positions, j.Position)
+		}
+		j.Remaining, j.Error = 0, ref(errorText(trace.Error))
+		e.c.moveJob(j, Failed)
+		return
+	}
 	if j.Remaining--; j.Remaining > 0 {
 		return
 	}
-	if calls := undone(callTasks(&e.h.plan.Steps[j.StepNo]), doneBefore(s, j.StepNo)); j.Doomed == nil && len(calls) > 0 {
+	if calls := undone(callTasks(&e.h.plan.Steps[j.StepNo]), doneBefore(s, j.StepNo)); len(calls) > 0 {
 		e.c.queueJob(j, s.First, calls)
 		return
 	}

@@ -1562,7 +1562,8 @@ export type DryRunRequest = {
     metadata?: FreeObject;
     /**
      * What tasks that make calls are taken to have answered, by step and task, for the expressions of later steps;
-     * without one such an output is null. Outputs of tasks that make no call are computed and cannot be given.
+     * without one such an output is null. A task that waits for an event is taken to have got the one given for it, or one without
+     * a payload. Outputs of other tasks are computed and cannot be given.
      *
      */
     outputs?: FreeObject;

@@ -1,0 +1,159 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"flowlane/gen/db"
+	"flowlane/internal/expr"
+)
+
+// MaxUnkeyed is how many waits an organization may have for events of one kind that every such event has to be held against: those
+// whose match does not say which field of the event must equal something of the record.
+const MaxUnkeyed = 10_000
+
+func prepareEventWait(r *recordWork, params []byte) error {
+	var p struct {
+		Kind    string   `json:"event_kind"`
+		Seconds *float64 `json:"timeout_seconds"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil || p.Seconds == nil {
+		return errors.New("timeout_seconds must be a number")
+	}
+	lasts, err := secondsOf("timeout_seconds", *p.Seconds, 1)
+	r.wait = &wait{lasts: lasts, kind: p.Kind}
+	return err
+}
+
+// matching notes which events can end the wait.
+func (w *wait) matching(m *expr.Match, env *expr.Env) {
+	w.alone, w.key = !m.Static(), m.Key(env)
+}
+
+// eventOutput is an event as tasks and conditions see it.
+func eventOutput(a *db.ArrivalsReadRow) json.RawMessage {
+	out := fmt.Appendf(nil, `{"id":%q,"kind":%q,"occurred_at":%q,"payload":`, a.EventID, a.EventKind, a.OccurredAt.UTC().Format(time.RFC3339Nano))
+	return append(append(out, bytes.TrimSpace(a.Payload)...), '}')
+}
+
+// admitWaits lets the waits of works begin, as many as there may be. From here on no event happens in the organization until the
+// transaction ends if some wait for one, so that each event comes whole before them or after them.
+func (c *Change) admitWaits(ctx context.Context, h *head, works []*sliceWork) error {
+	room := map[string]int64{}
+	for _, w := range works {
+		w.beginWaits(c.Now)
+		for _, open := range w.waiting {
+			for _, o := range open {
+				if o.kind != "" {
+					room[o.kind] = 0
+				}
+			}
+		}
+	}
+	if len(room) == 0 {
+		return nil
+	}
+	if err := c.s.q.EventGateTake(ctx, c.tx, h.OrgID); err != nil {
+		return fmt.Errorf("take the gate of events: %w", err)
+	}
+	for kind := range room {
+		n, err := c.s.q.WaitsUnkeyed(ctx, c.tx, db.WaitsUnkeyedParams{OrgID: h.OrgID, EventKind: kind, Most: MaxUnkeyed})
+		if err != nil {
+			return fmt.Errorf("count what waits: %w", err)
+		}
+		room[kind] = MaxUnkeyed - n
+	}
+	for _, w := range works {
+		w.fit(room)
+	}
+	return nil
+}
+
+// unkeyed reports whether every event of its kind has to be held against the wait.
+func (o *openWait) unkeyed() bool { return o.kind != "" && o.key == "" }
+
+// fit fails the tasks whose waits have no room.
+func (w *sliceWork) fit(room map[string]int64) {
+	if w.fitTogether(room) {
+		return
+	}
+	for i := range w.waits {
+		p := &w.waits[i]
+		open := w.waiting[p.offset]
+		at := slices.IndexFunc(open, func(o openWait) bool { return o.no == p.no })
+		if at < 0 || !open[at].unkeyed() {
+			continue
+		}
+		if room[open[at].kind]--; room[open[at].kind] >= 0 {
+			continue
+		}
+		r := recordWork{offset: p.offset}
+		r.fail(p.task, CodeWaits, fmt.Sprintf("There are %d waits for events %s already that only their whole condition tells apart, which is the most; "+
+			"let match require that a field of the event equals something of the record", MaxUnkeyed, open[at].kind))
+		w.settle(p.no, p.offset, p.task, r.trace())
+		w.waiting[p.offset] = slices.Delete(open, at, at+1)
+		if w.failed[p.offset] != nil {
+			delete(w.waiting, p.offset)
+		}
+	}
+}
+
+// fitTogether takes room for a slice that waits as a whole; false where it does not, or where there is none.
+func (w *sliceWork) fitTogether(room map[string]int64) bool {
+	all := w.together()
+	need := map[string]int64{}
+	for i := range all {
+		if all[i].unkeyed() {
+			need[all[i].kind]++
+		}
+	}
+	for kind, n := range need {
+		if room[kind] < n {
+			return false
+		}
+	}
+	for kind, n := range need {
+		room[kind] -= n
+	}
+	return len(all) > 0
+}
+
+// fitting reads the events that ended waits, and returns how many of the waits end together: each leaves its event with its record.
+func (e *ending) fitting(ctx context.Context, rows []db.WaitsOverRow) (int, error) {
+	var nos []int64
+	for _, r := range rows {
+		if r.EventNo != nil {
+			nos = append(nos, *r.EventNo)
+		}
+	}
+	if len(nos) == 0 {
+		return len(rows), nil
+	}
+	found, err := e.c.s.q.ArrivalsRead(ctx, e.c.tx, nos)
+	if err != nil {
+		return 0, fmt.Errorf("read events: %w", err)
+	}
+	e.arrivals = map[int64]*db.ArrivalsReadRow{}
+	for i := range found {
+		e.arrivals[found[i].No] = &found[i]
+	}
+	size := 0
+	for i, r := range rows {
+		if r.EventNo == nil {
+			continue
+		}
+		a := e.arrivals[*r.EventNo]
+		if a == nil {
+			return 0, fmt.Errorf("wait %d of batch %s has an event that is not there", r.No, e.h.ID)
+		}
+		if size += len(a.Payload); size > workBytes && i > 0 {
+			return i, nil
+		}
+	}
+	return len(rows), nil
+}
