@@ -33,7 +33,7 @@ func TestSchedules(t *testing.T) {
 	d := newDiary(t, daySeeds(t)[0], n, length)
 	end := d.now().Add(length)
 	var gaps []time.Time
-	for range 2 + int(length/(3*time.Hour)) {
+	for range 2 + int(length/(6*time.Hour)) {
 		gaps = append(gaps, end.Add(-d.between(0, length*9/10)))
 	}
 	slices.SortFunc(gaps, time.Time.Compare)
@@ -200,7 +200,7 @@ func (d *diary) step(end time.Time) {
 // strike kills processes at some moment from now on, or has one stand still for longer than its leases.
 func (d *diary) strike() {
 	d.Helper()
-	pass(d.Context(), d.between(0, 200*time.Millisecond))
+	d.firing()
 	first := d.random.IntN(len(d.procs))
 	if d.random.IntN(6) == 0 {
 		d.procs[first].stop()
@@ -217,10 +217,22 @@ func (d *diary) strike() {
 	}
 }
 
+// firing waits for a moment at which slots are being decided, if any are soon.
+func (d *diary) firing() {
+	d.Helper()
+	for range 50 {
+		if d.count("SELECT count(*) FROM flow.due WHERE kind = 'schedule' AND leased") > 0 {
+			break
+		}
+		pass(d.Context(), 2*time.Millisecond)
+	}
+	pass(d.Context(), d.between(0, 20*time.Millisecond))
+}
+
 // gap has minutes or hours go by in which no process is there, or in which all of them stood still.
 func (d *diary) gap(length time.Duration) {
 	d.Helper()
-	ahead := d.between(2*time.Minute, length/6)
+	ahead := d.between(2*time.Minute, length/12)
 	if d.random.IntN(3) == 0 {
 		d.quiet()
 		d.jump(ahead)
@@ -228,7 +240,7 @@ func (d *diary) gap(length time.Duration) {
 		return
 	}
 	d.step(d.now().Add(time.Hour))
-	pass(d.Context(), d.between(0, 100*time.Millisecond))
+	d.firing()
 	for _, p := range d.procs {
 		p.kill()
 	}
