@@ -6,15 +6,11 @@ SELECT flow.clock()::timestamptz;
 -- each row's lock was had: beside FOR UPDATE it would be read before.
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at, c.change_no,
-        (c.failed + c.rejected)::bigint AS failures, (b.pacing IS NOT NULL)::boolean AS paced
+        (c.failed + c.rejected)::bigint AS failures, (b.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.created_by
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
 )
 SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
-
--- name: BatchOrigin :one
--- What follows from a batch follows from what started it, too.
-SELECT event_depth, created_by FROM flow.batch WHERE id = @id;
 
 -- name: BatchHeads :many
 SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY(@ids::uuid[]);

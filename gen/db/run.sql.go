@@ -390,11 +390,11 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 const batchLock = `-- name: BatchLock :many
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at, c.change_no,
-        (c.failed + c.rejected)::bigint AS failures, (b.pacing IS NOT NULL)::boolean AS paced
+        (c.failed + c.rejected)::bigint AS failures, (b.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.created_by
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
 )
-SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.failures, locked.paced, flow.clock()::timestamptz AS now FROM locked
+SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.failures, locked.paced, locked.event_depth, locked.created_by, flow.clock()::timestamptz AS now FROM locked
 `
 
 type BatchLockRow struct {
@@ -411,6 +411,8 @@ type BatchLockRow struct {
 	ChangeNo     int64
 	Failures     int64
 	Paced        bool
+	EventDepth   int16
+	CreatedBy    *uuid.UUID
 	Now          time.Time
 }
 
@@ -439,6 +441,8 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 			&i.ChangeNo,
 			&i.Failures,
 			&i.Paced,
+			&i.EventDepth,
+			&i.CreatedBy,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -449,23 +453,6 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 		return nil, err
 	}
 	return items, nil
-}
-
-const batchOrigin = `-- name: BatchOrigin :one
-SELECT event_depth, created_by FROM flow.batch WHERE id = $1
-`
-
-type BatchOriginRow struct {
-	EventDepth int16
-	CreatedBy  *uuid.UUID
-}
-
-// What follows from a batch follows from what started it, too.
-func (q *Queries) BatchOrigin(ctx context.Context, db DBTX, id uuid.UUID) (BatchOriginRow, error) {
-	row := db.QueryRow(ctx, batchOrigin, id)
-	var i BatchOriginRow
-	err := row.Scan(&i.EventDepth, &i.CreatedBy)
-	return i, err
 }
 
 const batchPacing = `-- name: BatchPacing :one

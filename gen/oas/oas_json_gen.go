@@ -13248,6 +13248,10 @@ func (s *EventKindName) Decode(d *jx.Decoder) error {
 		*s = EventKindNamePauseReleased
 	case EventKindNameFlowEvent:
 		*s = EventKindNameFlowEvent
+	case EventKindNameJobUnresolved:
+		*s = EventKindNameJobUnresolved
+	case EventKindNameStoreRecordChanged:
+		*s = EventKindNameStoreRecordChanged
 	default:
 		*s = EventKindName(v)
 	}

@@ -6468,6 +6468,8 @@ const (
 	EventKindNamePauseOpened             EventKindName = "pause.opened"
 	EventKindNamePauseReleased           EventKindName = "pause.released"
 	EventKindNameFlowEvent               EventKindName = "flow.event"
+	EventKindNameJobUnresolved           EventKindName = "job.unresolved"
+	EventKindNameStoreRecordChanged      EventKindName = "store.record.changed"
 )
 
 // AllValues returns all EventKindName values.
@@ -6485,6 +6487,8 @@ func (EventKindName) AllValues() []EventKindName {
 		EventKindNamePauseOpened,
 		EventKindNamePauseReleased,
 		EventKindNameFlowEvent,
+		EventKindNameJobUnresolved,
+		EventKindNameStoreRecordChanged,
 	}
 }
 
@@ -6514,6 +6518,10 @@ func (s EventKindName) MarshalText() ([]byte, error) {
 	case EventKindNamePauseReleased:
 		return []byte(s), nil
 	case EventKindNameFlowEvent:
+		return []byte(s), nil
+	case EventKindNameJobUnresolved:
+		return []byte(s), nil
+	case EventKindNameStoreRecordChanged:
 		return []byte(s), nil
 	default:
 		return nil, errors.Errorf("invalid value: %q", s)
@@ -6558,6 +6566,12 @@ func (s *EventKindName) UnmarshalText(data []byte) error {
 		return nil
 	case EventKindNameFlowEvent:
 		*s = EventKindNameFlowEvent
+		return nil
+	case EventKindNameJobUnresolved:
+		*s = EventKindNameJobUnresolved
+		return nil
+	case EventKindNameStoreRecordChanged:
+		*s = EventKindNameStoreRecordChanged
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)

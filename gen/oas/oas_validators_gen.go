@@ -4138,6 +4138,10 @@ func (s EventKindName) Validate() error {
 		return nil
 	case "flow.event":
 		return nil
+	case "job.unresolved":
+		return nil
+	case "store.record.changed":
+		return nil
 	default:
 		return errors.Errorf("invalid value: %v", s)
 	}

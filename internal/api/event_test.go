@@ -236,6 +236,20 @@ var causes = map[string]func(s *stack, flow string) int{
 		s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
 		return 1
 	},
+	event.JobUnresolved: func(s *stack, _ string) int {
+		s.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "dial", Count: 1})
+		s.sim.SetAccount("caller", dialersim.AccountSettings{Limits: wide}) // the other one is changed by other causes
+		credential := s.made("/credentials", `{"name":"c","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"caller","password":"x"}}`)
+		steps := `[{"id":"s","tasks":[{"id":"dial","action_id":"dialer__api__dial","credential_id":"CRED","params":{"number":"+420111111111","campaign":"c"}}]}]`
+		s.trigger(s.define(strings.ReplaceAll(steps, "CRED", credential)), oneRecord)
+		return 1
+	},
+	event.StoreRecordChanged: func(s *stack, _ string) int {
+		path := s.store(customers)
+		s.write(path, `k1 crm {"visits":1}`, `k2 crm {}`)
+		s.Do(http.MethodDelete, path+"/records/k2/layers/crm", nil).Want(http.StatusNoContent)
+		return 3
+	},
 	event.FlowEvent: func(s *stack, _ string) int {
 		s.await(s.trigger(s.define(emitting("n", `,"payload":[null]`, "")), `{"records":[{},{}]}`))
 		return 2

@@ -137,7 +137,8 @@ func (h storeHandler) PutStoreLayer(ctx context.Context, req *oas.StoreLayerRepl
 }
 
 func (h storeHandler) DeleteStoreLayer(ctx context.Context, params oas.DeleteStoreLayerParams) error {
-	return h.stores.DeleteLayer(ctx, account.FromContext(ctx).OrgID, params.Store, params.Key, params.Layer)
+	caller := account.FromContext(ctx)
+	return h.stores.DeleteLayer(ctx, caller.OrgID, caller.AccountID.String(), params.Store, params.Key, params.Layer)
 }
 
 func storeConfigOf(fields []oas.StoreFieldInput, layers []string) store.Config {

@@ -20,6 +20,8 @@ const (
 	PauseOpened          = "pause.opened"
 	PauseReleased        = "pause.released"
 	FlowEvent            = "flow.event"
+	JobUnresolved        = "job.unresolved"
+	StoreRecordChanged   = "store.record.changed"
 )
 
 // Kind is what can happen.
@@ -44,6 +46,13 @@ var Kinds = []Kind{
 	{PauseReleased, "A pause of a person ended: by a person, at its time, or because its batch was cancelled.", pause},
 	{FlowEvent, "A task of a flow emitted it, with a name and a payload of the author's choice.", object(
 		"name", text, "payload", `{}`, "batch_id", text, "definition_id", text, "job_id", text, "step_id", text, "task_id", text)},
+	{JobUnresolved, "Nobody but a person can find out what a call did for jobs of a batch. One event tells of all those that a task came to leave so at once, " +
+		"and names the first 100. No more is told of a batch while 1000 of its jobs stand so.", object(
+		"batch_id", text, "definition_id", text, "definition_version", count, "step_id", text, "task_id", text, "job_count", count,
+		"job_ids", `{"type":"array","items":{"type":"string"}}`, "unresolved_count", count)},
+	{StoreRecordChanged, "Something was written to a record of a store, or a layer of it was deleted: by a caller or by a task.", object(
+		"store", text, "key", text, "layers", `{"type":"array","items":{"type":"string"}}`, "change", `{"type":"string","enum":["created","updated","deleted"]}`,
+		"changed_by", text, "changed_at", moment)},
 }
 
 // The payloads. text, count and the like are the schemas of their fields.

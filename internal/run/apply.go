@@ -34,6 +34,9 @@ func (c *Change) Apply(ctx context.Context) error {
 
 // finish makes due what the change gave work to, once all else is written.
 func (c *Change) finish(ctx context.Context) error {
+	if err := c.tellUnresolved(ctx); err != nil {
+		return err
+	}
 	if err := c.tellEnded(ctx); err != nil {
 		return err
 	}
@@ -308,6 +311,7 @@ func (c *Change) moveBatches(ctx context.Context) error {
 	for i := range rows {
 		counts := countsOf(&rows[i])
 		h := c.heads[rows[i].BatchID]
+		h.unresolved, h.abandoned = rows[i].Unresolved, deltas[h.ID].Of(Unresolved)
 		if err := c.stopPast(ctx, h, &counts); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
+	"flowlane/internal/store"
 )
 
 // Part is a range of a slice's records for one task: queued, or covered by a call. A stored part can go over several slices;
@@ -81,6 +82,8 @@ type head struct {
 	lanes map[laneKey]Route
 	// started is set when the change is the first work of the batch.
 	started bool
+	// unresolved is how many of its jobs wait for a person once the change is written, abandoned how many came to in it.
+	unresolved, abandoned int64
 }
 
 func (h *head) final() Status        { return finalStatus(h.plan) }
@@ -146,6 +149,10 @@ type Change struct {
 	// later are statements that Apply sends together.
 	later *pg.Pipeline
 	work  map[uuid.UUID]bool
+	// left are the records that nobody but a person can find out about, by task.
+	left map[laneKey]*leftToPeople
+	// changed are records of stores that tasks have written.
+	changed []store.Changed
 	// ended are the batches that come to their end.
 	ended []uuid.UUID
 }
@@ -163,7 +170,7 @@ func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (
 		pg.AfterCommit(ctx, func() { s.tell(batchIDs) })
 	}
 	c := &Change{
-		s: s, tx: tx, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{},
+		s: s, tx: tx, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{}, left: map[laneKey]*leftToPeople{},
 		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: map[dueKey]time.Time{},
 		work: map[uuid.UUID]bool{},
 	}

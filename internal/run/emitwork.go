@@ -11,6 +11,7 @@ import (
 
 	"flowlane/internal/event"
 	"flowlane/internal/jsonraw"
+	"flowlane/internal/store"
 )
 
 const (
@@ -65,9 +66,9 @@ type pendingEmit struct {
 	emission
 }
 
-// emitEvents causes the events that tasks want, in the order of the records.
+// emitEvents causes the events that tasks want, in the order of the records, behind those of what tasks wrote to stores.
 func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) error {
-	var events []event.Event
+	events := store.Events(h.OrgID, h.EventDepth, c.changed)
 	for _, w := range works {
 		for i := range w.emits {
 			id, err := uuid.NewV7()
@@ -75,21 +76,11 @@ func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) er
 				return fmt.Errorf("event id: %w", err)
 			}
 			p := &w.emits[i]
-			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Payload: p.told(h, w)})
+			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Depth: h.EventDepth, Payload: p.told(h, w)})
 			r := recordWork{offset: p.offset, kind: TraceOK}
 			r.emitted(id)
 			w.settle(p.no, p.offset, p.task, r.trace())
 		}
-	}
-	if len(events) == 0 {
-		return nil
-	}
-	origin, err := c.s.q.BatchOrigin(ctx, c.tx, h.ID)
-	if err != nil {
-		return fmt.Errorf("read what started batch %s: %w", h.ID, err)
-	}
-	for i := range events {
-		events[i].Depth = origin.EventDepth
 	}
 	return c.tell(ctx, events...)
 }

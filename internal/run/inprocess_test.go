@@ -195,7 +195,7 @@ func TestWork_StoreWrites(t *testing.T) {
 	counts := JobCounts(row)
 	assert.Equal(t, []int64{2, 1}, []int64{counts.Of(Queued), counts.Of(Failed)})
 
-	require.NoError(t, stores.DeleteLayer(w.ctx, w.org, "s", "a", "l"))
+	require.NoError(t, stores.DeleteLayer(w.ctx, w.org, "test", "s", "a", "l"))
 	require.ErrorIs(t, settle(batch, second, nil), ErrMoved)
 	assert.Equal(t, "0 ", shown(), "what was settled is not written again")
 

@@ -254,6 +254,7 @@ func (c *Change) Doubt(ctx context.Context, ps []Part) error {
 
 // Abandon marks records whose outcome nobody but a person can find out.
 func (c *Change) Abandon(ctx context.Context, ps []Part) error {
+	c.leave(ps)
 	return c.mark(ctx, ps, NeedsReconcile, Unresolved)
 }
 

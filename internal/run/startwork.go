@@ -153,14 +153,12 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 	if len(wanted) == 0 {
 		return nil
 	}
-	origin, err := c.s.q.BatchOrigin(ctx, c.tx, h.ID)
-	if err != nil {
-		return fmt.Errorf("read what started batch %s: %w", h.ID, err)
-	}
 	for _, k := range slices.SortedFunc(maps.Keys(wanted), launchKey.compare) {
-		if wanted[k], err = c.s.tryLaunch(ctx, c.tx, h.OrgID, k); err != nil {
+		l, err := c.s.tryLaunch(ctx, c.tx, h.OrgID, k)
+		if err != nil {
 			return err
 		}
+		wanted[k] = l
 	}
 	later := pg.NewPipeline(c.tx)
 	for _, w := range works {
@@ -168,12 +166,12 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 			p := &w.starts[i]
 			r := recordWork{offset: p.offset, kind: TraceOK}
 			switch l := wanted[p.launchKey]; {
-			case origin.EventDepth >= event.MaxDepth:
+			case h.EventDepth >= event.MaxDepth:
 				r.fail(p.task, CodeStart, reasonDepth)
 			case l.refused != "":
 				r.fail(p.task, CodeStart, l.refused)
 			default:
-				batch, err := c.startFlow(ctx, later, l.launch, p.as(h, w, l.version, &origin))
+				batch, err := c.startFlow(ctx, later, l.launch, p.as(h, w, l.version))
 				if err != nil {
 					return err
 				}
@@ -189,11 +187,11 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 }
 
 // as is the start that a task wants.
-func (p *pendingStart) as(h *head, w *sliceWork, version int32, origin *db.BatchOriginRow) StartInput {
+func (p *pendingStart) as(h *head, w *sliceWork, version int32) StartInput {
 	source := JobID(h.ID, w.first+int64(p.offset))
 	return StartInput{
 		OrgID: h.OrgID, DefinitionID: p.definition, Version: version, Source: Source{Records: [][]byte{p.input}}, Metadata: p.metadata,
-		Lane: p.laneOf(), TriggerType: db.FlowTriggerTypeFlow, TriggerSource: &source, CreatedBy: origin.CreatedBy, EventDepth: origin.EventDepth + 1,
+		Lane: p.laneOf(), TriggerType: db.FlowTriggerTypeFlow, TriggerSource: &source, CreatedBy: h.CreatedBy, EventDepth: h.EventDepth + 1,
 	}
 }
 

@@ -96,7 +96,7 @@ func (c *Change) writeStores(ctx context.Context, h *head, works []*sliceWork) e
 	if len(writes) == 0 {
 		return nil
 	}
-	outcomes, err := store.WriteAll(ctx, c.tx, h.OrgID, h.ID.String(), writes)
+	outcomes, changes, err := store.WriteAll(ctx, c.tx, h.OrgID, h.ID.String(), writes)
 	if errors.Is(err, store.ErrAgain) {
 		return ErrMoved
 	}
@@ -112,6 +112,7 @@ func (c *Change) writeStores(ctx context.Context, h *head, works []*sliceWork) e
 			w.settle(p.no, p.offset, p.task, r.trace())
 		}
 	}
+	c.changed = changes
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
@@ -158,7 +159,7 @@ func (s *Service) Upsert(ctx context.Context, orgID uuid.UUID, by, store string,
 		writes[i].Store = store
 	}
 	err = s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		outcomes, err := WriteAll(ctx, tx, orgID, by, writes)
+		outcomes, changes, err := WriteAll(ctx, tx, orgID, by, writes)
 		if err != nil {
 			return err
 		}
@@ -176,6 +177,9 @@ func (s *Service) Upsert(ctx context.Context, orgID uuid.UUID, by, store string,
 		if err := account.Audit(ctx, tx, "store", store); err != nil {
 			return err
 		}
+		if err := s.tell(ctx, tx, orgID, changes); err != nil {
+			return err
+		}
 		return pg.Do(ctx, tx, out, also)
 	})
 	return out, err
@@ -191,7 +195,7 @@ func (s *Service) PutLayer(ctx context.Context, orgID uuid.UUID, by, store, key,
 		return nil, fault.Missing("Record")
 	}
 	err := s.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		outcomes, err := WriteAll(ctx, tx, orgID, by, []Write{{Store: store, Key: key, Layer: layer, Values: values, Replace: true}})
+		outcomes, changes, err := WriteAll(ctx, tx, orgID, by, []Write{{Store: store, Key: key, Layer: layer, Values: values, Replace: true}})
 		if err != nil {
 			return err
 		}
@@ -206,7 +210,10 @@ func (s *Service) PutLayer(ctx context.Context, orgID uuid.UUID, by, store, key,
 		if err := refused(outcomes, func(int) []string { return []string{"body"} }); err != nil {
 			return err
 		}
-		return account.Audit(ctx, tx, "store_record", store+"/"+key)
+		if err := account.Audit(ctx, tx, "store_record", store+"/"+key); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, orgID, changes)
 	})
 	if err != nil {
 		return nil, err
@@ -242,7 +249,7 @@ func (s *Service) inTx(ctx context.Context, do func(ctx context.Context, tx pgx.
 
 // DeleteLayer takes one layer of a record away, and the record with its last layer. Fault: NotFound, for the store, the record
 // and the layer.
-func (s *Service) DeleteLayer(ctx context.Context, orgID uuid.UUID, store, key, layer string) error {
+func (s *Service) DeleteLayer(ctx context.Context, orgID uuid.UUID, by, store, key, layer string) error {
 	in, err := s.Get(ctx, orgID, store)
 	if err != nil {
 		return err
@@ -251,7 +258,7 @@ func (s *Service) DeleteLayer(ctx context.Context, orgID uuid.UUID, store, key, 
 		return fault.Missing("Record")
 	}
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		w := writer{q: s.q, conn: tx, orgID: orgID}
+		w := writer{q: s.q, conn: tx, orgID: orgID, by: by}
 		stores, err := w.open(ctx, []Write{{Store: store}})
 		if err != nil {
 			return err
@@ -265,8 +272,16 @@ func (s *Service) DeleteLayer(ctx context.Context, orgID uuid.UUID, store, key, 
 		if err := w.remove(ctx, target{in.ID, key}, layer); err != nil {
 			return err
 		}
-		return account.Audit(ctx, tx, "store_record", store+"/"+key)
+		if err := account.Audit(ctx, tx, "store_record", store+"/"+key); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, orgID, w.changes)
 	})
+}
+
+// tell has those look who listen for changes. It comes after all other locks of tx.
+func (s *Service) tell(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, changes []Changed) error {
+	return event.Tell(ctx, tx, s.wake, Events(orgID, 0, changes)...)
 }
 
 // remove takes a layer away, under the lock of the store's state.
@@ -281,7 +296,10 @@ func (w *writer) remove(ctx context.Context, t target, layer string) error {
 		gone = fault.Missing("Layer")
 		if i := slices.IndexFunc(r.layers, func(l Layer) bool { return l.Name == layer }); i >= 0 {
 			gone, last = nil, len(r.layers) == 1
-			r.layers, r.changed = slices.Delete(r.layers, i, i+1), !last
+			r.layers, r.changed, r.written = slices.Delete(r.layers, i, i+1), !last, []string{layer}
+			if last {
+				w.note(r, "deleted")
+			}
 		}
 	})
 	switch {

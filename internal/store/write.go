@@ -52,11 +52,12 @@ type Outcome struct {
 var ErrAgain = errors.New("a record was removed while it was being written")
 
 // WriteAll does writes of an organization, in their order, in tx; those that break a rule are left out and say why. by is
-// who writes. It locks: stores, then the states of those that gain records, then records, each in one order. ErrAgain is
+// who writes; what has changed is for Events. It locks: stores, then the states of those that gain records, then records, each in one order. ErrAgain is
 // returned as it is.
-func WriteAll(ctx context.Context, tx db.DBTX, orgID uuid.UUID, by string, writes []Write) ([]Outcome, error) {
+func WriteAll(ctx context.Context, tx db.DBTX, orgID uuid.UUID, by string, writes []Write) ([]Outcome, []Changed, error) {
 	w := writer{q: db.New(), conn: tx, orgID: orgID, by: by}
-	return w.run(ctx, writes)
+	out, err := w.run(ctx, writes)
+	return out, w.changes, err
 }
 
 // Rehearse tells what WriteAll would do now. It locks and writes nothing.
@@ -78,6 +79,7 @@ func (t target) compare(o target) int {
 // known is a store as a writer or reader found it.
 type known struct {
 	Config
+	name    string
 	id      uuid.UUID
 	version int32
 }
@@ -90,7 +92,7 @@ func storesOf(rows []db.FlowStore) (map[string]*known, error) {
 		if err != nil {
 			return nil, err
 		}
-		out[r.Name] = &known{Config: c, id: r.ID, version: r.ConfigVersion}
+		out[r.Name] = &known{Config: c, name: r.Name, id: r.ID, version: r.ConfigVersion}
 	}
 	return out, nil
 }
@@ -105,6 +107,8 @@ type writer struct {
 	// growing are the stores whose state is locked, added what they gain.
 	growing map[uuid.UUID]bool
 	added   map[uuid.UUID]int64
+	// changes are in the order of the records.
+	changes []Changed
 }
 
 func (w *writer) run(ctx context.Context, writes []Write) ([]Outcome, error) {
@@ -243,9 +247,12 @@ func (w *writer) chunk(ctx context.Context, targets []target, change func(r *rec
 		if !r.changed {
 			continue
 		}
+		change := "updated"
 		if isNew {
 			w.added[t.store]++
+			change = "created"
 		}
+		w.note(&r, change)
 		if err := put.add(t, r.store, r.layers, r.createdAt, now); err != nil {
 			return err
 		}
@@ -278,6 +285,8 @@ type record struct {
 	layers         []Layer
 	now, createdAt time.Time
 	isNew, changed bool
+	// written are the layers that were changed.
+	written []string
 }
 
 // apply does one write, unless it makes the record too large.
@@ -304,7 +313,7 @@ func (r *record) apply(w *Write, values map[string]json.RawMessage, by string) O
 		return Outcome{Problems: []Problem{{[]string{"values"}, "value_error", fmt.Sprintf("The layers of the record would take %d bytes together, and may take %d", n, maxRecord)}}}
 	}
 	out := Outcome{Created: r.isNew}
-	r.layers, r.changed, r.isNew = next, true, false
+	r.layers, r.changed, r.isNew, r.written = next, true, false, append(r.written, w.Layer)
 	return out
 }
 

@@ -2207,7 +2207,7 @@ export type FireList = {
 /**
  * What happened; `GET /flows/event-kinds` describes each kind.
  */
-export type EventKindName = 'batch.completed' | 'batch.partially_failed' | 'batch.failed' | 'batch.cancelled' | 'record_set.sealed' | 'record_set.expired' | 'credential.rotated' | 'credential.status_changed' | 'credential.test_failed' | 'pause.opened' | 'pause.released' | 'flow.event';
+export type EventKindName = 'batch.completed' | 'batch.partially_failed' | 'batch.failed' | 'batch.cancelled' | 'record_set.sealed' | 'record_set.expired' | 'credential.rotated' | 'credential.status_changed' | 'credential.test_failed' | 'pause.opened' | 'pause.released' | 'flow.event' | 'job.unresolved' | 'store.record.changed';
 
 export type EventKind = {
     kind: EventKindName;

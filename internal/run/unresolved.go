@@ -1,0 +1,73 @@
+package run
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"flowlane/internal/event"
+)
+
+// What is told of records that are left to people is bounded, because a batch may have a million of them: an event for each task of a
+// change, which names the first unresolvedNamed, and none while unresolvedMost jobs of the batch stand so.
+const (
+	unresolvedNamed = 100
+	unresolvedMost  = 1000
+)
+
+// leftToPeople are records of a task that nobody but a person can find out about.
+type leftToPeople struct {
+	count int64
+	jobs  []string
+}
+
+// leave notes parts whose records are left to people.
+func (c *Change) leave(ps []Part) {
+	for i := range ps {
+		p := &ps[i]
+		k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
+		l := c.left[k]
+		if l == nil {
+			l = &leftToPeople{}
+			c.left[k] = l
+		}
+		l.count += int64(p.Records())
+		if room := unresolvedNamed - len(l.jobs); room > 0 {
+			offsets := p.Offsets()
+			for _, o := range offsets[:min(room, len(offsets))] {
+				l.jobs = append(l.jobs, JobID(p.BatchID, p.First+int64(o)))
+			}
+		}
+	}
+}
+
+// tellUnresolved leaves the events of records that are left to people.
+func (c *Change) tellUnresolved(ctx context.Context) error {
+	var events []event.Event
+	for _, k := range slices.SortedFunc(maps.Keys(c.left), laneKey.compare) {
+		h, l := c.heads[k.batch], c.left[k]
+		if h.unresolved-h.abandoned >= unresolvedMost {
+			continue
+		}
+		step := &h.plan.Steps[k.step]
+		events = append(events, event.Event{OrgID: h.OrgID, Kind: event.JobUnresolved, Depth: h.EventDepth, Payload: struct {
+			BatchID           uuid.UUID `json:"batch_id"`
+			DefinitionID      uuid.UUID `json:"definition_id"`
+			DefinitionVersion int32     `json:"definition_version"`
+			StepID            string    `json:"step_id"`
+			TaskID            string    `json:"task_id"`
+			JobCount          int64     `json:"job_count"`
+			JobIDs            []string  `json:"job_ids"`
+			UnresolvedCount   int64     `json:"unresolved_count"`
+		}{h.ID, h.DefinitionID, h.Version, step.ID, step.Tasks[k.task].ID, l.count, l.jobs, h.unresolved}})
+	}
+	return c.tell(ctx, events...)
+}
+
+func (k laneKey) compare(o laneKey) int {
+	return cmp.Or(bytes.Compare(k.batch[:], o.batch[:]), cmp.Compare(k.step, o.step), cmp.Compare(k.task, o.task))
+}
