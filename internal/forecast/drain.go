@@ -97,8 +97,8 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, last int) Drai
 	d := drain{Rate: rate, last: last, at: now, sentAt: now, own: map[spanKey]int{}, waited: map[Source]time.Duration{}, bound: map[int]time.Duration{},
 		windows: make([]touched, len(dispatch.WindowLengths))}
 	d.look()
-	d.tightest, d.ahead = tightest(d.spans), d.lead()
 	d.queue(work)
+	d.tightest, d.ahead = tightest(d.spans), d.lead()
 	if rate.Recent > 0 {
 		d.young = append(d.young, portion{from: now, to: now, calls: int64(rate.Recent)})
 	}
@@ -110,7 +110,7 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, last int) Drai
 	}
 	d.wait(rate.HeldUntil, SourceHold)
 	d.wait(rate.NotBefore, SourceSpacing)
-	for end := now.Add(Horizon); d.left > 0; {
+	for end := now.Add(Horizon); d.left > 0 || d.missed(now); {
 		if d.at.After(end) {
 			return Drained{Source: d.source(), Window: d.window()}
 		}
@@ -119,7 +119,7 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, last int) Drai
 		}
 		d.step()
 	}
-	if last >= 0 { // in what order the rest goes decides which portions are missed
+	if last >= 0 {
 		d.at = d.at.Add(d.at.Sub(now) / disorder)
 	}
 	return Drained{At: d.at.Add(rate.Longest + rate.Wake), Source: d.source(), Window: d.window()}
@@ -130,8 +130,9 @@ const (
 	mostEffort, stepEffort = 400_000, 20
 	// unplayed is how much later it may be than it was so far where the rest is not played: weeks differ by their days.
 	unplayed = 7 * 24 * time.Hour
-	// disorder is what part of its time more it may take where several works lapse.
-	disorder = 32
+	// disorder is what part of its time more it may take where several works lapse: in what order they go decides which portions are
+	// missed. Where that takes long, one of the last work is.
+	disorder, long = 32, 48 * time.Hour
 )
 
 // beyond says when the rest is done where to play it would cost too much: it goes as slowly as the slowest of it went so far.
@@ -173,6 +174,8 @@ type drain struct {
 	stock []stock
 	// last is the number of the work that is taken last.
 	last int
+	// again tells that the last work has missed a portion.
+	again bool
 	// left are the calls that are waited for.
 	left int64
 	// own is what windows hold that no call counts in at the moment, spans those that one counts in until they change.

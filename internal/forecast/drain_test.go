@@ -350,6 +350,9 @@ func TestDrain_LapsesInAnyOrder(t *testing.T) {
 		at := forecast.Drain(now, rate, work).At
 		assert.WithinRange(t, at, now.Add(25*time.Hour), now.Add(26*time.Hour), "the hours from 10 and from 11 on may both go to the other")
 	}
+	daily.Calls = 3
+	at := forecast.Drain(now, rate, []forecast.Work{daily, often}).At
+	assert.WithinRange(t, at, now.Add(97*time.Hour), now.Add(101*time.Hour), "of so many days it may miss another")
 }
 
 // TestDrain_HeldPaced: a portion that is there when a hold ends may go then, and before others do.
@@ -381,6 +384,15 @@ func TestDrain_Others(t *testing.T) {
 	work[1].Calls, rate.InFlight, rate.Own = 1000, 4, 1
 	assert.Equal(t, now.Add(8*time.Hour), forecast.Drain(now, rate, work).At)
 	rate.InFlight, rate.Own = 1, 0
+	// Which of theirs lapses is their own order: one more of them may go first.
+	rate.Caps = map[int]int{3600: 1}
+	theirs := forecast.Work{Calls: 1000, Others: true, Lapses: true, Release: func(after time.Time) (time.Time, int64) {
+		return after.Truncate(time.Minute).Add(time.Minute), 5
+	}}
+	ours := forecast.Work{Calls: 1, From: now.Add(55 * time.Minute)}
+	at := forecast.Drain(now, rate, []forecast.Work{ours, theirs}).At
+	assert.Equal(t, time.Hour, forecast.Drain(now, rate, []forecast.Work{ours, theirs, theirs}).At.Sub(at))
+	rate.Caps = map[int]int{3600: 5}
 	work[1] = forecast.Work{Calls: 1000, Background: true}
 	assert.Equal(t, now.Add(201*time.Hour), forecast.Drain(now, rate, work).At)
 }

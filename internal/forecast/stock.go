@@ -118,8 +118,36 @@ func (d *drain) turns() int64 {
 	return k
 }
 
-// lead is how many calls of others may go before any of an organization that begins to wait: a group of each.
-func (d *drain) lead() int64 { return int64(d.Rate.Others) * int64(max(d.InFlight, 1)) }
+// lead is how many calls of others may go before any of an organization that begins to wait: a group of each, and one more where
+// the order of theirs decides how many of them lapse.
+func (d *drain) lead() int64 {
+	n, lapsing := int64(d.Rate.Others)*int64(max(d.InFlight, 1)), 0
+	for i := range d.stock {
+		if s := &d.stock[i]; s.Others && s.Lapses {
+			lapsing++
+		}
+	}
+	if lapsing > 1 {
+		n++
+	}
+	return n
+}
+
+// missed gives the last work one call more, once, where all is done but took long, and reports whether it did.
+func (d *drain) missed(now time.Time) bool {
+	if d.again || d.last < 0 || d.at.Sub(now) < long {
+		return false
+	}
+	d.again = true
+	for i := range d.stock {
+		if s := &d.stock[i]; s.no == d.last {
+			s.Calls++
+			d.left++
+			s.more(d.at)
+		}
+	}
+	return true
+}
 
 // share is how many of n calls others have: by turns, those first that they are ahead by.
 func (d *drain) share(n, ours, others int64) int64 {
