@@ -1,0 +1,110 @@
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/pg/pgtest"
+)
+
+func (l auditLog) actions() string {
+	names := make([]string, len(l.Items))
+	for i, e := range l.Items {
+		names[i] = e.Action
+	}
+	return strings.Join(names, " ")
+}
+
+func TestAuditLog_Filters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	read := func(query string) (log auditLog) {
+		t.Helper()
+		b.Do("GET", "/account/audit-log?"+query, nil).Want(200).Into(&log)
+		assert.Equal(t, len(log.Items), log.Total, query)
+		return log
+	}
+	key := b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201).JSON()["id"].(string)
+	b.Do("POST", "/data/record-sets", nil).Want(201)
+	pgtest.MoveClock(t, b.pool, 24*time.Hour)
+	b.Do("DELETE", "/account/api-keys/"+key, nil).Want(204)
+
+	const all = "revokeApiKey createRecordSet createApiKey"
+	tomorrow := time.Now().Add(12 * time.Hour).UTC().Format(time.RFC3339)
+	latest := read("").Items[0].CreatedAt.Format(time.RFC3339Nano)
+	for query, want := range map[string]string{
+		"":                         all,
+		"action=createRecordSet":   "createRecordSet",
+		"action=createrecordset":   "",
+		"resource_type=api_key":    "revokeApiKey createApiKey",
+		"resource_id=" + key:       "revokeApiKey createApiKey",
+		"resource_id=" + key + "x": "",
+		"account_id=" + b.acme.AccountID.String():  all,
+		"account_id=" + b.other.AccountID.String(): "",
+		"account_id=nonsense":                      "",
+		"outcome=succeeded":                        all,
+		"outcome=denied":                           "",
+		"from=" + tomorrow:                         "revokeApiKey",
+		"to=" + tomorrow:                           "createRecordSet createApiKey",
+		"from=" + latest:                           "revokeApiKey",
+		"to=" + latest:                             "createRecordSet createApiKey",
+		"from=" + tomorrow + "&to=" + tomorrow:     "",
+		"action=createApiKey&resource_id=" + key:   "createApiKey",
+	} {
+		assert.Equal(t, want, read(query).actions(), query)
+	}
+
+	var other auditLog
+	b.As(b.other.Key).Do("GET", "/account/audit-log?resource_id="+key, nil).Want(200).Into(&other)
+	assert.Zero(t, other.Total, "another organization sees nothing")
+	b.As("").Do("GET", "/account/audit-log", nil).Detail(401, "Authentication required")
+	b.Do("GET", "/account/audit-log?limit=201&from=today&outcome=maybe&to=1", nil).
+		Invalid("query.from datetime_parsing", "query.limit less_than_equal", "query.outcome enum", "query.to datetime_parsing")
+	b.Do("GET", "/account/audit-log?action=%00", nil).Invalid("query.action value_error")
+}
+
+func TestAuditLog_Paging(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 7 {
+		b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201)
+	}
+	// Several entries with one time: the place of a page is more than a time.
+	_, err := b.pool.Exec(t.Context(), `INSERT INTO flow.audit_log (id, org_id, created_at, account_id, action, resource_type, resource_id, outcome, request_id)
+		SELECT gen_random_uuid(), $1, '2020-01-01', $2, 'createBatch', 'batch', n::text, 'succeeded', '' FROM generate_series(1, 8) n`,
+		b.acme.ID, b.acme.AccountID)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	var last time.Time
+	pages := 0
+	for cursor := ""; ; pages++ {
+		var page auditLog
+		b.Do("GET", "/account/audit-log?limit=4"+cursor, nil).Want(200).Into(&page)
+		assert.Equal(t, []int{15, 4, 0}, []int{page.Total, page.Limit, page.Skip})
+		for _, e := range page.Items {
+			assert.False(t, seen[e.ID], "%s comes twice", e.ID)
+			assert.True(t, last.IsZero() || !e.CreatedAt.After(last), "newest first")
+			seen[e.ID], last = true, e.CreatedAt
+		}
+		if page.NextCursor == nil {
+			break
+		}
+		cursor = "&cursor=" + *page.NextCursor
+	}
+	assert.Len(t, seen, 15)
+	assert.Equal(t, 3, pages)
+
+	var page auditLog
+	b.Do("GET", "/account/audit-log?limit=4", nil).Want(200).Into(&page)
+	cursor := *page.NextCursor
+	for _, query := range []string{"cursor=x", "cursor=" + cursor[1:], "action=createApiKey&cursor=" + cursor,
+		"from=2020-01-01T00:00:00Z&cursor=" + cursor, fmt.Sprintf("outcome=denied&cursor=%s", cursor)} {
+		b.Do("GET", "/account/audit-log?"+query, nil).Detail(400, "Invalid cursor")
+	}
+	b.As(b.other.Key).Do("GET", "/account/audit-log?cursor="+cursor, nil).Detail(400, "Invalid cursor")
+}
