@@ -3,6 +3,7 @@ package api_test
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -69,4 +70,34 @@ func TestReceiver_StandardWebhooks(t *testing.T) {
 		}
 	}
 	post(parts).Want(http.StatusAccepted)
+}
+
+// TestReceiver_Escapes: a body that takes six times as much as JSON is passed whole and in parts; a template that copies it whole says
+// what is wrong.
+func TestReceiver_Escapes(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.content_type }}"}}]}]`)
+	body := strings.Repeat("\x01", 1<<20)
+	for template, want := range map[string]string{
+		``: "dispatched",
+		`"input_template":{"content_type":"{{ payload.content_type }}"}`: "dispatched",
+		`"input_template":{"all":"{{ payload.raw }}"}`:                   "dead",
+	} {
+		hook := hookOf(flow)
+		if template != "" {
+			hook = hookOf(flow, template)
+		}
+		h := s.webhook(hook)
+		s.send(h, "m", body, "Content-Type", "text/plain").Want(http.StatusAccepted)
+		d := s.settledDeliveries(h, 1)[0]
+		require.Equal(t, want, d.Status, d.LastError)
+		if want == "dead" {
+			assert.Contains(t, d.LastError, "input_template: {{ payload.raw }}")
+			assert.Contains(t, d.LastError, "bytes as JSON, because it escapes characters of the body, and an expression may yield 1048576")
+			continue
+		}
+		assert.Equal(t, "completed", s.await(d.BatchID)["status"])
+		assert.Equal(t, []any{"text/plain"}, s.outputs(d.BatchID))
+	}
 }

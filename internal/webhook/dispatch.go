@@ -11,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/due"
+	"flowlane/internal/expr"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -99,13 +100,18 @@ func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, er
 	return true, s.startAll(ctx, w, ready)
 }
 
-// recordOf makes the record of a delivery; template is nil where the payload is passed whole. The error is an *expr.EvalError.
+// recordOf makes the record of a delivery; template is nil where the payload is passed whole. The error is for people.
 func recordOf(template *run.InputTemplate, d *db.FlowWebhookDelivery) ([]byte, error) {
 	payload := json.RawMessage(Payload(textOf(d.ContentType), textOf(d.ContentEncoding), d.Body))
 	if template == nil && payload[0] != '{' {
 		payload = append(append([]byte(`{"payload":`), payload...), '}')
 	}
-	return template.Record(payload)
+	record, err := template.Record(payload)
+	if err != nil && len(payload) > expr.MaxResult {
+		return nil, fmt.Errorf("%w; the payload takes %d bytes as JSON, because it escapes characters of the body, and an expression may yield %d: use parts of it, or no template",
+			err, len(payload), expr.MaxResult)
+	}
+	return record, err
 }
 
 func textOf(s *string) string {
