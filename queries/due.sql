@@ -1,13 +1,7 @@
 -- name: DueWake :one
 -- Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Returns whether the row is due
 -- and nobody works on it; the caller then leases it and starts the work in this transaction.
-INSERT INTO flow.due AS d (kind, key, due_at, lease_seconds)
-SELECT @kind, @key, coalesce(sqlc.narg('due_at')::timestamptz, flow.clock()), @lease_seconds
-ON CONFLICT (kind, key) DO UPDATE SET
-    due_at = CASE WHEN d.leased THEN d.due_at ELSE least(d.due_at, excluded.due_at) END,
-    woken_at = CASE WHEN d.leased THEN least(d.woken_at, excluded.due_at) END,
-    lease_seconds = excluded.lease_seconds
-RETURNING (due_at <= flow.clock())::boolean AS startable;
+SELECT flow.wake(@kind::text, @key::text, sqlc.narg('due_at')::timestamptz, @lease_seconds::float8)::boolean AS startable;
 
 -- name: DueLease :one
 -- Hands a row, whose lock the caller has, to a new worker.

@@ -43,31 +43,49 @@ FROM (SELECT @id::uuid AS id) asked
         WHERE h.id = asked.id AND h.enabled AND h.deleted_at IS NULL AND o.status = 'active'
     ) w ON true;
 
--- name: WebhookLockOpen :one
--- Locks a webhook that is switched on: messages to it are decided one transaction after the other.
-SELECT org_id, rate_limit, secret_version, window_began_at, window_used, (SELECT flow.clock())::timestamptz AS now
-FROM flow.webhook WHERE id = @id AND enabled AND deleted_at IS NULL FOR NO KEY UPDATE;
-
--- name: WebhookCounted :exec
-UPDATE flow.webhook SET window_began_at = @began_at, window_used = @used, delivery_count = delivery_count + @added WHERE id = @id;
+-- name: WebhookAccept :many
+-- Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch: all of it, under the lock
+-- of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
+-- room for so many. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
+-- webhook. That a message is known the unique index says, whatever the planner knows of the table, and whoever wrote it down while
+-- this statement waited for the lock. Deliveries are locked in the order of their messages, as starts do it.
+WITH hook AS MATERIALIZED (
+    SELECT w.id, w.org_id, w.secret_version, coalesce(w.rate_limit, @default_rate::int) AS most, w.window_began_at, w.window_used
+    FROM flow.webhook w WHERE w.id = @id AND w.enabled AND w.deleted_at IS NULL FOR NO KEY UPDATE
+), clocked AS MATERIALIZED (
+    SELECT h.*, flow.clock() AS now FROM hook h
+), spanned AS MATERIALIZED ( -- one that has ended, or begins far ahead because the clock was set back, is a new one
+    SELECT c.id, c.org_id, c.secret_version, c.most, c.now, CASE WHEN o.over THEN c.now ELSE c.window_began_at END AS began,
+        CASE WHEN o.over THEN 0 ELSE c.window_used END AS used
+    FROM clocked c, LATERAL (SELECT abs(extract(epoch FROM c.now - c.window_began_at)) >= 60 AS over) o
+), taken AS (
+    SELECT * FROM spanned m
+    WHERE m.secret_version = @secret_version::bigint AND m.now BETWEEN @earliest::timestamptz AND @latest::timestamptz AND m.most - m.used >= @needed::int
+), added AS (
+    INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
+        body, size_bytes, status, next_at)
+    SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''),
+        n.body, octet_length(n.body), 'accepted', t.now
+    FROM taken t, (SELECT unnest(@ids::uuid[]) AS id, unnest(@message_ids::text[]) AS message_id, unnest(@copies::bigint[]) AS copies,
+        unnest(@content_types::text[]) AS content_type, unnest(@content_encodings::text[]) AS content_encoding,
+        unnest(@bodies::bytea[]) AS body) n
+    ORDER BY n.message_id
+    ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
+    RETURNING d.id, d.message_id, d.xmax = 0 AS new -- xmax: what is changed has it of its lock
+), counted AS (
+    UPDATE flow.webhook w SET window_began_at = t.began, window_used = t.used + n.new, delivery_count = w.delivery_count + n.new
+    FROM taken t, (SELECT count(*) FILTER (WHERE a.new) AS new FROM added a) n
+    WHERE w.id = t.id AND n.new > 0
+    RETURNING flow.wake(@due_kind::text, w.id::text, t.now, @lease_seconds::float8) AS startable
+)
+SELECT m.secret_version, m.now::timestamptz AS now, m.began::timestamptz AS began, m.used::bigint AS used, m.most::bigint AS most,
+    coalesce(a.id, '00000000-0000-0000-0000-000000000000')::uuid AS delivery_id, coalesce(a.message_id, '')::text AS message_id,
+    coalesce((SELECT c.startable FROM counted c), false)::boolean AS startable
+FROM spanned m LEFT JOIN added a ON true;
 
 -- name: WebhookForDispatch :one
 -- Also one that was deleted: what it has accepted is still dispatched.
 SELECT * FROM flow.webhook WHERE id = @id;
-
--- name: DeliveryAdd :many
--- Adds deliveries, or counts copies where the message is known, and returns what each message has now. The index of messages finds
--- them whatever the planner knows of the table. Rows are locked in the order of their messages, as starts do it.
-INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding, body,
-    size_bytes, status, next_at)
-SELECT @webhook_id, n.id, @org_id, n.message_id, @now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''), n.body,
-    octet_length(n.body), 'accepted', @now
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@message_ids::text[]) AS message_id, unnest(@copies::bigint[]) AS copies,
-        unnest(@content_types::text[]) AS content_type, unnest(@content_encodings::text[]) AS content_encoding,
-        unnest(@bodies::bytea[]) AS body) n
-ORDER BY n.message_id
-ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
-RETURNING id, message_id;
 
 -- name: DeliveryKnown :many
 -- Which of these messages have a delivery.

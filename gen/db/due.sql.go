@@ -191,13 +191,7 @@ func (q *Queries) DueTake(ctx context.Context, db DBTX, arg DueTakeParams) ([]Du
 }
 
 const dueWake = `-- name: DueWake :one
-INSERT INTO flow.due AS d (kind, key, due_at, lease_seconds)
-SELECT $1, $2, coalesce($3::timestamptz, flow.clock()), $4
-ON CONFLICT (kind, key) DO UPDATE SET
-    due_at = CASE WHEN d.leased THEN d.due_at ELSE least(d.due_at, excluded.due_at) END,
-    woken_at = CASE WHEN d.leased THEN least(d.woken_at, excluded.due_at) END,
-    lease_seconds = excluded.lease_seconds
-RETURNING (due_at <= flow.clock())::boolean AS startable
+SELECT flow.wake($1::text, $2::text, $3::timestamptz, $4::float8)::boolean AS startable
 `
 
 type DueWakeParams struct {

@@ -12,68 +12,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const deliveryAdd = `-- name: DeliveryAdd :many
-INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding, body,
-    size_bytes, status, next_at)
-SELECT $1, n.id, $2, n.message_id, $3, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''), n.body,
-    octet_length(n.body), 'accepted', $3
-FROM (SELECT unnest($4::uuid[]) AS id, unnest($5::text[]) AS message_id, unnest($6::bigint[]) AS copies,
-        unnest($7::text[]) AS content_type, unnest($8::text[]) AS content_encoding,
-        unnest($9::bytea[]) AS body) n
-ORDER BY n.message_id
-ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
-RETURNING id, message_id
-`
-
-type DeliveryAddParams struct {
-	WebhookID        uuid.UUID
-	OrgID            uuid.UUID
-	Now              time.Time
-	Ids              []uuid.UUID
-	MessageIds       []string
-	Copies           []int64
-	ContentTypes     []string
-	ContentEncodings []string
-	Bodies           [][]byte
-}
-
-type DeliveryAddRow struct {
-	ID        uuid.UUID
-	MessageID string
-}
-
-// Adds deliveries, or counts copies where the message is known, and returns what each message has now. The index of messages finds
-// them whatever the planner knows of the table. Rows are locked in the order of their messages, as starts do it.
-func (q *Queries) DeliveryAdd(ctx context.Context, db DBTX, arg DeliveryAddParams) ([]DeliveryAddRow, error) {
-	rows, err := db.Query(ctx, deliveryAdd,
-		arg.WebhookID,
-		arg.OrgID,
-		arg.Now,
-		arg.Ids,
-		arg.MessageIds,
-		arg.Copies,
-		arg.ContentTypes,
-		arg.ContentEncodings,
-		arg.Bodies,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DeliveryAddRow
-	for rows.Next() {
-		var i DeliveryAddRow
-		if err := rows.Scan(&i.ID, &i.MessageID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const deliveryCount = `-- name: DeliveryCount :one
 SELECT count(*) FROM flow.webhook_delivery WHERE webhook_id = $1 AND org_id = $2 AND status = $3
 `
@@ -459,6 +397,119 @@ func (q *Queries) HousekeepWebhooks(ctx context.Context, db DBTX, maxRows int32)
 	return result.RowsAffected(), nil
 }
 
+const webhookAccept = `-- name: WebhookAccept :many
+WITH hook AS MATERIALIZED (
+    SELECT w.id, w.org_id, w.secret_version, coalesce(w.rate_limit, $1::int) AS most, w.window_began_at, w.window_used
+    FROM flow.webhook w WHERE w.id = $2 AND w.enabled AND w.deleted_at IS NULL FOR NO KEY UPDATE
+), clocked AS MATERIALIZED (
+    SELECT h.id, h.org_id, h.secret_version, h.most, h.window_began_at, h.window_used, flow.clock() AS now FROM hook h
+), spanned AS MATERIALIZED ( -- one that has ended, or begins far ahead because the clock was set back, is a new one
+    SELECT c.id, c.org_id, c.secret_version, c.most, c.now, CASE WHEN o.over THEN c.now ELSE c.window_began_at END AS began,
+        CASE WHEN o.over THEN 0 ELSE c.window_used END AS used
+    FROM clocked c, LATERAL (SELECT abs(extract(epoch FROM c.now - c.window_began_at)) >= 60 AS over) o
+), taken AS (
+    SELECT id, org_id, secret_version, most, now, began, used FROM spanned m
+    WHERE m.secret_version = $3::bigint AND m.now BETWEEN $4::timestamptz AND $5::timestamptz AND m.most - m.used >= $6::int
+), added AS (
+    INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
+        body, size_bytes, status, next_at)
+    SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''),
+        n.body, octet_length(n.body), 'accepted', t.now
+    FROM taken t, (SELECT unnest($7::uuid[]) AS id, unnest($8::text[]) AS message_id, unnest($9::bigint[]) AS copies,
+        unnest($10::text[]) AS content_type, unnest($11::text[]) AS content_encoding,
+        unnest($12::bytea[]) AS body) n
+    ORDER BY n.message_id
+    ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
+    RETURNING d.id, d.message_id, d.xmax = 0 AS new -- xmax: what is changed has it of its lock
+), counted AS (
+    UPDATE flow.webhook w SET window_began_at = t.began, window_used = t.used + n.new, delivery_count = w.delivery_count + n.new
+    FROM taken t, (SELECT count(*) FILTER (WHERE a.new) AS new FROM added a) n
+    WHERE w.id = t.id AND n.new > 0
+    RETURNING flow.wake($13::text, w.id::text, t.now, $14::float8) AS startable
+)
+SELECT m.secret_version, m.now::timestamptz AS now, m.began::timestamptz AS began, m.used::bigint AS used, m.most::bigint AS most,
+    coalesce(a.id, '00000000-0000-0000-0000-000000000000')::uuid AS delivery_id, coalesce(a.message_id, '')::text AS message_id,
+    coalesce((SELECT c.startable FROM counted c), false)::boolean AS startable
+FROM spanned m LEFT JOIN added a ON true
+`
+
+type WebhookAcceptParams struct {
+	DefaultRate      int32
+	ID               uuid.UUID
+	SecretVersion    int64
+	Earliest         time.Time
+	Latest           time.Time
+	Needed           int32
+	Ids              []uuid.UUID
+	MessageIds       []string
+	Copies           []int64
+	ContentTypes     []string
+	ContentEncodings []string
+	Bodies           [][]byte
+	DueKind          string
+	LeaseSeconds     float64
+}
+
+type WebhookAcceptRow struct {
+	SecretVersion int64
+	Now           time.Time
+	Began         time.Time
+	Used          int64
+	Most          int64
+	DeliveryID    uuid.UUID
+	MessageID     string
+	Startable     bool
+}
+
+// Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch: all of it, under the lock
+// of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
+// room for so many. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
+// webhook. That a message is known the unique index says, whatever the planner knows of the table, and whoever wrote it down while
+// this statement waited for the lock. Deliveries are locked in the order of their messages, as starts do it.
+func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptParams) ([]WebhookAcceptRow, error) {
+	rows, err := db.Query(ctx, webhookAccept,
+		arg.DefaultRate,
+		arg.ID,
+		arg.SecretVersion,
+		arg.Earliest,
+		arg.Latest,
+		arg.Needed,
+		arg.Ids,
+		arg.MessageIds,
+		arg.Copies,
+		arg.ContentTypes,
+		arg.ContentEncodings,
+		arg.Bodies,
+		arg.DueKind,
+		arg.LeaseSeconds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WebhookAcceptRow
+	for rows.Next() {
+		var i WebhookAcceptRow
+		if err := rows.Scan(
+			&i.SecretVersion,
+			&i.Now,
+			&i.Began,
+			&i.Used,
+			&i.Most,
+			&i.DeliveryID,
+			&i.MessageID,
+			&i.Startable,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const webhookAdd = `-- name: WebhookAdd :exec
 INSERT INTO flow.webhook (id, org_id, place, definition_id, description, mode, provider, input_template, dispatch_retry, rate_limit, enabled,
     secret_version, window_began_at, created_by, created_at, updated_at)
@@ -512,27 +563,6 @@ func (q *Queries) WebhookCount(ctx context.Context, db DBTX, orgID uuid.UUID) (i
 	var count int64
 	err := row.Scan(&count)
 	return count, err
-}
-
-const webhookCounted = `-- name: WebhookCounted :exec
-UPDATE flow.webhook SET window_began_at = $1, window_used = $2, delivery_count = delivery_count + $3 WHERE id = $4
-`
-
-type WebhookCountedParams struct {
-	BeganAt time.Time
-	Used    int32
-	Added   int64
-	ID      uuid.UUID
-}
-
-func (q *Queries) WebhookCounted(ctx context.Context, db DBTX, arg WebhookCountedParams) error {
-	_, err := db.Exec(ctx, webhookCounted,
-		arg.BeganAt,
-		arg.Used,
-		arg.Added,
-		arg.ID,
-	)
-	return err
 }
 
 const webhookDelete = `-- name: WebhookDelete :exec
@@ -726,35 +756,6 @@ func (q *Queries) WebhookLock(ctx context.Context, db DBTX, arg WebhookLockParam
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
-	)
-	return i, err
-}
-
-const webhookLockOpen = `-- name: WebhookLockOpen :one
-SELECT org_id, rate_limit, secret_version, window_began_at, window_used, (SELECT flow.clock())::timestamptz AS now
-FROM flow.webhook WHERE id = $1 AND enabled AND deleted_at IS NULL FOR NO KEY UPDATE
-`
-
-type WebhookLockOpenRow struct {
-	OrgID         uuid.UUID
-	RateLimit     *int32
-	SecretVersion int64
-	WindowBeganAt time.Time
-	WindowUsed    int32
-	Now           time.Time
-}
-
-// Locks a webhook that is switched on: messages to it are decided one transaction after the other.
-func (q *Queries) WebhookLockOpen(ctx context.Context, db DBTX, id uuid.UUID) (WebhookLockOpenRow, error) {
-	row := db.QueryRow(ctx, webhookLockOpen, id)
-	var i WebhookLockOpenRow
-	err := row.Scan(
-		&i.OrgID,
-		&i.RateLimit,
-		&i.SecretVersion,
-		&i.WindowBeganAt,
-		&i.WindowUsed,
-		&i.Now,
 	)
 	return i, err
 }

@@ -64,6 +64,8 @@ type Scheduler struct {
 	pool  *pgxpool.Pool
 	queue Queue
 	opts  Options
+	// nudged has the scanner look at once.
+	nudged chan struct{}
 
 	mu    sync.RWMutex
 	kinds map[string]kind
@@ -84,7 +86,7 @@ func New(pool *pgxpool.Pool, queue Queue, opts Options) *Scheduler {
 	opts.ScanEvery = orElse(opts.ScanEvery, 100*time.Millisecond)
 	opts.FirstRetry = orElse(opts.FirstRetry, 250*time.Millisecond)
 	opts.LastRetry = orElse(opts.LastRetry, time.Minute)
-	return &Scheduler{pool: pool, queue: queue, opts: opts, kinds: map[string]kind{}}
+	return &Scheduler{pool: pool, queue: queue, opts: opts, kinds: map[string]kind{}, nudged: make(chan struct{}, 1)}
 }
 
 func orElse(d, standard time.Duration) time.Duration {
@@ -127,6 +129,13 @@ func (s *Scheduler) kind(name string) (kind, error) {
 	return k, nil
 }
 
+// Lease is how long a lease of a kind lasts that is not extended; 0 where it is not registered.
+func (s *Scheduler) Lease(name string) time.Duration {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.kinds[name].lease
+}
+
 // Now is a time that has come whatever a clock says: for Wake, and for handlers that want to go on at once.
 func Now() time.Time { return time.Unix(0, 0) }
 
@@ -150,6 +159,15 @@ func (s *Scheduler) Wake(ctx context.Context, tx pgx.Tx, kind, key string, at ti
 		return nil
 	}
 	return s.start(ctx, tx, kind, key)
+}
+
+// Nudge has the scanner of this process look now for what is due. A statement that wakes a row by itself (flow.wake) is not served
+// by Wake; its caller nudges once it has committed. Without it, or in a process that does no work, the row is found a scan later.
+func (s *Scheduler) Nudge() {
+	select {
+	case s.nudged <- struct{}{}:
+	default: // it is going to look
+	}
 }
 
 // start leases a row, whose lock tx has, and inserts its job.

@@ -401,3 +401,26 @@ func TestTwoProcesses_ShareWithoutDoubleWork(t *testing.T) {
 		t.Fatalf("%d keys were worked on, %d calls too many", len(times), len(calls))
 	}
 }
+
+// What a statement wakes by itself starts when the scanner is nudged.
+func TestNudge(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(due.Options{ScanEvery: hour})
+	handler, calls := signals()
+	s.Register(kind, hour, 1, handler)
+	if s.Lease(kind) != hour || s.Lease("another") != 0 {
+		t.Errorf("a lease lasts %s, that of a kind that is not registered %s", s.Lease(kind), s.Lease("another"))
+	}
+	b.run(s)
+	for _, key := range []string{"a", "b"} { // the first may be found by the scan that comes first
+		var startable bool
+		if err := b.pool.QueryRow(b.ctx, "SELECT flow.wake($1, $2, NULL, $3)", kind, key, s.Lease(kind).Seconds()).Scan(&startable); err != nil || !startable {
+			t.Fatalf("wake: %v, %v", startable, err)
+		}
+		s.Nudge()
+		if got := receive(t, "the call", calls); got != key {
+			t.Fatalf("%q ran, not %q", got, key)
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
@@ -36,11 +35,6 @@ type arrival struct {
 
 // drift is how far a clock that was not asked may be off, the wait for the lock included.
 const drift = 2 * time.Second
-
-// stale tells that a message must be looked at again: its secrets are others now, or it was verified for another time.
-func (a *arrival) stale(version int64, now time.Time) bool {
-	return a.secretVersion != version || !a.at.IsZero() && now.Sub(a.at).Abs() > drift
-}
 
 // accept writes a message down, together with those that arrive meanwhile: concurrent messages share one commit. The error is
 // errChanged where the secrets are no longer those that it was verified with. Faults: NotFound; RateLimited.
@@ -77,7 +71,7 @@ func (s *Service) writeTogether(id uuid.UUID, all []*arrival) {
 	defer func() { <-s.writers }()
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	err := pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, id, all) })
+	err := s.write(ctx, newWriting(id, all))
 	for _, a := range all {
 		if err != nil {
 			a.delivery, a.err = uuid.Nil, fmt.Errorf("accept messages: %w", err)
@@ -86,141 +80,156 @@ func (s *Service) writeTogether(id uuid.UUID, all []*arrival) {
 	}
 }
 
-// write decides what becomes of messages, in their order, under the lock of their webhook: a message that is known is a copy,
-// and another one is a delivery unless the minute is full.
-func (s *Service) write(ctx context.Context, tx pgx.Tx, id uuid.UUID, all []*arrival) error {
-	hook, err := s.q.WebhookLockOpen(ctx, tx, id)
-	if pg.IsNoRows(err) {
-		for _, a := range all {
-			a.err = fault.Missing("Webhook")
-		}
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("lock webhook %s: %w", id, err)
-	}
-	limit := request.Limit{Max: DefaultRate, Minutes: 1}
-	if hook.RateLimit != nil {
-		limit.Max = int64(*hook.RateLimit)
-	}
-	minute := window{hook.WindowBeganAt, int64(hook.WindowUsed)}.at(hook.Now)
-	messages := byMessage(all, hook.SecretVersion, hook.Now)
-	if room := limit.Max - minute.used; int64(len(messages)) > room {
-		if messages, err = s.fitting(ctx, tx, id, messages, room, limit.Exceeded(minute.left(hook.Now))); err != nil {
+// write decides what becomes of messages: one that is known is a copy, and another one is a delivery unless the minute is full.
+// One statement does all of it where the minute has room for all of them, known or not; else it is told what is known.
+func (s *Service) write(ctx context.Context, w *writing) error {
+	for range looks {
+		in, err := s.params(w)
+		if err != nil || len(w.groups) == 0 {
 			return err
 		}
-	}
-	added, err := s.add(ctx, tx, id, &hook, messages)
-	if err != nil || added == 0 {
-		return err
-	}
-	minute.used += added
-	err = s.q.WebhookCounted(ctx, tx, db.WebhookCountedParams{ID: id, BeganAt: minute.began, Used: int32(minute.used), Added: added})
-	if err != nil {
-		return fmt.Errorf("count deliveries: %w", err)
-	}
-	return s.Due.Wake(ctx, tx, Due, id.String(), time.Time{})
-}
-
-// group is a message with those of its copies that arrived together.
-type group []*arrival
-
-func (g group) message() *Message { return &g[0].message }
-
-// byMessage sorts arrivals into messages, in the order of their first copies. Those that must be looked at again are left out.
-func byMessage(all []*arrival, version int64, now time.Time) []group {
-	var out []group
-	at := map[string]int{}
-	for _, a := range all {
-		if a.stale(version, now) {
-			a.err = errChanged
-			continue
-		}
-		i, seen := at[a.message.ID]
-		if !seen {
-			i = len(out)
-			at[a.message.ID], out = i, append(out, nil)
-		}
-		out[i] = append(out[i], a)
-	}
-	return out
-}
-
-// fitting returns the messages that are known, and as many others as there is room for; the rest is refused.
-func (s *Service) fitting(ctx context.Context, tx pgx.Tx, id uuid.UUID, messages []group, room int64, full error) ([]group, error) {
-	names := make([]string, len(messages))
-	for i, m := range messages {
-		names[i] = m.message().ID
-	}
-	known, err := s.q.DeliveryKnown(ctx, pg.PlannedTx{Tx: tx}, db.DeliveryKnownParams{WebhookID: id, MessageIds: names})
-	if err != nil {
-		return nil, fmt.Errorf("look for copies: %w", err)
-	}
-	return slices.DeleteFunc(messages, func(m group) bool {
-		if slices.Contains(known, m.message().ID) {
-			return false
-		}
-		room--
-		for _, a := range m {
-			if room < 0 {
-				a.err = full
-			}
-		}
-		return room < 0
-	}), nil
-}
-
-// add makes deliveries of messages, or counts their copies, and returns how many are new.
-func (s *Service) add(ctx context.Context, tx pgx.Tx, id uuid.UUID, hook *db.WebhookLockOpenRow, messages []group) (added int64, err error) {
-	if len(messages) == 0 {
-		return 0, nil
-	}
-	in := db.DeliveryAddParams{WebhookID: id, OrgID: hook.OrgID, Now: hook.Now}
-	of := make(map[string]group, len(messages))
-	for _, c := range messages {
-		delivery, err := uuid.NewV7()
+		rows, err := s.q.WebhookAccept(ctx, s.Pool, in)
 		if err != nil {
-			return 0, fmt.Errorf("make an id: %w", err)
+			return fmt.Errorf("write deliveries: %w", err)
 		}
-		m := c.message()
-		c[0].delivery, of[m.ID] = delivery, c
-		in.Ids, in.MessageIds, in.Copies = append(in.Ids, delivery), append(in.MessageIds, m.ID), append(in.Copies, int64(len(c)-1))
+		switch {
+		case len(rows) == 0:
+			w.refuse(fault.Missing("Webhook"))
+			return nil
+		case rows[0].DeliveryID != uuid.Nil:
+			w.done(rows)
+			if rows[0].Startable {
+				s.Due.Nudge()
+			}
+			return nil
+		case rows[0].SecretVersion != w.secretVersion || rows[0].Now.Before(w.earliest) || rows[0].Now.After(w.latest):
+			w.refuse(errChanged)
+			return nil
+		}
+		known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: w.id, MessageIds: in.MessageIds})
+		if err != nil {
+			return fmt.Errorf("look for copies: %w", err)
+		}
+		w.fit(&rows[0], known)
+	}
+	w.refuse(errBusy)
+	return nil
+}
+
+func (s *Service) params(w *writing) (db.WebhookAcceptParams, error) {
+	in := db.WebhookAcceptParams{
+		ID: w.id, DefaultRate: DefaultRate, SecretVersion: w.secretVersion, Earliest: w.earliest, Latest: w.latest, Needed: int32(w.needed),
+		DueKind: Due, LeaseSeconds: s.Due.Lease(Due).Seconds(),
+	}
+	for _, g := range w.groups {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return in, fmt.Errorf("make an id: %w", err)
+		}
+		m := &g[0].message
+		in.Ids, in.MessageIds, in.Copies = append(in.Ids, id), append(in.MessageIds, m.ID), append(in.Copies, int64(len(g)-1))
 		in.ContentTypes, in.ContentEncodings = append(in.ContentTypes, m.ContentType), append(in.ContentEncodings, m.ContentEncoding)
 		in.Bodies = append(in.Bodies, m.Body)
 	}
-	rows, err := s.q.DeliveryAdd(ctx, tx, in)
-	if err != nil {
-		return 0, fmt.Errorf("add deliveries: %w", err)
-	}
-	for _, row := range rows {
-		c := of[row.MessageID]
-		if row.ID == c[0].delivery { // else it was known
-			added++
-		}
-		for _, a := range c {
-			a.delivery = row.ID
-		}
-	}
-	return added, nil
+	return in, nil
 }
 
-// window is the minute in which deliveries of a webhook are counted. It begins with the first delivery after the one before
-// has ended.
-type window struct {
-	began time.Time
-	used  int64
+// writing are messages that are written together.
+type writing struct {
+	id uuid.UUID
+	// groups are the messages, each with its copies, in the order of their first ones.
+	groups [][]*arrival
+	// They are written only while the secrets are those that they were verified with, between two times.
+	secretVersion    int64
+	earliest, latest time.Time
+	// needed is how much room they need in the minute.
+	needed int
 }
 
-// minute is how long a window lasts.
-const minute = time.Minute
-
-// at is the window as it is at a time: one that has ended, or begins far ahead because the clock was set back, is a new one.
-func (w window) at(now time.Time) window {
-	if age := now.Sub(w.began); age >= minute || age <= -minute {
-		return window{began: now}
+// newWriting returns what is to be written of arrivals. One that was verified with older secrets than another is refused.
+func newWriting(id uuid.UUID, all []*arrival) *writing {
+	w := &writing{id: id, latest: time.Unix(1<<36, 0)}
+	for _, a := range all {
+		w.secretVersion = max(w.secretVersion, a.secretVersion)
 	}
+	at := map[string]int{}
+	for _, a := range all {
+		if a.secretVersion != w.secretVersion {
+			a.err = errChanged
+			continue
+		}
+		if !a.at.IsZero() {
+			w.earliest, w.latest = later(w.earliest, a.at.Add(-drift)), sooner(w.latest, a.at.Add(drift))
+		}
+		i, seen := at[a.message.ID]
+		if !seen {
+			i = len(w.groups)
+			at[a.message.ID], w.groups = i, append(w.groups, nil)
+		}
+		w.groups[i] = append(w.groups[i], a)
+	}
+	w.needed = len(w.groups)
 	return w
 }
 
-// left is how long the window lasts from now.
-func (w window) left(now time.Time) time.Duration { return min(minute-now.Sub(w.began), minute) }
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// done notes what was written.
+func (w *writing) done(rows []db.WebhookAcceptRow) {
+	delivery := make(map[string]uuid.UUID, len(rows))
+	for _, row := range rows {
+		delivery[row.MessageID] = row.DeliveryID
+	}
+	for _, g := range w.groups {
+		for _, a := range g {
+			a.delivery = delivery[a.message.ID]
+		}
+	}
+}
+
+// fit keeps the messages that are known, and as many others as the minute has room for; the rest is refused.
+func (w *writing) fit(hook *db.WebhookAcceptRow, known []string) {
+	limit := request.Limit{Max: hook.Most, Minutes: 1}
+	full := &writing{}
+	room := int(hook.Most - hook.Used)
+	w.needed = 0
+	w.groups = slices.DeleteFunc(w.groups, func(g []*arrival) bool {
+		switch {
+		case slices.Contains(known, g[0].message.ID):
+			return false
+		case w.needed < room:
+			w.needed++
+			return false
+		}
+		full.groups = append(full.groups, g)
+		return true
+	})
+	full.refuse(limit.Exceeded(left(hook.Began, hook.Now)))
+}
+
+// refuse gives an error to all.
+func (w *writing) refuse(err error) {
+	for _, g := range w.groups {
+		for _, a := range g {
+			a.err = err
+		}
+	}
+}
+
+// minute is how long deliveries of a webhook are counted. It begins with the first one after the minute before has ended.
+const minute = time.Minute
+
+// left is how long a minute lasts from now.
+func left(began, now time.Time) time.Duration { return min(minute-now.Sub(began), minute) }

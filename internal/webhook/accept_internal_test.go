@@ -7,20 +7,15 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
+
+	"flowlane/gen/db"
 )
 
-func TestWindow(t *testing.T) {
+func TestLeft(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	w := window{}.at(now)
-	assert.Equal(t, window{began: now}, w, "the first delivery begins it")
-	w.used = 3
-	last := now.Add(minute - 1)
-	assert.Equal(t, w, w.at(last))
-	assert.Equal(t, time.Duration(1), w.left(last))
-	assert.Equal(t, minute, w.left(now.Add(-time.Second)), "never more than a minute")
-	assert.Equal(t, window{began: now.Add(minute)}, w.at(now.Add(minute)))
-	assert.Equal(t, window{began: now.Add(-minute)}, w.at(now.Add(-minute)), "the clock was set back")
+	began := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	assert.Equal(t, time.Duration(1), left(began, began.Add(minute-1)))
+	assert.Equal(t, minute, left(began, began.Add(-time.Second)), "never more than a minute")
 }
 
 func TestRetry_After(t *testing.T) {
@@ -130,13 +125,37 @@ func TestSecrets_Valid(t *testing.T) {
 	assert.Equal(t, []string{"b"}, (&secrets{Current: "b"}).valid(time.Time{}))
 }
 
-func TestArrival_Stale(t *testing.T) {
+func TestWriting(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	asked, recent := &arrival{secretVersion: 2}, &arrival{secretVersion: 2, at: now}
-	assert.False(t, asked.stale(2, now.Add(time.Hour)))
-	assert.True(t, asked.stale(3, now))
-	assert.False(t, recent.stale(2, now.Add(drift)))
-	assert.True(t, recent.stale(2, now.Add(drift+1)))
-	assert.True(t, recent.stale(2, now.Add(-drift-1)), "the clock was set back")
+	of := func(message string, version int64, at time.Time) *arrival {
+		return &arrival{message: Message{ID: message}, secretVersion: version, at: at}
+	}
+	a1, old, b, a2 := of("a", 2, now), of("a", 1, now.Add(-time.Hour)), of("b", 2, now.Add(time.Second)), of("a", 2, time.Time{})
+	w := newWriting(uuid.New(), []*arrival{a1, old, b, a2})
+	assert.Equal(t, [][]*arrival{{a1, a2}, {b}}, w.groups)
+	assert.Equal(t, []any{int64(2), 2}, []any{w.secretVersion, w.needed})
+	assert.ErrorIs(t, old.err, errChanged, "it was verified with secrets that are others by now")
+	assert.Equal(t, []time.Time{now.Add(time.Second - drift), now.Add(drift)}, []time.Time{w.earliest, w.latest}, "no clock that was not asked may be off")
+	asked := newWriting(uuid.New(), []*arrival{a2})
+	assert.True(t, asked.earliest.Before(now.AddDate(-1, 0, 0)) && asked.latest.After(now.AddDate(100, 0, 0)), "one that was asked may take its time")
+}
+
+func TestWriting_Fit(t *testing.T) {
+	t.Parallel()
+	var all []*arrival
+	for _, id := range []string{"a", "b", "c", "b", "d", "d"} {
+		all = append(all, &arrival{message: Message{ID: id}})
+	}
+	w := newWriting(uuid.New(), all)
+	w.fit(&db.WebhookAcceptRow{Most: 10, Used: 8}, []string{"c"})
+	assert.Equal(t, 2, w.needed, "what is known needs no room")
+	var refused []string
+	for _, a := range all {
+		if a.err != nil {
+			refused = append(refused, a.message.ID)
+		}
+	}
+	assert.Equal(t, []string{"d", "d"}, refused, "who comes first has the room, with all copies")
+	assert.Len(t, w.groups, 3)
 }

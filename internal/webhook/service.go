@@ -52,13 +52,21 @@ type Webhook struct {
 	Retry *Retry
 }
 
+// Scheduler makes (kind, key) due at a time, in a transaction. A statement that does it by itself needs the Lease of the kind, and a
+// Nudge afterwards where the work is to start at once.
+type Scheduler interface {
+	run.Waker
+	Lease(kind string) time.Duration
+	Nudge()
+}
+
 // Deps are what a Service works with. All fields are required.
 type Deps struct {
 	Pool        *pgxpool.Pool
 	Vault       *vault.Vault
 	Definitions *definition.Service
 	Runs        *run.Service
-	Due         run.Waker
+	Due         Scheduler
 	Log         *slog.Logger
 }
 
