@@ -64,7 +64,7 @@ func open(ctx context.Context) (*env, error) {
 
 // apart returns an env with a database of its own on the same server, for what would get in the way of other benches. Close it.
 func (e *env) apart(ctx context.Context) (*env, error) {
-	own := &env{server: e.server, records: e.records, repeats: e.repeats}
+	own := &env{server: e.server, records: e.records, repeats: e.repeats, profile: e.profile}
 	if err := own.database(ctx, e.root); err != nil {
 		own.close()
 		return nil, err

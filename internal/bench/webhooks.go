@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,14 +21,20 @@ import (
 )
 
 const (
-	// webhookMessages is how many small messages a measurement sends; of large ones it is a tenth.
-	webhookMessages = 10_000
-	// rawConns are the connections of the raw inserts, however many senders there are: those of a server are few.
-	rawConns = 32
+	// webhookMessages is how many small messages are sent at a time; of large ones it is a tenth.
+	webhookMessages = 6000
+	// webhookTime is when a measurement of webhooks is not repeated any more.
+	webhookTime = 20 * time.Second
+	// spareConns are those of a server that raw inserts leave alone.
+	spareConns = 30
+	// meanwhileRate is how many messages a second come while a large batch runs.
+	meanwhileRate = 200
 )
 
 // webhooks measures how long a signed message takes over HTTP to its 202, and how many there are a second, next to raw inserts of
-// one row with the same body. The service dispatches nothing meanwhile.
+// one row with the same body by as many connections, each with a commit of its own. The service starts no flows meanwhile. What
+// senders do is left out as far as it can be: messages are signed before the clock starts, and the client does little else than
+// write and read. Last comes how long a message takes while batches of a million records run; those messages do start flows.
 func webhooks(ctx context.Context, e *env) ([]row, error) {
 	own, err := e.apart(ctx)
 	if err != nil {
@@ -34,6 +43,13 @@ func webhooks(ctx context.Context, e *env) ([]row, error) {
 	defer own.close()
 	h, err := newHook(ctx, own)
 	if err != nil {
+		return nil, err
+	}
+	busy, err := h.meanwhile(ctx, own)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.s.serve(ctx, own, idleVariable+"=1"); err != nil {
 		return nil, err
 	}
 	var out []row
@@ -50,23 +66,19 @@ func webhooks(ctx context.Context, e *env) ([]row, error) {
 		}
 		out = append(out, rows...)
 	}
-	return out, nil
+	return append(out, busy), nil
 }
 
 // hook is a webhook, and a place for raw inserts.
 type hook struct {
-	s           *service
-	url, secret string
-	senders     *http.Client
-	sent        atomic.Int64
+	s            *service
+	path, secret string
+	sent         atomic.Int64
 }
 
 func newHook(ctx context.Context, e *env) (*hook, error) {
 	s, err := e.stack(ctx)
 	if err != nil {
-		return nil, err
-	}
-	if err := s.serve(ctx, e, idleVariable+"=1"); err != nil {
 		return nil, err
 	}
 	def, err := s.define(ctx, `{"id":"t","action_id":"core__flow__transform","params":{"value":1}}`)
@@ -81,70 +93,170 @@ func newHook(ctx context.Context, e *env) (*hook, error) {
 	if err := s.call(ctx, http.MethodPost, "/flows/webhooks", body, &made); err != nil {
 		return nil, err
 	}
-	if _, err := e.pool.Exec(ctx, "CREATE TABLE raw_message (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz DEFAULT now(), body bytea)"); err != nil {
-		return nil, err
-	}
-	if _, err := e.pool.Exec(ctx, "ALTER TABLE raw_message ALTER COLUMN body SET STORAGE EXTERNAL"); err != nil {
-		return nil, err
-	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
-	return &hook{s: s, url: s.url + "/v1" + made.URL, secret: made.Secret, senders: client}, nil
+	_, err = e.pool.Exec(ctx, `CREATE TABLE raw_message (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz DEFAULT now(), body bytea);
+		ALTER TABLE raw_message ALTER COLUMN body SET STORAGE EXTERNAL`)
+	return &hook{s: s, path: "/v1" + made.URL, secret: made.Secret}, err
 }
 
 func (h *hook) measure(ctx context.Context, e *env, senders, size, messages int, target float64) ([]row, error) {
-	raw, err := pg.Open(ctx, e.dsn, pg.Options{MaxConns: rawConns})
+	var most int
+	if err := e.pool.QueryRow(ctx, "SELECT current_setting('max_connections')::int").Scan(&most); err != nil {
+		return nil, err
+	}
+	conns := min(senders, most-spareConns)
+	raw, err := pg.Open(ctx, e.dsn, pg.Options{MaxConns: conns})
 	if err != nil {
 		return nil, err
 	}
 	defer raw.Close()
-	body, err := json.Marshal(map[string]string{"text": string(bytes.Repeat([]byte("x"), size-len(`{"text":""}`)))})
+	body, err := textBody(size)
 	if err != nil {
 		return nil, err
 	}
-	insert := func() error {
+	lines, err := h.connect(ctx, senders)
+	if err != nil {
+		return nil, err
+	}
+	defer lines.close()
+	insert := func(int, int) error {
 		_, err := raw.Exec(ctx, "INSERT INTO raw_message (body) VALUES ($1)", body)
 		return err
 	}
-	send := func() error { return h.send(ctx, body) }
 	var ours, theirs, times []time.Duration
-	for range e.repeats {
-		inserted, _, err := together(senders, messages, insert)
+	for began := time.Now(); len(ours) == 0 || len(ours) < e.repeats && time.Since(began) < webhookTime; {
+		e.settle(ctx)
+		inserted, _, err := together(conns, messages, insert)
 		if err != nil {
 			return nil, err
 		}
-		acknowledged, took, err := together(senders, messages, send)
+		heads := make([][]byte, messages)
+		for i := range heads {
+			if heads[i], err = h.head(body); err != nil {
+				return nil, err
+			}
+		}
+		acknowledged, took, err := together(senders, messages, func(who, i int) error { return lines[who].post(heads[i], body) })
 		if err != nil {
 			return nil, err
 		}
 		theirs, ours, times = append(theirs, inserted), append(ours, acknowledged), append(times, took...)
 	}
 	what := fmt.Sprintf("webhook, %d senders, %d KiB", senders, size>>10)
-	p50, p99 := quantile(times, 0.5), quantile(times, 0.99)
-	rows := []row{{what: what + ", acknowledged", ours: perSecond(messages, median(ours), "messages"), raw: "insert " + perSecond(messages, median(theirs), "rows"),
-		ratio: median(theirs).Seconds() / median(ours).Seconds(), target: target}}
-	if senders <= rawConns {
-		rows = append(rows, row{what: what + ", p99 to its 202", ours: fmt.Sprintf("p50 %s, p99 %s", p50.Round(10*time.Microsecond), p99.Round(10*time.Microsecond)),
-			ratio: p99.Seconds() * 1e3, target: 25, most: true, unit: "ms"})
+	rows := []row{{what: what + ", acknowledged", ours: perSecond(messages, median(ours), "messages"),
+		raw: fmt.Sprintf("%d insert %s", conns, perSecond(messages, median(theirs), "rows")), ratio: median(theirs).Seconds() / median(ours).Seconds(), target: target}}
+	if senders == 32 {
+		rows = append(rows, latency(what+", p99 to its 202", times, 25))
 	}
 	return rows, nil
 }
 
+func latency(what string, times []time.Duration, target float64) row {
+	p50, p99 := quantile(times, 0.5), quantile(times, 0.99)
+	return row{what: what, ours: fmt.Sprintf("p50 %s, p99 %s", p50.Round(10*time.Microsecond), p99.Round(10*time.Microsecond)),
+		ratio: p99.Seconds() * 1e3, target: target, most: true, unit: "ms"}
+}
+
+// meanwhile measures messages that come while batches run, one after the other.
+func (h *hook) meanwhile(ctx context.Context, e *env) (row, error) {
+	n := e.records
+	if n == 0 {
+		n = runRecords
+	}
+	bodies := chunkBodies(sampleRows(n))
+	body, err := textBody(1 << 10)
+	if err != nil {
+		return row{}, err
+	}
+	const senders = 32
+	lines, err := h.connect(ctx, senders)
+	if err != nil {
+		return row{}, err
+	}
+	defer lines.close()
+	var times []time.Duration
+	for i := range (e.repeats + 1) / 2 {
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.s.runBatch(ctx, e, fmt.Sprintf(uploadTask, fmt.Sprintf("meanwhile%d", i), fiveFields), bodies, n)
+			done <- err
+		}()
+		took, err := h.paced(ctx, e, lines, body, done)
+		if err != nil {
+			return row{}, err
+		}
+		times = append(times, took...)
+	}
+	return latency(fmt.Sprintf("webhook, %d/s while %d records run, p99 of %d to 202", meanwhileRate, n, len(times)), times, 50), nil
+}
+
+// paced has messages sent at a steady rate until done, and returns how long those took that came while a large batch ran.
+func (h *hook) paced(ctx context.Context, e *env, lines lines, body []byte, done chan error) ([]time.Duration, error) {
+	var mu sync.Mutex
+	var took []time.Duration
+	var group sync.WaitGroup
+	errs := make([]error, len(lines))
+	over := make(chan struct{})
+	for who, line := range lines {
+		group.Go(func() {
+			tick := time.NewTicker(time.Second * time.Duration(len(lines)) / meanwhileRate)
+			defer tick.Stop()
+			for errs[who] == nil {
+				select {
+				case <-over:
+					return
+				case <-tick.C:
+				}
+				running, err := h.s.running(ctx, e)
+				if err != nil || !running {
+					errs[who] = err
+					continue
+				}
+				head, err := h.head(body)
+				began := time.Now()
+				if err == nil {
+					err = line.post(head, body)
+				}
+				mu.Lock()
+				took, errs[who] = append(took, time.Since(began)), err
+				mu.Unlock()
+			}
+		})
+	}
+	err := <-done
+	close(over)
+	group.Wait()
+	if err == nil && len(took) == 0 {
+		err = errors.New("the batch was over before the first message")
+	}
+	return took, errors.Join(err, errors.Join(errs...))
+}
+
+// running says whether a batch of many records runs.
+func (s *service) running(ctx context.Context, e *env) (yes bool, err error) {
+	err = e.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.batch WHERE status IN ('queued', 'running') AND record_count > 1 AND org_id = $1)", s.org).Scan(&yes)
+	return yes, err
+}
+
+func textBody(size int) ([]byte, error) {
+	return json.Marshal(map[string]string{"text": string(bytes.Repeat([]byte("x"), size-len(`{"text":""}`)))})
+}
+
 // together has so many at once do something n times in all, and returns how long all of it took, and each.
-func together(many, n int, do func() error) (all time.Duration, took []time.Duration, err error) {
+func together(many, n int, do func(who, i int) error) (all time.Duration, took []time.Duration, err error) {
 	took = make([]time.Duration, n)
 	errs := make([]error, many)
 	var next atomic.Int64
 	var group sync.WaitGroup
 	began := time.Now()
-	for i := range many {
+	for who := range many {
 		group.Go(func() {
 			for {
-				at := next.Add(1) - 1
-				if at >= int64(n) || errs[i] != nil {
+				at := int(next.Add(1) - 1)
+				if at >= n || errs[who] != nil {
 					return
 				}
 				one := time.Now()
-				errs[i] = do()
+				errs[who] = do(who, at)
 				took[at] = time.Since(one)
 			}
 		})
@@ -153,22 +265,51 @@ func together(many, n int, do func() error) (all time.Duration, took []time.Dura
 	return time.Since(began), took, errors.Join(errs...)
 }
 
-// send posts one message and reads its answer.
-func (h *hook) send(ctx context.Context, body []byte) error {
+// head is what comes before the body of a message of its own: the request line and the headers.
+func (h *hook) head(body []byte) ([]byte, error) {
 	id, now := "msg_"+strconv.FormatInt(h.sent.Add(1), 10), time.Now()
 	signature, err := webhook.Sign(h.secret, id, now, body)
+	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\nWebhook-Id: %s\r\nWebhook-Timestamp: %d\r\nWebhook-Signature: %s\r\n\r\n",
+		h.path, len(body), id, now.Unix(), signature), err
+}
+
+// line is the connection of a sender.
+type line struct {
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+type lines []*line
+
+func (h *hook) connect(ctx context.Context, n int) (lines, error) {
+	u, err := url.Parse(h.s.url)
 	if err != nil {
+		return nil, err
+	}
+	var all lines
+	for range n {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+		if err != nil {
+			all.close()
+			return nil, err
+		}
+		all = append(all, &line{conn, bufio.NewReader(conn)})
+	}
+	return all, nil
+}
+
+func (l lines) close() {
+	for _, one := range l {
+		_ = one.conn.Close()
+	}
+}
+
+// post sends one message and reads its answer.
+func (l *line) post(head, body []byte) error {
+	if _, err := (&net.Buffers{head, body}).WriteTo(l.conn); err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Webhook-Id", id)
-	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-	req.Header.Set("Webhook-Signature", signature)
-	res, err := h.senders.Do(req)
+	res, err := http.ReadResponse(l.in, nil)
 	if err != nil {
 		return err
 	}
