@@ -7,6 +7,9 @@
 // no call under a hold, no lane behind its share, no release above its policy, no move of a state that nobody has drawn. TestDay
 // moves the clocks of database and platform together through a virtual day.
 //
+// TestKill_Webhook does to messages of webhooks what TestKill does to calls: what was answered 202 has its one batch. It kills a third
+// as often.
+//
 // TestSchedules (files schedules_*, timetable) lives hours or a day of schedules in the same way, with expressions whose slots are known
 // without the service's parser: each has one fire, with one batch or the reason why there is none.
 //
