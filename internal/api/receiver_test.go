@@ -330,7 +330,8 @@ func TestReceiver_Copies(t *testing.T) {
 	s := serveStack(t, true)
 	processes := []*apitest.Client{s.Client, s.replica()}
 	h := s.webhook(hookOf(s.define(transformSteps), `"rate_limit":3`))
-	const copies = 400
+	const copies = 10_000
+	atOnce := make(chan struct{}, 2000)
 	header := s.signed(h.secret, "m", []byte("{}"))
 	answers := make([]apitest.Response, copies)
 	var group sync.WaitGroup
@@ -348,7 +349,11 @@ func TestReceiver_Copies(t *testing.T) {
 		return s.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == len(processes)
 	})
 	for i := range answers {
-		group.Go(func() { answers[i] = processes[i%2].As("").Do(http.MethodPost, h.url, "{}", header...) })
+		group.Go(func() {
+			atOnce <- struct{}{} // each has two files open here
+			defer func() { <-atOnce }()
+			answers[i] = processes[i%2].As("").Do(http.MethodPost, h.url, "{}", header...)
+		})
 	}
 	require.NoError(t, lock.Rollback(t.Context()))
 	group.Wait()
