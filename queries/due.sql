@@ -11,11 +11,28 @@ WHERE kind = @kind AND key = @key
 RETURNING lease_no;
 
 -- name: DueTake :many
--- Leases up to max_rows rows of these kinds that are due: nobody works on them, or the lease of who did has ended.
+-- Leases up to max_rows rows of these kinds that are due.
 WITH picked AS (
     SELECT d.kind, d.key FROM flow.due d
-    WHERE d.due_at <= (SELECT flow.clock()) AND d.kind = ANY(@kinds::text[])
+    WHERE d.due_at <= (SELECT flow.clock()) AND d.kind = ANY(@kinds::text[]) AND NOT d.leased
     ORDER BY d.due_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
+)
+UPDATE flow.due u
+SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => u.lease_seconds)
+FROM picked p WHERE u.kind = p.kind AND u.key = p.key
+RETURNING u.kind, u.key, u.lease_no;
+
+-- name: DueLapsed :many
+-- The kinds, of these, of which a lease has ended.
+SELECT DISTINCT kind FROM flow.due WHERE due_at <= (SELECT flow.clock()) AND kind = ANY(@kinds::text[]) AND leased;
+
+-- name: DueRetake :many
+-- Leases up to max_rows rows anew whose lease has ended and which no job waits for: their number is below the floor of their kind.
+WITH picked AS (
+    SELECT d.kind, d.key FROM flow.due d
+    JOIN (SELECT unnest(@kinds::text[]) AS kind, unnest(@floors::bigint[]) AS no) f ON f.kind = d.kind
+    WHERE d.due_at <= (SELECT flow.clock()) AND d.leased AND d.lease_no < f.no
+    ORDER BY d.due_at LIMIT @max_rows FOR UPDATE OF d SKIP LOCKED
 )
 UPDATE flow.due u
 SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => u.lease_seconds)

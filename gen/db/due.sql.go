@@ -126,6 +126,31 @@ func (q *Queries) DueFinish(ctx context.Context, db DBTX, arg DueFinishParams) (
 	return again, err
 }
 
+const dueLapsed = `-- name: DueLapsed :many
+SELECT DISTINCT kind FROM flow.due WHERE due_at <= (SELECT flow.clock()) AND kind = ANY($1::text[]) AND leased
+`
+
+// The kinds, of these, of which a lease has ended.
+func (q *Queries) DueLapsed(ctx context.Context, db DBTX, kinds []string) ([]string, error) {
+	rows, err := db.Query(ctx, dueLapsed, kinds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var kind string
+		if err := rows.Scan(&kind); err != nil {
+			return nil, err
+		}
+		items = append(items, kind)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dueLease = `-- name: DueLease :one
 UPDATE flow.due
 SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => lease_seconds)
@@ -146,10 +171,56 @@ func (q *Queries) DueLease(ctx context.Context, db DBTX, arg DueLeaseParams) (in
 	return lease_no, err
 }
 
+const dueRetake = `-- name: DueRetake :many
+WITH picked AS (
+    SELECT d.kind, d.key FROM flow.due d
+    JOIN (SELECT unnest($1::text[]) AS kind, unnest($2::bigint[]) AS no) f ON f.kind = d.kind
+    WHERE d.due_at <= (SELECT flow.clock()) AND d.leased AND d.lease_no < f.no
+    ORDER BY d.due_at LIMIT $3 FOR UPDATE OF d SKIP LOCKED
+)
+UPDATE flow.due u
+SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => u.lease_seconds)
+FROM picked p WHERE u.kind = p.kind AND u.key = p.key
+RETURNING u.kind, u.key, u.lease_no
+`
+
+type DueRetakeParams struct {
+	Kinds   []string
+	Floors  []int64
+	MaxRows int32
+}
+
+type DueRetakeRow struct {
+	Kind    string
+	Key     string
+	LeaseNo int64
+}
+
+// Leases up to max_rows rows anew whose lease has ended and which no job waits for: their number is below the floor of their kind.
+func (q *Queries) DueRetake(ctx context.Context, db DBTX, arg DueRetakeParams) ([]DueRetakeRow, error) {
+	rows, err := db.Query(ctx, dueRetake, arg.Kinds, arg.Floors, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DueRetakeRow
+	for rows.Next() {
+		var i DueRetakeRow
+		if err := rows.Scan(&i.Kind, &i.Key, &i.LeaseNo); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dueTake = `-- name: DueTake :many
 WITH picked AS (
     SELECT d.kind, d.key FROM flow.due d
-    WHERE d.due_at <= (SELECT flow.clock()) AND d.kind = ANY($1::text[])
+    WHERE d.due_at <= (SELECT flow.clock()) AND d.kind = ANY($1::text[]) AND NOT d.leased
     ORDER BY d.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
 )
 UPDATE flow.due u
@@ -169,7 +240,7 @@ type DueTakeRow struct {
 	LeaseNo int64
 }
 
-// Leases up to max_rows rows of these kinds that are due: nobody works on them, or the lease of who did has ended.
+// Leases up to max_rows rows of these kinds that are due.
 func (q *Queries) DueTake(ctx context.Context, db DBTX, arg DueTakeParams) ([]DueTakeRow, error) {
 	rows, err := db.Query(ctx, dueTake, arg.Kinds, arg.MaxRows)
 	if err != nil {

@@ -3,7 +3,9 @@ package due_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +25,8 @@ func (q lostQueue) Insert(_ context.Context, _ pgx.Tx, jobs []due.JobArgs) error
 	}
 	return nil
 }
+
+func (lostQueue) Oldest(context.Context, pgx.Tx, []string) (map[string]int64, error) { return nil, nil }
 
 func TestCrash_CostsALease(t *testing.T) {
 	t.Parallel()
@@ -60,7 +64,7 @@ func TestCrash_CostsALease(t *testing.T) {
 	}
 }
 
-func TestCrash_WakeTakesOverAnEndedLease(t *testing.T) {
+func TestCrash_WakeLeavesAnEndedLeaseToTheScanner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	dead := due.New(b.pool, lostQueue{make(chan due.JobArgs, 1)}, due.Options{})
@@ -69,14 +73,59 @@ func TestCrash_WakeTakesOverAnEndedLease(t *testing.T) {
 	b.wake(dead, "k", due.Now())
 	pgtest.MoveClock(t, b.pool, 2*time.Minute)
 
-	s := b.scheduler(due.Options{ScanEvery: hour})
+	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
 	s.Register(kind, hour, 1, handler)
 	b.wake(s, "k", due.Now())
-	if n := b.jobs(); n != 1 {
-		t.Fatalf("%d jobs, want 1", n)
+	if n := b.jobs(); n != 0 {
+		t.Fatalf("%d jobs, want none yet", n)
 	}
 	b.run(s)
 	receive(t, "the call", calls)
+	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
+}
+
+// TestBacklog_KeepsItsPlace: what waits for a worker for longer than its lease is not begun anew, which would send it to the end of
+// the line each time; what was lost is, however long the line.
+func TestBacklog_KeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	dead := due.New(b.pool, lostQueue{make(chan due.JobArgs, 1)}, due.Options{})
+	nobody, _ := signals()
+	dead.Register(kind, time.Minute, 1, nobody)
+	b.wake(dead, "lost", due.Now())
+
+	const waiting = 30
+	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
+	began, goOn := make(chan string, 2*waiting), make(chan struct{})
+	s.Register(kind, time.Minute, 1, func(_ context.Context, l *due.Lease) (time.Time, error) {
+		began <- l.Key
+		<-goOn
+		return time.Time{}, nil
+	})
+	for i := range waiting {
+		b.wake(s, fmt.Sprintf("k%02d", i), due.Now())
+	}
+	b.run(s)
+	if got := receive(t, "the first", began); got != "k00" {
+		t.Fatalf("%q went first", got)
+	}
+	pgtest.MoveClock(t, b.pool, 2*time.Minute)
+	for i := range waiting {
+		b.wake(s, fmt.Sprintf("k%02d", i), due.Now()) // none of them is begun anew by that
+	}
+	b.eventually("the lost one is begun anew", func() bool { return b.jobs() > waiting })
+	close(goOn)
+	b.eventually("all is done", func() bool { return b.count("SELECT count(*)::int FROM flow.due") == 0 })
+	close(began)
+	var order []string
+	for key := range began {
+		if key != "k00" { // whose worker lost its lease to the clock
+			order = append(order, key)
+		}
+	}
+	if !slices.IsSorted(order) || len(order) != waiting || order[waiting-1] != "lost" {
+		t.Fatalf("it went in the order %v", order)
+	}
 }
 
 func TestLease_LostToAnother(t *testing.T) {

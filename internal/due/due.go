@@ -1,6 +1,7 @@
 // Package due is the one clock: everything that must happen at a time is a row of flow.due, and a row that falls due
 // becomes a job, in one transaction. It promises that work which is due is done at least once, by one worker at a time as
-// long as that worker keeps its lease, and that a wake-up is never lost. A crash costs a lease. It does not know what the
+// long as that worker keeps its lease, and that a wake-up is never lost. A crash costs a lease. A job that waits for a worker for
+// longer than its lease keeps its place in the line. It does not know what the
 // work is, nor what carries the jobs.
 //
 //	          Wake                due, job inserted              Finish (done)
@@ -42,6 +43,9 @@ func (JobArgs) Kind() string { return "due" }
 type Queue interface {
 	// Insert adds jobs in tx: they exist when it commits, and workers then hear of them at once.
 	Insert(ctx context.Context, tx pgx.Tx, jobs []JobArgs) error
+	// Oldest returns the least lease number of the jobs that wait for a worker, or are about to be begun by one, of each of these
+	// kinds of which there is one.
+	Oldest(ctx context.Context, tx pgx.Tx, kinds []string) (map[string]int64, error)
 }
 
 // Handler does the work of one row and returns when it is due again; the zero time means never, unless a wake-up arrives

@@ -3,6 +3,7 @@ package due
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -56,12 +57,15 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, err 
 		if err != nil {
 			return fmt.Errorf("take due rows: %w", err)
 		}
-		if len(rows) == 0 {
-			return nil
+		jobs, err := s.retake(ctx, tx, kinds, scanRows-len(rows))
+		if err != nil {
+			return err
 		}
-		jobs := make([]JobArgs, len(rows))
-		for i, row := range rows {
-			jobs[i] = JobArgs{DueKind: row.Kind, Key: row.Key, LeaseNo: row.LeaseNo}
+		for _, row := range rows {
+			jobs = append(jobs, JobArgs{DueKind: row.Kind, Key: row.Key, LeaseNo: row.LeaseNo})
+		}
+		if len(jobs) == 0 {
+			return nil
 		}
 		started = len(jobs)
 		return s.queue.Insert(ctx, tx, jobs)
@@ -70,4 +74,41 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, err 
 		return 0, err
 	}
 	return started, nil
+}
+
+// retake leases rows anew whose lease has ended. Those whose job still waits for a worker are left alone: a job goes by the age of its
+// lease, so that a row with a newer one than the job which has waited longest has a job of its own. To begin those anew would send
+// them to the end of the line, and where the line is longer than a lease nothing in it would ever begin.
+func (s *Scheduler) retake(ctx context.Context, tx pgx.Tx, kinds []string, most int) ([]JobArgs, error) {
+	if most == 0 {
+		return nil, nil
+	}
+	q := db.New()
+	lapsed, err := q.DueLapsed(ctx, tx, kinds)
+	if err != nil {
+		return nil, fmt.Errorf("look for leases that ended: %w", err)
+	}
+	if len(lapsed) == 0 {
+		return nil, nil
+	}
+	oldest, err := s.queue.Oldest(ctx, tx, lapsed)
+	if err != nil {
+		return nil, fmt.Errorf("look for jobs that wait: %w", err)
+	}
+	floors := make([]int64, len(lapsed))
+	for i, kind := range lapsed {
+		floors[i] = math.MaxInt64
+		if no, waits := oldest[kind]; waits {
+			floors[i] = no
+		}
+	}
+	rows, err := q.DueRetake(ctx, tx, db.DueRetakeParams{Kinds: lapsed, Floors: floors, MaxRows: int32(most)}) //nolint:gosec // at most scanRows
+	if err != nil {
+		return nil, fmt.Errorf("take rows whose lease ended: %w", err)
+	}
+	jobs := make([]JobArgs, len(rows))
+	for i, row := range rows {
+		jobs[i] = JobArgs{DueKind: row.Kind, Key: row.Key, LeaseNo: row.LeaseNo}
+	}
+	return jobs, nil
 }

@@ -77,6 +77,37 @@ func (q *Queue) Insert(ctx context.Context, tx pgx.Tx, jobs []due.JobArgs) error
 	return nil
 }
 
+// justFetched is how long a job that a worker has fetched counts as waiting: so long it takes at most to begin.
+const justFetched = "5 s"
+
+// Oldest returns the least lease number of the jobs of each kind that wait, or that a worker may be about to begin.
+func (q *Queue) Oldest(ctx context.Context, tx pgx.Tx, kinds []string) (map[string]int64, error) {
+	const oldest = `SELECT k.kind, min((j.args->>'lease_no')::bigint) FROM unnest($1::text[]) AS k (kind)
+		CROSS JOIN LATERAL (
+			(SELECT args FROM ` + pg.RiverSchema + `.river_job r WHERE r.state = 'available' AND r.queue = k.kind
+			ORDER BY r.priority, r.scheduled_at, r.id LIMIT 1)
+			UNION ALL
+			SELECT args FROM ` + pg.RiverSchema + `.river_job r WHERE r.state = 'running' AND r.queue = k.kind
+				AND r.attempted_at > now() - interval '` + justFetched + `'
+		) j
+		GROUP BY k.kind`
+	rows, err := tx.Query(ctx, oldest, kinds)
+	if err != nil {
+		return nil, fmt.Errorf("read the River jobs that wait: %w", err)
+	}
+	out := map[string]int64{}
+	var kind string
+	var no int64
+	_, err = pgx.ForEachRow(rows, []any{&kind, &no}, func() error {
+		out[kind] = no
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the River jobs that wait: %w", err)
+	}
+	return out, nil
+}
+
 // Options tune a Runner; the zero value is good.
 type Options struct {
 	// Log gets what River has to say, from warnings up; nil means slog.Default().
