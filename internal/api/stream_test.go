@@ -368,7 +368,7 @@ func TestStream_Refused(t *testing.T) {
 
 func (s *stack) eventually(done func() bool) {
 	s.t.Helper()
-	assert.Eventually(s.t, done, 60*time.Second, 20*time.Millisecond)
+	assert.Eventually(s.t, done, patience, 20*time.Millisecond)
 }
 
 // TestStream_Full: beyond what a process takes, and what it takes of one organization, it says when to come back.
