@@ -340,8 +340,9 @@ func TestHold_WaitsForClaims(t *testing.T) {
 			before := calls()
 			s.openHold("/admin/dispatch", `{}`)
 			batch := s.trigger(s.define(modifyOne), `{"records":[{"id":"a"},{"id":"b"}]}`)
+			waitsAt := "HoldGateTake"
 			if path == "batch" {
-				path = "/flows/batches/" + batch
+				path, waitsAt = "/flows/batches/"+batch, "BatchLock"
 			}
 			// The claim comes to a stop behind its reading of holds, where it counts what it took from the slice.
 			tx, err := s.app.Pool.Begin(ctx)
@@ -350,14 +351,14 @@ func TestHold_WaitsForClaims(t *testing.T) {
 			_, err = tx.Exec(ctx, `SELECT FROM flow.slice WHERE batch_id = $1 FOR UPDATE`, batch)
 			require.NoError(t, err)
 			s.resumed("/admin/dispatch/resume")
-			s.blocked(1)
-			answered := make(chan map[string]any, 1)
-			go func() { answered <- s.openHold(path, `{}`) }()
-			s.blocked(2)
+			s.blockedAt("SliceClaim")
+			answered := make(chan int, 1)
+			go func() { answered <- s.Do(http.MethodPost, path+"/pause", `{}`).Status }()
+			s.blockedAt(waitsAt)
 			assert.Empty(t, answered, "it waits for the claim")
 			assert.Equal(t, before, calls(), "the claim has not committed")
 			require.NoError(t, tx.Rollback(ctx))
-			<-answered
+			require.Equal(t, http.StatusCreated, <-answered)
 			n := calls()
 			assert.Positive(t, n-before, "what the claim took was made before the answer")
 			for s.number(`SELECT count(*) FROM flow.call WHERE state = 'intent'`) > 0 {
@@ -373,14 +374,18 @@ func TestHold_WaitsForClaims(t *testing.T) {
 // blocked waits until so many connections wait for locks that others hold.
 func (s *stack) blocked(n int) {
 	s.t.Helper()
-	deadline := time.After(30 * time.Second)
-	for s.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0`) < n {
-		select {
-		case <-deadline:
-			s.t.Fatalf("fewer than %d wait for locks", n)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	s.eventually(func() bool {
+		return s.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0`) >= n
+	})
+}
+
+// blockedAt waits until this query waits for a lock.
+func (s *stack) blockedAt(query string) {
+	s.t.Helper()
+	s.eventually(func() bool {
+		return s.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0
+			AND query LIKE '-- name: ' || $1 || ' %'`, query) > 0
+	})
 }
 
 // Nothing that people hold is sent, however many calls were going at full speed when they held it.
