@@ -1,14 +1,14 @@
 -- name: WaitInsert :exec
 -- Rows of records, or of whole slices where the position is -1.
-INSERT INTO flow.wait (org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key)
+INSERT INTO flow.wait (org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key, child)
 SELECT unnest(@org_ids::uuid[]), unnest(@batch_ids::uuid[]), unnest(@slice_nos::int[]), nullif(unnest(@positions::bigint[]), -1),
     unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), @now::timestamptz, unnest(@ends_ats::timestamptz[]), nullif(unnest(@event_kinds::text[]), ''),
-    nullif(unnest(@match_keys::bytea[]), '');
+    nullif(unnest(@match_keys::bytea[]), ''), nullif(unnest(@children::uuid[]), '00000000-0000-0000-0000-000000000000');
 
 -- name: WaitsOver :many
 -- The waits of a batch that are over, the longest over first, and locked. An event that came in time and was not looked at yet is
 -- waited for.
-SELECT w.no, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind, w.event_no FROM flow.wait w
+SELECT w.no, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind, w.event_no, w.child FROM flow.wait w
 WHERE w.no IN (
     SELECT o.no FROM flow.wait o WHERE o.batch_id = @batch_id AND o.ends_at <= @now::timestamptz
         AND (o.event_kind IS NULL OR o.event_no IS NOT NULL OR NOT EXISTS (SELECT FROM flow.event_arrival a WHERE a.org_id = o.org_id AND NOT a.delivered
@@ -24,8 +24,17 @@ SELECT ends_at FROM flow.wait WHERE batch_id = @batch_id ORDER BY ends_at LIMIT 
 DELETE FROM flow.wait WHERE no = ANY(@nos::bigint[]);
 
 -- name: WaitDrop :exec
--- What else records, or slices, waited for that failed.
-DELETE FROM flow.wait WHERE batch_id = @batch_id AND (position = ANY(@positions::bigint[]) OR position IS NULL AND slice_no = ANY(@slice_nos::int[]));
+-- What else records, or slices, waited for that failed. Whoever has such a wait locked ends it, and has the batch look again: to wait for
+-- that one, out of the order of waits, could be for ever.
+DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM flow.wait w
+    WHERE w.batch_id = @batch_id AND (w.position = ANY(@positions::bigint[]) OR w.position IS NULL AND w.slice_no = ANY(@slice_nos::int[]))
+    FOR UPDATE SKIP LOCKED);
+
+-- name: WaitChildrenOver :many
+-- Ends the waits for batches that are over in this transaction, unless their time was over before, and says whose they are.
+WITH locked AS MATERIALIZED (SELECT w.no FROM flow.wait w WHERE w.child = ANY(@children::uuid[]) ORDER BY w.no FOR UPDATE)
+UPDATE flow.wait h SET ends_at = least(h.ends_at, @now::timestamptz) FROM locked WHERE h.no = locked.no
+RETURNING h.batch_id;
 
 -- name: WaitClear :execrows
 -- Waits of a batch of which nothing goes on.

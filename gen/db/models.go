@@ -1603,6 +1603,8 @@ type FlowWait struct {
 	MatchKey []byte
 	// The event that ended it (flow.event_arrival); null until then.
 	EventNo *int64
+	// The batch whose end it waits for (flow.batch), which brings ends_at forward; null for none.
+	Child *uuid.UUID
 }
 
 // Addresses at which signed requests start flows. One that was deleted stays until its deliveries are gone, for those that still wait.

@@ -140,11 +140,11 @@ func (q *Queries) HousekeepArrivals(ctx context.Context, db DBTX, maxRows int32)
 
 const waitCandidates = `-- name: WaitCandidates :many
 SELECT w.no, w.batch_id, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no FROM (
-    (SELECT u.no, u.org_id, u.batch_id, u.slice_no, u.position, u.step_no, u.task_no, u.began_at, u.ends_at, u.event_kind, u.match_key, u.event_no FROM flow.wait u WHERE u.org_id = $1 AND u.event_kind = $2::text AND u.event_no IS NULL AND u.match_key IS NULL
+    (SELECT u.no, u.org_id, u.batch_id, u.slice_no, u.position, u.step_no, u.task_no, u.began_at, u.ends_at, u.event_kind, u.match_key, u.event_no, u.child FROM flow.wait u WHERE u.org_id = $1 AND u.event_kind = $2::text AND u.event_no IS NULL AND u.match_key IS NULL
         AND u.no > $3 AND u.no < $4 AND u.ends_at > $5 ORDER BY u.no LIMIT $6)
     UNION ALL
-    SELECT x.no, x.org_id, x.batch_id, x.slice_no, x.position, x.step_no, x.task_no, x.began_at, x.ends_at, x.event_kind, x.match_key, x.event_no FROM (SELECT DISTINCT unnest($7::bytea[]) AS k) m
-    CROSS JOIN LATERAL (SELECT no, org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key, event_no FROM flow.wait y WHERE y.org_id = $1 AND y.event_kind = $2::text AND y.event_no IS NULL AND y.match_key = m.k
+    SELECT x.no, x.org_id, x.batch_id, x.slice_no, x.position, x.step_no, x.task_no, x.began_at, x.ends_at, x.event_kind, x.match_key, x.event_no, x.child FROM (SELECT DISTINCT unnest($7::bytea[]) AS k) m
+    CROSS JOIN LATERAL (SELECT no, org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key, event_no, child FROM flow.wait y WHERE y.org_id = $1 AND y.event_kind = $2::text AND y.event_no IS NULL AND y.match_key = m.k
         AND y.no > $3 AND y.no < $4 AND y.ends_at > $5 ORDER BY y.no LIMIT $6) x
 ) w ORDER BY w.no LIMIT $6
 `
@@ -204,6 +204,38 @@ func (q *Queries) WaitCandidates(ctx context.Context, db DBTX, arg WaitCandidate
 	return items, nil
 }
 
+const waitChildrenOver = `-- name: WaitChildrenOver :many
+WITH locked AS MATERIALIZED (SELECT w.no FROM flow.wait w WHERE w.child = ANY($2::uuid[]) ORDER BY w.no FOR UPDATE)
+UPDATE flow.wait h SET ends_at = least(h.ends_at, $1::timestamptz) FROM locked WHERE h.no = locked.no
+RETURNING h.batch_id
+`
+
+type WaitChildrenOverParams struct {
+	Now      time.Time
+	Children []uuid.UUID
+}
+
+// Ends the waits for batches that are over in this transaction, unless their time was over before, and says whose they are.
+func (q *Queries) WaitChildrenOver(ctx context.Context, db DBTX, arg WaitChildrenOverParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, waitChildrenOver, arg.Now, arg.Children)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var batch_id uuid.UUID
+		if err := rows.Scan(&batch_id); err != nil {
+			return nil, err
+		}
+		items = append(items, batch_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const waitClear = `-- name: WaitClear :execrows
 DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM flow.wait w WHERE w.batch_id = $1 ORDER BY w.no LIMIT $2 FOR UPDATE)
 `
@@ -235,7 +267,9 @@ func (q *Queries) WaitDelete(ctx context.Context, db DBTX, nos []int64) (int64, 
 }
 
 const waitDrop = `-- name: WaitDrop :exec
-DELETE FROM flow.wait WHERE batch_id = $1 AND (position = ANY($2::bigint[]) OR position IS NULL AND slice_no = ANY($3::int[]))
+DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM flow.wait w
+    WHERE w.batch_id = $1 AND (w.position = ANY($2::bigint[]) OR w.position IS NULL AND w.slice_no = ANY($3::int[]))
+    FOR UPDATE SKIP LOCKED)
 `
 
 type WaitDropParams struct {
@@ -244,7 +278,8 @@ type WaitDropParams struct {
 	SliceNos  []int32
 }
 
-// What else records, or slices, waited for that failed.
+// What else records, or slices, waited for that failed. Whoever has such a wait locked ends it, and has the batch look again: to wait for
+// that one, out of the order of waits, could be for ever.
 func (q *Queries) WaitDrop(ctx context.Context, db DBTX, arg WaitDropParams) error {
 	_, err := db.Exec(ctx, waitDrop, arg.BatchID, arg.Positions, arg.SliceNos)
 	return err
@@ -283,10 +318,10 @@ func (q *Queries) WaitHand(ctx context.Context, db DBTX, arg WaitHandParams) ([]
 }
 
 const waitInsert = `-- name: WaitInsert :exec
-INSERT INTO flow.wait (org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key)
+INSERT INTO flow.wait (org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key, child)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::int[]), nullif(unnest($4::bigint[]), -1),
     unnest($5::smallint[]), unnest($6::smallint[]), $7::timestamptz, unnest($8::timestamptz[]), nullif(unnest($9::text[]), ''),
-    nullif(unnest($10::bytea[]), '')
+    nullif(unnest($10::bytea[]), ''), nullif(unnest($11::uuid[]), '00000000-0000-0000-0000-000000000000')
 `
 
 type WaitInsertParams struct {
@@ -300,6 +335,7 @@ type WaitInsertParams struct {
 	EndsAts    []time.Time
 	EventKinds []string
 	MatchKeys  [][]byte
+	Children   []uuid.UUID
 }
 
 // Rows of records, or of whole slices where the position is -1.
@@ -315,6 +351,7 @@ func (q *Queries) WaitInsert(ctx context.Context, db DBTX, arg WaitInsertParams)
 		arg.EndsAts,
 		arg.EventKinds,
 		arg.MatchKeys,
+		arg.Children,
 	)
 	return err
 }
@@ -332,7 +369,7 @@ func (q *Queries) WaitNext(ctx context.Context, db DBTX, batchID uuid.UUID) (tim
 }
 
 const waitsOver = `-- name: WaitsOver :many
-SELECT w.no, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind, w.event_no FROM flow.wait w
+SELECT w.no, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind, w.event_no, w.child FROM flow.wait w
 WHERE w.no IN (
     SELECT o.no FROM flow.wait o WHERE o.batch_id = $1 AND o.ends_at <= $2::timestamptz
         AND (o.event_kind IS NULL OR o.event_no IS NOT NULL OR NOT EXISTS (SELECT FROM flow.event_arrival a WHERE a.org_id = o.org_id AND NOT a.delivered
@@ -357,6 +394,7 @@ type WaitsOverRow struct {
 	EndsAt    time.Time
 	EventKind *string
 	EventNo   *int64
+	Child     *uuid.UUID
 }
 
 // The waits of a batch that are over, the longest over first, and locked. An event that came in time and was not looked at yet is
@@ -380,6 +418,7 @@ func (q *Queries) WaitsOver(ctx context.Context, db DBTX, arg WaitsOverParams) (
 			&i.EndsAt,
 			&i.EventKind,
 			&i.EventNo,
+			&i.Child,
 		); err != nil {
 			return nil, err
 		}

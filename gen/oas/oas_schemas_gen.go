@@ -5752,8 +5752,9 @@ type DryRunRequest struct {
 	Metadata OptFreeObject `json:"metadata"`
 	// What tasks that make calls are taken to have answered, by step and task, for the expressions of
 	// later steps; without one such an output is null. A task that waits for an event is taken to have got
-	// the one given for it, or one without a payload. Outputs of other tasks are computed and cannot be
-	// given.
+	// the one given for it, or one without a payload. A task that starts a flow is taken to have the
+	// output given for it; without one its batch is completed and gave null. Outputs of other tasks are
+	// computed and cannot be given.
 	Outputs OptFreeObject `json:"outputs"`
 	// The records that the estimate is for.
 	RecordCount OptInt64 `json:"record_count"`

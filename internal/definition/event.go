@@ -10,6 +10,9 @@ import (
 // WaitForEvent is what the catalog calls the utility whose tasks wait for an event.
 const WaitForEvent = "wait_for_event"
 
+// StartFlow is what it calls the one whose tasks start flows.
+const StartFlow = "start_flow"
+
 // event checks the parameters of a task that waits for an event, as far as the schema of its action does not.
 func (c *checker) event(at place, t DocumentTask) {
 	var p struct {

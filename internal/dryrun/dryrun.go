@@ -126,6 +126,9 @@ func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outc
 	return out, err
 }
 
+// answered are the in-process actions whose output others decide, by the name in the catalog.
+var answered = map[string]bool{definition.StartFlow: true, definition.WaitForEvent: true}
+
 // sampleOutputs reads the outputs that the caller made up.
 func sampleOutputs(plan *definition.Plan, raw json.RawMessage) (map[[2]string]json.RawMessage, error) {
 	out := map[[2]string]json.RawMessage{}
@@ -150,7 +153,7 @@ func sampleOutputs(plan *definition.Plan, raw json.RawMessage) (map[[2]string]js
 			switch t := find(plan, step, task); {
 			case t == nil:
 				refuse("value_error", "The definition has no such task", step, task)
-			case t.Action.Call == nil && t.Action.Utility != definition.WaitForEvent:
+			case t.Action.Call == nil && !answered[t.Action.Utility]:
 				refuse("value_error", "This task makes no call: its output is computed", step, task)
 			}
 			out[[2]string{step, task}] = tasks[task]

@@ -46,7 +46,7 @@ func (r *rehearsal) step(ctx context.Context, step *definition.Step) ([]Task, er
 		key := [2]string{step.ID, step.Tasks[i].ID}
 		if out[i].Kind != run.TraceOK {
 			delete(r.outputs, key)
-		} else if step.Tasks[i].Action.Call == nil && r.outputs[key] == nil { // an event may be given
+		} else if step.Tasks[i].Action.Call == nil && r.outputs[key] == nil { // that of an event, or of another flow, may be given
 			r.outputs[key] = out[i].Output
 		}
 		out[i].Output = r.outputs[key]

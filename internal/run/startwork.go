@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -38,6 +39,8 @@ var reasonDepth = fmt.Sprintf("The batch is the last of %d starts by events and 
 type flowStart struct {
 	launchKey
 	input, metadata json.RawMessage
+	// waits is how long the task waits for the end of the batch; 0 for not at all.
+	waits time.Duration
 }
 
 // launchKey is what starts of one launch have in common.
@@ -56,6 +59,8 @@ func prepareStart(r *recordWork, params []byte) error {
 		DefinitionID    string `json:"definition_id"`
 		Input, Metadata json.RawMessage
 		Lane            string
+		Wait            json.RawMessage
+		Seconds         json.RawMessage `json:"timeout_seconds"`
 	}
 	if err := json.Unmarshal(params, &p); err != nil {
 		return errors.New("definition_id and lane must be strings")
@@ -72,6 +77,9 @@ func prepareStart(r *recordWork, params []byte) error {
 		return err
 	}
 	if st.metadata, err = startObject("metadata", p.Metadata, maxStartMetadata); err != nil {
+		return err
+	}
+	if st.waits, err = startWait(p.Wait, p.Seconds); err != nil {
 		return err
 	}
 	r.start = &st
@@ -96,6 +104,13 @@ func startObject(name string, value json.RawMessage, most int) (json.RawMessage,
 // started keeps what became of a start.
 func (r *recordWork) started(batch uuid.UUID) {
 	r.output = fmt.Appendf(nil, `{"batch_id":%q}`, batch)
+}
+
+// rehearsed keeps what a start that is rehearsed would give.
+func (r *recordWork) rehearsed() {
+	if r.started(uuid.Nil); r.start.waits > 0 {
+		r.output = childOutput(uuid.Nil, BatchCompleted, Completed, nil)
+	}
 }
 
 // pendingStart is what task no of a slice's step starts for the record at an offset.
@@ -162,27 +177,53 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 	}
 	later := pg.NewPipeline(c.tx)
 	for _, w := range works {
+		w.refuseStarts(h, wanted)
 		for i := range w.starts {
-			p := &w.starts[i]
-			r := recordWork{offset: p.offset, kind: TraceOK}
-			switch l := wanted[p.launchKey]; {
-			case h.EventDepth >= event.MaxDepth:
-				r.fail(p.task, CodeStart, reasonDepth)
-			case l.refused != "":
-				r.fail(p.task, CodeStart, l.refused)
-			default:
-				batch, err := c.startFlow(ctx, later, l.launch, p.as(h, w, l.version))
-				if err != nil {
-					return err
-				}
-				r.started(batch)
+			if err := c.startFor(ctx, later, h, w, &w.starts[i], wanted); err != nil {
+				return err
 			}
-			w.settle(p.no, p.offset, p.task, r.trace())
 		}
 	}
 	if err := later.Send(ctx, c.tx); err != nil {
 		return fmt.Errorf("start flows: %w", err)
 	}
+	return nil
+}
+
+// refuseStarts fails the tasks that cannot start what they want.
+func (w *sliceWork) refuseStarts(h *head, wanted map[launchKey]tried) {
+	w.starts = slices.DeleteFunc(w.starts, func(p pendingStart) bool {
+		reason := wanted[p.launchKey].refused
+		if h.EventDepth >= event.MaxDepth {
+			reason = reasonDepth
+		}
+		if reason == "" {
+			return false
+		}
+		r := recordWork{offset: p.offset}
+		r.fail(p.task, CodeStart, reason)
+		w.settle(p.no, p.offset, p.task, r.trace())
+		return true
+	})
+}
+
+// startFor starts the batch of a task. A record that failed by another task waits for no batch, so none is started to be waited for.
+func (c *Change) startFor(ctx context.Context, later *pg.Pipeline, h *head, w *sliceWork, p *pendingStart, wanted map[launchKey]tried) error {
+	if p.waits > 0 && w.failed[p.offset] != nil {
+		return nil
+	}
+	l := wanted[p.launchKey]
+	batch, err := c.startFlow(ctx, later, l.launch, p.as(h, w, l.version))
+	if err != nil {
+		return err
+	}
+	if p.waits > 0 {
+		w.waits = append(w.waits, pendingWait{p.no, p.offset, p.task, wait{lasts: p.waits, child: batch, alone: true}})
+		return nil
+	}
+	r := recordWork{offset: p.offset, kind: TraceOK}
+	r.started(batch)
+	w.settle(p.no, p.offset, p.task, r.trace())
 	return nil
 }
 
@@ -221,7 +262,7 @@ func (s *Service) rehearseStart(ctx context.Context, orgID uuid.UUID, t *taskWor
 		if l.refused != "" {
 			r.fail(t, CodeStart, l.refused)
 		} else {
-			r.started(uuid.Nil)
+			r.rehearsed()
 		}
 		return errRehearsed
 	})

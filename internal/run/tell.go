@@ -10,11 +10,14 @@ import (
 	"flowlane/internal/event"
 )
 
-// tellEnded leaves the events of batches that are over, and has those who listen woken with the rest.
+// tellEnded leaves the events of batches that are over, and has those who listen, or wait for the batches, woken with the rest.
 func (c *Change) tellEnded(ctx context.Context) error {
 	heard, err := event.BatchesEnded(ctx, c.tx, c.ended)
+	if err != nil {
+		return err
+	}
 	c.heard(heard)
-	return err
+	return c.endParentWaits(ctx)
 }
 
 // tell leaves other events, and has those who listen woken with the rest.

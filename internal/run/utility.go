@@ -55,7 +55,7 @@ var effects = map[string]struct {
 	"store_write":           {CodeStore, prepareWrite},
 	"emit_event":            {CodeEvent, prepareEmit},
 	"delay":                 {CodeFlowFailed, prepareDelay},
-	"start_flow":            {CodeStart, prepareStart},
+	definition.StartFlow:    {CodeStart, prepareStart},
 	definition.WaitForEvent: {CodeFlowFailed, prepareEventWait},
 }
 
@@ -150,7 +150,7 @@ func (t *taskWork) bound(r *recordWork) {
 }
 
 // Evaluate carries an in-process task out for what env shows, without a batch: what it would write to a store is not written, no event
-// is there, no batch is started (their ids are all zeros), and nothing waits. The trace has kind, output and error.
+// is there, no batch is started (their ids are all zeros; one that is waited for is over), and nothing waits. The trace has kind, output and error.
 func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definition.Step, task *definition.Task, env *expr.Env) (Trace, error) {
 	t := taskWork{step: step, task: task}
 	t.render(0, env)

@@ -19,9 +19,9 @@ import (
 const MaxWait = 365 * 24 * time.Hour
 
 // waiters are the in-process actions that wait, by the name in the catalog.
-var waiters = map[string]bool{"delay": true, definition.WaitForEvent: true}
+var waiters = map[string]bool{"delay": true, definition.StartFlow: true, definition.WaitForEvent: true}
 
-// wait is what a task waits for: a time that is so far from its beginning, or fixed; or until then for an event.
+// wait is what a task waits for: a time that is so far from its beginning, or fixed; or until then for an event, or the end of a batch.
 type wait struct {
 	lasts time.Duration
 	until *time.Time
@@ -29,6 +29,8 @@ type wait struct {
 	kind  string
 	key   []byte
 	alone bool
+	// child is the batch; zero for none.
+	child uuid.UUID
 }
 
 func prepareDelay(r *recordWork, params []byte) error {
@@ -91,7 +93,7 @@ func (r *recordWork) rehearse(t *taskWork, now time.Time) {
 	}
 }
 
-// planWaits reports whether a task of the plan waits.
+// planWaits reports whether a task of the plan may wait.
 func planWaits(plan *definition.Plan) bool {
 	for i := range plan.Steps {
 		for j := range plan.Steps[i].Tasks {
@@ -111,12 +113,13 @@ type pendingWait struct {
 	wait   wait
 }
 
-// openWait is a wait that begins: task no, until a time, or an event whose digest has this key.
+// openWait is a wait that begins: task no, until a time, or an event whose digest has this key, or the end of a batch.
 type openWait struct {
 	no        int16
 	ends      time.Time
 	kind, key string
 	alone     bool
+	child     uuid.UUID
 }
 
 // beginWaits decides which of the waits begin, once all else of the work is known: a record that failed waits for nothing, and
@@ -136,7 +139,7 @@ func (w *sliceWork) beginWaits(now time.Time) {
 		case !ends.After(now):
 			r.output = waited(ends)
 		default:
-			w.waiting[p.offset] = append(w.waiting[p.offset], openWait{p.no, ends, p.wait.kind, string(p.wait.key), p.wait.alone})
+			w.waiting[p.offset] = append(w.waiting[p.offset], openWait{p.no, ends, p.wait.kind, string(p.wait.key), p.wait.alone, p.wait.child})
 			continue
 		}
 		w.settle(p.no, p.offset, p.task, r.trace())
@@ -193,6 +196,7 @@ func (c *Change) addWait(h *head, p *Part, position int64, o openWait) {
 	a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID), append(a.SliceNos, p.SliceNo)
 	a.Positions, a.StepNos, a.TaskNos = append(a.Positions, position), append(a.StepNos, p.StepNo), append(a.TaskNos, o.no)
 	a.EndsAts, a.EventKinds, a.MatchKeys = append(a.EndsAts, o.ends), append(a.EventKinds, o.kind), append(a.MatchKeys, []byte(o.key))
+	a.Children = append(a.Children, o.child)
 	c.Wake(DueWait, h.ID.String(), o.ends)
 }
 

@@ -57,6 +57,9 @@ func (s *Service) endWaits(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (m
 		if err != nil {
 			return false, next, err
 		}
+		if fit, err = e.readChildren(ctx, rows[:fit]); err != nil {
+			return false, next, err
+		}
 		more = more || fit < len(rows)
 		if err := e.end(ctx, rows[:fit]); err != nil {
 			return false, next, err
@@ -85,6 +88,8 @@ type ending struct {
 	slices map[int32]*db.SliceRowsRow
 	// arrivals are the events that ended waits.
 	arrivals map[int64]*db.ArrivalsReadRow
+	// children are the batches that waits are for.
+	children map[uuid.UUID]*child
 	// dropped are the records, and the slices, that failed while they waited for more.
 	dropped db.WaitDropParams
 	// gone are the offsets of records that left a slice before its step.
@@ -142,15 +147,20 @@ func (e *ending) clean(ctx context.Context) error {
 // outcome says how a wait came out.
 func (e *ending) outcome(r *db.WaitsOverRow) Trace {
 	t := Trace{Kind: TraceOK, Attempt: 1, StartedAt: millis(r.BeganAt), EndedAt: millis(e.c.Now)}
+	code, message := "", ""
 	switch {
+	case r.Child != nil:
+		t.Output, code, message = e.children[*r.Child].outcome(r.EndsAt)
 	case r.EventKind == nil:
 		t.Output = waited(r.EndsAt)
 	case r.EventNo != nil:
 		t.Output = eventOutput(e.arrivals[*r.EventNo])
 	default:
+		code, message = CodeTimeout, fmt.Sprintf("No event %s that matches came in time", *r.EventKind)
+	}
+	if code != "" {
 		step := &e.h.plan.Steps[r.StepNo]
-		t.Kind = TraceFailed
-		t.Error = &JobError{Code: CodeTimeout, Message: fmt.Sprintf("No event %s that matches came in time", *r.EventKind), StepID: step.ID, TaskID: step.Tasks[r.TaskNo].ID}
+		t.Kind, t.Error = TraceFailed, &JobError{Code: code, Message: message, StepID: step.ID, TaskID: step.Tasks[r.TaskNo].ID}
 	}
 	return t
 }

@@ -1563,7 +1563,8 @@ export type DryRunRequest = {
     /**
      * What tasks that make calls are taken to have answered, by step and task, for the expressions of later steps;
      * without one such an output is null. A task that waits for an event is taken to have got the one given for it, or one without
-     * a payload. Outputs of other tasks are computed and cannot be given.
+     * a payload. A task that starts a flow is taken to have the output given for it; without one its batch is completed and gave
+     * null. Outputs of other tasks are computed and cannot be given.
      *
      */
     outputs?: FreeObject;
