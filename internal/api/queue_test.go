@@ -51,7 +51,8 @@ func TestDomain_Queue(t *testing.T) {
 	assert.Equal(t, []any{"window", 60.0, nil}, []any{c["binding_source"], c["binding_window"], c["unknown_reason"]})
 	assert.Equal(t, []any{"estimated_calls_pre_coalescing_projection"}, c["caveats"])
 	// 140 go in a minute: 1,000 need 8 of them, the first of which has begun. How long calls take is not known yet, so that each may
-	// take its timeout of 30 seconds: the last one, and those of a minute's second half, which then count in the next minute, too.
+	// take its timeout of 30 seconds: the last one, and those of a minute's second half, which then count in the next minute, too,
+	// and which passes come some seconds later.
 	seconds := c["eta_seconds"].(float64)
 	assert.Greater(t, seconds, 6.0*60)
 	assert.Less(t, seconds, 9*60+30.0)
