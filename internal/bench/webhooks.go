@@ -29,6 +29,10 @@ const (
 	spareConns = 30
 	// meanwhileRate is how many messages a second come while a large batch runs.
 	meanwhileRate = 200
+	// lookEvery is how often it is looked whether that runs.
+	lookEvery = 50 * time.Millisecond
+
+	insertRaw = "INSERT INTO raw_message (body) VALUES ($1)"
 )
 
 // webhooks measures how long a signed message takes over HTTP to its 202, and how many there are a second, next to raw inserts of
@@ -119,7 +123,7 @@ func (h *hook) measure(ctx context.Context, e *env, senders, size, messages int,
 	}
 	defer lines.close()
 	insert := func(int, int) error {
-		_, err := raw.Exec(ctx, "INSERT INTO raw_message (body) VALUES ($1)", body)
+		_, err := raw.Exec(ctx, insertRaw, body)
 		return err
 	}
 	var ours, theirs, times []time.Duration
@@ -156,7 +160,7 @@ func latency(what string, times []time.Duration, target float64) row {
 		ratio: p99.Seconds() * 1e3, target: target, most: true, unit: "ms"}
 }
 
-// meanwhile measures messages that come while batches run, one after the other.
+// meanwhile measures messages that come while batches run, one after the other, next to raw inserts of one row at the same time.
 func (h *hook) meanwhile(ctx context.Context, e *env) (row, error) {
 	n := e.records
 	if n == 0 {
@@ -173,62 +177,95 @@ func (h *hook) meanwhile(ctx context.Context, e *env) (row, error) {
 		return row{}, err
 	}
 	defer lines.close()
-	var times []time.Duration
+	var times, theirs []time.Duration
 	for i := range (e.repeats + 1) / 2 {
 		done := make(chan error, 1)
 		go func() {
 			_, err := h.s.runBatch(ctx, e, fmt.Sprintf(uploadTask, fmt.Sprintf("meanwhile%d", i), fiveFields), bodies, n)
 			done <- err
 		}()
-		took, err := h.paced(ctx, e, lines, body, done)
+		took, inserted, err := h.paced(ctx, e, lines, body, done)
 		if err != nil {
 			return row{}, err
 		}
-		times = append(times, took...)
+		times, theirs = append(times, took...), append(theirs, inserted...)
 	}
-	return latency(fmt.Sprintf("webhook, %d/s while %d records run, p99 of %d to 202", meanwhileRate, n, len(times)), times, 50), nil
+	out := latency(fmt.Sprintf("webhook, %d/s while %d records run, p99 of %d to 202", meanwhileRate, n, len(times)), times, 50)
+	out.raw = fmt.Sprintf("insert p50 %s, p99 %s", quantile(theirs, 0.5).Round(10*time.Microsecond), quantile(theirs, 0.99).Round(10*time.Microsecond))
+	return out, nil
 }
 
-// paced has messages sent at a steady rate until done, and returns how long those took that came while a large batch ran.
-func (h *hook) paced(ctx context.Context, e *env, lines lines, body []byte, done chan error) ([]time.Duration, error) {
-	var mu sync.Mutex
-	var took []time.Duration
-	var group sync.WaitGroup
-	errs := make([]error, len(lines))
-	over := make(chan struct{})
-	for who, line := range lines {
-		group.Go(func() {
-			tick := time.NewTicker(time.Second * time.Duration(len(lines)) / meanwhileRate)
-			defer tick.Stop()
-			for errs[who] == nil {
-				select {
-				case <-over:
-					return
-				case <-tick.C:
-				}
-				running, err := h.s.running(ctx, e)
-				if err != nil || !running {
-					errs[who] = err
-					continue
-				}
-				head, err := h.head(body)
-				began := time.Now()
-				if err == nil {
-					err = line.post(head, body)
-				}
-				mu.Lock()
-				took, errs[who] = append(took, time.Since(began)), err
-				mu.Unlock()
+// paced has messages sent until done, evenly, whatever the answers take, and returns how long those took that came while a large batch
+// ran, and how long raw inserts took meanwhile, of which there is one for every ten messages.
+func (h *hook) paced(ctx context.Context, e *env, lines lines, body []byte, done chan error) (took, inserted []time.Duration, err error) {
+	sent := newTurns(len(lines), func(who int) error {
+		head, err := h.head(body)
+		if err != nil {
+			return err
+		}
+		return lines[who].post(head, body)
+	})
+	raw := newTurns(1, func(int) error {
+		_, err := e.pool.Exec(ctx, insertRaw, body)
+		return err
+	})
+	tick, look := time.NewTicker(time.Second/meanwhileRate), time.NewTicker(lookEvery)
+	defer tick.Stop()
+	defer look.Stop()
+	n, running := 0, false
+	for over := false; !over && err == nil; {
+		select {
+		case err = <-done:
+			over = true
+		case <-look.C:
+			running, err = h.s.running(ctx, e)
+		case at := <-tick.C:
+			if !running {
+				continue
+			}
+			sent.at <- at
+			if n++; n%10 == 0 {
+				raw.at <- at
+			}
+		}
+	}
+	took, errSent := sent.end()
+	inserted, errRaw := raw.end()
+	if err == nil && len(inserted) == 0 {
+		err = errors.New("the batch was over before the first messages")
+	}
+	return took, inserted, errors.Join(err, errSent, errRaw)
+}
+
+// turns are things done at given times by several at once; each takes from its time on, also where it has to wait for somebody.
+type turns struct {
+	at    chan time.Time
+	group sync.WaitGroup
+	mu    sync.Mutex
+	took  []time.Duration
+	err   error
+}
+
+func newTurns(many int, do func(who int) error) *turns {
+	t := &turns{at: make(chan time.Time, 1000)}
+	for who := range many {
+		t.group.Go(func() {
+			for at := range t.at {
+				err := do(who)
+				t.mu.Lock()
+				t.took, t.err = append(t.took, time.Since(at)), errors.Join(t.err, err)
+				t.mu.Unlock()
 			}
 		})
 	}
-	err := <-done
-	close(over)
-	group.Wait()
-	if err == nil && len(took) == 0 {
-		err = errors.New("the batch was over before the first message")
-	}
-	return took, errors.Join(err, errors.Join(errs...))
+	return t
+}
+
+// end waits for what is under way, and returns how long each took.
+func (t *turns) end() ([]time.Duration, error) {
+	close(t.at)
+	t.group.Wait()
+	return t.took, t.err
 }
 
 // running says whether a batch of many records runs.
