@@ -13,28 +13,32 @@ import (
 // ticksPerSecond is the unit of /proc/*/stat on Linux.
 const ticksPerSecond = 100
 
-// cost is what the service and Postgres have used so far.
+// cost is what the service, the platform that it calls, and Postgres have used so far.
 type cost struct {
-	service, postgres time.Duration
-	wal               int64
+	service, platform, postgres time.Duration
+	wal                         int64
 }
 
 func (c cost) minus(d cost) cost {
-	return cost{c.service - d.service, c.postgres - d.postgres, c.wal - d.wal}
+	return cost{c.service - d.service, c.platform - d.platform, c.postgres - d.postgres, c.wal - d.wal}
 }
 
 // cost reads what was used so far: processor time from /proc, write-ahead log from Postgres.
-func (e *env) cost(ctx context.Context, pid int) (c cost, err error) {
+func (e *env) cost(ctx context.Context, s *service) (c cost, err error) {
 	var backend int
 	err = e.pool.QueryRow(ctx, "SELECT pg_backend_pid(), (pg_current_wal_insert_lsn() - '0/0')::bigint").Scan(&backend, &c.wal)
 	if err != nil {
 		return c, err
 	}
-	own, err := readStat(pid)
+	own, err := readStat(s.pid)
 	if err != nil {
 		return c, err
 	}
-	c.service = own.used
+	called, err := readStat(s.platform.cmd.Process.Pid)
+	if err != nil {
+		return c, err
+	}
+	c.service, c.platform = own.used, called.used
 	some, err := readStat(backend)
 	if err != nil {
 		return c, nil //nolint:nilerr // a server on another host: its processor time is not to be had

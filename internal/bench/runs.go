@@ -118,7 +118,7 @@ func (s *service) runBatch(ctx context.Context, e *env, task string, bodies [][]
 		return nil, err
 	}
 	e.settle(ctx)
-	before, err := e.cost(ctx, s.pid)
+	before, err := e.cost(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *service) runBatch(ctx context.Context, e *env, task string, bodies [][]
 		return nil, err
 	}
 	r.took = time.Since(began)
-	after, err := e.cost(ctx, s.pid)
+	after, err := e.cost(ctx, s)
 	r.cost = after.minus(before)
 	return r, err
 }
@@ -215,16 +215,17 @@ func single(ctx context.Context, e *env) ([]row, error) {
 		return nil, err
 	}
 	bodies := chunkBodies(sampleRows(n))
-	var times, postgres, own []time.Duration
+	var times, postgres, own, platform []time.Duration
 	for range (e.repeats + 1) / 2 {
 		r, err := s.runBatch(ctx, e, modifyTask, bodies, n)
 		if err != nil {
 			return nil, err
 		}
-		times, postgres, own = append(times, r.took), append(postgres, r.cost.postgres), append(own, r.cost.service)
+		times, postgres = append(times, r.took), append(postgres, r.cost.postgres)
+		own, platform = append(own, r.cost.service), append(platform, r.cost.platform)
 	}
 	rate := float64(n) / median(times).Seconds()
 	each := func(d time.Duration) int64 { return (d / time.Duration(n)).Microseconds() }
-	used := fmt.Sprintf("Postgres %d µs, service %d µs each", each(median(postgres)), each(median(own)))
+	used := fmt.Sprintf("Postgres %d µs, service %d µs, platform %d µs each", each(median(postgres)), each(median(own)), each(median(platform)))
 	return []row{{what: "calls of one record", ours: perSecond(n, median(times), "calls"), raw: used, ratio: rate, target: 6000, unit: "calls/s"}}, nil
 }
