@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -82,8 +83,8 @@ func NewSender(o Options) *Sender {
 		TLSHandshakeTimeout:    10 * time.Second,
 		Protocols:              protocols,
 		DisableCompression:     true,
-		MaxIdleConns:           512,
-		MaxIdleConnsPerHost:    128,
+		MaxIdleConns:           1024,
+		MaxIdleConnsPerHost:    256, // as many calls as may be under way: a connection that is not kept is made anew for the next call
 		IdleConnTimeout:        60 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
@@ -223,6 +224,11 @@ func (g *guard) request(ctx context.Context, r Request) (*http.Request, error) {
 		Method: r.Method, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		ContentLength: r.Size(), Body: &body{parts: r.Body, g: g},
 	}
+	if req.ContentLength > 0 && req.ContentLength <= smallBody {
+		// A body of a kind that net/http knows goes out with the headers, others in a write of their own. It cannot be read again
+		// either: that takes GetBody.
+		req.Body = io.NopCloser(bytes.NewReader(bytes.Join(r.Body, nil)))
+	}
 	if req.ContentLength == 0 && saysZero(r.Method) && !replayable(header) {
 		// Without a body that may be resent these methods announce "Content-Length: 0", which more servers understand than an
 		// empty chunked body.
@@ -241,6 +247,9 @@ func replayable(h http.Header) bool {
 	_, b := h["X-Idempotency-Key"]
 	return a || b
 }
+
+// smallBody is the size up to which a body goes out in one write with the headers: they share a buffer of 4 KiB.
+const smallBody = 2 << 10
 
 // maxRead is the most that one read of a body gives, so that the deadline is looked at often.
 const maxRead = 64 << 10

@@ -239,6 +239,33 @@ func TestSend_NotSent(t *testing.T) {
 	}
 }
 
+// The clock is read before each write, so a small body adds no look at it: it goes out in the write of its headers.
+func TestSend_SmallBodyGoesWithItsHeaders(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(b)
+	}))
+	defer srv.Close()
+	looks := func(size int) int64 {
+		var n atomic.Int64
+		s := NewSender(Options{AllowHosts: []string{hostOf(srv.URL)}, Now: func() time.Time { n.Add(1); return time.Now() }})
+		defer s.Close()
+		body := bytes.Repeat([]byte("x"), size)
+		ans := s.Send(t.Context(), soon(Request{Method: "POST", URL: srv.URL, Body: [][]byte{body[:size/2], body[size/2:]}}))
+		if ans.Err != nil || !bytes.Equal(ans.Body, body) {
+			t.Errorf("a body of %d bytes came back as %d bytes, %v", size, len(ans.Body), ans.Err)
+		}
+		return n.Load()
+	}
+	if none, small := looks(0), looks(smallBody); none != small {
+		t.Errorf("a small body took %d looks at the clock, none %d", small, none)
+	}
+	if none, large := looks(0), looks(smallBody+1); none >= large {
+		t.Errorf("a body in a write of its own took %d looks at the clock, none %d", large, none)
+	}
+}
+
 // A body whose server stops reading is never completed after the deadline, not even out of the kernel's buffers.
 func TestSend_DeadlineInTheBody(t *testing.T) {
 	t.Parallel()
@@ -291,7 +318,8 @@ func rawServer(t *testing.T, f func(nc net.Conn)) string {
 	return ln.Addr().String()
 }
 
-// The clock jumps past the deadline after the n-th look at it; wherever that falls, no byte goes out afterwards.
+// The clock jumps past the deadline after the n-th look at it; wherever that falls, no byte goes out afterwards. A small body goes
+// out in one write, after the third look.
 func TestSend_ClockJumps(t *testing.T) {
 	t.Parallel()
 	read := make(chan []byte, 64)
@@ -300,11 +328,14 @@ func TestSend_ClockJumps(t *testing.T) {
 		read <- b
 	})
 	for _, wall := range []bool{false, true} {
-		for jump := int64(2); jump < 6; jump++ {
+		for _, tc := range []struct {
+			size int
+			jump int64
+		}{{100, 2}, {smallBody, 2}, {smallBody, 3}, {smallBody, 4}, {smallBody, 5}} {
 			base, looks := time.Now(), atomic.Int64{}
 			s := NewSender(Options{AllowHosts: []string{addr}, Now: func() time.Time {
 				switch {
-				case looks.Add(1) <= jump:
+				case looks.Add(1) <= tc.jump:
 					return base
 				case wall:
 					// The machine was suspended: only the wall clock moved on.
@@ -314,15 +345,15 @@ func TestSend_ClockJumps(t *testing.T) {
 				}
 			}})
 			ans := s.Send(t.Context(), Request{
-				Method: "POST", URL: "http://" + addr, Body: [][]byte{[]byte(strings.Repeat("x", 100)), []byte("the end")},
+				Method: "POST", URL: "http://" + addr, Body: [][]byte{[]byte(strings.Repeat("x", tc.size)), []byte("the end")},
 				SendBefore: base.Add(20 * time.Second), AnswerBefore: base.Add(20 * time.Second),
 			})
 			s.Close()
 			if !errors.Is(ans.Err, ErrTooLate) {
-				t.Errorf("wall %v, jump %d: answer is %+v", wall, jump, ans)
+				t.Errorf("wall %v, %+v: answer is %+v", wall, tc, ans)
 			}
 			if ans.Sent == Answered {
-				t.Errorf("wall %v, jump %d: it was sent", wall, jump)
+				t.Errorf("wall %v, %+v: it was sent", wall, tc)
 			}
 		}
 	}
