@@ -44,7 +44,7 @@ type claimed struct {
 func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, owner string, checked bool) (claimed, error) {
 	var out claimed
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
-	err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		c := claim{d: d, tx: tx, key: k, out: &out, owner: owner, checked: checked}
 		return c.run(ctx, calls)
 	})

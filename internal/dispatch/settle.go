@@ -45,7 +45,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished) 
 			return err
 		}
 		if s != nil {
-			err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, false) })
+			err := pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, false) })
 			if err == nil || passing(err) || ctx.Err() != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func (d *Dispatcher) apply(ctx context.Context, k budgetKey, verdicts []verdict,
 		if len(s.moves.Ids) == 0 {
 			return s.writeContradictions(ctx, d.Pool)
 		}
-		err = pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
+		err = pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
 		if !errors.Is(err, run.ErrMoved) || try == settleTries {
 			return err
 		}

@@ -94,6 +94,23 @@ func TestInTx(t *testing.T) {
 	}
 }
 
+// TestInTxKept: a statement has one plan whatever its arguments, in that transaction alone, which is as isolated as others.
+func TestInTxKept(t *testing.T) {
+	t.Parallel()
+	pool := setupTable(t)
+	mode, isolation := "", ""
+	read := func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, "SELECT current_setting('plan_cache_mode'), current_setting('transaction_isolation')").Scan(&mode, &isolation)
+	}
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	require.NoError(t, pg.InTxKept(t.Context(), conn, read))
+	require.Equal(t, []string{"force_generic_plan", "read committed"}, []string{mode, isolation})
+	require.NoError(t, pg.InTx(t.Context(), conn, read))
+	require.Equal(t, []string{"auto", "read committed"}, []string{mode, isolation})
+}
+
 func TestInTx_PanicRollsBackAndFreesTheConnection(t *testing.T) {
 	t.Parallel()
 	pool := setupTable(t)

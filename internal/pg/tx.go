@@ -22,7 +22,18 @@ type Beginner interface {
 // panics. Nothing is retried. The error of do comes back as it is; CommitUnknown tells whether a failed commit may have
 // happened all the same.
 func InTx(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
-	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	return inTx(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, do)
+}
+
+// InTxKept is InTx with plans that Postgres keeps: each connection plans a statement once, whatever its arguments. That is for
+// statements that find their rows by keys. An array of one or two keys is else planned anew each time, because it looks cheaper
+// than one of an unknown number; that takes longer than to run it, and finds the same plan.
+func InTxKept(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
+	return inTx(ctx, pool, pgx.TxOptions{BeginQuery: "begin isolation level read committed; set local plan_cache_mode = force_generic_plan"}, do)
+}
+
+func inTx(ctx context.Context, pool Beginner, opts pgx.TxOptions, do func(ctx context.Context, tx pgx.Tx) error) error {
+	tx, err := pool.BeginTx(ctx, opts)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
