@@ -671,12 +671,13 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 }
 
 const callsSince = `-- name: CallsSince :many
-SELECT counts_in, state FROM flow.call
+SELECT counts_in, count(*) AS calls, bool_or(state <> 'unresolved')::boolean AS young FROM flow.call
 WHERE domain = $1 AND bucket = $2 AND state <> 'refused' AND (
     claimed_at > $3
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > $3)
     OR state IN ('intent', 'unknown')
     OR (state = 'unresolved' AND claimed_at > $4))
+GROUP BY counts_in
 `
 
 type CallsSinceParams struct {
@@ -688,11 +689,13 @@ type CallsSinceParams struct {
 
 type CallsSinceRow struct {
 	CountsIn json.RawMessage
-	State    string
+	Calls    int64
+	Young    bool
 }
 
 // Calls that a reading of the provider's counters up to since may not hold: those that went since then or, slow ones, were
-// answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open.
+// answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open. Calls that were
+// claimed together count in the same windows: they are counted here, because there may be tens of thousands.
 func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams) ([]CallsSinceRow, error) {
 	rows, err := db.Query(ctx, callsSince,
 		arg.Domain,
@@ -707,7 +710,7 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 	var items []CallsSinceRow
 	for rows.Next() {
 		var i CallsSinceRow
-		if err := rows.Scan(&i.CountsIn, &i.State); err != nil {
+		if err := rows.Scan(&i.CountsIn, &i.Calls, &i.Young); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

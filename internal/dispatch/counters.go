@@ -176,10 +176,10 @@ func (d *Dispatcher) recent(ctx context.Context, tx pgx.Tx, k budgetKey, since t
 		if err != nil {
 			return nil, false, err
 		}
-		young = young || r.State != stateUnresolved
+		young = young || r.Young
 		for seconds, starts := range in {
 			for _, start := range starts {
-				out[[2]int64{int64(seconds), start}]++
+				out[[2]int64{int64(seconds), start}] += int(r.Calls)
 			}
 		}
 	}
