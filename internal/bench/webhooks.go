@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -113,10 +112,7 @@ func (h *hook) measure(ctx context.Context, e *env, senders, size, messages int,
 		return nil, err
 	}
 	defer raw.Close()
-	body, err := textBody(size)
-	if err != nil {
-		return nil, err
-	}
+	body := textBody(size)
 	lines, err := h.connect(ctx, senders)
 	if err != nil {
 		return nil, err
@@ -126,11 +122,10 @@ func (h *hook) measure(ctx context.Context, e *env, senders, size, messages int,
 		_, err := raw.Exec(ctx, insertRaw, body)
 		return err
 	}
-	var ours, theirs, times []time.Duration
-	for began := time.Now(); len(ours) == 0 || len(ours) < e.repeats && time.Since(began) < webhookTime; {
+	var ours, theirs spells
+	for began := time.Now(); len(ours.all) == 0 || len(ours.all) < e.repeats && time.Since(began) < webhookTime; {
 		e.settle(ctx)
-		inserted, _, err := together(conns, messages, insert)
-		if err != nil {
+		if err := theirs.add(ctx, e, h.s, conns, messages, insert); err != nil {
 			return nil, err
 		}
 		heads := make([][]byte, messages)
@@ -139,19 +134,52 @@ func (h *hook) measure(ctx context.Context, e *env, senders, size, messages int,
 				return nil, err
 			}
 		}
-		acknowledged, took, err := together(senders, messages, func(who, i int) error { return lines[who].post(heads[i], body) })
+		err := ours.add(ctx, e, h.s, senders, messages, func(who, i int) error { return lines[who].post(heads[i], body) })
 		if err != nil {
 			return nil, err
 		}
-		theirs, ours, times = append(theirs, inserted), append(ours, acknowledged), append(times, took...)
 	}
 	what := fmt.Sprintf("webhook, %d senders, %d KiB", senders, size>>10)
-	rows := []row{{what: what + ", acknowledged", ours: perSecond(messages, median(ours), "messages"),
-		raw: fmt.Sprintf("%d insert %s", conns, perSecond(messages, median(theirs), "rows")), ratio: median(theirs).Seconds() / median(ours).Seconds(), target: target}}
+	rows := []row{{what: what + ", acknowledged", ours: perSecond(messages, median(ours.all), "messages") + ours.each(),
+		raw:   fmt.Sprintf("%d insert %s", conns, perSecond(messages, median(theirs.all), "rows")+theirs.each()),
+		ratio: median(theirs.all).Seconds() / median(ours.all).Seconds(), target: target}}
 	if senders == 32 {
-		rows = append(rows, latency(what+", p99 to its 202", times, 25))
+		rows = append(rows, latency(what+", p99 to its 202", ours.took, 25))
 	}
 	return rows, nil
+}
+
+// spells are measurements of the same: how long each took, how long each thing done took, and what all of them cost.
+type spells struct {
+	all, took []time.Duration
+	cost      cost
+}
+
+// add has so many at once do something n times in all.
+func (s *spells) add(ctx context.Context, e *env, from *service, many, n int, do func(who, i int) error) error {
+	before, err := e.cost(ctx, from)
+	if err != nil {
+		return err
+	}
+	all, took, err := together(many, n, do)
+	if err != nil {
+		return err
+	}
+	after, err := e.cost(ctx, from)
+	if err != nil {
+		return err
+	}
+	spent := after.minus(before)
+	s.cost.service, s.cost.postgres, s.cost.wal = s.cost.service+spent.service, s.cost.postgres+spent.postgres, s.cost.wal+spent.wal
+	s.all, s.took = append(s.all, all), append(s.took, took...)
+	return nil
+}
+
+// each is what one thing cost, as text.
+func (s *spells) each() string {
+	n := time.Duration(len(s.took))
+	return fmt.Sprintf(" (service %s, Postgres %s, WAL %.1f kB each)", (s.cost.service / n).Round(time.Microsecond), (s.cost.postgres / n).Round(time.Microsecond),
+		float64(s.cost.wal)/float64(n)/1e3)
 }
 
 func latency(what string, times []time.Duration, target float64) row {
@@ -167,10 +195,7 @@ func (h *hook) meanwhile(ctx context.Context, e *env) (row, error) {
 		n = runRecords
 	}
 	bodies := chunkBodies(sampleRows(n))
-	body, err := textBody(1 << 10)
-	if err != nil {
-		return row{}, err
-	}
+	body := textBody(1 << 10)
 	const senders = 32
 	lines, err := h.connect(ctx, senders)
 	if err != nil {
@@ -274,8 +299,12 @@ func (s *service) running(ctx context.Context, e *env) (yes bool, err error) {
 	return yes, err
 }
 
-func textBody(size int) ([]byte, error) {
-	return json.Marshal(map[string]string{"text": string(bytes.Repeat([]byte("x"), size-len(`{"text":""}`)))})
+// textBody is a JSON text of a size: rows as customers have them.
+func textBody(size int) []byte {
+	rows := bytes.Join(sampleRows(size/(rowBytes+10)), []byte(","))
+	body := fmt.Appendf(nil, `{"rows":[%s],"text":""}`, rows)
+	text := bytes.Repeat([]byte("x"), size-len(body))
+	return append(append(body[:len(body)-2:len(body)-2], text...), `"}`...)
 }
 
 // together has so many at once do something n times in all, and returns how long all of it took, and each.
