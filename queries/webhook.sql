@@ -48,7 +48,7 @@ FROM (SELECT @id::uuid AS id) asked
 -- of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
 -- room for so many. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
 -- webhook. That a message is known the unique index says, whatever the planner knows of the table, and whoever wrote it down while
--- this statement waited for the lock. Deliveries are locked in the order of their messages, as starts do it.
+-- this statement waited for the lock. They come in the order of their messages, in which starts lock deliveries, too.
 WITH hook AS MATERIALIZED (
     SELECT w.id, w.org_id, w.secret_version, coalesce(w.rate_limit, @default_rate::int) AS most, w.window_began_at, w.window_used
     FROM flow.webhook w WHERE w.id = @id AND w.enabled AND w.deleted_at IS NULL FOR NO KEY UPDATE
@@ -63,13 +63,12 @@ WITH hook AS MATERIALIZED (
     WHERE m.secret_version = @secret_version::bigint AND m.now BETWEEN @earliest::timestamptz AND @latest::timestamptz AND m.most - m.used >= @needed::int
 ), added AS (
     INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
-        body, size_bytes, status, next_at)
+        body, packed, size_bytes, status, next_at)
     SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''),
-        n.body, octet_length(n.body), 'accepted', t.now
+        n.body, n.packed, n.size_bytes, 'accepted', t.now
     FROM taken t, (SELECT unnest(@ids::uuid[]) AS id, unnest(@message_ids::text[]) AS message_id, unnest(@copies::bigint[]) AS copies,
         unnest(@content_types::text[]) AS content_type, unnest(@content_encodings::text[]) AS content_encoding,
-        unnest(@bodies::bytea[]) AS body) n
-    ORDER BY n.message_id
+        unnest(@bodies::bytea[]) AS body, unnest(@packed::boolean[]) AS packed, unnest(@sizes::int[]) AS size_bytes) n
     ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
     RETURNING d.id, d.message_id, d.xmax = 0 AS new -- xmax: what is changed has it of its lock
 ), counted AS (
@@ -111,7 +110,7 @@ SELECT next_at FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND nex
 -- name: DeliveryLockWaiting :many
 -- Locks those of the deliveries that still wait for their start, in the order in which copies of them are counted.
 SELECT id, attempts, (SELECT flow.clock())::timestamptz AS now FROM flow.webhook_delivery
-WHERE webhook_id = @webhook_id AND id = ANY(@ids::uuid[]) AND next_at IS NOT NULL ORDER BY message_id FOR NO KEY UPDATE;
+WHERE webhook_id = @webhook_id AND id = ANY(@ids::uuid[]) AND next_at IS NOT NULL ORDER BY message_id COLLATE "C" FOR NO KEY UPDATE;
 
 -- name: DeliveryDispatched :exec
 UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id

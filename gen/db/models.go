@@ -1667,9 +1667,9 @@ type FlowWebhookDelivery struct {
 	ContentType *string
 	// As the sender wrote it; null for none.
 	ContentEncoding *string
-	// The bytes that were signed.
+	// The bytes that were signed, as they are or packed.
 	Body []byte
-	// How many those are.
+	// How many bytes were signed.
 	SizeBytes int32
 	// accepted: its batch is still to be started. failed: that was tried, and will be again. dispatched: there is a batch. dead: there is none, and will be none unless a person has it replayed.
 	Status string
@@ -1681,6 +1681,8 @@ type FlowWebhookDelivery struct {
 	LastError *string
 	// The batch that was started; null for none.
 	BatchID *uuid.UUID
+	// Whether body is compressed (s2).
+	Packed bool
 }
 
 // The windows of the ledger that are not over, against their effective caps.

@@ -193,7 +193,7 @@ func (q *Queries) DeliveryLock(ctx context.Context, db DBTX, arg DeliveryLockPar
 
 const deliveryLockWaiting = `-- name: DeliveryLockWaiting :many
 SELECT id, attempts, (SELECT flow.clock())::timestamptz AS now FROM flow.webhook_delivery
-WHERE webhook_id = $1 AND id = ANY($2::uuid[]) AND next_at IS NOT NULL ORDER BY message_id FOR NO KEY UPDATE
+WHERE webhook_id = $1 AND id = ANY($2::uuid[]) AND next_at IS NOT NULL ORDER BY message_id COLLATE "C" FOR NO KEY UPDATE
 `
 
 type DeliveryLockWaitingParams struct {
@@ -283,7 +283,7 @@ func (q *Queries) DeliveryReplay(ctx context.Context, db DBTX, arg DeliveryRepla
 }
 
 const deliveryWaiting = `-- name: DeliveryWaiting :many
-SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, d.content_type, d.content_encoding, d.body, d.size_bytes, d.status, d.attempts, d.next_at, d.last_error, d.batch_id FROM (
+SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, d.content_type, d.content_encoding, d.body, d.size_bytes, d.status, d.attempts, d.next_at, d.last_error, d.batch_id, d.packed FROM (
     SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
         SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
         WHERE e.webhook_id = $1 AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT $2
@@ -324,6 +324,7 @@ func (q *Queries) DeliveryWaiting(ctx context.Context, db DBTX, arg DeliveryWait
 			&i.NextAt,
 			&i.LastError,
 			&i.BatchID,
+			&i.Packed,
 		); err != nil {
 			return nil, err
 		}
@@ -412,20 +413,19 @@ WITH hook AS MATERIALIZED (
     WHERE m.secret_version = $3::bigint AND m.now BETWEEN $4::timestamptz AND $5::timestamptz AND m.most - m.used >= $6::int
 ), added AS (
     INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
-        body, size_bytes, status, next_at)
+        body, packed, size_bytes, status, next_at)
     SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''),
-        n.body, octet_length(n.body), 'accepted', t.now
+        n.body, n.packed, n.size_bytes, 'accepted', t.now
     FROM taken t, (SELECT unnest($7::uuid[]) AS id, unnest($8::text[]) AS message_id, unnest($9::bigint[]) AS copies,
         unnest($10::text[]) AS content_type, unnest($11::text[]) AS content_encoding,
-        unnest($12::bytea[]) AS body) n
-    ORDER BY n.message_id
+        unnest($12::bytea[]) AS body, unnest($13::boolean[]) AS packed, unnest($14::int[]) AS size_bytes) n
     ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
     RETURNING d.id, d.message_id, d.xmax = 0 AS new -- xmax: what is changed has it of its lock
 ), counted AS (
     UPDATE flow.webhook w SET window_began_at = t.began, window_used = t.used + n.new, delivery_count = w.delivery_count + n.new
     FROM taken t, (SELECT count(*) FILTER (WHERE a.new) AS new FROM added a) n
     WHERE w.id = t.id AND n.new > 0
-    RETURNING flow.wake($13::text, w.id::text, t.now, $14::float8) AS startable
+    RETURNING flow.wake($15::text, w.id::text, t.now, $16::float8) AS startable
 )
 SELECT m.secret_version, m.now::timestamptz AS now, m.began::timestamptz AS began, m.used::bigint AS used, m.most::bigint AS most,
     coalesce(a.id, '00000000-0000-0000-0000-000000000000')::uuid AS delivery_id, coalesce(a.message_id, '')::text AS message_id,
@@ -446,6 +446,8 @@ type WebhookAcceptParams struct {
 	ContentTypes     []string
 	ContentEncodings []string
 	Bodies           [][]byte
+	Packed           []bool
+	Sizes            []int32
 	DueKind          string
 	LeaseSeconds     float64
 }
@@ -465,7 +467,7 @@ type WebhookAcceptRow struct {
 // of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
 // room for so many. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
 // webhook. That a message is known the unique index says, whatever the planner knows of the table, and whoever wrote it down while
-// this statement waited for the lock. Deliveries are locked in the order of their messages, as starts do it.
+// this statement waited for the lock. They come in the order of their messages, in which starts lock deliveries, too.
 func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptParams) ([]WebhookAcceptRow, error) {
 	rows, err := db.Query(ctx, webhookAccept,
 		arg.DefaultRate,
@@ -480,6 +482,8 @@ func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptP
 		arg.ContentTypes,
 		arg.ContentEncodings,
 		arg.Bodies,
+		arg.Packed,
+		arg.Sizes,
 		arg.DueKind,
 		arg.LeaseSeconds,
 	)

@@ -154,7 +154,7 @@ func New(d Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}
-	messages := receiverRoute{server: server, errs: errs, webhooks: d.Webhooks, slots: newSlots(receiverSlots)}
+	messages := receiverRoute{server: server, errs: errs, webhooks: d.Webhooks, medium: newSlots(mediumSlots), large: newSlots(largeSlots)}
 	messages.next = chunkRoute{next: server, sec: sec, errs: errs, append: d.RecordSets.Append, slots: newSlots(uploadSlots)}
 	return outer{next: messages, errs: errs, now: d.Now, log: d.Log, lists: newSlots(listsAtOnce)}, nil
 }

@@ -21,15 +21,17 @@ type receiverRoute struct {
 	server   *oas.Server
 	errs     errorHandler
 	webhooks *webhook.Service
-	// slots bounds how many large bodies are in memory at once, half of them of one webhook; further ones wait.
-	slots *slots
+	// medium and large bound how many bodies of these sizes are in memory at once, half of them of one webhook; further ones wait.
+	medium, large *slots
 }
 
 const (
-	// receiverSlots times 1 MiB is the most memory that large bodies of messages take.
-	receiverSlots = 32
-	// smallBody is the announced size up to which a message takes no slot.
-	smallBody = 16 << 10
+	// smallBody is the announced size up to which a message takes no slot, mediumBody that up to which it takes one of many.
+	smallBody  = 16 << 10
+	mediumBody = 128 << 10
+	// Bodies that take slots have 16 MiB of memory as medium ones, and as much as large ones.
+	mediumSlots = 16 << 20 / mediumBody
+	largeSlots  = 16 << 20 / webhook.MaxBody
 	// messageWithin is how long a message may take to arrive, so that slow senders do not keep its slot.
 	messageWithin = 20 * time.Second
 	// maxMediaHeader is how many bytes of the headers that say what a body is are kept.
@@ -60,9 +62,9 @@ func (c receiverRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c receiverRoute) receive(w http.ResponseWriter, r *http.Request, provider, address string) (uuid.UUID, error) {
-	if r.ContentLength < 0 || r.ContentLength > smallBody {
+	if slots := c.slotsFor(r.ContentLength); slots != nil {
 		id, _ := webhook.ParseID(address)
-		release, err := c.slots.take(r.Context(), id)
+		release, err := slots.take(r.Context(), id)
 		if err != nil {
 			return uuid.Nil, err
 		}
@@ -79,6 +81,17 @@ func (c receiverRoute) receive(w http.ResponseWriter, r *http.Request, provider,
 		ID: r.Header.Get("Webhook-Id"), Timestamp: r.Header.Get("Webhook-Timestamp"), Signature: r.Header.Get("Webhook-Signature"),
 		ContentType: mediaHeader(r, "Content-Type"), ContentEncoding: mediaHeader(r, "Content-Encoding"), Body: body,
 	})
+}
+
+// slotsFor returns where a body of an announced size takes its slot; nil where it needs none.
+func (c receiverRoute) slotsFor(length int64) *slots {
+	switch {
+	case length < 0 || length > mediumBody:
+		return c.large
+	case length > smallBody:
+		return c.medium
+	}
+	return nil
 }
 
 // mediaHeader is a header as it can be stored.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -124,18 +125,25 @@ func TestReceiver_WholePayload(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	h := s.webhook(s.webhookBody())
+	repetitive, random := `{"text":"`+strings.Repeat("ab", 8<<10)+`"}`, `{"text":"`
+	for range 100 {
+		random += rand.Text()
+	}
+	random += `"}`
 	for id, c := range map[string]struct{ contentType, body, record string }{
-		"object": {"application/json", `{"b":1.0,"a":2}`, `{"b":1.0,"a":2}`},
-		"array":  {"application/json", `[1]`, `{"payload":[1]}`},
-		"null":   {"application/json", `null`, `{"payload":null}`},
-		"bad":    {"application/json", `{`, `{"raw":"{","content_type":"application/json"}`},
-		"nul":    {"text/plain", "a\x00b", `{"raw":"a` + "\ufffd" + `b","content_type":"text/plain"}`},
-		"form":   {"application/x-www-form-urlencoded", "a=1&a=2", `{"a":["1","2"]}`},
-		"xml":    {"text/xml", "<a b='1'>x</a>", `{"a":{"@b":"1","#text":"x"}}`},
-		"none":   {"", "x", `{"raw":"x","content_type":""}`},
-		"odd":    {"not a media type;;;\xff", "x", `{"raw":"x","content_type":"not a media type;;;` + "\ufffd" + `"}`},
-		"empty":  {"", "", `{"raw":"","content_type":""}`},
-		"large":  {"", strings.Repeat("x", webhook.MaxBody), `{"raw":"` + strings.Repeat("x", webhook.MaxBody) + `","content_type":""}`},
+		"repetitive": {"application/json", repetitive, repetitive},
+		"random":     {"application/json", random, random},
+		"object":     {"application/json", `{"b":1.0,"a":2}`, `{"b":1.0,"a":2}`},
+		"array":      {"application/json", `[1]`, `{"payload":[1]}`},
+		"null":       {"application/json", `null`, `{"payload":null}`},
+		"bad":        {"application/json", `{`, `{"raw":"{","content_type":"application/json"}`},
+		"nul":        {"text/plain", "a\x00b", `{"raw":"a` + "\ufffd" + `b","content_type":"text/plain"}`},
+		"form":       {"application/x-www-form-urlencoded", "a=1&a=2", `{"a":["1","2"]}`},
+		"xml":        {"text/xml", "<a b='1'>x</a>", `{"a":{"@b":"1","#text":"x"}}`},
+		"none":       {"", "x", `{"raw":"x","content_type":""}`},
+		"odd":        {"not a media type;;;\xff", "x", `{"raw":"x","content_type":"not a media type;;;` + "\ufffd" + `"}`},
+		"empty":      {"", "", `{"raw":"","content_type":""}`},
+		"large":      {"", strings.Repeat("x", webhook.MaxBody), `{"raw":"` + strings.Repeat("x", webhook.MaxBody) + `","content_type":""}`},
 	} {
 		t.Run(id, func(t *testing.T) {
 			h := h
@@ -150,6 +158,8 @@ func TestReceiver_WholePayload(t *testing.T) {
 			assert.Equal(t, c.record, s.record(batch))
 		})
 	}
+	assert.Equal(t, 2, s.count("flow.webhook_delivery WHERE packed AND octet_length(body) < size_bytes / 10"), "what is large and can be made smaller is")
+	assert.Zero(t, s.count("flow.webhook_delivery WHERE packed <> (octet_length(body) < size_bytes)"))
 	s.sendUnsigned(h.url, strings.Repeat("x", webhook.MaxBody+1)).Detail(http.StatusRequestEntityTooLarge, "Request body exceeds 1048576 bytes")
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,12 +20,15 @@ const (
 	DefaultRate = 1000
 	// acceptRows and acceptBytes bound the messages that are written together.
 	acceptRows  = 256
-	acceptBytes = 4 << 20
+	acceptBytes = 1 << 20
 )
 
 // arrival is a message whose signature is good, on its way into the database.
 type arrival struct {
+	// message has its body as it is stored, which packed describes; size is that of the body.
 	message       Message
+	size          int32
+	packed        bool
 	secretVersion int64
 	// at is when it was, as far as this process knew without asking; zero where it has asked.
 	at       time.Time
@@ -33,13 +37,18 @@ type arrival struct {
 	err      error
 }
 
+func newArrival(m Message, secretVersion int64, at time.Time) *arrival {
+	a := &arrival{message: m, size: int32(len(m.Body)), secretVersion: secretVersion, at: at, done: make(chan struct{})}
+	a.message.Body, a.packed = pack(m.Body)
+	return a
+}
+
 // drift is how far a clock that was not asked may be off, the wait for the lock included.
 const drift = 2 * time.Second
 
 // accept writes a message down, together with those that arrive meanwhile: concurrent messages share one commit. The error is
 // errChanged where the secrets are no longer those that it was verified with. Faults: NotFound; RateLimited.
 func (s *Service) accept(ctx context.Context, id uuid.UUID, a *arrival) (uuid.UUID, error) {
-	a.done = make(chan struct{})
 	s.accepting.join(id, a, func(all []*arrival) {
 		for len(all) > 0 {
 			n := together(all)
@@ -121,15 +130,20 @@ func (s *Service) params(w *writing) (db.WebhookAcceptParams, error) {
 		ID: w.id, DefaultRate: DefaultRate, SecretVersion: w.secretVersion, Earliest: w.earliest, Latest: w.latest, Needed: int32(w.needed),
 		DueKind: Due, LeaseSeconds: s.Due.Lease(Due).Seconds(),
 	}
+	ids := make(map[string]uuid.UUID, len(w.groups)) // which sort by arrival
 	for _, g := range w.groups {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return in, fmt.Errorf("make an id: %w", err)
 		}
-		m := &g[0].message
-		in.Ids, in.MessageIds, in.Copies = append(in.Ids, id), append(in.MessageIds, m.ID), append(in.Copies, int64(len(g)-1))
+		ids[g[0].message.ID] = id
+	}
+	groups := slices.SortedFunc(slices.Values(w.groups), func(a, b []*arrival) int { return strings.Compare(a[0].message.ID, b[0].message.ID) })
+	for _, g := range groups {
+		a, m := g[0], &g[0].message
+		in.Ids, in.MessageIds, in.Copies = append(in.Ids, ids[m.ID]), append(in.MessageIds, m.ID), append(in.Copies, int64(len(g)-1))
 		in.ContentTypes, in.ContentEncodings = append(in.ContentTypes, m.ContentType), append(in.ContentEncodings, m.ContentEncoding)
-		in.Bodies = append(in.Bodies, m.Body)
+		in.Bodies, in.Packed, in.Sizes = append(in.Bodies, m.Body), append(in.Packed, a.packed), append(in.Sizes, a.size)
 	}
 	return in, nil
 }

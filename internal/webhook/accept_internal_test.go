@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
 )
@@ -159,3 +160,24 @@ func TestWriting_Fit(t *testing.T) {
 	assert.Equal(t, []string{"d", "d"}, refused, "who comes first has the room, with all copies")
 	assert.Len(t, w.groups, 3)
 }
+
+// Ids sort by arrival, and what is written by message.
+func TestParams(t *testing.T) {
+	t.Parallel()
+	s := &Service{Deps: Deps{Due: noDue{}}}
+	var all []*arrival
+	for _, id := range []string{"c", "a", "c", "b"} {
+		all = append(all, newArrival(Message{ID: id, Body: []byte(id)}, 1, time.Time{}))
+	}
+	in, err := s.params(newWriting(uuid.New(), all))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b", "c"}, in.MessageIds)
+	assert.Equal(t, [][]byte{[]byte("a"), []byte("b"), []byte("c")}, in.Bodies)
+	assert.Equal(t, []int64{0, 0, 1}, in.Copies)
+	at := func(i int) string { return in.Ids[i].String() }
+	assert.True(t, at(2) < at(0) && at(0) < at(1), in.Ids)
+}
+
+type noDue struct{ Scheduler }
+
+func (noDue) Lease(string) time.Duration { return time.Second }

@@ -102,7 +102,11 @@ func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, er
 
 // recordOf makes the record of a delivery; template is nil where the payload is passed whole. The error is for people.
 func recordOf(template *run.InputTemplate, d *db.FlowWebhookDelivery) ([]byte, error) {
-	payload := json.RawMessage(Payload(textOf(d.ContentType), textOf(d.ContentEncoding), d.Body))
+	body, err := bodyOf(d)
+	if err != nil {
+		return nil, err
+	}
+	payload := json.RawMessage(Payload(textOf(d.ContentType), textOf(d.ContentEncoding), body))
 	if template == nil && payload[0] != '{' {
 		payload = append(append([]byte(`{"payload":`), payload...), '}')
 	}

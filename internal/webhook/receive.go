@@ -48,7 +48,7 @@ func (s *Service) Receive(ctx context.Context, provider, address string, m Messa
 	}
 	if f, ok := s.copies.recent(id, time.Now()); ok && f.verify(&m) == nil {
 		// Whether it is still so is decided where the message is accepted.
-		delivery, err := s.accept(ctx, id, &arrival{message: m, secretVersion: f.secretVersion, at: f.now})
+		delivery, err := s.accept(ctx, id, newArrival(m, f.secretVersion, f.now))
 		if !errors.Is(err, errChanged) {
 			return delivery, err
 		}
@@ -65,7 +65,7 @@ func (s *Service) Receive(ctx context.Context, provider, address string, m Messa
 		case err != nil:
 			return uuid.Nil, errUnsigned
 		}
-		delivery, err := s.accept(ctx, id, &arrival{message: m, secretVersion: found.secretVersion})
+		delivery, err := s.accept(ctx, id, newArrival(m, found.secretVersion, time.Time{}))
 		if !errors.Is(err, errChanged) {
 			return delivery, err
 		}

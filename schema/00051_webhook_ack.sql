@@ -1,0 +1,22 @@
+-- +goose Up
+-- What a message costs until it is acknowledged.
+
+-- Who adds a delivery holds the lock of its webhook, which goes only when it has no deliveries: nothing is left to check for each row.
+ALTER TABLE flow.webhook_delivery DROP CONSTRAINT webhook_delivery_webhook_id_fkey;
+
+-- Only what is over grows old.
+DROP INDEX flow.webhook_delivery_by_age;
+CREATE INDEX webhook_delivery_by_age ON flow.webhook_delivery (received_at) WHERE next_at IS NULL;
+
+ALTER TABLE flow.webhook_delivery ADD COLUMN packed boolean NOT NULL DEFAULT false;
+COMMENT ON COLUMN flow.webhook_delivery.packed IS 'Whether body is compressed (s2).';
+COMMENT ON COLUMN flow.webhook_delivery.body IS 'The bytes that were signed, as they are or packed.';
+COMMENT ON COLUMN flow.webhook_delivery.size_bytes IS 'How many bytes were signed.';
+
+-- +goose Down
+COMMENT ON COLUMN flow.webhook_delivery.body IS 'The bytes that were signed.';
+COMMENT ON COLUMN flow.webhook_delivery.size_bytes IS 'How many those are.';
+ALTER TABLE flow.webhook_delivery DROP COLUMN packed;
+DROP INDEX flow.webhook_delivery_by_age;
+CREATE INDEX webhook_delivery_by_age ON flow.webhook_delivery (received_at);
+ALTER TABLE flow.webhook_delivery ADD FOREIGN KEY (webhook_id) REFERENCES flow.webhook (id);
