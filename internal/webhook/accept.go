@@ -111,9 +111,12 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 				s.Due.Nudge()
 			}
 			return nil
-		case rows[0].SecretVersion != w.secretVersion || rows[0].Now.Before(w.earliest) || rows[0].Now.After(w.latest):
+		case rows[0].SecretVersion != w.secretVersion:
 			w.refuse(errChanged)
 			return nil
+		case rows[0].Now.Before(w.earliest) || rows[0].Now.After(w.latest):
+			w.outdate(rows[0].Now)
+			continue
 		}
 		known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: w.id, MessageIds: in.MessageIds})
 		if err != nil {
@@ -184,6 +187,20 @@ func newWriting(id uuid.UUID, all []*arrival) *writing {
 	}
 	w.needed = len(w.groups)
 	return w
+}
+
+// outdate refuses those that were verified at too different a time, so that the others need not look again with them. Half of what
+// is allowed is left to these for the next try.
+func (w *writing) outdate(now time.Time) {
+	var kept []*arrival
+	for _, a := range slices.Concat(w.groups...) {
+		if a.at.IsZero() || now.Sub(a.at).Abs() <= drift/2 {
+			kept = append(kept, a)
+		} else {
+			a.err = errChanged
+		}
+	}
+	*w = *newWriting(w.id, kept)
 }
 
 func later(a, b time.Time) time.Time {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -138,6 +139,11 @@ func TestWriting(t *testing.T) {
 	assert.Equal(t, []any{int64(2), 2}, []any{w.secretVersion, w.needed})
 	assert.ErrorIs(t, old.err, errChanged, "it was verified with secrets that are others by now")
 	assert.Equal(t, []time.Time{now.Add(time.Second - drift), now.Add(drift)}, []time.Time{w.earliest, w.latest}, "no clock that was not asked may be off")
+	w.outdate(now.Add(drift/2 + 1))
+	assert.ErrorIs(t, a1.err, errChanged, "it was verified too long ago")
+	assert.Equal(t, [][]*arrival{{a2}, {b}}, w.groups, "the others go on")
+	assert.NoError(t, errors.Join(b.err, a2.err))
+	assert.Equal(t, []any{2, now.Add(time.Second - drift), now.Add(time.Second + drift)}, []any{w.needed, w.earliest, w.latest})
 	asked := newWriting(uuid.New(), []*arrival{a2})
 	assert.True(t, asked.earliest.Before(now.AddDate(-1, 0, 0)) && asked.latest.After(now.AddDate(100, 0, 0)), "one that was asked may take its time")
 }
