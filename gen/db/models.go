@@ -1681,8 +1681,8 @@ type FlowWebhookDelivery struct {
 	LastError *string
 	// The batch that was started; null for none.
 	BatchID *uuid.UUID
-	// Whether body is compressed (s2).
-	Packed bool
+	// How many of its attempts have unpacked body, which is compressed (s2): all of them. Null where body is as it was sent.
+	Unpacked *int32
 }
 
 // The windows of the ledger that are not over, against their effective caps.

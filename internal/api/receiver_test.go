@@ -158,8 +158,12 @@ func TestReceiver_WholePayload(t *testing.T) {
 			assert.Equal(t, c.record, s.record(batch))
 		})
 	}
-	assert.Equal(t, 2, s.count("flow.webhook_delivery WHERE packed AND octet_length(body) < size_bytes / 10"), "what is large and can be made smaller is")
-	assert.Zero(t, s.count("flow.webhook_delivery WHERE packed <> (octet_length(body) < size_bytes)"))
+	assert.Equal(t, 2, s.count("flow.webhook_delivery WHERE unpacked = 1 AND octet_length(body) < size_bytes / 10"), "what is large and can be made smaller is")
+	assert.Zero(t, s.count("flow.webhook_delivery WHERE (unpacked IS NOT NULL) <> (octet_length(body) < size_bytes)"))
+	for _, sql := range []string{"status = 'dispatched', next_at = NULL", "status = 'failed', next_at = flow.clock(), last_error = 'x', batch_id = NULL"} {
+		_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.webhook_delivery SET attempts = attempts + 1, "+sql+" WHERE unpacked IS NOT NULL")
+		assert.ErrorContains(t, err, "webhook_delivery_unpacked", "an older process, which would take the stored body for the one that was sent")
+	}
 	s.sendUnsigned(h.url, strings.Repeat("x", webhook.MaxBody+1)).Detail(http.StatusRequestEntityTooLarge, "Request body exceeds 1048576 bytes")
 }
 
@@ -389,7 +393,8 @@ func TestReceiver_Retry(t *testing.T) {
 	}
 	h := s.webhook(hookOf(flow, `"dispatch_retry":{"max_attempts":3,"backoff":{"initial_seconds":600,"factor":2,"max_seconds":900}}`))
 	status("archived")
-	id := s.send(h, "m", "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
+	large := `{"text":"` + strings.Repeat("x", 4<<10) + `"}` // which is packed
+	id := s.send(h, "m", large).Want(http.StatusAccepted).JSON()["delivery_id"].(string)
 	path := "/flows/webhooks/" + h.id + "/deliveries/" + id + "/replay"
 	failed := func(attempts int, status string) {
 		t.Helper()
@@ -397,7 +402,7 @@ func TestReceiver_Retry(t *testing.T) {
 			return s.count("flow.webhook_delivery WHERE attempts = $1 AND status = $2", attempts, status) == 1
 		})
 		d := s.deliveries(h, "")[0]
-		assert.Equal(t, deliveryRow{ID: id, MessageID: "m", Status: status, ContentType: "application/json", SizeBytes: 2, Attempts: attempts, LastError: "Definition is not active"}, d)
+		assert.Equal(t, deliveryRow{ID: id, MessageID: "m", Status: status, ContentType: "application/json", SizeBytes: len(large), Attempts: attempts, LastError: "Definition is not active"}, d)
 	}
 	pause := func() (seconds int) {
 		s.scan("SELECT extract(epoch FROM next_at - flow.clock())::int FROM flow.webhook_delivery", &seconds)
@@ -418,6 +423,7 @@ func TestReceiver_Retry(t *testing.T) {
 	d := s.settledDeliveries(h, 1)[0]
 	assert.Equal(t, []any{"dispatched", 1, ""}, []any{d.Status, d.Attempts, d.LastError})
 	assert.Equal(t, "completed", s.await(d.BatchID)["status"])
+	assert.Equal(t, large, s.record(d.BatchID))
 	s.Do(http.MethodPost, path, nil).Detail(http.StatusConflict, "Delivery already started a batch")
 	s.Do(http.MethodPost, strings.Replace(path, id, altered(id), 1), nil).Detail(http.StatusNotFound, "Delivery not found")
 
