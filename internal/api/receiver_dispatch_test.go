@@ -1,0 +1,93 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/pg/pgtest"
+)
+
+// A start that fails is tried again as dispatch_retry says, and can be replayed when it is dead.
+func TestReceiver_Retry(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	flow := s.define(transformSteps)
+	status := func(status string) {
+		s.Do(http.MethodPatch, "/flows/definitions/"+flow, `{"status":"`+status+`"}`).Want(http.StatusOK)
+	}
+	h := s.webhook(hookOf(flow, `"dispatch_retry":{"max_attempts":3,"backoff":{"initial_seconds":600,"factor":2,"max_seconds":900}}`))
+	status("archived")
+	large := `{"text":"` + strings.Repeat("x", 4<<10) + `"}` // which is packed
+	id := s.send(h, "m", large).Want(http.StatusAccepted).JSON()["delivery_id"].(string)
+	path := "/flows/webhooks/" + h.id + "/deliveries/" + id + "/replay"
+	failed := func(attempts int, status string) {
+		t.Helper()
+		s.eventually(func() bool {
+			return s.count("flow.webhook_delivery WHERE attempts = $1 AND status = $2", attempts, status) == 1
+		})
+		d := s.deliveries(h, "")[0]
+		assert.Equal(t, deliveryRow{ID: id, MessageID: "m", Status: status, ContentType: "application/json", SizeBytes: len(large), Attempts: attempts, LastError: "Definition is not active"}, d)
+	}
+	pause := func() (seconds int) {
+		s.scan("SELECT extract(epoch FROM next_at - flow.clock())::int FROM flow.webhook_delivery", &seconds)
+		return seconds
+	}
+	failed(1, "failed")
+	assert.InDelta(t, 600, pause(), 60)
+	pgtest.MoveClock(t, s.app.Pool, 11*time.Minute)
+	failed(2, "failed")
+	assert.InDelta(t, 900, pause(), 60, "no longer than max_seconds")
+	pgtest.MoveClock(t, s.app.Pool, 16*time.Minute)
+	failed(3, "dead")
+
+	assert.Equal(t, "accepted", s.Do(http.MethodPost, path, nil).Want(http.StatusOK).JSON()["status"])
+	failed(1, "failed")
+	status("active")
+	s.Do(http.MethodPost, path, nil).Want(http.StatusOK)
+	d := s.settledDeliveries(h, 1)[0]
+	assert.Equal(t, []any{"dispatched", 1, ""}, []any{d.Status, d.Attempts, d.LastError})
+	assert.Equal(t, "completed", s.await(d.BatchID)["status"])
+	assert.Equal(t, large, s.record(d.BatchID))
+	s.Do(http.MethodPost, path, nil).Detail(http.StatusConflict, "Delivery already started a batch")
+	s.Do(http.MethodPost, strings.Replace(path, id, altered(id), 1), nil).Detail(http.StatusNotFound, "Delivery not found")
+
+	// Without a policy there is one attempt; a template that has no value for a payload fails like any start.
+	once := s.webhook(hookOf(flow, `"input_template":{"n":"{{ payload.n + 1 }}"}`))
+	s.send(once, "bad", `{"n":"x"}`).Want(http.StatusAccepted)
+	s.send(once, "good", `{"n":1}`).Want(http.StatusAccepted)
+	rows := s.settledDeliveries(once, 2)
+	assert.Equal(t, []string{"dispatched", "dead"}, []string{rows[0].Status, rows[1].Status})
+	assert.Contains(t, rows[1].LastError, "input_template: {{ payload.n + 1 }}")
+	assert.Equal(t, `{"n":2}`, s.record(rows[0].BatchID))
+}
+
+// Old deliveries go, but for those that still wait.
+func TestReceiver_Housekeeping(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	flow := s.define(transformSteps)
+	h := s.webhook(hookOf(flow))
+	gone := s.webhook(hookOf(flow))
+	for _, w := range []hook{h, gone} {
+		s.send(w, "a", "{}").Want(http.StatusAccepted)
+		s.settledDeliveries(w, 1)
+	}
+	s.Do(http.MethodDelete, "/flows/webhooks/"+gone.id, nil).Want(http.StatusNoContent)
+	_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.webhook_delivery SET received_at = received_at - interval '91 days';
+		UPDATE flow.webhook SET deleted_at = deleted_at - interval '91 days'`)
+	require.NoError(t, err)
+	s.send(h, "b", "{}").Want(http.StatusAccepted)
+	s.settle(func() bool { return s.count("flow.webhook_delivery WHERE next_at IS NULL") == 3 })
+	pgtest.MoveClock(t, s.app.Pool, 2*time.Hour)
+	s.eventually(func() bool {
+		return s.count("flow.webhook_delivery WHERE received_at < flow.clock() - interval '90 days'") == 0 && s.count("flow.webhook") == 1
+	})
+	page := s.get("/flows/webhooks/" + h.id + "/deliveries")
+	assert.Len(t, page["items"], 1)
+	assert.InDelta(t, 1, page["total"], 0)
+}
