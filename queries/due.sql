@@ -1,14 +1,14 @@
 -- name: DueWake :one
--- Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Returns whether the row is due
--- and nobody works on it; the caller then leases it and starts the work in this transaction.
-SELECT flow.wake(@kind::text, @key::text, sqlc.narg('due_at')::timestamptz, @lease_seconds::float8)::boolean AS startable;
+-- Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Where the row is due and nobody works
+-- on it, it is leased: the caller starts the work in this transaction under the number of the lease, which is else 0.
+SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease(@kind::text, @key::text, sqlc.narg('due_at')::timestamptz, @lease_seconds::float8) w;
 
 -- name: DueLease :one
 -- Hands a row, whose lock the caller has, to a new worker.
 UPDATE flow.due
 SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => lease_seconds)
 WHERE kind = @kind AND key = @key
-RETURNING lease_no;
+RETURNING lease_no, failures;
 
 -- name: DueTake :many
 -- Leases up to max_rows rows of these kinds that are due.
@@ -20,7 +20,7 @@ WITH picked AS (
 UPDATE flow.due u
 SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => u.lease_seconds)
 FROM picked p WHERE u.kind = p.kind AND u.key = p.key
-RETURNING u.kind, u.key, u.lease_no;
+RETURNING u.kind, u.key, u.lease_no, u.failures;
 
 -- name: DueLapsed :many
 -- The kinds, of these, of which a lease has ended.

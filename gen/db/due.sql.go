@@ -155,7 +155,7 @@ const dueLease = `-- name: DueLease :one
 UPDATE flow.due
 SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => lease_seconds)
 WHERE kind = $1 AND key = $2
-RETURNING lease_no
+RETURNING lease_no, failures
 `
 
 type DueLeaseParams struct {
@@ -163,12 +163,17 @@ type DueLeaseParams struct {
 	Key  string
 }
 
+type DueLeaseRow struct {
+	LeaseNo  int64
+	Failures int32
+}
+
 // Hands a row, whose lock the caller has, to a new worker.
-func (q *Queries) DueLease(ctx context.Context, db DBTX, arg DueLeaseParams) (int64, error) {
+func (q *Queries) DueLease(ctx context.Context, db DBTX, arg DueLeaseParams) (DueLeaseRow, error) {
 	row := db.QueryRow(ctx, dueLease, arg.Kind, arg.Key)
-	var lease_no int64
-	err := row.Scan(&lease_no)
-	return lease_no, err
+	var i DueLeaseRow
+	err := row.Scan(&i.LeaseNo, &i.Failures)
+	return i, err
 }
 
 const dueRetake = `-- name: DueRetake :many
@@ -226,7 +231,7 @@ WITH picked AS (
 UPDATE flow.due u
 SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => u.lease_seconds)
 FROM picked p WHERE u.kind = p.kind AND u.key = p.key
-RETURNING u.kind, u.key, u.lease_no
+RETURNING u.kind, u.key, u.lease_no, u.failures
 `
 
 type DueTakeParams struct {
@@ -235,9 +240,10 @@ type DueTakeParams struct {
 }
 
 type DueTakeRow struct {
-	Kind    string
-	Key     string
-	LeaseNo int64
+	Kind     string
+	Key      string
+	LeaseNo  int64
+	Failures int32
 }
 
 // Leases up to max_rows rows of these kinds that are due.
@@ -250,7 +256,12 @@ func (q *Queries) DueTake(ctx context.Context, db DBTX, arg DueTakeParams) ([]Du
 	var items []DueTakeRow
 	for rows.Next() {
 		var i DueTakeRow
-		if err := rows.Scan(&i.Kind, &i.Key, &i.LeaseNo); err != nil {
+		if err := rows.Scan(
+			&i.Kind,
+			&i.Key,
+			&i.LeaseNo,
+			&i.Failures,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -262,7 +273,7 @@ func (q *Queries) DueTake(ctx context.Context, db DBTX, arg DueTakeParams) ([]Du
 }
 
 const dueWake = `-- name: DueWake :one
-SELECT flow.wake($1::text, $2::text, $3::timestamptz, $4::float8)::boolean AS startable
+SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease($1::text, $2::text, $3::timestamptz, $4::float8) w
 `
 
 type DueWakeParams struct {
@@ -272,16 +283,21 @@ type DueWakeParams struct {
 	LeaseSeconds float64
 }
 
-// Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Returns whether the row is due
-// and nobody works on it; the caller then leases it and starts the work in this transaction.
-func (q *Queries) DueWake(ctx context.Context, db DBTX, arg DueWakeParams) (bool, error) {
+type DueWakeRow struct {
+	LeaseNo  int64
+	Failures int32
+}
+
+// Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Where the row is due and nobody works
+// on it, it is leased: the caller starts the work in this transaction under the number of the lease, which is else 0.
+func (q *Queries) DueWake(ctx context.Context, db DBTX, arg DueWakeParams) (DueWakeRow, error) {
 	row := db.QueryRow(ctx, dueWake,
 		arg.Kind,
 		arg.Key,
 		arg.DueAt,
 		arg.LeaseSeconds,
 	)
-	var startable bool
-	err := row.Scan(&startable)
-	return startable, err
+	var i DueWakeRow
+	err := row.Scan(&i.LeaseNo, &i.Failures)
+	return i, err
 }

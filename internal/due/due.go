@@ -70,6 +70,7 @@ type Scheduler struct {
 	opts  Options
 	// nudged has the scanner look at once.
 	nudged chan struct{}
+	hands  hands
 
 	mu    sync.RWMutex
 	kinds map[string]kind
@@ -101,7 +102,8 @@ func orElse(d, standard time.Duration) time.Duration {
 }
 
 // Register makes h the handler of a kind: a name of lower-case letters, digits and underscores. A lease that is not
-// extended ends after lease, which bounds what a crash costs; this process runs up to workers handlers of the kind at once.
+// extended ends after lease, which bounds what a crash costs; this process runs up to workers handlers of the kind at once for jobs
+// that it took from the queue, and as many for work that it was handed over (hand.go).
 // It must precede Run; registering a kind twice panics.
 func (s *Scheduler) Register(name string, lease time.Duration, workers int, h Handler) {
 	s.mu.Lock()
@@ -121,6 +123,13 @@ func (s *Scheduler) Workers() map[string]int {
 		out[name] = k.workers
 	}
 	return out
+}
+
+// places is how much work of a kind this process takes on at once that it was handed over.
+func (s *Scheduler) places(name string) int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.kinds[name].workers
 }
 
 func (s *Scheduler) kind(name string) (kind, error) {
@@ -155,14 +164,15 @@ func (s *Scheduler) Wake(ctx context.Context, tx pgx.Tx, kind, key string, at ti
 	if at.After(Now()) {
 		params.DueAt = &at
 	}
-	startable, err := db.New().DueWake(ctx, tx, params)
+	asked := time.Now()
+	row, err := db.New().DueWake(ctx, tx, params)
 	if err != nil {
 		return fmt.Errorf("wake %s %s: %w", kind, key, err)
 	}
-	if !startable {
+	if row.LeaseNo == 0 {
 		return nil
 	}
-	return s.start(ctx, tx, kind, key)
+	return s.start(ctx, tx, s.granted(k, JobArgs{kind, key, row.LeaseNo}, row.Failures, asked))
 }
 
 // Nudge has the scanner of this process look now for what is due. A statement that wakes a row by itself (flow.wake) is not served
@@ -174,14 +184,17 @@ func (s *Scheduler) Nudge() {
 	}
 }
 
-// start leases a row, whose lock tx has, and inserts its job.
-func (s *Scheduler) start(ctx context.Context, tx pgx.Tx, kind, key string) error {
-	no, err := db.New().DueLease(ctx, tx, db.DueLeaseParams{Kind: kind, Key: key})
-	if err != nil {
-		return fmt.Errorf("lease %s %s: %w", kind, key, err)
+// start hands leased work over to this process, or inserts its job.
+func (s *Scheduler) start(ctx context.Context, tx pgx.Tx, l *Lease) error {
+	if s.handOver(ctx, l) {
+		return nil
 	}
-	if err := s.queue.Insert(ctx, tx, []JobArgs{{DueKind: kind, Key: key, LeaseNo: no}}); err != nil {
-		return fmt.Errorf("start %s %s: %w", kind, key, err)
+	return s.enqueue(ctx, tx, l.job())
+}
+
+func (s *Scheduler) enqueue(ctx context.Context, tx pgx.Tx, job JobArgs) error {
+	if err := s.queue.Insert(ctx, tx, []JobArgs{job}); err != nil {
+		return fmt.Errorf("start %s %s: %w", job.DueKind, job.Key, err)
 	}
 	return nil
 }

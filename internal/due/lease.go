@@ -21,8 +21,11 @@ type Lease struct {
 	s      *Scheduler
 	no     int64
 	length time.Duration
+	handle Handler
 	// failures counts those in a row before this run.
 	failures int
+	// asked is when a lease was asked for that was handed over; zero for one of which a job tells, which may be old.
+	asked time.Time
 	// lose ends the handler's context.
 	lose context.CancelCauseFunc
 
@@ -85,9 +88,23 @@ func (l *Lease) Finish(ctx context.Context, tx pgx.Tx, next time.Time) error {
 	case err != nil:
 		return fmt.Errorf("re-date %s %s: %w", l.Kind, l.Key, err)
 	case again:
-		return l.s.start(ctx, tx, l.Kind, l.Key)
+		return l.again(ctx, tx, next.IsZero())
 	}
 	return nil
+}
+
+// again leases the row anew. Work that wants to go on goes to the end of the line, so that others have their turn.
+func (l *Lease) again(ctx context.Context, tx pgx.Tx, woken bool) error {
+	asked := time.Now()
+	row, err := db.New().DueLease(ctx, tx, db.DueLeaseParams{Kind: l.Kind, Key: l.Key})
+	if err != nil {
+		return fmt.Errorf("lease %s %s: %w", l.Kind, l.Key, err)
+	}
+	next := l.s.granted(kind{lease: l.length, handle: l.handle}, JobArgs{l.Kind, l.Key, row.LeaseNo}, row.Failures, asked)
+	if woken {
+		return l.s.start(ctx, tx, next)
+	}
+	return l.s.enqueue(ctx, tx, next.job())
 }
 
 func (l *Lease) givenBack() bool {
@@ -135,6 +152,8 @@ func (l *Lease) keep(ctx context.Context) {
 		timer.Reset(next)
 	}
 }
+
+func (l *Lease) job() JobArgs { return JobArgs{DueKind: l.Kind, Key: l.Key, LeaseNo: l.no} }
 
 func (l *Lease) about(more ...any) []any {
 	return append([]any{slog.String("kind", l.Kind), slog.String("key", l.Key)}, more...)

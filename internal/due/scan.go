@@ -48,11 +48,12 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// scan leases what is due, up to scanRows rows, and inserts the jobs in the same transaction.
+// scan leases what is due, up to scanRows rows, and inserts the jobs in the same transaction, but for what this process is handed over.
 func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		asked := time.Now()
 		rows, err := db.New().DueTake(ctx, tx, db.DueTakeParams{Kinds: kinds, MaxRows: scanRows})
 		if err != nil {
 			return fmt.Errorf("take due rows: %w", err)
@@ -61,13 +62,19 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, err 
 		if err != nil {
 			return err
 		}
+		started = len(rows) + len(jobs)
 		for _, row := range rows {
-			jobs = append(jobs, JobArgs{DueKind: row.Kind, Key: row.Key, LeaseNo: row.LeaseNo})
+			k, err := s.kind(row.Kind)
+			if err != nil {
+				return err
+			}
+			if l := s.granted(k, JobArgs{row.Kind, row.Key, row.LeaseNo}, row.Failures, asked); !s.handOver(ctx, l) {
+				jobs = append(jobs, l.job())
+			}
 		}
 		if len(jobs) == 0 {
 			return nil
 		}
-		started = len(jobs)
 		return s.queue.Insert(ctx, tx, jobs)
 	})
 	if err != nil {

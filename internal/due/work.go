@@ -23,9 +23,10 @@ func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 	if err != nil {
 		return err
 	}
+	l := s.granted(k, job, 0, time.Time{})
 	work, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
-	l := &Lease{Kind: job.DueKind, Key: job.Key, s: s, no: job.LeaseNo, length: k.lease, lose: lose}
+	l.lose = lose
 	if err := l.begin(ctx); err != nil {
 		if errors.Is(err, ErrLost) {
 			return nil
@@ -36,6 +37,17 @@ func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 		}
 		return err
 	}
+	l.work(ctx, work)
+	return nil
+}
+
+// granted is a lease on a row.
+func (s *Scheduler) granted(k kind, job JobArgs, failures int32, asked time.Time) *Lease {
+	return &Lease{Kind: job.DueKind, Key: job.Key, s: s, no: job.LeaseNo, length: k.lease, handle: k.handle, failures: int(failures), asked: asked}
+}
+
+// work runs the handler under a lease that lasts; ctx ends when the process is told to stop, work when the lease is lost, too.
+func (l *Lease) work(ctx, work context.Context) {
 	defer l.expiry.Stop()
 	keeping, stopKeeping := context.WithCancel(work)
 	kept := make(chan struct{})
@@ -43,14 +55,13 @@ func (s *Scheduler) Work(ctx context.Context, job JobArgs) error {
 		defer close(kept)
 		l.keep(keeping)
 	}()
-	next, err := call(work, l, k.handle)
+	next, err := call(work, l, l.handle)
 	stopKeeping()
 	<-kept
 	if err != nil && errors.Is(context.Cause(work), ErrLost) {
 		err = ErrLost
 	}
 	l.end(ctx, next, err)
-	return nil
 }
 
 func (l *Lease) begin(ctx context.Context) error {

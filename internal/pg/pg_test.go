@@ -68,6 +68,29 @@ func TestAfterCommit(t *testing.T) {
 	require.Len(t, rows, 2)
 }
 
+// TestAtEnd: who asks is told once of the end of a transaction, whatever becomes of it.
+func TestAtEnd(t *testing.T) {
+	t.Parallel()
+	pool := setupTable(t)
+	var ends []bool
+	do := func(result error) error {
+		return pg.InTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
+			require.True(t, pg.AtEnd(ctx, func(committed bool) { ends = append(ends, committed) }))
+			return errors.Join(insert(ctx, tx), result)
+		})
+	}
+	require.NoError(t, do(nil))
+	require.Error(t, do(errors.New("abort")))
+	require.Panics(t, func() {
+		_ = pg.InTx(t.Context(), pool, func(ctx context.Context, _ pgx.Tx) error {
+			require.True(t, pg.AtEnd(ctx, func(committed bool) { ends = append(ends, committed) }))
+			panic("oops")
+		})
+	})
+	require.Equal(t, []bool{true, false, false}, ends)
+	require.False(t, pg.AtEnd(t.Context(), func(bool) { t.Error("there was no transaction") }))
+}
+
 func TestInTx(t *testing.T) {
 	t.Parallel()
 	abort := errors.New("abort")

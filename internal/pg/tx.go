@@ -39,10 +39,13 @@ func inTx(ctx context.Context, pool Beginner, opts pgx.TxOptions, do func(ctx co
 	}
 	var then after
 	ctx = context.WithValue(ctx, afterKey{}, &then)
-	committing := false
+	committing, committed := false, false
 	defer func() {
 		if !committing {
 			rollback(ctx, tx)
+		}
+		for _, do := range then.ends {
+			do(committed)
 		}
 	}()
 	if err := do(ctx, tx); err != nil {
@@ -53,6 +56,7 @@ func inTx(ctx context.Context, pool Beginner, opts pgx.TxOptions, do func(ctx co
 	}
 	committing = true
 	err = commit(ctx, tx)
+	committed = err == nil
 	if err == nil || CommitUnknown(err) {
 		for _, do := range then.dos {
 			do()
@@ -61,8 +65,11 @@ func inTx(ctx context.Context, pool Beginner, opts pgx.TxOptions, do func(ctx co
 	return err
 }
 
-// after is what comes after a commit.
-type after struct{ dos []func() }
+// after is what comes after a transaction: dos after its commit, ends whatever became of it.
+type after struct {
+	dos  []func()
+	ends []func(committed bool)
+}
 
 type afterKey struct{}
 
@@ -72,6 +79,16 @@ func AfterCommit(ctx context.Context, do func()) {
 	if then, ok := ctx.Value(afterKey{}).(*after); ok {
 		then.dos = append(then.dos, do)
 	}
+}
+
+// AtEnd calls do once the transaction is over that InTx runs with this context, and says whether it is certainly committed. It
+// returns false, and calls nothing, where there is no such transaction. do must not wait.
+func AtEnd(ctx context.Context, do func(committed bool)) bool {
+	then, ok := ctx.Value(afterKey{}).(*after)
+	if ok {
+		then.ends = append(then.ends, do)
+	}
+	return ok
 }
 
 func commit(ctx context.Context, tx pgx.Tx) error {

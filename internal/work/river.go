@@ -166,6 +166,7 @@ func (r *Runner) Start(ctx context.Context) error {
 	if err := r.client.Start(ctx); err != nil {
 		return fmt.Errorf("start the River client: %w", err)
 	}
+	r.scheduler.Open(ctx)
 	scan, end := context.WithCancel(ctx)
 	r.endScan, r.scanned = end, make(chan struct{})
 	go func() {
@@ -191,11 +192,13 @@ func (r *Runner) Stop(ctx context.Context) error {
 		soft, cancel = context.WithDeadline(ctx, deadline.Add(-margin))
 	}
 	defer cancel()
+	handed := make(chan error, 1)
+	go func() { handed <- r.scheduler.Close(soft, ctx) }()
 	err := r.client.Stop(soft)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		err = r.client.StopAndCancel(ctx)
 	}
-	if err != nil {
+	if err = errors.Join(err, <-handed); err != nil {
 		return fmt.Errorf("stop the workers: %w", err)
 	}
 	r.endScan = nil
