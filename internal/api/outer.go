@@ -99,8 +99,10 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if v := recover(); v != nil {
 			o.recovered(r, rec, v)
 		}
-		o.log.DebugContext(r.Context(), "request", "request_id", x.id, "method", r.Method, "path", r.URL.Path,
-			"status", rec.status, "ms", elapsed(o.now().Sub(began)))
+		if o.log.Enabled(r.Context(), slog.LevelDebug) {
+			o.log.DebugContext(r.Context(), "request", "request_id", x.id, "method", r.Method, "path", r.URL.Path,
+				"status", rec.status, "ms", elapsed(o.now().Sub(began)))
+		}
 	}()
 	o.next.ServeHTTP(rec, r)
 	if rec.status == http.StatusRequestEntityTooLarge && r.Header.Get("Expect") == "" {

@@ -69,14 +69,13 @@ func (c receiverRoute) receive(w http.ResponseWriter, r *http.Request, provider,
 			return uuid.Nil, err
 		}
 		defer release()
+		// As that of every body, it is lifted once the body is there; what cannot be set does not arrive slowly, either.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(messageWithin))
 	}
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(messageWithin)) // what cannot be set does not arrive slowly, either
 	body, err := readAll(rawBody(r), r.ContentLength, webhook.MaxBody, nil)
 	if err != nil {
 		return uuid.Nil, err
 	}
-	_ = control.SetReadDeadline(time.Time{})
 	return c.webhooks.Receive(r.Context(), provider, address, webhook.Message{
 		ID: r.Header.Get("Webhook-Id"), Timestamp: r.Header.Get("Webhook-Timestamp"), Signature: r.Header.Get("Webhook-Signature"),
 		ContentType: mediaHeader(r, "Content-Type"), ContentEncoding: mediaHeader(r, "Content-Encoding"), Body: body,
