@@ -188,8 +188,11 @@ func (s *spells) add(ctx context.Context, e *env, from *service, many, n int, do
 // each is what one thing cost, as text.
 func (s *spells) each() string {
 	n := time.Duration(len(s.took))
-	return fmt.Sprintf(" (service %s, Postgres %s, WAL %.1f kB each)", (s.cost.service / n).Round(time.Microsecond), (s.cost.postgres / n).Round(time.Microsecond),
-		float64(s.cost.wal)/float64(n)/1e3)
+	service := ""
+	if one := (s.cost.service / n).Round(time.Microsecond); one > 0 { // raw inserts take none
+		service = fmt.Sprintf("service %s, ", one)
+	}
+	return fmt.Sprintf(" (%sPostgres %s, WAL %.1f kB each)", service, (s.cost.postgres / n).Round(time.Microsecond), float64(s.cost.wal)/float64(n)/1e3)
 }
 
 func latency(what string, times []time.Duration, target float64) row {
