@@ -2,7 +2,6 @@ package pg
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -37,17 +36,37 @@ func (p *Pipeline) MustTouch(n int, what error) {
 
 // CopyFrom is not for pipelines: it is a conversation of its own.
 func (p *Pipeline) CopyFrom(context.Context, pgx.Identifier, []string, pgx.CopyFromSource) (int64, error) {
-	return 0, errors.New("pg: COPY cannot be pipelined")
+	return 0, errCopy
 }
 
-// Send executes what was kept, in order, in tx; the first error is returned and ends the transaction.
-func (p *Pipeline) Send(ctx context.Context, tx pgx.Tx) error {
-	if p.batch.Len() == 0 {
-		return nil
-	}
+// Send executes what was kept, in order, and then puts the questions, all in one round trip; the first error is returned and ends the
+// transaction.
+func (p *Pipeline) Send(ctx context.Context, tx Batcher, asks ...Ask) error {
 	batch := p.batch
 	p.batch = pgx.Batch{}
-	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+	all := make([]*asked, 0, len(asks))
+	for _, do := range asks {
+		a, goOn, end := begin(do)
+		defer end()
+		all = append(all, a)
+		if a.put {
+			batch.Queue(a.sql, a.args...).Query(func(rows pgx.Rows) error {
+				a.rows = rows
+				goOn()
+				return nil
+			})
+		}
+	}
+	var err error
+	if batch.Len() > 0 {
+		err = tx.SendBatch(ctx, &batch).Close()
+	}
+	for _, a := range all {
+		if a.err != nil {
+			return a.err
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("pipeline: %w", err)
 	}
 	return nil
