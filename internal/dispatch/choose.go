@@ -42,17 +42,22 @@ func sortedWindows(m map[[2]int64]tally) [][2]int64 {
 	return out
 }
 
-// choose renders the calls that should go next, without locks: up to groupMax small ones, or one bulk call. blocked
-// queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
-func (d *Dispatcher) choose(ctx context.Context, k budgetKey, blocked map[queueKey]bool, room func(*queueRow) int) ([]*prepared, error) {
+// ready reads the queues that may go next. blocked ones are passed over.
+func (d *Dispatcher) ready(ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool) ([]db.QueueChooseRow, error) {
 	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, PerLane: perLane, Skip: []string{}}
 	for b := range blocked {
 		p.Skip = append(p.Skip, fmt.Sprintf("%s.%d.%d", uuid.UUID(b.batch), b.step, b.task))
 	}
-	chosen, err := d.q.QueueChoose(ctx, d.Pool, p)
+	chosen, err := d.q.QueueChoose(ctx, conn, p)
 	if err != nil {
 		return nil, fmt.Errorf("choose from %s: %w", k, err)
 	}
+	return chosen, nil
+}
+
+// choose renders the calls that should go next of those that are ready, without locks: up to groupMax small ones, or one bulk call.
+// blocked queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
+func (d *Dispatcher) choose(ctx context.Context, chosen []db.QueueChooseRow, blocked map[queueKey]bool, room func(*queueRow) int) ([]*prepared, error) {
 	rows := make([]queueRow, len(chosen))
 	for i := range chosen {
 		rows[i] = queueRow(chosen[i])

@@ -19,7 +19,11 @@ func (d *Dispatcher) Late(ctx context.Context, domain, bucket string, id uuid.UU
 // ClaimAfter renders what may go next, lets something happen, and then claims it; it returns how many records are in calls.
 func (d *Dispatcher) ClaimAfter(ctx context.Context, domain, bucket string, between func()) (rendered, claimed int, err error) {
 	k := budgetKey{domain, bucket}
-	calls, err := d.choose(ctx, k, map[queueKey]bool{}, func(*queueRow) int { return groupMax })
+	ready, err := d.ready(ctx, d.Pool, k, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	calls, err := d.choose(ctx, ready, map[queueKey]bool{}, func(*queueRow) int { return groupMax })
 	if err != nil {
 		return 0, 0, err
 	}

@@ -55,6 +55,8 @@ type pass struct {
 	done    chan finished
 	settled chan []finished
 	failed  chan error
+	// opened is what was ready when the pass began, until it is looked at.
+	opened  []db.QueueChooseRow
 	blocked map[queueKey]bool
 	// held are calls that were rendered and could not go: an exclusive one barred their way, or the budget had no room. They
 	// are tried again from heldUntil on; meanwhile their queues are blocked, and others go.
@@ -78,12 +80,9 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	}
 	p := &pass{d: d, key: budgetKey{domain, bucket}, owner: d.opts.Owner, done: make(chan finished, 1024), settled: make(chan []finished, 1024),
 		failed: make(chan error, 1), blocked: map[queueKey]bool{}, flying: map[LaneKey]int{}, full: map[LaneKey]bool{}}
-	if err := d.q.HoldExpire(ctx, d.Pool, db.HoldExpireParams{Domain: domain, Bucket: bucket}); err != nil {
-		return time.Time{}, fmt.Errorf("expire the backoff of %s: %w", p.key, err)
-	}
-	budget, err := d.q.BudgetRead(ctx, d.Pool, db.BudgetReadParams{Domain: domain, Bucket: bucket})
+	budget, err := p.open(ctx)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read budget %s: %w", p.key, err)
+		return time.Time{}, err
 	}
 	p.maxInFlight = int(budget.MaxInFlight)
 	if m, err := d.windows(&budget); err == nil && m != nil {
@@ -104,6 +103,23 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	close(p.done)
 	<-ended
 	return next, err
+}
+
+// open ends the backoff whose time is over, and reads the budget and what is ready in it.
+func (p *pass) open(ctx context.Context) (budget db.FlowBudget, err error) {
+	err = pg.Together(ctx, p.d.Pool, func(tx pg.DB) error {
+		return p.d.q.HoldExpire(ctx, tx, db.HoldExpireParams{Domain: p.key.domain, Bucket: p.key.bucket})
+	}, func(tx pg.DB) (err error) {
+		budget, err = p.d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
+		return err
+	}, func(tx pg.DB) (err error) {
+		p.opened, err = p.d.ready(ctx, tx, p.key, nil)
+		return err
+	})
+	if err != nil {
+		return budget, fmt.Errorf("open budget %s: %w", p.key, err)
+	}
+	return budget, nil
 }
 
 // drainTime is how long a pass may go on to settle. One that lost its lease, as happens when the database is away, has the
@@ -242,7 +258,14 @@ func (p *pass) choose(ctx context.Context) ([]*prepared, error) {
 	if p.spacing > 0 {
 		free = 1
 	}
-	return p.d.choose(ctx, p.key, p.blocked, func(row *queueRow) int {
+	ready := p.opened
+	if p.opened = nil; ready == nil {
+		var err error
+		if ready, err = p.d.ready(ctx, p.d.Pool, p.key, p.blocked); err != nil {
+			return nil, err
+		}
+	}
+	return p.d.choose(ctx, ready, p.blocked, func(row *queueRow) int {
 		switch lane := row.laneKey(); {
 		case p.full[lane]:
 			return 0
