@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -44,7 +43,7 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 	var estimate *forecast.Estimate
 	var txID string
 	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-		if in.Version, err = h.version(ctx, tx, caller.OrgID, id); err != nil {
+		if txID, err = h.version(ctx, tx, &in); err != nil {
 			return err
 		}
 		if started, err = h.runs.Start(ctx, tx, in); err != nil {
@@ -54,9 +53,6 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 			if err = h.forecasts.Slower(ctx, tx, caller.OrgID, started.BatchID, in.Pacing); err != nil {
 				return err
 			}
-		}
-		if txID, err = pg.TxID(ctx, tx); err != nil {
-			return err
 		}
 		// Before the commit: nothing of the batch is spent yet.
 		if estimate, err = h.forecasts.OfBatch(ctx, tx, caller.OrgID, started); err != nil {
@@ -70,17 +66,28 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 	return triggerResultOf(started, estimate), nil
 }
 
-// version returns the version of a definition that a start takes. One that no longer fits the catalog cannot start.
-func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) (int32, error) {
-	active, err := h.definitions.Active(ctx, tx, orgID, id)
+// version finds the version of a definition that a start takes, and the time of the start, and names the transaction. A version that
+// no longer fits the catalog cannot start.
+func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, in *run.StartInput) (txID string, err error) {
+	err = pg.Together(ctx, tx, func(conn pg.DB) error {
+		active, err := h.definitions.Active(ctx, conn, in.OrgID, in.DefinitionID)
+		in.Version = active.Version
+		return err
+	}, func(conn pg.DB) (err error) {
+		in.Now, err = db.New().Clock(ctx, conn)
+		return err
+	}, func(conn pg.DB) (err error) {
+		txID, err = pg.TxID(ctx, conn)
+		return err
+	})
 	if err != nil {
-		return 0, err
+		return "", err
 	}
-	plan, err := h.plans.Plan(ctx, tx, orgID, id, active.Version)
+	plan, err := h.plans.Plan(ctx, tx, in.OrgID, in.DefinitionID, in.Version)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
-	return active.Version, plan.Runnable()
+	return txID, plan.Runnable()
 }
 
 // committed finds out whether a start happened whose commit got no answer.

@@ -113,6 +113,8 @@ type claim struct {
 	// spans are the windows that the granted calls are debited in.
 	spans   []Span
 	granted tally
+	// covered are the queues that people hold.
+	covered []db.HoldCoversRow
 	change  *run.Change
 }
 
@@ -130,10 +132,14 @@ func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
 	if calls, err = c.afford(ctx, calls); err != nil || len(calls) == 0 {
 		return err
 	}
-	if err := c.intend(ctx, calls); err != nil {
+	l, err := c.intend(ctx, calls)
+	if err != nil {
 		return err
 	}
-	if err := c.begin(ctx, calls); err != nil {
+	if c.change, err = c.d.Runs.BeginLocked(ctx, c.tx, l); err != nil {
+		return err
+	}
+	if err := c.barred(calls); err != nil {
 		return err
 	}
 	return c.take(ctx, calls)
@@ -141,22 +147,27 @@ func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
 
 // lock locks the budget and reads what claims of these calls depend on.
 func (c *claim) lock(ctx context.Context, calls []*prepared) (err error) {
-	if c.budget, c.now, err = c.d.lockBudget(ctx, c.tx, c.key); err != nil {
-		return err
-	}
-	c.out.maxInFlight = int(c.budget.MaxInFlight)
-	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget); err != nil {
-		return err
-	}
 	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, MarginSeconds: c.d.opts.Margin.Seconds()}
 	for i, p := range calls {
 		if i == 0 || p.laneKey() != calls[i-1].laneKey() {
 			in.OrgIds, in.Lanes = append(in.OrgIds, p.orgID), append(in.Lanes, string(p.lane))
 		}
 	}
-	c.lanes, err = c.d.q.BudgetLanes(ctx, c.tx, in)
+	err = pg.Together(ctx, c.tx, func(tx pg.DB) (err error) {
+		c.budget, c.now, err = c.d.lockBudget(ctx, tx, c.key)
+		return err
+	}, func(tx pg.DB) (err error) {
+		if c.lanes, err = c.d.q.BudgetLanes(ctx, tx, in); err != nil {
+			return fmt.Errorf("read the lanes of %s: %w", c.key, err)
+		}
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("read the lanes of %s: %w", c.key, err)
+		return err
+	}
+	c.out.maxInFlight = int(c.budget.MaxInFlight)
+	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget); err != nil {
+		return err
 	}
 	c.standings = standings(c.lanes)
 	return nil
@@ -196,22 +207,11 @@ func (c *claim) free(ctx context.Context, calls []*prepared) ([]*prepared, error
 	return out, nil
 }
 
-// begin locks the batches, and makes sure that they may go. intend has taken a share of the gate that whoever opens a hold
-// must have alone: a hold that is not seen here is opened after this claim has ended.
-func (c *claim) begin(ctx context.Context, calls []*prepared) (err error) {
-	var ids []uuid.UUID
-	for _, p := range calls {
-		ids = append(ids, p.batches()...)
-	}
-	if c.change, err = c.d.Runs.Begin(ctx, c.tx, ids...); err != nil {
-		return err
-	}
-	covered, err := c.d.q.HoldCovers(ctx, c.tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain, Bucket: c.key.bucket})
-	if err != nil {
-		return fmt.Errorf("read holds: %w", err)
-	}
+// barred ends a claim of batches that must not go. intend has taken a share of the gate that whoever opens a hold must have alone: a
+// hold that was not seen is opened after this claim has ended.
+func (c *claim) barred(calls []*prepared) error {
 	held := map[queueKey]bool{}
-	for _, q := range covered {
+	for _, q := range c.covered {
 		held[queueKey{q.BatchID, q.StepNo, q.TaskNo}] = true
 	}
 	var barred []queueKey
@@ -307,8 +307,9 @@ func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (G
 	return grant, nil
 }
 
-// intend enters the gate of holds, inserts the intents, and charges their lanes.
-func (c *claim) intend(ctx context.Context, calls []*prepared) error {
+// intend enters the gate of holds, inserts the intents, and charges their lanes; then it locks the batches, and reads the holds over
+// them and what of them is queued.
+func (c *claim) intend(ctx context.Context, calls []*prepared) (*run.Locking, error) {
 	later := pg.NewPipeline(c.tx)
 	byLane := map[LaneKey]int{}
 	var orgs []uuid.UUID
@@ -321,25 +322,35 @@ func (c *claim) intend(ctx context.Context, calls []*prepared) error {
 		}
 	}
 	if err := c.d.q.HoldGateShare(ctx, later, orgs); err != nil {
-		return fmt.Errorf("enter the gate of holds: %w", err)
+		return nil, fmt.Errorf("enter the gate of holds: %w", err)
 	}
 	if len(byLane) > 0 {
 		if err := c.d.q.CallInsert(ctx, later, c.rows(calls)); err != nil {
-			return fmt.Errorf("write down calls: %w", err)
+			return nil, fmt.Errorf("write down calls: %w", err)
 		}
 		if err := c.count(ctx, later, calls); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for lane, n := range byLane {
 		if err := c.charge(ctx, later, lane, n); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := later.Send(ctx, c.tx); err != nil {
-		return fmt.Errorf("write down calls: %w", err)
+	var ids []uuid.UUID
+	var pieces []run.Piece
+	for _, p := range calls {
+		ids, pieces = append(ids, p.batches()...), append(pieces, p.pieces...)
 	}
-	return nil
+	l := c.d.Runs.Locking(ids, pieces)
+	asks := append(l.Asks(ctx), func(tx pg.DB) (err error) {
+		c.covered, err = c.d.q.HoldCovers(ctx, tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain, Bucket: c.key.bucket})
+		return err
+	})
+	if err := later.Send(ctx, c.tx, asks...); err != nil {
+		return nil, fmt.Errorf("write down calls: %w", err)
+	}
+	return l, nil
 }
 
 // debit spends what was granted.

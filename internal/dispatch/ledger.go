@@ -12,6 +12,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
+	"flowlane/internal/pg"
 )
 
 // errBudgetMoved means that a debit met a fuller window than was read: choose again.
@@ -93,7 +94,7 @@ func Mature(a *catalog.Account) time.Duration {
 }
 
 // lockBudget locks a budget until tx ends, and returns the time at which it was had.
-func (d *Dispatcher) lockBudget(ctx context.Context, tx pgx.Tx, k budgetKey) (b db.FlowBudget, now time.Time, err error) {
+func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey) (b db.FlowBudget, now time.Time, err error) {
 	r, err := d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Bucket: k.bucket})
 	if err != nil {
 		return b, now, fmt.Errorf("lock budget %s: %w", k, err)

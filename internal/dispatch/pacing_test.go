@@ -108,7 +108,7 @@ func TestPacing_ElementsCountEach(t *testing.T) {
 	assert.Equal(t, run.BatchCompleted, status)
 }
 
-// What was rendered is claimed only as far as the policy of that moment allows it.
+// What was rendered is claimed only as far as policy and holds of that moment allow it, and as it still waits.
 func TestPacing_RenderedBefore(t *testing.T) {
 	t.Parallel()
 	for what, tt := range map[string]struct {
@@ -118,6 +118,10 @@ func TestPacing_RenderedBefore(t *testing.T) {
 		"nothing happens":           {func(*bundle) {}, 5},
 		"the window closes":         {func(b *bundle) { pgtest.MoveClock(b.t, b.pool, time.Hour) }, 0},
 		"a policy that leaves less": {func(b *bundle) { b.exec("UPDATE flow.lane_batch SET allowance = 4") }, 0},
+		"people hold it": {func(b *bundle) {
+			b.exec("INSERT INTO flow.pause (id, org_id, scope, cause, created_at) SELECT gen_random_uuid(), org_id, 'global', 'x', flow.clock() FROM flow.batch")
+		}, 0},
+		"others took of it": {func(b *bundle) { b.exec("UPDATE flow.part SET from_off = from_off + 1 WHERE call_id IS NULL") }, 0},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
+	"flowlane/internal/pg"
 )
 
 // ErrLost means that the lease has run out or that another worker has taken over: whatever is not committed must not be.
@@ -156,23 +157,41 @@ func Now() time.Time { return time.Unix(0, 0) }
 // When that has come and nobody works on it, its job is inserted in tx. While somebody does, it becomes due (again) when
 // they finish. The row stays locked until tx ends: wake several keys in one fixed order.
 func (s *Scheduler) Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error {
-	k, err := s.kind(kind)
-	if err != nil {
+	ask, start := s.Waking(kind, key, at)
+	if err := ask(ctx, tx); err != nil {
 		return err
 	}
-	params := db.DueWakeParams{Kind: kind, Key: key, LeaseSeconds: k.lease.Seconds()}
-	if at.After(Now()) {
-		params.DueAt = &at
-	}
-	asked := time.Now()
-	row, err := db.New().DueWake(ctx, tx, params)
-	if err != nil {
-		return fmt.Errorf("wake %s %s: %w", kind, key, err)
-	}
-	if row.LeaseNo == 0 {
+	return start(ctx, tx)
+}
+
+// Waking is Wake in two: ask is a statement that can go with others, start comes after it.
+func (s *Scheduler) Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error) {
+	var leased *Lease
+	ask = func(ctx context.Context, conn pg.DB) error {
+		k, err := s.kind(kind)
+		if err != nil {
+			return err
+		}
+		params := db.DueWakeParams{Kind: kind, Key: key, LeaseSeconds: k.lease.Seconds()}
+		if at.After(Now()) {
+			params.DueAt = &at
+		}
+		asked := time.Now()
+		row, err := db.New().DueWake(ctx, conn, params)
+		if err != nil {
+			return fmt.Errorf("wake %s %s: %w", kind, key, err)
+		}
+		if row.LeaseNo != 0 {
+			leased = s.granted(k, JobArgs{kind, key, row.LeaseNo}, row.Failures, asked)
+		}
 		return nil
 	}
-	return s.start(ctx, tx, s.granted(k, JobArgs{kind, key, row.LeaseNo}, row.Failures, asked))
+	return ask, func(ctx context.Context, tx pgx.Tx) error {
+		if leased == nil {
+			return nil
+		}
+		return s.start(ctx, tx, leased)
+	}
 }
 
 // Nudge has the scanner of this process look now for what is due. A statement that wakes a row by itself (flow.wake) is not served

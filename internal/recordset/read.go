@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/pg"
 )
 
 // PageRef names a page: of a set, the one that begins at position First.
@@ -68,16 +69,24 @@ func pageAt(ctx context.Context, conn db.DBTX, setID uuid.UUID, first int64) (*P
 }
 
 // AddInline stores the rows of a trigger that brought its own as pages of a fresh set, in the caller's transaction, with
-// positions from 0 on. Each record is the text of one JSON object that was checked before.
-func AddInline(ctx context.Context, tx pgx.Tx, records [][]byte) (setID uuid.UUID, count int64, err error) {
+// positions from 0 on. Each record is the text of one JSON object that was checked before. One page goes with the statements of
+// later: COPY is a conversation of three round trips, which is much for one record.
+func AddInline(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, records [][]byte) (setID uuid.UUID, count int64, err error) {
 	if setID, err = uuid.NewV7(); err != nil {
 		return uuid.Nil, 0, fmt.Errorf("make a set id: %w", err)
 	}
 	if len(records) == 0 {
 		return setID, 0, nil
 	}
-	if _, err := writePages(ctx, tx, setID, 0, len(records), func(i int) []byte { return records[i] }); err != nil {
-		return uuid.Nil, 0, err
+	rowAt := func(i int) []byte { return records[i] }
+	if one := onePage(len(records), rowAt); one != nil {
+		one.SetID = setID
+		err = db.New().PageInsert(ctx, later, *one)
+	} else {
+		_, err = writePages(ctx, tx, setID, 0, len(records), rowAt)
+	}
+	if err != nil {
+		return uuid.Nil, 0, fmt.Errorf("store records: %w", err)
 	}
 	return setID, int64(len(records)), nil
 }

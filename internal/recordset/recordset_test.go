@@ -2,6 +2,7 @@ package recordset
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -96,24 +97,27 @@ func TestList(t *testing.T) {
 func TestAddInline(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	var id uuid.UUID
 	rows := [][]byte{[]byte(`{"a": 1.0}`), []byte(`{"big":"` + strings.Repeat("x", 3*pageBytes) + `"}`), []byte(`{}`)}
-	require.NoError(t, pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-		var n int64
-		id, n, err = AddInline(ctx, tx, rows)
-		assert.EqualValues(t, 3, n)
-		return err
-	}))
-	got := b.allRows(t, id)
-	require.Len(t, got, 3)
-	for i := range rows {
-		assert.Equal(t, string(rows[i]), got[i])
+	for pages, rows := range map[int][][]byte{3: rows, 1: {rows[0], rows[2]}} {
+		var id uuid.UUID
+		require.NoError(t, pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+			later := pg.NewPipeline(tx)
+			var n int64
+			id, n, err = AddInline(ctx, tx, later, rows)
+			assert.EqualValues(t, len(rows), n)
+			return errors.Join(err, later.Send(ctx, tx))
+		}))
+		got := b.allRows(t, id)
+		require.Len(t, got, len(rows))
+		for i := range rows {
+			assert.Equal(t, string(rows[i]), got[i])
+		}
+		var stored int
+		require.NoError(t, b.pool.QueryRow(b.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1", id).Scan(&stored))
+		assert.Equal(t, pages, stored)
+		_, err := ReadPages(b.ctx, b.pool, id, []int64{0, 17})
+		require.Error(t, err, "a page that is not there")
 	}
-	var pages int
-	require.NoError(t, b.pool.QueryRow(b.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1", id).Scan(&pages))
-	assert.Equal(t, 3, pages)
-	_, err := ReadPages(b.ctx, b.pool, id, []int64{0, 17})
-	require.Error(t, err, "a page that is not there")
 }
 
 func TestStatusGuard(t *testing.T) {

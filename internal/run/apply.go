@@ -2,13 +2,9 @@ package run
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -25,6 +21,16 @@ func (c *Change) Apply(ctx context.Context) error {
 		if err := write(ctx); err != nil {
 			return err
 		}
+	}
+	if len(c.ended) == 0 && len(c.left) == 0 { // nothing is told that comes before the wake-ups
+		w, err := c.waking(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.later.Send(ctx, c.tx, w.asks...); err != nil {
+			return err
+		}
+		return w.start(ctx, c.tx)
 	}
 	if err := c.later.Send(ctx, c.tx); err != nil {
 		return err
@@ -341,42 +347,4 @@ func (c *Change) end(ctx context.Context, conn db.DBTX, h *head, counts *Counts)
 func countsOf(r *db.FlowBatchCount) Counts {
 	return Counts{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed, r.Failed, r.Cancelled, r.Accepted, r.Rejected,
 		r.Unprocessed, r.Unresolved}
-}
-
-// Wake makes (kind, key) due at a time once the change is applied, keeping the earlier of two times. All wake-ups of a
-// transaction go through here: due rows are locked in one order.
-func (c *Change) Wake(kind, key string, at time.Time) {
-	k := dueKey{kind, key}
-	if old, ok := c.wakes[k]; !ok || at.Before(old) {
-		c.wakes[k] = at
-	}
-}
-
-// wake makes everything due that the change gave work to.
-func (c *Change) wake(ctx context.Context) error {
-	for k, at := range c.wakeAt {
-		route, err := c.route(ctx, k)
-		if err != nil {
-			return err
-		}
-		c.Wake(DueDispatch, DispatchKey(route.Domain, route.Bucket), at)
-	}
-	for id := range c.work {
-		c.Wake(DueSlices, id.String(), c.Now)
-	}
-	keys := slices.SortedFunc(maps.Keys(c.wakes), compareDue)
-	for _, k := range keys {
-		at := c.wakes[k]
-		if at.Before(c.Now) {
-			at = c.Now
-		}
-		if err := c.s.due.Wake(ctx, c.tx, k.kind, k.key, at); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func compareDue(a, b dueKey) int {
-	return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.key, b.key))
 }

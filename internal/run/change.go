@@ -120,13 +120,14 @@ type Change struct {
 	// Now is the database's time, taken after the locks.
 	Now time.Time
 
-	s      *Service
-	tx     pgx.Tx
-	heads  map[uuid.UUID]*head
-	slices map[sliceKey]*sliceDelta
-	lanes  map[laneKey]*laneDelta
-	traces map[traceKey][]Trace
-	covers map[sliceKey]*cover
+	s       *Service
+	tx      pgx.Tx
+	locking *Locking
+	heads   map[uuid.UUID]*head
+	slices  map[sliceKey]*sliceDelta
+	lanes   map[laneKey]*laneDelta
+	traces  map[traceKey][]Trace
+	covers  map[sliceKey]*cover
 	// moved are calls whose rows this transaction has moved already, with where their records stand.
 	moved   map[uuid.UUID]Status
 	jobs    map[jobKey]*job
@@ -159,18 +160,57 @@ type Change struct {
 
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.
 func (s *Service) Begin(ctx context.Context, tx pgx.Tx, batchIDs ...uuid.UUID) (*Change, error) {
-	batchIDs = slices.Clone(batchIDs)
-	slices.SortFunc(batchIDs, func(a, b uuid.UUID) int { return strings.Compare(string(a[:]), string(b[:])) })
-	batchIDs = slices.Compact(batchIDs)
-	rows, err := s.q.BatchLock(ctx, tx, batchIDs)
-	if err != nil {
-		return nil, fmt.Errorf("lock batches: %w", err)
+	l := s.Locking(batchIDs, nil)
+	if err := l.lock(ctx, tx); err != nil {
+		return nil, err
 	}
+	return s.BeginLocked(ctx, tx, l)
+}
+
+// Locking is the lock of batches, as far as it is statements that can go with others.
+type Locking struct {
+	s      *Service
+	ids    []uuid.UUID
+	pieces []Piece
+	rows   []db.BatchLockRow
+	parts  []db.PartsQueuedRow
+}
+
+// Locking prepares a change of these batches that takes these pieces first.
+func (s *Service) Locking(batchIDs []uuid.UUID, pieces []Piece) *Locking {
+	ids := slices.Clone(batchIDs)
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return strings.Compare(string(a[:]), string(b[:])) })
+	return &Locking{s: s, ids: slices.Compact(ids), pieces: pieces}
+}
+
+// Asks are what BeginLocked needs, in this order. They lock the batches.
+func (l *Locking) Asks(ctx context.Context) []pg.Ask {
+	return []pg.Ask{
+		func(db pg.DB) error { return l.lock(ctx, db) },
+		func(db pg.DB) (err error) {
+			if l.parts, err = l.s.q.PartsQueued(ctx, db, partsOf(l.pieces)); err != nil {
+				return fmt.Errorf("read queued parts: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+func (l *Locking) lock(ctx context.Context, db pg.DB) (err error) {
+	if l.rows, err = l.s.q.BatchLock(ctx, db, l.ids); err != nil {
+		return fmt.Errorf("lock batches: %w", err)
+	}
+	return nil
+}
+
+// BeginLocked begins a change whose batches are locked.
+func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *Locking) (c *Change, err error) {
+	batchIDs, rows := l.ids, l.rows
 	if s.tell != nil {
 		pg.AfterCommit(ctx, func() { s.tell(batchIDs) })
 	}
-	c := &Change{
-		s: s, tx: tx, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{}, left: map[laneKey]*leftToPeople{},
+	c = &Change{
+		s: s, tx: tx, locking: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{}, left: map[laneKey]*leftToPeople{},
 		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: map[dueKey]time.Time{},
 		work: map[uuid.UUID]bool{},
 	}

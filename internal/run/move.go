@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -54,20 +55,18 @@ type Piece struct {
 // take removes the pieces from their queued parts, and inserts those that go into calls.
 func (c *Change) take(ctx context.Context, pieces []Piece) error {
 	byPart := map[int64][]*Piece{}
-	var order []int64
 	for i := range pieces {
-		id := pieces[i].Part.ID
-		if byPart[id] == nil {
-			order = append(order, id)
+		byPart[pieces[i].Part.ID] = append(byPart[pieces[i].Part.ID], &pieces[i])
+	}
+	rows := c.locking.parts
+	if len(c.locking.pieces) == 0 { // nobody has looked
+		var err error
+		if rows, err = c.s.q.PartsQueued(ctx, c.tx, partsOf(pieces)); err != nil {
+			return fmt.Errorf("read queued parts: %w", err)
 		}
-		byPart[id] = append(byPart[id], &pieces[i])
 	}
-	rows, err := c.s.q.PartsQueued(ctx, c.tx, order)
-	if err != nil {
-		return fmt.Errorf("read queued parts: %w", err)
-	}
-	if len(rows) != len(order) {
-		return fmt.Errorf("%w: %d of %d parts are queued", ErrMoved, len(rows), len(order))
+	if len(rows) != len(byPart) {
+		return fmt.Errorf("%w: %d of %d parts are queued", ErrMoved, len(rows), len(byPart))
 	}
 	var t taken
 	for i := range rows {
@@ -76,6 +75,17 @@ func (c *Change) take(ctx context.Context, pieces []Piece) error {
 		}
 	}
 	return c.writeTaken(ctx, &t)
+}
+
+// partsOf returns the stored parts that pieces are taken from.
+func partsOf(pieces []Piece) []int64 {
+	var ids []int64
+	for i := range pieces {
+		if id := pieces[i].Part.ID; !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // taken is what take writes.

@@ -15,6 +15,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/pg"
 )
 
 // Route says in which queue a task's calls wait.
@@ -32,6 +33,8 @@ type Router interface {
 // Waker makes (kind, key) due at a time.
 type Waker interface {
 	Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error
+	// Waking is Wake in two: ask is one statement, which can go with others, start comes after it.
+	Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error)
 }
 
 // Planner returns the compiled plan of a definition's version.

@@ -1,10 +1,10 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,6 +48,8 @@ type StartInput struct {
 	CreatedBy  *uuid.UUID
 	// EventDepth is how many starts by events and by flows lie before it, this one included; 0 where somebody else starts it.
 	EventDepth int16
+	// Now is the database's time, where the caller has just asked for it.
+	Now time.Time
 }
 
 // StartedBatch is a batch that was just started.
@@ -74,9 +76,11 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.q.Clock(ctx, tx)
-	if err != nil {
-		return nil, fmt.Errorf("read the clock: %w", err)
+	now := in.Now
+	if now.IsZero() {
+		if now, err = s.q.Clock(ctx, tx); err != nil {
+			return nil, fmt.Errorf("read the clock: %w", err)
+		}
 	}
 	st := starting{s: s, tx: tx, launch: l, in: &in, now: now, staged: in.ScheduledAt != nil && in.ScheduledAt.After(now), later: pg.NewPipeline(tx)}
 	if in.Pacing != nil {
@@ -86,18 +90,49 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	if err != nil {
 		return nil, err
 	}
-	if err := st.later.Send(ctx, tx); err != nil {
+	wakes := st.waking(ctx)
+	if err := st.later.Send(ctx, tx, wakes.asks...); err != nil {
 		return nil, fmt.Errorf("insert the batch: %w", err)
 	}
-	return out, st.wake(ctx)
+	if err := st.remember(ctx, out); err != nil {
+		return nil, err
+	}
+	if st.count == 0 {
+		return out, st.s.tellEnded(ctx, tx, now, st.batchID)
+	}
+	return out, wakes.start(ctx, tx)
 }
 
-func (src *Source) take(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (pageSet uuid.UUID, count int64, err error) {
+// remembered bounds the metadata of a batch that is kept before anybody asks for it.
+const remembered = 16 << 10
+
+// remember keeps the batch for those of this process who work on it, once it is there: that is at once, mostly.
+func (st *starting) remember(ctx context.Context, out *StartedBatch) error {
+	if len(st.metadata()) > remembered {
+		return nil
+	}
+	facts, err := Facts(out.BatchID, st.in.DefinitionID, st.in.Version, out.RecordCount, st.now)
+	if err != nil {
+		return err
+	}
+	b := &Batch{ID: out.BatchID, OrgID: st.in.OrgID, PageSet: st.pageSet, Plan: st.plan, Metadata: bytes.Clone(st.metadata()), Vars: st.vars, facts: facts}
+	pg.AfterCommit(ctx, func() { st.s.batches.put(b) })
+	return nil
+}
+
+func (st *starting) metadata() json.RawMessage {
+	if st.in.Metadata == nil {
+		return json.RawMessage("{}")
+	}
+	return st.in.Metadata
+}
+
+func (src *Source) take(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, orgID, batchID uuid.UUID) (pageSet uuid.UUID, count int64, err error) {
 	if src.RecordSetID != uuid.Nil {
 		count, err = recordset.Consume(ctx, tx, orgID, src.RecordSetID, batchID)
 		return src.RecordSetID, count, err
 	}
-	return recordset.AddInline(ctx, tx, src.Records)
+	return recordset.AddInline(ctx, tx, later, src.Records)
 }
 
 // starting is a start under way. What it inserts goes out together.
@@ -128,7 +163,7 @@ func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
 	if st.batchID, err = uuid.NewV7(); err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
-	if st.pageSet, st.count, err = st.in.Source.take(ctx, st.tx, st.in.OrgID, st.batchID); err != nil {
+	if st.pageSet, st.count, err = st.in.Source.take(ctx, st.tx, st.later, st.in.OrgID, st.batchID); err != nil {
 		return nil, err
 	}
 	out := &StartedBatch{BatchID: st.batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: st.count}
@@ -153,13 +188,9 @@ func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
 }
 
 func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
-	metadata := st.in.Metadata
-	if metadata == nil {
-		metadata = json.RawMessage("{}")
-	}
 	row := db.BatchInsertParams{
 		ID: st.batchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version, TriggerID: out.TriggerID,
-		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(metadata), Status: out.Status,
+		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(st.metadata()), Status: out.Status,
 		RecordCount: out.RecordCount, PageSet: st.pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
 		CreatedAt: st.now, Priority: st.in.Priority, PaceNextAt: st.firstTick, ScheduleID: st.in.ScheduleID,
 		EventDepth: st.in.EventDepth,
@@ -234,33 +265,20 @@ func (st *starting) slices(ctx context.Context) error {
 	return nil
 }
 
-func (st *starting) wake(ctx context.Context) error {
+// waking makes due what has work, and what comes at a time.
+func (st *starting) waking(ctx context.Context) wakings {
+	var w wakings
 	if st.count == 0 {
-		return st.s.tellEnded(ctx, st.tx, st.now, st.batchID)
+		return w
 	}
-	if err := st.s.wakeAll(ctx, st.tx, st.wakes, st.now); err != nil {
-		return err
-	}
+	st.s.wake(ctx, &w, st.wakes, st.now)
 	if st.firstTick != nil {
-		if err := st.s.due.Wake(ctx, st.tx, DuePacing, st.batchID.String(), *st.firstTick); err != nil {
-			return err
-		}
+		w.add(ctx, st.s.due, dueKey{DuePacing, st.batchID.String()}, *st.firstTick)
 	}
-	if !st.staged {
-		return nil
+	if st.staged {
+		w.add(ctx, st.s.due, dueKey{DueRelease, st.batchID.String()}, *st.in.ScheduledAt)
 	}
-	return st.s.due.Wake(ctx, st.tx, DueRelease, st.batchID.String(), *st.in.ScheduledAt)
-}
-
-// wakeAll makes keys of one kind due, in the order in which due rows are locked.
-func (s *Service) wakeAll(ctx context.Context, tx pgx.Tx, keys []dueKey, at time.Time) error {
-	slices.SortFunc(keys, compareDue)
-	for _, k := range slices.Compact(keys) {
-		if err := s.due.Wake(ctx, tx, k.kind, k.key, at); err != nil {
-			return err
-		}
-	}
-	return nil
+	return w
 }
 
 // Release queues a batch whose scheduled time has come.

@@ -60,6 +60,11 @@ func (w *world) Wake(_ context.Context, _ pgx.Tx, kind, key string, _ time.Time)
 	return nil
 }
 
+// Waking implements Waker.
+func (w *world) Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error) {
+	return func(context.Context, pg.DB) error { return w.Wake(nil, nil, kind, key, at) }, func(context.Context, pgx.Tx) error { return nil } //nolint:staticcheck // not looked at
+}
+
 // document writes a plan as its author would.
 func (p modelPlan) document() definition.Document {
 	cred, yes, never, each := uuid.NewString(), "{{ input.a }}", (*string)(nil), "{{ [1, 2, 3] }}"

@@ -1,0 +1,63 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/gen/db"
+	"flowlane/internal/definition"
+	"flowlane/internal/pg"
+)
+
+// TestStart_Remembers: who starts a batch knows of it what others read, once it is there, and nothing of one that is not.
+func TestStart_Remembers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	def := w.define(t, modelPlan{{{kind: "transform"}}}, -1, false)
+	abort := errors.New("abort")
+	for name, c := range map[string]struct {
+		metadata string
+		end      error
+		kept     bool
+	}{
+		"none":        {"", nil, true},
+		"some":        {`{"b": 1.50, "a":"x"}`, nil, true},
+		"large":       {`{"a":"` + strings.Repeat("x", remembered) + `"}`, nil, false},
+		"rolled back": {"", abort, false},
+	} {
+		in := StartInput{OrgID: w.org, DefinitionID: def, Version: 1, Source: Source{Records: [][]byte{[]byte(`{}`)}}, TriggerType: db.FlowTriggerTypeApiCall}
+		if c.metadata != "" {
+			in.Metadata = []byte(c.metadata)
+		}
+		var id uuid.UUID
+		err := pg.InTx(w.ctx, w.pool, func(ctx context.Context, tx pgx.Tx) error {
+			out, err := w.s.Start(ctx, tx, in)
+			if err != nil {
+				return err
+			}
+			id = out.BatchID
+			assert.Nil(t, w.s.batches.get(id), name)
+			return c.end
+		})
+		require.ErrorIs(t, err, c.end)
+		kept := w.s.batches.get(id)
+		require.Equal(t, c.kept, kept != nil, name)
+		if !c.kept {
+			continue
+		}
+		if in.Metadata != nil {
+			in.Metadata[0] = '!' // it belongs to the request
+		}
+		read, err := New(w.pool, definition.NewPlans(w.cat, 0), w, w, nil).Batch(w.ctx, w.pool, id)
+		require.NoError(t, err)
+		read.Plan, kept.Plan = nil, nil
+		assert.Equal(t, read, kept, name)
+	}
+}
