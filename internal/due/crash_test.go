@@ -48,6 +48,7 @@ func TestCrash_CostsALease(t *testing.T) {
 	if got := receive(t, "the other call", calls); got != "other" {
 		t.Fatalf("%q ran while its lease lasted", got)
 	}
+	b.eventually("the other row is gone", func() bool { return !b.row("other").exists })
 	pgtest.MoveClock(t, b.pool, time.Minute+time.Second)
 	if got := receive(t, "the call", calls); got != "k" {
 		t.Fatalf("%q ran", got)

@@ -187,6 +187,7 @@ func TestWake_FutureWaits(t *testing.T) {
 	if got := receive(t, "the other call", calls); got != "other" {
 		t.Fatalf("%q ran a minute early", got)
 	}
+	b.eventually("the other row is gone", func() bool { return !b.row("other").exists })
 	pgtest.MoveClock(t, b.pool, 2*time.Minute)
 	if got := receive(t, "the call", calls); got != "k" {
 		t.Fatalf("%q ran", got)
