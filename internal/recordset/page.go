@@ -93,6 +93,14 @@ type Page struct {
 	rows     [][]byte
 }
 
+// Size is how much memory a page takes that is not open.
+func (p *Page) Size() int { return len(p.body) }
+
+// Again returns the page for another reader.
+func (p *Page) Again() *Page {
+	return &Page{First: p.First, Count: p.Count, rawBytes: p.rawBytes, body: p.body}
+}
+
 var texts = sync.Pool{New: func() any { return new([]byte) }}
 
 var errPage = errors.New("a stored page is damaged")

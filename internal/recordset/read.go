@@ -68,25 +68,35 @@ func pageAt(ctx context.Context, conn db.DBTX, setID uuid.UUID, first int64) (*P
 	return &pages[0], nil
 }
 
+// Inline is a set that a trigger brought.
+type Inline struct {
+	SetID uuid.UUID
+	Count int64
+	// Page is its only one; nil where there are more, or none.
+	Page *Page
+}
+
 // AddInline stores the rows of a trigger that brought its own as pages of a fresh set, in the caller's transaction, with
 // positions from 0 on. Each record is the text of one JSON object that was checked before. One page goes with the statements of
 // later: COPY is a conversation of three round trips, which is much for one record.
-func AddInline(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, records [][]byte) (setID uuid.UUID, count int64, err error) {
-	if setID, err = uuid.NewV7(); err != nil {
-		return uuid.Nil, 0, fmt.Errorf("make a set id: %w", err)
+func AddInline(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, records [][]byte) (in Inline, err error) {
+	if in.SetID, err = uuid.NewV7(); err != nil {
+		return Inline{}, fmt.Errorf("make a set id: %w", err)
 	}
 	if len(records) == 0 {
-		return setID, 0, nil
+		return in, nil
 	}
 	rowAt := func(i int) []byte { return records[i] }
 	if one := onePage(len(records), rowAt); one != nil {
-		one.SetID = setID
+		one.SetID = in.SetID
+		in.Page = &Page{Count: int(one.Rows), rawBytes: int(one.RawBytes), body: one.Body}
 		err = db.New().PageInsert(ctx, later, *one)
 	} else {
-		_, err = writePages(ctx, tx, setID, 0, len(records), rowAt)
+		_, err = writePages(ctx, tx, in.SetID, 0, len(records), rowAt)
 	}
 	if err != nil {
-		return uuid.Nil, 0, fmt.Errorf("store records: %w", err)
+		return Inline{}, fmt.Errorf("store records: %w", err)
 	}
-	return setID, int64(len(records)), nil
+	in.Count = int64(len(records))
+	return in, nil
 }

@@ -99,23 +99,23 @@ func TestAddInline(t *testing.T) {
 	b := setup(t)
 	rows := [][]byte{[]byte(`{"a": 1.0}`), []byte(`{"big":"` + strings.Repeat("x", 3*pageBytes) + `"}`), []byte(`{}`)}
 	for pages, rows := range map[int][][]byte{3: rows, 1: {rows[0], rows[2]}} {
-		var id uuid.UUID
+		var in Inline
 		require.NoError(t, pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 			later := pg.NewPipeline(tx)
-			var n int64
-			id, n, err = AddInline(ctx, tx, later, rows)
-			assert.EqualValues(t, len(rows), n)
+			in, err = AddInline(ctx, tx, later, rows)
 			return errors.Join(err, later.Send(ctx, tx))
 		}))
-		got := b.allRows(t, id)
+		assert.EqualValues(t, len(rows), in.Count)
+		assert.Equal(t, pages == 1, in.Page != nil)
+		got := b.allRows(t, in.SetID)
 		require.Len(t, got, len(rows))
 		for i := range rows {
 			assert.Equal(t, string(rows[i]), got[i])
 		}
 		var stored int
-		require.NoError(t, b.pool.QueryRow(b.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1", id).Scan(&stored))
+		require.NoError(t, b.pool.QueryRow(b.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1", in.SetID).Scan(&stored))
 		assert.Equal(t, pages, stored)
-		_, err := ReadPages(b.ctx, b.pool, id, []int64{0, 17})
+		_, err := ReadPages(b.ctx, b.pool, in.SetID, []int64{0, 17})
 		require.Error(t, err, "a page that is not there")
 	}
 }

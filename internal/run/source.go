@@ -26,6 +26,8 @@ type Batch struct {
 	facts json.RawMessage
 	// retry: it works on records of another batch.
 	retry bool
+	// page is its only page, where that is known; nil otherwise.
+	page *recordset.Page
 }
 
 // Batch returns one batch for evaluation.
@@ -159,7 +161,7 @@ func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []Slice
 			return nil, err
 		}
 	}
-	pages, err := readSpans(ctx, conn, b.ID, b.PageSet, spans)
+	pages, err := b.pages(ctx, conn, spans)
 	if err != nil {
 		return nil, err
 	}
@@ -189,6 +191,18 @@ func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []Slice
 		err = s.openOutputs(ctx, conn, b, out, nos, outputs)
 	}
 	return out, err
+}
+
+// pages returns the page of each span, by the slice's number.
+func (b *Batch) pages(ctx context.Context, conn db.DBTX, spans []span) (map[int32]*recordset.Page, error) {
+	if b.page == nil {
+		return readSpans(ctx, conn, b.ID, b.PageSet, spans)
+	}
+	only, out := b.page.Again(), make(map[int32]*recordset.Page, len(spans))
+	for _, sp := range spans {
+		out[sp.no] = only
+	}
+	return out, nil
 }
 
 func (s *Service) apart(ctx context.Context, conn db.DBTX, batchID uuid.UUID, nos []int32, step int16, refs []SliceRef) (map[int32][]int32, error) {

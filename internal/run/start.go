@@ -103,7 +103,7 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	return out, wakes.start(ctx, tx)
 }
 
-// remembered bounds the metadata of a batch that is kept before anybody asks for it.
+// remembered bounds the metadata of a batch that is kept before anybody asks for it, and its only page.
 const remembered = 16 << 10
 
 // remember keeps the batch for those of this process who work on it, once it is there: that is at once, mostly.
@@ -116,6 +116,9 @@ func (st *starting) remember(ctx context.Context, out *StartedBatch) error {
 		return err
 	}
 	b := &Batch{ID: out.BatchID, OrgID: st.in.OrgID, PageSet: st.pageSet, Plan: st.plan, Metadata: bytes.Clone(st.metadata()), Vars: st.vars, facts: facts}
+	if st.page != nil && st.page.Size() <= remembered {
+		b.page = st.page
+	}
 	pg.AfterCommit(ctx, func() { st.s.batches.put(b) })
 	return nil
 }
@@ -127,12 +130,17 @@ func (st *starting) metadata() json.RawMessage {
 	return st.in.Metadata
 }
 
-func (src *Source) take(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, orgID, batchID uuid.UUID) (pageSet uuid.UUID, count int64, err error) {
+// take takes the records; page is all of them where they are few.
+func (st *starting) take(ctx context.Context) (page *recordset.Page, err error) {
+	src := &st.in.Source
 	if src.RecordSetID != uuid.Nil {
-		count, err = recordset.Consume(ctx, tx, orgID, src.RecordSetID, batchID)
-		return src.RecordSetID, count, err
+		st.pageSet = src.RecordSetID
+		st.count, err = recordset.Consume(ctx, st.tx, st.in.OrgID, src.RecordSetID, st.batchID)
+		return nil, err
 	}
-	return recordset.AddInline(ctx, tx, later, src.Records)
+	in, err := recordset.AddInline(ctx, st.tx, st.later, src.Records)
+	st.pageSet, st.count = in.SetID, in.Count
+	return in.Page, err
 }
 
 // starting is a start under way. What it inserts goes out together.
@@ -150,6 +158,8 @@ type starting struct {
 	batchID uuid.UUID
 	pageSet uuid.UUID
 	count   int64
+	// page is all of the records; nil where they are many.
+	page *recordset.Page
 	// wakes are what has work at once.
 	wakes []dueKey
 }
@@ -163,7 +173,7 @@ func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
 	if st.batchID, err = uuid.NewV7(); err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
-	if st.pageSet, st.count, err = st.in.Source.take(ctx, st.tx, st.later, st.in.OrgID, st.batchID); err != nil {
+	if st.page, err = st.take(ctx); err != nil {
 		return nil, err
 	}
 	out := &StartedBatch{BatchID: st.batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: st.count}

@@ -57,7 +57,14 @@ func TestStart_Remembers(t *testing.T) {
 		}
 		read, err := New(w.pool, definition.NewPlans(w.cat, 0), w, w, nil).Batch(w.ctx, w.pool, id)
 		require.NoError(t, err)
-		read.Plan, kept.Plan = nil, nil
+		open := func(b *Batch) []*Records {
+			recs, err := w.s.Open(w.ctx, w.pool, b, []SliceRef{{}}, 0, nil)
+			require.NoError(t, err)
+			return recs
+		}
+		require.NotNil(t, kept.page)
+		assert.Equal(t, open(read)[0].Rows, open(kept)[0].Rows)
+		read.Plan, kept.Plan, kept.page = nil, nil, nil
 		assert.Equal(t, read, kept, name)
 	}
 }
