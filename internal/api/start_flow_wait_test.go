@@ -168,6 +168,7 @@ func TestStartFlow_WaitSteered(t *testing.T) {
 	s.Do(http.MethodPost, "/flows/batches/"+cancelled+"/cancel", `{}`).Want(http.StatusOK)
 	s.waiting(cancelled, 0)
 	assert.Equal(t, []string{"cancelled", "completed", "cancelled"}, s.execution(cancelled, 0).statuses())
+	s.settle(func() bool { return s.count("flow.wait WHERE child IS NULL") == 4 }) // those that they started wait, too
 	s.later(day / 24)
 	s.settle(func() bool { return s.count("flow.batch WHERE status = 'completed'") == 2 })
 	s.later(day)
@@ -188,6 +189,7 @@ func TestStartFlow_WaitSteered(t *testing.T) {
 	s.waiting(again, 2)
 	assert.Equal(t, 6, s.count("flow.batch WHERE definition_id = $1", child))
 	assert.NotEqual(t, s.childOf(cancelled, 0), s.childOf(again, 0))
+	s.settle(func() bool { return s.count("flow.wait WHERE child IS NULL") == 2 }) // those that it started wait, too
 	s.later(day / 24)
 	s.waiting(again, 1)
 	s.settle(func() bool { return s.get("/flows/jobs/" + again + ".0")["status"] == "completed" })
