@@ -116,6 +116,9 @@ func TestRateLimitBacksOff(t *testing.T) {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
 	b.once("demo", dialersim.KindUpload, 300)
+	if n := b.count("SELECT count(*) FROM flow.pause WHERE scope = 'bucket' AND status = 'released' AND released_at = expires_at"); n != 1 {
+		t.Fatalf("%d backoffs were ended when their time was over, want the one", n)
+	}
 }
 
 func TestCutAfterAcceptanceIsLookedUp(t *testing.T) {
