@@ -130,6 +130,30 @@ func TestHandOver_WakesOfOneTransactionForAnothersWork(t *testing.T) {
 	close(goOn)
 }
 
+// TestHandOver_Again: work that was woken meanwhile goes on without a job; work that only wants to go on waits in line.
+func TestHandOver_Again(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(due.Options{ScanEvery: hour})
+	began, goOn := make(chan struct{}), make(chan time.Time)
+	s.Register(kind, hour, 2, func(context.Context, *due.Lease) (time.Time, error) {
+		began <- struct{}{}
+		return <-goOn, nil
+	})
+	s.Open(b.ctx)
+	b.wake(s, "k", due.Now())
+	receive(t, "the first run", began)
+	b.wake(s, "k", due.Now())
+	for jobs, next := range []time.Time{{}, due.Now()} {
+		goOn <- next
+		if jobs == 0 {
+			receive(t, "the second run", began)
+			continue
+		}
+		b.eventually("it waits in line", func() bool { return b.jobs() == jobs })
+	}
+}
+
 // TestHandOver_CrashCostsALease: what was handed to a process that is gone has no job; another takes it over.
 func TestHandOver_CrashCostsALease(t *testing.T) {
 	t.Parallel()
