@@ -855,7 +855,7 @@ type FlowDomainMargin struct {
 	UpdatedAt time.Time
 }
 
-// Everything that must happen at a time, as due rows. A scanner in every worker process turns what is due into River jobs.
+// Everything that must happen at a time, as due rows. A worker process that leases one begins to work on it; other processes, and one that has all hands full, have a River job tell the workers.
 type FlowDue struct {
 	// What is to be done, which names its handler: dispatch, reconcile, counters, slices, release, ...
 	Kind string
@@ -1831,7 +1831,7 @@ type OpsRetryStorm struct {
 	Over interface{}
 }
 
-// River jobs that are not over, by queue and state. A job is only the messenger of a due row, so a lost one costs a lease.
+// River jobs that are not over, by queue and state. A job is only the messenger of a due row, so a lost one costs a lease. Work that a process does itself has none.
 type OpsRiverBacklog struct {
 	// The kind of the due rows that the jobs carry.
 	Queue interface{}

@@ -1,13 +1,13 @@
-// Package due is the one clock: everything that must happen at a time is a row of flow.due, and a row that falls due
-// becomes a job, in one transaction. It promises that work which is due is done at least once, by one worker at a time as
-// long as that worker keeps its lease, and that a wake-up is never lost. A crash costs a lease. A job that waits for a worker for
-// longer than its lease keeps its place in the line. It does not know what the
+// Package due is the one clock: everything that must happen at a time is a row of flow.due, and a row that falls due is leased: to
+// this process, which begins after the commit (hand.go), or in the same transaction to a job. It promises that work which is due is
+// done at least once, by one worker at a time as long as that worker keeps its lease, and that a wake-up is never lost. A crash
+// costs a lease. A job that waits for a worker for longer than its lease keeps its place in the line. It does not know what the
 // work is, nor what carries the jobs.
 //
-//	          Wake                due, job inserted              Finish (done)
+//	          Wake                       due                     Finish (done)
 //	absent ───────────▶ waiting ────────────────────▶ leased ─────────────────▶ absent
 //	                       ▲                            │ ▲
-//	                       └────────────────────────────┘ └── lease ran out: a new job, a new number
+//	                       └────────────────────────────┘ └── lease ran out: a new lease, a new number
 //	                      Finish (next), failure, woken
 package due
 
