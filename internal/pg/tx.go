@@ -82,7 +82,8 @@ func AfterCommit(ctx context.Context, do func()) {
 }
 
 // AtEnd calls do once the transaction is over that InTx runs with this context, and says whether it is certainly committed. It
-// returns false, and calls nothing, where there is no such transaction. do must not wait.
+// returns false, and calls nothing, where there is no such transaction. do must not wait. It knows nothing of savepoints, which
+// nobody here uses: what is rolled back to one would pass for committed.
 func AtEnd(ctx context.Context, do func(committed bool)) bool {
 	then, ok := ctx.Value(afterKey{}).(*after)
 	if ok {
