@@ -62,8 +62,12 @@ func TestStart_Remembers(t *testing.T) {
 			require.NoError(t, err)
 			return recs
 		}
-		require.NotNil(t, kept.page)
-		assert.Equal(t, open(read)[0].Rows, open(kept)[0].Rows)
+		want := open(read)[0].Rows
+		_, err = w.pool.Exec(w.ctx, "DELETE FROM flow.page WHERE set_id = $1", kept.PageSet) // it need not be read again
+		require.NoError(t, err)
+		one, other := open(kept)[0], open(kept)[0]
+		assert.Equal(t, want, one.Rows)
+		assert.NotSame(t, one.page, other.page, "each reader has its own, which it releases")
 		read.Plan, kept.Plan, kept.page = nil, nil, nil
 		assert.Equal(t, read, kept, name)
 	}

@@ -62,7 +62,8 @@ func (w *world) Wake(_ context.Context, _ pgx.Tx, kind, key string, _ time.Time)
 
 // Waking implements Waker.
 func (w *world) Waking(kind, key string, at time.Time) (ask func(context.Context, pg.DB) error, start func(context.Context, pgx.Tx) error) {
-	return func(context.Context, pg.DB) error { return w.Wake(nil, nil, kind, key, at) }, func(context.Context, pgx.Tx) error { return nil } //nolint:staticcheck // not looked at
+	ask = func(ctx context.Context, _ pg.DB) error { return w.Wake(ctx, nil, kind, key, at) }
+	return ask, func(context.Context, pgx.Tx) error { return nil }
 }
 
 // document writes a plan as its author would.
