@@ -236,7 +236,15 @@ func TestStartFlow_WaitRefused(t *testing.T) {
 	outputs := s.lines("/flows/batches/" + batch + "/results?format=ndjson")
 	assert.JSONEq(t, fmt.Sprintf(`{"go":{"batch_id":%q,"status":"completed","job_status":"completed","output":1,"truncated":false},"f":null}`, s.childOf(batch, 0)), string(outputOf[json.RawMessage](t, outputs[0])))
 	assert.JSONEq(t, fmt.Sprintf(`{"go":{"batch_id":%q},"f":null}`, s.childOf(batch, 1)), string(outputOf[json.RawMessage](t, outputs[1])))
+}
 
+// TestStartFlow_WaitDryRun: a dry run takes the outcome that its caller made up, else a run that completed. Nothing works beside it: River
+// notes the end of a job a moment after the work, and everything stored is compared.
+func TestStartFlow_WaitDryRun(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	child := s.define(transformSteps)
+	flow := s.define(`[{"id":"s","tasks":[` + starting(fmt.Sprintf(`{"definition_id":%q,"wait":"{{ input.wait }}","timeout_seconds":"{{ input.seconds }}"}`, child), "") + `]}]`)
 	before := s.stored(t)
 	dry := dryRunTasks(s.Do(http.MethodPost, "/flows/definitions/"+flow+"/dry-run", `{"input_data":{"wait":true,"seconds":60}}`).Want(http.StatusOK).JSON())["go"]
 	assert.Equal(t, map[string]any{"batch_id": "00000000-0000-0000-0000-000000000000", "status": "completed", "job_status": "completed", "output": nil, "truncated": false}, dry["output"])
