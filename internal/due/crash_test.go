@@ -40,20 +40,7 @@ func TestCrash_CostsALease(t *testing.T) {
 	dead.Register(kind, time.Minute, 1, nobody)
 	b.wake(dead, "k", due.Now())
 
-	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
-	handler, calls := signals()
-	s.Register(kind, time.Minute, 1, handler)
-	b.run(s)
-	b.wake(s, "other", b.clock().Add(time.Millisecond))
-	if got := receive(t, "the other call", calls); got != "other" {
-		t.Fatalf("%q ran while its lease lasted", got)
-	}
-	b.eventually("the other row is gone", func() bool { return !b.row("other").exists })
-	pgtest.MoveClock(t, b.pool, time.Minute+time.Second)
-	if got := receive(t, "the call", calls); got != "k" {
-		t.Fatalf("%q ran", got)
-	}
-	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
+	b.takenOver()
 
 	// The same key lives again, leased; the old job of its first life comes back from the dead.
 	again := lostQueue{make(chan due.JobArgs, 1)}
@@ -63,6 +50,25 @@ func TestCrash_CostsALease(t *testing.T) {
 	if err := dead.Work(b.ctx, <-lost.jobs); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// takenOver has another process work, and wants it to begin with k, which is leased for a minute, when that is over and not before.
+func (b *bundle) takenOver() {
+	b.t.Helper()
+	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
+	handler, calls := signals()
+	s.Register(kind, time.Minute, 1, handler)
+	b.run(s)
+	b.wake(s, "other", b.clock().Add(time.Millisecond))
+	if got := receive(b.t, "the other call", calls); got != "other" {
+		b.t.Fatalf("%q ran while its lease lasted", got)
+	}
+	b.eventually("the other row is gone", func() bool { return !b.row("other").exists })
+	pgtest.MoveClock(b.t, b.pool, time.Minute+time.Second)
+	if got := receive(b.t, "the call", calls); got != "k" {
+		b.t.Fatalf("%q ran", got)
+	}
+	b.eventually("the row is gone", func() bool { return !b.row("k").exists })
 }
 
 func TestCrash_WakeLeavesAnEndedLeaseToTheScanner(t *testing.T) {

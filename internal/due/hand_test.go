@@ -169,20 +169,7 @@ func TestHandOver_CrashCostsALease(t *testing.T) {
 	b.wake(gone, "k", due.Now())
 	receive(t, "the work that dies", stuck)
 	defer close(never)
-
-	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
-	handler, calls := signals()
-	s.Register(kind, time.Minute, 1, handler)
-	b.run(s)
-	b.wake(s, "other", b.clock().Add(time.Millisecond))
-	if got := receive(t, "the other call", calls); got != "other" {
-		t.Fatalf("%q ran while its lease lasted", got)
-	}
-	b.eventually("the other row is gone", func() bool { return !b.row("other").exists })
-	pgtest.MoveClock(t, b.pool, time.Minute+time.Second)
-	if got := receive(t, "the call", calls); got != "k" {
-		t.Fatalf("%q ran", got)
-	}
+	b.takenOver()
 }
 
 // TestHandOver_Stop: a process that stops takes on no more, ends what it was handed over, and leaves the rest to the line.
