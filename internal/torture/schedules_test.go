@@ -229,11 +229,12 @@ func (d *diary) firing() {
 	pass(d.Context(), d.between(0, 20*time.Millisecond))
 }
 
-// gap has minutes or hours go by in which no process is there, or in which all of them stood still.
+// gap has minutes or hours go by in which no process is there, or in which all of them stood still: the first time the one, the
+// second time the other.
 func (d *diary) gap(length time.Duration) {
 	d.Helper()
 	ahead := d.between(2*time.Minute, length/12)
-	if d.random.IntN(3) == 0 {
+	if d.deaths > 0 && (d.jumps == 0 || d.random.IntN(3) == 0) {
 		d.quiet()
 		d.jump(ahead)
 		d.jumps++
