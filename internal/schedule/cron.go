@@ -3,6 +3,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -18,8 +19,30 @@ var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cr
 // fieldNames are the fields of an expression, in their order.
 var fieldNames = []string{"minute", "hour", "day of the month", "month", "day of the week"}
 
-// Parse compiles an expression. Its errors are for whoever wrote it: they say what to write instead.
-func Parse(expression string) (*Cron, error) {
+// fieldValues are what stands in a field besides numbers.
+var fieldValues = []string{"", "", "", "|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC", "|" + strings.Join(weekdayNames, "|")}
+
+// Parse compiles a new expression. Its errors are for whoever wrote it: they say what to write instead.
+func Parse(expression string) (*Cron, error) { return compile(expression, spelled) }
+
+// Compile compiles an expression that was accepted once, maybe by rules that were less strict.
+func Compile(expression string) (*Cron, error) {
+	return compile(expression, func(string, string) error { return nil })
+}
+
+// spelled refuses what the parser would take for something else, such as *-5 for *, or say nothing clear about.
+func spelled(field, names string) error {
+	value := "([0-9]{1,9}" + names + ")"
+	part := regexp.MustCompile("^(?i)([*]|" + value + "(-" + value + ")?)(/[0-9]{1,9})?$")
+	for text := range strings.SplitSeq(field, ",") {
+		if !part.MatchString(text) {
+			return fmt.Errorf("%q is not accepted: write a number, a range such as 1-5, or *, with or without a step such as /5", text)
+		}
+	}
+	return nil
+}
+
+func compile(expression string, check func(field, names string) error) (*Cron, error) {
 	text := strings.TrimSpace(expression)
 	switch upper := strings.ToUpper(text); {
 	case strings.HasPrefix(text, "@"):
@@ -35,7 +58,11 @@ func Parse(expression string) (*Cron, error) {
 		return nil, fmt.Errorf("it has %d fields: write minute, hour, day of the month, month, day of the week", n)
 	}
 	for i, field := range fields {
-		if err := plain(field); err != nil {
+		err := plain(field)
+		if err == nil {
+			err = check(field, fieldValues[i])
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", fieldNames[i], err)
 		}
 	}
@@ -95,7 +122,7 @@ func weekdays(field string) (string, error) {
 	for i, part := range parts {
 		days, step, stepped := strings.Cut(part, "/")
 		low, high, ranged := strings.Cut(days, "-")
-		if low != "7" && high != "7" {
+		if weekday(low) != 7 && weekday(high) != 7 {
 			continue
 		}
 		from, to, by := weekday(low), weekday(low), 1

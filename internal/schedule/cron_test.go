@@ -15,46 +15,67 @@ import (
 func TestParse_Refuses(t *testing.T) {
 	t.Parallel()
 	for expression, why := range map[string]string{
-		"":                               "it has 0 fields",
-		"* * * *":                        "it has 4 fields",
-		"0 * * * * *":                    "seconds and years are not accepted",
-		"0 0 * * * * *":                  "seconds and years are not accepted",
-		"@hourly":                        "aliases such as @hourly",
-		"@every 5m":                      "aliases such as @hourly",
-		"@reboot":                        "aliases such as @hourly",
-		"TZ=UTC * * * * *":               "a time zone is not accepted",
-		"cron_tz=Asia/Tokyo * * * * *":   "a time zone is not accepted",
-		"? * * * *":                      "minute: ? is not accepted",
-		"0 0 ? * 1":                      "day of the month: ? is not accepted",
-		"0 0 L * *":                      "day of the month: L is not accepted",
-		"0 0 l * *":                      "day of the month: L is not accepted",
-		"0 0 15W * *":                    "day of the month: 15W is not accepted",
-		"0 0 LW * *":                     "day of the month: LW is not accepted",
-		"0 0 * * 5L":                     "day of the week: 5L is not accepted",
-		"0 0 * * 5#2":                    `day of the week: '#' is not accepted`,
-		"60 * * * *":                     "minute:",
-		"* 24 * * *":                     "hour:",
-		"* * 0 * *":                      "day of the month:",
-		"* * 32 * *":                     "day of the month:",
-		"* * * 13 *":                     "month:",
-		"* * * foo *":                    "month:",
-		"* * * * 8":                      "day of the week:",
-		"* * * * 6-8":                    "day of the week:",
-		"* * * * 7-1":                    "day of the week: 7-1 is no range",
-		"* * * * 1-7/0":                  "day of the week: the step of 1-7/0",
-		"*/0 * * * *":                    "minute:",
-		"5-1 * * * *":                    "minute:",
-		"1,,2 * * * *":                   "minute:",
-		"-1 * * * *":                     "minute:",
-		"1.5 * * * *":                    `minute: '.' is not accepted`,
-		"99999999999999999999 * * * *":   "minute:",
-		"0 0 * * 7-99999999999999999999": "day of the week:",
+		"":                                "it has 0 fields",
+		"* * * *":                         "it has 4 fields",
+		"0 * * * * *":                     "seconds and years are not accepted",
+		"0 0 * * * * *":                   "seconds and years are not accepted",
+		"@hourly":                         "aliases such as @hourly",
+		"@every 5m":                       "aliases such as @hourly",
+		"@reboot":                         "aliases such as @hourly",
+		"TZ=UTC * * * * *":                "a time zone is not accepted",
+		"cron_tz=Asia/Tokyo * * * * *":    "a time zone is not accepted",
+		"? * * * *":                       "minute: ? is not accepted",
+		"0 0 ? * 1":                       "day of the month: ? is not accepted",
+		"0 0 L * *":                       "day of the month: L is not accepted",
+		"0 0 l * *":                       "day of the month: L is not accepted",
+		"0 0 15W * *":                     "day of the month: 15W is not accepted",
+		"0 0 LW * *":                      "day of the month: LW is not accepted",
+		"0 0 * * 5L":                      "day of the week: 5L is not accepted",
+		"0 0 * * 5#2":                     `day of the week: '#' is not accepted`,
+		"60 * * * *":                      "minute:",
+		"* 24 * * *":                      "hour:",
+		"* * 0 * *":                       "day of the month:",
+		"* * 32 * *":                      "day of the month:",
+		"* * * 13 *":                      "month:",
+		"* * * foo *":                     "month:",
+		"* * * * 8":                       "day of the week:",
+		"* * * * 6-8":                     "day of the week:",
+		"* * * * 7-1":                     "day of the week: 7-1 is no range",
+		"* * * * 1-7/0":                   "day of the week: the step of 1-7/0",
+		"*/0 * * * *":                     "minute:",
+		"5-1 * * * *":                     "minute:",
+		"1,,2 * * * *":                    "minute:",
+		"-1 * * * *":                      `minute: "-1" is not accepted: write a number, a range such as 1-5, or *`,
+		"*-5 * * * *":                     `minute: "*-5" is not accepted`,
+		"0 */2,*-3 * * *":                 `hour: "*-3" is not accepted`,
+		"0 0 * * *-1":                     `day of the week: "*-1" is not accepted`,
+		"** * * * *":                      `minute: "**" is not accepted`,
+		"1- * * * *":                      `minute: "1-" is not accepted`,
+		"1-2-3 * * * *":                   `minute: "1-2-3" is not accepted`,
+		"/5 * * * *":                      `minute: "/5" is not accepted`,
+		"5/ * * * *":                      `minute: "5/" is not accepted`,
+		"0x5 * * * *":                     `minute: "0x5" is not accepted`,
+		"jan * * * *":                     `minute: "jan" is not accepted`,
+		"0 0 * MONDAY *":                  `month: "MONDAY" is not accepted`,
+		"0 0 * * 6-7/9223372036854775801": `day of the week: "6-7/9223372036854775801" is not accepted`,
+		"1.5 * * * *":                     `minute: '.' is not accepted`,
+		"99999999999999999999 * * * *":    "minute:",
+		"0 0 * * 7-99999999999999999999":  "day of the week:",
 	} {
 		_, err := schedule.Parse(expression)
 		if assert.Error(t, err, "%q", expression) {
 			assert.Contains(t, err.Error(), why, "%q", expression)
 		}
 	}
+}
+
+// A schedule that was made by rules that were less strict goes on.
+func TestCompile_Older(t *testing.T) {
+	t.Parallel()
+	c, err := schedule.Compile("*-5 * * * *")
+	require.NoError(t, err)
+	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	assert.Equal(t, at.Add(time.Minute), c.Next(at))
 }
 
 func TestNext(t *testing.T) {
@@ -69,6 +90,8 @@ func TestNext(t *testing.T) {
 		{"0 0 * * 5-7", "2026-03-07T00:00:00Z", "2026-03-08T00:00:00Z"},
 		{"0 0 * * 5-7", "2026-03-08T00:00:00Z", "2026-03-13T00:00:00Z"},
 		{"0 0 * * fri-7/2", "2026-03-06T00:00:00Z", "2026-03-08T00:00:00Z"},
+		{"0 0 * * 07", "2026-03-01T00:00:00Z", "2026-03-08T00:00:00Z"},
+		{"0 0 * JAN-mar/2 *", "2026-01-31T00:00:00Z", "2026-03-01T00:00:00Z"},
 		{"0 0 * * 1,7", "2026-03-07T00:00:00Z", "2026-03-08T00:00:00Z"},
 		{"15/20 * * * *", "2026-03-01T00:15:00Z", "2026-03-01T00:35:00Z"},
 		{"0 0 13 * 5", "2026-03-01T00:00:00Z", "2026-03-06T00:00:00Z"}, // either day

@@ -138,7 +138,7 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Sc
 }
 
 func seen(row db.FlowSchedule, status *run.BatchStatus, now time.Time) (*Schedule, error) {
-	c, err := Parse(row.CronExpression)
+	c, err := Compile(row.CronExpression)
 	if err != nil {
 		return nil, fmt.Errorf("the expression of schedule %s: %w", row.ID, err)
 	}
