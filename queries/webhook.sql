@@ -46,7 +46,7 @@ FROM (SELECT @id::uuid AS id) asked
 -- name: WebhookAccept :many
 -- Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch: all of it, under the lock
 -- of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
--- room for so many. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
+-- room for so many; copies need none, however low the limit has become. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
 -- webhook. That a message is known the unique index says, whatever the planner knows of the table, and whoever wrote it down while
 -- this statement waited for the lock. They come in the order of their messages, in which starts lock deliveries, too.
 WITH hook AS MATERIALIZED (
@@ -60,7 +60,7 @@ WITH hook AS MATERIALIZED (
     FROM clocked c, LATERAL (SELECT abs(extract(epoch FROM c.now - c.window_began_at)) >= 60 AS over) o
 ), taken AS (
     SELECT * FROM spanned m
-    WHERE m.secret_version = @secret_version::bigint AND m.now BETWEEN @earliest::timestamptz AND @latest::timestamptz AND m.most - m.used >= @needed::int
+    WHERE m.secret_version = @secret_version::bigint AND m.now BETWEEN @earliest::timestamptz AND @latest::timestamptz AND (@needed::int = 0 OR m.most - m.used >= @needed)
 ), added AS (
     INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
         body, unpacked, size_bytes, status, next_at)

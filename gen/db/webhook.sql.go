@@ -410,7 +410,7 @@ WITH hook AS MATERIALIZED (
     FROM clocked c, LATERAL (SELECT abs(extract(epoch FROM c.now - c.window_began_at)) >= 60 AS over) o
 ), taken AS (
     SELECT id, org_id, secret_version, most, now, began, used FROM spanned m
-    WHERE m.secret_version = $3::bigint AND m.now BETWEEN $4::timestamptz AND $5::timestamptz AND m.most - m.used >= $6::int
+    WHERE m.secret_version = $3::bigint AND m.now BETWEEN $4::timestamptz AND $5::timestamptz AND ($6::int = 0 OR m.most - m.used >= $6)
 ), added AS (
     INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
         body, unpacked, size_bytes, status, next_at)
@@ -465,7 +465,7 @@ type WebhookAcceptRow struct {
 
 // Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch: all of it, under the lock
 // of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
-// room for so many. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
+// room for so many; copies need none, however low the limit has become. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
 // webhook. That a message is known the unique index says, whatever the planner knows of the table, and whoever wrote it down while
 // this statement waited for the lock. They come in the order of their messages, in which starts lock deliveries, too.
 func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptParams) ([]WebhookAcceptRow, error) {

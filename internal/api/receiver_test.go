@@ -303,6 +303,11 @@ func TestReceiver_RateLimit(t *testing.T) {
 	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"rate_limit":7}`).Want(http.StatusOK)
 	s.send(h, "seventh", "{}").Want(http.StatusAccepted)
 	s.send(h, "eighth", "{}").Want(http.StatusTooManyRequests)
+	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"rate_limit":2}`).Want(http.StatusOK)
+	for _, c := range processes {
+		s.sendTo(c, h, "seventh", "{}").Want(http.StatusAccepted) // a copy, however low the limit has become
+		s.sendTo(c, h, "eighth", "{}").Detail(http.StatusTooManyRequests, "Rate limit exceeded: 2 per 1 minute")
+	}
 	pgtest.MoveClock(t, s.app.Pool, time.Minute)
 	s.send(h, "eighth", "{}").Want(http.StatusAccepted)
 }
