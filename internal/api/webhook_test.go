@@ -96,6 +96,14 @@ func TestWebhook_Refused(t *testing.T) {
 	s.Do(http.MethodPatch, path, `{"mode":"trigger"}`).Invalid("body.mode extra_forbidden")
 	s.Do(http.MethodPatch, path, `{"provider":"standard"}`).Invalid("body.provider extra_forbidden")
 	assert.Len(t, s.get("/flows/webhooks")["items"], 1)
+	// What is sent back of a creation is not echoed.
+	for method, at := range map[string]string{http.MethodPost: "/flows/webhooks", http.MethodPatch: path} {
+		res := s.Do(method, at, `{"signing_secret":"whsec_hidden"}`).Want(http.StatusUnprocessableEntity)
+		assert.Contains(t, string(res.Body), "extra_forbidden")
+		assert.NotContains(t, string(res.Body), "hidden")
+	}
+	res := s.Do(http.MethodPost, "/account/api-keys", `{"name":"x","key":"hidden"}`).Want(http.StatusUnprocessableEntity)
+	assert.NotContains(t, string(res.Body), "hidden")
 }
 
 // A secret is shown once, and stands nowhere but in the vault.

@@ -32,8 +32,11 @@ type parameter struct {
 	schema *jsonschema.Schema
 }
 
-// secretBodies are the operations whose bodies carry secrets.
-var secretBodies = map[string]bool{"createCredential": true, "replaceCredential": true, "testNewCredential": true}
+// secretBodies are the operations whose bodies carry secrets, or may: a client can send back what it was answered at the creation.
+var secretBodies = map[string]bool{
+	"createCredential": true, "replaceCredential": true, "testNewCredential": true,
+	"createWebhook": true, "updateWebhook": true, "createApiKey": true,
+}
 
 // operations compiles the document when it is first needed. The document is part of the program, so an error in it is a
 // mistake of ours, which the tests find.
