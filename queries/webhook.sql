@@ -30,8 +30,10 @@ UPDATE flow.webhook SET secret_version = @secret_version, updated_at = @now WHER
 UPDATE flow.webhook SET enabled = false, updated_at = @now, deleted_at = @now WHERE org_id = @org_id AND id = @id;
 
 -- name: WebhookNames :one
--- Whether a webhook names the definition.
-SELECT EXISTS (SELECT FROM flow.webhook WHERE org_id = @org_id AND definition_id = @definition_id AND deleted_at IS NULL);
+-- Whether a webhook names the definition, and whether deliveries that one which was deleted had accepted wait for its start.
+SELECT coalesce(bool_or(w.deleted_at IS NULL), false)::boolean AS named,
+    coalesce(bool_or(w.deleted_at IS NOT NULL AND EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.webhook_id = w.id AND d.next_at IS NOT NULL)), false)::boolean AS waits
+FROM flow.webhook w WHERE w.org_id = @org_id AND w.definition_id = @definition_id;
 
 -- name: WebhookFind :one
 -- What stands at an address, and the time. Version 0: nothing does, or it is switched off.

@@ -765,7 +765,9 @@ func (q *Queries) WebhookLock(ctx context.Context, db DBTX, arg WebhookLockParam
 }
 
 const webhookNames = `-- name: WebhookNames :one
-SELECT EXISTS (SELECT FROM flow.webhook WHERE org_id = $1 AND definition_id = $2 AND deleted_at IS NULL)
+SELECT coalesce(bool_or(w.deleted_at IS NULL), false)::boolean AS named,
+    coalesce(bool_or(w.deleted_at IS NOT NULL AND EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.webhook_id = w.id AND d.next_at IS NOT NULL)), false)::boolean AS waits
+FROM flow.webhook w WHERE w.org_id = $1 AND w.definition_id = $2
 `
 
 type WebhookNamesParams struct {
@@ -773,12 +775,17 @@ type WebhookNamesParams struct {
 	DefinitionID uuid.UUID
 }
 
-// Whether a webhook names the definition.
-func (q *Queries) WebhookNames(ctx context.Context, db DBTX, arg WebhookNamesParams) (bool, error) {
+type WebhookNamesRow struct {
+	Named bool
+	Waits bool
+}
+
+// Whether a webhook names the definition, and whether deliveries that one which was deleted had accepted wait for its start.
+func (q *Queries) WebhookNames(ctx context.Context, db DBTX, arg WebhookNamesParams) (WebhookNamesRow, error) {
 	row := db.QueryRow(ctx, webhookNames, arg.OrgID, arg.DefinitionID)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+	var i WebhookNamesRow
+	err := row.Scan(&i.Named, &i.Waits)
+	return i, err
 }
 
 const webhookRotate = `-- name: WebhookRotate :exec

@@ -148,6 +148,12 @@ func TestWebhook_KeepsItsDefinition(t *testing.T) {
 	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"definition_id":"`+two+`"}`).Want(http.StatusOK)
 	s.Do(http.MethodDelete, "/flows/definitions/"+one, nil).Want(http.StatusNoContent)
 	s.Do(http.MethodPatch, "/flows/webhooks/"+h.id, `{"definition_id":"`+one+`"}`).Detail(http.StatusNotFound, "Definition not found")
+	s.send(h, "m", "{}").Want(http.StatusAccepted)
 	s.Do(http.MethodDelete, "/flows/webhooks/"+h.id, nil).Want(http.StatusNoContent)
+	// What was accepted starts a batch all the same.
+	s.Do(http.MethodDelete, "/flows/definitions/"+two, nil).
+		Detail(http.StatusConflict, "Definition is yet to be started by messages that a deleted webhook has accepted: try again once they have started it")
+	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL")
+	require.NoError(t, err)
 	s.Do(http.MethodDelete, "/flows/definitions/"+two, nil).Want(http.StatusNoContent)
 }

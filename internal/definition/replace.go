@@ -84,11 +84,15 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		if named {
 			return fault.New(fault.Conflict, "Definition is started by a schedule: delete that first, or have it start another definition")
 		}
-		if named, err = s.queries.WebhookNames(ctx, tx, db.WebhookNamesParams{OrgID: orgID, DefinitionID: id}); err != nil {
+		hooks, err := s.queries.WebhookNames(ctx, tx, db.WebhookNamesParams{OrgID: orgID, DefinitionID: id})
+		if err != nil {
 			return fmt.Errorf("look for webhooks of a definition: %w", err)
 		}
-		if named {
+		if hooks.Named {
 			return fault.New(fault.Conflict, "Definition is started by a webhook: delete that first, or have it start another definition")
+		}
+		if hooks.Waits {
+			return fault.New(fault.Conflict, "Definition is yet to be started by messages that a deleted webhook has accepted: try again once they have started it")
 		}
 		if named, err = s.queries.EventSubscriptionNames(ctx, tx, db.EventSubscriptionNamesParams{OrgID: orgID, DefinitionID: id}); err != nil {
 			return fmt.Errorf("look for event subscriptions of a definition: %w", err)
