@@ -63,6 +63,10 @@ func (c receiverRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (c receiverRoute) receive(w http.ResponseWriter, r *http.Request, provider, address string) (uuid.UUID, error) {
 	if slots := c.slotsFor(r.ContentLength); slots != nil {
+		// Whoever knows no address takes no slot.
+		if err := c.webhooks.Expects(r.Context(), provider, address); err != nil {
+			return uuid.Nil, err
+		}
 		id, _ := webhook.ParseID(address)
 		release, err := slots.take(r.Context(), id)
 		if err != nil {

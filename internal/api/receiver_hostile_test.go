@@ -1,11 +1,19 @@
 package api_test
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,6 +49,35 @@ func TestReceiver_HostileBodies(t *testing.T) {
 		assert.NotEmpty(t, d.BatchID)
 		d.BatchID = ""
 		assert.Equal(t, want[d.MessageID], d)
+	}
+}
+
+// TestReceiver_Strangers: who knows no address cannot keep large messages, and those of unknown length, from others by sending slowly.
+func TestReceiver_Strangers(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	h := s.webhook(s.webhookBody())
+	for range 40 {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.app.URL(), "http://"))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		stranger := uuid.New()
+		_, err = fmt.Fprintf(conn, "POST /v1/flows/webhooks/standard/%x HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n{", stranger[:])
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // before any of them is cut off
+	defer cancel()
+	for i := range 20 {
+		body, id := []byte("{}"), strconv.Itoa(i)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.app.URL()+"/v1"+h.url, io.MultiReader(bytes.NewReader(body)))
+		require.NoError(t, err)
+		for header := range slices.Chunk(s.signed(h.secret, id, body), 2) {
+			req.Header.Set(header[0], header[1])
+		}
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusAccepted, res.StatusCode)
 	}
 }
 

@@ -42,10 +42,7 @@ var (
 // every copy of the message. Faults: NotFound where there is no such webhook, or it is switched off; Unauthenticated;
 // RateLimited.
 func (s *Service) Receive(ctx context.Context, provider, address string, m Message) (uuid.UUID, error) {
-	id, ok := ParseID(address)
-	if !ok || provider != Standard {
-		id = uuid.Nil // which no webhook has
-	}
+	id := addressed(provider, address)
 	if f, ok := s.copies.recent(id, time.Now()); ok && f.verify(&m) == nil {
 		// Whether it is still so is decided where the message is accepted.
 		delivery, err := s.accept(ctx, id, newArrival(m, f.secretVersion, f.now))
@@ -71,6 +68,29 @@ func (s *Service) Receive(ctx context.Context, provider, address string, m Messa
 		}
 	}
 	return uuid.Nil, errBusy
+}
+
+// Expects says whether a message to an address is worth reading, before it has a signature that can be checked. Fault: NotFound where
+// there is no such webhook, or it is switched off.
+func (s *Service) Expects(ctx context.Context, provider, address string) error {
+	id := addressed(provider, address)
+	if _, ok := s.copies.recent(id, time.Now()); ok {
+		return nil
+	}
+	found, err := s.look(ctx, id)
+	if err == nil && !found.open {
+		return fault.Missing("Webhook")
+	}
+	return err
+}
+
+// addressed is the webhook of an address.
+func addressed(provider, address string) uuid.UUID {
+	id, ok := ParseID(address)
+	if !ok || provider != Standard {
+		return uuid.Nil // which no webhook has
+	}
+	return id
 }
 
 // found is what stands at an address at a time.
