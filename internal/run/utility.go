@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -36,13 +37,25 @@ var utilities = map[string]func(params []byte) (json.RawMessage, error){
 	},
 	"fail": func(params []byte) (json.RawMessage, error) {
 		var p struct {
-			Message string `json:"message"`
+			Message json.RawMessage `json:"message"`
 		}
 		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, err
 		}
-		return nil, errors.New(p.Message)
+		return nil, errors.New(failMessage(p.Message))
 	},
+}
+
+// failMessage is what a flow says of a record that it fails, which an expression may have computed: what is no text is shown as JSON.
+func failMessage(value json.RawMessage) string {
+	var text string
+	if len(value) > 0 && json.Unmarshal(value, &text) != nil {
+		text = string(value)
+	}
+	if text == "" {
+		return "The flow failed the record, with an empty message"
+	}
+	return strings.ReplaceAll(text, "\x00", "\ufffd")
 }
 
 // effects are the in-process actions that read or change something outside of their record, by the name in the catalog: prepare notes
