@@ -358,7 +358,9 @@ type DefinitionInvoker interface {
 	// DeleteDefinition invokes deleteDefinition operation.
 	//
 	// Takes the definition and its versions away. Its batches, jobs and executions stay readable. While
-	// one of its batches is not over this is 409: wait for it, or cancel it.
+	// one of its batches is not over this is 409: wait for it, or cancel it. It is 409, too, while a
+	// schedule, a webhook or an event subscription names it, and while messages that a webhook accepted
+	// before it was deleted wait for their start.
 	//
 	// DELETE /flows/definitions/{definition_id}
 	DeleteDefinition(ctx context.Context, params DeleteDefinitionParams, options ...RequestOption) error
@@ -3602,7 +3604,9 @@ func (c *Client) sendDeleteCredential(ctx context.Context, params DeleteCredenti
 // DeleteDefinition invokes deleteDefinition operation.
 //
 // Takes the definition and its versions away. Its batches, jobs and executions stay readable. While
-// one of its batches is not over this is 409: wait for it, or cancel it.
+// one of its batches is not over this is 409: wait for it, or cancel it. It is 409, too, while a
+// schedule, a webhook or an event subscription names it, and while messages that a webhook accepted
+// before it was deleted wait for their start.
 //
 // DELETE /flows/definitions/{definition_id}
 func (c *Client) DeleteDefinition(ctx context.Context, params DeleteDefinitionParams, options ...RequestOption) error {

@@ -3288,7 +3288,9 @@ func (s *Server) handleDeleteCredentialRequest(args [1]string, argsEscaped bool,
 // handleDeleteDefinitionRequest handles deleteDefinition operation.
 //
 // Takes the definition and its versions away. Its batches, jobs and executions stay readable. While
-// one of its batches is not over this is 409: wait for it, or cancel it.
+// one of its batches is not over this is 409: wait for it, or cancel it. It is 409, too, while a
+// schedule, a webhook or an event subscription names it, and while messages that a webhook accepted
+// before it was deleted wait for their start.
 //
 // DELETE /flows/definitions/{definition_id}
 func (s *Server) handleDeleteDefinitionRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -8499,8 +8499,11 @@ func (s *JobCounts) SetUnresolved(val int) {
 
 // Ref: #/components/schemas/JobError
 type JobError struct {
-	// A stable word: expression_failed, flow_failed, store_refused, invalid_parameters,
-	// credential_unusable, record_rejected, provider_refused, provider_unreachable or outcome_unknown.
+	// A stable word; there may be more of them later. Of the flow: `input_invalid`, `expression_failed`,
+	// `flow_failed`, `store_refused`, `event_refused`, `start_refused`, `wait_timeout`, `too_many_waits`.
+	// Before a call is made: `invalid_parameters`, `credential_unusable`, `address_refused`,
+	// `bad_request`. Of a call: `record_rejected`, `provider_refused`, `import_failed`,
+	// `provider_unreachable`, `outcome_unknown`. By a person: `resolved_by_person`, `requeued_by_person`.
 	Code string `json:"code"`
 	// What happened.
 	Message string    `json:"message"`
@@ -17210,7 +17213,10 @@ type StepInput struct {
 	ID string `json:"id"`
 	// Defaults to the id.
 	Name OptString `json:"name"`
-	// Run side by side; they do not see each other's output.
+	// Run side by side; they do not see each other's output. But a call is made only once the tasks beside
+	// it that wait (a delay, one for an event or for a flow that it started) are over, and not at all
+	// where one of them fails the record: to wait for what a call causes, call in one step and wait in the
+	// next.
 	Tasks []TaskInput `json:"tasks"`
 }
 
@@ -18362,7 +18368,8 @@ type TaskInput struct {
 	// no call and gives `[]`. `retry` and `timeout_seconds` are for each element. An element that fails
 	// fails the task, and those behind it are not tried; with `on_error` `continue` its output is null and
 	// the next one goes on. What expressions compute for the elements of one record is bounded together;
-	// past that the task fails. Not for bulk actions, nor for those that read and write stores.
+	// past that the task fails. Not for bulk actions, nor for those that do one thing for a record: read
+	// or write stores, emit events, start flows, wait.
 	ForEach OptNilString `json:"for_each"`
 	// How long one attempt may take; null leaves it to the action.
 	TimeoutSeconds OptNilInt `json:"timeout_seconds"`
@@ -18473,8 +18480,8 @@ func (s *TaskInput) SetDelivery(val OptDelivery) {
 	s.Delivery = val
 }
 
-// `waiting` for a call, `reconciling` while the outcome of a call is being found out, `skipped`
-// because `when` was false.
+// `waiting` for a call, an event, a time or a flow that it started, `reconciling` while the outcome of
+// a call is being found out, `skipped` because `when` was false.
 // Ref: #/components/schemas/TaskStatus
 type TaskStatus string
 
@@ -20598,7 +20605,7 @@ type WebhookDelivery struct {
 	Status     WebhookDeliveryStatus `json:"status"`
 	// How many more copies arrived.
 	Duplicates int64 `json:"duplicates"`
-	// As the sender wrote it; null for none.
+	// As the sender wrote it, up to 256 bytes; null for none, and where the body is empty.
 	ContentType NilString `json:"content_type"`
 	// The size of the body.
 	SizeBytes int `json:"size_bytes"`

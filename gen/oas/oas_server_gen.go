@@ -283,7 +283,9 @@ type DefinitionHandler interface {
 	// DeleteDefinition implements deleteDefinition operation.
 	//
 	// Takes the definition and its versions away. Its batches, jobs and executions stay readable. While
-	// one of its batches is not over this is 409: wait for it, or cancel it.
+	// one of its batches is not over this is 409: wait for it, or cancel it. It is 409, too, while a
+	// schedule, a webhook or an event subscription names it, and while messages that a webhook accepted
+	// before it was deleted wait for their start.
 	//
 	// DELETE /flows/definitions/{definition_id}
 	DeleteDefinition(ctx context.Context, params DeleteDefinitionParams) error

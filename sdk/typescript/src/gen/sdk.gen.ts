@@ -382,7 +382,8 @@ export const validateDefinition = <ThrowOnError extends boolean = false>(options
  * Delete a definition
  *
  * Takes the definition and its versions away. Its batches, jobs and executions stay readable. While one of its
- * batches is not over this is 409: wait for it, or cancel it.
+ * batches is not over this is 409: wait for it, or cancel it. It is 409, too, while a schedule, a webhook or an event
+ * subscription names it, and while messages that a webhook accepted before it was deleted wait for their start.
  *
  */
 export const deleteDefinition = <ThrowOnError extends boolean = false>(options: Options<DeleteDefinitionData, ThrowOnError>) => (options.client ?? client).delete<DeleteDefinitionResponses, DeleteDefinitionErrors, ThrowOnError>({

@@ -1074,7 +1074,10 @@ export type StepInput = {
      */
     name?: string;
     /**
-     * Run side by side; they do not see each other's output.
+     * Run side by side; they do not see each other's output. But a call is made only once the tasks beside it that wait (a
+     * delay, one for an event or for a flow that it started) are over, and not at all where one of them fails the record:
+     * to wait for what a call causes, call in one step and wait in the next.
+     *
      */
     tasks: Array<TaskInput>;
 };
@@ -1109,7 +1112,8 @@ export type TaskInput = {
      * passed over, and takes at most 1 MiB; an empty array makes no call and gives `[]`. `retry` and `timeout_seconds` are
      * for each element. An element that fails fails the task, and those behind it are not tried; with `on_error`
      * `continue` its output is null and the next one goes on. What expressions compute for the elements of one record is
-     * bounded together; past that the task fails. Not for bulk actions, nor for those that read and write stores.
+     * bounded together; past that the task fails. Not for bulk actions, nor for those that do one thing for a record:
+     * read or write stores, emit events, start flows, wait.
      *
      */
     for_each?: string | null;
@@ -1937,7 +1941,7 @@ export type WebhookDelivery = {
      */
     duplicates: number;
     /**
-     * As the sender wrote it; null for none.
+     * As the sender wrote it, up to 256 bytes; null for none, and where the body is empty.
      */
     content_type: string | null;
     /**
@@ -2629,7 +2633,12 @@ export type JobStatus = 'staged' | 'queued' | 'pending' | 'started' | 'needs_rec
 
 export type JobError = {
     /**
-     * A stable word: expression_failed, flow_failed, store_refused, invalid_parameters, credential_unusable, record_rejected, provider_refused, provider_unreachable or outcome_unknown.
+     * A stable word; there may be more of them later. Of the flow: `input_invalid`, `expression_failed`, `flow_failed`,
+     * `store_refused`, `event_refused`, `start_refused`, `wait_timeout`, `too_many_waits`. Before a call is made:
+     * `invalid_parameters`, `credential_unusable`, `address_refused`, `bad_request`. Of a call: `record_rejected`,
+     * `provider_refused`, `import_failed`, `provider_unreachable`, `outcome_unknown`. By a person: `resolved_by_person`,
+     * `requeued_by_person`.
+     *
      */
     code: string;
     /**
@@ -2786,8 +2795,8 @@ export type ExecutionList = {
 };
 
 /**
- * `waiting` for a call, `reconciling` while the outcome of a call is being found out, `skipped` because `when` was
- * false.
+ * `waiting` for a call, an event, a time or a flow that it started, `reconciling` while the outcome of a call is being
+ * found out, `skipped` because `when` was false.
  *
  */
 export type TaskStatus = 'pending' | 'waiting' | 'running' | 'reconciling' | 'completed' | 'failed' | 'skipped' | 'cancelled';
