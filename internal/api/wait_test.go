@@ -151,3 +151,27 @@ func TestDelay_Steered(t *testing.T) {
 	assert.Equal(t, []any{0.0, 1.0, 2.0}, s.outputs(again)[:3])
 	assert.Zero(t, s.count("flow.store_record WHERE updated_at > '2001-01-01'"), "nothing is written again")
 }
+
+// TestDelay_OneSlice: records of one slice that go on together from different steps each see the outputs of their own.
+func TestDelay_OneSlice(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	value := func(id, from string) string {
+		return fmt.Sprintf(`{"id":%q,"action_id":"core__flow__transform","params":{"value":"{{ %s }}"}}`, id, from)
+	}
+	const hour = `{"seconds":3600}`
+	flow := s.define(`[{"id":"a","tasks":[` + value("o", "input.n") + `,` + delayTask("d", hour, `,"when":"{{ input.waits == 1 }}"`) + `]},
+		{"id":"b","tasks":[` + value("x", "steps.a.o.output") + `,` + delayTask("e", hour, `,"when":"{{ input.waits == 2 }}"`) + `]},
+		{"id":"c","tasks":[` + value("y", "steps.b.x.output") + `]}]`)
+	var records []string
+	for n := range 9 {
+		records = append(records, fmt.Sprintf(`{"n":%d,"waits":%d}`, n, n%3))
+	}
+	batch := s.trigger(flow, `{"records":[`+strings.Join(records, ",")+`]}`)
+	s.waiting(batch, 6)
+	s.later(day / 12)
+	s.inTheEnd(batch)
+	for i, r := range s.lines("/flows/batches/" + batch + "/results?format=ndjson") {
+		assert.Equal(t, i, outputOf[int](t, r))
+	}
+}

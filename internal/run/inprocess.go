@@ -75,15 +75,31 @@ func (s *Service) work(ctx context.Context, b *Batch, ready []db.SlicesReadyRow,
 			return nil, err
 		}
 	}
+	var last openSlice
+	defer last.release()
 	for _, j := range jobs {
 		if enough() {
 			return works, nil
 		}
-		if err := add(s.workJob(ctx, b, j)); err != nil {
+		if err := add(s.workJob(ctx, b, j, &last)); err != nil {
 			return nil, err
 		}
 	}
 	return works, nil
+}
+
+// openSlice is the slice that was opened last: jobs come in the order of their positions, and those of one slice share what they read.
+type openSlice struct {
+	row  db.SliceRowsRow
+	step int16
+	rec  *Records
+}
+
+func (o *openSlice) release() {
+	if o.rec != nil {
+		o.rec.Release()
+		o.rec = nil
+	}
 }
 
 // sliceWork is the evaluated in-process tasks of a step for a slice, or for one job of it.
@@ -128,19 +144,22 @@ func (s *Service) workSlice(ctx context.Context, b *Batch, r *db.SlicesReadyRow)
 	return w, s.evaluate(ctx, w, b, rec)
 }
 
-func (s *Service) workJob(ctx context.Context, b *Batch, j db.FlowJob) (*sliceWork, error) {
-	rows, err := s.q.SliceRows(ctx, s.pool, db.SliceRowsParams{BatchID: b.ID, Nos: []int32{j.SliceNo}})
-	if err != nil || len(rows) != 1 {
-		return nil, fmt.Errorf("read the slice of job %s.%d: %w", b.ID, j.Position, err)
+func (s *Service) workJob(ctx context.Context, b *Batch, j db.FlowJob, last *openSlice) (*sliceWork, error) {
+	if last.rec == nil || last.row.No != j.SliceNo || last.step != j.StepNo {
+		last.release()
+		rows, err := s.q.SliceRows(ctx, s.pool, db.SliceRowsParams{BatchID: b.ID, Nos: []int32{j.SliceNo}})
+		if err != nil || len(rows) != 1 {
+			return nil, fmt.Errorf("read the slice of job %s.%d: %w", b.ID, j.Position, err)
+		}
+		rec, err := s.openOne(ctx, b, SliceRef{No: rows[0].No, First: rows[0].First}, j.StepNo)
+		if err != nil {
+			return nil, err
+		}
+		*last = openSlice{row: rows[0], step: j.StepNo, rec: rec}
 	}
-	r := rows[0]
-	rec, err := s.openOne(ctx, b, SliceRef{No: r.No, First: r.First}, j.StepNo)
-	if err != nil {
-		return nil, err
-	}
-	defer rec.Release()
+	r := &last.row
 	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: j.StepNo, job: &j, members: []int32{int32(j.Position - r.First)}}
-	return w, s.evaluate(ctx, w, b, rec)
+	return w, s.evaluate(ctx, w, b, last.rec)
 }
 
 func (s *Service) openOne(ctx context.Context, b *Batch, ref SliceRef, step int16) (*Records, error) {
