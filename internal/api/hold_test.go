@@ -340,6 +340,7 @@ func TestHold_WaitsForClaims(t *testing.T) {
 			before := calls()
 			s.openHold("/admin/dispatch", `{}`)
 			batch := s.trigger(s.define(modifyOne), `{"records":[{"id":"a"},{"id":"b"}]}`)
+			arrive := s.hold("/records/a") // else the batch may be over before its pause has its turn
 			waitsAt := "HoldGateTake"
 			if path == "batch" {
 				path, waitsAt = "/flows/batches/"+batch, "BatchLock"
@@ -359,6 +360,7 @@ func TestHold_WaitsForClaims(t *testing.T) {
 			assert.Equal(t, before, calls(), "the claim has not committed")
 			require.NoError(t, tx.Rollback(ctx))
 			require.Equal(t, http.StatusCreated, <-answered)
+			arrive()
 			n := calls()
 			assert.Positive(t, n-before, "what the claim took was made before the answer")
 			for s.number(`SELECT count(*) FROM flow.call WHERE state = 'intent'`) > 0 {
