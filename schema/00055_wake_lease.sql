@@ -22,10 +22,6 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION flow.wake_lease(text, text, timestamptz, double precision) IS 'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times, and leases it where it is due and nobody works on it. Returns the number of that lease, else 0, and how often in a row the work has failed. The row stays locked until the transaction ends.';
-COMMENT ON TABLE flow.due IS 'Everything that must happen at a time, as due rows. A worker process that leases one begins to work on it; other processes, and one that has all hands full, have a River job tell the workers.';
-COMMENT ON VIEW ops.river_backlog IS 'River jobs that are not over, by queue and state. A job is only the messenger of a due row, so a lost one costs a lease. Work that a process does itself has none.';
 
 -- +goose Down
-COMMENT ON VIEW ops.river_backlog IS 'River jobs that are not over, by queue and state. A job is only the messenger of a due row, so a lost one costs a lease.';
-COMMENT ON TABLE flow.due IS 'Everything that must happen at a time, as due rows. A scanner in every worker process turns what is due into River jobs.';
 DROP FUNCTION flow.wake_lease;
