@@ -182,8 +182,10 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 			return stored(err, "lock schedule")
 		}
 		in := change(inputOf(&row))
-		if err := check(in.Cron); err != nil {
-			return err
+		if in.Cron != row.CronExpression { // what was accepted by older rules can be switched off, and stays
+			if err := check(in.Cron); err != nil {
+				return err
+			}
 		}
 		if in.DefinitionID != row.DefinitionID {
 			if _, err := s.definitions.Active(ctx, tx, orgID, in.DefinitionID); err != nil {
