@@ -1051,7 +1051,7 @@ type FlowJob struct {
 	ApartStep int16
 	// The step at which it stands now, from 0.
 	StepNo int16
-	// Tasks of the current step that are not settled yet: calls or, before these, waits.
+	// Tasks of the current step that are not settled yet: calls and waits.
 	Remaining int16
 	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
 	Status FlowJobStatus
@@ -1585,8 +1585,8 @@ type FlowWait struct {
 	OrgID uuid.UUID
 	// The batch of which records wait (flow.batch).
 	BatchID uuid.UUID
-	// The slice of the record, or that waits (flow.slice).
-	SliceNo int32
+	// The slice of the record, or that waits (flow.slice); null where the calls of the step were queued with the wait: otherwise they are when it is over.
+	SliceNo *int32
 	// The record that waits, which is set apart (flow.job); null where all members of the slice do.
 	Position *int64
 	// The step at which they stand.

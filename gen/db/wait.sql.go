@@ -139,7 +139,8 @@ func (q *Queries) HousekeepArrivals(ctx context.Context, db DBTX, maxRows int32)
 }
 
 const waitCandidates = `-- name: WaitCandidates :many
-SELECT w.no, w.batch_id, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no FROM (
+SELECT w.no, w.batch_id, coalesce(w.slice_no, (SELECT j.slice_no FROM flow.job j WHERE j.batch_id = w.batch_id AND j.position = w.position))::int AS slice_no,
+    coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no FROM (
     (SELECT u.no, u.org_id, u.batch_id, u.slice_no, u.position, u.step_no, u.task_no, u.began_at, u.ends_at, u.event_kind, u.match_key, u.event_no, u.child FROM flow.wait u WHERE u.org_id = $1 AND u.event_kind = $2::text AND u.event_no IS NULL AND u.match_key IS NULL
         AND u.no > $3 AND u.no < $4 AND u.ends_at > $5 ORDER BY u.no LIMIT $6)
     UNION ALL
@@ -285,6 +286,44 @@ func (q *Queries) WaitDrop(ctx context.Context, db DBTX, arg WaitDropParams) err
 	return err
 }
 
+const waitDropBeside = `-- name: WaitDropBeside :many
+DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position) r
+    JOIN flow.wait w ON w.batch_id = r.batch_id AND w.position = r.position AND w.slice_no IS NULL
+    FOR UPDATE OF w SKIP LOCKED)
+RETURNING batch_id, position::bigint AS position
+`
+
+type WaitDropBesideParams struct {
+	BatchIds  []uuid.UUID
+	Positions []int64
+}
+
+type WaitDropBesideRow struct {
+	BatchID  uuid.UUID
+	Position int64
+}
+
+// What else records wait for that are about to fail, while calls of their step are made. Of what is locked whoever has it makes the end.
+func (q *Queries) WaitDropBeside(ctx context.Context, db DBTX, arg WaitDropBesideParams) ([]WaitDropBesideRow, error) {
+	rows, err := db.Query(ctx, waitDropBeside, arg.BatchIds, arg.Positions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitDropBesideRow
+	for rows.Next() {
+		var i WaitDropBesideRow
+		if err := rows.Scan(&i.BatchID, &i.Position); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const waitHand = `-- name: WaitHand :many
 WITH locked AS MATERIALIZED (SELECT w.no FROM flow.wait w WHERE w.no = ANY($2::bigint[]) ORDER BY w.no FOR UPDATE)
 UPDATE flow.wait h SET event_no = $1::bigint, ends_at = (SELECT flow.clock()) FROM locked WHERE h.no = locked.no AND h.event_no IS NULL
@@ -319,7 +358,7 @@ func (q *Queries) WaitHand(ctx context.Context, db DBTX, arg WaitHandParams) ([]
 
 const waitInsert = `-- name: WaitInsert :exec
 INSERT INTO flow.wait (org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key, child)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::int[]), nullif(unnest($4::bigint[]), -1),
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), nullif(unnest($3::int[]), -1), nullif(unnest($4::bigint[]), -1),
     unnest($5::smallint[]), unnest($6::smallint[]), $7::timestamptz, unnest($8::timestamptz[]), nullif(unnest($9::text[]), ''),
     nullif(unnest($10::bytea[]), ''), nullif(unnest($11::uuid[]), '00000000-0000-0000-0000-000000000000')
 `
@@ -338,7 +377,7 @@ type WaitInsertParams struct {
 	Children   []uuid.UUID
 }
 
-// Rows of records, or of whole slices where the position is -1.
+// Rows of records, or of whole slices where the position is -1. The slice is -1 where calls are made beside.
 func (q *Queries) WaitInsert(ctx context.Context, db DBTX, arg WaitInsertParams) error {
 	_, err := db.Exec(ctx, waitInsert,
 		arg.OrgIds,
@@ -369,7 +408,8 @@ func (q *Queries) WaitNext(ctx context.Context, db DBTX, batchID uuid.UUID) (tim
 }
 
 const waitsOver = `-- name: WaitsOver :many
-SELECT w.no, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind, w.event_no, w.child FROM flow.wait w
+SELECT w.no, coalesce(w.slice_no, (SELECT j.slice_no FROM flow.job j WHERE j.batch_id = w.batch_id AND j.position = w.position))::int AS slice_no,
+    (w.slice_no IS NULL)::bool AS beside, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind, w.event_no, w.child FROM flow.wait w
 WHERE w.no IN (
     SELECT o.no FROM flow.wait o WHERE o.batch_id = $1 AND o.ends_at <= $2::timestamptz
         AND (o.event_kind IS NULL OR o.event_no IS NOT NULL OR NOT EXISTS (SELECT FROM flow.event_arrival a WHERE a.org_id = o.org_id AND NOT a.delivered
@@ -387,6 +427,7 @@ type WaitsOverParams struct {
 type WaitsOverRow struct {
 	No        int64
 	SliceNo   int32
+	Beside    bool
 	Position  int64
 	StepNo    int16
 	TaskNo    int16
@@ -411,6 +452,7 @@ func (q *Queries) WaitsOver(ctx context.Context, db DBTX, arg WaitsOverParams) (
 		if err := rows.Scan(
 			&i.No,
 			&i.SliceNo,
+			&i.Beside,
 			&i.Position,
 			&i.StepNo,
 			&i.TaskNo,

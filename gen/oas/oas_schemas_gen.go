@@ -17213,10 +17213,11 @@ type StepInput struct {
 	ID string `json:"id"`
 	// Defaults to the id.
 	Name OptString `json:"name"`
-	// Run side by side; they do not see each other's output. But a call is made only once the tasks beside
-	// it that wait (a delay, one for an event or for a flow that it started) are over, and not at all
-	// where one of them fails the record: to wait for what a call causes, call in one step and wait in the
-	// next.
+	// Run side by side; they do not see each other's output. A task that waits for an event beside a call
+	// misses nothing that the call causes: its wait begins before the call is made. What is not a call is
+	// done first; where that fails the record at once, none of the step's calls is made. Where a task
+	// fails while others wait, the record waits for nothing more; calls that are queued or under way still
+	// come to their end, and then it has failed.
 	Tasks []TaskInput `json:"tasks"`
 }
 

@@ -62,7 +62,7 @@ func TestDelay(t *testing.T) {
 	s.restart(true)
 	assert.Equal(t, 251, s.count("flow.wait"), "it is not time yet")
 	s.later(day)
-	s.settle(func() bool { return len(s.sim.ArrivalsOf("acme", "demo", dialersim.KindUpload)) == 599 })
+	s.settle(func() bool { return len(s.sim.ArrivalsOf("acme", "demo", dialersim.KindUpload)) == 600 })
 	s.waiting(batch, 1)
 	s.later(time.Hour)
 	assert.Equal(t, "completed", s.await(batch)["status"])

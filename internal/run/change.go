@@ -93,9 +93,9 @@ func (h *head) last(step int16) bool { return step == h.lastStep() }
 // number is that of this change of the batch.
 func (h *head) number() int64 { return h.ChangeNo + 1 }
 
-// claimNo is the number of this change where the step has calls side by side, whose order readers must be told; else 0.
+// claimNo is the number of this change where the step has calls side by side, or beside waits, whose order readers must be told; else 0.
 func (h *head) claimNo(step int16) int64 {
-	if len(callTasks(&h.plan.Steps[step])) < 2 {
+	if s := &h.plan.Steps[step]; len(callTasks(s)) < 2 && !stepWaits(s) {
 		return 0
 	}
 	return h.number()
@@ -139,8 +139,9 @@ type Change struct {
 	answered []uuid.UUID
 	// advances are the slices that leave in-process work.
 	advances db.SliceAdvanceParams
-	// waits are those that begin.
-	waits db.WaitInsertParams
+	// waits are those that begin, dropped how many records do without that fail.
+	waits   db.WaitInsertParams
+	dropped map[jobKey]int16
 	// over are the steps of slices that came to their end and may have left many fragments; widest is the most records of
 	// a slice that were settled at once.
 	over   db.FragmentsManyParams
@@ -211,7 +212,7 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *Locking) (c *Ch
 	}
 	c = &Change{
 		s: s, tx: tx, locking: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{}, left: map[laneKey]*leftToPeople{},
-		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: map[dueKey]time.Time{},
+		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: map[dueKey]time.Time{}, dropped: map[jobKey]int16{},
 		work: map[uuid.UUID]bool{},
 	}
 	for _, r := range rows {

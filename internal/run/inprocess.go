@@ -109,7 +109,9 @@ type sliceWork struct {
 	step        int16
 	job         *db.FlowJob
 	// done are the tasks of the step, bits by number, that an earlier batch did for all of the slice.
-	done    int64
+	done int64
+	// calls are the tasks of the step that make calls, but for those.
+	calls   []int16
 	members []int32
 	traces  map[int16][]Trace
 	failed  map[int32]*JobError
@@ -136,6 +138,7 @@ func (s *Service) workSlice(ctx context.Context, b *Batch, r *db.SlicesReadyRow)
 	if r.StepNo == r.FirstStep {
 		w.done = r.TasksDone
 	}
+	w.calls = undone(callTasks(&b.Plan.Steps[w.step]), w.done)
 	for o := range r.Records {
 		if !slices.Contains(rec.apart, o) {
 			w.members = append(w.members, o)
@@ -158,7 +161,8 @@ func (s *Service) workJob(ctx context.Context, b *Batch, j db.FlowJob, last *ope
 		*last = openSlice{row: rows[0], step: j.StepNo, rec: rec}
 	}
 	r := &last.row
-	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: j.StepNo, job: &j, members: []int32{int32(j.Position - r.First)}}
+	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: j.StepNo, job: &j,
+		calls: callTasks(&b.Plan.Steps[j.StepNo]), members: []int32{int32(j.Position - r.First)}}
 	return w, s.evaluate(ctx, w, b, last.rec)
 }
 
@@ -341,7 +345,7 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 	}
 	for _, o := range w.members {
 		if open := w.waiting[o]; len(open) > 0 {
-			c.waitJob(h, c.leaveBefore(p, o), *p, o, open)
+			c.waitJob(h, w, c.leaveBefore(p, o), *p, o, open)
 			members--
 		}
 	}
@@ -380,11 +384,11 @@ func (c *Change) settleJobWork(h *head, w *sliceWork, p *Part) {
 		return
 	}
 	if open := w.waiting[o]; len(open) > 0 {
-		c.waitJob(h, j, *p, o, open)
+		c.waitJob(h, w, j, *p, o, open)
 		return
 	}
-	if tasks := callTasks(&h.plan.Steps[w.step]); len(tasks) > 0 {
-		c.queueJob(j, w.first, tasks)
+	if len(w.calls) > 0 {
+		c.queueJob(j, w.first, w.calls)
 		return
 	}
 	c.advanceJob(j, w.first, h.final())

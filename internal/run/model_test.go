@@ -13,14 +13,14 @@ import (
 
 // modelTask is a task as the model knows it.
 type modelTask struct {
-	kind   string // transform, skip, fail, bad, delay, delay_a, upload, modify
+	kind   string // transform, skip, fail, bad, delay, delay_a, event, upload, modify
 	passes bool   // on_error: continue
 }
 
 func (t modelTask) calls() bool { return t.kind == "upload" || t.kind == "modify" || t.kind == "each" }
 
 // waits reports whether the task waits with a record.
-func (t modelTask) waits(r *modelRecord) bool { return t.kind == "delay" || t.kind == "delay_a" && r.a }
+func (t modelTask) waits(r *modelRecord) bool { return t.kind == "delay" || t.kind == "event" || t.kind == "delay_a" && r.a }
 
 // modelElements is how many elements a task of kind each has.
 const modelElements = 3
@@ -65,8 +65,9 @@ type modelRecord struct {
 	step  int
 	local bool // in-process work is to be done
 	tasks []place
-	// held are the tasks of the step that wait.
-	held []int
+	// held are the tasks of the step that wait, beside tells that its calls are made meanwhile.
+	held   []int
+	beside bool
 	// alone tells which tasks wait, or fly, in a part of the record's own.
 	alone []bool
 	// element is what the task stands at, elements what those before it gave.
@@ -187,6 +188,7 @@ func (r *modelRecord) status() Status {
 // enter lets a record enter a step, with its slice or alone.
 func (r *modelRecord) enter(step int) {
 	b := r.slice.batch
+	r.beside = false
 	r.step, r.tasks, r.alone = step, make([]place, len(b.plan[step])), make([]bool, len(b.plan[step]))
 	r.element, r.elements = make([]int, len(b.plan[step])), make([][]string, len(b.plan[step]))
 	r.local = step == 0 && b.checked && len(r.passed) == 0
@@ -302,11 +304,15 @@ func (r *modelRecord) workOne() {
 			return
 		}
 	}
-	if len(r.held) > 0 {
-		b.freshWait = true
+	if len(r.held) == 0 {
+		r.workOver()
 		return
 	}
-	r.workOver()
+	b.freshWait = true
+	if r.beside = r.calls(); r.beside {
+		r.apart = true
+		r.queue()
+	}
 }
 
 // workOver lets a record go on from the in-process work of its step.
@@ -324,7 +330,7 @@ func (s *modelSlice) wait(worked []*modelRecord) {
 	for _, r := range s.records {
 		if !r.apart && slices.Contains(worked, r) {
 			members = append(members, r)
-			alike = alike && slices.Equal(r.held, members[0].held)
+			alike = alike && slices.Equal(r.held, members[0].held) && !r.beside
 		}
 	}
 	for _, r := range members {
@@ -332,13 +338,30 @@ func (s *modelSlice) wait(worked []*modelRecord) {
 	}
 }
 
-// waited ends a wait of a task for the record.
+// waited ends a wait of a task for the record: a time has come, or an event has not.
 func (r *modelRecord) waited(task int) {
+	t := r.slice.batch.plan[r.step][task]
+	if !slices.Contains(r.held, task) {
+		return // the record failed by another wait
+	}
 	r.held = slices.DeleteFunc(r.held, func(t int) bool { return t == task })
 	k := [2]int{r.step, task}
-	r.passed[k], r.outputs[k] = true, "waited"
+	bad := t.kind == "event"
+	if r.passed[k] = !bad || t.passes; !bad {
+		r.outputs[k] = "waited"
+	}
 	r.settled[k]++
-	if len(r.held) == 0 {
+	if !r.passed[k] {
+		if r.held = nil; !r.beside {
+			r.leave()
+			return
+		}
+		r.doom = Failed
+	}
+	switch {
+	case r.beside && r.allOver():
+		r.stepOver(TraceOK, false)
+	case !r.beside && len(r.held) == 0:
 		r.workOver()
 	}
 }
@@ -390,6 +413,9 @@ func (r *modelRecord) settle(task int, outcome, output string, sent bool) {
 	r.passed[k] = !bad || t.passes
 	if bad && !t.passes {
 		r.apart = true
+		if !b.closed() {
+			r.held = nil // it waits for nothing more
+		}
 		if outcome == TraceFailed {
 			r.doom = Failed
 		} else if r.doom == "" {
@@ -415,6 +441,9 @@ func (r *modelRecord) again(task int) {
 }
 
 func (r *modelRecord) allOver() bool {
+	if len(r.held) > 0 {
+		return false
+	}
 	for _, p := range r.tasks {
 		if p != over {
 			return false

@@ -83,7 +83,7 @@ type play struct {
 func taskKinds() *rapid.Generator[modelTask] {
 	return rapid.Custom(func(t *rapid.T) modelTask {
 		return modelTask{
-			kind:   rapid.SampledFrom([]string{"modify", "upload", "transform", "skip", "fail", "bad", "modify", "each", "delay", "delay_a"}).Draw(t, "kind"),
+			kind:   rapid.SampledFrom([]string{"modify", "upload", "transform", "skip", "fail", "bad", "modify", "each", "delay", "delay_a", "event"}).Draw(t, "kind"),
 			passes: rapid.IntRange(0, 3).Draw(t, "continue") == 3,
 		}
 	})
@@ -111,7 +111,7 @@ func (p *play) begin() {
 
 func (p *play) beginSmall() {
 	kinds := rapid.Custom(func(t *rapid.T) modelTask {
-		return modelTask{kind: rapid.SampledFrom([]string{"modify", "modify", "each"}).Draw(t, "kind"), passes: rapid.IntRange(0, 5).Draw(t, "continue") == 5}
+		return modelTask{kind: rapid.SampledFrom([]string{"modify", "modify", "each", "delay", "event"}).Draw(t, "kind"), passes: rapid.IntRange(0, 5).Draw(t, "continue") == 5}
 	})
 	p.plan = modelPlan{rapid.SliceOfN(kinds, 2, 3).Draw(p.t, "tasks")}
 	if last := rapid.SampledFrom([]string{"", "upload", "transform"}).Draw(p.t, "last"); last != "" {

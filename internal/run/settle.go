@@ -50,6 +50,9 @@ func (c *Change) Settle(ctx context.Context, results []Result) error {
 	if err := c.settleElements(ctx, results); err != nil {
 		return err
 	}
+	if err := c.dropWaits(ctx, c.failing(results)); err != nil {
+		return err
+	}
 	for i := range results {
 		r := &results[i]
 		if r.Part.ID != 0 && (i == 0 || results[i-1].Part.ID != r.Part.ID) {
@@ -233,10 +236,8 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 		return
 	}
 	j.Remaining--
-	// Of several tasks that failed, the first failure counts; one of ours counts more than a rejection by a provider.
-	if !c.passes(p, e) && (j.Doomed == nil || *j.Doomed == Rejected && doom(e) == Failed) {
-		j.Doomed = ref(doom(e))
-		j.Error = ref(errorText(e.Error))
+	if !c.passes(p, e) {
+		c.doomJob(j, doom(e), e.Error)
 	}
 	if j.Remaining == 0 {
 		c.advanceJob(j, p.First, c.endsAs(p, e))

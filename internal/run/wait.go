@@ -95,14 +95,12 @@ func (r *recordWork) rehearse(t *taskWork, now time.Time) {
 
 // planWaits reports whether a task of the plan may wait.
 func planWaits(plan *definition.Plan) bool {
-	for i := range plan.Steps {
-		for j := range plan.Steps[i].Tasks {
-			if a := plan.Steps[i].Tasks[j].Action; waiters[a.Utility] {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(plan.Steps, func(s definition.Step) bool { return stepWaits(&s) })
+}
+
+// stepWaits reports whether a task of the step may wait.
+func stepWaits(step *definition.Step) bool {
+	return slices.ContainsFunc(step.Tasks, func(t definition.Task) bool { return waiters[t.Action.Utility] })
 }
 
 // pendingWait is what task no of a slice's step waits for with the record at an offset.
@@ -149,8 +147,12 @@ func (w *sliceWork) beginWaits(now time.Time) {
 	}
 }
 
-// together returns what all members that did not fail wait for, if that is the same: then their slice waits.
+// together returns what all members that did not fail wait for, if that is the same: then their slice waits. Where calls are made beside,
+// a record's call may come to its end before the wait or after it, and each goes its own way.
 func (w *sliceWork) together() []openWait {
+	if len(w.calls) > 0 {
+		return nil
+	}
 	var all []openWait
 	for _, o := range w.members {
 		if w.failed[o] != nil {
@@ -178,18 +180,27 @@ func (c *Change) waitSlice(h *head, w *sliceWork, p Part, gone []int32, open []o
 	}
 }
 
-// waitJob has a record that is set apart wait.
-func (c *Change) waitJob(h *head, j *job, p Part, offset int32, open []openWait) {
-	j.Remaining = int16(len(open)) //nolint:gosec // at most 20 tasks
+// waitJob has a record that is set apart wait, and make the calls of its step.
+func (c *Change) waitJob(h *head, w *sliceWork, j *job, p Part, offset int32, open []openWait) {
+	c.queueJob(j, w.first, w.calls)
+	j.Remaining += int16(len(open)) //nolint:gosec // at most 20 tasks
 	for _, o := range open {
 		p.TaskNo = o.no
 		c.trace(&p, Trace{From: offset, To: offset + 1, Kind: TraceWaiting, Attempt: 1, StartedAt: millis(c.Now), EndedAt: millis(c.Now)})
-		c.addWait(h, &p, j.Position, o)
+		at := p
+		if len(w.calls) > 0 {
+			at.SliceNo = beside
+		}
+		c.addWait(h, &at, j.Position, o)
 	}
 }
 
-// wholeSlice is the position of a wait of all members of a slice.
-const wholeSlice = -1
+const (
+	// wholeSlice is the position of a wait of all members of a slice.
+	wholeSlice = -1
+	// beside is the slice of a wait beside which calls are made.
+	beside = -1
+)
 
 func (c *Change) addWait(h *head, p *Part, position int64, o openWait) {
 	a := &c.waits

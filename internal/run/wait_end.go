@@ -100,6 +100,9 @@ func (e *ending) end(ctx context.Context, rows []db.WaitsOverRow) error {
 	if err := e.read(ctx, rows); err != nil {
 		return err
 	}
+	if err := e.dropBeside(ctx, rows); err != nil {
+		return err
+	}
 	for i := range rows {
 		r := &rows[i]
 		s := e.slices[r.SliceNo]
@@ -121,7 +124,11 @@ func (e *ending) end(ctx context.Context, rows []db.WaitsOverRow) error {
 		if j == nil || j.StepNo != r.StepNo || j.Remaining == 0 {
 			return fmt.Errorf("job %s waits at step %d, and does not stand there", JobID(e.h.ID, r.Position), r.StepNo)
 		}
-		e.endJob(s, j, &p, trace)
+		if r.Beside {
+			e.endBeside(j, &p, trace)
+		} else {
+			e.endJob(s, j, &p, trace)
+		}
 	}
 	return e.clean(ctx)
 }
@@ -260,6 +267,7 @@ func (e *ending) endJob(s *db.SliceRowsRow, j *job, p *Part, trace Trace) {
 	if j.Remaining--; j.Remaining > 0 {
 		return
 	}
+	// Calls that were not queued with the wait: an older process began it.
 	if calls := undone(callTasks(&e.h.plan.Steps[j.StepNo]), doneBefore(s, j.StepNo)); len(calls) > 0 {
 		e.c.queueJob(j, s.First, calls)
 		return

@@ -76,6 +76,7 @@ func (p modelPlan) document() definition.Document {
 		"bad":       {ActionID: "core__flow__transform", Params: json.RawMessage(`{"value":"{{ 1 / input.z }}"}`), When: never},
 		"delay":     {ActionID: "core__flow__delay", Params: json.RawMessage(`{"seconds":3600}`)},
 		"delay_a":   {ActionID: "core__flow__delay", Params: json.RawMessage(`{"until":"` + time.Now().AddDate(0, 0, 30).Format(time.RFC3339) + `"}`), When: &yes},
+		"event":     {ActionID: "core__flow__wait_for_event", Params: json.RawMessage(`{"event_kind":"flow.event","timeout_seconds":60}`)},
 		"upload":    {ActionID: "dialer__api__upload", Params: json.RawMessage(`{"list":"l","row":"{{ input }}"}`), CredentialID: &cred},
 		"each":      {ActionID: "dialer__api__modify", Params: json.RawMessage(`{"list":"l","key":"{{ item }}","fields":{}}`), CredentialID: &cred, ForEach: &each},
 		"modify":    {ActionID: "dialer__api__modify", Params: json.RawMessage(`{"list":"l","key":1,"fields":{}}`), CredentialID: &cred},
