@@ -1299,6 +1299,28 @@ type FlowRecordSet struct {
 	StagingExpiresAt *time.Time
 }
 
+// Starts that were refused because too many in a row led to them. Rows older than 90 days are deleted.
+type FlowRefusedStart struct {
+	// The trigger, as the API names it; sorts among the ids of batches by time.
+	ID uuid.UUID
+	// The organization whose flow was not started.
+	OrgID uuid.UUID
+	// What was to be started.
+	DefinitionID uuid.UUID
+	// The version of the definition at that time.
+	Version int32
+	// What was to start it.
+	TriggerType FlowTriggerType
+	// What exactly was to start it: for an event the subscription, which may be gone since.
+	TriggerSource string
+	// Why it was refused, for people.
+	Reason string
+	// The account that its batch would name.
+	CreatedBy uuid.UUID
+	// When it was refused.
+	CreatedAt time.Time
+}
+
 // How many requests of a limited operation an organization made in its present window. Unlogged: a crash of Postgres begins windows anew.
 type FlowRequestCount struct {
 	// The organization that is limited.

@@ -548,8 +548,8 @@ type EventInvoker interface {
 	// nothing; `last_error` says why, and the next event is not held up.
 	//
 	// Events of batches that events started can start batches in turn, up to 8 starts in a row, those by
-	// tasks included: what the batch of the eighth causes starts nothing, and `last_error` says so. An
-	// organization has up to 1000 event subscriptions.
+	// tasks included: what the batch of the eighth causes starts nothing; `last_error` and a row among the
+	// triggers say so. An organization has up to 1000 event subscriptions.
 	//
 	// POST /flows/event-subscriptions
 	CreateEventSubscription(ctx context.Context, request *EventSubscriptionInput, params CreateEventSubscriptionParams, options ...RequestOption) (*EventSubscription, error)
@@ -1022,14 +1022,15 @@ type TenantInvoker interface {
 type TriggerInvoker interface {
 	// GetTrigger invokes getTrigger operation.
 	//
-	// Returns who or what started a flow, when, and the batch that came of it.
+	// Returns who or what started a flow, when, and the batch that came of it, or why none did.
 	//
 	// GET /flows/triggers/{trigger_id}
 	GetTrigger(ctx context.Context, params GetTriggerParams, options ...RequestOption) (*Trigger, error)
 	// ListTriggers invokes listTriggers operation.
 	//
 	// Returns one row for each start of a flow, whatever started it, in the order in which they happened.
-	// An unknown id in a filter gives an empty page.
+	// A start by an event that was refused because it would have been the ninth in a row has a row, too,
+	// for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
 	//
 	// GET /flows/triggers
 	ListTriggers(ctx context.Context, params ListTriggersParams, options ...RequestOption) (*TriggerList, error)
@@ -2081,8 +2082,8 @@ func (c *Client) sendCreateDefinition(ctx context.Context, request DefinitionCre
 // nothing; `last_error` says why, and the next event is not held up.
 //
 // Events of batches that events started can start batches in turn, up to 8 starts in a row, those by
-// tasks included: what the batch of the eighth causes starts nothing, and `last_error` says so. An
-// organization has up to 1000 event subscriptions.
+// tasks included: what the batch of the eighth causes starts nothing; `last_error` and a row among the
+// triggers say so. An organization has up to 1000 event subscriptions.
 //
 // POST /flows/event-subscriptions
 func (c *Client) CreateEventSubscription(ctx context.Context, request *EventSubscriptionInput, params CreateEventSubscriptionParams, options ...RequestOption) (*EventSubscription, error) {
@@ -9898,7 +9899,7 @@ func (c *Client) sendGetTenant(ctx context.Context, params GetTenantParams, requ
 
 // GetTrigger invokes getTrigger operation.
 //
-// Returns who or what started a flow, when, and the batch that came of it.
+// Returns who or what started a flow, when, and the batch that came of it, or why none did.
 //
 // GET /flows/triggers/{trigger_id}
 func (c *Client) GetTrigger(ctx context.Context, params GetTriggerParams, options ...RequestOption) (*Trigger, error) {
@@ -16608,7 +16609,8 @@ func (c *Client) sendListTenants(ctx context.Context, params ListTenantsParams, 
 // ListTriggers invokes listTriggers operation.
 //
 // Returns one row for each start of a flow, whatever started it, in the order in which they happened.
-// An unknown id in a filter gives an empty page.
+// A start by an event that was refused because it would have been the ninth in a row has a row, too,
+// for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
 //
 // GET /flows/triggers
 func (c *Client) ListTriggers(ctx context.Context, params ListTriggersParams, options ...RequestOption) (*TriggerList, error) {

@@ -1207,8 +1207,8 @@ func (s *Server) handleCreateDefinitionRequest(args [0]string, argsEscaped bool,
 // nothing; `last_error` says why, and the next event is not held up.
 //
 // Events of batches that events started can start batches in turn, up to 8 starts in a row, those by
-// tasks included: what the batch of the eighth causes starts nothing, and `last_error` says so. An
-// organization has up to 1000 event subscriptions.
+// tasks included: what the batch of the eighth causes starts nothing; `last_error` and a row among the
+// triggers say so. An organization has up to 1000 event subscriptions.
 //
 // POST /flows/event-subscriptions
 func (s *Server) handleCreateEventSubscriptionRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -11237,7 +11237,7 @@ func (s *Server) handleGetTenantRequest(args [1]string, argsEscaped bool, w http
 
 // handleGetTriggerRequest handles getTrigger operation.
 //
-// Returns who or what started a flow, when, and the batch that came of it.
+// Returns who or what started a flow, when, and the batch that came of it, or why none did.
 //
 // GET /flows/triggers/{trigger_id}
 func (s *Server) handleGetTriggerRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -17858,7 +17858,8 @@ func (s *Server) handleListTenantsRequest(args [0]string, argsEscaped bool, w ht
 // handleListTriggersRequest handles listTriggers operation.
 //
 // Returns one row for each start of a flow, whatever started it, in the order in which they happened.
-// An unknown id in a filter gives an empty page.
+// A start by an event that was refused because it would have been the ninth in a row has a row, too,
+// for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
 //
 // GET /flows/triggers
 func (s *Server) handleListTriggersRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

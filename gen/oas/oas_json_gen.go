@@ -19143,6 +19143,50 @@ func (s *NilApiKeyPlacement) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
+// Encode encodes BatchStatus as json.
+func (o NilBatchStatus) Encode(e *jx.Encoder) {
+	if o.Null {
+		e.Null()
+		return
+	}
+	e.Str(string(o.Value))
+}
+
+// Decode decodes BatchStatus from json.
+func (o *NilBatchStatus) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode NilBatchStatus to nil")
+	}
+	if d.Next() == jx.Null {
+		if err := d.Null(); err != nil {
+			return err
+		}
+
+		var v BatchStatus
+		o.Value = v
+		o.Null = true
+		return nil
+	}
+	o.Null = false
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s NilBatchStatus) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *NilBatchStatus) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
 // Encode encodes bool as json.
 func (o NilBool) Encode(e *jx.Encoder) {
 	if o.Null {
@@ -32273,7 +32317,7 @@ func (s *Trigger) encodeFields(e *jx.Encoder) {
 	}
 	{
 		e.FieldStart("batch_id")
-		e.Str(s.BatchID)
+		s.BatchID.Encode(e)
 	}
 	{
 		e.FieldStart("batch_status")
@@ -32282,6 +32326,10 @@ func (s *Trigger) encodeFields(e *jx.Encoder) {
 	{
 		e.FieldStart("record_count")
 		e.Int(s.RecordCount)
+	}
+	{
+		e.FieldStart("error")
+		s.Error.Encode(e)
 	}
 	{
 		e.FieldStart("created_by")
@@ -32293,17 +32341,18 @@ func (s *Trigger) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfTrigger = [10]string{
-	0: "id",
-	1: "definition_id",
-	2: "definition_version",
-	3: "trigger_type",
-	4: "trigger_source",
-	5: "batch_id",
-	6: "batch_status",
-	7: "record_count",
-	8: "created_by",
-	9: "created_at",
+var jsonFieldsNameOfTrigger = [11]string{
+	0:  "id",
+	1:  "definition_id",
+	2:  "definition_version",
+	3:  "trigger_type",
+	4:  "trigger_source",
+	5:  "batch_id",
+	6:  "batch_status",
+	7:  "record_count",
+	8:  "error",
+	9:  "created_by",
+	10: "created_at",
 }
 
 // Decode decodes Trigger from json.
@@ -32374,9 +32423,7 @@ func (s *Trigger) Decode(d *jx.Decoder) error {
 		case "batch_id":
 			requiredBitSet[0] |= 1 << 5
 			if err := func() error {
-				v, err := d.Str()
-				s.BatchID = string(v)
-				if err != nil {
+				if err := s.BatchID.Decode(d); err != nil {
 					return err
 				}
 				return nil
@@ -32405,8 +32452,18 @@ func (s *Trigger) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"record_count\"")
 			}
-		case "created_by":
+		case "error":
 			requiredBitSet[1] |= 1 << 0
+			if err := func() error {
+				if err := s.Error.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"error\"")
+			}
+		case "created_by":
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				if err := s.CreatedBy.Decode(d); err != nil {
 					return err
@@ -32416,7 +32473,7 @@ func (s *Trigger) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 1
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -32438,7 +32495,7 @@ func (s *Trigger) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00000011,
+		0b00000111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.

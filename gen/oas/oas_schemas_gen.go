@@ -9671,6 +9671,51 @@ func (o NilApiKeyPlacement) Or(d ApiKeyPlacement) ApiKeyPlacement {
 	return d
 }
 
+// NewNilBatchStatus returns new NilBatchStatus with value set to v.
+func NewNilBatchStatus(v BatchStatus) NilBatchStatus {
+	return NilBatchStatus{
+		Value: v,
+	}
+}
+
+// NilBatchStatus is nullable BatchStatus.
+type NilBatchStatus struct {
+	Value BatchStatus
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilBatchStatus) SetTo(v BatchStatus) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilBatchStatus) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilBatchStatus) SetToNull() {
+	o.Null = true
+	var v BatchStatus
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilBatchStatus) Get() (v BatchStatus, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilBatchStatus) Or(d BatchStatus) BatchStatus {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewNilBool returns new NilBool with value set to v.
 func NewNilBool(v bool) NilBool {
 	return NilBool{
@@ -19063,10 +19108,14 @@ type Trigger struct {
 	// The id of what started it: a schedule, a webhook, an event subscription, the job whose task started
 	// it, or the batch that it retries; null for an API call.
 	TriggerSource NilString `json:"trigger_source"`
-	// The batch that was started.
-	BatchID     string      `json:"batch_id"`
-	BatchStatus BatchStatus `json:"batch_status"`
-	RecordCount int         `json:"record_count"`
+	// The batch that was started; null where the start was refused.
+	BatchID NilString `json:"batch_id"`
+	// Where the batch stands; null where there is none.
+	BatchStatus NilBatchStatus `json:"batch_status"`
+	// How many records the batch has; 0 where there is none.
+	RecordCount int `json:"record_count"`
+	// Why the start was refused; null where it was not.
+	Error NilString `json:"error"`
 	// The account that asked for it; null where nobody did.
 	CreatedBy NilString `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
@@ -19098,18 +19147,23 @@ func (s *Trigger) GetTriggerSource() NilString {
 }
 
 // GetBatchID returns the value of BatchID.
-func (s *Trigger) GetBatchID() string {
+func (s *Trigger) GetBatchID() NilString {
 	return s.BatchID
 }
 
 // GetBatchStatus returns the value of BatchStatus.
-func (s *Trigger) GetBatchStatus() BatchStatus {
+func (s *Trigger) GetBatchStatus() NilBatchStatus {
 	return s.BatchStatus
 }
 
 // GetRecordCount returns the value of RecordCount.
 func (s *Trigger) GetRecordCount() int {
 	return s.RecordCount
+}
+
+// GetError returns the value of Error.
+func (s *Trigger) GetError() NilString {
+	return s.Error
 }
 
 // GetCreatedBy returns the value of CreatedBy.
@@ -19148,18 +19202,23 @@ func (s *Trigger) SetTriggerSource(val NilString) {
 }
 
 // SetBatchID sets the value of BatchID.
-func (s *Trigger) SetBatchID(val string) {
+func (s *Trigger) SetBatchID(val NilString) {
 	s.BatchID = val
 }
 
 // SetBatchStatus sets the value of BatchStatus.
-func (s *Trigger) SetBatchStatus(val BatchStatus) {
+func (s *Trigger) SetBatchStatus(val NilBatchStatus) {
 	s.BatchStatus = val
 }
 
 // SetRecordCount sets the value of RecordCount.
 func (s *Trigger) SetRecordCount(val int) {
 	s.RecordCount = val
+}
+
+// SetError sets the value of Error.
+func (s *Trigger) SetError(val NilString) {
+	s.Error = val
 }
 
 // SetCreatedBy sets the value of CreatedBy.

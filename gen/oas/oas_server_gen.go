@@ -473,8 +473,8 @@ type EventHandler interface {
 	// nothing; `last_error` says why, and the next event is not held up.
 	//
 	// Events of batches that events started can start batches in turn, up to 8 starts in a row, those by
-	// tasks included: what the batch of the eighth causes starts nothing, and `last_error` says so. An
-	// organization has up to 1000 event subscriptions.
+	// tasks included: what the batch of the eighth causes starts nothing; `last_error` and a row among the
+	// triggers say so. An organization has up to 1000 event subscriptions.
 	//
 	// POST /flows/event-subscriptions
 	CreateEventSubscription(ctx context.Context, req *EventSubscriptionInput, params CreateEventSubscriptionParams) (*EventSubscription, error)
@@ -947,14 +947,15 @@ type TenantHandler interface {
 type TriggerHandler interface {
 	// GetTrigger implements getTrigger operation.
 	//
-	// Returns who or what started a flow, when, and the batch that came of it.
+	// Returns who or what started a flow, when, and the batch that came of it, or why none did.
 	//
 	// GET /flows/triggers/{trigger_id}
 	GetTrigger(ctx context.Context, params GetTriggerParams) (*Trigger, error)
 	// ListTriggers implements listTriggers operation.
 	//
 	// Returns one row for each start of a flow, whatever started it, in the order in which they happened.
-	// An unknown id in a filter gives an empty page.
+	// A start by an event that was refused because it would have been the ninth in a row has a row, too,
+	// for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
 	//
 	// GET /flows/triggers
 	ListTriggers(ctx context.Context, params ListTriggersParams) (*TriggerList, error)

@@ -8155,8 +8155,15 @@ func (s *Trigger) Validate() error {
 		})
 	}
 	if err := func() error {
-		if err := s.BatchStatus.Validate(); err != nil {
-			return err
+		if value, ok := s.BatchStatus.Get(); ok {
+			if err := func() error {
+				if err := value.Validate(); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return err
+			}
 		}
 		return nil
 	}(); err != nil {

@@ -53,16 +53,9 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		return &list, nil
 	}
 	f.DefinitionID, f.ScheduleID = definition, schedule
-	list, err := batches(ctx, h.runs, caller.OrgID, p, f, batchOf)
-	out := oas.BatchList(list)
-	return &out, err
-}
-
-// batches lists batches, each as convert shows it.
-func batches[T any](ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f run.BatchFilter, convert func(*run.BatchRow) T) (listed[T], error) {
-	total, err := runs.CountBatches(ctx, orgID, f)
+	total, err := h.runs.CountBatches(ctx, caller.OrgID, f)
 	if err != nil {
-		return listed[T]{}, err
+		return nil, err
 	}
 	size := func(r run.BatchRow) int { return len(r.FlowBatch.Metadata) }
 	rows, err := gather(&p, size, func(last *run.BatchRow, skip, n int32) ([]run.BatchRow, error) {
@@ -70,13 +63,14 @@ func batches[T any](ctx context.Context, runs *run.Service, orgID uuid.UUID, p p
 		if last != nil {
 			f.After = last.FlowBatch.ID
 		}
-		return runs.Batches(ctx, orgID, f)
+		return h.runs.Batches(ctx, caller.OrgID, f)
 	})
 	if err != nil {
-		return listed[T]{}, err
+		return nil, err
 	}
 	key := func(r run.BatchRow) string { return r.FlowBatch.ID.String() }
-	return listOf(p, rows, total, key, func(r run.BatchRow) T { return convert(&r) }), nil
+	list := oas.BatchList(listOf(p, rows, total, key, func(r run.BatchRow) oas.Batch { return batchOf(&r) }))
+	return &list, nil
 }
 
 // filterID reads an id of a filter; ok is false for one that names nothing.

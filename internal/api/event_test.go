@@ -364,7 +364,7 @@ func TestEvent_Behind(t *testing.T) {
 	assert.Equal(t, want, s.heard(id), "in the order of the events")
 }
 
-// TestEvent_Depth: a flow that starts itself stops.
+// TestEvent_Depth: a flow that starts itself stops, and a trigger without a batch says why.
 func TestEvent_Depth(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
@@ -375,7 +375,25 @@ func TestEvent_Depth(t *testing.T) {
 	assert.Contains(t, got["last_error"], "the last of 8 starts by events and flows in a row")
 	assert.Equal(t, event.MaxDepth+1, s.count("flow.batch WHERE status = 'completed'"))
 	s.trigger(flow, oneRecord)
-	s.subscription(id, 2*event.MaxDepth, 2)
+	last := s.subscription(id, 2*event.MaxDepth, 2)
+
+	rows := s.pages("/flows/triggers", 3)
+	require.Len(t, rows, 2*(event.MaxDepth+2))
+	assert.Len(t, s.pages("/flows/triggers?trigger_type=event&definition_id="+flow, 4), 2*(event.MaxDepth+1))
+	assert.Len(t, s.pages("/flows/triggers?trigger_type=api_call", 4), 2)
+	for i, row := range rows {
+		refused := i == event.MaxDepth+1 || i == len(rows)-1
+		assert.Equal(t, refused, strings.Contains(string(row), `"batch_id":null`), "row %d: %s", i, row)
+	}
+	var trigger map[string]any
+	require.NoError(t, json.Unmarshal(rows[len(rows)-1], &trigger))
+	assert.Equal(t, map[string]any{
+		"id": trigger["id"], "definition_id": flow, "definition_version": 1.0, "trigger_type": "event", "trigger_source": id, "batch_id": nil, "batch_status": nil,
+		"record_count": 0.0, "error": last["last_error"], "created_by": trigger["created_by"], "created_at": trigger["created_at"],
+	}, trigger)
+	path := "/flows/triggers/" + trigger["id"].(string)
+	assert.Equal(t, trigger, s.get(path))
+	s.other.Do(http.MethodGet, path, nil).Detail(http.StatusNotFound, "Trigger not found")
 }
 
 // What a subscription has not decided when it is switched off, changed or deleted starts nothing.

@@ -9,7 +9,7 @@ import (
 	"flowlane/internal/run"
 )
 
-// triggersHandler serves /flows/triggers. A start and its batch are one row.
+// triggersHandler serves /flows/triggers. A start and its batch are one row; a refused start has one of its own.
 type triggersHandler struct{ runs *run.Service }
 
 func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTriggersParams) (*oas.TriggerList, error) {
@@ -27,14 +27,22 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 		list := oas.TriggerList(nothing[oas.Trigger](p))
 		return &list, nil
 	}
-	f := run.BatchFilter{DefinitionID: definition, After: after}
+	f := run.BatchFilter{DefinitionID: definition, After: after, Skip: p.Skip(), MaxRows: p.Fetch()}
 	if kind, ok := params.TriggerType.Get(); ok {
 		value := db.FlowTriggerType(kind)
 		f.TriggerType = &value
 	}
-	list, err := batches(ctx, h.runs, caller.OrgID, p, f, triggerOf)
-	out := oas.TriggerList(list)
-	return &out, err
+	total, err := h.runs.CountTriggers(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := h.runs.Triggers(ctx, caller.OrgID, f)
+	if err != nil {
+		return nil, err
+	}
+	key := func(r run.TriggerRow) string { return r.Place.String() }
+	list := oas.TriggerList(listOf(p, rows, total, key, func(r run.TriggerRow) oas.Trigger { return triggerOf(&r) }))
+	return &list, nil
 }
 
 func (h triggersHandler) GetTrigger(ctx context.Context, params oas.GetTriggerParams) (*oas.Trigger, error) {
@@ -50,13 +58,21 @@ func (h triggersHandler) GetTrigger(ctx context.Context, params oas.GetTriggerPa
 	return &out, nil
 }
 
-func triggerOf(r *run.BatchRow) oas.Trigger {
-	b := &r.FlowBatch
-	return oas.Trigger{
-		ID: b.TriggerID.String(), DefinitionID: b.DefinitionID.String(), DefinitionVersion: int(b.Version), TriggerType: oas.TriggerType(b.TriggerType),
-		TriggerSource: nilString(b.TriggerSource), BatchID: b.ID.String(), BatchStatus: oas.BatchStatus(b.Status), RecordCount: int(b.RecordCount),
-		CreatedBy: nilID(b.CreatedBy), CreatedAt: b.CreatedAt.UTC(),
+func triggerOf(r *run.TriggerRow) oas.Trigger {
+	out := oas.Trigger{
+		ID: r.ID.String(), DefinitionID: r.DefinitionID.String(), DefinitionVersion: int(r.Version), TriggerType: oas.TriggerType(r.TriggerType),
+		TriggerSource: nilString(r.TriggerSource), RecordCount: int(r.RecordCount), CreatedBy: nilID(r.CreatedBy), CreatedAt: r.CreatedAt.UTC(),
 	}
+	if r.Status == "" {
+		out.BatchID.SetToNull()
+		out.BatchStatus.SetToNull()
+		out.Error.SetTo(r.Reason)
+		return out
+	}
+	out.BatchID.SetTo(r.Place.String())
+	out.BatchStatus.SetTo(oas.BatchStatus(r.Status))
+	out.Error.SetToNull()
+	return out
 }
 
 var _ oas.TriggerHandler = triggersHandler{}

@@ -156,6 +156,27 @@ func TestHousekeeping(t *testing.T) {
 	}
 }
 
+func TestHousekeeping_RefusedStarts(t *testing.T) {
+	t.Parallel()
+	_, pool := pgtest.NewDatabase(t)
+	for _, sql := range []string{
+		"INSERT INTO flow.organization (id, name) VALUES ('00000000-0000-7000-8000-000000000001', 'o')",
+		"INSERT INTO flow.definition (id, org_id, name, status, created_by) SELECT id, id, 'd', 'active', 'me' FROM flow.organization",
+		`INSERT INTO flow.refused_start (id, org_id, definition_id, version, trigger_type, trigger_source, reason, created_by, created_at)
+			SELECT gen_random_uuid(), id, id, 1, 'event', 's', 'r', id, flow.clock() FROM flow.organization`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, ahead := range []time.Duration{89 * 24 * time.Hour, 2 * 24 * time.Hour} {
+		pgtest.MoveClock(t, pool, ahead)
+		if n, err := db.New().HousekeepRefusedStarts(t.Context(), pool, 10); err != nil || n != int64(i) {
+			t.Errorf("%d rows deleted, %v; want %d", n, err, i)
+		}
+	}
+}
+
 // seedOld stores a minute and a day of a budget, two calls that are over, one that is not resolved, an old backoff, and an
 // answer under an idempotency key.
 func seedOld(t *testing.T, pool pg.DB) {

@@ -44,18 +44,6 @@ func (s *Service) CountBatches(ctx context.Context, orgID uuid.UUID, f BatchFilt
 	return total, nil
 }
 
-// ReadTrigger reads the batch that a trigger started. Fault: NotFound.
-func (s *Service) ReadTrigger(ctx context.Context, orgID, triggerID uuid.UUID) (*BatchRow, error) {
-	id, err := s.q.BatchOfTrigger(ctx, s.pool, db.BatchOfTriggerParams{TriggerID: triggerID, OrgID: orgID})
-	if pg.IsNoRows(err) {
-		return nil, fault.Missing("Trigger")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the batch of trigger %s: %w", triggerID, err)
-	}
-	return s.readBatch(ctx, s.pool, orgID, id)
-}
-
 // ReadBatch reads one batch. Fault: NotFound.
 func (s *Service) ReadBatch(ctx context.Context, orgID, id uuid.UUID) (*BatchRow, error) {
 	return s.readBatch(ctx, s.pool, orgID, id)

@@ -107,6 +107,10 @@ func (d *deciding) one(ctx context.Context, e *db.EventDeliveriesRow) error {
 		d.failed++
 		d.reason = &reason
 	}
+	if reason == reasonDepth {
+		return d.s.runs.NoteRefused(ctx, d.tx, run.Refused{OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID, TriggerType: db.FlowTriggerTypeEvent,
+			TriggerSource: d.sub.ID.String(), CreatedBy: d.sub.CreatedBy, Reason: reason})
+	}
 	if record == nil {
 		return nil
 	}

@@ -726,7 +726,7 @@ export const listEventSubscriptions = <ThrowOnError extends boolean = false>(opt
  * be made, starts nothing; `last_error` says why, and the next event is not held up.
  *
  * Events of batches that events started can start batches in turn, up to 8 starts in a row, those by tasks included: what the
- * batch of the eighth causes starts nothing, and `last_error` says so. An organization has up to 1000 event subscriptions.
+ * batch of the eighth causes starts nothing; `last_error` and a row among the triggers say so. An organization has up to 1000 event subscriptions.
  *
  */
 export const createEventSubscription = <ThrowOnError extends boolean = false>(options: Options<CreateEventSubscriptionData, ThrowOnError>) => (options.client ?? client).post<CreateEventSubscriptionResponses, CreateEventSubscriptionErrors, ThrowOnError>({
@@ -1050,8 +1050,9 @@ export const listBatchResults = <ThrowOnError extends boolean = false>(options: 
 /**
  * List starts
  *
- * Returns one row for each start of a flow, whatever started it, in the order in which they happened. An unknown id
- * in a filter gives an empty page.
+ * Returns one row for each start of a flow, whatever started it, in the order in which they happened. A start by an
+ * event that was refused because it would have been the ninth in a row has a row, too, for 90 days: it has no batch,
+ * and `error` says why. An unknown id in a filter gives an empty page.
  *
  */
 export const listTriggers = <ThrowOnError extends boolean = false>(options?: Options<ListTriggersData, ThrowOnError>) => (options?.client ?? client).get<ListTriggersResponses, ListTriggersErrors, ThrowOnError>({
@@ -1063,7 +1064,7 @@ export const listTriggers = <ThrowOnError extends boolean = false>(options?: Opt
 /**
  * Read a start
  *
- * Returns who or what started a flow, when, and the batch that came of it.
+ * Returns who or what started a flow, when, and the batch that came of it, or why none did.
  */
 export const getTrigger = <ThrowOnError extends boolean = false>(options: Options<GetTriggerData, ThrowOnError>) => (options.client ?? client).get<GetTriggerResponses, GetTriggerErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],

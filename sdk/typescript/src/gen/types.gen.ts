@@ -2435,11 +2435,21 @@ export type Trigger = {
      */
     trigger_source: string | null;
     /**
-     * The batch that was started.
+     * The batch that was started; null where the start was refused.
      */
-    batch_id: string;
-    batch_status: BatchStatus;
+    batch_id: string | null;
+    /**
+     * Where the batch stands; null where there is none.
+     */
+    batch_status: BatchStatus | null;
+    /**
+     * How many records the batch has; 0 where there is none.
+     */
     record_count: number;
+    /**
+     * Why the start was refused; null where it was not.
+     */
+    error: string | null;
     /**
      * The account that asked for it; null where nobody did.
      */

@@ -1,0 +1,44 @@
+-- Starts: each has a batch, or was refused. `place` is the id of the batch, or of the start that has none: both sort by time.
+-- status is that of the batch, or empty.
+
+-- name: TriggerList :many
+SELECT t.* FROM (
+    SELECT b.id AS place, b.trigger_id AS id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
+        b.created_by, b.created_at, ''::text AS reason
+    FROM flow.batch b
+    WHERE b.org_id = @org_id AND b.id > @after
+        AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
+        AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
+    UNION ALL
+    SELECT r.id, r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+    FROM flow.refused_start r
+    WHERE r.org_id = @org_id AND r.id > @after
+        AND (sqlc.narg('definition_id')::uuid IS NULL OR r.definition_id = sqlc.narg('definition_id'))
+        AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR r.trigger_type = sqlc.narg('trigger_type'))
+) t ORDER BY t.place LIMIT @max_rows OFFSET @skip_rows;
+
+-- name: TriggerRead :one
+SELECT b.id AS place, b.trigger_id AS id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
+    b.created_by, b.created_at, ''::text AS reason
+FROM flow.batch b WHERE b.trigger_id = @id AND (b.org_id = @org_id) IS TRUE
+UNION ALL
+SELECT r.id, r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+FROM flow.refused_start r WHERE r.id = @id AND (r.org_id = @org_id) IS TRUE;
+
+-- name: RefusedStartTotal :one
+SELECT count(*) FROM flow.refused_start r
+WHERE r.org_id = @org_id
+    AND (sqlc.narg('definition_id')::uuid IS NULL OR r.definition_id = sqlc.narg('definition_id'))
+    AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR r.trigger_type = sqlc.narg('trigger_type'));
+
+-- name: RefusedStartAdd :execrows
+INSERT INTO flow.refused_start (id, org_id, definition_id, version, trigger_type, trigger_source, reason, created_by, created_at)
+SELECT @id, d.org_id, d.id, d.version, @trigger_type, @trigger_source, @reason, @created_by, (SELECT flow.clock())
+FROM flow.definition d WHERE d.org_id = @org_id AND d.id = @definition_id;
+
+-- name: HousekeepRefusedStarts :execrows
+DELETE FROM flow.refused_start s USING (
+    SELECT o.id FROM flow.refused_start o WHERE o.created_at < (SELECT flow.clock()) - interval '90 days'
+    ORDER BY o.created_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
+) old
+WHERE s.id = old.id;
