@@ -20,7 +20,9 @@ type modelTask struct {
 func (t modelTask) calls() bool { return t.kind == "upload" || t.kind == "modify" || t.kind == "each" }
 
 // waits reports whether the task waits with a record.
-func (t modelTask) waits(r *modelRecord) bool { return t.kind == "delay" || t.kind == "event" || t.kind == "delay_a" && r.a }
+func (t modelTask) waits(r *modelRecord) bool {
+	return t.kind == "delay" || t.kind == "event" || t.kind == "delay_a" && r.a
+}
 
 // modelElements is how many elements a task of kind each has.
 const modelElements = 3
