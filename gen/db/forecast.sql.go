@@ -258,6 +258,32 @@ func (q *Queries) DomainTotal(ctx context.Context, db DBTX, arg DomainTotalParam
 	return count, err
 }
 
+const lanesHeldUntil = `-- name: LanesHeldUntil :one
+SELECT coalesce(max(h.ends_at), '0001-01-01 00:00:00+00')::timestamptz AS until,
+    coalesce(array_agg(DISTINCT h.cause ORDER BY h.cause) FILTER (WHERE h.cause IS NOT NULL), '{}')::text[] AS causes
+FROM unnest($1::text[]) l CROSS JOIN LATERAL flow.holds_over($2::uuid, $3::text, l::flow.lane) h
+`
+
+type LanesHeldUntilParams struct {
+	Lanes  []string
+	OrgID  uuid.UUID
+	Domain string
+}
+
+type LanesHeldUntilRow struct {
+	Until  time.Time
+	Causes []string
+}
+
+// When the last hold of people ends that covers calls of an organization to an account in any of some lanes, and what causes such
+// holds; the year 9999 for one without an end.
+func (q *Queries) LanesHeldUntil(ctx context.Context, db DBTX, arg LanesHeldUntilParams) (LanesHeldUntilRow, error) {
+	row := db.QueryRow(ctx, lanesHeldUntil, arg.Lanes, arg.OrgID, arg.Domain)
+	var i LanesHeldUntilRow
+	err := row.Scan(&i.Until, &i.Causes)
+	return i, err
+}
+
 const ledgerHistory = `-- name: LedgerHistory :many
 SELECT bucket, window_seconds, starts_at, own, foreign_spend, cap, observed FROM flow.ledger
 WHERE domain = $1 AND starts_at > $2::timestamptz

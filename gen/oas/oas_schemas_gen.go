@@ -2211,7 +2211,8 @@ type Completion struct {
 	// null for a budget without windows.
 	BindingWindow NilInt `json:"binding_window"`
 	// What the work waits for most: a rate `window`, the least time between two calls (`spacing`), the
-	// `pacing` of batches, a `hold` with an end; `empty` where nothing waits.
+	// `pacing` of batches, a `hold` with an end (in the estimate of a trigger also its `scheduled_at`);
+	// `empty` where nothing waits.
 	BindingSource CompletionBindingSource `json:"binding_source"`
 	// Why the time cannot be told; else null. `paused_indefinitely`: all of it is held by somebody who
 	// gave no end; `escalated_near_exhaustion`: the budget is nearly spent, others spend of it, and the
@@ -2309,7 +2310,8 @@ func (s *Completion) SetPacedBatchesActive(val int) {
 }
 
 // What the work waits for most: a rate `window`, the least time between two calls (`spacing`), the
-// `pacing` of batches, a `hold` with an end; `empty` where nothing waits.
+// `pacing` of batches, a `hold` with an end (in the estimate of a trigger also its `scheduled_at`);
+// `empty` where nothing waits.
 type CompletionBindingSource string
 
 const (

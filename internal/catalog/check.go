@@ -15,6 +15,9 @@ import (
 // Lanes are the lanes that work may wait in, most urgent first.
 var Lanes = []string{"interactive", "compliance", "bulk", "backfill"}
 
+// DefaultLane is the lane of calls of which nothing says where they go.
+const DefaultLane = "interactive"
+
 // windowSeconds are the lengths of windows that a budget may have.
 var windowSeconds = []int{60, 3600, 86400}
 

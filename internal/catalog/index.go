@@ -1,5 +1,7 @@
 package catalog
 
+import "cmp"
+
 // Catalog is the loaded catalog. It never changes, so that it may be shared by any number of goroutines; what it hands
 // out must not be changed.
 type Catalog struct {
@@ -60,6 +62,19 @@ func (c *Catalog) Bucket(a *Action, name string) *RateBucket {
 		return s.RateBuckets[name]
 	}
 	return nil
+}
+
+// Lane returns where calls of an action go unless somebody says otherwise: the lane that its bucket has for it, before the bucket's
+// own, before the action's.
+func (c *Catalog) Lane(a *Action) string {
+	for _, name := range a.Buckets {
+		if b := c.Bucket(a, name); b != nil {
+			if l := cmp.Or(b.DefaultLaneByAction[a.ID], b.DefaultLane); l != "" {
+				return l
+			}
+		}
+	}
+	return cmp.Or(a.DefaultLane, DefaultLane)
 }
 
 // Metered reports whether a platform has accounts with budgets, so that its credentials must be identified.

@@ -67,7 +67,7 @@ func (r *Router) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, task *
 	return db.FlowDomain{TenancyID: *row.TenancyID, TimeZone: *row.TimeZone}, nil
 }
 
-// lane returns the lane of a task: trigger before definition before the bucket's lane for the action before the bucket's.
+// lane returns the lane of a task: trigger before definition before the catalog.
 func (r *Router) lane(plan *definition.Plan, task *definition.Task, lane *db.FlowLane) db.FlowLane {
 	if lane != nil {
 		return *lane
@@ -75,22 +75,7 @@ func (r *Router) lane(plan *definition.Plan, task *definition.Task, lane *db.Flo
 	if plan.Lane != "" {
 		return db.FlowLane(plan.Lane)
 	}
-	for _, name := range task.Action.Buckets {
-		b := r.Catalog.Bucket(task.Action, name)
-		if b == nil {
-			continue
-		}
-		if l := b.DefaultLaneByAction[task.Action.ID]; l != "" {
-			return db.FlowLane(l)
-		}
-		if b.DefaultLane != "" {
-			return db.FlowLane(b.DefaultLane)
-		}
-	}
-	if task.Action.DefaultLane != "" {
-		return db.FlowLane(task.Action.DefaultLane)
-	}
-	return db.FlowLaneInteractive
+	return db.FlowLane(r.Catalog.Lane(task.Action))
 }
 
 // unmetered names the budget of calls that no provider meters: that of the credential, else of the host where the address

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
@@ -108,7 +109,7 @@ func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outc
 	if err != nil {
 		return nil, err
 	}
-	r := rehearsal{s: s, orgID: orgID, outputs: outputs, env: expr.Env{Input: in.Data, Metadata: in.Metadata, Vars: vars, Batch: facts}}
+	r := rehearsal{s: s, orgID: orgID, lane: db.FlowLane(plan.Lane), outputs: outputs, env: expr.Env{Input: in.Data, Metadata: in.Metadata, Vars: vars, Batch: facts}}
 	r.env.Output = func(step, task string) json.RawMessage { return r.outputs[[2]string{step, task}] }
 	out := &Outcome{Definition: def, Plan: plan, InputError: run.CheckInput(&plan.Steps[0], in.Data)}
 	if plan.FailureThreshold != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/gen/db"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
@@ -30,7 +31,9 @@ type rehearsal struct {
 	orgID   uuid.UUID
 	env     expr.Env
 	outputs map[[2]string]json.RawMessage
-	routes  []run.TaskRoute
+	// lane is the definition's; empty where it has none.
+	lane   db.FlowLane
+	routes []run.TaskRoute
 }
 
 func (r *rehearsal) step(ctx context.Context, step *definition.Step) ([]Task, error) {
@@ -69,7 +72,7 @@ func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *defin
 		return Task{}, err
 	}
 	if cred != nil && unusable == "" && len(task.Action.Buckets) > 0 {
-		r.routes = append(r.routes, run.TaskRoute{Task: task, Route: run.Route{Domain: cred.TenancyID, Bucket: task.Action.Buckets[0]}})
+		r.routes = append(r.routes, run.TaskRoute{Task: task, Route: run.Route{Domain: cred.TenancyID, Bucket: task.Action.Buckets[0], Lane: r.lane}})
 	}
 	out := Task{Kind: run.TraceOK}
 	env := r.env

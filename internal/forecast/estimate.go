@@ -1,9 +1,11 @@
 package forecast
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -42,8 +44,13 @@ type Estimate struct {
 	Warning string
 	// atLeast: there are calls for each element of a record, of which one is counted.
 	atLeast bool
-	// lane is where the calls go; empty where that is not known yet.
-	lane db.FlowLane
+	// lanes are where the calls go; empty where nobody chose any yet: then most likely in usual.
+	lanes []db.FlowLane
+	usual db.FlowLane
+	// from is when the batch is scheduled; zero for at once.
+	from time.Time
+	// paced are its queues here, where a policy releases them.
+	paced []Paced
 }
 
 // Day is the daily budget beside an estimate.
@@ -73,9 +80,10 @@ func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID strin
 	if err != nil {
 		return nil, err
 	}
-	e := &Estimate{TenancyID: tenancyID, Bucket: name, RecordCount: records, MaxRecordsPerRequest: bucket.MaxRecordsPerRequest}
+	e := &Estimate{TenancyID: tenancyID, Bucket: name, RecordCount: records, MaxRecordsPerRequest: bucket.MaxRecordsPerRequest,
+		usual: db.FlowLane(cmp.Or(bucket.DefaultLane, catalog.DefaultLane))}
 	if action != nil {
-		e.ActionID, e.MaxRecordsPerRequest = &action.ID, action.MaxRecordsPerRequest
+		e.ActionID, e.MaxRecordsPerRequest, e.usual = &action.ID, action.MaxRecordsPerRequest, db.FlowLane(s.catalog.Lane(action))
 	}
 	e.Calls = calls(records, e.MaxRecordsPerRequest)
 	_, err = s.weigh(ctx, s.pool, orgID, &d, bucket, e, uuid.Nil)
@@ -165,9 +173,13 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 	if err != nil {
 		return 0, err
 	}
+	held, err := s.held(ctx, conn, orgID, e)
+	if err != nil {
+		return 0, err
+	}
 	w := b.buckets[e.Bucket]
 	e.AsOf, e.QueuedCalls = b.spend.now, w.calls
-	e.Completion = w.behind(b, bucket{e.Bucket, rates}, caps, e.Calls, e.lane)
+	e.Completion = w.behind(b, bucket{e.Bucket, rates}, caps, e, held)
 	slowest := 0.0
 	for _, w := range b.spend.current(e.Bucket, caps) {
 		slowest = max(slowest, float64(e.Calls)*float64(w.Seconds)/float64(max(w.Cap, 1)))
@@ -180,6 +192,22 @@ func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 		e.warn("A task with for_each makes a call for each element of a record, and one is counted here: there may be more calls than this.")
 	}
 	return time.Duration(min(slowest, math.MaxInt32) * float64(time.Second)), nil
+}
+
+// held says until when people hold the calls of an estimate.
+func (s *Service) held(ctx context.Context, conn db.DBTX, orgID uuid.UUID, e *Estimate) (db.LanesHeldUntilRow, error) {
+	in := db.LanesHeldUntilParams{OrgID: orgID, Domain: e.TenancyID}
+	for _, l := range e.lanes {
+		in.Lanes = append(in.Lanes, string(l))
+	}
+	if len(in.Lanes) == 0 {
+		in.Lanes = []string{string(e.usual)}
+	}
+	row, err := s.q.LanesHeldUntil(ctx, conn, in)
+	if err != nil {
+		return row, fmt.Errorf("read holds of %s: %w", e.TenancyID, err)
+	}
+	return row, nil
 }
 
 func (e *Estimate) day(w *dispatch.Span) {
@@ -218,16 +246,23 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 		e := byBucket[k]
 		if e == nil {
 			e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.RecordCount, MaxRecordsPerRequest: a.MaxRecordsPerRequest,
-				lane: r.Route.Lane}
+				from: b.NotBefore}
 			byBucket[k], rate[k] = e, s.catalog.Bucket(a, k.bucket)
 			order = append(order, k)
 		} else if *e.ActionID != a.ID {
 			e.MaxRecordsPerRequest = min(e.MaxRecordsPerRequest, a.MaxRecordsPerRequest)
 		}
-		if e.lane != r.Route.Lane {
-			e.lane = ""
+		lane := r.Route.Lane
+		if lane == "" { // a rehearsal has no trigger that could choose one
+			lane = db.FlowLane(s.catalog.Lane(a))
+		}
+		if !slices.Contains(e.lanes, lane) {
+			e.lanes = append(e.lanes, lane)
 		}
 		e.Calls += calls(b.RecordCount, a.MaxRecordsPerRequest)
+		if b.Pacing != nil {
+			e.paced = append(e.paced, pacedOf(b, &r))
+		}
 		e.atLeast = e.atLeast || r.Task.ForEach != nil
 	}
 	var out *Estimate
@@ -246,4 +281,23 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 		}
 	}
 	return out, nil
+}
+
+// stepTicks is how many ticks later, at most, the records of a tick are released in the next step: those of a call that goes just
+// before a tick and is answered after it have missed that one.
+const stepTicks = 2
+
+// pacedOf is a queue of a batch that was just started, as its policy will release it.
+func pacedOf(b *run.StartedBatch, r *run.TaskRoute) Paced {
+	p := Paced{Policy: b.Pacing, Records: b.RecordCount, PerCall: max(r.Task.Action.MaxRecordsPerRequest, 1), NextAt: b.FirstTick}
+	before := map[int]bool{}
+	for _, other := range b.Routes {
+		if other.StepNo < r.StepNo && !before[other.StepNo] {
+			before[other.StepNo] = true
+			for range stepTicks {
+				p.NextAt = p.Policy.Next(p.NextAt)
+			}
+		}
+	}
+	return p
 }

@@ -283,20 +283,40 @@ func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion 
 	return c
 }
 
-// behind says when so many calls more will be done, once everything that waits now went before them. Work that is held without
-// an end is not waited for. They go in the lane; empty for any, then each of them is reckoned with.
-func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, calls int64, lane db.FlowLane) Completion {
-	c := Completion{HoldCauses: []string{}, Caveats: []string{}}
-	if calls > 0 {
-		c.Caveats = append(c.Caveats, CaveatCalls)
-	}
-	inFlight := b.inLane(w.inFlight, lane)
+// behind says when the calls of an estimate will be done, once everything that waits now went before them, and what holds them
+// is over. Of what waits, work that is held without an end is not waited for. Where no lane is chosen each may be: then all limits
+// of lanes are reckoned with.
+func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, e *Estimate, held db.LanesHeldUntilRow) Completion {
+	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: len(e.paced)}
+	inFlight := w.inFlight
 	for l := range b.atOnce {
-		if lane == "" {
+		if len(e.lanes) == 0 || slices.Contains(e.lanes, l) {
 			inFlight = b.inLane(inFlight, l)
 		}
 	}
-	c.finish(b, k.name, b.rate(k, caps, w, inFlight), append(together(b.spend.now, w.work, true), Work{Calls: calls}), false)
+	rate := b.rate(k, caps, w, inFlight)
+	if e.Calls == 0 {
+		c.finish(b, k.name, rate, nil, false)
+		return c
+	}
+	c.Caveats = append(c.Caveats, CaveatCalls)
+	c.HoldCauses = append(c.HoldCauses, held.Causes...)
+	if rate.HeldUntil.After(b.spend.now) {
+		c.HoldCauses = append(c.HoldCauses, b.delays[k.name].Cause)
+	}
+	slices.Sort(c.HoldCauses)
+	if held.Until.Year() >= endlessYear {
+		c.finish(b, k.name, rate, nil, true)
+		return c
+	}
+	work, from := together(b.spend.now, w.work, true), later(e.from, held.Until)
+	for i := range e.paced {
+		work = append(work, e.paced[i].Work(b.spend.now, from))
+	}
+	if len(e.paced) == 0 {
+		work = append(work, Work{Calls: e.Calls, From: from})
+	}
+	c.finish(b, k.name, rate, work, false)
 	return c
 }
 

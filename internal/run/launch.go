@@ -43,7 +43,7 @@ func (s *Service) launch(ctx context.Context, tx pgx.Tx, orgID, definitionID uui
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
 		for _, t := range callTasks(step) {
-			q := queue{step: int16(i), task: t, TaskRoute: TaskRoute{Task: &step.Tasks[t]}} //nolint:gosec // at most 50 steps
+			q := queue{step: int16(i), task: t, TaskRoute: TaskRoute{StepNo: i, Task: &step.Tasks[t]}} //nolint:gosec // at most 50 steps
 			if q.Route, err = s.router.Route(ctx, tx, orgID, plan, q.Task, lane); err != nil {
 				return nil, err
 			}

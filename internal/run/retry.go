@@ -65,7 +65,11 @@ func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*Started
 	if err := r.start(ctx, triggerID); err != nil {
 		return nil, err
 	}
-	return &StartedBatch{BatchID: r.batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: r.count, First: r.first, Routes: r.routes}, nil
+	out := &StartedBatch{BatchID: r.batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: r.count, First: r.first, Routes: r.routes}
+	if r.firstTick != nil {
+		out.Pacing, out.FirstTick = r.policy, *r.firstTick
+	}
+	return out, nil
 }
 
 // retrying is a retry under way.
@@ -89,7 +93,8 @@ type retrying struct {
 	lanes  map[laneKey]*laneDelta
 	work   bool
 	routes []TaskRoute
-	// firstTick is nil where the batch is not paced.
+	// policy and firstTick are nil where the batch is not paced.
+	policy    *pacing.Policy
 	firstTick *time.Time
 }
 
@@ -385,12 +390,11 @@ func (r *retrying) start(ctx context.Context, triggerID uuid.UUID) error {
 	if err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	policy, err := pacing.Parse(r.of.FlowBatch.Pacing)
-	if err != nil {
+	if r.policy, err = pacing.Parse(r.of.FlowBatch.Pacing); err != nil {
 		return err
 	}
-	if policy != nil {
-		r.firstTick = new(firstTick(policy, r.of.FlowBatch.PacedAt, now, nil))
+	if r.policy != nil {
+		r.firstTick = new(firstTick(r.policy, r.of.FlowBatch.PacedAt, now, nil))
 	}
 	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{PaceNextAt: r.firstTick, ID: r.batchID, TriggerID: triggerID, RecordCount: r.count, CreatedBy: r.in.CreatedBy, Now: now,
 		Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}); err != nil {
@@ -447,7 +451,7 @@ func (r *retrying) queues(ctx context.Context, now time.Time) (wakes []dueKey, e
 			if err := r.s.q.LaneBatchInsert(ctx, r.tx, row); err != nil {
 				return nil, fmt.Errorf("insert the queue of task %s: %w", task.ID, err)
 			}
-			r.routes = append(r.routes, TaskRoute{Task: task, Route: route})
+			r.routes = append(r.routes, TaskRoute{StepNo: i, Task: task, Route: route})
 		}
 	}
 	return wakes, nil

@@ -59,14 +59,20 @@ type StartedBatch struct {
 	RecordCount        int64
 	// First is the position of the first record.
 	First int64
-	// Routes are the queues of the plan's calls, for the estimate.
+	// Routes are the queues of the plan's calls, for the estimate; the rest is, too.
 	Routes []TaskRoute
+	// NotBefore is the time that the batch is scheduled for; zero for none.
+	NotBefore time.Time
+	// Pacing releases it from FirstTick on; nil where nothing does.
+	Pacing    *pacing.Policy
+	FirstTick time.Time
 }
 
 // TaskRoute is the queue of one task.
 type TaskRoute struct {
-	Task  *definition.Task
-	Route Route
+	StepNo int
+	Task   *definition.Task
+	Route  Route
 }
 
 // Start starts a batch in the caller's transaction: nothing of it remains if that rolls back. Faults: 404 and 409 of the
@@ -188,6 +194,12 @@ func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
 	}
 	for i := range st.queues {
 		out.Routes = append(out.Routes, st.queues[i].TaskRoute)
+	}
+	if st.staged {
+		out.NotBefore = *st.in.ScheduledAt
+	}
+	if st.firstTick != nil {
+		out.Pacing, out.FirstTick = st.in.Pacing, *st.firstTick
 	}
 	if st.count > 0 {
 		if err := st.slices(ctx); err != nil {

@@ -3481,7 +3481,7 @@ export type Completion = {
     binding_window: number | null;
     /**
      * What the work waits for most: a rate `window`, the least time between two calls (`spacing`), the `pacing` of
-     * batches, a `hold` with an end; `empty` where nothing waits.
+     * batches, a `hold` with an end (in the estimate of a trigger also its `scheduled_at`); `empty` where nothing waits.
      *
      */
     binding_source: 'window' | 'spacing' | 'pacing' | 'hold' | 'empty';

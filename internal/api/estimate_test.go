@@ -1,0 +1,79 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// completion asks what uploading so many records by an action would take.
+func (s *stack) completion(action string, records int) map[string]any {
+	s.t.Helper()
+	body := fmt.Sprintf(`{"action_id":%q,"record_count":%d}`, action, records)
+	return s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/estimate", body).Want(http.StatusOK).JSON()["completion"].(map[string]any)
+}
+
+// started starts records and returns the completion of their estimate.
+func (s *stack) started(definition, settings string, records int) map[string]any {
+	s.t.Helper()
+	body := fmt.Sprintf(`{"record_set_id":%q%s}`, s.upload(rowsOf(records)), settings)
+	answer := s.Do(http.MethodPost, "/flows/definitions/"+definition+"/trigger", body).Want(http.StatusOK).JSON()
+	return answer["estimate"].(map[string]any)["completion"].(map[string]any)
+}
+
+// TestEstimate_Held: an estimate promises nothing for before the end of the holds that cover it, by whoever they are.
+func TestEstimate_Held(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	changes := s.define(fmt.Sprintf(changeSteps, s.credential)) // in the lane bulk
+	domain := "/platforms/dialer/domains/" + s.tenancy
+	free := s.completion("dialer__api__modify", 5)
+	assert.Equal(t, []any{"window", []any{}}, []any{free["binding_source"], free["hold_causes"]})
+	assert.Less(t, free["eta_seconds"], 120.0)
+
+	s.Do(http.MethodPost, domain+"/pause", `{"lane":"interactive"}`).Want(http.StatusCreated)
+	assert.Equal(t, "window", s.completion("dialer__api__modify", 5)["binding_source"], "another lane")
+	assert.Equal(t, "paused_indefinitely", s.completion("dialer__api__dial", 5)["unknown_reason"], "the lane of these calls")
+	assert.Equal(t, "paused_indefinitely", s.started(changes, `,"lane":"interactive"`, 5)["unknown_reason"], "the lane of the trigger")
+
+	s.Do(http.MethodPost, domain+"/pause", `{"lane":"bulk","duration_seconds":3600}`).Want(http.StatusCreated)
+	s.Do(http.MethodPost, "/admin/dispatch/pause", `{"duration_seconds":7200}`).Want(http.StatusCreated)
+	dry := s.Do(http.MethodPost, "/flows/definitions/"+changes+"/dry-run", `{"input_data":{"id":"a"}}`).Want(http.StatusOK).JSON()["estimate"].(map[string]any)
+	for name, c := range map[string]map[string]any{"Asked": s.completion("dialer__api__modify", 5), "Started": s.started(changes, "", 5),
+		"Rehearsed": dry["completion"].(map[string]any)} {
+		assert.Equal(t, []any{"hold", []any{"admin_request"}, nil}, []any{c["binding_source"], c["hold_causes"], c["unknown_reason"]}, name)
+		assert.Greater(t, c["eta_seconds"], 7190.0, name)
+		assert.Less(t, c["eta_seconds"], 7400.0, name)
+	}
+	assert.Equal(t, "empty", s.completion("dialer__api__modify", 0)["binding_source"], "nothing is held")
+
+	s.Do(http.MethodPost, domain+"/pause", nil).Want(http.StatusCreated)
+	for name, c := range map[string]map[string]any{"Asked": s.completion("dialer__api__modify", 5), "Started": s.started(changes, "", 5)} {
+		assert.Equal(t, []any{"hold", "paused_indefinitely", nil, nil}, []any{c["binding_source"], c["unknown_reason"], c["eta_seconds"], c["eta_at"]}, name)
+	}
+}
+
+// TestEstimate_Released: what a trigger answers reckons with its own time and policy.
+func TestEstimate_Released(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	changes := s.define(fmt.Sprintf(changeSteps, s.credential))
+	at := fmt.Sprintf(`,"scheduled_at":%q`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	c := s.started(changes, at, 5)
+	assert.Greater(t, c["eta_seconds"], 3590.0)
+	assert.Less(t, c["eta_seconds"], 3800.0)
+
+	const policy = `,"pacing":{"records_per_period":2,"period_minutes":10}`
+	c = s.started(changes, policy, 20)
+	assert.Equal(t, []any{"pacing", 1.0}, []any{c["binding_source"], c["paced_batches_active"]})
+	assert.Greater(t, c["eta_seconds"], 89*60.0, "ten releases, the first at once")
+	assert.Less(t, c["eta_seconds"], 101*60.0)
+	assert.Greater(t, s.started(changes, at+policy, 20)["eta_seconds"], 149*60.0)
+
+	twice := fmt.Sprintf(changeSteps, s.credential)
+	twice = s.define(twice[:len(twice)-1] + `,{"id":"again","tasks":[{"id":"n",` + twice[len(`[{"id":"s","tasks":[{"id":"m",`):])
+	assert.Greater(t, s.started(twice, policy, 20)["eta_seconds"], 99*60.0, "the second step begins a release later")
+}
