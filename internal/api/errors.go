@@ -201,7 +201,7 @@ func (h errorHandler) refusedParams(ctx context.Context, w http.ResponseWriter, 
 	fields = append(fields, violation.RawQuery(r.URL.RawQuery)...)
 	fields = append(fields, violation.Query(err.OperationID(), r.URL.Query())...)
 	if len(fields) > 0 {
-		h.fail(ctx, w, fault.Invalidated(fields...))
+		h.fail(ctx, w, fault.Invalidated(append(fields, badUnread(err.OperationID(), r)...)...))
 		return
 	}
 	// Only a path that cannot be unescaped is left; it matches nothing.
@@ -216,7 +216,7 @@ func (h errorHandler) refusedBody(ctx context.Context, w http.ResponseWriter, r 
 	case !isJSON(r):
 		h.plain(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
 	default:
-		fields := violation.Body(err.OperationID(), body)
+		fields := badBody(err.OperationID(), body)
 		if len(fields) == 0 {
 			// The decoder is stricter than the schema, for example on 1.0 where a whole number must be.
 			fields = []fault.Field{{Loc: decodedPath(err), Msg: "Is not valid: " + rootCause(err), Type: "value_error"}}

@@ -54,12 +54,8 @@ func (h eventHandler) ListEventSubscriptions(ctx context.Context, params oas.Lis
 
 func (h eventHandler) CreateEventSubscription(ctx context.Context, req *oas.EventSubscriptionInput, _ oas.CreateEventSubscriptionParams) (*oas.EventSubscription, error) {
 	caller := account.FromContext(ctx)
-	definition, err := pathID("Definition", req.DefinitionID)
-	if err != nil {
-		return nil, err
-	}
 	return answerSubscription(h.subscriptions.Create(ctx, caller.OrgID, caller.AccountID, subscription.Input{
-		DefinitionID: definition, Description: req.Description, EventKind: string(req.EventKind), Filter: filterOf(req.Filter),
+		DefinitionID: bodyID(req.DefinitionID), Description: req.Description, EventKind: string(req.EventKind), Filter: filterOf(req.Filter),
 		Template: dataOf(req.InputTemplate), Enabled: req.Enabled.Or(true),
 	}, keepCreated(answerSubscription)))
 }
@@ -73,23 +69,13 @@ func (h eventHandler) GetEventSubscription(ctx context.Context, params oas.GetEv
 }
 
 func (h eventHandler) UpdateEventSubscription(ctx context.Context, req *oas.EventSubscriptionUpdate, params oas.UpdateEventSubscriptionParams) (*oas.EventSubscription, error) {
-	orgID := account.FromContext(ctx).OrgID
 	id, err := subscriptionID(params.SubscriptionID)
 	if err != nil {
 		return nil, err
 	}
-	definition := uuid.Nil
-	if text, ok := req.DefinitionID.Get(); ok {
-		if definition, err = pathID("Definition", text); err != nil {
-			if _, missing := h.subscriptions.Get(ctx, orgID, id); missing != nil { // the subscription is missed first
-				return nil, missing
-			}
-			return nil, err
-		}
-	}
-	return answerSubscription(h.subscriptions.Change(ctx, orgID, id, func(in subscription.Input) subscription.Input {
-		if definition != uuid.Nil {
-			in.DefinitionID = definition
+	return answerSubscription(h.subscriptions.Change(ctx, account.FromContext(ctx).OrgID, id, func(in subscription.Input) subscription.Input {
+		if req.DefinitionID.Set {
+			in.DefinitionID = bodyID(req.DefinitionID.Value)
 		}
 		in.Description, in.Enabled = req.Description.Or(in.Description), req.Enabled.Or(in.Enabled)
 		in.EventKind = string(req.EventKind.Or(oas.EventKindName(in.EventKind)))

@@ -133,6 +133,13 @@ func TestEvent_Refused(t *testing.T) {
 	both := listening(flow, event.BatchFailed, `"filter":"{{ x }}"`, `"input_template":{"a":"{{ y }}","b":"{{ z }}"}`)
 	s.Do(http.MethodPost, subscriptions, both).Invalid("body.filter value_error", "body.input_template.a value_error", "body.input_template.b value_error")
 	s.Do(http.MethodPost, subscriptions, listening("nope", event.BatchFailed)).Detail(http.StatusNotFound, "Definition not found")
+	three := []string{"body.filter value_error", "body.input_template.a value_error", "body.input_template.b value_error"}
+	s.Do(http.MethodPost, subscriptions, strings.Replace(both, flow, "nope", 1)).Invalid(three...)
+	s.Do(http.MethodPost, subscriptions, strings.Replace(both, "{", `{"enabled":1,`, 1), "Idempotency-Key", strings.Repeat("k", 256)).
+		Invalid(append([]string{"header.idempotency-key string_too_long", "body.enabled bool_type"}, three...)...)
+	s.Do(http.MethodPatch, path, `{"definition_id":"nope","filter":"{{ x }}","description":""}`).Invalid("body.description string_too_short", three[0])
+	s.Do(http.MethodPatch, path, `{"definition_id":"nope"}`).Detail(http.StatusNotFound, "Definition not found")
+	s.Do(http.MethodPatch, subscriptions+"/x", `{"definition_id":"nope"}`).Detail(http.StatusNotFound, "Event subscription not found")
 	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.event_subscription
 		SELECT (jsonb_populate_record(s, jsonb_build_object('id', gen_random_uuid()))).* FROM flow.event_subscription s, generate_series(1, 998)`)
 	require.NoError(t, err)

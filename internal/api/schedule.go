@@ -47,11 +47,7 @@ func (h scheduleHandler) ListSchedules(ctx context.Context, params oas.ListSched
 
 func (h scheduleHandler) CreateSchedule(ctx context.Context, req *oas.ScheduleInput, _ oas.CreateScheduleParams) (*oas.Schedule, error) {
 	caller := account.FromContext(ctx)
-	id, err := pathID("Definition", req.DefinitionID)
-	if err != nil {
-		return nil, err
-	}
-	in := scheduleInput{id, req.Description, req.CronExpression, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
+	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
 	out, err := answerSchedule(h.schedules.Create(ctx, caller.OrgID, caller.AccountID, in.all(), keepCreated(answerSchedule)))
 	if f := (*fault.Error)(nil); err != nil && !errors.As(err, &f) && ctx.Err() == nil {
 		return nil, fault.New(fault.Unavailable, "Schedule create failed, record cleaned up").Because(err)
@@ -72,11 +68,7 @@ func (h scheduleHandler) ReplaceSchedule(ctx context.Context, req *oas.ScheduleR
 	if err != nil {
 		return nil, err
 	}
-	definition, err := h.named(ctx, id, req.DefinitionID)
-	if err != nil {
-		return nil, err
-	}
-	in := scheduleInput{definition, req.Description, req.CronExpression, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
+	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
 	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id, func(schedule.Input) schedule.Input { return in.all() }))
 }
 
@@ -85,15 +77,9 @@ func (h scheduleHandler) UpdateSchedule(ctx context.Context, req *oas.ScheduleUp
 	if err != nil {
 		return nil, err
 	}
-	definition := uuid.Nil
-	if text, ok := req.DefinitionID.Get(); ok {
-		if definition, err = h.named(ctx, id, text); err != nil {
-			return nil, err
-		}
-	}
 	return answerSchedule(h.schedules.Change(ctx, account.FromContext(ctx).OrgID, id, func(in schedule.Input) schedule.Input {
-		if definition != uuid.Nil {
-			in.DefinitionID = definition
+		if req.DefinitionID.Set {
+			in.DefinitionID = bodyID(req.DefinitionID.Value)
 		}
 		in.Description, in.Cron, in.Enabled = req.Description.Or(in.Description), req.CronExpression.Or(in.Cron), req.Enabled.Or(in.Enabled)
 		if req.InputData.Set {
@@ -106,18 +92,6 @@ func (h scheduleHandler) UpdateSchedule(ctx context.Context, req *oas.ScheduleUp
 		in.OverlapPolicy = string(req.OverlapPolicy.Or(oas.ScheduleUpdateOverlapPolicy(in.OverlapPolicy)))
 		return in
 	}))
-}
-
-// named is the definition that a body names; the schedule is missed first.
-func (h scheduleHandler) named(ctx context.Context, scheduleID uuid.UUID, text string) (uuid.UUID, error) {
-	id, err := pathID("Definition", text)
-	if err == nil {
-		return id, nil
-	}
-	if _, missing := h.schedules.Get(ctx, account.FromContext(ctx).OrgID, scheduleID); missing != nil {
-		return uuid.Nil, missing
-	}
-	return uuid.Nil, err
 }
 
 func (h scheduleHandler) DeleteSchedule(ctx context.Context, params oas.DeleteScheduleParams) error {

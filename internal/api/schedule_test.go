@@ -338,6 +338,16 @@ func TestSchedule_BadInput(t *testing.T) {
 	post(scheduleOf(flow, "@hourly")).Invalid("body.cron_expression value_error")
 	post(scheduleOf(flow, "* * * *")).Invalid("body.cron_expression value_error")
 	post(scheduleOf("x", "* * * * *")).Detail(http.StatusNotFound, "Definition not found")
+	post(scheduleOf("x", "@hourly")).Invalid("body.cron_expression value_error")
+	post(scheduleOf("x", "@hourly", `"enabled":1`)).Invalid("body.cron_expression value_error", "body.enabled bool_type")
+	for _, body := range []string{scheduleOf(flow, "@hourly", `"enabled":1`), scheduleOf(flow, "@hourly")} {
+		want := []string{"body.cron_expression value_error", "body.enabled bool_type"}
+		if !strings.Contains(body, "enabled") {
+			want = want[:1]
+		}
+		s.Do(http.MethodPost, "/flows/schedules", body, "Idempotency-Key", strings.Repeat("k", 256)).
+			Invalid(append([]string{"header.idempotency-key string_too_long"}, want...)...)
+	}
 	post(`{"definition_id":"`+flow+`","description":"","cron_expression":"* * * * *","catch_up_seconds":86401,"overlap_policy":"queue","input_data":[],"metadata":null,"enabled":"yes","org_id":"x"}`).
 		Invalid("body.catch_up_seconds less_than_equal", "body.description string_too_short", "body.enabled bool_type", "body.input_data object_type",
 			"body.metadata null_not_allowed", "body.org_id extra_forbidden", "body.overlap_policy enum")
@@ -349,6 +359,13 @@ func TestSchedule_BadInput(t *testing.T) {
 	s.Do(http.MethodPatch, path, `{"definition_id":"`+draft+`"}`).Detail(http.StatusBadRequest, "Definition is not active")
 	s.Do(http.MethodPatch, path, `{"definition_id":null}`).Invalid("body.definition_id null_not_allowed")
 	s.Do(http.MethodPatch, path, `{"cron_expression":"0 0 L * *"}`).Invalid("body.cron_expression value_error")
+	s.Do(http.MethodPatch, path, `{"cron_expression":"0 0 L * *","definition_id":"x"}`).Invalid("body.cron_expression value_error")
+	s.Do(http.MethodPatch, path, `{"definition_id":"x"}`).Detail(http.StatusNotFound, "Definition not found")
+	s.Do(http.MethodPatch, path, `{"cron_expression":"0 0 L * *","overlap_policy":"queue","description":null}`).
+		Invalid("body.cron_expression value_error", "body.description null_not_allowed", "body.overlap_policy enum")
+	s.Do(http.MethodPut, path, scheduleOf("x", "@daily")).Invalid("body.cron_expression value_error")
+	s.Do(http.MethodPut, path, scheduleOf("x", "@daily", `"enabled":1`)).Invalid("body.cron_expression value_error", "body.enabled bool_type")
+	s.Do(http.MethodPatch, "/flows/schedules/x", `{"definition_id":"x"}`).Detail(http.StatusNotFound, "Schedule not found")
 	s.Do(http.MethodPut, path, `{"description":"d"}`).Invalid("body.cron_expression missing", "body.definition_id missing")
 	for _, unknown := range []string{"x", flow} {
 		s.Do(http.MethodGet, "/flows/schedules/"+unknown, nil).Detail(http.StatusNotFound, "Schedule not found")

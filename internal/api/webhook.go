@@ -44,12 +44,8 @@ func (h webhookHandler) ListWebhooks(ctx context.Context, params oas.ListWebhook
 
 func (h webhookHandler) CreateWebhook(ctx context.Context, req *oas.WebhookInput) (*oas.NewWebhook, error) {
 	caller := account.FromContext(ctx)
-	definition, err := pathID("Definition", req.DefinitionID)
-	if err != nil {
-		return nil, err
-	}
 	made, secret, err := h.webhooks.Create(ctx, caller.OrgID, caller.AccountID, webhook.Input{
-		DefinitionID: definition, Description: req.Description, Template: dataOf(req.InputTemplate), Retry: retryOf(req.DispatchRetry),
+		DefinitionID: bodyID(req.DefinitionID), Description: req.Description, Template: dataOf(req.InputTemplate), Retry: retryOf(req.DispatchRetry),
 		RateLimit: perMinuteOf(req.RateLimit), Enabled: req.Enabled.Or(true),
 	})
 	if err != nil {
@@ -72,23 +68,13 @@ func (h webhookHandler) GetWebhook(ctx context.Context, params oas.GetWebhookPar
 }
 
 func (h webhookHandler) UpdateWebhook(ctx context.Context, req *oas.WebhookUpdate, params oas.UpdateWebhookParams) (*oas.Webhook, error) {
-	orgID := account.FromContext(ctx).OrgID
 	id, err := webhookID(params.WebhookID)
 	if err != nil {
 		return nil, err
 	}
-	definition := uuid.Nil
-	if text, ok := req.DefinitionID.Get(); ok {
-		if definition, err = pathID("Definition", text); err != nil {
-			if _, missing := h.webhooks.Get(ctx, orgID, id); missing != nil { // the webhook is missed first
-				return nil, missing
-			}
-			return nil, err
-		}
-	}
-	return answerWebhook(h.webhooks.Change(ctx, orgID, id, func(in webhook.Input) webhook.Input {
-		if definition != uuid.Nil {
-			in.DefinitionID = definition
+	return answerWebhook(h.webhooks.Change(ctx, account.FromContext(ctx).OrgID, id, func(in webhook.Input) webhook.Input {
+		if req.DefinitionID.Set {
+			in.DefinitionID = bodyID(req.DefinitionID.Value)
 		}
 		in.Description, in.Enabled = req.Description.Or(in.Description), req.Enabled.Or(in.Enabled)
 		if req.InputTemplate.Set {

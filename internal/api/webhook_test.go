@@ -93,6 +93,13 @@ func TestWebhook_Refused(t *testing.T) {
 		Invalid("body.input_template.a value_error", "body.input_template.c value_error")
 	s.Do(http.MethodPost, "/flows/webhooks", `{"description":""}`).Invalid("body.definition_id missing", "body.description string_too_short")
 	s.Do(http.MethodPost, "/flows/webhooks", hookOf(flow[:35]+"x")).Detail(http.StatusNotFound, "Definition not found")
+	s.Do(http.MethodPatch, path, `{"definition_id":"x"}`).Detail(http.StatusNotFound, "Definition not found")
+	s.Do(http.MethodPatch, "/flows/webhooks/x", `{"definition_id":"x"}`).Detail(http.StatusNotFound, "Webhook not found")
+	s.Do(http.MethodPost, "/flows/webhooks", hookOf("x", `"input_template":{"a":"{{ 1 + }}"}`)).Invalid("body.input_template.a value_error")
+	for method, at := range map[string]string{http.MethodPost: "/flows/webhooks", http.MethodPatch: path} {
+		s.Do(method, at, hookOf("x", `"rate_limit":0`, `"input_template":{"a":"{{ 1 + }}"}`)).
+			Invalid("body.input_template.a value_error", "body.rate_limit greater_than_equal")
+	}
 	s.Do(http.MethodPatch, path, `{"mode":"trigger"}`).Invalid("body.mode extra_forbidden")
 	s.Do(http.MethodPatch, path, `{"provider":"standard"}`).Invalid("body.provider extra_forbidden")
 	assert.Len(t, s.get("/flows/webhooks")["items"], 1)

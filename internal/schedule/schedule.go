@@ -71,7 +71,7 @@ func New(pool *pgxpool.Pool, definitions *definition.Service, runs *run.Service,
 // Create stores a schedule. Faults: Unprocessable for the expression; NotFound for the definition; Invalid where that is not
 // active.
 func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, also ...pg.Also[*Schedule]) (*Schedule, error) {
-	if err := check(in.Cron); err != nil {
+	if err := CheckCron(in.Cron); err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewV7()
@@ -116,8 +116,8 @@ func (s *Service) plan(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) (*Sc
 	return out, account.Audit(ctx, tx, auditType, id.String())
 }
 
-// check refuses an expression that is none.
-func check(expression string) error {
+// CheckCron refuses an expression that is none, or that old rules took and new ones do not. Fault: Unprocessable.
+func CheckCron(expression string) error {
 	if _, err := Parse(expression); err != nil {
 		return fault.Value([]string{"body", "cron_expression"}, "Not a cron expression: %v", err)
 	}
@@ -183,7 +183,7 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 		}
 		in := change(inputOf(&row))
 		if in.Cron != row.CronExpression { // what was accepted by older rules can be switched off, and stays
-			if err := check(in.Cron); err != nil {
+			if err := CheckCron(in.Cron); err != nil {
 				return err
 			}
 		}

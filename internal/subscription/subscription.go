@@ -51,18 +51,40 @@ type rules struct {
 
 // rules compiles the expressions. Fault: Unprocessable, with the place of each bad one.
 func (in *Input) rules() (r rules, err error) {
-	var bad []fault.Field
+	var bad, more []fault.Field
 	if in.Filter != nil {
-		var errs []expr.Error
-		r.filter, errs = expr.CompileCondition(*in.Filter, expr.Scope{Payload: true})
-		bad = run.BadExpressions(errs, "body", "filter")
+		r.filter, bad = compileFilter(*in.Filter)
 	}
-	var more []fault.Field
-	r.input, more = run.CompileInput(in.Template, "body", "input_template")
-	if bad = append(bad, more...); len(bad) > 0 {
-		return r, fault.Invalidated(bad...)
+	r.input, more = compileTemplate(in.Template)
+	return r, invalid(append(bad, more...))
+}
+
+func compileFilter(filter string) (*expr.Condition, []fault.Field) {
+	out, errs := expr.CompileCondition(filter, expr.Scope{Payload: true})
+	return out, run.BadExpressions(errs, "body", "filter")
+}
+
+func compileTemplate(template json.RawMessage) (*run.InputTemplate, []fault.Field) {
+	return run.CompileInput(template, "body", "input_template")
+}
+
+func invalid(bad []fault.Field) error {
+	if len(bad) > 0 {
+		return fault.Invalidated(bad...)
 	}
-	return r, nil
+	return nil
+}
+
+// CheckFilter refuses a filter that is no condition. Fault: Unprocessable.
+func CheckFilter(filter string) error {
+	_, bad := compileFilter(filter)
+	return invalid(bad)
+}
+
+// CheckTemplate refuses an input template with bad expressions. Fault: Unprocessable, with the place of each.
+func CheckTemplate(template json.RawMessage) error {
+	_, bad := compileTemplate(template)
+	return invalid(bad)
 }
 
 // Subscription is a stored subscription.

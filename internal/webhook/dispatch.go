@@ -82,7 +82,7 @@ func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, er
 	if err != nil {
 		return false, err
 	}
-	template, err := w.input().template()
+	template, err := compileTemplate(w.InputTemplate)
 	if err != nil {
 		return false, fmt.Errorf("the template of webhook %s: %w", id, err)
 	}

@@ -102,7 +102,7 @@ func ParseID(text string) (uuid.UUID, bool) {
 // Create adds a webhook for a caller's account and makes its first secret, which is not returned again. The definition need
 // not be active. Faults: NotFound for the definition; Unprocessable for the template.
 func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input) (*Webhook, string, error) {
-	if _, err := in.template(); err != nil {
+	if err := CheckTemplate(in.Template); err != nil {
 		return nil, "", err
 	}
 	var id uuid.UUID
@@ -146,10 +146,14 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input) (*W
 	return out, secret, err
 }
 
-// template compiles the template of an input; nil where there is none. Fault: Unprocessable, with the place of each bad
-// expression.
-func (in Input) template() (*run.InputTemplate, error) {
-	out, bad := run.CompileInput(in.Template, "body", "input_template")
+// CheckTemplate refuses an input template with bad expressions. Fault: Unprocessable, with the place of each.
+func CheckTemplate(template json.RawMessage) error {
+	_, err := compileTemplate(template)
+	return err
+}
+
+func compileTemplate(template json.RawMessage) (*run.InputTemplate, error) {
+	out, bad := run.CompileInput(template, "body", "input_template")
 	if len(bad) > 0 {
 		return nil, fault.Invalidated(bad...)
 	}
@@ -218,7 +222,7 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 	var out *Webhook
 	err := s.locked(ctx, orgID, id, func(ctx context.Context, tx pgx.Tx, row *Webhook, now time.Time) error {
 		in := change(row.input())
-		if _, err := in.template(); err != nil {
+		if err := CheckTemplate(in.Template); err != nil {
 			return err
 		}
 		if in.DefinitionID != row.DefinitionID {

@@ -33,14 +33,7 @@ func Body(operationID string, body []byte) []fault.Field {
 	if err != nil {
 		return Text(body)
 	}
-	fields := explain(op.body, tame(value), []string{"body"}, op.secret)
-	for _, f := range misspelled(op.body, value, op.secret) {
-		if !slices.ContainsFunc(fields, func(o fault.Field) bool { return slices.Equal(o.Loc, f.Loc) }) {
-			fields = append(fields, f)
-		}
-	}
-	sortFields(fields)
-	return fields
+	return Merge(explain(op.body, tame(value), []string{"body"}, op.secret), misspelled(op.body, value, op.secret))
 }
 
 // misspelled returns the whole numbers that are written like 1.0 or 1e3, which a schema takes and the generated decoder does
@@ -179,6 +172,17 @@ func tameNumber(n json.Number) json.Number {
 		return json.Number(sign + "1e-400")
 	}
 	return json.Number(sign + "1e400")
+}
+
+// Merge adds entries, but for places that have one.
+func Merge(fields, more []fault.Field) []fault.Field {
+	for _, f := range more {
+		if !slices.ContainsFunc(fields, func(o fault.Field) bool { return slices.Equal(o.Loc, f.Loc) }) {
+			fields = append(fields, f)
+		}
+	}
+	sortFields(fields)
+	return fields
 }
 
 // sortFields sorts by place; positions in arrays by number.

@@ -1,0 +1,85 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"flowlane/internal/api/violation"
+	"flowlane/internal/fault"
+	"flowlane/internal/schedule"
+	"flowlane/internal/subscription"
+	"flowlane/internal/webhook"
+)
+
+// bodyRule is a rule on one field of a body that the schema cannot state. It is for the domain to enforce, and is asked here only of
+// what gets no further, so that the answer names every bad field and not just those of one kind.
+type bodyRule struct {
+	field string
+	check func(value json.RawMessage) error
+}
+
+var (
+	scheduleRules     = []bodyRule{{"cron_expression", ofString(schedule.CheckCron)}}
+	subscriptionRules = []bodyRule{{"filter", ofString(subscription.CheckFilter)}, {"input_template", ofObject(subscription.CheckTemplate)}}
+	webhookRules      = []bodyRule{{"input_template", ofObject(webhook.CheckTemplate)}}
+)
+
+// bodyRules are the rules by operation.
+var bodyRules = map[string][]bodyRule{
+	"createSchedule": scheduleRules, "replaceSchedule": scheduleRules, "updateSchedule": scheduleRules,
+	"createEventSubscription": subscriptionRules, "updateEventSubscription": subscriptionRules,
+	"createWebhook": webhookRules, "updateWebhook": webhookRules,
+}
+
+func ofString(check func(string) error) func(json.RawMessage) error {
+	return func(value json.RawMessage) error {
+		var text *string
+		if json.Unmarshal(value, &text) != nil || text == nil {
+			return nil // the schema's matter
+		}
+		return check(*text)
+	}
+}
+
+func ofObject(check func(json.RawMessage) error) func(json.RawMessage) error {
+	return func(value json.RawMessage) error {
+		if value[0] != '{' {
+			return nil
+		}
+		return check(value)
+	}
+}
+
+// badBody returns what is wrong with a JSON body, by the schema and by the rules.
+func badBody(operationID string, body []byte) []fault.Field {
+	fields := violation.Body(operationID, body)
+	rules := bodyRules[operationID]
+	var object map[string]json.RawMessage
+	if len(rules) == 0 || json.Unmarshal(body, &object) != nil {
+		return fields
+	}
+	for _, r := range rules {
+		value, ok := object[r.field]
+		if f := (*fault.Error)(nil); ok && errors.As(r.check(value), &f) {
+			fields = violation.Merge(fields, f.Fields)
+		}
+	}
+	return fields
+}
+
+// badUnread is badBody for a request that was refused before its body was read.
+func badUnread(operationID string, r *http.Request) []fault.Field {
+	if r.Body == nil || !isJSON(r) {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if f := (*fault.Error)(nil); errors.As(err, &f) {
+		return f.Fields
+	}
+	if err != nil {
+		return nil
+	}
+	return badBody(operationID, body)
+}
