@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	"flowlane/internal/api/violation"
 	"flowlane/internal/fault"
@@ -33,6 +34,10 @@ var bodyRules = map[string][]bodyRule{
 	"createWebhook": webhookRules, "updateWebhook": webhookRules,
 }
 
+// fixedFields are those that a resource keeps from its creation on, by the operation that changes it. To call them unknown would
+// puzzle who has just read them.
+var fixedFields = map[string][]string{"updateWebhook": {"mode", "provider"}}
+
 func ofString(check func(string) error) func(json.RawMessage) error {
 	return func(value json.RawMessage) error {
 		var text *string
@@ -55,6 +60,11 @@ func ofObject(check func(json.RawMessage) error) func(json.RawMessage) error {
 // badBody returns what is wrong with a JSON body, by the schema and by the rules.
 func badBody(operationID string, body []byte) []fault.Field {
 	fields := violation.Body(operationID, body)
+	for i, f := range fields {
+		if f.Type == "extra_forbidden" && len(f.Loc) == 2 && slices.Contains(fixedFields[operationID], f.Loc[1]) {
+			fields[i].Msg = "Cannot be changed; leave it out, or create another one"
+		}
+	}
 	rules := bodyRules[operationID]
 	var object map[string]json.RawMessage
 	if len(rules) == 0 || json.Unmarshal(body, &object) != nil {

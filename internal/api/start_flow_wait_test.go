@@ -207,8 +207,8 @@ func TestStartFlow_WaitRefused(t *testing.T) {
 	}
 	refused(`"wait":true`).Invalid("body.steps.0.tasks.0.params.timeout_seconds missing")
 	refused(`"wait":"yes","timeout_seconds":5`).Invalid("body.steps.0.tasks.0.params.wait type_error")
-	refused(`"wait":true,"timeout_seconds":0`).Invalid("body.steps.0.tasks.0.params.timeout_seconds value_error")
-	refused(`"wait":true,"timeout_seconds":31536001`).Invalid("body.steps.0.tasks.0.params.timeout_seconds value_error")
+	refused(`"wait":true,"timeout_seconds":0`).Invalid("body.steps.0.tasks.0.params.timeout_seconds greater_than_equal")
+	refused(`"wait":true,"timeout_seconds":31536001`).Invalid("body.steps.0.tasks.0.params.timeout_seconds less_than_equal")
 
 	flow := s.define(`[{"id":"s","tasks":[` + task(`"input":{"n":1},"wait":"{{ input.wait }}","timeout_seconds":"{{ input.seconds }}"`) + `,
 		{"id":"f","action_id":"core__flow__fail","params":{"message":"no"},"when":"{{ input.bad ?? false }}"}]}]`)

@@ -204,7 +204,7 @@ func TestWaitForEvent_Refused(t *testing.T) {
 	refused(eventTask("w", "flow.event", `,"match":7`, "")).Invalid("body.steps.0.tasks.0.params.match type_error")
 	detail := refused(eventTask("w", "flow.event", `,"match":"{{ event.x == inputs.y }}"`, "")).Want(http.StatusUnprocessableEntity).JSON()["detail"].(map[string]any)
 	assert.Contains(t, detail["expression_errors"].([]any)[0], `step "s", task "w", field params.match`)
-	refused(`{"id":"w","action_id":"core__flow__wait_for_event","params":{"event_kind":"flow.event","timeout_seconds":0}}`).Invalid("body.steps.0.tasks.0.params.timeout_seconds value_error")
+	refused(`{"id":"w","action_id":"core__flow__wait_for_event","params":{"event_kind":"flow.event","timeout_seconds":0}}`).Invalid("body.steps.0.tasks.0.params.timeout_seconds greater_than_equal")
 	refused(eventTask("w", "flow.event", "", `,"for_each":"{{ [1] }}"`)).Invalid("body.steps.0.tasks.0.for_each value_error")
 
 	flow := s.define(`[{"id":"s","tasks":[` + eventTask("w", "flow.event", ownEvent, "") + `]},{"id":"t","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ steps.s.w.output.payload.payload.n }}"}}]}]`)

@@ -89,8 +89,8 @@ func TestDelay_Params(t *testing.T) {
 	refused := func(task string) apitest.Response {
 		return s.Do(http.MethodPost, "/flows/definitions", `{"name":"f","steps":[{"id":"s","tasks":[`+task+`]}]}`)
 	}
-	refused(delayTask("d", `{"seconds":-1}`, "")).Invalid("body.steps.0.tasks.0.params.seconds value_error")
-	refused(delayTask("d", `{"seconds":31536001}`, "")).Invalid("body.steps.0.tasks.0.params.seconds value_error")
+	refused(delayTask("d", `{"seconds":-1}`, "")).Invalid("body.steps.0.tasks.0.params.seconds greater_than_equal")
+	refused(delayTask("d", `{"seconds":31536001}`, "")).Invalid("body.steps.0.tasks.0.params.seconds less_than_equal")
 	refused(delayTask("d", `{"seconds":1,"until":"2030-01-01T00:00:00Z"}`, "")).Want(http.StatusUnprocessableEntity)
 	refused(delayTask("d", `{}`, "")).Want(http.StatusUnprocessableEntity)
 	refused(delayTask("d", `{"seconds":1}`, `,"for_each":"{{ input.list }}"`)).Invalid("body.steps.0.tasks.0.for_each value_error")

@@ -100,8 +100,9 @@ func TestWebhook_Refused(t *testing.T) {
 		s.Do(method, at, hookOf("x", `"rate_limit":0`, `"input_template":{"a":"{{ 1 + }}"}`)).
 			Invalid("body.input_template.a value_error", "body.rate_limit greater_than_equal")
 	}
-	s.Do(http.MethodPatch, path, `{"mode":"trigger"}`).Invalid("body.mode extra_forbidden")
-	s.Do(http.MethodPatch, path, `{"provider":"standard"}`).Invalid("body.provider extra_forbidden")
+	fixed := s.Do(http.MethodPatch, path, `{"mode":"trigger","provider":"standard","kind":1}`).
+		Invalid("body.kind extra_forbidden", "body.mode extra_forbidden", "body.provider extra_forbidden")
+	assert.Equal(t, 2, strings.Count(string(fixed.Body), "Cannot be changed; leave it out, or create another one"))
 	assert.Len(t, s.get("/flows/webhooks")["items"], 1)
 	// What is sent back of a creation is not echoed.
 	for method, at := range map[string]string{http.MethodPost: "/flows/webhooks", http.MethodPatch: path} {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 
@@ -67,6 +68,28 @@ type problemList struct {
 
 var english = message.NewPrinter(language.English)
 
+// decimal writes a bound as the schema has it.
+func decimal(n *big.Rat) string {
+	if digits, exact := n.FloatPrec(); exact {
+		return n.FloatString(digits)
+	}
+	return n.RatString()
+}
+
+// listed writes allowed values.
+func listed(values []any) string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		if text, ok := v.(string); ok && text != "" {
+			out[i] = text
+			continue
+		}
+		text, _ := json.Marshal(v)
+		out[i] = string(text)
+	}
+	return strings.Join(out, ", ")
+}
+
 func (r *problemList) collect(e *jsonschema.ValidationError) {
 	switch e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf, *kind.Not, *kind.Contains, *kind.PropertyNames:
@@ -82,9 +105,6 @@ func (r *problemList) collect(e *jsonschema.ValidationError) {
 	if r.skip && r.mayFit(e) {
 		return
 	}
-	add := func(typ, format string, args ...any) {
-		r.out = append(r.out, Problem{Path: e.InstanceLocation, Type: typ, Message: fmt.Sprintf(format, args...)})
-	}
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
@@ -94,19 +114,51 @@ func (r *problemList) collect(e *jsonschema.ValidationError) {
 		for _, name := range k.Properties {
 			r.out = append(r.out, Problem{Path: below(e.InstanceLocation, name), Type: "extra_forbidden", Message: "is not a parameter of this action"})
 		}
-	case *kind.Type:
-		add("type_error", "must be %s, not %s", strings.Join(k.Want, " or "), k.Got)
-	case *kind.MinLength:
-		add("string_too_short", "must have at least %d characters", k.Want)
-	case *kind.MaxLength:
-		add("string_too_long", "must have at most %d characters", k.Want)
-	case *kind.Enum:
-		add("enum", "%s", k.LocalizedString(english))
-	case *kind.AnyOf, *kind.OneOf:
-		add("value_error", "fits none, or more than one, of the allowed forms")
 	default:
-		add("value_error", "%s", k.LocalizedString(english))
+		typ, text := worded(e.ErrorKind)
+		r.out = append(r.out, Problem{Path: e.InstanceLocation, Type: typ, Message: text})
 	}
+}
+
+// worded says what would be right of a value that is there.
+func worded(k jsonschema.ErrorKind) (typ, text string) {
+	switch k := k.(type) {
+	case *kind.Type:
+		return "type_error", "must be " + strings.Join(k.Want, " or ") + ", not " + k.Got
+	case *kind.MinLength:
+		return "string_too_short", fmt.Sprintf("must have at least %d characters", k.Want)
+	case *kind.MaxLength:
+		return "string_too_long", fmt.Sprintf("must have at most %d characters", k.Want)
+	case *kind.MinItems:
+		return "too_short", fmt.Sprintf("must have at least %d items", k.Want)
+	case *kind.MaxItems:
+		return "too_long", fmt.Sprintf("must have at most %d items", k.Want)
+	case *kind.MinProperties:
+		return "value_error", fmt.Sprintf("must have at least %d of its fields", k.Want)
+	case *kind.MaxProperties:
+		return "value_error", fmt.Sprintf("must have at most %d of its fields", k.Want)
+	case *kind.Minimum:
+		return "greater_than_equal", "must be at least " + decimal(k.Want)
+	case *kind.Maximum:
+		return "less_than_equal", "must be at most " + decimal(k.Want)
+	case *kind.ExclusiveMinimum:
+		return "greater_than", "must be more than " + decimal(k.Want)
+	case *kind.ExclusiveMaximum:
+		return "less_than", "must be less than " + decimal(k.Want)
+	case *kind.MultipleOf:
+		return "multiple_of", "must be a multiple of " + decimal(k.Want)
+	case *kind.Pattern:
+		return "string_pattern_mismatch", "must match " + k.Want
+	case *kind.Format:
+		return "value_error", "must be a valid " + k.Want
+	case *kind.Enum:
+		return "enum", "must be one of " + listed(k.Want)
+	case *kind.Const:
+		return "enum", "must be " + listed([]any{k.Want})
+	case *kind.AnyOf, *kind.OneOf:
+		return "value_error", "fits none, or more than one, of the allowed forms"
+	}
+	return "value_error", k.LocalizedString(english)
 }
 
 func below(path []string, name string) []string {

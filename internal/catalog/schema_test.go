@@ -51,3 +51,36 @@ func TestValidateParams(t *testing.T) {
 		})
 	}
 }
+
+// TestValidateParams_Words: problems say what would be right, in the words of all other answers.
+func TestValidateParams_Words(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ schema, value, want string }{
+		{`{"maximum":5}`, "6", "less_than_equal must be at most 5"},
+		{`{"minimum":0.25}`, "0", "greater_than_equal must be at least 0.25"},
+		{`{"exclusiveMinimum":0}`, "0", "greater_than must be more than 0"},
+		{`{"exclusiveMaximum":7}`, "7", "less_than must be less than 7"},
+		{`{"multipleOf":0.5}`, "0.3", "multiple_of must be a multiple of 0.5"},
+		{`{"minItems":2}`, "[1]", "too_short must have at least 2 items"},
+		{`{"maxItems":1}`, "[1,2]", "too_long must have at most 1 items"},
+		{`{"minProperties":1}`, `{}`, "value_error must have at least 1 of its fields"},
+		{`{"maxProperties":1}`, `{"a":1,"b":2}`, "value_error must have at most 1 of its fields"},
+		{`{"pattern":"^a$"}`, `"b"`, "string_pattern_mismatch must match ^a$"},
+		{`{"format":"uri"}`, `"b"`, "value_error must be a valid uri"},
+		{`{"enum":["a","",3]}`, `"b"`, `enum must be one of a, "", 3`},
+		{`{"const":true}`, `"b"`, "enum must be true"},
+	} {
+		compiled, err := compileSchema(JSON(tc.schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := Action{params: compiled}
+		var got []string
+		for _, p := range a.ValidateParams([]byte(tc.value), true) {
+			got = append(got, p.Type+" "+p.Message)
+		}
+		if !slices.Equal(got, []string{tc.want}) {
+			t.Errorf("%s of %s: %q; want %q", tc.value, tc.schema, got, tc.want)
+		}
+	}
+}

@@ -34,7 +34,64 @@ func explain(schema *jsonschema.Schema, value any, base []string, secret bool) [
 		}
 	}
 	sortFields(fields)
-	return onePerPlace(fields)
+	fields = onePerPlace(fields)
+	tellNulls(schema, value, fields, base)
+	return fields
+}
+
+// tellNulls says of fields that must not be null whether they may be left out instead.
+func tellNulls(schema *jsonschema.Schema, value any, fields []fault.Field, base []string) {
+	isNull := func(f fault.Field) bool { return f.Type == "null_not_allowed" }
+	if !slices.ContainsFunc(fields, isNull) {
+		return
+	}
+	required := map[string]bool{}
+	var invalid *jsonschema.ValidationError
+	if errors.As(schema.Validate(withoutNulls(value)), &invalid) {
+		for _, leaf := range leaves(invalid) {
+			if k, ok := leaf.ErrorKind.(*kind.Required); ok {
+				for _, f := range below(leaf.InstanceLocation, k.Missing, fault.Field{}) {
+					required[strings.Join(f.Loc, "\x00")] = true
+				}
+			}
+		}
+	}
+	for i, f := range fields {
+		at := f.Loc[len(base):]
+		if isNull(f) && isMember(value, at) && !required[strings.Join(at, "\x00")] {
+			fields[i].Msg += "; leave the field out instead"
+		}
+	}
+}
+
+// isMember tells whether a place is that of a field of an object.
+func isMember(value any, loc []string) bool {
+	if len(loc) == 0 {
+		return false
+	}
+	_, ok := at(value, loc[:len(loc)-1]).(map[string]any)
+	return ok
+}
+
+// withoutNulls returns the value without the fields that are null.
+func withoutNulls(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			if e != nil {
+				m[k] = withoutNulls(e)
+			}
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = withoutNulls(e)
+		}
+		return list
+	}
+	return value
 }
 
 // leaves returns the errors at the bottom. Of a choice only those of one schema are told: who sends a wrong object does
@@ -171,7 +228,7 @@ func below(loc, names []string, f fault.Field) []fault.Field {
 // typeEntry names the type that was wanted.
 func typeEntry(k *kind.Type) (slug, msg string) {
 	if k.Got == "null" {
-		return "null_not_allowed", "Must not be null; leave the field out instead"
+		return "null_not_allowed", "Must not be null"
 	}
 	switch strings.TrimSuffix(strings.Join(slices.DeleteFunc(slices.Clone(k.Want), func(s string) bool { return s == "null" }), ","), ",") {
 	case "string":

@@ -3,6 +3,7 @@ package violation_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -59,6 +60,32 @@ func TestBody(t *testing.T) {
 				t.Errorf("took %v", d)
 			}
 		})
+	}
+}
+
+// TestBody_Null: only what may be left out is to be left out.
+func TestBody_Null(t *testing.T) {
+	t.Parallel()
+	const plain, leaveOut = "Must not be null", "Must not be null; leave the field out instead"
+	for _, tt := range []struct {
+		operation, body string
+		want            map[string]string
+	}{
+		{"createSchedule", `{"definition_id":null,"description":"d","cron_expression":null,"enabled":null}`,
+			map[string]string{"body.definition_id": plain, "body.cron_expression": plain, "body.enabled": leaveOut}},
+		{"createDefinition", `{"name":"n","steps":[{"id":"a","name":null,"tasks":[{"id":null,"action_id":"x","on_error":null},null]}]}`,
+			map[string]string{"body.steps.0.name": leaveOut, "body.steps.0.tasks.0.id": plain, "body.steps.0.tasks.0.on_error": leaveOut, "body.steps.0.tasks.1": plain}},
+		{"updateDefinition", `{"status":null}`, map[string]string{"body.status": leaveOut}},
+		{"triggerDefinition", `{"records":[null]}`, map[string]string{"body.records.0": plain}},
+		{"createSchedule", `null`, map[string]string{"body": plain}},
+	} {
+		got := map[string]string{}
+		for _, f := range violation.Body(tt.operation, []byte(tt.body)) {
+			got[strings.Join(f.Loc, ".")] = f.Msg
+		}
+		if !maps.Equal(got, tt.want) {
+			t.Errorf("%s of %s:\ngot %v\nwant %v", tt.operation, tt.body, got, tt.want)
+		}
 	}
 }
 
