@@ -1317,7 +1317,7 @@ type FlowRefusedStart struct {
 	Reason string
 	// The account that its batch would name.
 	CreatedBy uuid.UUID
-	// When it was refused.
+	// The time of the service at which the event was decided.
 	CreatedAt time.Time
 }
 

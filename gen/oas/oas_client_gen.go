@@ -425,7 +425,8 @@ type DefinitionInvoker interface {
 	// ValidateDefinition invokes validateDefinition operation.
 	//
 	// Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad
-	// expressions answer 200 with `valid` false.
+	// expressions answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as
+	// `retry` on a task that waits.
 	//
 	// POST /flows/definitions/validate
 	ValidateDefinition(ctx context.Context, request DefinitionCreate, options ...RequestOption) (*DefinitionCheck, error)
@@ -23905,7 +23906,8 @@ func (c *Client) sendUpsertStoreRecords(ctx context.Context, request *StoreUpser
 // ValidateDefinition invokes validateDefinition operation.
 //
 // Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad
-// expressions answer 200 with `valid` false.
+// expressions answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as
+// `retry` on a task that waits.
 //
 // POST /flows/definitions/validate
 func (c *Client) ValidateDefinition(ctx context.Context, request DefinitionCreate, options ...RequestOption) (*DefinitionCheck, error) {

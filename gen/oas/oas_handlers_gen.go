@@ -26902,7 +26902,8 @@ func (s *Server) handleUpsertStoreRecordsRequest(args [1]string, argsEscaped boo
 // handleValidateDefinitionRequest handles validateDefinition operation.
 //
 // Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad
-// expressions answer 200 with `valid` false.
+// expressions answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as
+// `retry` on a task that waits.
 //
 // POST /flows/definitions/validate
 func (s *Server) handleValidateDefinitionRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -18419,7 +18419,10 @@ type TaskInput struct {
 	// past that the task fails. Not for bulk actions, nor for those that do one thing for a record: read
 	// or write stores, emit events, start flows, wait.
 	ForEach OptNilString `json:"for_each"`
-	// How long one attempt may take; null leaves it to the action.
+	// How long one attempt of a call may take; null leaves it to the action. Actions that make no call,
+	// such as those that wait, compute, or read and write stores, do not heed it, nor `retry` and
+	// `delivery`; how long to wait stands in `params`. A definition may have them there all the same, and
+	// its validation warns of it.
 	TimeoutSeconds OptNilInt `json:"timeout_seconds"`
 	// When a failed attempt that did no harm is made again; null for the defaults (3 attempts). Never:
 	// `max_attempts` 1.

@@ -350,7 +350,8 @@ type DefinitionHandler interface {
 	// ValidateDefinition implements validateDefinition operation.
 	//
 	// Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad
-	// expressions answer 200 with `valid` false.
+	// expressions answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as
+	// `retry` on a task that waits.
 	//
 	// POST /flows/definitions/validate
 	ValidateDefinition(ctx context.Context, req DefinitionCreate) (*DefinitionCheck, error)

@@ -46,6 +46,14 @@ func (a *Action) ValidateParams(params []byte, skipTemplates bool) []Problem {
 	return r.out
 }
 
+// HasParam tells whether the action has a parameter of this name.
+func (a *Action) HasParam(name string) bool {
+	var shape struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	return json.Unmarshal(a.ParamsSchema, &shape) == nil && shape.Properties[name] != nil
+}
+
 // defaultOf returns the default of a parameter that is a string; "" where there is none.
 func (a *Action) defaultOf(param string) string {
 	var shape struct {

@@ -3,6 +3,7 @@ package definition
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -161,6 +162,28 @@ func (r *review) credential(at place, s DocumentStep, t DocumentTask, a *catalog
 	}
 }
 
+// idle warns of what only calls heed, on a task that makes none.
+func (r *review) idle(s DocumentStep, t DocumentTask, a *catalog.Action) {
+	var set []string
+	if t.TimeoutSeconds != nil {
+		set = append(set, "timeout_seconds")
+	}
+	if t.Retry != nil {
+		set = append(set, "retry")
+	}
+	if t.Delivery == DeliveryAtLeastOnce {
+		set = append(set, "delivery")
+	}
+	if len(set) == 0 {
+		return
+	}
+	hint := ""
+	if t.TimeoutSeconds != nil && a.HasParam("timeout_seconds") {
+		hint = "; how long it waits is timeout_seconds of its params"
+	}
+	r.warn(s, t, "%s of the task changes nothing, because %s makes no call%s", strings.Join(set, " and "), a.ID, hint)
+}
+
 func (r *review) task(s DocumentStep, t DocumentTask, a *catalog.Action) {
 	if a.Deprecated {
 		r.warn(s, t, "action %s is deprecated; GET /v1/catalog/services/%s/actions lists the others", a.ID, a.ServiceID)
@@ -169,6 +192,7 @@ func (r *review) task(s DocumentStep, t DocumentTask, a *catalog.Action) {
 		r.warn(s, t, "service %s is %s", service.ID, service.Status)
 	}
 	if a.Call == nil {
+		r.idle(s, t, a)
 		return
 	}
 	if a.OutcomeCheck == catalog.CheckNone && len(a.Call.OutcomeCases) == 0 && t.Delivery != DeliveryAtLeastOnce {

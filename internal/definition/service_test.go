@@ -142,6 +142,31 @@ func TestService_Validate(t *testing.T) {
 	}
 }
 
+// TestService_ValidateIdle: what only calls heed is no error on a task that makes none, and is told.
+func TestService_ValidateIdle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := definition.Draft{Name: "Idle", Document: document(t, `{"steps": [{"id": "s", "tasks": [
+		{"id": "a", "action_id": "core__flow__delay", "params": {"seconds": 1}, "retry": {"max_attempts": 2}},
+		{"id": "b", "action_id": "core__flow__wait_for_event", "params": {"event_kind": "flow.event", "timeout_seconds": 9}, "timeout_seconds": 5,
+			"retry": {"max_attempts": 1}},
+		{"id": "c", "action_id": "core__flow__start_flow", "params": {"definition_id": "x"}, "delivery": "at_least_once"},
+		{"id": "d", "action_id": "core__flow__transform", "params": {"value": 1}, "timeout_seconds": 5},
+		{"id": "e", "action_id": "core__flow__transform", "params": {"value": 1}, "delivery": "at_most_once"},
+		{"id": "f", "action_id": "core__http__request", "params": {"url": "http://a.example"}, "timeout_seconds": 5, "retry": {"max_attempts": 2}}]}]}`)}
+	found, err := b.Validate(t.Context(), b.org, d)
+	require.NoError(t, err)
+	assert.Empty(t, found.ExpressionErrors)
+	assert.Equal(t, []string{
+		`step "s", task "a": retry of the task changes nothing, because core__flow__delay makes no call`,
+		`step "s", task "b": timeout_seconds and retry of the task changes nothing, because core__flow__wait_for_event makes no call; how long it waits is timeout_seconds of its params`,
+		`step "s", task "c": delivery of the task changes nothing, because core__flow__start_flow makes no call`,
+		`step "s", task "d": timeout_seconds of the task changes nothing, because core__flow__transform makes no call`,
+	}, found.Warnings)
+	_, err = b.Create(t.Context(), b.org, "me", d)
+	require.NoError(t, err)
+}
+
 func TestService_Patch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -1119,7 +1119,10 @@ export type TaskInput = {
      */
     for_each?: string | null;
     /**
-     * How long one attempt may take; null leaves it to the action.
+     * How long one attempt of a call may take; null leaves it to the action. Actions that make no call, such as those that wait,
+     * compute, or read and write stores, do not heed it, nor `retry` and `delivery`; how long to wait stands in `params`.
+     * A definition may have them there all the same, and its validation warns of it.
+     *
      */
     timeout_seconds?: number | null;
     /**
