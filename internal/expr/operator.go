@@ -3,11 +3,11 @@ package expr
 import (
 	"errors"
 	"fmt"
-	"regexp"
-	"regexp/syntax"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"flowlane/internal/regex"
 )
 
 // truth evaluates an operand that must be true or false.
@@ -221,17 +221,9 @@ func (c *compiler) matches(n *ast.BinaryNode) (evaluator, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := syntax.Parse(pattern.Value, syntax.Perl)
+	re, err := regex.Compile(pattern.Value, maxPattern)
 	if err != nil {
-		return nil, fmt.Errorf("the pattern is not valid: %w", err)
-	}
-	size := patternSize(tree)
-	if size > maxPattern {
-		return nil, errors.New("the pattern is too complex")
-	}
-	re, err := regexp.Compile(pattern.Value)
-	if err != nil {
-		return nil, fmt.Errorf("the pattern is not valid: %w", err)
+		return nil, err
 	}
 	return func(r *run) (any, error) {
 		v, err := left(r)
@@ -242,24 +234,9 @@ func (c *compiler) matches(n *ast.BinaryNode) (evaluator, error) {
 		if !ok {
 			return nil, fmt.Errorf(`"matches" needs a string, not %s`, aType(v))
 		}
-		if err := r.spend(1 + len(s)*size/16); err != nil {
+		if err := r.spend(1 + len(s)*re.Size/16); err != nil {
 			return nil, err
 		}
 		return re.MatchString(s), nil
 	}, nil
-}
-
-// patternSize estimates how many instructions a pattern compiles to, before it is: repetitions are copies.
-func patternSize(re *syntax.Regexp) int {
-	size := 1
-	if re.Op == syntax.OpLiteral {
-		size = len(re.Rune)
-	}
-	for _, sub := range re.Sub {
-		size += patternSize(sub)
-	}
-	if re.Op == syntax.OpRepeat {
-		size *= max(1, re.Min, re.Max)
-	}
-	return size
 }

@@ -1,10 +1,11 @@
 package run
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 
 	"flowlane/internal/definition"
+	"flowlane/internal/schema"
 )
 
 // CodeInput is the code of the error of a record that breaks its flow's input schema.
@@ -28,7 +29,11 @@ func CheckInput(step *definition.Step, record []byte) *JobError {
 	var told []string
 	for i, p := range problems {
 		if i == problemsTold {
-			told = append(told, fmt.Sprintf("and %d more", len(problems)-i))
+			more := strconv.Itoa(len(problems) - i)
+			if len(problems) >= schema.MaxProblems {
+				more = "many"
+			}
+			told = append(told, "and "+more+" more")
 			break
 		}
 		at := strings.Join(p.Path, ".")

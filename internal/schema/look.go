@@ -2,15 +2,15 @@ package schema
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"flowlane/internal/regex"
 )
 
 const dialect = "https://json-schema.org/draft/2020-12/schema"
@@ -20,6 +20,8 @@ type look struct {
 	doc      any
 	anchors  map[string]bool
 	problems []Problem
+	// patterns is how large its regular expressions are together.
+	patterns int
 }
 
 func newLook(doc any) *look {
@@ -116,8 +118,14 @@ func (l *look) data(v any, at []string) {
 }
 
 func (l *look) pattern(text string, at []string) {
-	if _, err := regexp.Compile(text); err != nil {
-		l.add(at, "Is no regular expression that can be used here: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	re, err := regex.Compile(text, maxPatterns-l.patterns)
+	switch {
+	case errors.Is(err, regex.ErrTooComplex):
+		l.add(at, "Is too complex, or the patterns of the schema are too complex together; make them shorter")
+	case err != nil:
+		l.add(at, "Cannot be used: %v", err)
+	default:
+		l.patterns += re.Size
 	}
 }
 
@@ -161,74 +169,4 @@ func (l *look) resolves(pointer string) bool {
 		}
 	}
 	return true
-}
-
-// measure counts the subschemas of a compiled schema as if its references were written out.
-type measure struct {
-	// parts holds what was counted; 0 while it is being counted.
-	parts map[*jsonschema.Schema]int
-	// circular is the place of a schema that leads back to itself; nil where there is none.
-	circular []string
-}
-
-func (m *measure) of(s *jsonschema.Schema) int {
-	if n, seen := m.parts[s]; seen {
-		if n == 0 {
-			_, pointer, _ := strings.Cut(s.Location, "#")
-			m.circular = place(pointer)
-		}
-		return n
-	}
-	m.parts[s] = 0
-	n := 1
-	for _, below := range subschemas(s) {
-		n = min(n+m.of(below), maxParts+1)
-	}
-	m.parts[s] = n
-	return n
-}
-
-func place(pointer string) []string {
-	out := []string{}
-	if pointer == "" {
-		return out
-	}
-	for _, name := range strings.Split(pointer, "/")[1:] {
-		if plain, err := url.PathUnescape(name); err == nil {
-			name = plain
-		}
-		out = append(out, strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~"))
-	}
-	return out
-}
-
-func subschemas(s *jsonschema.Schema) []*jsonschema.Schema {
-	out := []*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties, s.Contains,
-		s.Items2020, s.UnevaluatedItems, s.ContentSchema}
-	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems} {
-		out = append(out, list...)
-	}
-	for _, x := range s.Properties {
-		out = append(out, x)
-	}
-	for _, x := range s.PatternProperties {
-		out = append(out, x)
-	}
-	for _, x := range s.DependentSchemas {
-		out = append(out, x)
-	}
-	for _, x := range s.Dependencies {
-		if x, ok := x.(*jsonschema.Schema); ok {
-			out = append(out, x)
-		}
-	}
-	for _, x := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
-		switch x := x.(type) {
-		case *jsonschema.Schema:
-			out = append(out, x)
-		case []*jsonschema.Schema:
-			out = append(out, x...)
-		}
-	}
-	return slices.DeleteFunc(out, func(x *jsonschema.Schema) bool { return x == nil })
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// collect lists the problems at the ends of a tree of failures, in the order of their places.
+// collect lists the problems at the ends of a tree of failures, in the order of their places: the first that are found, where
+// there are very many.
 func collect(failed *jsonschema.ValidationError) []Problem {
 	var out []Problem
 	walk(failed, &out)
@@ -18,6 +19,9 @@ func collect(failed *jsonschema.ValidationError) []Problem {
 }
 
 func walk(e *jsonschema.ValidationError, out *[]Problem) {
+	if len(*out) >= MaxProblems {
+		return
+	}
 	switch e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf, *kind.Not, *kind.Contains, *kind.PropertyNames:
 		// The branches contradict each other; the choice as a whole is what failed.
@@ -35,11 +39,11 @@ func walk(e *jsonschema.ValidationError, out *[]Problem) {
 	below := func(name string) []string { return append(slices.Clone(e.InstanceLocation), name) }
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
-		for _, name := range k.Missing {
+		for _, name := range k.Missing[:min(len(k.Missing), MaxProblems)] {
 			*out = append(*out, Problem{Path: below(name), Type: "missing", Message: "is required"})
 		}
 	case *kind.AdditionalProperties:
-		for _, name := range k.Properties {
+		for _, name := range k.Properties[:min(len(k.Properties), MaxProblems)] {
 			*out = append(*out, Problem{Path: below(name), Type: "extra_forbidden", Message: "is not allowed"})
 		}
 	case *kind.Type:

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -28,8 +29,14 @@ const (
 	maxParts = 2000
 	// maxValue is the longest value that is checked, in bytes.
 	maxValue = 1 << 20
-	// maxWork bounds the parts of a value times those of the schema.
-	maxWork = 1_000_000
+	// maxCost bounds the parts of a value times what the schema costs for one.
+	maxCost = 1_000_000 * costPart
+	// maxPatterns bounds the patterns of a schema together, in instructions.
+	maxPatterns = 20_000
+	// maxMatching bounds what matching patterns may cost: instructions times bytes.
+	maxMatching = 200_000_000
+	// MaxProblems is how many problems of a value are told; there may be more.
+	MaxProblems = 1000
 	// maxExponent bounds numbers: comparing 1e999999 takes the room of all its digits.
 	maxExponent = 400
 )
@@ -47,7 +54,10 @@ type Problem struct {
 // Schema is a compiled schema. It is safe for concurrent use.
 type Schema struct {
 	compiled *jsonschema.Schema
-	parts    int
+	cost     int
+	// matching is shared by all checks, which therefore go one after another.
+	mu       sync.Mutex
+	matching *matching
 }
 
 const address = "schema:///" // references within the schema are resolved against it
@@ -70,6 +80,8 @@ func Compile(text []byte) (*Schema, []Problem) {
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()
 	c.UseLoader(noLoader{})
+	matching := &matching{left: maxMatching}
+	c.UseRegexpEngine(matching.compile)
 	if err := c.AddResource(address, doc); err != nil {
 		return nil, []Problem{{Type: "value_error", Message: "Cannot be read: " + err.Error()}}
 	}
@@ -82,15 +94,15 @@ func Compile(text []byte) (*Schema, []Problem) {
 	if err != nil {
 		return nil, []Problem{{Type: "value_error", Message: "Is no schema: " + strings.ReplaceAll(err.Error(), address, "")}}
 	}
-	m := measure{parts: map[*jsonschema.Schema]int{}}
-	parts := m.of(compiled)
+	m := measure{seen: map[*jsonschema.Schema]extent{}}
+	size := m.of(compiled)
 	switch {
 	case m.circular != nil:
 		return nil, []Problem{{Path: m.circular, Type: "value_error", Message: "Must not refer to itself, directly or through others"}}
-	case parts > maxParts:
+	case size.parts > maxParts:
 		return nil, []Problem{{Type: "too_long", Message: fmt.Sprintf("With its references written out it has more than %d subschemas; make it smaller", maxParts)}}
 	}
-	return &Schema{compiled: compiled, parts: parts}, nil
+	return &Schema{compiled: compiled, cost: size.cost, matching: matching}, nil
 }
 
 type noLoader struct{}
@@ -108,7 +120,7 @@ func (s *Schema) Check(value []byte) []Problem {
 	if err != nil {
 		return []Problem{{Type: "json_invalid", Message: "must be valid JSON"}}
 	}
-	size := sizing{left: maxWork / s.parts}
+	size := sizing{left: maxCost / s.cost}
 	size.of(v, nil)
 	switch {
 	case size.left < 0:
@@ -116,8 +128,14 @@ func (s *Schema) Check(value []byte) []Problem {
 	case size.number != nil:
 		return []Problem{{Path: size.number, Type: "value_error", Message: "must be a number nearer to zero, or with fewer digits"}}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.matching.left = maxMatching
 	err = s.compiled.Validate(v)
-	if err == nil {
+	switch {
+	case s.matching.spent():
+		return []Problem{{Type: "too_long", Message: "has too much text to be checked against the patterns of this schema"}}
+	case err == nil:
 		return nil
 	}
 	failed := new(jsonschema.ValidationError)

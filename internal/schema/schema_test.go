@@ -40,6 +40,9 @@ func TestCompile_Refuses(t *testing.T) {
 		`{"maximum":1e999999}`:             {"maximum value_error"},
 		`{"enum":[1,{"a":1e99999}]}`:       {"enum.1.a value_error"},
 		doubling:                           {" too_long"},
+		`{"pattern":"(?:` + strings.Repeat("x", 3000) + `){1000}"}`: {"pattern value_error"},
+		`{"properties":{"a":{"pattern":"a{990}"},"b":{"allOf":[` + strings.TrimSuffix(strings.Repeat(`{"pattern":"b{990}"},`, 10), ",") + `]}}}`: {
+			"properties.b.allOf.9.pattern value_error"},
 		`{"title":"` + strings.Repeat("x", schema.MaxBytes) + `"}`:     {" too_long"},
 		strings.Repeat(`{"not":`, 40) + `{}` + strings.Repeat(`}`, 40): {strings.Repeat("not.", 32) + "not value_error"},
 	} {
@@ -73,6 +76,44 @@ func TestCheck(t *testing.T) {
 			assert.NotContains(t, p.Message, "secret")
 		}
 	}
+}
+
+// TestCheck_Bounded_Cost checks values that are small against schemas that are, and would take long together.
+func TestCheck_Bounded_Cost(t *testing.T) {
+	t.Parallel()
+	numbers, names := "0", `"0"`
+	for i := 1; i < 2000; i++ {
+		numbers += fmt.Sprintf(",%d", i)
+		names += fmt.Sprintf(`,"%d"`, i)
+	}
+	list := func(item string, n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
+	}
+	for name, c := range map[string]struct {
+		schema, fits, tooLong string
+	}{
+		"Numbers":   {`{"items":{"enum":[` + numbers + `]}}`, list("1999", 70), list("1999", 90)},
+		"Const":     {`{"items":{"const":[` + numbers + `]}}`, list("["+numbers+"]", 0), list("["+numbers+"]", 1)},
+		"Names":     {`{"items":{"required":[` + names + `]}}`, list("{}", 0), list("{}", 2500)},
+		"Dependent": {`{"items":{"dependentRequired":{"a":[` + names + `]}}}`, list(`{}`, 2400), list(`{}`, 2500)},
+		"Distinct":  {`{"items":{"uniqueItems":true}}`, list("[1,2,3]", 20000), list("[1,2,3]", 40000)},
+		"Pattern":   {`{"items":{"pattern":"(x{1000}){1}y"}}`, list(`"`+strings.Repeat("y", 1000)+`"`, 90), list(`"`+strings.Repeat("y", 1000)+`"`, 110)},
+		"Format":    {`{"items":{"format":"regex"}}`, list(`"a{900}"`, 500), list(`"a{900}"`, 600)},
+	} {
+		s, problems := schema.Compile([]byte(c.schema))
+		require.Empty(t, problems, name)
+		assert.NotContains(t, places(s.Check([]byte(c.fits))), " too_long", name)
+		assert.Equal(t, []string{" too_long"}, places(s.Check([]byte(c.tooLong))), name)
+		assert.NotContains(t, places(s.Check([]byte(c.fits))), " too_long", "%s: each check has its own allowance", name)
+	}
+}
+
+// TestCheck_Problems breaks a schema in more places than anybody reads.
+func TestCheck_Problems(t *testing.T) {
+	t.Parallel()
+	s, problems := schema.Compile([]byte(`{"items":{"type":"string"}}`))
+	require.Empty(t, problems)
+	assert.Len(t, s.Check([]byte("["+strings.Repeat("1,", 5000)+"1]")), schema.MaxProblems)
 }
 
 // TestCheck_Bounded checks large values against a large schema: what would take minutes is refused.
