@@ -97,8 +97,8 @@ type Env struct {
 	// task that the template names, and may itself be nil where no step is visible.
 	Output func(step, task string) json.RawMessage
 
-	// shared is what all renderings for the elements of a List have left; nil elsewhere.
-	shared *int
+	// shared is what all renderings for the elements of a List have in common; nil elsewhere.
+	shared *shared
 }
 
 // Refs is what a template refers to.

@@ -3,6 +3,7 @@ package expr
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -52,9 +53,8 @@ func (l *List) Eval(env *Env) (*Elements, error) {
 	if len(list) > MaxElements {
 		return nil, fail(fmt.Sprintf("for_each gives %d elements; at most %d are allowed", len(list), MaxElements))
 	}
-	fuel := maxElementsFuel
 	elements := &Elements{*env, list}
-	elements.env.shared = &fuel
+	elements.env.shared = &shared{fuel: maxElementsFuel, scans: map[*source]scanned{}}
 	return elements, nil
 }
 
@@ -72,4 +72,38 @@ func (e *Elements) At(index int) Env {
 }
 
 // Spent reports whether the elements have used up what they may spend together, so that the next one would fail, too.
-func (e *Elements) Spent() bool { return *e.env.shared <= 0 }
+func (e *Elements) Spent() bool { return e.env.shared.fuel <= 0 }
+
+// shared is what all renderings for the elements of a List have in common.
+type shared struct {
+	// fuel is what they have left.
+	fuel int
+	// scans are the fields that templates need of documents which are the same for every element: looked for once, because a
+	// walk over a large record for each of its elements takes long.
+	scans map[*source]scanned
+}
+
+// scanned is where the fields of a document were found.
+type scanned struct {
+	raw   []byte
+	slots [][]byte
+}
+
+// known fills slots with what an earlier rendering found; false where none looked at this document.
+func (s *shared) known(of *source, raw []byte, slots [][]byte) bool {
+	if s == nil {
+		return false
+	}
+	before, ok := s.scans[of]
+	if !ok || len(before.raw) != len(raw) || &before.raw[0] != &raw[0] {
+		return false
+	}
+	copy(slots, before.slots)
+	return true
+}
+
+func (s *shared) keep(of *source, raw []byte, slots [][]byte) {
+	if s != nil && of.root != rootItem {
+		s.scans[of] = scanned{raw, slices.Clone(slots)}
+	}
+}

@@ -42,3 +42,33 @@ func TestElements_Together(t *testing.T) {
 		require.NoError(t, err, "one rendering alone")
 	}
 }
+
+// A large record is walked through once for all of its elements, not for each; what stands in the element is looked for anew.
+func TestElements_ScanOnce(t *testing.T) {
+	t.Parallel()
+	scope := Scope{Input: true, Item: true, Steps: map[string][]string{"a": {"t"}}}
+	list, errs := CompileList("{{ input.list }}", scope)
+	require.Empty(t, errs)
+	tpl, errs := Compile([]byte(`"{{ input.name }} {{ item.no }} {{ steps.a.t.output.x }} {{ input.none }}{{ index }}"`), scope)
+	require.Empty(t, errs)
+	record := []byte(`{"list":[{"no":10},{"no":11},{"no":12}],"name":"n"}`)
+	output := []byte(`{"x":7}`)
+	env := Env{Input: record, Output: func(string, string) json.RawMessage { return output }}
+	elements, err := list.Eval(&env)
+	require.NoError(t, err)
+	for i := range elements.Len() {
+		at := elements.At(i)
+		out, err := tpl.Append(nil, &at)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf(`"n %d 7 %d"`, 10+i, i), string(out))
+		record[0], output[0] = 'x', 'x' // a second walk would fail
+	}
+	// Another document is looked at, wherever it comes from.
+	output = []byte(`{"x":8}`)
+	at := elements.At(0)
+	out, err := tpl.Append(nil, &at)
+	require.NoError(t, err)
+	require.Equal(t, `"n 10 8 0"`, string(out))
+	_, err = tpl.Append(nil, &Env{Input: record})
+	require.Error(t, err, "what was found is no longer known to others")
+}

@@ -190,7 +190,7 @@ type run struct {
 	items  []item
 	// fuel is what is left to spend, began what there was. It is taken from shared, if that is not nil, when the run is over.
 	fuel, began int
-	shared      *int
+	shared      *shared
 }
 
 type item struct {
@@ -219,7 +219,7 @@ func (rp *runPool) load(p *paths, env *Env) (*run, error) {
 	}
 	r.fuel, r.shared = maxFuel, env.shared
 	if r.shared != nil {
-		r.fuel = max(min(maxFuel, *r.shared), 0)
+		r.fuel = max(min(maxFuel, r.shared.fuel), 0)
 	}
 	r.began = r.fuel
 	for i := range p.sources {
@@ -229,13 +229,14 @@ func (rp *runPool) load(p *paths, env *Env) (*run, error) {
 			r.wholes[i] = trimSpace(raw)
 		}
 		slots := r.slots[s.base : s.base+len(s.fields.names)]
-		if len(slots) == 0 || len(raw) == 0 {
+		if len(slots) == 0 || len(raw) == 0 || env.shared.known(s, raw, slots) {
 			continue
 		}
 		if err := s.fields.scan(raw, slots); err != nil {
 			rp.release(r)
 			return nil, fmt.Errorf("%v: %w", s, err)
 		}
+		env.shared.keep(s, raw, slots)
 	}
 	return r, nil
 }
@@ -243,7 +244,7 @@ func (rp *runPool) load(p *paths, env *Env) (*run, error) {
 // release forgets everything that belongs to the caller and pools the run.
 func (rp *runPool) release(r *run) {
 	if r.shared != nil {
-		*r.shared -= r.began - r.fuel
+		r.shared.fuel -= r.began - r.fuel
 		r.shared = nil
 	}
 	clear(r.wholes)
