@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -17,16 +18,17 @@ func TestBeside(t *testing.T) {
 	s := serveStack(t, true)
 	flow := s.define(`[{"id":"s","tasks":[` + delayTask("d", `{"seconds":259200}`, "") + `,` + besideUpload + `]},
 		{"id":"t","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ steps.s.up.output != null && steps.s.d.output.waited_until != null }}"}}]}]`)
-	batch := s.trigger(flow, `{"records":[`+strings.Join(rowsOf(300), ",")+`]}`)
+	batch := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(1200))))
 	sent := func() int { return len(s.sim.ArrivalsOf("acme", "demo", dialersim.KindUpload)) }
-	s.settle(func() bool { return s.count("flow.job WHERE batch_id = $1 AND remaining = 1", batch) == 300 })
-	assert.Equal(t, 300, sent())
+	s.settle(func() bool { return s.count("flow.job WHERE batch_id = $1 AND remaining = 1", batch) == 1200 })
+	assert.Equal(t, 1200, sent())
+	assert.Equal(t, 1, s.count("flow.call WHERE records > 0"), "though each goes its own way, they share a call")
 	assert.Equal(t, []any{"running", []string{"waiting", "completed", "pending"}}, []any{s.execution(batch, 7).Status, s.execution(batch, 7).statuses()})
 	assert.Equal(t, "queued", s.get("/flows/jobs/" + batch + ".7")["status"])
 	s.restart(true)
 	s.later(3 * day)
 	assert.Equal(t, "completed", s.await(batch)["status"])
-	assert.Equal(t, 300, sent(), "nothing is sent again when the wait is over")
+	assert.Equal(t, 1200, sent(), "nothing is sent again when the wait is over")
 	assert.Equal(t, true, s.outputs(batch)[7])
 	assert.Zero(t, s.count("flow.wait")+s.count("flow.part"))
 }

@@ -41,8 +41,13 @@ func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, r *renderer, row *qu
 	if err != nil {
 		return err
 	}
-	const group = 64
 	c.upTo = min(c.maxRows, c.records+allowance(row, c.maxRows))
+	if len(parts) == partsAtOnce && len(firstRecords(parts, c.upTo-c.records)) == partsAtOnce {
+		if parts, err = d.parts(ctx, row, PartsPerCall); err != nil {
+			return err
+		}
+	}
+	const group = 64
 	for len(parts) > 0 && !c.full {
 		if c.records >= c.upTo {
 			c.full = c.records >= c.maxRows

@@ -16,8 +16,10 @@ import (
 const (
 	// perLane bounds the batches of a lane that are looked at together.
 	perLane = 8
-	// partsAtOnce bounds the parts that are read for one choice.
+	// partsAtOnce bounds the parts that are read for one choice, unless they are of so few records that a bulk call has room for more.
 	partsAtOnce = 512
+	// PartsPerCall is how many parts of a queue a bulk call takes at most: as many records that wait each on its own.
+	PartsPerCall = 8192
 	// groupMax bounds the small calls that share a transaction.
 	groupMax = 128
 )

@@ -9,14 +9,12 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
+	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
 )
 
 // mostDelayed bounds the parts of a queue that are counted which wait for their next attempt.
 const mostDelayed = 1000
-
-// partsPerCall is how many parts of a queue one bulk call takes at most.
-const partsPerCall = 512
 
 // counting counts what waits into a backlog. It remembers what it read of tasks and policies: very many queues may have the same.
 type counting struct {
@@ -195,7 +193,7 @@ func (t *taskFacts) calls(r *db.QueueWaitsRow) int64 {
 		n = r.Records/int64(t.perCall) + r.Queues
 	}
 	if t.perCall > 1 {
-		n += r.Parts / partsPerCall
+		n += r.Parts / dispatch.PartsPerCall
 	}
 	return min(n, r.Records)
 }
