@@ -1,12 +1,23 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	flow "flowlane/internal/definition"
+	"flowlane/internal/forecast"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
 )
 
 // completion asks what uploading so many records by an action would take.
@@ -76,4 +87,77 @@ func TestEstimate_Released(t *testing.T) {
 	twice := fmt.Sprintf(changeSteps, s.credential)
 	twice = s.define(twice[:len(twice)-1] + `,{"id":"again","tasks":[{"id":"n",` + twice[len(`[{"id":"s","tasks":[{"id":"m",`):])
 	assert.Greater(t, s.started(twice, policy, 20)["eta_seconds"], 99*60.0, "the second step begins a release later")
+}
+
+// meanwhile does something once, just before a statement begins whose text has a certain word.
+type meanwhile struct {
+	word string
+	do   func()
+}
+
+func (m *meanwhile) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if do := m.do; do != nil && strings.Contains(q.SQL, m.word) {
+		m.do = nil
+		do()
+	}
+	return ctx
+}
+
+func (*meanwhile) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestDomain_QueueClaimed: what waits and what is spent are told of one moment, whatever is claimed between two statements. A claim that
+// is in neither would promise calls for a window that is spent.
+func TestDomain_QueueClaimed(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	caller := uuid.MustParse(s.get("/account/me")["organization"].(map[string]any)["id"].(string))
+	definition := s.define(fmt.Sprintf(changeSteps, s.credential))
+	between := &meanwhile{word: "name: QueueWaits"}
+	config := s.app.Pool.Config()
+	config.ConnConfig.Tracer = between
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	plans := flow.NewPlans(s.app.Catalog, 0)
+	forecasts := forecast.New(pool, s.app.Catalog, plans)
+
+	claim := func(batch string) func() { // of 100 of its 150 records
+		return func() {
+			for _, sql := range []string{
+				`UPDATE flow.lane_batch SET ready_records = 50 WHERE batch_id = $1`,
+				`INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own)
+					SELECT domain, bucket, 86400, date_trunc('day', flow.clock()), date_trunc('day', flow.clock()) + interval '1 day', 172800
+					FROM flow.lane_batch WHERE batch_id = $1 ON CONFLICT DO NOTHING`,
+			} {
+				_, err := s.app.Pool.Exec(t.Context(), sql, batch)
+				assert.NoError(t, err)
+			}
+		}
+	}
+	batch := s.trigger(definition, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(150))))
+	between.do = claim(batch)
+	q, err := forecasts.Queue(t.Context(), caller, s.tenancy)
+	require.NoError(t, err)
+	assert.Nil(t, between.do, "claimed")
+	assert.Equal(t, int64(150), q.Buckets["modify"].Records, "before the claim")
+	assert.Less(t, q.Buckets["modify"].Completion.At.Sub(q.AsOf), time.Hour)
+	q, err = forecasts.Queue(t.Context(), caller, s.tenancy)
+	require.NoError(t, err)
+	assert.Equal(t, int64(50), q.Buckets["modify"].Records, "after it")
+	day := q.AsOf.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	assert.True(t, q.Buckets["modify"].Completion.At.After(day), "the day is spent")
+
+	// The estimate of a trigger is read in the transaction of the start, which is no snapshot.
+	_, err = s.app.Pool.Exec(t.Context(), "DELETE FROM flow.ledger")
+	require.NoError(t, err)
+	between.do = claim(batch)
+	plan, err := plans.Plan(t.Context(), pool, caller, uuid.MustParse(definition), 1)
+	require.NoError(t, err)
+	started := &run.StartedBatch{RecordCount: 10, Routes: []run.TaskRoute{{Task: &plan.Steps[0].Tasks[0], Route: run.Route{Domain: s.tenancy, Bucket: "modify"}}}}
+	require.NoError(t, pg.InTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
+		e, err := forecasts.OfBatch(ctx, tx, caller, started)
+		require.NoError(t, err)
+		assert.True(t, e.Completion.At.After(day), "what is claimed is not missing in what is spent")
+		return nil
+	}))
 }

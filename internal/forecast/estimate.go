@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
@@ -64,11 +65,19 @@ type Day struct {
 
 // Estimate answers a question. Faults: NotFound for the account or the record set, Conflict for a set that is open or
 // consumed, Unprocessable for a question that makes no sense.
-func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID string, q Question) (*Estimate, error) {
+func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID string, q Question) (e *Estimate, err error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	d, err := s.domain(ctx, s.pool, orgID, tenancyID)
+	err = pg.Snapshot(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+		e, err = s.estimate(ctx, tx, orgID, tenancyID, q)
+		return err
+	})
+	return e, err
+}
+
+func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tenancyID string, q Question) (*Estimate, error) {
+	d, err := s.domain(ctx, conn, orgID, tenancyID)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +85,7 @@ func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID strin
 	if err != nil {
 		return nil, err
 	}
-	records, err := s.count(ctx, orgID, q)
+	records, err := s.count(ctx, conn, orgID, q)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +95,7 @@ func (s *Service) Estimate(ctx context.Context, orgID uuid.UUID, tenancyID strin
 		e.ActionID, e.MaxRecordsPerRequest, e.usual = &action.ID, action.MaxRecordsPerRequest, db.FlowLane(s.catalog.Lane(action))
 	}
 	e.Calls = calls(records, e.MaxRecordsPerRequest)
-	_, err = s.weigh(ctx, s.pool, orgID, &d, bucket, e, uuid.Nil)
+	_, err = s.weigh(ctx, conn, orgID, &d, bucket, e, uuid.Nil)
 	return e, err
 }
 
@@ -135,7 +144,7 @@ func (s *Service) target(d *Domain, q Question) (string, *catalog.RateBucket, *c
 }
 
 // count returns how many records a question is about.
-func (s *Service) count(ctx context.Context, orgID uuid.UUID, q Question) (int64, error) {
+func (s *Service) count(ctx context.Context, conn db.DBTX, orgID uuid.UUID, q Question) (int64, error) {
 	if q.RecordCount != nil {
 		return *q.RecordCount, nil
 	}
@@ -143,7 +152,7 @@ func (s *Service) count(ctx context.Context, orgID uuid.UUID, q Question) (int64
 	if err != nil || id.String() != *q.RecordSetID {
 		return 0, fault.Missing("Record set")
 	}
-	set, err := s.q.RecordSetGet(ctx, s.pool, db.RecordSetGetParams{OrgID: orgID, ID: id})
+	set, err := s.q.RecordSetGet(ctx, conn, db.RecordSetGetParams{OrgID: orgID, ID: id})
 	switch {
 	case pg.IsNoRows(err):
 		return 0, fault.Missing("Record set")

@@ -149,6 +149,15 @@ type spend struct {
 }
 
 func (s *Service) spend(ctx context.Context, conn db.DBTX, d *Domain) (*spend, error) {
+	out, err := s.moment(ctx, conn, d)
+	if err != nil {
+		return nil, err
+	}
+	return out, s.ledger(ctx, conn, d, out)
+}
+
+// moment is a spend of which the time is known, and the ledger is not read yet.
+func (s *Service) moment(ctx context.Context, conn db.DBTX, d *Domain) (*spend, error) {
 	out := &spend{}
 	var err error
 	if out.loc, err = time.LoadLocation(d.TimeZone); err != nil {
@@ -163,12 +172,16 @@ func (s *Service) spend(ctx context.Context, conn db.DBTX, d *Domain) (*spend, e
 			out.young = dispatch.Mature(p.Account)
 		}
 	}
+	return out, nil
+}
+
+func (s *Service) ledger(ctx context.Context, conn db.DBTX, d *Domain, out *spend) error {
 	rows, err := s.q.LedgerOpen(ctx, conn, db.LedgerOpenParams{Domain: d.TenancyID, Now: out.now.Add(-out.skew)})
 	if err != nil {
-		return nil, fmt.Errorf("read the ledger of %s: %w", d.TenancyID, err)
+		return fmt.Errorf("read the ledger of %s: %w", d.TenancyID, err)
 	}
 	out.rows, err = ledgerRows(rows)
-	return out, err
+	return err
 }
 
 // current returns the windows of a bucket that are open now, those that it has caps for.

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
+	"flowlane/internal/pg"
 )
 
 // Queue is what waits for the budgets of an account, and when it will be done.
@@ -80,19 +82,27 @@ const CaveatCalls = "estimated_calls_pre_coalescing_projection"
 const CaveatSample = "batch_sample_truncated"
 
 // Queue reads what waits for an account. Fault: NotFound.
-func (s *Service) Queue(ctx context.Context, orgID uuid.UUID, tenancyID string) (*Queue, error) {
-	d, err := s.domain(ctx, s.pool, orgID, tenancyID)
+func (s *Service) Queue(ctx context.Context, orgID uuid.UUID, tenancyID string) (out *Queue, err error) {
+	err = pg.Snapshot(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+		out, err = s.queue(ctx, tx, orgID, tenancyID)
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) queue(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tenancyID string) (*Queue, error) {
+	d, err := s.domain(ctx, conn, orgID, tenancyID)
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.backlog(ctx, s.pool, orgID, &d, uuid.Nil)
+	b, err := s.backlog(ctx, conn, orgID, &d, uuid.Nil)
 	if err != nil {
 		return nil, err
 	}
 	out := &Queue{TenancyID: tenancyID, AsOf: b.spend.now, Lanes: b.lanes, Buckets: map[string]BucketQueue{}}
 	for _, k := range s.buckets(d.PlatformID) {
 		w := b.buckets[k.name]
-		caps, err := dispatch.Caps(ctx, s.pool, tenancyID, k.name, k.RateBucket)
+		caps, err := dispatch.Caps(ctx, conn, tenancyID, k.name, k.RateBucket)
 		if err != nil {
 			return nil, err
 		}
@@ -132,6 +142,8 @@ type waiting struct {
 	others  map[uuid.UUID]bool
 }
 
+// backlog reads what waits for an account, but for a batch. The ledger comes last: a claim moves work from a queue to it, and where
+// conn is no Snapshot, one that commits meanwhile is better counted in both than in neither.
 func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, except uuid.UUID) (*backlog, error) {
 	b := &backlog{lanes: map[db.FlowLane]Depth{}, buckets: map[string]*waiting{}, pace: map[string]db.CallPaceRow{}, atOnce: map[db.FlowLane]int{}}
 	for _, l := range db.AllFlowLaneValues() {
@@ -141,7 +153,7 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 		b.buckets[k.name] = &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}}
 	}
 	var err error
-	if b.spend, err = s.spend(ctx, conn, d); err != nil {
+	if b.spend, err = s.moment(ctx, conn, d); err != nil {
 		return nil, err
 	}
 	if err := s.paces(ctx, conn, orgID, d, b); err != nil {
@@ -164,7 +176,7 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	for i := range under {
 		c.underWay(ctx, &under[i])
 	}
-	return b, nil
+	return b, s.ledger(ctx, conn, d, b.spend)
 }
 
 // paces reads what delays the budgets of an account besides their windows.

@@ -32,6 +32,12 @@ func InTxKept(ctx context.Context, pool Beginner, do func(ctx context.Context, t
 	return inTx(ctx, pool, pgx.TxOptions{BeginQuery: "begin isolation level read committed; set local plan_cache_mode = force_generic_plan"}, do)
 }
 
+// Snapshot runs do in one transaction that only reads, and sees everything as it was at its first statement: for answers that put
+// together what several statements found.
+func Snapshot(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
+	return inTx(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, do)
+}
+
 func inTx(ctx context.Context, pool Beginner, opts pgx.TxOptions, do func(ctx context.Context, tx pgx.Tx) error) error {
 	tx, err := pool.BeginTx(ctx, opts)
 	if err != nil {
