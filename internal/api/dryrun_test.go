@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -98,4 +99,25 @@ func TestDryRun_Refused(t *testing.T) {
 	got := s.Do(http.MethodPost, path, `{"input_data":{"id":"1","n":1}}`).Want(http.StatusOK).JSON()
 	assert.Equal(t, "credential_unusable", dryRunTasks(got)["up"]["error"].(map[string]any)["code"])
 	assert.Nil(t, got["estimate"])
+}
+
+// TestDryRun_Bounded rehearses a flow whose tasks all show a large record: what is shown has an end, and says so.
+func TestDryRun_Bounded(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	var copies, calls []string
+	for i := range 12 {
+		copies = append(copies, fmt.Sprintf(`{"id":"copy%d","action_id":"core__flow__transform","params":{"value":"{{ input }}"}}`, i))
+		calls = append(calls, fmt.Sprintf(`{"id":"call%d","action_id":"core__http__request","params":{"method":"PUT","url":"https://api.example","body":"{{ input }}"}}`, i))
+	}
+	id := s.define(fmt.Sprintf(`[{"id":"a","tasks":[%s]},{"id":"b","tasks":[%s]}]`, strings.Join(copies, ","), strings.Join(calls, ",")))
+	large := fmt.Sprintf(`{"input_data":{"text":%q}}`, strings.Repeat("x", 1_000_000))
+	res := s.Do(http.MethodPost, "/flows/definitions/"+id+"/dry-run", large).Want(http.StatusOK)
+	assert.Less(t, len(res.Body), 17<<20)
+	tasks := dryRunTasks(res.JSON())
+	assert.Equal(t, []any{"resolved", nil}, []any{tasks["copy11"]["status"], tasks["copy11"]["error"]})
+	assert.Equal(t, []any{"resolved", nil}, []any{tasks["call3"]["status"], tasks["call3"]["error"]})
+	last := tasks["call11"]
+	assert.Equal(t, []any{"failed", nil, nil}, []any{last["status"], last["call"], last["output"]})
+	assert.Equal(t, "The outputs and calls of this dry run take more than 16 MiB together; give a smaller sample record", last["error"].(map[string]any)["message"])
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -34,7 +35,14 @@ type rehearsal struct {
 	// lane is the definition's; empty where it has none.
 	lane   db.FlowLane
 	routes []run.TaskRoute
+	// made is how many bytes of outputs and calls there are.
+	made int
 }
+
+// mostMade bounds what a rehearsal shows: each task alone may make as much as an expression yields, and a flow has many.
+const mostMade = 16 << 20
+
+var tooMuch = fmt.Sprintf("The outputs and calls of this dry run take more than %d MiB together; give a smaller sample record", mostMade>>20)
 
 func (r *rehearsal) step(ctx context.Context, step *definition.Step) ([]Task, error) {
 	out := make([]Task, len(step.Tasks))
@@ -43,6 +51,7 @@ func (r *rehearsal) step(ctx context.Context, step *definition.Step) ([]Task, er
 		if out[i], err = r.task(ctx, step, &step.Tasks[i]); err != nil {
 			return nil, err
 		}
+		out[i] = r.bound(step, &step.Tasks[i], out[i])
 	}
 	// Tasks of a step do not see each other.
 	for i := range step.Tasks {
@@ -55,6 +64,24 @@ func (r *rehearsal) step(ctx context.Context, step *definition.Step) ([]Task, er
 		out[i].Output = r.outputs[key]
 	}
 	return out, nil
+}
+
+// bound counts what a task has made, and fails the task where it is too much.
+func (r *rehearsal) bound(step *definition.Step, task *definition.Task, t Task) Task {
+	n := len(t.Output)
+	if t.Call != nil {
+		n += len(t.Call.URL) + int(t.Call.Size())
+		for _, values := range t.Call.Header {
+			for _, v := range values {
+				n += len(v)
+			}
+		}
+	}
+	if r.made+n > mostMade {
+		return failed(step, task, Task{When: t.When, Elements: t.Elements}, run.CodeExpression, tooMuch)
+	}
+	r.made += n
+	return t
 }
 
 // failed returns a task that fails with what is known of it.
