@@ -6766,7 +6766,7 @@ type EventSubscriptionInput struct {
 	EventKind    EventKindName `json:"event_kind"`
 	// One `{{ }}` expression over `payload` that is true for the events that start a batch and false for
 	// the others. One that has no such value for an event counts as a start that failed. Null or absent:
-	// every event of the kind starts one.
+	// every event of the kind starts one. At most 4096 bytes.
 	Filter OptNilString `json:"filter"`
 	// Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`.
 	// Null or absent passes the whole payload as the record.
@@ -6907,7 +6907,7 @@ type EventSubscriptionUpdate struct {
 	EventKind    OptEventKindName `json:"event_kind"`
 	// One `{{ }}` expression over `payload` that is true for the events that start a batch and false for
 	// the others. One that has no such value for an event counts as a start that failed. Null or absent:
-	// every event of the kind starts one.
+	// every event of the kind starts one. At most 4096 bytes.
 	Filter OptNilString `json:"filter"`
 	// Makes the record of the batch: an object whose strings may hold `{{ }}` expressions over `payload`.
 	// Null or absent passes the whole payload as the record.

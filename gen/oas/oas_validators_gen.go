@@ -4216,7 +4216,7 @@ func (s *EventSubscriptionInput) Validate() error {
 				if err := (validate.String{
 					MinLength:     0,
 					MinLengthSet:  false,
-					MaxLength:     5000,
+					MaxLength:     4096,
 					MaxLengthSet:  true,
 					Email:         false,
 					Hostname:      false,
@@ -4346,7 +4346,7 @@ func (s *EventSubscriptionUpdate) Validate() error {
 				if err := (validate.String{
 					MinLength:     0,
 					MinLengthSet:  false,
-					MaxLength:     5000,
+					MaxLength:     4096,
 					MaxLengthSet:  true,
 					Email:         false,
 					Hostname:      false,

@@ -41,10 +41,10 @@ var fixedFields = map[string][]string{"updateWebhook": {"mode", "provider"}}
 func ofString(check func(string) error) func(json.RawMessage) error {
 	return func(value json.RawMessage) error {
 		var text *string
-		if json.Unmarshal(value, &text) != nil || text == nil {
-			return nil // the schema's matter
+		if json.Unmarshal(value, &text) == nil && text != nil {
+			return check(*text)
 		}
-		return check(*text)
+		return nil // the schema's matter
 	}
 }
 

@@ -119,6 +119,9 @@ func TestEvent_Refused(t *testing.T) {
 		{`"input_template":{"a":[{"b":"{{ payload. }}"}]}`, "body.input_template.a.0.b value_error"},
 		{`"input_template":{"a":"{{ vars.x }}"}`, "body.input_template.a value_error"},
 		{`"input_template":[]`, "body.input_template object_type"},
+		{`"input_template":{"a":["{{ 'b\\u0000' }}"]}`, "body.input_template.a.0 value_error"},
+		{`"input_template":{"a":"{{ {'\\x00': payload} }}"}`, "body.input_template.a value_error"},
+		{`"filter":"{{ ` + strings.Repeat("a", 4091) + ` }}"`, "body.filter string_too_long"},
 	} {
 		body := listening(flow, event.BatchFailed)
 		key := strings.SplitAfter(c.field, ":")[0]
@@ -342,6 +345,16 @@ func TestEvent_Failures(t *testing.T) {
 	fail(`{"go":true,"n":2}`)
 	s.subscription(id, 2, 3)
 	assert.Equal(t, []json.RawMessage{json.RawMessage(`{"n":2}`), json.RawMessage(`{"n":5}`)}, s.heard(id))
+
+	// A NUL that only shows when the template is rendered, and a template of the time when one was taken, which can still be changed.
+	s.Do(http.MethodPatch, subscriptions+"/"+id, `{"input_template":{"n":"{{ fromBase64('AA==') }}"}}`).Want(http.StatusOK)
+	fail(`{"go":true}`)
+	assert.Contains(t, s.subscription(id, 2, 4)["last_error"], "input_template: the record that it makes contains a NUL character")
+	_, err := s.app.Pool.Exec(t.Context(), `UPDATE flow.event_subscription SET input_template = '{"n":"{{ ''\\u0000'' }}"}' WHERE id = $1`, id)
+	require.NoError(t, err)
+	fail(`{"go":true}`)
+	s.subscription(id, 2, 5)
+	s.Do(http.MethodPatch, subscriptions+"/"+id, `{"description":"e"}`).Want(http.StatusOK)
 }
 
 // TestEvent_Behind: events that wait behind many that cannot start, some of which the database refuses, are reached.

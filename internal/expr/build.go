@@ -37,7 +37,7 @@ type builder struct {
 	scope       *Scope
 	paths       paths
 	ops         []op
-	errs        []Error
+	errs, nuls  []Error
 	place       []string
 	expressions int
 	locals      int
@@ -49,7 +49,7 @@ func (b *builder) template(value json.RawMessage) *Template {
 	b.paths.finish()
 	return &Template{
 		value: value, scope: *b.scope, ops: b.ops, paths: b.paths, refs: b.paths.refs(), expressions: b.expressions,
-		pool: runPool{locals: b.locals, levels: b.levels},
+		nuls: b.nuls, pool: runPool{locals: b.locals, levels: b.levels},
 	}
 }
 
@@ -217,6 +217,9 @@ func (b *builder) node(source string, node ast.Node, text bool) {
 	if err != nil {
 		b.fail(source, err)
 		return
+	}
+	if c.nul {
+		b.nuls = append(b.nuls, Error{Path: slices.Clone(b.place), Expression: source, Msg: "must not contain a NUL character"})
 	}
 	o := op{eval: eval, source: source, text: text}
 	if c.dynamic {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 )
@@ -22,6 +23,8 @@ type compiler struct {
 	nodes                int
 	// dynamic is set once the expression reads anything: without it, it is a constant.
 	dynamic bool
+	// nul is set once a string of the expression has a NUL character.
+	nul bool
 }
 
 func constant(v any) evaluator { return func(*run) (any, error) { return v, nil } }
@@ -40,6 +43,7 @@ func (c *compiler) compile(n ast.Node) (evaluator, error) {
 	case *ast.FloatNode:
 		return constant(n.Value), nil
 	case *ast.StringNode:
+		c.nul = c.nul || strings.IndexByte(n.Value, 0) >= 0
 		return constant(n.Value), nil
 	case *ast.IdentifierNode, *ast.MemberNode, *ast.ChainNode:
 		return c.reference(n)

@@ -17,6 +17,7 @@ package expr
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Bounds of one template and one evaluation.
@@ -29,6 +30,8 @@ const (
 	MaxDepth = 64
 	// MaxResult is the size in bytes of one rendered value, and of any string made on the way to it.
 	MaxResult = 1 << 20
+	// maxShown is how many bytes of a bad expression its error repeats.
+	maxShown = 500
 	// maxNodes bounds the compiled size of one expression.
 	maxNodes = 10000
 	// maxFuel is what one rendering may spend: a unit for each step and each element, and one for every 16 bytes of text.
@@ -70,7 +73,11 @@ func (e Error) Error() string {
 	if e.Expression == "" {
 		return e.Msg
 	}
-	return fmt.Sprintf("{{ %s }}: %s", e.Expression, e.Msg)
+	source := e.Expression
+	if len(source) > maxShown {
+		source = strings.ToValidUTF8(source[:maxShown], "") + "..."
+	}
+	return fmt.Sprintf("{{ %s }}: %s", source, e.Msg)
 }
 
 // EvalError is an expression that has no value for this record: a wrong type, a division by zero, a bound reached. Its

@@ -15,6 +15,7 @@ type Template struct {
 	refs  Refs
 	// expressions counts those inside; without any, value is the result.
 	expressions int
+	nuls        []Error
 }
 
 // op appends one piece of the result: literal bytes, the span of a path, or what an evaluator computes.
@@ -99,6 +100,10 @@ func (o *op) appendValue(dst []byte, r *run, limit int) ([]byte, error) {
 
 // Refs tells what the template refers to.
 func (t *Template) Refs() Refs { return t.refs }
+
+// NULs are the expressions that hold a NUL character, which nothing can store. They compile, because templates that are stored may
+// have them; new ones are better refused.
+func (t *Template) NULs() []Error { return t.nuls }
 
 // Static reports that the result depends neither on the input nor on steps: it is the same for every record of a batch.
 func (t *Template) Static() bool {

@@ -428,3 +428,19 @@ func TestTemplate_VarKeys(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestCompile_NUL: an expression that holds a NUL compiles, and is told of.
+func TestCompile_NUL(t *testing.T) {
+	t.Parallel()
+	tpl, errs := Compile(json.RawMessage(`{"a":["{{ 'x\\u0000' }}"],"b":"{{ {'\\x00': input} }}","c":"{{ 'x' }}","d":"{{ input.n == '\\000' }}"}`), Scope{Input: true})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	var got []string
+	for _, e := range tpl.NULs() {
+		got = append(got, strings.Join(e.Path, "."))
+	}
+	if want := "a.0 b d"; strings.Join(got, " ") != want {
+		t.Errorf("NUL in %q; want %q", got, want)
+	}
+}

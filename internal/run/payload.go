@@ -7,6 +7,7 @@ import (
 
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
+	"flowlane/internal/jsonraw"
 )
 
 // InputTemplate makes the record of a batch from the payload of what starts it. Nil passes the payload, which must then be an object.
@@ -23,6 +24,14 @@ func CompileInput(text json.RawMessage, at ...string) (*InputTemplate, []fault.F
 		return nil, BadExpressions(errs, at...)
 	}
 	return &InputTemplate{out}, nil
+}
+
+// NULs names the expressions of an input template that compiles which hold a NUL character. Only a new template is asked for them.
+func (t *InputTemplate) NULs(at ...string) []fault.Field {
+	if t == nil {
+		return nil
+	}
+	return BadExpressions(t.template.NULs(), at...)
 }
 
 // BadExpressions names expressions that do not compile, each at its place below at.
@@ -48,5 +57,12 @@ func (t *InputTemplate) Record(payload json.RawMessage) ([]byte, error) {
 	if t == nil {
 		return payload, nil
 	}
-	return t.template.Append(nil, &expr.Env{Payload: payload}) //nolint:wrapcheck // its text is for the author
+	record, err := t.template.Append(nil, &expr.Env{Payload: payload})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // its text is for the author
+	}
+	if jsonraw.HasNUL(record) { // a function can make one
+		return nil, &expr.EvalError{Msg: "the record that it makes contains a NUL character, which cannot be stored"}
+	}
+	return record, nil
 }

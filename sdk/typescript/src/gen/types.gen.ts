@@ -2318,7 +2318,8 @@ export type EventSubscriptionInput = {
     event_kind: EventKindName;
     /**
      * One `{{ }}` expression over `payload` that is true for the events that start a batch and false for the others. One that
-     * has no such value for an event counts as a start that failed. Null or absent: every event of the kind starts one.
+     * has no such value for an event counts as a start that failed. Null or absent: every event of the kind starts one. At most
+     * 4096 bytes.
      *
      */
     filter?: string | null;
@@ -2346,7 +2347,8 @@ export type EventSubscriptionUpdate = {
     event_kind?: EventKindName;
     /**
      * One `{{ }}` expression over `payload` that is true for the events that start a batch and false for the others. One that
-     * has no such value for an event counts as a start that failed. Null or absent: every event of the kind starts one.
+     * has no such value for an event counts as a start that failed. Null or absent: every event of the kind starts one. At most
+     * 4096 bytes.
      *
      */
     filter?: string | null;
