@@ -50,7 +50,7 @@ WHERE domain = @domain AND starts_at > @since::timestamptz
     AND (sqlc.narg('bucket')::text IS NULL OR bucket = sqlc.narg('bucket'))
     AND (sqlc.narg('window_seconds')::int IS NULL OR window_seconds = sqlc.narg('window_seconds'))
     AND (starts_at, bucket, window_seconds) < (@before_starts_at::timestamptz, @before_bucket::text, @before_seconds::int)
-ORDER BY starts_at DESC, bucket DESC, window_seconds DESC LIMIT @max_rows OFFSET @skip_rows;
+ORDER BY starts_at DESC, bucket DESC, window_seconds DESC LIMIT @max_rows;
 
 -- name: BatchQueues :many
 -- The queues of a batch, one for each task of it that makes calls.

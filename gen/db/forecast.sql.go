@@ -290,7 +290,7 @@ WHERE domain = $1 AND starts_at > $2::timestamptz
     AND ($3::text IS NULL OR bucket = $3)
     AND ($4::int IS NULL OR window_seconds = $4)
     AND (starts_at, bucket, window_seconds) < ($5::timestamptz, $6::text, $7::int)
-ORDER BY starts_at DESC, bucket DESC, window_seconds DESC LIMIT $9 OFFSET $8
+ORDER BY starts_at DESC, bucket DESC, window_seconds DESC LIMIT $8
 `
 
 type LedgerHistoryParams struct {
@@ -301,7 +301,6 @@ type LedgerHistoryParams struct {
 	BeforeStartsAt time.Time
 	BeforeBucket   string
 	BeforeSeconds  int32
-	SkipRows       int32
 	MaxRows        int32
 }
 
@@ -325,7 +324,6 @@ func (q *Queries) LedgerHistory(ctx context.Context, db DBTX, arg LedgerHistoryP
 		arg.BeforeStartsAt,
 		arg.BeforeBucket,
 		arg.BeforeSeconds,
-		arg.SkipRows,
 		arg.MaxRows,
 	)
 	if err != nil {

@@ -16951,23 +16951,6 @@ func (c *Client) sendListUsageHistory(ctx context.Context, params ListUsageHisto
 		}
 	}
 	{
-		// Encode "skip" parameter.
-		cfg := uri.QueryParameterEncodingConfig{
-			Name:    "skip",
-			Style:   uri.QueryStyleForm,
-			Explode: true,
-		}
-
-		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
-			if val, ok := params.Skip.Get(); ok {
-				return e.EncodeValue(conv.IntToString(val))
-			}
-			return nil
-		}); err != nil {
-			return res, errors.Wrap(err, "encode query")
-		}
-	}
-	{
 		// Encode "cursor" parameter.
 		cfg := uri.QueryParameterEncodingConfig{
 			Name:    "cursor",

@@ -18263,10 +18263,6 @@ func (s *Server) handleListUsageHistoryRequest(args [1]string, argsEscaped bool,
 					In:   "query",
 				}: params.Limit,
 				{
-					Name: "skip",
-					In:   "query",
-				}: params.Skip,
-				{
 					Name: "cursor",
 					In:   "query",
 				}: params.Cursor,

@@ -13788,11 +13788,8 @@ func decodeListTriggersParams(args [0]string, argsEscaped bool, r *http.Request)
 
 // ListUsageHistoryParams is parameters of listUsageHistory operation.
 type ListUsageHistoryParams struct {
-	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
-	// `next_cursor` tells whether there are more.
+	// The most windows to return, 1 to 500.
 	Limit OptInt `json:",omitempty,omitzero"`
-	// How many items to pass over. For deep pages `cursor` is much faster.
-	Skip OptInt `json:",omitempty,omitzero"`
 	// The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters,
 	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
 	// it answers 422.
@@ -13813,15 +13810,6 @@ func unpackListUsageHistoryParams(packed middleware.Parameters) (params ListUsag
 		}
 		if v, ok := packed[key]; ok {
 			params.Limit = v.(OptInt)
-		}
-	}
-	{
-		key := middleware.ParameterKey{
-			Name: "skip",
-			In:   "query",
-		}
-		if v, ok := packed[key]; ok {
-			params.Skip = v.(OptInt)
 		}
 	}
 	{
@@ -13865,7 +13853,7 @@ func decodeListUsageHistoryParams(args [1]string, argsEscaped bool, r *http.Requ
 	q := uri.NewQueryDecoder(r.URL.Query())
 	// Set default value for query: limit.
 	{
-		val := int(50)
+		val := int(100)
 		params.Limit.SetTo(val)
 	}
 	// Decode query: limit.
@@ -13907,7 +13895,7 @@ func decodeListUsageHistoryParams(args [1]string, argsEscaped bool, r *http.Requ
 							MinSet:        true,
 							Min:           1,
 							MaxSet:        true,
-							Max:           50000,
+							Max:           500,
 							MinExclusive:  false,
 							MaxExclusive:  false,
 							MultipleOfSet: false,
@@ -13930,77 +13918,6 @@ func decodeListUsageHistoryParams(args [1]string, argsEscaped bool, r *http.Requ
 	}(); err != nil {
 		return params, &ogenerrors.DecodeParamError{
 			Name: "limit",
-			In:   "query",
-			Err:  err,
-		}
-	}
-	// Set default value for query: skip.
-	{
-		val := int(0)
-		params.Skip.SetTo(val)
-	}
-	// Decode query: skip.
-	if err := func() error {
-		cfg := uri.QueryParameterDecodingConfig{
-			Name:    "skip",
-			Style:   uri.QueryStyleForm,
-			Explode: true,
-		}
-
-		if err := q.HasParam(cfg); err == nil {
-			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
-				var paramsDotSkipVal int
-				if err := func() error {
-					val, err := d.DecodeValue()
-					if err != nil {
-						return err
-					}
-
-					c, err := conv.ToInt(val)
-					if err != nil {
-						return err
-					}
-
-					paramsDotSkipVal = c
-					return nil
-				}(); err != nil {
-					return err
-				}
-				params.Skip.SetTo(paramsDotSkipVal)
-				return nil
-			}); err != nil {
-				return err
-			}
-			if err := func() error {
-				if value, ok := params.Skip.Get(); ok {
-					if err := func() error {
-						if err := (validate.Int{
-							MinSet:        true,
-							Min:           0,
-							MaxSet:        false,
-							Max:           0,
-							MinExclusive:  false,
-							MaxExclusive:  false,
-							MultipleOfSet: false,
-							MultipleOf:    0,
-							Pattern:       nil,
-						}).Validate(int64(value)); err != nil {
-							return errors.Wrap(err, "int")
-						}
-						return nil
-					}(); err != nil {
-						return err
-					}
-				}
-				return nil
-			}(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}(); err != nil {
-		return params, &ogenerrors.DecodeParamError{
-			Name: "skip",
 			In:   "query",
 			Err:  err,
 		}

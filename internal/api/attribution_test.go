@@ -148,5 +148,9 @@ func TestDomain_UsageHistory(t *testing.T) {
 	assert.Greater(t, len(all), len(dial)+2)
 	assert.Empty(t, s.get(path + "?bucket=nope")["items"])
 	s.Do(http.MethodGet, path+"?window=61", nil).Invalid("query.window enum")
+	assert.Equal(t, []any{100.0, 0.0}, []any{empty["limit"], empty["skip"]}, "by cursor alone, as the contract says")
+	days := path + "?bucket=dial&window=86400"
+	assert.Equal(t, s.get(days)["items"], s.get(days + "&skip=1")["items"])
+	s.Do(http.MethodGet, path+"?limit=501", nil).Invalid("query.limit less_than_equal")
 	s.other.Do(http.MethodGet, path, nil).Detail(http.StatusNotFound, "Domain not found")
 }

@@ -83,7 +83,7 @@ func (h dispatchHandler) ListUsageHistory(ctx context.Context, params oas.ListUs
 		length := int(seconds)
 		f.Window = &length
 	}
-	p, err := pageOf("usage history", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.TenancyID, params.Bucket, params.Window)
+	p, err := pageOf("usage history", caller.OrgID, params.Limit, oas.OptInt{}, params.Cursor, params.TenancyID, params.Bucket, params.Window)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (h dispatchHandler) ListUsageHistory(ctx context.Context, params oas.ListUs
 			return nil, err
 		}
 	}
-	rows, err := h.forecasts.History(ctx, caller.OrgID, params.TenancyID, f, before, p.Skip(), p.Fetch())
+	rows, err := h.forecasts.History(ctx, caller.OrgID, params.TenancyID, f, before, p.Fetch())
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func TestCursor_EveryList(t *testing.T) {
 	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at)
 		SELECT $1, 'dial', n, now(), now() + interval '1 minute' FROM unnest(ARRAY[60, 3600]) n`, s.tenancy)
 	require.NoError(t, err)
-	cursorOnly := map[string]bool{"listAuditLog": true, "listStoreRecords": true, "listWebhooks": true, "listWebhookDeliveries": true}
+	cursorOnly := map[string]bool{"listAuditLog": true, "listStoreRecords": true, "listWebhooks": true, "listWebhookDeliveries": true, "listUsageHistory": true}
 	// alone has lists of one item here, which give no cursor.
 	alone := map[string]bool{"listDefinitionVersions": true}
 	foreign := ""

@@ -115,13 +115,16 @@ func (q *projected) fill(ctx context.Context, e *env) error {
 	if err != nil {
 		return fmt.Errorf("fill the ledger: %w", err)
 	}
-	var page struct {
-		Next string `json:"next_cursor"`
+	history := "/platforms/dialer/domains/" + q.domain + "/usage-history?limit=500"
+	for i, next := 0, ""; i < 20_000/500; i++ {
+		var page struct {
+			Next string `json:"next_cursor"`
+		}
+		if err := q.call(ctx, http.MethodGet, history+next, nil, &page); err != nil {
+			return err
+		}
+		q.deep, next = page.Next, "&cursor="+url.QueryEscape(page.Next)
 	}
-	if err := q.call(ctx, http.MethodGet, "/platforms/dialer/domains/"+q.domain+"/usage-history?limit=1&skip=20000", nil, &page); err != nil {
-		return err
-	}
-	q.deep = page.Next
 	if q.batches == 1 {
 		return q.queue(ctx, e)
 	}

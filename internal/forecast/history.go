@@ -42,7 +42,7 @@ type HistoryPlace struct {
 }
 
 // History lists the windows of an account, newest first; none for a bucket that it does not have. Fault: NotFound.
-func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string, f HistoryFilter, before HistoryPlace, skip, maxRows int32) ([]Spent, error) {
+func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string, f HistoryFilter, before HistoryPlace, maxRows int32) ([]Spent, error) {
 	d, err := s.domain(ctx, s.pool, orgID, tenancyID)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string
 		before = HistoryPlace{WindowStart: now.AddDate(1, 0, 0)}
 	}
 	p := db.LedgerHistoryParams{Domain: tenancyID, Since: now.Add(-HistoryKept), Bucket: f.Bucket, BeforeStartsAt: before.WindowStart,
-		BeforeBucket: before.Bucket, BeforeSeconds: int32(min(before.Seconds, math.MaxInt32)), MaxRows: maxRows, SkipRows: skip}
+		BeforeBucket: before.Bucket, BeforeSeconds: int32(min(before.Seconds, math.MaxInt32)), MaxRows: maxRows}
 	if f.Window != nil {
 		seconds := int32(*f.Window) //nolint:gosec // one of three
 		p.WindowSeconds = &seconds

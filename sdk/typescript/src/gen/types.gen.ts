@@ -8189,13 +8189,9 @@ export type ListUsageHistoryData = {
     };
     query?: {
         /**
-         * The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
+         * The most windows to return, 1 to 500.
          */
         limit?: number;
-        /**
-         * How many items to pass over. For deep pages `cursor` is much faster.
-         */
-        skip?: number;
         /**
          * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
          * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
