@@ -512,6 +512,7 @@ type DispatchInvoker interface {
 	// RefreshLimits invokes refreshLimits operation.
 	//
 	// Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
+	// Without an active credential of the account there is nobody to ask for (409).
 	//
 	// POST /platforms/dialer/domains/{tenancy_id}/refresh-limits
 	RefreshLimits(ctx context.Context, params RefreshLimitsParams, options ...RequestOption) (*Headroom, error)
@@ -18681,6 +18682,7 @@ func (c *Client) sendReceiveWebhook(ctx context.Context, request *ReceiveWebhook
 // RefreshLimits invokes refreshLimits operation.
 //
 // Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
+// Without an active credential of the account there is nobody to ask for (409).
 //
 // POST /platforms/dialer/domains/{tenancy_id}/refresh-limits
 func (c *Client) RefreshLimits(ctx context.Context, params RefreshLimitsParams, options ...RequestOption) (*Headroom, error) {

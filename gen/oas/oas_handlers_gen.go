@@ -20172,6 +20172,7 @@ func (s *Server) handleReceiveWebhookRequest(args [2]string, argsEscaped bool, w
 // handleRefreshLimitsRequest handles refreshLimits operation.
 //
 // Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
+// Without an active credential of the account there is nobody to ask for (409).
 //
 // POST /platforms/dialer/domains/{tenancy_id}/refresh-limits
 func (s *Server) handleRefreshLimitsRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -437,6 +437,7 @@ type DispatchHandler interface {
 	// RefreshLimits implements refreshLimits operation.
 	//
 	// Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
+	// Without an active credential of the account there is nobody to ask for (409).
 	//
 	// POST /platforms/dialer/domains/{tenancy_id}/refresh-limits
 	RefreshLimits(ctx context.Context, params RefreshLimitsParams) (*Headroom, error)

@@ -111,6 +111,11 @@ func TestDispatch_RefreshFails(t *testing.T) {
 	s.Do(http.MethodPost, path, nil).Detail(http.StatusServiceUnavailable,
 		"The provider did not tell its limits (UNKNOWN): The platform's answer is no JSON.")
 	s.Do(http.MethodPost, path, nil).Want(http.StatusOK)
+
+	s.Do(http.MethodPut, "/credentials/"+s.credential, `{"name":"sim","platform_id":"dialer","auth_method":"basic_auth","status":"expired"}`).Want(http.StatusOK)
+	s.Do(http.MethodPost, path, nil).Detail(http.StatusConflict,
+		"Domain has no active credential to ask the provider with: create one, or set the status of one to active")
+	s.other.Do(http.MethodPost, path, nil).Detail(http.StatusNotFound, "Domain not found")
 }
 
 // TestDispatch_RefreshUndated: counters without a time are those of now.

@@ -23,8 +23,8 @@ import (
 )
 
 // Refresh reads the limits and counters of an account from its provider and takes them over: limits replace the catalog's
-// caps, counters clamp the ledger up. It answers how many counters were read. Faults: 404 for an account without a usable
-// credential of the organization; 503 where the provider does not answer.
+// caps, counters clamp the ledger up. It answers how many counters were read. Faults: 404 for an account that the organization does
+// not know, 409 where it has no usable credential of it; 503 where the provider does not answer.
 func (d *Dispatcher) Refresh(ctx context.Context, orgID uuid.UUID, tenancyID string) (int, error) {
 	r, err := d.read(ctx, orgID, tenancyID)
 	if err != nil {
@@ -46,6 +46,18 @@ type reading struct {
 	every, mature time.Duration
 }
 
+// unasked says why an organization cannot ask about an account: it has no credential for that, or does not know the account.
+func (d *Dispatcher) unasked(ctx context.Context, orgID uuid.UUID, tenancyID string) error {
+	_, err := d.q.TenantGet(ctx, d.Pool, db.TenantGetParams{OrgID: orgID, TenancyID: tenancyID})
+	switch {
+	case pg.IsNoRows(err):
+		return fault.Missing("Domain")
+	case err != nil:
+		return fmt.Errorf("read tenant %s: %w", tenancyID, err)
+	}
+	return fault.New(fault.Conflict, "Domain has no active credential to ask the provider with: create one, or set the status of one to active")
+}
+
 func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string) (r reading, err error) {
 	domain, err := d.q.DomainGet(ctx, d.Pool, tenancyID)
 	if pg.IsNoRows(err) {
@@ -61,7 +73,7 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	r.every, r.mature = time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second, Mature(platform.Account)
 	id, err := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &tenancyID, OrgID: orgID})
 	if pg.IsNoRows(err) {
-		return r, fault.Missing("Domain")
+		return r, d.unasked(ctx, orgID, tenancyID)
 	}
 	if err != nil {
 		return r, fmt.Errorf("find a credential of %s: %w", tenancyID, err)

@@ -1608,7 +1608,9 @@ export const estimateUpload = <ThrowOnError extends boolean = false>(options: Op
 /**
  * Read the provider's limits again
  *
- * Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
+ * Asks the provider for its limits and counters now, and returns the budgets as they are afterwards. Without an active
+ * credential of the account there is nobody to ask for (409).
+ *
  */
 export const refreshLimits = <ThrowOnError extends boolean = false>(options: Options<RefreshLimitsData, ThrowOnError>) => (options.client ?? client).post<RefreshLimitsResponses, RefreshLimitsErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
