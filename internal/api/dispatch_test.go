@@ -129,3 +129,14 @@ func TestDispatch_RefreshUndated(t *testing.T) {
 	day := head["buckets"].(map[string]any)["upload"].(map[string]any)["windows"].(map[string]any)["86400"].(map[string]any)
 	assert.Equal(t, 100.0, day["used"])
 }
+
+// TestDispatch_RefusedStatus: where the provider refuses a call without a word that can be read, its status says what to look for.
+func TestDispatch_RefusedStatus(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	s.sim.AddFault(dialersim.Fault{Operation: "modify", Kind: "status", Status: http.StatusUnauthorized})
+	batch := s.trigger(s.define(fmt.Sprintf(changeSteps, s.credential)), `{"input_data":{"id":"a"}}`)
+	s.await(batch)
+	failed := s.get("/flows/batches/" + batch + "/results")["items"].([]any)[0].(map[string]any)["error"].(map[string]any)
+	assert.Equal(t, []any{"provider_refused", "The provider refused the call (status 401)", nil}, []any{failed["code"], failed["message"], failed["provider_code"]})
+}

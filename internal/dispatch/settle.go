@@ -374,7 +374,10 @@ func refusalText(v *verdict) string {
 	case provider.ReasonRequest:
 		return "The request cannot be sent as it is"
 	}
-	return "The provider refused the call"
+	if v.reading.Status == 0 {
+		return "The provider refused the call"
+	}
+	return fmt.Sprintf("The provider refused the call (status %d)", v.reading.Status)
 }
 
 func (s *settlement) failAll(call *openCall, p *run.Part, v *verdict, e *run.JobError) {

@@ -84,6 +84,8 @@ type Reading struct {
 	Output json.RawMessage
 	// Rejected are the rows that failed, by ascending row, each once.
 	Rejected []RowError
+	// Status is that of the answer; 0 without one.
+	Status int
 	// Code and Message are the provider's own words, cut to 500 characters.
 	Code, Message string
 	// RetryAfter is how long to wait after RetryLater: what the provider asked for, else what the catalog says. It is zero
@@ -112,7 +114,7 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	case slices.Contains(spec.Pending, ans.Status):
 		return readAccepted(Pending, act, ans, nRows)
 	}
-	r := Reading{}
+	r := Reading{Status: ans.Status}
 	r.Code, r.Message = readFault(spec, ans)
 	if slices.Contains(spec.Refused, ans.Status) {
 		r.Kind, r.Reason = Refused, ReasonRefused
