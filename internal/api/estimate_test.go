@@ -17,6 +17,7 @@ import (
 	flow "flowlane/internal/definition"
 	"flowlane/internal/forecast"
 	"flowlane/internal/pg"
+	"flowlane/internal/provider/dialersim"
 	"flowlane/internal/run"
 )
 
@@ -87,6 +88,20 @@ func TestEstimate_Released(t *testing.T) {
 	twice := fmt.Sprintf(changeSteps, s.credential)
 	twice = s.define(twice[:len(twice)-1] + `,{"id":"again","tasks":[{"id":"n",` + twice[len(`[{"id":"s","tasks":[{"id":"m",`):])
 	assert.Greater(t, s.started(twice, policy, 20)["eta_seconds"], 99*60.0, "the second step begins a release later")
+}
+
+// TestEstimate_OneByOne: uploads into a list go one after the other, and an estimate of some reckons with that before any waits; so it
+// does with how long one of them may take.
+func TestEstimate_OneByOne(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
+	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK)
+	assert.Greater(t, s.completion("dialer__api__upload", 100*50_000)["eta_seconds"], 200.0, "100 calls of two seconds, which is taken for what is unknown")
+	assert.Less(t, s.completion("dialer__api__upload", 1)["eta_seconds"], 75.0, "60 seconds are the timeout of an upload")
+	assert.Greater(t, s.completion("dialer__api__upload", 1)["eta_seconds"], 60.0)
+	assert.Greater(t, s.started(s.define(uploadSteps), "", 5)["eta_seconds"], 60.0)
+	assert.Less(t, s.completion("dialer__api__modify", 100)["eta_seconds"], 75.0, "these go side by side")
 }
 
 // meanwhile does something once, just before a statement begins whose text has a certain word.

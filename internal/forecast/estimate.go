@@ -48,6 +48,9 @@ type Estimate struct {
 	// lanes are where the calls go; empty where nobody chose any yet: then most likely in usual.
 	lanes []db.FlowLane
 	usual db.FlowLane
+	// timeout is how long one of the calls may take, exclusive tells that they may have to go one by one.
+	timeout   time.Duration
+	exclusive bool
 	// from is when the batch is scheduled; zero for at once.
 	from time.Time
 	// paced are its queues here, where a policy releases them.
@@ -93,6 +96,9 @@ func (s *Service) estimate(ctx context.Context, conn db.DBTX, orgID uuid.UUID, t
 		usual: db.FlowLane(cmp.Or(bucket.DefaultLane, catalog.DefaultLane))}
 	if action != nil {
 		e.ActionID, e.MaxRecordsPerRequest, e.usual = &action.ID, action.MaxRecordsPerRequest, db.FlowLane(s.catalog.Lane(action))
+		if action.Call != nil {
+			e.called(action, time.Duration(action.Call.TimeoutSeconds)*time.Second)
+		}
 	}
 	e.Calls = calls(records, e.MaxRecordsPerRequest)
 	_, err = s.weigh(ctx, conn, orgID, &d, bucket, e, uuid.Nil)
@@ -219,6 +225,11 @@ func (s *Service) held(ctx context.Context, conn db.DBTX, orgID uuid.UUID, e *Es
 	return row, nil
 }
 
+// called adds what an action and its timeout say of the calls.
+func (e *Estimate) called(a *catalog.Action, timeout time.Duration) {
+	e.timeout, e.exclusive = max(e.timeout, timeout), e.exclusive || a.Call.ExclusiveOver != ""
+}
+
 func (e *Estimate) day(w *dispatch.Span) {
 	left := int64(w.Remaining())
 	e.Day = &Day{
@@ -273,6 +284,7 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 			e.paced = append(e.paced, pacedOf(b, &r))
 		}
 		e.atLeast = e.atLeast || r.Task.ForEach != nil
+		e.called(a, r.Task.Timeout)
 	}
 	var out *Estimate
 	var longest time.Duration

@@ -300,13 +300,14 @@ func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion 
 // of lanes are reckoned with.
 func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, e *Estimate, held db.LanesHeldUntilRow) Completion {
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: len(e.paced)}
-	inFlight := w.inFlight
+	inFlight, all := w.inFlight, *w
+	all.timeout, all.exclusive = max(w.timeout, e.timeout), w.exclusive || e.exclusive
 	for l := range b.atOnce {
 		if len(e.lanes) == 0 || slices.Contains(e.lanes, l) {
 			inFlight = b.inLane(inFlight, l)
 		}
 	}
-	rate := b.rate(k, caps, w, inFlight)
+	rate := b.rate(k, caps, &all, inFlight)
 	if e.Calls == 0 {
 		c.finish(b, k.name, rate, nil, false)
 		return c
