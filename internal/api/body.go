@@ -2,6 +2,8 @@ package api
 
 import (
 	"io"
+	"net/http"
+	"strings"
 
 	"flowlane/internal/api/violation"
 	"flowlane/internal/fault"
@@ -10,12 +12,26 @@ import (
 // maxBody is the limit of every body but a chunk's.
 const maxBody = 1 << 20
 
+// errNotJSON refuses a body of another media type.
+var errNotJSON = fault.New(fault.Unsupported, "Content-Type must be application/json")
+
+// refuseEncoded refuses a body that is compressed. Fault: Unsupported.
+func refuseEncoded(r *http.Request) error {
+	for _, coding := range r.Header.Values("Content-Encoding") {
+		if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
+			return fault.New(fault.Unsupported, "Content-Encoding is not supported; send the body uncompressed, without this header")
+		}
+	}
+	return nil
+}
+
 // lazyBody reads a body whole when it is first wanted, that is after the security check, and hands it on only if it is
 // within the limit and is text that can be stored. Otherwise reading fails with the fault that the caller shall see.
 type lazyBody struct {
 	from   io.ReadCloser
 	length int64 // as announced; -1 when unknown
 	limit  int
+	refuse error // why it is not read at all; nil where it is
 	text   []byte
 	rest   []byte
 	err    error
@@ -43,6 +59,9 @@ func (b *lazyBody) Read(p []byte) (int, error) {
 func (*lazyBody) Close() error { return nil }
 
 func (b *lazyBody) load() {
+	if b.err = b.refuse; b.err != nil {
+		return
+	}
 	if b.text, b.err = readAll(b.from, b.length, b.limit, nil); b.err != nil || len(b.text) == 0 {
 		return
 	}

@@ -43,21 +43,15 @@ func (c chunkRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	result, err := c.accept(r, route.Args()[0])
-	switch {
-	case errors.Is(err, errNotJSON):
-		c.errs.plain(w, http.StatusUnsupportedMediaType, errNotJSON.Error())
-	case err != nil:
+	if err != nil {
 		c.errs.fail(r.Context(), w, err)
-	default:
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		var e jx.Encoder
-		result.Encode(&e)
-		_, _ = w.Write(e.Bytes())
+		return
 	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	var e jx.Encoder
+	result.Encode(&e)
+	_, _ = w.Write(e.Bytes())
 }
-
-// errNotJSON stands for a body of another media type.
-var errNotJSON = errors.New("Content-Type must be application/json")
 
 // chunkBuffers holds the bodies of chunks for reuse.
 var chunkBuffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -69,6 +63,9 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 	}
 	setID, err := pathID("Record set", id)
 	if err != nil {
+		return nil, err
+	}
+	if err := refuseEncoded(r); err != nil {
 		return nil, err
 	}
 	orgID := account.FromContext(ctx).OrgID

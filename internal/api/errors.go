@@ -30,6 +30,7 @@ var statuses = map[fault.Code]int{
 	fault.NotFound:        http.StatusNotFound,
 	fault.Conflict:        http.StatusConflict,
 	fault.TooLarge:        http.StatusRequestEntityTooLarge,
+	fault.Unsupported:     http.StatusUnsupportedMediaType,
 	fault.Unprocessable:   http.StatusUnprocessableEntity,
 	fault.RateLimited:     http.StatusTooManyRequests,
 	fault.Unavailable:     http.StatusServiceUnavailable,
@@ -214,7 +215,7 @@ func (h errorHandler) refusedBody(ctx context.Context, w http.ResponseWriter, r 
 	case errors.Is(err, validate.ErrBodyRequired), len(body) == 0 && r.ContentLength <= 0:
 		h.fail(ctx, w, fault.Invalidated(violation.Missing("body")))
 	case !isJSON(r):
-		h.plain(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+		h.fail(ctx, w, errNotJSON)
 	default:
 		fields := badBody(err.OperationID(), body)
 		if len(fields) == 0 {

@@ -89,6 +89,10 @@ func TestMediaType(t *testing.T) {
 			b.Do("POST", path, `{"name":"x"}`, "Content-Type", media).Detail(415, "Content-Type must be application/json")
 		}
 	}
+	for _, path := range []string{"/account/api-keys", "/data/record-sets/0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11/records"} {
+		b.Do("POST", path, "\x1f\x8b\x08", "Content-Encoding", "gzip").Detail(415, "Content-Encoding is not supported; send the body uncompressed, without this header")
+	}
+	b.Do("POST", "/account/api-keys", `{"name":"x"}`, "Content-Encoding", "Identity").Want(201)
 	b.Do("POST", "/account/api-keys", `{"name":"x"}`, "Content-Type", "application/json; charset=utf-8").Want(201)
 	b.Do("POST", "/account/api-keys", `{"name":"x"}`, "Content-Type", "Application/JSON").Want(201)
 }

@@ -89,7 +89,7 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del("Content-Type") // many clients send one with no body, too, and then it says nothing
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		x.body = &lazyBody{from: r.Body, length: r.ContentLength, limit: maxBody}
+		x.body = &lazyBody{from: r.Body, length: r.ContentLength, limit: maxBody, refuse: refuseEncoded(r)}
 		r.Body = x.body
 	}
 	r.URL = routable(r.URL)

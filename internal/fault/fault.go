@@ -25,6 +25,8 @@ const (
 	Conflict Code = "conflict"
 	// TooLarge is a body over its limit (413).
 	TooLarge Code = "too_large"
+	// Unsupported is a body in a form that is not read (415).
+	Unsupported Code = "unsupported"
 	// Unprocessable is a body or parameter that breaks a rule; Fields name each place (422).
 	Unprocessable Code = "unprocessable"
 	// RateLimited means too many requests; RetryAfter says when to come back (429).
