@@ -1,8 +1,13 @@
 package api
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"flowlane/internal/api/violation"
@@ -68,6 +73,34 @@ func (b *lazyBody) load() {
 	if fields := violation.Text(b.text); len(fields) > 0 {
 		b.err = fault.Invalidated(fields...)
 	}
+}
+
+// refuseBody refuses a body that an operation has no use for, though its sender may think so; an object without fields says nothing.
+// Faults: those of reading it; Unprocessable.
+func refuseBody(ctx context.Context) error {
+	b := exchangeOf(ctx).body
+	if b == nil {
+		return nil
+	}
+	text, err := io.ReadAll(b)
+	if err != nil {
+		return err //nolint:wrapcheck // a fault
+	}
+	var fields map[string]json.RawMessage
+	switch err := json.Unmarshal(text, &fields); {
+	case len(bytes.TrimSpace(text)) == 0:
+		return nil
+	case err != nil || fields == nil:
+		return fault.Value([]string{"body"}, "Must be left out: this operation takes none")
+	}
+	var bad []fault.Field
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		bad = append(bad, fault.Field{Loc: []string{"body", name}, Msg: "Must be left out: this operation takes no body", Type: "extra_forbidden"})
+	}
+	if len(bad) > 0 {
+		return fault.Invalidated(bad...)
+	}
+	return nil
 }
 
 // readAll reads a body of at most limit bytes into buf, which grows once at most if the length was announced. Faults:

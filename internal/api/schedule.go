@@ -132,6 +132,9 @@ func (h scheduleHandler) RunSchedule(ctx context.Context, params oas.RunSchedule
 	if err != nil {
 		return nil, err
 	}
+	if err := refuseBody(ctx); err != nil {
+		return nil, err
+	}
 	var started *run.StartedBatch
 	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if started, err = h.schedules.Run(ctx, tx, caller.OrgID, id, caller.AccountID); err != nil {

@@ -220,7 +220,12 @@ func TestSchedule_RunNow(t *testing.T) {
 	id := s.schedule(scheduleOf(s.define(transformSteps), "0 0 30 2 *", `"enabled":false`, `"input_data":{"n":7}`))
 	got := s.get("/flows/schedules/" + id)
 	assert.Nil(t, got["next_fire_at"], "there is no 30th of February")
-	started := s.Do(http.MethodPost, "/flows/schedules/"+id+"/run", nil).Want(http.StatusOK).JSON()
+	path := "/flows/schedules/" + id + "/run"
+	s.Do(http.MethodPost, path, `{"input_data":{"n":8},"a":1}`).Invalid("body.a extra_forbidden", "body.input_data extra_forbidden")
+	s.Do(http.MethodPost, path, `[]`).Invalid("body value_error")
+	s.Do(http.MethodPost, path, `null`).Invalid("body value_error")
+	s.Do(http.MethodPost, path, `{`).Invalid("body json_invalid")
+	started := s.Do(http.MethodPost, path, `{}`).Want(http.StatusOK).JSON()
 	assert.Nil(t, started["estimate"])
 	assert.Equal(t, started["batch_id"].(string)+".0.1", started["execution_id"])
 	s.await(started["batch_id"].(string))
