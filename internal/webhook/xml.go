@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"golang.org/x/text/encoding/charmap"
@@ -23,11 +25,28 @@ func xmlPayload(body []byte) (payload []byte, ok bool) {
 	w := xmlWalker{decoder: xml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, byteOrderMark)))}
 	w.decoder.CharsetReader = charset
 	w.open = []*openElement{{}}
-	if err := w.walk(); err != nil {
+	if halves(body) || w.walk() != nil {
 		return nil, false
 	}
 	payload = w.open[0].appendTo(make([]byte, 0, 2*len(body)+2))
 	return payload, !tooDeep(payload) // arrays are levels, too
+}
+
+var numbered = regexp.MustCompile(`&#(?:x0*([0-9A-Fa-f]{4})|0*([0-9]{5}));`)
+
+// halves tells whether a document refers to half of a surrogate pair, which is no character: the decoder would take it for U+FFFD. One
+// that is quoted in CDATA counts, too: nothing is lost in a raw text.
+func halves(body []byte) bool {
+	for _, m := range numbered.FindAllSubmatch(body, -1) {
+		digits, base := m[1], 16
+		if digits == nil {
+			digits, base = m[2], 10
+		}
+		if n, err := strconv.ParseUint(string(digits), base, 32); err == nil && n >= 0xD800 && n <= 0xDFFF {
+			return true
+		}
+	}
+	return false
 }
 
 // xmlWalker reads a document into objects.
