@@ -279,14 +279,14 @@ func TestSchedule_Change(t *testing.T) {
 	pgtest.MoveClock(t, s.app.Pool, 5*time.Hour)
 	s.eventually(func() bool { return s.count("flow.due WHERE kind = 'schedule'") == 0 })
 	s.decided(id, 2)
+	for _, item := range s.pages("/flows/batches?schedule_id="+id, 10) {
+		s.await(field[string](t, item, "id"))
+	}
 	s.Do(http.MethodDelete, "/flows/definitions/"+flow, nil).Detail(http.StatusConflict,
 		"Definition is started by a schedule: delete that first, or have it start another definition")
 	s.Do(http.MethodDelete, path, nil).Want(http.StatusNoContent)
 	s.Do(http.MethodGet, path+"/fires", nil).Detail(http.StatusNotFound, "Schedule not found")
 	assert.Zero(t, s.count("flow.schedule_fire"))
-	for _, item := range s.pages("/flows/batches?schedule_id="+id, 10) {
-		s.await(field[string](t, item, "id"))
-	}
 	s.Do(http.MethodDelete, "/flows/definitions/"+flow, nil).Want(http.StatusNoContent)
 }
 
