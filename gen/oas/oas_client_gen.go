@@ -858,7 +858,8 @@ type ScheduleInvoker interface {
 	//
 	// Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 	// so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
-	// definition that is not active answers 400.
+	// definition that is not active answers 400. It takes no body: to start the flow with other input,
+	// trigger its definition.
 	//
 	// POST /flows/schedules/{schedule_id}/run
 	RunSchedule(ctx context.Context, params RunScheduleParams, options ...RequestOption) (*TriggerResult, error)
@@ -21165,7 +21166,8 @@ func (c *Client) sendRotateWebhookSecret(ctx context.Context, params RotateWebho
 //
 // Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 // so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
-// definition that is not active answers 400.
+// definition that is not active answers 400. It takes no body: to start the flow with other input,
+// trigger its definition.
 //
 // POST /flows/schedules/{schedule_id}/run
 func (c *Client) RunSchedule(ctx context.Context, params RunScheduleParams, options ...RequestOption) (*TriggerResult, error) {

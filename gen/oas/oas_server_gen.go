@@ -783,7 +783,8 @@ type ScheduleHandler interface {
 	//
 	// Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 	// so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
-	// definition that is not active answers 400.
+	// definition that is not active answers 400. It takes no body: to start the flow with other input,
+	// trigger its definition.
 	//
 	// POST /flows/schedules/{schedule_id}/run
 	RunSchedule(ctx context.Context, params RunScheduleParams) (*TriggerResult, error)

@@ -687,6 +687,7 @@ export const listScheduleFires = <ThrowOnError extends boolean = false>(options:
  *
  * Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does so whether or
  * not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active answers 400.
+ * It takes no body: to start the flow with other input, trigger its definition.
  *
  */
 export const runSchedule = <ThrowOnError extends boolean = false>(options: Options<RunScheduleData, ThrowOnError>) => (options.client ?? client).post<RunScheduleResponses, RunScheduleErrors, ThrowOnError>({
