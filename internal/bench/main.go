@@ -45,7 +45,7 @@ type row struct {
 	what string
 	// ours and raw are figures with their units; raw is empty where the target is absolute.
 	ours, raw string
-	// ratio is what is held against target: at least it, or at most when most is set.
+	// ratio is what is held against target: at least it, or at most when most is set. Without a target it is only told.
 	ratio, target float64
 	most          bool
 	// unit of ratio and target; empty for a plain ratio.
@@ -69,6 +69,9 @@ func (r row) line() string {
 	}
 	if unit == "" {
 		unit = "×"
+	}
+	if r.target == 0 && !r.most {
+		return fmt.Sprintf("%s\t%s\t%s\t%.2f %s\t\t", r.what, r.ours, r.raw, r.ratio, unit)
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%.2f %s\t%s %g %s\t%s", r.what, r.ours, r.raw, r.ratio, unit, sign, r.target, unit, verdict)
 }

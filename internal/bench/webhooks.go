@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"flowlane/internal/pg"
 	"flowlane/internal/webhook"
 )
@@ -36,7 +38,8 @@ const (
 )
 
 // webhooks measures how long a signed message takes over HTTP to its 202, and how many there are a second, next to raw inserts of
-// one row with the same body by as many connections, each with a commit of its own. The service starts no flows meanwhile. What
+// one row with the same body, each with a commit of its own: over a pool as pgx opens it, of four connections or one for each
+// processor, and over as many connections as there are senders. The service starts no flows meanwhile. What
 // senders do is left out as far as it can be: messages are signed before the clock starts, and the client does little else than
 // write and read, on one processor at most. Last comes how long a message takes while batches of a million records run; those
 // messages do start flows.
@@ -103,32 +106,54 @@ func newHook(ctx context.Context, e *env) (*hook, error) {
 	return &hook{s: s, path: "/v1" + made.URL, secret: made.Secret}, err
 }
 
+// inserts are raw inserts of one row by so many connections.
+type inserts struct {
+	spells
+	conns int
+	pool  *pgxpool.Pool
+}
+
+func (h *hook) inserts(ctx context.Context, e *env, conns int) (*inserts, error) {
+	pool, err := pg.Open(ctx, e.dsn, pg.Options{MaxConns: conns})
+	return &inserts{conns: conns, pool: pool}, err
+}
+
+func (r *inserts) text(n int) string {
+	return fmt.Sprintf("%d insert %s", r.conns, perSecond(n, median(r.all), "rows")+r.each())
+}
+
 func (h *hook) measure(ctx context.Context, e *env, senders, size, messages int, target float64) ([]row, error) {
 	var most int
 	if err := e.pool.QueryRow(ctx, "SELECT current_setting('max_connections')::int").Scan(&most); err != nil {
 		return nil, err
 	}
-	conns := min(senders, most-spareConns)
-	raw, err := pg.Open(ctx, e.dsn, pg.Options{MaxConns: conns})
+	few, err := h.inserts(ctx, e, max(4, runtime.NumCPU()))
 	if err != nil {
 		return nil, err
 	}
-	defer raw.Close()
+	defer few.pool.Close()
+	many, err := h.inserts(ctx, e, min(senders, most-spareConns))
+	if err != nil {
+		return nil, err
+	}
+	defer many.pool.Close()
 	body := textBody(size)
 	lines, err := h.connect(ctx, senders)
 	if err != nil {
 		return nil, err
 	}
 	defer lines.close()
-	insert := func(int, int) error {
-		_, err := raw.Exec(ctx, insertRaw, body)
-		return err
-	}
-	var ours, theirs spells
+	var ours spells
 	for began := time.Now(); len(ours.all) == 0 || len(ours.all) < e.repeats && time.Since(began) < webhookTime; {
-		e.settle(ctx)
-		if err := theirs.add(ctx, e, h.s, conns, messages, insert); err != nil {
-			return nil, err
+		for _, r := range []*inserts{few, many} {
+			e.settle(ctx)
+			insert := func(int, int) error {
+				_, err := r.pool.Exec(ctx, insertRaw, body)
+				return err
+			}
+			if err := r.add(ctx, e, h.s, r.conns, messages, insert); err != nil {
+				return nil, err
+			}
 		}
 		heads := make([][]byte, messages)
 		for i := range heads {
@@ -143,10 +168,10 @@ func (h *hook) measure(ctx context.Context, e *env, senders, size, messages int,
 			return nil, err
 		}
 	}
-	what := fmt.Sprintf("webhook, %d senders, %d KiB", senders, size>>10)
-	rows := []row{{what: what + ", acknowledged", ours: perSecond(messages, median(ours.all), "messages") + ours.each(),
-		raw:   fmt.Sprintf("%d insert %s", conns, perSecond(messages, median(theirs.all), "rows")+theirs.each()),
-		ratio: median(theirs.all).Seconds() / median(ours.all).Seconds(), target: target}}
+	what, rate := fmt.Sprintf("webhook, %d senders, %d KiB", senders, size>>10), perSecond(messages, median(ours.all), "messages")+ours.each()
+	ratio := func(r *inserts) float64 { return median(r.all).Seconds() / median(ours.all).Seconds() }
+	rows := []row{{what: what + ", acknowledged", ours: rate, raw: few.text(messages), ratio: ratio(few), target: target},
+		{what: what + ", next to as many inserts at once", ours: rate, raw: many.text(messages), ratio: ratio(many)}}
 	if senders == 32 {
 		rows = append(rows, latency(what+", p99 to its 202", ours.took, 25))
 	}
