@@ -97,6 +97,54 @@ func (p *play) checkWaits(after string, b *modelBatch) {
 	}
 }
 
+// waits reports whether the task waits with a record.
+func (t modelTask) waits(r *modelRecord) bool {
+	return t.kind == "delay" || t.kind == "event" || t.kind == "delay_a" && r.a
+}
+
+// wait keeps the members of a slice together whose work was done, if they all wait for the same; else those that wait leave it.
+func (s *modelSlice) wait(worked []*modelRecord) {
+	var members []*modelRecord
+	alike := true
+	for _, r := range s.records {
+		if !r.apart && slices.Contains(worked, r) {
+			members = append(members, r)
+			alike = alike && slices.Equal(r.held, members[0].held) && !r.beside
+		}
+	}
+	for _, r := range members {
+		r.apart = !alike && len(r.held) > 0
+	}
+}
+
+// waited ends a wait of a task for the record: a time has come, or an event has not.
+func (r *modelRecord) waited(task int) {
+	t := r.slice.batch.plan[r.step][task]
+	if !slices.Contains(r.held, task) {
+		return // the record failed by another wait
+	}
+	r.held = slices.DeleteFunc(r.held, func(t int) bool { return t == task })
+	k := [2]int{r.step, task}
+	bad := t.kind == "event"
+	if r.passed[k] = !bad || t.passes; !bad {
+		r.outputs[k] = "waited"
+	}
+	r.settled[k]++
+	if !r.passed[k] {
+		if r.held = nil; !r.beside {
+			r.leave()
+			return
+		}
+		r.doom = Failed
+	}
+	switch {
+	case r.beside && r.allOver():
+		r.stepOver(TraceOK, false)
+	case !r.beside && len(r.held) == 0:
+		r.workOver()
+	}
+}
+
 // held reports whether records of the batch wait.
 func (b *modelBatch) held() bool {
 	return slices.ContainsFunc(b.records(), func(r *modelRecord) bool { return r.end == "" && len(r.held) > 0 })
