@@ -33,6 +33,7 @@ var benches = []bench{
 	{"hold", holds},
 	{"start", starts},
 	{"webhooks", webhooks},
+	{"small", small},
 	{"stream", streams},
 	{"retries", retries},
 	{"reads", reads},

@@ -420,8 +420,8 @@ func (l *line) post(head, body []byte) error {
 	if err := l.skip(); err != nil {
 		return err
 	}
-	if !strings.HasPrefix(status, "HTTP/1.1 202 ") {
-		return fmt.Errorf("a message was answered %s", strings.TrimSpace(status))
+	if !strings.HasPrefix(status, "HTTP/1.1 20") {
+		return fmt.Errorf("a request was answered %s", strings.TrimSpace(status))
 	}
 	return nil
 }
