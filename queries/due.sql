@@ -1,7 +1,7 @@
 -- name: DueWake :one
 -- Makes (kind, key) due at due_at (now where it is null), keeping the earlier of two times. Where the row is due and nobody works
 -- on it, it is leased: the caller starts the work in this transaction under the number of the lease, which is else 0.
-SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease(@kind::text, @key::text, sqlc.narg('due_at')::timestamptz, @lease_seconds::float8) w;
+SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease(@kind::text, @key::text, sqlc.narg('due_at')::timestamptz, @lease_seconds::float8, @rechecks::boolean) w;
 
 -- name: DueLease :one
 -- Hands a row, whose lock the caller has, to a new worker.
@@ -69,3 +69,19 @@ DELETE FROM flow.due WHERE kind = @kind AND key = @key AND lease_no = @lease_no 
 UPDATE flow.due
 SET due_at = least(woken_at, flow.clock() + make_interval(secs => @delay_seconds)), leased = false, woken_at = NULL, failures = failures + 1
 WHERE kind = @kind AND key = @key AND lease_no = @lease_no AND leased;
+
+-- name: DueExtendMany :many
+-- Keeps leases that were not begun yet; returns the numbers of those that were not lost.
+UPDATE flow.due d SET due_at = flow.clock() + make_interval(secs => d.lease_seconds)
+FROM (SELECT unnest(@keys::text[]) AS key, unnest(@lease_nos::bigint[]) AS no) k
+WHERE d.kind = @kind AND d.key = k.key AND d.lease_no = k.no AND d.leased
+RETURNING d.lease_no;
+
+-- name: DueNext :one
+-- In how many seconds the next row of these kinds falls due that nobody works on; 3600 where there is none.
+SELECT coalesce((SELECT greatest(0, extract(epoch FROM d.due_at - flow.clock())) FROM flow.due d
+    WHERE NOT d.leased AND d.kind = ANY(@kinds::text[]) ORDER BY d.due_at LIMIT 1), 3600)::float8 AS seconds;
+
+-- name: DueGate :exec
+-- Waits for the transactions that wake a row of a kind whose handlers look again, and keeps others from it until this one ends.
+SELECT pg_advisory_xact_lock(flow.due_gate(@kind::text, @key::text));

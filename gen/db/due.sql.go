@@ -71,6 +71,40 @@ func (q *Queries) DueExtend(ctx context.Context, db DBTX, arg DueExtendParams) (
 	return result.RowsAffected(), nil
 }
 
+const dueExtendMany = `-- name: DueExtendMany :many
+UPDATE flow.due d SET due_at = flow.clock() + make_interval(secs => d.lease_seconds)
+FROM (SELECT unnest($2::text[]) AS key, unnest($3::bigint[]) AS no) k
+WHERE d.kind = $1 AND d.key = k.key AND d.lease_no = k.no AND d.leased
+RETURNING d.lease_no
+`
+
+type DueExtendManyParams struct {
+	Kind     string
+	Keys     []string
+	LeaseNos []int64
+}
+
+// Keeps leases that were not begun yet; returns the numbers of those that were not lost.
+func (q *Queries) DueExtendMany(ctx context.Context, db DBTX, arg DueExtendManyParams) ([]int64, error) {
+	rows, err := db.Query(ctx, dueExtendMany, arg.Kind, arg.Keys, arg.LeaseNos)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var lease_no int64
+		if err := rows.Scan(&lease_no); err != nil {
+			return nil, err
+		}
+		items = append(items, lease_no)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dueFail = `-- name: DueFail :execrows
 UPDATE flow.due
 SET due_at = least(woken_at, flow.clock() + make_interval(secs => $1)), leased = false, woken_at = NULL, failures = failures + 1
@@ -126,6 +160,21 @@ func (q *Queries) DueFinish(ctx context.Context, db DBTX, arg DueFinishParams) (
 	return again, err
 }
 
+const dueGate = `-- name: DueGate :exec
+SELECT pg_advisory_xact_lock(flow.due_gate($1::text, $2::text))
+`
+
+type DueGateParams struct {
+	Kind string
+	Key  string
+}
+
+// Waits for the transactions that wake a row of a kind whose handlers look again, and keeps others from it until this one ends.
+func (q *Queries) DueGate(ctx context.Context, db DBTX, arg DueGateParams) error {
+	_, err := db.Exec(ctx, dueGate, arg.Kind, arg.Key)
+	return err
+}
+
 const dueLapsed = `-- name: DueLapsed :many
 SELECT DISTINCT kind FROM flow.due WHERE due_at <= (SELECT flow.clock()) AND kind = ANY($1::text[]) AND leased
 `
@@ -174,6 +223,19 @@ func (q *Queries) DueLease(ctx context.Context, db DBTX, arg DueLeaseParams) (Du
 	var i DueLeaseRow
 	err := row.Scan(&i.LeaseNo, &i.Failures)
 	return i, err
+}
+
+const dueNext = `-- name: DueNext :one
+SELECT coalesce((SELECT greatest(0, extract(epoch FROM d.due_at - flow.clock())) FROM flow.due d
+    WHERE NOT d.leased AND d.kind = ANY($1::text[]) ORDER BY d.due_at LIMIT 1), 3600)::float8 AS seconds
+`
+
+// In how many seconds the next row of these kinds falls due that nobody works on; 3600 where there is none.
+func (q *Queries) DueNext(ctx context.Context, db DBTX, kinds []string) (float64, error) {
+	row := db.QueryRow(ctx, dueNext, kinds)
+	var seconds float64
+	err := row.Scan(&seconds)
+	return seconds, err
 }
 
 const dueRetake = `-- name: DueRetake :many
@@ -273,7 +335,7 @@ func (q *Queries) DueTake(ctx context.Context, db DBTX, arg DueTakeParams) ([]Du
 }
 
 const dueWake = `-- name: DueWake :one
-SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease($1::text, $2::text, $3::timestamptz, $4::float8) w
+SELECT w.no::bigint AS lease_no, w.failed::int AS failures FROM flow.wake_lease($1::text, $2::text, $3::timestamptz, $4::float8, $5::boolean) w
 `
 
 type DueWakeParams struct {
@@ -281,6 +343,7 @@ type DueWakeParams struct {
 	Key          string
 	DueAt        *time.Time
 	LeaseSeconds float64
+	Rechecks     bool
 }
 
 type DueWakeRow struct {
@@ -296,6 +359,7 @@ func (q *Queries) DueWake(ctx context.Context, db DBTX, arg DueWakeParams) (DueW
 		arg.Key,
 		arg.DueAt,
 		arg.LeaseSeconds,
+		arg.Rechecks,
 	)
 	var i DueWakeRow
 	err := row.Scan(&i.LeaseNo, &i.Failures)

@@ -1,5 +1,5 @@
 // Package due is the one clock: everything that must happen at a time is a row of flow.due, and a row that falls due is leased: to
-// this process, which begins after the commit (hand.go), or in the same transaction to a job. It promises that work which is due is
+// this process, which begins after the commit (local.go), or in the same transaction to a job. It promises that work which is due is
 // done at least once, by one worker at a time as long as that worker keeps its lease, and that a wake-up is never lost. A crash
 // costs a lease. A job that waits for a worker for longer than its lease keeps its place in the line. It does not know what the
 // work is, nor what carries the jobs.
@@ -57,7 +57,8 @@ type Handler func(ctx context.Context, l *Lease) (next time.Time, err error)
 type Options struct {
 	// Log gets failures of handlers; nil means slog.Default().
 	Log *slog.Logger
-	// ScanEvery is how often rows that fell due are looked for; 0 means 100 ms.
+	// ScanEvery is how long rows that fell due are not looked for at most, where this process knows of none that falls due sooner;
+	// 0 means 500 ms.
 	ScanEvery time.Duration
 	// FirstRetry is the delay after a first failure, doubled by each further one up to LastRetry; 0 means 250 ms and one
 	// minute.
@@ -69,9 +70,10 @@ type Scheduler struct {
 	pool  *pgxpool.Pool
 	queue Queue
 	opts  Options
-	// nudged has the scanner look at once.
-	nudged chan struct{}
-	hands  hands
+	// sooner has the scanner look at once, or at an earlier time.
+	sooner chan time.Time
+	local  localWorkers
+	woken  wakeUps
 
 	mu    sync.RWMutex
 	kinds map[string]kind
@@ -81,7 +83,28 @@ type kind struct {
 	lease   time.Duration
 	workers int
 	handle  Handler
+	// group says who a key belongs to; nil where all keys are one group.
+	group func(key string) string
+	// rechecks: see Rechecks.
+	rechecks bool
 }
+
+func (k *kind) groupOf(key string) string {
+	if k.group == nil {
+		return ""
+	}
+	return k.group(key)
+}
+
+// Option changes how a kind is worked on.
+type Option func(*kind)
+
+// Grouped has groups of keys take turns where work waits for a place in this process: keys of equal group share one turn.
+func Grouped(group func(key string) string) Option { return func(k *kind) { k.group = group } }
+
+// Rechecks says that handlers of the kind end by Lease.EndUnless: they look for work once more when nobody can wake them any more.
+// A wake-up for now then writes nothing while the row is leased or due, so that those who wake one row do not wait for each other.
+func Rechecks() Option { return func(k *kind) { k.rechecks = true } }
 
 // New returns a scheduler whose jobs go to queue. Leases are kept through pool: where handlers can use up a pool while they
 // wait for it, give the scheduler one of its own.
@@ -89,10 +112,10 @@ func New(pool *pgxpool.Pool, queue Queue, opts Options) *Scheduler {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	opts.ScanEvery = orElse(opts.ScanEvery, 100*time.Millisecond)
+	opts.ScanEvery = orElse(opts.ScanEvery, 500*time.Millisecond)
 	opts.FirstRetry = orElse(opts.FirstRetry, 250*time.Millisecond)
 	opts.LastRetry = orElse(opts.LastRetry, time.Minute)
-	return &Scheduler{pool: pool, queue: queue, opts: opts, kinds: map[string]kind{}, nudged: make(chan struct{}, 1)}
+	return &Scheduler{pool: pool, queue: queue, opts: opts, kinds: map[string]kind{}, sooner: make(chan time.Time, 1)}
 }
 
 func orElse(d, standard time.Duration) time.Duration {
@@ -104,15 +127,19 @@ func orElse(d, standard time.Duration) time.Duration {
 
 // Register makes h the handler of a kind: a name of lower-case letters, digits and underscores. A lease that is not
 // extended ends after lease, which bounds what a crash costs; this process runs up to workers handlers of the kind at once for jobs
-// that it took from the queue, and as many for work that it was handed over (hand.go).
+// that it took from the queue, and as many for work that it made due itself (local.go).
 // It must precede Run; registering a kind twice panics.
-func (s *Scheduler) Register(name string, lease time.Duration, workers int, h Handler) {
+func (s *Scheduler) Register(name string, lease time.Duration, workers int, h Handler, options ...Option) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, twice := s.kinds[name]; twice || lease <= 0 || workers <= 0 || h == nil {
 		panic(fmt.Sprintf("due: kind %q is registered twice or without a lease, workers or a handler", name))
 	}
-	s.kinds[name] = kind{lease: lease, workers: workers, handle: h}
+	k := kind{lease: lease, workers: workers, handle: h}
+	for _, option := range options {
+		option(&k)
+	}
+	s.kinds[name] = k
 }
 
 // Workers returns how many handlers of each registered kind may run at once in this process.
@@ -124,13 +151,6 @@ func (s *Scheduler) Workers() map[string]int {
 		out[name] = k.workers
 	}
 	return out
-}
-
-// places is how much work of a kind this process takes on at once that it was handed over.
-func (s *Scheduler) places(name string) int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.kinds[name].workers
 }
 
 func (s *Scheduler) kind(name string) (kind, error) {
@@ -172,7 +192,7 @@ func (s *Scheduler) Waking(kind, key string, at time.Time) (ask func(context.Con
 		if err != nil {
 			return err
 		}
-		params := db.DueWakeParams{Kind: kind, Key: key, LeaseSeconds: k.lease.Seconds()}
+		params := db.DueWakeParams{Kind: kind, Key: key, LeaseSeconds: k.lease.Seconds(), Rechecks: k.rechecks}
 		if at.After(Now()) {
 			params.DueAt = &at
 		}
@@ -187,25 +207,42 @@ func (s *Scheduler) Waking(kind, key string, at time.Time) (ask func(context.Con
 		return nil
 	}
 	return ask, func(ctx context.Context, tx pgx.Tx) error {
-		if leased == nil {
-			return nil
+		if leased != nil {
+			return s.start(ctx, tx, leased)
 		}
-		return s.start(ctx, tx, leased)
+		pg.AfterCommit(ctx, func() {
+			s.woken.tell(kind, key)
+			s.lookAt(at)
+		})
+		return nil
 	}
 }
 
-// Nudge has the scanner of this process look now for what is due. A statement that wakes a row by itself (flow.wake) is not served
-// by Wake; its caller nudges once it has committed. Without it, or in a process that does no work, the row is found a scan later.
-func (s *Scheduler) Nudge() {
-	select {
-	case s.nudged <- struct{}{}:
-	default: // it is going to look
+// ScanNow has the scanner of this process look now for what is due. A statement that wakes a row by itself (flow.wake) is not served
+// by Wake; its caller says so once it has committed. Without it, or in a process that does no work, the row is found a scan later.
+func (s *Scheduler) ScanNow() { s.lookAt(time.Time{}) }
+
+// lookAt has the scanner look no later than at.
+func (s *Scheduler) lookAt(at time.Time) {
+	for {
+		select {
+		case s.sooner <- at:
+			return
+		default:
+		}
+		select {
+		case other := <-s.sooner:
+			if other.Before(at) {
+				at = other
+			}
+		default:
+		}
 	}
 }
 
-// start hands leased work over to this process, or inserts its job.
+// start has this process do leased work, or inserts its job.
 func (s *Scheduler) start(ctx context.Context, tx pgx.Tx, l *Lease) error {
-	if s.handOver(ctx, l) {
+	if s.runLocally(ctx, l) {
 		return nil
 	}
 	return s.enqueue(ctx, tx, l.job())

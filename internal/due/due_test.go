@@ -401,7 +401,7 @@ func TestTwoProcesses_ShareWithoutDoubleWork(t *testing.T) {
 }
 
 // What a statement wakes by itself starts when the scanner is nudged.
-func TestNudge(t *testing.T) {
+func TestScanNow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.scheduler(due.Options{ScanEvery: hour})
@@ -416,7 +416,7 @@ func TestNudge(t *testing.T) {
 		if err := b.pool.QueryRow(b.ctx, "SELECT flow.wake($1, $2, NULL, $3)", kind, key, s.Lease(kind).Seconds()).Scan(&startable); err != nil || !startable {
 			t.Fatalf("wake: %v, %v", startable, err)
 		}
-		s.Nudge()
+		s.ScanNow()
 		if got := receive(t, "the call", calls); got != key {
 			t.Fatalf("%q ran, not %q", got, key)
 		}

@@ -24,23 +24,14 @@ type Lease struct {
 	handle Handler
 	// failures counts those in a row before this run.
 	failures int
-	// asked is when a lease was asked for that was handed over; zero for one of which a job tells, which may be old.
-	asked time.Time
 	// lose ends the handler's context.
 	lose context.CancelCauseFunc
 
-	mu       sync.Mutex
-	deadline time.Time
-	expiry   *time.Timer
-	given    bool
-}
-
-// Deadline is when the lease ends unless it is extended, never later than the database thinks, on this process's monotonic
-// clock: what must not happen after the lease compares it with time.Now.
-func (l *Lease) Deadline() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.deadline
+	mu sync.Mutex
+	// asked is when a lease was asked for that this process carries out by itself; zero for one of which a job tells, which may be old.
+	asked  time.Time
+	expiry *time.Timer
+	given  bool
 }
 
 // Extend makes the lease last its full length from now. It returns ErrLost, and ends the handler's context, when another
@@ -88,24 +79,41 @@ func (l *Lease) Finish(ctx context.Context, tx pgx.Tx, next time.Time) error {
 	case err != nil:
 		return fmt.Errorf("re-date %s %s: %w", l.Kind, l.Key, err)
 	case again:
-		return l.again(ctx, tx, next.IsZero())
+		return l.again(ctx, tx)
 	}
 	return nil
 }
 
-// again leases the row anew. Work that wants to go on goes to the end of the line, so that others have their turn.
-func (l *Lease) again(ctx context.Context, tx pgx.Tx, woken bool) error {
+// again leases the row anew. Work that goes on goes to the end of the line, so that others have their turn.
+func (l *Lease) again(ctx context.Context, tx pgx.Tx) error {
 	asked := time.Now()
 	row, err := db.New().DueLease(ctx, tx, db.DueLeaseParams{Kind: l.Kind, Key: l.Key})
 	if err != nil {
 		return fmt.Errorf("lease %s %s: %w", l.Kind, l.Key, err)
 	}
 	next := l.s.granted(kind{lease: l.length, handle: l.handle}, JobArgs{l.Kind, l.Key, row.LeaseNo}, row.Failures, asked)
-	if woken {
-		return l.s.start(ctx, tx, next)
-	}
-	return l.s.enqueue(ctx, tx, next.job())
+	return l.s.start(ctx, tx, next)
 }
+
+// EndUnless is how the handler of a kind that Rechecks ends. look finds out, once nobody can wake the row unseen any more, whether
+// there is more to do now, and when there will be (zero for never); it reads, and writes nothing. Where there is more, the lease goes
+// on and true comes back; else the row is given back. Faults as those of Finish.
+func (l *Lease) EndUnless(ctx context.Context, look func(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, err error)) (more bool, err error) {
+	err = pg.InTx(ctx, l.s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if err := db.New().DueGate(ctx, tx, db.DueGateParams{Kind: l.Kind, Key: l.Key}); err != nil {
+			return fmt.Errorf("await who wakes %s %s: %w", l.Kind, l.Key, err)
+		}
+		var next time.Time
+		if more, next, err = look(ctx, tx); err != nil || more {
+			return err
+		}
+		return l.Finish(ctx, tx, next)
+	})
+	return more, err
+}
+
+// Woken gets a value when this process has made the row due again since the lease began. Others may do so, too: it only saves time.
+func (l *Lease) Woken() <-chan struct{} { return l.s.woken.of(l) }
 
 func (l *Lease) givenBack() bool {
 	l.mu.Lock()
@@ -117,12 +125,12 @@ func (l *Lease) givenBack() bool {
 func (l *Lease) lasts(asked time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.deadline = asked.Add(l.length)
+	left := time.Until(asked.Add(l.length))
 	if l.expiry == nil {
-		l.expiry = time.AfterFunc(time.Until(l.deadline), func() { l.lose(ErrLost) })
+		l.expiry = time.AfterFunc(left, func() { l.lose(ErrLost) })
 		return
 	}
-	l.expiry.Reset(time.Until(l.deadline))
+	l.expiry.Reset(left)
 }
 
 // keep extends the lease until ctx ends, three times in its length, and more often while that fails.

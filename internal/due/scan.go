@@ -16,17 +16,22 @@ const (
 	// scanRows bounds one transaction of the scanner; when it comes back full, the next follows at once.
 	scanRows    = 200
 	scanTimeout = 10 * time.Second
+	// scanApart is the least time between two scans that nobody asked for at once.
+	scanApart = 20 * time.Millisecond
 )
 
 // Run is the scanner: it starts what falls due until ctx ends. Any number of processes may run it. It survives the loss of
 // the database and goes on when that is back.
 func (s *Scheduler) Run(ctx context.Context) {
 	kinds := s.names()
-	ticker := time.NewTicker(s.opts.ScanEvery)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	failing := false
 	for {
-		n, err := s.scan(ctx, kinds)
+		n, next, err := s.scan(ctx, kinds)
+		if err == nil {
+			err = s.keepWaiting(ctx)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -39,17 +44,38 @@ func (s *Scheduler) Run(ctx context.Context) {
 		if n == scanRows {
 			continue
 		}
+		s.await(ctx, timer, time.Now().Add(min(next, s.opts.ScanEvery)))
+	}
+}
+
+// await waits until it is time to look again: at the latest at the time given, sooner where work falls due before, but not at once
+// again, so that what falls due together is taken together.
+func (s *Scheduler) await(ctx context.Context, timer *time.Timer, at time.Time) {
+	soonest := time.Now().Add(min(scanApart, s.opts.ScanEvery))
+	for {
+		if at.Before(soonest) {
+			at = soonest
+		}
+		timer.Reset(time.Until(at))
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
-		case <-s.nudged:
+		case <-timer.C:
+			return
+		case sooner := <-s.sooner:
+			if sooner.IsZero() {
+				return
+			}
+			if sooner.Before(at) {
+				at = sooner
+			}
 		}
 	}
 }
 
-// scan leases what is due, up to scanRows rows, and inserts the jobs in the same transaction, but for what this process is handed over.
-func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, err error) {
+// scan leases what is due, up to scanRows rows, and inserts the jobs in the same transaction, but for what this process does itself. next
+// is how long until more falls due.
+func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -58,6 +84,11 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, err 
 		if err != nil {
 			return fmt.Errorf("take due rows: %w", err)
 		}
+		seconds, err := db.New().DueNext(ctx, tx, kinds)
+		if err != nil {
+			return fmt.Errorf("look for what is due next: %w", err)
+		}
+		next = time.Duration(seconds * float64(time.Second))
 		jobs, err := s.retake(ctx, tx, kinds, scanRows-len(rows))
 		if err != nil {
 			return err
@@ -68,7 +99,7 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, err 
 			if err != nil {
 				return err
 			}
-			if l := s.granted(k, JobArgs{row.Kind, row.Key, row.LeaseNo}, row.Failures, asked); !s.handOver(ctx, l) {
+			if l := s.granted(k, JobArgs{row.Kind, row.Key, row.LeaseNo}, row.Failures, asked); !s.runLocally(ctx, l) {
 				jobs = append(jobs, l.job())
 			}
 		}
@@ -78,9 +109,9 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, err 
 		return s.queue.Insert(ctx, tx, jobs)
 	})
 	if err != nil {
-		return 0, err
+		return 0, s.opts.ScanEvery, err
 	}
-	return started, nil
+	return started, next, nil
 }
 
 // retake leases rows anew whose lease has ended. Those whose job still waits for a worker are left alone: a job goes by the age of its

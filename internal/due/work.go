@@ -49,6 +49,7 @@ func (s *Scheduler) granted(k kind, job JobArgs, failures int32, asked time.Time
 // work runs the handler under a lease that lasts; ctx ends when the process is told to stop, work when the lease is lost, too.
 func (l *Lease) work(ctx, work context.Context) {
 	defer l.expiry.Stop()
+	defer l.s.woken.forget(l)
 	keeping, stopKeeping := context.WithCancel(work)
 	kept := make(chan struct{})
 	go func() {

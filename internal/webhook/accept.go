@@ -108,7 +108,7 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 		case rows[0].DeliveryID != uuid.Nil:
 			w.done(rows)
 			if rows[0].Startable {
-				s.Due.Nudge()
+				s.Due.ScanNow()
 			}
 			return nil
 		case rows[0].SecretVersion != w.secretVersion:

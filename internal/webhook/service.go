@@ -54,11 +54,11 @@ type Webhook struct {
 }
 
 // Scheduler makes (kind, key) due at a time, in a transaction. A statement that does it by itself needs the Lease of the kind, and a
-// Nudge afterwards where the work is to start at once.
+// ScanNow afterwards where the work is to start at once.
 type Scheduler interface {
 	run.Waker
 	Lease(kind string) time.Duration
-	Nudge()
+	ScanNow()
 }
 
 // Deps are what a Service works with. All fields are required.

@@ -13,8 +13,8 @@ import (
 	"flowlane/internal/pg/pgtest"
 )
 
-// TestHandOver: what a process that works makes due, it begins without a job, as far as it has places; the rest waits for a worker.
-func TestHandOver(t *testing.T) {
+// TestLocal: what a process that works makes due, it begins without a job, as far as it has places; the rest waits for one.
+func TestLocal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.scheduler(due.Options{ScanEvery: hour})
@@ -38,21 +38,27 @@ func TestHandOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i, key := range []string{"a", "b", "c"} {
+	for _, key := range []string{"a", "b", "c"} {
 		b.wake(s, key, due.Now())
+		if key == "c" {
+			break // both places are taken
+		}
 		if got := receive(t, "the call", began); got != key {
 			t.Fatalf("%q ran, not %q", got, key)
 		}
-		if r, n := b.row(key), b.jobs(); !r.leased || n != 1+i/2 {
-			t.Fatalf("%s: %+v with %d jobs: two go without one, beside the two workers", key, r, n)
-		}
+	}
+	if r, n := b.row("c"), b.jobs(); !r.leased || n != 1 || len(began) != 0 {
+		t.Fatalf("%+v with %d jobs: it waits in this process", r, n)
 	}
 	close(goOn)
+	if got := receive(t, "the call", began); got != "c" {
+		t.Fatalf("%q ran, not c", got)
+	}
 	b.eventually("all is done", func() bool { return b.count("SELECT count(*)::int FROM flow.due") == 0 })
 }
 
-// TestHandOver_WhatFellDue: the scanner hands over, too.
-func TestHandOver_WhatFellDue(t *testing.T) {
+// TestLocal_WhatFellDue: the scanner hands over, too.
+func TestLocal_WhatFellDue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.scheduler(due.Options{ScanEvery: 5 * time.Millisecond})
@@ -68,8 +74,8 @@ func TestHandOver_WhatFellDue(t *testing.T) {
 	}
 }
 
-// TestHandOver_NothingBeforeTheCommit: work begins once its cause is there, once for all that one transaction wakes it for.
-func TestHandOver_NothingBeforeTheCommit(t *testing.T) {
+// TestLocal_NothingBeforeTheCommit: work begins once its cause is there, once for all that one transaction wakes it for.
+func TestLocal_NothingBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.scheduler(due.Options{ScanEvery: hour})
@@ -104,8 +110,8 @@ func TestHandOver_NothingBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// TestHandOver_WakesOfOneTransactionForAnothersWork: a wake-up for now is not lost behind one for later.
-func TestHandOver_WakesOfOneTransactionForAnothersWork(t *testing.T) {
+// TestLocal_WakesOfOneTransactionForAnothersWork: a wake-up for now is not lost behind one for later.
+func TestLocal_WakesOfOneTransactionForAnothersWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.scheduler(due.Options{ScanEvery: hour})
@@ -130,32 +136,96 @@ func TestHandOver_WakesOfOneTransactionForAnothersWork(t *testing.T) {
 	close(goOn)
 }
 
-// TestHandOver_Again: work that was woken meanwhile goes on without a job; work that only wants to go on waits in line.
-func TestHandOver_Again(t *testing.T) {
+// TestLocal_Again: work that goes on, or was woken meanwhile, does so without a job, after what waits for its place.
+func TestLocal_Again(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.scheduler(due.Options{ScanEvery: hour})
-	began, goOn := make(chan struct{}), make(chan time.Time)
-	s.Register(kind, hour, 2, func(context.Context, *due.Lease) (time.Time, error) {
-		began <- struct{}{}
+	began, goOn := make(chan string), make(chan time.Time)
+	s.Register(kind, hour, 1, func(_ context.Context, l *due.Lease) (time.Time, error) {
+		began <- l.Key
 		return <-goOn, nil
 	})
 	s.Open(b.ctx)
 	b.wake(s, "k", due.Now())
-	receive(t, "the first run", began)
-	b.wake(s, "k", due.Now())
-	for jobs, next := range []time.Time{{}, due.Now()} {
-		goOn <- next
-		if jobs == 0 {
-			receive(t, "the second run", began)
-			continue
+	for _, next := range []time.Time{{}, due.Now()} {
+		if got := receive(t, "the run", began); got != "k" {
+			t.Fatalf("%q ran, not k", got)
 		}
-		b.eventually("it waits in line", func() bool { return b.jobs() == jobs })
+		if next.IsZero() {
+			b.wake(s, "k", due.Now())
+		} else {
+			b.wake(s, "other", due.Now())
+		}
+		goOn <- next
+	}
+	for _, want := range []string{"other", "k"} {
+		if got := receive(t, "the run", began); got != want {
+			t.Fatalf("%q ran, not %q", got, want)
+		}
+		goOn <- time.Time{}
+	}
+	b.eventually("all is done", func() bool { return b.count("SELECT count(*)::int FROM flow.due") == 0 })
+	if n := b.jobs(); n != 0 {
+		t.Fatalf("%d jobs, want none", n)
 	}
 }
 
-// TestHandOver_CrashCostsALease: what was handed to a process that is gone has no job; another takes it over.
-func TestHandOver_CrashCostsALease(t *testing.T) {
+// TestLocal_GroupsTakeTurns: who has much to do keeps nobody waiting but itself.
+func TestLocal_GroupsTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(due.Options{ScanEvery: hour})
+	began, goOn := make(chan string), make(chan struct{})
+	s.Register(kind, hour, 1, func(_ context.Context, l *due.Lease) (time.Time, error) {
+		began <- l.Key
+		<-goOn
+		return time.Time{}, nil
+	}, due.Grouped(func(key string) string { return key[:1] }))
+	s.Open(b.ctx)
+	for _, key := range []string{"a1", "a2", "a3", "a4", "b1", "c1", "c2"} {
+		b.wake(s, key, due.Now())
+	}
+	for _, want := range []string{"a1", "a2", "b1", "c1", "a3", "c2", "a4"} {
+		if got := receive(t, "the run", began); got != want {
+			t.Fatalf("%q ran, not %q", got, want)
+		}
+		goOn <- struct{}{}
+	}
+}
+
+// TestLocal_WaitsLongerThanALease: what waits for a place keeps its lease, and is begun once.
+func TestLocal_WaitsLongerThanALease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.scheduler(due.Options{ScanEvery: 20 * time.Millisecond})
+	began, goOn := make(chan string), make(chan struct{})
+	s.Register(kind, 600*time.Millisecond, 1, func(_ context.Context, l *due.Lease) (time.Time, error) {
+		began <- l.Key
+		<-goOn
+		return time.Time{}, nil
+	})
+	b.run(s)
+	b.wake(s, "first", due.Now())
+	receive(t, "the first run", began)
+	b.wake(s, "second", due.Now())
+	var no int
+	lease := func() int { return b.count("SELECT lease_no::int FROM flow.due WHERE key = 'second' AND leased") }
+	no = lease()
+	began2 := time.Now()
+	b.eventually("a lease is over", func() bool { return time.Since(began2) > time.Second })
+	if got := lease(); got != no || b.jobs() != 0 {
+		t.Errorf("lease %d, then %d, with %d jobs", no, got, b.jobs())
+	}
+	close(goOn)
+	if got := receive(t, "the second run", began); got != "second" {
+		t.Fatalf("%q ran", got)
+	}
+	b.eventually("all is done", func() bool { return b.count("SELECT count(*)::int FROM flow.due") == 0 })
+}
+
+// TestLocal_CrashCostsALease: what was handed to a process that is gone has no job; another takes it over.
+func TestLocal_CrashCostsALease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	gone := b.scheduler(due.Options{ScanEvery: hour})
@@ -172,8 +242,8 @@ func TestHandOver_CrashCostsALease(t *testing.T) {
 	b.takenOver()
 }
 
-// TestHandOver_Stop: a process that stops takes on no more, ends what it was handed over, and leaves the rest to the line.
-func TestHandOver_Stop(t *testing.T) {
+// TestLocal_Stop: a process that stops takes on no more, ends what it was handed over, and leaves the rest to the line.
+func TestLocal_Stop(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.scheduler(due.Options{ScanEvery: hour})
