@@ -1,24 +1,41 @@
 -- +goose Up
--- A customer. Every tenant row of every other table carries the id of one.
+-- The identity provider vouches for external_id, so it is unique.
 CREATE TABLE flow.organization (
     id uuid PRIMARY KEY,
     name text NOT NULL CHECK (name <> ''),
+    external_id text CONSTRAINT organization_external_id UNIQUE CHECK (external_id <> ''),
     status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'suspended')),
     created_at timestamptz NOT NULL DEFAULT flow.clock()
 );
+COMMENT ON TABLE flow.organization IS 'A customer. Every tenant row of every other table carries the id of one.';
+COMMENT ON COLUMN flow.organization.id IS 'What the API calls org_id.';
+COMMENT ON COLUMN flow.organization.name IS 'How operators call it; it need not be unique.';
+COMMENT ON COLUMN flow.organization.external_id IS 'How the identity provider names it in its tokens, where it does not use our id.';
+COMMENT ON COLUMN flow.organization.status IS 'active; suspended: its requests are refused, its work goes on.';
+COMMENT ON COLUMN flow.organization.created_at IS 'When an operator made it.';
 
--- Who acts. An organization is born with one service account; its API keys act as that.
 CREATE TABLE flow.account (
     id uuid PRIMARY KEY,
     org_id uuid NOT NULL REFERENCES flow.organization (id),
     name text NOT NULL CHECK (name <> ''),
     kind text NOT NULL CHECK (kind IN ('service', 'user')),
+    issuer text,
+    subject text,
     created_at timestamptz NOT NULL DEFAULT flow.clock(),
-    UNIQUE (org_id, id)
+    UNIQUE (org_id, id),
+    CONSTRAINT account_subject UNIQUE (org_id, issuer, subject),
+    CONSTRAINT account_subject_whole CHECK ((issuer IS NULL) = (subject IS NULL) AND (subject IS NULL OR kind = 'user'))
 );
 CREATE UNIQUE INDEX account_service ON flow.account (org_id) WHERE kind = 'service';
+COMMENT ON TABLE flow.account IS 'Who acts: the service account of an organization, as which its API keys act, or a user of the identity provider.';
+COMMENT ON COLUMN flow.account.id IS 'What created_by, released_by and the audit log name.';
+COMMENT ON COLUMN flow.account.org_id IS 'The organization it acts in; a person in two has two.';
+COMMENT ON COLUMN flow.account.name IS 'As the identity provider calls the person, or how the organization is called.';
+COMMENT ON COLUMN flow.account.kind IS 'service: born with the organization; user: made when a token of its owner first came.';
+COMMENT ON COLUMN flow.account.issuer IS 'Who vouches for the user (iss of the token); null for the service account.';
+COMMENT ON COLUMN flow.account.subject IS 'Whom the issuer means (sub of the token); null for the service account.';
+COMMENT ON COLUMN flow.account.created_at IS 'When it was first needed.';
 
--- Of a key only its keyed hash is stored. Rows are never deleted: a revoked key stays in the list.
 CREATE TABLE flow.api_key (
     id uuid PRIMARY KEY,
     org_id uuid NOT NULL REFERENCES flow.organization (id),
@@ -36,15 +53,66 @@ CREATE TABLE flow.api_key (
     FOREIGN KEY (org_id, created_by) REFERENCES flow.account (org_id, id)
 );
 CREATE INDEX api_key_org ON flow.api_key (org_id, id);
+COMMENT ON TABLE flow.api_key IS 'API keys, of which only a keyed hash is stored. Rows are never deleted: a revoked key stays in the list.';
+COMMENT ON COLUMN flow.api_key.id IS 'How the API names the key; it says nothing of the secret.';
+COMMENT ON COLUMN flow.api_key.org_id IS 'The organization it opens.';
+COMMENT ON COLUMN flow.api_key.account_id IS 'The account as which it acts: the service account.';
+COMMENT ON COLUMN flow.api_key.name IS 'What its maker calls it.';
+COMMENT ON COLUMN flow.api_key.prefix IS 'How its text begins, which is no secret: people find a key by it.';
+COMMENT ON COLUMN flow.api_key.last_four IS 'How its text ends: people find a key by it.';
+COMMENT ON COLUMN flow.api_key.hash IS 'Keyed hash of its text, with a key that follows from the root key.';
+COMMENT ON COLUMN flow.api_key.created_by IS 'The account that made it.';
+COMMENT ON COLUMN flow.api_key.created_at IS 'When its text was shown, once.';
+COMMENT ON COLUMN flow.api_key.last_used_at IS 'About when a request came with it last; null before the first.';
+COMMENT ON COLUMN flow.api_key.expires_at IS 'From when on it is refused; null for never.';
+COMMENT ON COLUMN flow.api_key.revoked_at IS 'From when on it is refused because somebody revoked it; null while nobody did.';
 
+-- The one place that says what the status of a key is.
 -- +goose StatementBegin
--- The one place that says what the status of a key is; revoked wins over expired.
 CREATE FUNCTION flow.api_key_status(revoked_at timestamptz, expires_at timestamptz) RETURNS text LANGUAGE sql VOLATILE AS
 $$ SELECT CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= flow.clock() THEN 'expired' ELSE 'active' END $$;
 -- +goose StatementEnd
+COMMENT ON FUNCTION flow.api_key_status(timestamptz, timestamptz) IS 'What an API key is worth now: active, expired or revoked. Revoked wins over expired.';
 
--- +goose Down
-DROP FUNCTION flow.api_key_status;
-DROP TABLE flow.api_key;
-DROP TABLE flow.account;
-DROP TABLE flow.organization;
+-- There are no foreign keys: a row outlives what it names, and calls side by side would else lock the row of their
+-- organization.
+CREATE TABLE flow.audit_log (
+    id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    account_id uuid NOT NULL,
+    api_key_id uuid,
+    action text NOT NULL CHECK (action <> ''),
+    resource_type text,
+    resource_id text,
+    outcome text NOT NULL CHECK (outcome IN ('succeeded', 'denied')),
+    request_id text NOT NULL,
+    CHECK ((resource_type IS NULL) = (resource_id IS NULL)),
+    CHECK (resource_id IS NOT NULL OR outcome = 'denied'),
+    PRIMARY KEY (org_id, created_at, id)
+);
+CREATE INDEX audit_log_resource ON flow.audit_log (org_id, resource_id, created_at, id);
+CREATE INDEX audit_log_account ON flow.audit_log (org_id, account_id, created_at, id);
+-- For the denied calls of the last minute, of which one is kept.
+CREATE INDEX audit_log_denied ON flow.audit_log (org_id, account_id, action, created_at) WHERE outcome = 'denied';
+COMMENT ON TABLE flow.audit_log IS 'Who did what: one row for each call that changed something, in the transaction of the change. Never changed or deleted.';
+COMMENT ON COLUMN flow.audit_log.id IS 'Tells rows of one instant apart.';
+COMMENT ON COLUMN flow.audit_log.org_id IS 'The organization in which it happened.';
+COMMENT ON COLUMN flow.audit_log.created_at IS 'The time of the change.';
+COMMENT ON COLUMN flow.audit_log.account_id IS 'Who called.';
+COMMENT ON COLUMN flow.audit_log.api_key_id IS 'With which key; null where the caller came with a bearer token.';
+COMMENT ON COLUMN flow.audit_log.action IS 'The operationId of the API document.';
+COMMENT ON COLUMN flow.audit_log.resource_type IS 'What kind of thing was changed; null where the call was denied before anybody looked for it.';
+COMMENT ON COLUMN flow.audit_log.resource_id IS 'Which thing was changed, as the API names it; null together with resource_type.';
+COMMENT ON COLUMN flow.audit_log.outcome IS 'succeeded; denied: the caller''s role does not allow the call (of a minute''s denied calls one is kept).';
+COMMENT ON COLUMN flow.audit_log.request_id IS 'The X-Request-ID of the call, which logs carry too.';
+
+-- +goose StatementBegin
+CREATE FUNCTION flow.audit_log_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of the audit log are never changed or deleted';
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.audit_log_is_final() IS 'Refuses changes and deletions of audit rows.';
+CREATE TRIGGER audit_log_is_final BEFORE UPDATE OR DELETE ON flow.audit_log
+FOR EACH STATEMENT EXECUTE FUNCTION flow.audit_log_is_final();

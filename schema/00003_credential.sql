@@ -1,5 +1,17 @@
 -- +goose Up
--- One keyset per organization, encrypted by the key-encryption key that kek_id names (a fingerprint, not the key).
+-- It is kept so that replacing the key-encryption key leaves API keys good.
+CREATE TABLE flow.root_key (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+    kek_id text NOT NULL,
+    wrapped bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT flow.clock()
+);
+COMMENT ON TABLE flow.root_key IS 'The key of the installation from which the keys of its hashes and signatures follow, wrapped by the key-encryption key. One row.';
+COMMENT ON COLUMN flow.root_key.single IS 'Always true: lets the table have one row.';
+COMMENT ON COLUMN flow.root_key.kek_id IS 'Fingerprint of the key-encryption key that opens it; not the key.';
+COMMENT ON COLUMN flow.root_key.wrapped IS 'The key, encrypted.';
+COMMENT ON COLUMN flow.root_key.created_at IS 'When the first process of the installation started.';
+
 CREATE TABLE flow.org_keyset (
     org_id uuid PRIMARY KEY REFERENCES flow.organization (id),
     kek_id text NOT NULL,
@@ -7,9 +19,13 @@ CREATE TABLE flow.org_keyset (
     created_at timestamptz NOT NULL DEFAULT flow.clock(),
     rotated_at timestamptz
 );
+COMMENT ON TABLE flow.org_keyset IS 'The encryption keys of an organization, wrapped by the key-encryption key.';
+COMMENT ON COLUMN flow.org_keyset.org_id IS 'The organization whose secrets they encrypt.';
+COMMENT ON COLUMN flow.org_keyset.kek_id IS 'Fingerprint of the key-encryption key that opens them; not the key.';
+COMMENT ON COLUMN flow.org_keyset.wrapped IS 'The keys, encrypted; bound to the organization, so that a row copied elsewhere does not open.';
+COMMENT ON COLUMN flow.org_keyset.created_at IS 'When the organization''s first secret was stored.';
+COMMENT ON COLUMN flow.org_keyset.rotated_at IS 'When `flowlane vault rotate` last added a key; null for never.';
 
--- Ciphertexts, bound to organization, id and version: a row that is copied elsewhere does not decrypt. The id is that of
--- what the secret belongs to. Only the newest version is kept.
 CREATE TABLE flow.secret (
     id uuid PRIMARY KEY,
     org_id uuid NOT NULL REFERENCES flow.org_keyset (org_id),
@@ -18,20 +34,36 @@ CREATE TABLE flow.secret (
     updated_at timestamptz NOT NULL DEFAULT flow.clock()
 );
 CREATE INDEX secret_org ON flow.secret (org_id);
+COMMENT ON TABLE flow.secret IS 'Ciphertexts, each bound to its organization, id and version: a row that is copied elsewhere does not decrypt.';
+COMMENT ON COLUMN flow.secret.id IS 'The id of what the secret belongs to, a credential for instance.';
+COMMENT ON COLUMN flow.secret.org_id IS 'The organization whose keys encrypt it.';
+COMMENT ON COLUMN flow.secret.version IS 'Grows with each new secret; only the newest is kept.';
+COMMENT ON COLUMN flow.secret.ciphertext IS 'The secret, encrypted by a key of flow.org_keyset.';
+COMMENT ON COLUMN flow.secret.updated_at IS 'When it was stored, or encrypted again by `flowlane vault rotate`.';
 
--- An account of a provider. It has no org_id: two organizations that use the same account share its budget.
+-- Two organizations that use one account share its budget. So org_id is null, and one account number is one row, where
+-- the provider identified the account.
 CREATE TABLE flow.domain (
     tenancy_id text PRIMARY KEY,
+    org_id uuid REFERENCES flow.organization (id),
     platform_id text NOT NULL,
     account_number text,
     account_name text NOT NULL DEFAULT '',
     time_zone text NOT NULL,
     identified_at timestamptz,
-    created_at timestamptz NOT NULL DEFAULT flow.clock(),
-    UNIQUE (platform_id, account_number)
+    created_at timestamptz NOT NULL DEFAULT flow.clock()
 );
+CREATE UNIQUE INDEX domain_account ON flow.domain (platform_id, account_number) WHERE org_id IS NULL;
+COMMENT ON TABLE flow.domain IS 'A Domain: an account of a provider, with its ledger. Organizations that use one account share it, and its budgets.';
+COMMENT ON COLUMN flow.domain.tenancy_id IS 'What the API calls tenancy_id; follows from platform and account number where the provider identified the account.';
+COMMENT ON COLUMN flow.domain.org_id IS 'The organization that named it itself and alone uses it; null for one that its provider identified.';
+COMMENT ON COLUMN flow.domain.platform_id IS 'The provider, as the catalog names it.';
+COMMENT ON COLUMN flow.domain.account_number IS 'The provider''s own number of the account; null while nobody knows it.';
+COMMENT ON COLUMN flow.domain.account_name IS 'How the provider calls the account; empty where it does not say.';
+COMMENT ON COLUMN flow.domain.time_zone IS 'The IANA zone in whose days and hours the provider counts calls.';
+COMMENT ON COLUMN flow.domain.identified_at IS 'When the provider said which account it is; null where only an organization did.';
+COMMENT ON COLUMN flow.domain.created_at IS 'When the first organization came to know it.';
 
--- The provider's own caps of an account; where there is a row it replaces the cap of the catalog.
 CREATE TABLE flow.domain_limit (
     tenancy_id text NOT NULL REFERENCES flow.domain (tenancy_id),
     bucket text NOT NULL,
@@ -40,8 +72,28 @@ CREATE TABLE flow.domain_limit (
     read_at timestamptz NOT NULL,
     PRIMARY KEY (tenancy_id, bucket, window_seconds)
 );
+COMMENT ON TABLE flow.domain_limit IS 'The provider''s own caps of an account, as last read. They replace the caps of the catalog.';
+COMMENT ON COLUMN flow.domain_limit.tenancy_id IS 'The Domain that is limited.';
+COMMENT ON COLUMN flow.domain_limit.bucket IS 'The operation type that is limited.';
+COMMENT ON COLUMN flow.domain_limit.window_seconds IS 'Length of the window: 60, 3600 or 86400.';
+COMMENT ON COLUMN flow.domain_limit.cap IS 'Calls that the provider allows in a window.';
+COMMENT ON COLUMN flow.domain_limit.read_at IS 'When the provider said so.';
 
--- The secret itself is the row of flow.secret with the same id.
+CREATE TABLE flow.tenant (
+    org_id uuid NOT NULL REFERENCES flow.organization (id),
+    tenancy_id text NOT NULL REFERENCES flow.domain (tenancy_id),
+    label text CHECK (char_length(label) BETWEEN 1 AND 200),
+    created_at timestamptz NOT NULL DEFAULT flow.clock(),
+    PRIMARY KEY (org_id, tenancy_id)
+);
+CREATE INDEX tenant_in_order ON flow.tenant (org_id, created_at, tenancy_id);
+COMMENT ON TABLE flow.tenant IS 'A Domain as one organization knows it; others that use the account have rows of their own.';
+COMMENT ON COLUMN flow.tenant.org_id IS 'The organization that knows it.';
+COMMENT ON COLUMN flow.tenant.tenancy_id IS 'The Domain (flow.domain) that is known.';
+COMMENT ON COLUMN flow.tenant.label IS 'What the organization calls it; null for what the provider calls it.';
+COMMENT ON COLUMN flow.tenant.created_at IS 'When the organization came to know it.';
+
+-- One that was deleted is kept, without its secret, for what it spent; nothing else finds it.
 CREATE TABLE flow.credential (
     id uuid PRIMARY KEY,
     org_id uuid NOT NULL REFERENCES flow.organization (id),
@@ -64,11 +116,37 @@ CREATE TABLE flow.credential (
     last_verified timestamptz,
     created_at timestamptz NOT NULL DEFAULT flow.clock(),
     updated_at timestamptz NOT NULL DEFAULT flow.clock(),
+    deleted_at timestamptz,
     UNIQUE (org_id, id),
     CONSTRAINT credential_placement CHECK (num_nonnulls(placement_header, placement_query) = CASE auth_method WHEN 'api_key' THEN 1 ELSE 0 END),
     CONSTRAINT credential_scheme CHECK (placement_scheme IS NULL OR placement_header IS NOT NULL)
 );
 CREATE INDEX credential_tenancy ON flow.credential (tenancy_id, org_id);
+CREATE INDEX credential_kept ON flow.credential (org_id, id) WHERE deleted_at IS NULL;
+CREATE INDEX credential_kept_by_status ON flow.credential (org_id, status, id) WHERE deleted_at IS NULL;
+COMMENT ON TABLE flow.credential IS 'How an organization comes into a provider''s account. The secret itself is the row of flow.secret with the same id.';
+COMMENT ON COLUMN flow.credential.id IS 'What definitions name.';
+COMMENT ON COLUMN flow.credential.org_id IS 'The organization that may use it; never changes.';
+COMMENT ON COLUMN flow.credential.name IS 'How its owner calls it.';
+COMMENT ON COLUMN flow.credential.platform_id IS 'The provider it is for, as the catalog names it; never changes.';
+COMMENT ON COLUMN flow.credential.auth_method IS 'basic_auth, api_key, jwt, oauth2 or aws_access_key: what the secret consists of and how calls carry it.';
+COMMENT ON COLUMN flow.credential.tenancy_id IS 'The Domain that its calls spend from; null where nothing is metered. Once set it never changes.';
+COMMENT ON COLUMN flow.credential.grant_type IS 'oauth2: how a token is asked for; null for other methods.';
+COMMENT ON COLUMN flow.credential.token_url IS 'oauth2: where a token is asked for; null for other methods.';
+COMMENT ON COLUMN flow.credential.scopes IS 'oauth2: what the token is asked for; empty for other methods.';
+COMMENT ON COLUMN flow.credential.audience IS 'oauth2, jwt: whom the token or assertion is meant for; null where none is named.';
+COMMENT ON COLUMN flow.credential.placement_header IS 'api_key: the header that carries the key; null where a query parameter does.';
+COMMENT ON COLUMN flow.credential.placement_scheme IS 'api_key: the word before the key in the header; null for none.';
+COMMENT ON COLUMN flow.credential.placement_query IS 'api_key: the query parameter that carries the key; null where a header does.';
+COMMENT ON COLUMN flow.credential.aws_region IS 'aws_access_key: the region that calls are signed for.';
+COMMENT ON COLUMN flow.credential.aws_default_bucket IS 'aws_access_key: the S3 bucket of calls that name none.';
+COMMENT ON COLUMN flow.credential.aws_endpoint_url IS 'aws_access_key: a service that speaks AWS''s protocols elsewhere; null for AWS itself.';
+COMMENT ON COLUMN flow.credential.status IS 'active; expired, revoked: calls with it are not sent.';
+COMMENT ON COLUMN flow.credential.created_by IS 'The account that stored it.';
+COMMENT ON COLUMN flow.credential.last_verified IS 'When a test of it last succeeded; null for never.';
+COMMENT ON COLUMN flow.credential.created_at IS 'When it was stored first.';
+COMMENT ON COLUMN flow.credential.updated_at IS 'When anything of it changed last, its secret included.';
+COMMENT ON COLUMN flow.credential.deleted_at IS 'When it was deleted: the secret is gone, the row stays for what it spent. Null while it lives.';
 
 -- +goose StatementBegin
 CREATE FUNCTION flow.credential_keep() RETURNS trigger LANGUAGE plpgsql AS
@@ -79,9 +157,9 @@ $$ BEGIN
     RETURN new;
 END $$;
 -- +goose StatementEnd
+COMMENT ON FUNCTION flow.credential_keep() IS 'Refuses to move a credential to another organization, platform or account.';
 CREATE TRIGGER credential_keep BEFORE UPDATE ON flow.credential FOR EACH ROW EXECUTE FUNCTION flow.credential_keep();
 
--- Observed use of a credential, per service of its platform.
 CREATE TABLE flow.credential_use (
     org_id uuid NOT NULL,
     credential_id uuid NOT NULL,
@@ -94,7 +172,12 @@ CREATE TABLE flow.credential_use (
     PRIMARY KEY (credential_id, service_id),
     FOREIGN KEY (org_id, credential_id) REFERENCES flow.credential (org_id, id) ON DELETE CASCADE
 );
-
--- +goose Down
-DROP TABLE flow.credential_use, flow.credential, flow.domain_limit, flow.domain, flow.secret, flow.org_keyset;
-DROP FUNCTION flow.credential_keep();
+COMMENT ON TABLE flow.credential_use IS 'Observed use of a credential, per service of its platform, from the answers to its calls.';
+COMMENT ON COLUMN flow.credential_use.org_id IS 'The organization of the credential.';
+COMMENT ON COLUMN flow.credential_use.credential_id IS 'The credential that calls carried.';
+COMMENT ON COLUMN flow.credential_use.service_id IS 'The service that was called, as the catalog names it.';
+COMMENT ON COLUMN flow.credential_use.last_used_at IS 'The last call that carried it.';
+COMMENT ON COLUMN flow.credential_use.last_stamped_at IS 'When this row was last written: at most every 30 seconds while nothing new happens.';
+COMMENT ON COLUMN flow.credential_use.last_succeeded_at IS 'The last call that the provider let in; null for none.';
+COMMENT ON COLUMN flow.credential_use.last_failed_at IS 'The last call that failed because of the credential; null for none.';
+COMMENT ON COLUMN flow.credential_use.last_failure_class IS 'Why that call failed, as the API shows it; null for none.';

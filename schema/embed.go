@@ -1,5 +1,5 @@
-// Package schema holds the migrations of the schema flow, numbered and applied in order by package pg. A migration that
-// has been released is never edited: what follows it is a new file.
+// Package schema holds the migrations of the schema flow, numbered and applied in order by package pg: the baseline, one
+// file for each subject. From the first release on, migrations add to it, and none is ever changed.
 package schema
 
 import "embed"

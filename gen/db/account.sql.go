@@ -13,7 +13,7 @@ import (
 )
 
 const accountCreate = `-- name: AccountCreate :one
-INSERT INTO flow.account (id, org_id, name, kind) VALUES ($1, $2, $3, $4) RETURNING id, org_id, name, kind, created_at, issuer, subject
+INSERT INTO flow.account (id, org_id, name, kind) VALUES ($1, $2, $3, $4) RETURNING id, org_id, name, kind, issuer, subject, created_at
 `
 
 type AccountCreateParams struct {
@@ -36,9 +36,9 @@ func (q *Queries) AccountCreate(ctx context.Context, db DBTX, arg AccountCreateP
 		&i.OrgID,
 		&i.Name,
 		&i.Kind,
-		&i.CreatedAt,
 		&i.Issuer,
 		&i.Subject,
+		&i.CreatedAt,
 	)
 	return i, err
 }
@@ -104,7 +104,7 @@ func (q *Queries) AccountOfSubject(ctx context.Context, db DBTX, arg AccountOfSu
 }
 
 const accountService = `-- name: AccountService :one
-SELECT id, org_id, name, kind, created_at, issuer, subject FROM flow.account WHERE org_id = $1 AND kind = 'service'
+SELECT id, org_id, name, kind, issuer, subject, created_at FROM flow.account WHERE org_id = $1 AND kind = 'service'
 `
 
 // The account as which the API keys of an organization act.
@@ -116,9 +116,9 @@ func (q *Queries) AccountService(ctx context.Context, db DBTX, orgID uuid.UUID) 
 		&i.OrgID,
 		&i.Name,
 		&i.Kind,
-		&i.CreatedAt,
 		&i.Issuer,
 		&i.Subject,
+		&i.CreatedAt,
 	)
 	return i, err
 }
@@ -329,7 +329,7 @@ func (q *Queries) ClockNow(ctx context.Context, db DBTX) (time.Time, error) {
 }
 
 const orgCreate = `-- name: OrgCreate :one
-INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, status, created_at, external_id
+INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, external_id, status, created_at
 `
 
 type OrgCreateParams struct {
@@ -343,9 +343,9 @@ func (q *Queries) OrgCreate(ctx context.Context, db DBTX, arg OrgCreateParams) (
 	err := row.Scan(
 		&i.ID,
 		&i.Name,
+		&i.ExternalID,
 		&i.Status,
 		&i.CreatedAt,
-		&i.ExternalID,
 	)
 	return i, err
 }

@@ -47,7 +47,7 @@ func (q *Queries) CountDefinitions(ctx context.Context, db DBTX, arg CountDefini
 const createDefinition = `-- name: CreateDefinition :one
 INSERT INTO flow.definition (id, org_id, name, description, status, version, variable_set_id, created_by)
 VALUES ($1, $2, $3, $4, $5, 1, $6, $7)
-RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id
+RETURNING id, org_id, name, description, status, version, variable_set_id, created_by, created_at, updated_at, deleted_at
 `
 
 type CreateDefinitionParams struct {
@@ -78,11 +78,11 @@ func (q *Queries) CreateDefinition(ctx context.Context, db DBTX, arg CreateDefin
 		&i.Description,
 		&i.Status,
 		&i.Version,
+		&i.VariableSetID,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
-		&i.VariableSetID,
 	)
 	return i, err
 }
@@ -90,7 +90,7 @@ func (q *Queries) CreateDefinition(ctx context.Context, db DBTX, arg CreateDefin
 const createDefinitionVersion = `-- name: CreateDefinitionVersion :one
 INSERT INTO flow.definition_version (definition_id, version, org_id, doc, actions, created_by)
 VALUES ($1, $2, $3, $4, coalesce($5::json, '{}'), $6)
-RETURNING definition_id, version, org_id, doc, created_by, created_at, actions
+RETURNING definition_id, version, org_id, doc, actions, created_by, created_at
 `
 
 type CreateDefinitionVersionParams struct {
@@ -117,9 +117,9 @@ func (q *Queries) CreateDefinitionVersion(ctx context.Context, db DBTX, arg Crea
 		&i.Version,
 		&i.OrgID,
 		&i.Doc,
+		&i.Actions,
 		&i.CreatedBy,
 		&i.CreatedAt,
-		&i.Actions,
 	)
 	return i, err
 }
@@ -155,7 +155,7 @@ func (q *Queries) CredentialsHold(ctx context.Context, db DBTX, arg CredentialsH
 }
 
 const definition = `-- name: Definition :one
-SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, d.deleted_at, d.variable_set_id, v.doc
+SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.variable_set_id, d.created_by, d.created_at, d.updated_at, d.deleted_at, v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
 WHERE d.org_id = $1 AND d.id = $2 AND d.deleted_at IS NULL
@@ -182,11 +182,11 @@ func (q *Queries) Definition(ctx context.Context, db DBTX, arg DefinitionParams)
 		&i.FlowDefinition.Description,
 		&i.FlowDefinition.Status,
 		&i.FlowDefinition.Version,
+		&i.FlowDefinition.VariableSetID,
 		&i.FlowDefinition.CreatedBy,
 		&i.FlowDefinition.CreatedAt,
 		&i.FlowDefinition.UpdatedAt,
 		&i.FlowDefinition.DeletedAt,
-		&i.FlowDefinition.VariableSetID,
 		&i.Doc,
 	)
 	return i, err
@@ -229,7 +229,7 @@ func (q *Queries) DefinitionCredentials(ctx context.Context, db DBTX, arg Defini
 }
 
 const definitionForStart = `-- name: DefinitionForStart :one
-SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR KEY SHARE
+SELECT id, org_id, name, description, status, version, variable_set_id, created_by, created_at, updated_at, deleted_at FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR KEY SHARE
 `
 
 type DefinitionForStartParams struct {
@@ -248,17 +248,17 @@ func (q *Queries) DefinitionForStart(ctx context.Context, db DBTX, arg Definitio
 		&i.Description,
 		&i.Status,
 		&i.Version,
+		&i.VariableSetID,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
-		&i.VariableSetID,
 	)
 	return i, err
 }
 
 const definitionForUpdate = `-- name: DefinitionForUpdate :one
-SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE
+SELECT id, org_id, name, description, status, version, variable_set_id, created_by, created_at, updated_at, deleted_at FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE
 `
 
 type DefinitionForUpdateParams struct {
@@ -276,11 +276,11 @@ func (q *Queries) DefinitionForUpdate(ctx context.Context, db DBTX, arg Definiti
 		&i.Description,
 		&i.Status,
 		&i.Version,
+		&i.VariableSetID,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
-		&i.VariableSetID,
 	)
 	return i, err
 }
@@ -304,7 +304,7 @@ func (q *Queries) DefinitionHasLiveBatch(ctx context.Context, db DBTX, arg Defin
 }
 
 const definitionRow = `-- name: DefinitionRow :one
-SELECT id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL
+SELECT id, org_id, name, description, status, version, variable_set_id, created_by, created_at, updated_at, deleted_at FROM flow.definition WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL
 `
 
 type DefinitionRowParams struct {
@@ -322,17 +322,17 @@ func (q *Queries) DefinitionRow(ctx context.Context, db DBTX, arg DefinitionRowP
 		&i.Description,
 		&i.Status,
 		&i.Version,
+		&i.VariableSetID,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
-		&i.VariableSetID,
 	)
 	return i, err
 }
 
 const definitionVersion = `-- name: DefinitionVersion :one
-SELECT definition_id, version, org_id, doc, created_by, created_at, actions FROM flow.definition_version WHERE org_id = $1 AND definition_id = $2 AND version = $3
+SELECT definition_id, version, org_id, doc, actions, created_by, created_at FROM flow.definition_version WHERE org_id = $1 AND definition_id = $2 AND version = $3
 `
 
 type DefinitionVersionParams struct {
@@ -350,15 +350,15 @@ func (q *Queries) DefinitionVersion(ctx context.Context, db DBTX, arg Definition
 		&i.Version,
 		&i.OrgID,
 		&i.Doc,
+		&i.Actions,
 		&i.CreatedBy,
 		&i.CreatedAt,
-		&i.Actions,
 	)
 	return i, err
 }
 
 const definitionVersions = `-- name: DefinitionVersions :many
-SELECT definition_id, version, org_id, doc, created_by, created_at, actions FROM flow.definition_version
+SELECT definition_id, version, org_id, doc, actions, created_by, created_at FROM flow.definition_version
 WHERE org_id = $1 AND definition_id = $2 AND version > $3
 ORDER BY version
 LIMIT $5 OFFSET $4
@@ -393,9 +393,9 @@ func (q *Queries) DefinitionVersions(ctx context.Context, db DBTX, arg Definitio
 			&i.Version,
 			&i.OrgID,
 			&i.Doc,
+			&i.Actions,
 			&i.CreatedBy,
 			&i.CreatedAt,
-			&i.Actions,
 		); err != nil {
 			return nil, err
 		}
@@ -408,7 +408,7 @@ func (q *Queries) DefinitionVersions(ctx context.Context, db DBTX, arg Definitio
 }
 
 const definitions = `-- name: Definitions :many
-SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.created_by, d.created_at, d.updated_at, d.deleted_at, d.variable_set_id, v.doc
+SELECT d.id, d.org_id, d.name, d.description, d.status, d.version, d.variable_set_id, d.created_by, d.created_at, d.updated_at, d.deleted_at, v.doc
 FROM flow.definition d
 JOIN flow.definition_version v ON v.definition_id = d.id AND v.version = d.version
 WHERE d.org_id = $1 AND d.deleted_at IS NULL AND d.id > $2 AND ($3::text IS NULL OR d.status = $3)
@@ -452,11 +452,11 @@ func (q *Queries) Definitions(ctx context.Context, db DBTX, arg DefinitionsParam
 			&i.FlowDefinition.Description,
 			&i.FlowDefinition.Status,
 			&i.FlowDefinition.Version,
+			&i.FlowDefinition.VariableSetID,
 			&i.FlowDefinition.CreatedBy,
 			&i.FlowDefinition.CreatedAt,
 			&i.FlowDefinition.UpdatedAt,
 			&i.FlowDefinition.DeletedAt,
-			&i.FlowDefinition.VariableSetID,
 			&i.Doc,
 		); err != nil {
 			return nil, err
@@ -488,7 +488,7 @@ const replaceDefinition = `-- name: ReplaceDefinition :one
 UPDATE flow.definition
 SET name = $1, description = $2, status = $3, version = $4, variable_set_id = $5, updated_at = flow.clock()
 WHERE org_id = $6 AND id = $7
-RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id
+RETURNING id, org_id, name, description, status, version, variable_set_id, created_by, created_at, updated_at, deleted_at
 `
 
 type ReplaceDefinitionParams struct {
@@ -519,11 +519,11 @@ func (q *Queries) ReplaceDefinition(ctx context.Context, db DBTX, arg ReplaceDef
 		&i.Description,
 		&i.Status,
 		&i.Version,
+		&i.VariableSetID,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
-		&i.VariableSetID,
 	)
 	return i, err
 }
@@ -532,7 +532,7 @@ const updateDefinition = `-- name: UpdateDefinition :one
 UPDATE flow.definition
 SET name = $1, description = $2, status = $3, updated_at = flow.clock()
 WHERE org_id = $4 AND id = $5
-RETURNING id, org_id, name, description, status, version, created_by, created_at, updated_at, deleted_at, variable_set_id
+RETURNING id, org_id, name, description, status, version, variable_set_id, created_by, created_at, updated_at, deleted_at
 `
 
 type UpdateDefinitionParams struct {
@@ -559,11 +559,11 @@ func (q *Queries) UpdateDefinition(ctx context.Context, db DBTX, arg UpdateDefin
 		&i.Description,
 		&i.Status,
 		&i.Version,
+		&i.VariableSetID,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
-		&i.VariableSetID,
 	)
 	return i, err
 }

@@ -477,7 +477,7 @@ func (q *Queries) CallsExclusive(ctx context.Context, db DBTX, arg CallsExclusiv
 }
 
 const callsLock = `-- name: CallsLock :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, c.resolved, b.time_zone, b.service_id, b.metered FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, b.time_zone, b.service_id, b.metered FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY($1::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c
 `
 
@@ -509,6 +509,7 @@ func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ca
 			&i.FlowCall.Owner,
 			&i.FlowCall.Attempt,
 			&i.FlowCall.Records,
+			&i.FlowCall.Resolved,
 			&i.FlowCall.Digest,
 			&i.FlowCall.FirstKey,
 			&i.FlowCall.LastKey,
@@ -523,7 +524,6 @@ func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ca
 			&i.FlowCall.Checks,
 			&i.FlowCall.CountsIn,
 			&i.FlowCall.Note,
-			&i.FlowCall.Resolved,
 			&i.TimeZone,
 			&i.ServiceID,
 			&i.Metered,
@@ -597,7 +597,7 @@ func (q *Queries) CallsOverdue(ctx context.Context, db DBTX, arg CallsOverduePar
 }
 
 const callsRead = `-- name: CallsRead :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, c.resolved, (SELECT b.time_zone FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS time_zone,
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, (SELECT b.time_zone FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS time_zone,
     (SELECT b.service_id FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS service_id,
     (SELECT b.metered FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS metered,
     (SELECT flow.clock())::timestamptz AS now
@@ -640,6 +640,7 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 			&i.FlowCall.Owner,
 			&i.FlowCall.Attempt,
 			&i.FlowCall.Records,
+			&i.FlowCall.Resolved,
 			&i.FlowCall.Digest,
 			&i.FlowCall.FirstKey,
 			&i.FlowCall.LastKey,
@@ -654,7 +655,6 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 			&i.FlowCall.Checks,
 			&i.FlowCall.CountsIn,
 			&i.FlowCall.Note,
-			&i.FlowCall.Resolved,
 			&i.TimeZone,
 			&i.ServiceID,
 			&i.Metered,
@@ -722,7 +722,7 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 }
 
 const callsToCheck = `-- name: CallsToCheck :many
-SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note, resolved FROM flow.call
+SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note FROM flow.call
 WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
 ORDER BY next_check_at LIMIT $3
 `
@@ -754,6 +754,7 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 			&i.Owner,
 			&i.Attempt,
 			&i.Records,
+			&i.Resolved,
 			&i.Digest,
 			&i.FirstKey,
 			&i.LastKey,
@@ -768,7 +769,6 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 			&i.Checks,
 			&i.CountsIn,
 			&i.Note,
-			&i.Resolved,
 		); err != nil {
 			return nil, err
 		}
@@ -861,7 +861,7 @@ func (q *Queries) DomainCredential(ctx context.Context, db DBTX, arg DomainCrede
 }
 
 const domainGet = `-- name: DomainGet :one
-SELECT tenancy_id, platform_id, account_number, account_name, time_zone, identified_at, created_at, org_id FROM flow.domain WHERE tenancy_id = $1
+SELECT tenancy_id, org_id, platform_id, account_number, account_name, time_zone, identified_at, created_at FROM flow.domain WHERE tenancy_id = $1
 `
 
 func (q *Queries) DomainGet(ctx context.Context, db DBTX, tenancyID string) (FlowDomain, error) {
@@ -869,13 +869,13 @@ func (q *Queries) DomainGet(ctx context.Context, db DBTX, tenancyID string) (Flo
 	var i FlowDomain
 	err := row.Scan(
 		&i.TenancyID,
+		&i.OrgID,
 		&i.PlatformID,
 		&i.AccountNumber,
 		&i.AccountName,
 		&i.TimeZone,
 		&i.IdentifiedAt,
 		&i.CreatedAt,
-		&i.OrgID,
 	)
 	return i, err
 }
@@ -1184,7 +1184,7 @@ func (q *Queries) LedgerObserve(ctx context.Context, db DBTX, arg LedgerObserveP
 }
 
 const ledgerRead = `-- name: LedgerRead :many
-SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, observed, observed_at, drift, alarm_drift, by_credential, cap FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND ends_at > $3 ORDER BY window_seconds, starts_at
+SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, by_credential, cap, observed, observed_at, drift, alarm_drift FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND ends_at > $3 ORDER BY window_seconds, starts_at
 `
 
 type LedgerReadParams struct {
@@ -1210,12 +1210,12 @@ func (q *Queries) LedgerRead(ctx context.Context, db DBTX, arg LedgerReadParams)
 			&i.EndsAt,
 			&i.Own,
 			&i.ForeignSpend,
+			&i.ByCredential,
+			&i.Cap,
 			&i.Observed,
 			&i.ObservedAt,
 			&i.Drift,
 			&i.AlarmDrift,
-			&i.ByCredential,
-			&i.Cap,
 		); err != nil {
 			return nil, err
 		}
@@ -1326,7 +1326,7 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
     p.apart, p.attempt, p.element, s.first, s.records AS size
 FROM (
-    SELECT id, batch_id, step_no, task_no, slice_no, from_off, to_off, apart, attempt, ready_at, call_id, call_seq, left_out, last_no, claim_no, element, elements FROM flow.part q
+    SELECT id, batch_id, step_no, task_no, slice_no, from_off, last_no, to_off, apart, element, elements, attempt, ready_at, call_id, call_seq, left_out, claim_no FROM flow.part q
     WHERE q.batch_id = $1 AND q.step_no = $2 AND q.task_no = $3 AND q.call_id IS NULL
         AND q.ready_at <= (SELECT flow.clock())
     ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT $4

@@ -67,7 +67,7 @@ func (q *Queries) HoldEnd(ctx context.Context, db DBTX, arg HoldEndParams) error
 }
 
 const holdExtend = `-- name: HoldExtend :one
-UPDATE flow.pause SET expires_at = $1::timestamptz, extensions = $2 WHERE id = $3 RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, released_at, released_by, extensions, ends_at
+UPDATE flow.pause SET expires_at = $1::timestamptz, extensions = $2 WHERE id = $3 RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
 type HoldExtendParams struct {
@@ -93,10 +93,10 @@ func (q *Queries) HoldExtend(ctx context.Context, db DBTX, arg HoldExtendParams)
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.EndsAt,
 		&i.ReleasedAt,
 		&i.ReleasedBy,
 		&i.Extensions,
-		&i.EndsAt,
 	)
 	return i, err
 }
@@ -125,7 +125,7 @@ func (q *Queries) HoldGateTake(ctx context.Context, db DBTX, orgID uuid.UUID) er
 }
 
 const holdGet = `-- name: HoldGet :one
-SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, released_at, released_by, extensions, ends_at FROM flow.pause WHERE id = $1
+SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE id = $1
 `
 
 func (q *Queries) HoldGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowPause, error) {
@@ -145,10 +145,10 @@ func (q *Queries) HoldGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowPause
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.EndsAt,
 		&i.ReleasedAt,
 		&i.ReleasedBy,
 		&i.Extensions,
-		&i.EndsAt,
 	)
 	return i, err
 }
@@ -156,7 +156,7 @@ func (q *Queries) HoldGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowPause
 const holdInsert = `-- name: HoldInsert :one
 INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, created_by, created_at, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, released_at, released_by, extensions, ends_at
+RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
 type HoldInsertParams struct {
@@ -202,16 +202,16 @@ func (q *Queries) HoldInsert(ctx context.Context, db DBTX, arg HoldInsertParams)
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.EndsAt,
 		&i.ReleasedAt,
 		&i.ReleasedBy,
 		&i.Extensions,
-		&i.EndsAt,
 	)
 	return i, err
 }
 
 const holdList = `-- name: HoldList :many
-SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status, f.cause, f.reason, f.created_by, f.created_at, f.expires_at, f.released_at, f.released_by, f.extensions, f.ends_at FROM (
+SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status, f.cause, f.reason, f.created_by, f.created_at, f.expires_at, f.ends_at, f.released_at, f.released_by, f.extensions FROM (
     (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN o.ends_at ELSE o.created_at END AS at) k
     WHERE o.org_id = $2::uuid AND ($3::text IS NULL OR o.scope = $3)
         AND ($4::text IS NULL OR o.domain = $4)
@@ -289,10 +289,10 @@ func (q *Queries) HoldList(ctx context.Context, db DBTX, arg HoldListParams) ([]
 			&i.FlowPause.CreatedBy,
 			&i.FlowPause.CreatedAt,
 			&i.FlowPause.ExpiresAt,
+			&i.FlowPause.EndsAt,
 			&i.FlowPause.ReleasedAt,
 			&i.FlowPause.ReleasedBy,
 			&i.FlowPause.Extensions,
-			&i.FlowPause.EndsAt,
 		); err != nil {
 			return nil, err
 		}
@@ -305,7 +305,7 @@ func (q *Queries) HoldList(ctx context.Context, db DBTX, arg HoldListParams) ([]
 }
 
 const holdListDescending = `-- name: HoldListDescending :many
-SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status, f.cause, f.reason, f.created_by, f.created_at, f.expires_at, f.released_at, f.released_by, f.extensions, f.ends_at FROM (
+SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status, f.cause, f.reason, f.created_by, f.created_at, f.expires_at, f.ends_at, f.released_at, f.released_by, f.extensions FROM (
     (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN o.ends_at ELSE o.created_at END AS at) k
     WHERE o.org_id = $2::uuid AND ($3::text IS NULL OR o.scope = $3)
         AND ($4::text IS NULL OR o.domain = $4)
@@ -381,10 +381,10 @@ func (q *Queries) HoldListDescending(ctx context.Context, db DBTX, arg HoldListD
 			&i.FlowPause.CreatedBy,
 			&i.FlowPause.CreatedAt,
 			&i.FlowPause.ExpiresAt,
+			&i.FlowPause.EndsAt,
 			&i.FlowPause.ReleasedAt,
 			&i.FlowPause.ReleasedBy,
 			&i.FlowPause.Extensions,
-			&i.FlowPause.EndsAt,
 		); err != nil {
 			return nil, err
 		}
@@ -397,7 +397,7 @@ func (q *Queries) HoldListDescending(ctx context.Context, db DBTX, arg HoldListD
 }
 
 const holdLock = `-- name: HoldLock :one
-SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, released_at, released_by, extensions, ends_at FROM flow.pause WHERE id = $1 FOR UPDATE
+SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) HoldLock(ctx context.Context, db DBTX, id uuid.UUID) (FlowPause, error) {
@@ -417,16 +417,16 @@ func (q *Queries) HoldLock(ctx context.Context, db DBTX, id uuid.UUID) (FlowPaus
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.EndsAt,
 		&i.ReleasedAt,
 		&i.ReleasedBy,
 		&i.Extensions,
-		&i.EndsAt,
 	)
 	return i, err
 }
 
 const holdOfBatch = `-- name: HoldOfBatch :one
-SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, released_at, released_by, extensions, ends_at FROM flow.pause WHERE batch_id = $1::uuid AND org_id = $2::uuid AND scope = 'batch' AND status = 'active'
+SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE batch_id = $1::uuid AND org_id = $2::uuid AND scope = 'batch' AND status = 'active'
 `
 
 type HoldOfBatchParams struct {
@@ -451,16 +451,16 @@ func (q *Queries) HoldOfBatch(ctx context.Context, db DBTX, arg HoldOfBatchParam
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.EndsAt,
 		&i.ReleasedAt,
 		&i.ReleasedBy,
 		&i.Extensions,
-		&i.EndsAt,
 	)
 	return i, err
 }
 
 const holdRead = `-- name: HoldRead :one
-SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.created_by, h.created_at, h.expires_at, h.released_at, h.released_by, h.extensions, h.ends_at, (SELECT flow.clock())::timestamptz AS now FROM flow.pause h
+SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.created_by, h.created_at, h.expires_at, h.ends_at, h.released_at, h.released_by, h.extensions, (SELECT flow.clock())::timestamptz AS now FROM flow.pause h
 WHERE h.id = $1 AND (h.org_id = $2::uuid
     OR h.scope = 'bucket' AND EXISTS (SELECT FROM flow.tenant t WHERE t.org_id = $2::uuid AND t.tenancy_id = h.domain))
 `
@@ -493,10 +493,10 @@ func (q *Queries) HoldRead(ctx context.Context, db DBTX, arg HoldReadParams) (Ho
 		&i.FlowPause.CreatedBy,
 		&i.FlowPause.CreatedAt,
 		&i.FlowPause.ExpiresAt,
+		&i.FlowPause.EndsAt,
 		&i.FlowPause.ReleasedAt,
 		&i.FlowPause.ReleasedBy,
 		&i.FlowPause.Extensions,
-		&i.FlowPause.EndsAt,
 		&i.Now,
 	)
 	return i, err
@@ -549,7 +549,7 @@ func (q *Queries) HoldsCount(ctx context.Context, db DBTX, orgID *uuid.UUID) (in
 const holdsOfBatchRelease = `-- name: HoldsOfBatchRelease :many
 UPDATE flow.pause SET status = 'released', released_at = $1::timestamptz, released_by = $2::uuid
 WHERE batch_id = $3::uuid AND scope = 'batch' AND status = 'active'
-RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, released_at, released_by, extensions, ends_at
+RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
 type HoldsOfBatchReleaseParams struct {
@@ -581,10 +581,10 @@ func (q *Queries) HoldsOfBatchRelease(ctx context.Context, db DBTX, arg HoldsOfB
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.ExpiresAt,
+			&i.EndsAt,
 			&i.ReleasedAt,
 			&i.ReleasedBy,
 			&i.Extensions,
-			&i.EndsAt,
 		); err != nil {
 			return nil, err
 		}
@@ -600,7 +600,7 @@ const holdsRelease = `-- name: HoldsRelease :many
 UPDATE flow.pause p SET status = 'released', released_at = flow.clock(), released_by = $1::uuid
 WHERE p.org_id = $2::uuid AND p.scope = $3 AND p.domain IS NOT DISTINCT FROM $4 AND p.lane IS NOT DISTINCT FROM $5::flow.lane
     AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock()
-RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, released_at, released_by, extensions, ends_at
+RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
 type HoldsReleaseParams struct {
@@ -641,10 +641,10 @@ func (q *Queries) HoldsRelease(ctx context.Context, db DBTX, arg HoldsReleasePar
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.ExpiresAt,
+			&i.EndsAt,
 			&i.ReleasedAt,
 			&i.ReleasedBy,
 			&i.Extensions,
-			&i.EndsAt,
 		); err != nil {
 			return nil, err
 		}

@@ -385,12 +385,12 @@ type FlowAccount struct {
 	Name string
 	// service: born with the organization; user: made when a token of its owner first came.
 	Kind string
-	// When it was first needed.
-	CreatedAt time.Time
 	// Who vouches for the user (iss of the token); null for the service account.
 	Issuer *string
 	// Whom the issuer means (sub of the token); null for the service account.
 	Subject *string
+	// When it was first needed.
+	CreatedAt time.Time
 }
 
 // API keys, of which only a keyed hash is stored. Rows are never deleted: a revoked key stays in the list.
@@ -463,10 +463,20 @@ type FlowBatch struct {
 	TriggerSource *string
 	// The schedule that started it; null for none.
 	ScheduleID *uuid.UUID
+	// How many starts by events lie between the one that somebody else made and this one; the event of a batch carries it on.
+	EventDepth int16
+	// The batch whose records it works on again; null for all but retries.
+	RetryOf *uuid.UUID
+	// The first batch of those that retry each other's records: its row orders them. Null for all but retries.
+	RetryRoot *uuid.UUID
+	// Place among the retries of the same root; 0 for all others.
+	RetryNo int32
 	// A JSON object of the trigger's, as text: key order and digits stay as they were sent.
 	Metadata string
 	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
 	Status FlowBatchStatus
+	// The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.
+	PausedFrom *FlowBatchStatus
 	// How many jobs it has; never changes.
 	RecordCount int64
 	// The set of pages with its records; a retry shares that of the earlier batch.
@@ -475,12 +485,20 @@ type FlowBatch struct {
 	Lane *FlowLane
 	// normal or high: high goes before others of its lane; null for normal.
 	Priority *string
+	// The pacing policy, as the API shows it; null where the batch is not paced.
+	Pacing json.RawMessage
+	// The last tick, of whatever policy; kept when pacing ends, so that a new policy does not release too soon.
+	PacedAt *time.Time
+	// The next tick; null where the batch is not paced.
+	PaceNextAt *time.Time
 	// What the person who cancelled it said; null otherwise.
 	CancelReason *string
 	// When it is to begin; null for at once.
 	ScheduledAt *time.Time
 	// When its first job began; null before.
 	StartedAt *time.Time
+	// When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.
+	StoppedAt *time.Time
 	// When its last job ended; null before.
 	CompletedAt *time.Time
 	// The account that triggered it; null for work without a caller.
@@ -489,24 +507,6 @@ type FlowBatch struct {
 	CreatedAt time.Time
 	// When status or settings changed last.
 	UpdatedAt time.Time
-	// The batch whose records it works on again; null for all but retries.
-	RetryOf *uuid.UUID
-	// The first batch of those that retry each other's records: its row orders them. Null for all but retries.
-	RetryRoot *uuid.UUID
-	// Place among the retries of the same root; 0 for all others.
-	RetryNo int32
-	// When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.
-	StoppedAt *time.Time
-	// The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.
-	PausedFrom *FlowBatchStatus
-	// The pacing policy, as the API shows it; null where the batch is not paced.
-	Pacing json.RawMessage
-	// The last tick, of whatever policy; kept when pacing ends, so that a new policy does not release too soon.
-	PacedAt *time.Time
-	// The next tick; null where the batch is not paced.
-	PaceNextAt *time.Time
-	// How many starts by events lie between the one that somebody else made and this one; the event of a batch carries it on.
-	EventDepth int16
 }
 
 // How many jobs of a batch stand where. A constraint keeps their sum: a change that loses a record does not commit.
@@ -639,6 +639,8 @@ type FlowCall struct {
 	Attempt int32
 	// How many records it carries; 0 for lookups and polls.
 	Records int32
+	// How many of its records people have settled; also tells settlements that its parts have changed.
+	Resolved int32
 	// Digest over the rows as sent: a lookup tells by it whether the provider has them.
 	Digest string
 	// Key of the first record as sent, for the lookup; customer data.
@@ -667,8 +669,6 @@ type FlowCall struct {
 	CountsIn json.RawMessage
 	// Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...
 	Note *string
-	// How many of its records people have settled; also tells settlements that its parts have changed.
-	Resolved int32
 }
 
 // How far tests have moved flow.clock() ahead: one row, zero wherever customers are.
@@ -761,6 +761,8 @@ type FlowDefinition struct {
 	Status string
 	// The number of the version that new batches run.
 	Version int32
+	// The variable set that its newest version names, which cannot be deleted meanwhile; null for none.
+	VariableSetID *uuid.UUID
 	// The account that saved version 1.
 	CreatedBy string
 	// When version 1 was saved.
@@ -769,8 +771,6 @@ type FlowDefinition struct {
 	UpdatedAt time.Time
 	// When it was deleted: kept for the history of its batches, found by nothing else. Null while it lives.
 	DeletedAt *time.Time
-	// The variable set that its newest version names, which cannot be deleted meanwhile; null for none.
-	VariableSetID *uuid.UUID
 }
 
 // One authored document of a definition. It never changes: batches run on it for days.
@@ -783,18 +783,20 @@ type FlowDefinitionVersion struct {
 	OrgID uuid.UUID
 	// The document as it was written, steps included.
 	Doc []byte
+	// What its actions were then, by id: whether they call and are bulk. Needed when the catalog loses one.
+	Actions []byte
 	// The account that saved it.
 	CreatedBy string
 	// When it was saved.
 	CreatedAt time.Time
-	// What its actions were then, by id: whether they call and are bulk. Needed when the catalog loses one.
-	Actions []byte
 }
 
 // A Domain: an account of a provider, with its ledger. Organizations that use one account share it, and its budgets.
 type FlowDomain struct {
 	// What the API calls tenancy_id; follows from platform and account number where the provider identified the account.
 	TenancyID string
+	// The organization that named it itself and alone uses it; null for one that its provider identified.
+	OrgID *uuid.UUID
 	// The provider, as the catalog names it.
 	PlatformID string
 	// The provider's own number of the account; null while nobody knows it.
@@ -807,8 +809,6 @@ type FlowDomain struct {
 	IdentifiedAt *time.Time
 	// When the first organization came to know it.
 	CreatedAt time.Time
-	// The organization that named it itself and alone uses it; null for one that its provider identified.
-	OrgID *uuid.UUID
 }
 
 // What an organization set for its lanes of an account. Lanes without a row have the weights of the program and no limit of their own.
@@ -1079,6 +1079,10 @@ type FlowLaneBatch struct {
 	TaskNo int16
 	// The organization of the batch.
 	OrgID uuid.UUID
+	// The definition of the batch; null in a queue of before there was this column.
+	DefinitionID *uuid.UUID
+	// The version of the definition; null in a queue of before there was this column.
+	Version *int32
 	// The Domain whose budget the calls spend.
 	Domain string
 	// The bucket that the calls spend.
@@ -1089,22 +1093,18 @@ type FlowLaneBatch struct {
 	High bool
 	// True while it may be claimed; false once the batch was cancelled or stopped.
 	Open bool
+	// True while the batch is paused: nothing of the queue is claimed.
+	Paused bool
 	// Parts that wait for a call, those with a later ready_at included.
 	ReadyParts int32
 	// Records in these parts.
 	ReadyRecords int64
-	// True while the batch is paused: nothing of the queue is claimed.
-	Paused bool
+	// Until when parts of the queue may wait for their next attempt: the latest ready_at that any of them ever had; null where none had one.
+	DelayedUntil *time.Time
 	// How many more records may be claimed before lapses_at; null where the batch is not paced.
 	Allowance *int64
 	// From when on nothing may be claimed until the next tick; null where the batch is not paced.
 	LapsesAt *time.Time
-	// The definition of the batch; null in a queue of before there was this column.
-	DefinitionID *uuid.UUID
-	// The version of the definition; null in a queue of before there was this column.
-	Version *int32
-	// Until when parts of the queue may wait for their next attempt: the latest ready_at that any of them ever had; null where none had one.
-	DelayedUntil *time.Time
 }
 
 // Spend by Domain, bucket, window length and window start. No debit raises own + foreign_spend above the cap.
@@ -1123,6 +1123,10 @@ type FlowLedger struct {
 	Own int32
 	// What the provider counted beyond our own calls: other clients of the account.
 	ForeignSpend int32
+	// How many of the own calls which credential spent, by its id. Calls without a credential are in none.
+	ByCredential json.RawMessage
+	// The effective cap when the window was last debited or observed; null in rows that are older than this column.
+	Cap *int32
 	// What the provider's counter said last; null where it was never read.
 	Observed *int32
 	// As of when the provider said so: when it answered, where it does not tell; null where it was never read.
@@ -1131,10 +1135,6 @@ type FlowLedger struct {
 	Drift *int32
 	// The greatest drift of the window that was beyond the tolerance of 20% of its cap; null where none was.
 	AlarmDrift *int32
-	// How many of the own calls which credential spent, by its id. Calls without a credential are in none.
-	ByCredential json.RawMessage
-	// The effective cap when the window was last debited or observed; null in rows that are older than this column.
-	Cap *int32
 }
 
 // The encryption keys of an organization, wrapped by the key-encryption key.
@@ -1157,12 +1157,12 @@ type FlowOrganization struct {
 	ID uuid.UUID
 	// How operators call it; it need not be unique.
 	Name string
+	// How the identity provider names it in its tokens, where it does not use our id.
+	ExternalID *string
 	// active; suspended: its requests are refused, its work goes on.
 	Status string
 	// When an operator made it.
 	CreatedAt time.Time
-	// How the identity provider names it in its tokens, where it does not use our id.
-	ExternalID *string
 }
 
 // Rows as they were uploaded: raw JSON of up to 250 rows or 64 KiB, compressed, written once, read in place. Customer data.
@@ -1193,10 +1193,16 @@ type FlowPart struct {
 	SliceNo int32
 	// Place in that slice at which it begins.
 	FromOff int32
+	// The slice in which it ends.
+	LastNo int32
 	// Place in that slice before which it ends.
 	ToOff int32
 	// True for one record that goes its own way.
 	Apart bool
+	// For a for_each task: which element it is for, from 0.
+	Element int32
+	// For a for_each task that was in a call: how many elements there are; 0 before.
+	Elements int32
 	// Which attempt the next, or present, call for it is, from 1.
 	Attempt int32
 	// Before which time it is not claimed again; -infinity where nothing delays it.
@@ -1207,14 +1213,8 @@ type FlowPart struct {
 	CallSeq *int32
 	// Places in the range that are not part of the call; null for none.
 	LeftOut []int32
-	// The slice in which it ends.
-	LastNo int32
 	// The change of the batch in which a call took it; null where the order cannot be in doubt.
 	ClaimNo *int64
-	// For a for_each task: which element it is for, from 0.
-	Element int32
-	// For a for_each task that was in a call: how many elements there are; 0 before.
-	Elements int32
 }
 
 // Holds: what an active one covers is not claimed. Those of scope bucket are backoffs of the dispatcher, all others are people's.
@@ -1245,14 +1245,14 @@ type FlowPause struct {
 	CreatedAt time.Time
 	// When it ends by itself; null for when somebody releases it.
 	ExpiresAt *time.Time
+	// expires_at, or the end of the year 9999 for a hold without one: from then on it covers nothing.
+	EndsAt time.Time
 	// When it ended; null while active.
 	ReleasedAt *time.Time
 	// The account that released it; null where it ended by itself.
 	ReleasedBy *uuid.UUID
 	// Who extended it, when, from what to what, as a JSON array.
 	Extensions string
-	// expires_at, or the end of the year 9999 for a hold without one: from then on it covers nothing.
-	EndsAt time.Time
 }
 
 // The accepted chunks of record sets, so that a chunk that comes again is known.
@@ -1451,8 +1451,14 @@ type FlowSlice struct {
 	First int64
 	// How many records it has; the counts below must add up to it.
 	Records int32
+	// In a retry: how far behind the beginning of its page it begins; 0 otherwise.
+	PageOff int32
 	// staged: not released; ready: waits for in-process work; waiting: its tasks wait, and nothing is to be done; calling: its calls are queued or under way; done.
 	State string
+	// In a retry: the step at which it began; 0 otherwise.
+	FirstStep int16
+	// In a retry: tasks of first_step that an earlier batch has done, as bits by number.
+	TasksDone int64
 	// The step at which its records stand, from 0.
 	StepNo int16
 	// Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait.
@@ -1483,12 +1489,6 @@ type FlowSlice struct {
 	Unprocessed int32
 	// Jobs that are unresolved now.
 	Unresolved int32
-	// In a retry: how far behind the beginning of its page it begins; 0 otherwise.
-	PageOff int32
-	// In a retry: the step at which it began; 0 otherwise.
-	FirstStep int16
-	// In a retry: tasks of first_step that an earlier batch has done, as bits by number.
-	TasksDone int64
 }
 
 // Stores: records by key that outlive batches.
@@ -1693,6 +1693,8 @@ type FlowWebhookDelivery struct {
 	Body []byte
 	// How many bytes were signed.
 	SizeBytes int32
+	// How many of its attempts have unpacked body, which is compressed (s2): all of them. Null where body is as it was sent.
+	Unpacked *int32
 	// accepted: its batch is still to be started. failed: that was tried, and will be again. dispatched: there is a batch. dead: there is none, and will be none unless a person has it replayed.
 	Status string
 	// How often a start was tried, since the last replay if there was one.
@@ -1703,8 +1705,6 @@ type FlowWebhookDelivery struct {
 	LastError *string
 	// The batch that was started; null for none.
 	BatchID *uuid.UUID
-	// How many of its attempts have unpacked body, which is compressed (s2): all of them. Null where body is as it was sent.
-	Unpacked *int32
 }
 
 // The windows of the ledger that are not over, against their effective caps.

@@ -24,7 +24,7 @@ func (q *Queries) OrgBatches(ctx context.Context, db DBTX, orgID uuid.UUID) (int
 }
 
 const orgLink = `-- name: OrgLink :one
-UPDATE flow.organization SET external_id = $1 WHERE id = $2 RETURNING id, name, status, created_at, external_id
+UPDATE flow.organization SET external_id = $1 WHERE id = $2 RETURNING id, name, external_id, status, created_at
 `
 
 type OrgLinkParams struct {
@@ -39,25 +39,25 @@ func (q *Queries) OrgLink(ctx context.Context, db DBTX, arg OrgLinkParams) (Flow
 	err := row.Scan(
 		&i.ID,
 		&i.Name,
+		&i.ExternalID,
 		&i.Status,
 		&i.CreatedAt,
-		&i.ExternalID,
 	)
 	return i, err
 }
 
 const orgList = `-- name: OrgList :many
 
-SELECT o.id, o.name, o.status, o.created_at, o.external_id, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
+SELECT o.id, o.name, o.external_id, o.status, o.created_at, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
 FROM flow.organization o ORDER BY o.id
 `
 
 type OrgListRow struct {
 	ID         uuid.UUID
 	Name       string
+	ExternalID *string
 	Status     string
 	CreatedAt  time.Time
-	ExternalID *string
 	ActiveKeys int64
 }
 
@@ -74,9 +74,9 @@ func (q *Queries) OrgList(ctx context.Context, db DBTX) ([]OrgListRow, error) {
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
+			&i.ExternalID,
 			&i.Status,
 			&i.CreatedAt,
-			&i.ExternalID,
 			&i.ActiveKeys,
 		); err != nil {
 			return nil, err
@@ -90,7 +90,7 @@ func (q *Queries) OrgList(ctx context.Context, db DBTX) ([]OrgListRow, error) {
 }
 
 const orgOldestByName = `-- name: OrgOldestByName :one
-SELECT id, name, status, created_at, external_id FROM flow.organization WHERE name = $1 ORDER BY id LIMIT 1
+SELECT id, name, external_id, status, created_at FROM flow.organization WHERE name = $1 ORDER BY id LIMIT 1
 `
 
 func (q *Queries) OrgOldestByName(ctx context.Context, db DBTX, name string) (FlowOrganization, error) {
@@ -99,15 +99,15 @@ func (q *Queries) OrgOldestByName(ctx context.Context, db DBTX, name string) (Fl
 	err := row.Scan(
 		&i.ID,
 		&i.Name,
+		&i.ExternalID,
 		&i.Status,
 		&i.CreatedAt,
-		&i.ExternalID,
 	)
 	return i, err
 }
 
 const orgSetStatus = `-- name: OrgSetStatus :one
-UPDATE flow.organization SET status = $1 WHERE id = $2 RETURNING id, name, status, created_at, external_id
+UPDATE flow.organization SET status = $1 WHERE id = $2 RETURNING id, name, external_id, status, created_at
 `
 
 type OrgSetStatusParams struct {
@@ -121,9 +121,9 @@ func (q *Queries) OrgSetStatus(ctx context.Context, db DBTX, arg OrgSetStatusPar
 	err := row.Scan(
 		&i.ID,
 		&i.Name,
+		&i.ExternalID,
 		&i.Status,
 		&i.CreatedAt,
-		&i.ExternalID,
 	)
 	return i, err
 }

@@ -125,7 +125,7 @@ WITH waits AS MATERIALIZED (
         max(q.allowance) AS allowance, max(q.lapses_at) AS lapses_at, max(q.delayed_until) AS delayed_until,
         count(*) AS queues, sum(q.ready_parts)::bigint AS parts, sum(q.ready_records)::bigint AS records
     FROM (
-        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.domain, l.bucket, l.lane, l.high, l.open, l.ready_parts, l.ready_records, l.paused, l.allowance, l.lapses_at, l.definition_id, l.version, l.delayed_until, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.version IS NULL OR l.delayed_until > $3::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
+        SELECT l.batch_id, l.step_no, l.task_no, l.org_id, l.definition_id, l.version, l.domain, l.bucket, l.lane, l.high, l.open, l.paused, l.ready_parts, l.ready_records, l.delayed_until, l.allowance, l.lapses_at, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.version IS NULL OR l.delayed_until > $3::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
         WHERE l.domain = $2 AND l.open AND l.ready_parts > 0 AND l.batch_id <> $4 OFFSET 0
     ) q
     GROUP BY q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone
@@ -137,7 +137,7 @@ SELECT w.org_id, coalesce(w.definition_id, b.definition_id)::uuid AS definition_
     CASE WHEN y.parts = $1::int THEN w.records ELSE least(coalesce(y.records, 0), w.records) END::bigint AS delayed_records,
     coalesce(y.ready_at, '0001-01-01 00:00:00+00')::timestamptz AS delayed_until
 FROM waits w
-LEFT JOIN LATERAL (SELECT id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, schedule_id, metadata, status, record_count, page_set, lane, priority, cancel_reason, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, retry_of, retry_root, retry_no, stopped_at, paused_from, pacing, paced_at, pace_next_at, event_depth FROM flow.batch a WHERE a.id = w.alone OFFSET 0) b ON true
+LEFT JOIN LATERAL (SELECT id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, schedule_id, event_depth, retry_of, retry_root, retry_no, metadata, status, paused_from, record_count, page_set, lane, priority, pacing, paced_at, pace_next_at, cancel_reason, scheduled_at, started_at, stopped_at, completed_at, created_by, created_at, updated_at FROM flow.batch a WHERE a.id = w.alone OFFSET 0) b ON true
 LEFT JOIN LATERAL (
     SELECT max(p.ends_at) AS ends_at, array_agg(DISTINCT p.cause ORDER BY p.cause) AS causes FROM (
         SELECT o.ends_at, o.cause FROM flow.holds_over(w.org_id, $2, w.lane) o
@@ -151,7 +151,7 @@ LEFT JOIN LATERAL (
             (SELECT z.first FROM flow.slice z WHERE z.batch_id = w.alone AND z.no = o.last_no)
             - (SELECT z.first FROM flow.slice z WHERE z.batch_id = w.alone AND z.no = o.slice_no) ELSE 0 END) AS records
     FROM (
-        SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.to_off, p.apart, p.attempt, p.ready_at, p.call_id, p.call_seq, p.left_out, p.last_no, p.claim_no, p.element, p.elements FROM flow.part p
+        SELECT p.id, p.batch_id, p.step_no, p.task_no, p.slice_no, p.from_off, p.last_no, p.to_off, p.apart, p.element, p.elements, p.attempt, p.ready_at, p.call_id, p.call_seq, p.left_out, p.claim_no FROM flow.part p
         WHERE p.batch_id = w.alone AND p.step_no = w.step_no AND p.task_no = w.task_no AND p.call_id IS NULL
             AND p.ready_at > $3::timestamptz AND w.delayed_until > $3::timestamptz
         ORDER BY p.ready_at DESC LIMIT $1::int

@@ -97,7 +97,7 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 }
 
 const batchList = `-- name: BatchList :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, b.event_depth, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -154,28 +154,28 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.FlowBatch.TriggerType,
 			&i.FlowBatch.TriggerSource,
 			&i.FlowBatch.ScheduleID,
+			&i.FlowBatch.EventDepth,
+			&i.FlowBatch.RetryOf,
+			&i.FlowBatch.RetryRoot,
+			&i.FlowBatch.RetryNo,
 			&i.FlowBatch.Metadata,
 			&i.FlowBatch.Status,
+			&i.FlowBatch.PausedFrom,
 			&i.FlowBatch.RecordCount,
 			&i.FlowBatch.PageSet,
 			&i.FlowBatch.Lane,
 			&i.FlowBatch.Priority,
+			&i.FlowBatch.Pacing,
+			&i.FlowBatch.PacedAt,
+			&i.FlowBatch.PaceNextAt,
 			&i.FlowBatch.CancelReason,
 			&i.FlowBatch.ScheduledAt,
 			&i.FlowBatch.StartedAt,
+			&i.FlowBatch.StoppedAt,
 			&i.FlowBatch.CompletedAt,
 			&i.FlowBatch.CreatedBy,
 			&i.FlowBatch.CreatedAt,
 			&i.FlowBatch.UpdatedAt,
-			&i.FlowBatch.RetryOf,
-			&i.FlowBatch.RetryRoot,
-			&i.FlowBatch.RetryNo,
-			&i.FlowBatch.StoppedAt,
-			&i.FlowBatch.PausedFrom,
-			&i.FlowBatch.Pacing,
-			&i.FlowBatch.PacedAt,
-			&i.FlowBatch.PaceNextAt,
-			&i.FlowBatch.EventDepth,
 			&i.FlowBatchCount.BatchID,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
@@ -220,7 +220,7 @@ func (q *Queries) BatchOfTrigger(ctx context.Context, db DBTX, arg BatchOfTrigge
 }
 
 const batchRead = `-- name: BatchRead :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, b.event_depth, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
@@ -252,28 +252,28 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 		&i.FlowBatch.TriggerType,
 		&i.FlowBatch.TriggerSource,
 		&i.FlowBatch.ScheduleID,
+		&i.FlowBatch.EventDepth,
+		&i.FlowBatch.RetryOf,
+		&i.FlowBatch.RetryRoot,
+		&i.FlowBatch.RetryNo,
 		&i.FlowBatch.Metadata,
 		&i.FlowBatch.Status,
+		&i.FlowBatch.PausedFrom,
 		&i.FlowBatch.RecordCount,
 		&i.FlowBatch.PageSet,
 		&i.FlowBatch.Lane,
 		&i.FlowBatch.Priority,
+		&i.FlowBatch.Pacing,
+		&i.FlowBatch.PacedAt,
+		&i.FlowBatch.PaceNextAt,
 		&i.FlowBatch.CancelReason,
 		&i.FlowBatch.ScheduledAt,
 		&i.FlowBatch.StartedAt,
+		&i.FlowBatch.StoppedAt,
 		&i.FlowBatch.CompletedAt,
 		&i.FlowBatch.CreatedBy,
 		&i.FlowBatch.CreatedAt,
 		&i.FlowBatch.UpdatedAt,
-		&i.FlowBatch.RetryOf,
-		&i.FlowBatch.RetryRoot,
-		&i.FlowBatch.RetryNo,
-		&i.FlowBatch.StoppedAt,
-		&i.FlowBatch.PausedFrom,
-		&i.FlowBatch.Pacing,
-		&i.FlowBatch.PacedAt,
-		&i.FlowBatch.PaceNextAt,
-		&i.FlowBatch.EventDepth,
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
@@ -325,7 +325,7 @@ func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams)
 }
 
 const batchesRead = `-- name: BatchesRead :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, b.event_depth, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
 JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -362,28 +362,28 @@ func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParam
 			&i.FlowBatch.TriggerType,
 			&i.FlowBatch.TriggerSource,
 			&i.FlowBatch.ScheduleID,
+			&i.FlowBatch.EventDepth,
+			&i.FlowBatch.RetryOf,
+			&i.FlowBatch.RetryRoot,
+			&i.FlowBatch.RetryNo,
 			&i.FlowBatch.Metadata,
 			&i.FlowBatch.Status,
+			&i.FlowBatch.PausedFrom,
 			&i.FlowBatch.RecordCount,
 			&i.FlowBatch.PageSet,
 			&i.FlowBatch.Lane,
 			&i.FlowBatch.Priority,
+			&i.FlowBatch.Pacing,
+			&i.FlowBatch.PacedAt,
+			&i.FlowBatch.PaceNextAt,
 			&i.FlowBatch.CancelReason,
 			&i.FlowBatch.ScheduledAt,
 			&i.FlowBatch.StartedAt,
+			&i.FlowBatch.StoppedAt,
 			&i.FlowBatch.CompletedAt,
 			&i.FlowBatch.CreatedBy,
 			&i.FlowBatch.CreatedAt,
 			&i.FlowBatch.UpdatedAt,
-			&i.FlowBatch.RetryOf,
-			&i.FlowBatch.RetryRoot,
-			&i.FlowBatch.RetryNo,
-			&i.FlowBatch.StoppedAt,
-			&i.FlowBatch.PausedFrom,
-			&i.FlowBatch.Pacing,
-			&i.FlowBatch.PacedAt,
-			&i.FlowBatch.PaceNextAt,
-			&i.FlowBatch.EventDepth,
 			&i.FlowBatchCount.BatchID,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
@@ -707,10 +707,10 @@ SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.
     + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $1::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off
         AND s.new_page), 0))::bigint AS bytes
 FROM (
-    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.state, r.step_no, r.remaining, r.apart, r.staged, r.queued, r.pending, r.started, r.needs_reconcile, r.completed, r.failed, r.cancelled, r.accepted, r.rejected, r.unprocessed, r.unresolved, r.page_off, r.first_step, r.tasks_done, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
+    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.state, r.first_step, r.tasks_done, r.step_no, r.remaining, r.apart, r.staged, r.queued, r.pending, r.started, r.needs_reconcile, r.completed, r.failed, r.cancelled, r.accepted, r.rejected, r.unprocessed, r.unresolved, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
     FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::smallint[]) AS from_step,
             unnest($5::smallint[]) AS inherited_from, generate_series(1, cardinality($3::int[])) AS i) d
-    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, state, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved, page_off, first_step, tasks_done FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
+    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, state, first_step, tasks_done, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
 ) s
 JOIN flow.batch b ON b.id = s.batch_id
 ORDER BY s.i

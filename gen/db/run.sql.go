@@ -182,7 +182,7 @@ func (q *Queries) BatchEnd(ctx context.Context, db DBTX, arg BatchEndParams) err
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.metadata, b.status, b.record_count, b.page_set, b.lane, b.priority, b.cancel_reason, b.scheduled_at, b.started_at, b.completed_at, b.created_by, b.created_at, b.updated_at, b.retry_of, b.retry_root, b.retry_no, b.stopped_at, b.paused_from, b.pacing, b.paced_at, b.pace_next_at, b.event_depth, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -199,28 +199,28 @@ type BatchGetRow struct {
 	TriggerType    FlowTriggerType
 	TriggerSource  *string
 	ScheduleID     *uuid.UUID
+	EventDepth     int16
+	RetryOf        *uuid.UUID
+	RetryRoot      *uuid.UUID
+	RetryNo        int32
 	Metadata       string
 	Status         FlowBatchStatus
+	PausedFrom     *FlowBatchStatus
 	RecordCount    int64
 	PageSet        uuid.UUID
 	Lane           *FlowLane
 	Priority       *string
+	Pacing         json.RawMessage
+	PacedAt        *time.Time
+	PaceNextAt     *time.Time
 	CancelReason   *string
 	ScheduledAt    *time.Time
 	StartedAt      *time.Time
+	StoppedAt      *time.Time
 	CompletedAt    *time.Time
 	CreatedBy      *uuid.UUID
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
-	RetryOf        *uuid.UUID
-	RetryRoot      *uuid.UUID
-	RetryNo        int32
-	StoppedAt      *time.Time
-	PausedFrom     *FlowBatchStatus
-	Pacing         json.RawMessage
-	PacedAt        *time.Time
-	PaceNextAt     *time.Time
-	EventDepth     int16
 	FlowBatchCount FlowBatchCount
 }
 
@@ -236,28 +236,28 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.TriggerType,
 		&i.TriggerSource,
 		&i.ScheduleID,
+		&i.EventDepth,
+		&i.RetryOf,
+		&i.RetryRoot,
+		&i.RetryNo,
 		&i.Metadata,
 		&i.Status,
+		&i.PausedFrom,
 		&i.RecordCount,
 		&i.PageSet,
 		&i.Lane,
 		&i.Priority,
+		&i.Pacing,
+		&i.PacedAt,
+		&i.PaceNextAt,
 		&i.CancelReason,
 		&i.ScheduledAt,
 		&i.StartedAt,
+		&i.StoppedAt,
 		&i.CompletedAt,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.RetryOf,
-		&i.RetryRoot,
-		&i.RetryNo,
-		&i.StoppedAt,
-		&i.PausedFrom,
-		&i.Pacing,
-		&i.PacedAt,
-		&i.PaceNextAt,
-		&i.EventDepth,
 		&i.FlowBatchCount.BatchID,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
@@ -1848,9 +1848,9 @@ SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
-    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.to_off, b.apart, b.attempt, b.ready_at, b.call_id, b.call_seq, b.left_out, b.last_no, b.claim_no, b.element, b.elements FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
+    SELECT b.id, b.batch_id, b.step_no, b.task_no, b.slice_no, b.from_off, b.last_no, b.to_off, b.apart, b.element, b.elements, b.attempt, b.ready_at, b.call_id, b.call_seq, b.left_out, b.claim_no FROM flow.part b WHERE b.batch_id = s.batch_id AND b.slice_no = s.no
     UNION ALL
-    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.to_off, a.apart, a.attempt, a.ready_at, a.call_id, a.call_seq, a.left_out, a.last_no, a.claim_no, a.element, a.elements FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
+    SELECT a.id, a.batch_id, a.step_no, a.task_no, a.slice_no, a.from_off, a.last_no, a.to_off, a.apart, a.element, a.elements, a.attempt, a.ready_at, a.call_id, a.call_seq, a.left_out, a.claim_no FROM flow.part a WHERE a.batch_id = s.batch_id AND a.last_no > a.slice_no AND a.slice_no < s.no AND a.last_no >= s.no
 ) p
 LEFT JOIN flow.call c ON c.id = p.call_id
 ORDER BY p.id, s.no
@@ -2125,7 +2125,7 @@ func (q *Queries) SliceRelease(ctx context.Context, db DBTX, arg SliceReleasePar
 const sliceRows = `-- name: SliceRows :many
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, no, first, records, state, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved, page_off, first_step, tasks_done FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, state, first_step, tasks_done, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
 `
 
 type SliceRowsParams struct {

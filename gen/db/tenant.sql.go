@@ -165,7 +165,7 @@ func (q *Queries) TenantDomainName(ctx context.Context, db DBTX, arg TenantDomai
 }
 
 const tenantGet = `-- name: TenantGet :one
-SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, d.org_id FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND t.tenancy_id = $2
 `
 
@@ -188,13 +188,13 @@ func (q *Queries) TenantGet(ctx context.Context, db DBTX, arg TenantGetParams) (
 		&i.FlowTenant.Label,
 		&i.FlowTenant.CreatedAt,
 		&i.FlowDomain.TenancyID,
+		&i.FlowDomain.OrgID,
 		&i.FlowDomain.PlatformID,
 		&i.FlowDomain.AccountNumber,
 		&i.FlowDomain.AccountName,
 		&i.FlowDomain.TimeZone,
 		&i.FlowDomain.IdentifiedAt,
 		&i.FlowDomain.CreatedAt,
-		&i.FlowDomain.OrgID,
 	)
 	return i, err
 }
@@ -216,7 +216,7 @@ func (q *Queries) TenantKnow(ctx context.Context, db DBTX, arg TenantKnowParams)
 }
 
 const tenantList = `-- name: TenantList :many
-SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, d.org_id FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND (t.created_at, t.tenancy_id) > ($2::timestamptz, $3::text)
 ORDER BY t.created_at, t.tenancy_id LIMIT $5 OFFSET $4
 `
@@ -256,13 +256,13 @@ func (q *Queries) TenantList(ctx context.Context, db DBTX, arg TenantListParams)
 			&i.FlowTenant.Label,
 			&i.FlowTenant.CreatedAt,
 			&i.FlowDomain.TenancyID,
+			&i.FlowDomain.OrgID,
 			&i.FlowDomain.PlatformID,
 			&i.FlowDomain.AccountNumber,
 			&i.FlowDomain.AccountName,
 			&i.FlowDomain.TimeZone,
 			&i.FlowDomain.IdentifiedAt,
 			&i.FlowDomain.CreatedAt,
-			&i.FlowDomain.OrgID,
 		); err != nil {
 			return nil, err
 		}
@@ -306,7 +306,7 @@ func (q *Queries) TenantRename(ctx context.Context, db DBTX, arg TenantRenamePar
 }
 
 const tenantShare = `-- name: TenantShare :one
-SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, d.org_id FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND t.tenancy_id = $2 FOR SHARE OF t
 `
 
@@ -330,13 +330,13 @@ func (q *Queries) TenantShare(ctx context.Context, db DBTX, arg TenantShareParam
 		&i.FlowTenant.Label,
 		&i.FlowTenant.CreatedAt,
 		&i.FlowDomain.TenancyID,
+		&i.FlowDomain.OrgID,
 		&i.FlowDomain.PlatformID,
 		&i.FlowDomain.AccountNumber,
 		&i.FlowDomain.AccountName,
 		&i.FlowDomain.TimeZone,
 		&i.FlowDomain.IdentifiedAt,
 		&i.FlowDomain.CreatedAt,
-		&i.FlowDomain.OrgID,
 	)
 	return i, err
 }

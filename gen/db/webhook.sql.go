@@ -283,7 +283,7 @@ func (q *Queries) DeliveryReplay(ctx context.Context, db DBTX, arg DeliveryRepla
 }
 
 const deliveryWaiting = `-- name: DeliveryWaiting :many
-SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, d.content_type, d.content_encoding, d.body, d.size_bytes, d.status, d.attempts, d.next_at, d.last_error, d.batch_id, d.unpacked FROM (
+SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, d.content_type, d.content_encoding, d.body, d.size_bytes, d.unpacked, d.status, d.attempts, d.next_at, d.last_error, d.batch_id FROM (
     SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
         SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
         WHERE e.webhook_id = $1 AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT $2
@@ -319,12 +319,12 @@ func (q *Queries) DeliveryWaiting(ctx context.Context, db DBTX, arg DeliveryWait
 			&i.ContentEncoding,
 			&i.Body,
 			&i.SizeBytes,
+			&i.Unpacked,
 			&i.Status,
 			&i.Attempts,
 			&i.NextAt,
 			&i.LastError,
 			&i.BatchID,
-			&i.Unpacked,
 		); err != nil {
 			return nil, err
 		}

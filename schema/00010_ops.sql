@@ -1,14 +1,12 @@
 -- +goose Up
--- Calls that wait for a person are few among all calls; nothing else finds them.
-CREATE INDEX call_unresolved ON flow.call (claimed_at) WHERE state = 'unresolved';
-
--- What operators may see. Views here show ids, names of the catalog, counts and times: no record, parameter, key or secret, and
--- nothing that people wrote. None of them reads slices, jobs or parts, and none reads calls but by an index, so that they cost
--- the same on a database of any size. A view reads with the rights of its owner; grants are given by package pg.
+-- What operators may see. Views here show ids, names of the catalog, counts and times: no record, parameter, key or
+-- secret, and nothing that people wrote. None of them reads slices, jobs or parts, and none reads calls but by an
+-- index, so that they cost the same on a database of any size. A view reads with the rights of its owner; grants are
+-- given by package pg.
 CREATE SCHEMA ops;
 COMMENT ON SCHEMA ops IS 'Views for operators: what waits, what is under way, what is in doubt, what is late. They show no customer data. See docs/operations.md.';
 
--- By lane_batch_ready: the queues that have something waiting. Each hold is looked up in a hash table.
+-- By lane_batch_by_org: the queues that have something waiting. Each hold is looked up in a hash table.
 CREATE VIEW ops.queue AS
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset),
 held AS MATERIALIZED (
@@ -128,7 +126,7 @@ COMMENT ON COLUMN ops.budget_window.cap IS 'The effective cap as claims saw it l
 COMMENT ON COLUMN ops.budget_window.remaining IS 'Calls that may still be spent; negative where others spent what we had.';
 COMMENT ON COLUMN ops.budget_window.exhausted IS 'True where nothing of the bucket goes out before ends_at.';
 COMMENT ON COLUMN ops.budget_window.observed IS 'What the provider''s counter said last; null where it was never read.';
-COMMENT ON COLUMN ops.budget_window.observed_at IS 'As of when the provider said so; null where it was never read.';
+COMMENT ON COLUMN ops.budget_window.observed_at IS 'As of when the provider said so: when it answered, where it does not tell; null where it was never read.';
 
 -- By call_recent, at most 1,000 calls of a budget.
 CREATE VIEW ops.retry_storm AS
@@ -171,8 +169,8 @@ COMMENT ON COLUMN ops.due_late.late IS 'Time since then; zero where it is still 
 COMMENT ON COLUMN ops.due_late.leased IS 'True where a worker has it, or had it until its lease ended.';
 COMMENT ON COLUMN ops.due_late.failures IS 'How often in a row the work has failed: the log of the workers says why.';
 
--- By the index of River that its workers fetch jobs by. The function finds the table when it is called: River's own migrations
--- run after these, and must be free to change it.
+-- By the index of River that its workers fetch jobs by. The function finds the table when it is called: River's own
+-- migrations run after these, and must be free to change it.
 -- +goose StatementBegin
 CREATE FUNCTION ops.river_jobs() RETURNS TABLE (queue text, state text, jobs bigint, oldest_age interval)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -182,11 +180,11 @@ BEGIN
         WHERE j.state IN ('available', 'pending', 'retryable', 'running', 'scheduled') GROUP BY j.queue, j.state;
 END $$;
 -- +goose StatementEnd
-REVOKE EXECUTE ON FUNCTION ops.river_jobs() FROM PUBLIC;
 COMMENT ON FUNCTION ops.river_jobs() IS 'What ops.river_backlog shows; whoever may read the view need not have a right on the schema river.';
+REVOKE EXECUTE ON FUNCTION ops.river_jobs() FROM PUBLIC;
 
 CREATE VIEW ops.river_backlog AS SELECT queue, state, jobs, oldest_age FROM ops.river_jobs() AS j (queue, state, jobs, oldest_age);
-COMMENT ON VIEW ops.river_backlog IS 'River jobs that are not over, by queue and state. A job is only the messenger of a due row, so a lost one costs a lease.';
+COMMENT ON VIEW ops.river_backlog IS 'River jobs that are not over, by queue and state. A job is only the messenger of a due row, so a lost one costs a lease. Work that a process does itself has none.';
 COMMENT ON COLUMN ops.river_backlog.queue IS 'The kind of the due rows that the jobs carry.';
 COMMENT ON COLUMN ops.river_backlog.state IS 'available: no worker has taken them yet; running: a worker has them, or died with them.';
 COMMENT ON COLUMN ops.river_backlog.jobs IS 'How many there are.';
@@ -212,7 +210,8 @@ COMMENT ON COLUMN ops.table_health.table_bytes IS 'Size on disk without indexes,
 COMMENT ON COLUMN ops.table_health.index_bytes IS 'Size on disk of its indexes.';
 COMMENT ON COLUMN ops.table_health.freeze_age IS 'Transactions since its oldest row was frozen; Postgres acts by itself at 200 million and stops at 2 billion.';
 
--- Reads sessions with the rights of its owner, so that those of the service show whole. It leaves out what they execute.
+-- Reads sessions with the rights of its owner, so that those of the service show whole. It leaves out what they
+-- execute.
 -- +goose StatementBegin
 CREATE FUNCTION ops.sessions() RETURNS TABLE (pid int, database_user text, program text, state text, began_at timestamptz, horizon bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -223,8 +222,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         AND (a.datname IS NULL OR a.datname = current_database())
 $$;
 -- +goose StatementEnd
-REVOKE EXECUTE ON FUNCTION ops.sessions() FROM PUBLIC;
 COMMENT ON FUNCTION ops.sessions() IS 'The sessions in ops.xmin_holder. State and beginning are null for sessions of users that the owner of this function may not watch.';
+REVOKE EXECUTE ON FUNCTION ops.sessions() FROM PUBLIC;
 
 -- By the statistics of Postgres alone.
 CREATE VIEW ops.xmin_holder AS
@@ -240,7 +239,3 @@ COMMENT ON COLUMN ops.xmin_holder.name IS 'Process id of the session, id of the 
 COMMENT ON COLUMN ops.xmin_holder.held_by IS 'User, program and state of the session, as far as it may be seen; who prepared; whether the slot is used.';
 COMMENT ON COLUMN ops.xmin_holder.began_at IS 'When the transaction began or was prepared; null for slots.';
 COMMENT ON COLUMN ops.xmin_holder.xmin_age IS 'How many transactions old the oldest state is that it may still look at.';
-
--- +goose Down
-DROP SCHEMA ops CASCADE;
-DROP INDEX flow.call_unresolved;

@@ -1,0 +1,462 @@
+-- +goose Up
+CREATE TYPE flow.trigger_type AS ENUM ('api_call', 'schedule', 'webhook', 'event', 'flow', 'retry');
+COMMENT ON TYPE flow.trigger_type IS 'What can start work.';
+
+CREATE TYPE flow.batch_status AS ENUM ('queued', 'running', 'paused', 'completed', 'partially_failed', 'failed', 'cancelled');
+COMMENT ON TYPE flow.batch_status IS 'Where a batch stands. queued, running and paused are live.';
+
+CREATE TYPE flow.job_status AS ENUM ('staged', 'queued', 'pending', 'started', 'needs_reconcile', 'completed', 'failed',
+    'cancelled', 'accepted', 'rejected', 'unprocessed', 'unresolved');
+COMMENT ON TYPE flow.job_status IS 'Where a job stands: twelve states, of which completed, failed, cancelled, accepted, rejected and unprocessed are ends, and unresolved waits for a person.';
+
+CREATE TYPE flow.lane AS ENUM ('backfill', 'bulk', 'compliance', 'interactive');
+COMMENT ON TYPE flow.lane IS 'A share of a bucket by weighted fair queueing.';
+
+-- A retry works on records of another batch again: retry_root is the first batch of those that retry each other's
+-- records, retry_no their order.
+CREATE TABLE flow.batch (
+    id uuid PRIMARY KEY,
+    org_id uuid NOT NULL REFERENCES flow.organization (id),
+    definition_id uuid NOT NULL,
+    version int NOT NULL,
+    trigger_id uuid NOT NULL UNIQUE,
+    trigger_type flow.trigger_type NOT NULL,
+    trigger_source text,
+    schedule_id uuid,
+    event_depth smallint NOT NULL DEFAULT 0,
+    retry_of uuid,
+    retry_root uuid,
+    retry_no int NOT NULL DEFAULT 0,
+    metadata text NOT NULL,
+    status flow.batch_status NOT NULL DEFAULT 'queued',
+    paused_from flow.batch_status,
+    record_count bigint NOT NULL CHECK (record_count >= 0),
+    page_set uuid NOT NULL,
+    lane flow.lane,
+    priority text CHECK (priority IN ('normal', 'high')),
+    pacing jsonb,
+    paced_at timestamptz,
+    pace_next_at timestamptz,
+    cancel_reason text,
+    scheduled_at timestamptz,
+    started_at timestamptz,
+    stopped_at timestamptz,
+    completed_at timestamptz,
+    created_by uuid,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    FOREIGN KEY (definition_id, version) REFERENCES flow.definition_version (definition_id, version),
+    CHECK ((retry_of IS NULL) = (retry_root IS NULL)),
+    CHECK ((pacing IS NULL) = (pace_next_at IS NULL))
+);
+CREATE INDEX batch_by_definition ON flow.batch (definition_id, id);
+-- Lists of things that come by the million find their page by what they are filtered by.
+CREATE INDEX batch_by_status ON flow.batch (org_id, status, id);
+CREATE INDEX batch_by_schedule ON flow.batch (schedule_id, id) WHERE schedule_id IS NOT NULL;
+CREATE INDEX batch_by_trigger_type ON flow.batch (org_id, trigger_type, id) WHERE trigger_type <> 'api_call';
+CREATE INDEX batch_live ON flow.batch (definition_id) WHERE status IN ('queued', 'running', 'paused');
+CREATE UNIQUE INDEX batch_by_retry_root ON flow.batch (retry_root, retry_no) WHERE retry_root IS NOT NULL;
+-- Sums over the batches of a time need no more than this.
+CREATE INDEX batch_by_time ON flow.batch (org_id, created_at) INCLUDE (definition_id, version, record_count);
+-- What is counted, or passed over, of all jobs of an organization is a sum over its batches: it needs no more than
+-- this.
+CREATE INDEX batch_by_org ON flow.batch (org_id, id) INCLUDE (record_count);
+-- A slot may wait for those that are not over.
+CREATE INDEX batch_live_by_schedule ON flow.batch (schedule_id) WHERE schedule_id IS NOT NULL AND status IN ('queued', 'running', 'paused');
+COMMENT ON TABLE flow.batch IS 'The work of one trigger: records, stored as pages, through one version of a definition.';
+COMMENT ON COLUMN flow.batch.id IS 'Its first part orders batches by their start; a job is named after it and its position.';
+COMMENT ON COLUMN flow.batch.org_id IS 'The organization that triggered it.';
+COMMENT ON COLUMN flow.batch.definition_id IS 'What is done with the records.';
+COMMENT ON COLUMN flow.batch.version IS 'Which version of the definition; never changes.';
+COMMENT ON COLUMN flow.batch.trigger_id IS 'The trigger that started it, as the API names it.';
+COMMENT ON COLUMN flow.batch.trigger_type IS 'What started it.';
+COMMENT ON COLUMN flow.batch.trigger_source IS 'What exactly started it, for a retry the earlier batch; null where the type says all.';
+COMMENT ON COLUMN flow.batch.schedule_id IS 'The schedule that started it; null for none.';
+COMMENT ON COLUMN flow.batch.event_depth IS 'How many starts by events lie between the one that somebody else made and this one; the event of a batch carries it on.';
+COMMENT ON COLUMN flow.batch.retry_of IS 'The batch whose records it works on again; null for all but retries.';
+COMMENT ON COLUMN flow.batch.retry_root IS 'The first batch of those that retry each other''s records: its row orders them. Null for all but retries.';
+COMMENT ON COLUMN flow.batch.retry_no IS 'Place among the retries of the same root; 0 for all others.';
+COMMENT ON COLUMN flow.batch.metadata IS 'A JSON object of the trigger''s, as text: key order and digits stay as they were sent.';
+COMMENT ON COLUMN flow.batch.status IS 'Where it stands; a trigger refuses moves that are not drawn in run/status.go.';
+COMMENT ON COLUMN flow.batch.paused_from IS 'The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.';
+COMMENT ON COLUMN flow.batch.record_count IS 'How many jobs it has; never changes.';
+COMMENT ON COLUMN flow.batch.page_set IS 'The set of pages with its records; a retry shares that of the earlier batch.';
+COMMENT ON COLUMN flow.batch.lane IS 'The lane that the trigger asked for; null where definition or catalog decide.';
+COMMENT ON COLUMN flow.batch.priority IS 'normal or high: high goes before others of its lane; null for normal.';
+COMMENT ON COLUMN flow.batch.pacing IS 'The pacing policy, as the API shows it; null where the batch is not paced.';
+COMMENT ON COLUMN flow.batch.paced_at IS 'The last tick, of whatever policy; kept when pacing ends, so that a new policy does not release too soon.';
+COMMENT ON COLUMN flow.batch.pace_next_at IS 'The next tick; null where the batch is not paced.';
+COMMENT ON COLUMN flow.batch.cancel_reason IS 'What the person who cancelled it said; null otherwise.';
+COMMENT ON COLUMN flow.batch.scheduled_at IS 'When it is to begin; null for at once.';
+COMMENT ON COLUMN flow.batch.started_at IS 'When its first job began; null before.';
+COMMENT ON COLUMN flow.batch.stopped_at IS 'When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.';
+COMMENT ON COLUMN flow.batch.completed_at IS 'When its last job ended; null before.';
+COMMENT ON COLUMN flow.batch.created_by IS 'The account that triggered it; null for work without a caller.';
+COMMENT ON COLUMN flow.batch.created_at IS 'When the trigger was accepted.';
+COMMENT ON COLUMN flow.batch.updated_at IS 'When status or settings changed last.';
+
+-- +goose StatementBegin
+CREATE FUNCTION flow.batch_moves() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.status, NEW.status) NOT IN (
+        ('queued', 'running'), ('queued', 'paused'), ('queued', 'cancelled'), ('queued', 'completed'),
+        ('paused', 'queued'), ('paused', 'running'), ('paused', 'cancelled'),
+        ('running', 'paused'), ('running', 'completed'), ('running', 'partially_failed'), ('running', 'failed'), ('running', 'cancelled')
+    ) OR (OLD.status = 'paused' AND NEW.status NOT IN (OLD.paused_from, 'cancelled')) THEN
+        RAISE EXCEPTION 'batch % cannot move from % to %', OLD.id, OLD.status, NEW.status USING ERRCODE = 'check_violation';
+    END IF;
+    NEW.paused_from := CASE WHEN NEW.status = 'paused' THEN OLD.status END;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.batch_moves() IS 'Refuses moves of a batch''s status that are not drawn.';
+CREATE TRIGGER batch_moves BEFORE UPDATE OF status ON flow.batch
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION flow.batch_moves();
+
+-- change_no is raised under the lock of the batch; what a change leaves in fragments is numbered by it, so that readers
+-- can tell in which order things came that different tasks did.
+CREATE TABLE flow.batch_count (
+    batch_id uuid PRIMARY KEY REFERENCES flow.batch (id) ON DELETE CASCADE,
+    record_count bigint NOT NULL,
+    staged bigint NOT NULL DEFAULT 0,
+    queued bigint NOT NULL DEFAULT 0,
+    pending bigint NOT NULL DEFAULT 0,
+    started bigint NOT NULL DEFAULT 0,
+    needs_reconcile bigint NOT NULL DEFAULT 0,
+    completed bigint NOT NULL DEFAULT 0,
+    failed bigint NOT NULL DEFAULT 0,
+    cancelled bigint NOT NULL DEFAULT 0,
+    accepted bigint NOT NULL DEFAULT 0,
+    rejected bigint NOT NULL DEFAULT 0,
+    unprocessed bigint NOT NULL DEFAULT 0,
+    unresolved bigint NOT NULL DEFAULT 0,
+    change_no bigint NOT NULL DEFAULT 0,
+    CHECK (least(staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed,
+        unresolved) >= 0),
+    CHECK (staged + queued + pending + started + needs_reconcile + completed + failed + cancelled + accepted + rejected
+        + unprocessed + unresolved = record_count)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE flow.batch_count IS 'How many jobs of a batch stand where. A constraint keeps their sum: a change that loses a record does not commit.';
+COMMENT ON COLUMN flow.batch_count.batch_id IS 'The batch whose jobs are counted.';
+COMMENT ON COLUMN flow.batch_count.record_count IS 'What all the others must add up to.';
+COMMENT ON COLUMN flow.batch_count.staged IS 'Jobs that are staged now.';
+COMMENT ON COLUMN flow.batch_count.queued IS 'Jobs that are queued now.';
+COMMENT ON COLUMN flow.batch_count.pending IS 'Jobs that are pending now.';
+COMMENT ON COLUMN flow.batch_count.started IS 'Jobs that are started now.';
+COMMENT ON COLUMN flow.batch_count.needs_reconcile IS 'Jobs that are needs_reconcile now.';
+COMMENT ON COLUMN flow.batch_count.completed IS 'Jobs that are completed now.';
+COMMENT ON COLUMN flow.batch_count.failed IS 'Jobs that are failed now.';
+COMMENT ON COLUMN flow.batch_count.cancelled IS 'Jobs that are cancelled now.';
+COMMENT ON COLUMN flow.batch_count.accepted IS 'Jobs that are accepted now.';
+COMMENT ON COLUMN flow.batch_count.rejected IS 'Jobs that are rejected now.';
+COMMENT ON COLUMN flow.batch_count.unprocessed IS 'Jobs that are unprocessed now.';
+COMMENT ON COLUMN flow.batch_count.unresolved IS 'Jobs that are unresolved now.';
+COMMENT ON COLUMN flow.batch_count.change_no IS 'How many changes there were of the batch: orders what different tasks did. Streams number events by it.';
+
+CREATE TABLE flow.batch_vars (
+    batch_id uuid PRIMARY KEY REFERENCES flow.batch (id) ON DELETE CASCADE,
+    vars text NOT NULL
+);
+COMMENT ON TABLE flow.batch_vars IS 'What expressions of a batch see as vars, fixed at its start; no row where its definition names no variable set.';
+COMMENT ON COLUMN flow.batch_vars.batch_id IS 'The batch whose expressions see them.';
+COMMENT ON COLUMN flow.batch_vars.vars IS 'A JSON object of every variable and its value, as text.';
+
+-- Like all tables that a batch fills by the thousand it has no foreign key: the check would cost as much as the insert,
+-- and nothing but package run writes them. A slice of a retry is a run of records that follow each other in one page,
+-- page_off behind its beginning; it begins at first_step, without the tasks of that step (bits by number) that are done
+-- since an earlier batch.
+CREATE TABLE flow.slice (
+    batch_id uuid NOT NULL,
+    no int NOT NULL,
+    first bigint NOT NULL,
+    records int NOT NULL CHECK (records > 0),
+    page_off int NOT NULL DEFAULT 0,
+    state text NOT NULL CHECK (state IN ('staged', 'ready', 'waiting', 'calling', 'done')),
+    first_step smallint NOT NULL DEFAULT 0,
+    tasks_done bigint NOT NULL DEFAULT 0,
+    step_no smallint NOT NULL DEFAULT 0,
+    remaining int NOT NULL DEFAULT 0 CHECK (remaining >= 0),
+    apart int NOT NULL DEFAULT 0 CHECK (apart >= 0 AND apart <= records),
+    staged int NOT NULL DEFAULT 0,
+    queued int NOT NULL DEFAULT 0,
+    pending int NOT NULL DEFAULT 0,
+    started int NOT NULL DEFAULT 0,
+    needs_reconcile int NOT NULL DEFAULT 0,
+    completed int NOT NULL DEFAULT 0,
+    failed int NOT NULL DEFAULT 0,
+    cancelled int NOT NULL DEFAULT 0,
+    accepted int NOT NULL DEFAULT 0,
+    rejected int NOT NULL DEFAULT 0,
+    unprocessed int NOT NULL DEFAULT 0,
+    unresolved int NOT NULL DEFAULT 0,
+    PRIMARY KEY (batch_id, no),
+    CHECK (least(staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed,
+        unresolved) >= 0),
+    CHECK (staged + queued + pending + started + needs_reconcile + completed + failed + cancelled + accepted + rejected
+        + unprocessed + unresolved = records)
+) WITH (fillfactor = 50);
+CREATE INDEX slice_ready ON flow.slice (batch_id, no) WHERE state = 'ready';
+COMMENT ON TABLE flow.slice IS 'A run of a batch''s records: one page. Its records stand at one step and move together, but for those set apart.';
+COMMENT ON COLUMN flow.slice.batch_id IS 'The batch that the records belong to.';
+COMMENT ON COLUMN flow.slice.no IS 'Place in the batch, from 0.';
+COMMENT ON COLUMN flow.slice.first IS 'Position of its first record in the batch.';
+COMMENT ON COLUMN flow.slice.records IS 'How many records it has; the counts below must add up to it.';
+COMMENT ON COLUMN flow.slice.page_off IS 'In a retry: how far behind the beginning of its page it begins; 0 otherwise.';
+COMMENT ON COLUMN flow.slice.state IS 'staged: not released; ready: waits for in-process work; waiting: its tasks wait, and nothing is to be done; calling: its calls are queued or under way; done.';
+COMMENT ON COLUMN flow.slice.first_step IS 'In a retry: the step at which it began; 0 otherwise.';
+COMMENT ON COLUMN flow.slice.tasks_done IS 'In a retry: tasks of first_step that an earlier batch has done, as bits by number.';
+COMMENT ON COLUMN flow.slice.step_no IS 'The step at which its records stand, from 0.';
+COMMENT ON COLUMN flow.slice.remaining IS 'Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait.';
+COMMENT ON COLUMN flow.slice.apart IS 'How many of its records go their own way, each with a row in flow.job.';
+COMMENT ON COLUMN flow.slice.staged IS 'Jobs that are staged now.';
+COMMENT ON COLUMN flow.slice.queued IS 'Jobs that are queued now.';
+COMMENT ON COLUMN flow.slice.pending IS 'Jobs that are pending now.';
+COMMENT ON COLUMN flow.slice.started IS 'Jobs that are started now.';
+COMMENT ON COLUMN flow.slice.needs_reconcile IS 'Jobs that are needs_reconcile now.';
+COMMENT ON COLUMN flow.slice.completed IS 'Jobs that are completed now.';
+COMMENT ON COLUMN flow.slice.failed IS 'Jobs that are failed now.';
+COMMENT ON COLUMN flow.slice.cancelled IS 'Jobs that are cancelled now.';
+COMMENT ON COLUMN flow.slice.accepted IS 'Jobs that are accepted now.';
+COMMENT ON COLUMN flow.slice.rejected IS 'Jobs that are rejected now.';
+COMMENT ON COLUMN flow.slice.unprocessed IS 'Jobs that are unprocessed now.';
+COMMENT ON COLUMN flow.slice.unresolved IS 'Jobs that are unresolved now.';
+
+-- A binary search, because an index on positions would cost every start of a batch for the sake of few reads.
+-- +goose StatementBegin
+CREATE FUNCTION flow.slice_at(batch uuid, place bigint) RETURNS int LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    low int := 0;
+    high int := (SELECT max(no) FROM flow.slice WHERE batch_id = batch);
+    middle int;
+BEGIN
+    WHILE low < high LOOP
+        middle := (low + high + 1) / 2;
+        IF (SELECT first FROM flow.slice WHERE batch_id = batch AND no = middle) <= place THEN
+            low := middle;
+        ELSE
+            high := middle - 1;
+        END IF;
+    END LOOP;
+    RETURN CASE WHEN high IS NULL THEN NULL ELSE low END;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.slice_at(uuid, bigint) IS 'The number of the slice that holds a position of a batch; null for a batch without slices, the last for a position past the end.';
+
+CREATE TABLE flow.job (
+    batch_id uuid NOT NULL,
+    position bigint NOT NULL,
+    slice_no int NOT NULL,
+    apart_step smallint NOT NULL,
+    step_no smallint NOT NULL,
+    remaining smallint NOT NULL DEFAULT 0 CHECK (remaining >= 0),
+    status flow.job_status NOT NULL,
+    ready boolean NOT NULL DEFAULT false,
+    doomed flow.job_status,
+    attempts int NOT NULL DEFAULT 1,
+    error text,
+    started_at timestamptz,
+    updated_at timestamptz NOT NULL,
+    PRIMARY KEY (batch_id, position)
+) WITH (fillfactor = 80);
+CREATE INDEX job_by_slice ON flow.job (batch_id, slice_no, position);
+CREATE INDEX job_ready ON flow.job (batch_id, position) WHERE ready;
+COMMENT ON TABLE flow.job IS 'A record that something set apart from its slice: a retry, a rejection, an error. All others are what their slice is.';
+COMMENT ON COLUMN flow.job.batch_id IS 'The batch of the record.';
+COMMENT ON COLUMN flow.job.position IS 'Place of the record in its batch, from 0; its job is named <batch_id>.<position>.';
+COMMENT ON COLUMN flow.job.slice_no IS 'The slice that the record left.';
+COMMENT ON COLUMN flow.job.apart_step IS 'The last step in which parts of its slice speak of it; -1 where it left before the first.';
+COMMENT ON COLUMN flow.job.step_no IS 'The step at which it stands now, from 0.';
+COMMENT ON COLUMN flow.job.remaining IS 'Tasks of the current step that are not settled yet: calls and waits.';
+COMMENT ON COLUMN flow.job.status IS 'Where it stands; a trigger refuses moves that are not drawn in run/status.go.';
+COMMENT ON COLUMN flow.job.ready IS 'True while in-process work is to be done for this job alone.';
+COMMENT ON COLUMN flow.job.doomed IS 'What it ends as once the other tasks of its step are settled; null while nothing failed.';
+COMMENT ON COLUMN flow.job.attempts IS 'How often it was tried, over all of its calls and runs.';
+COMMENT ON COLUMN flow.job.error IS 'Why it failed or was rejected, as JSON that the API shows; null for none. May hold what a provider said of a record.';
+COMMENT ON COLUMN flow.job.started_at IS 'When its first task began; null before.';
+COMMENT ON COLUMN flow.job.updated_at IS 'When it moved last.';
+
+-- +goose StatementBegin
+CREATE FUNCTION flow.job_moves() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT (CASE OLD.status
+        WHEN 'staged' THEN NEW.status IN ('queued', 'unprocessed')
+        WHEN 'queued' THEN NEW.status IN ('pending', 'started', 'completed', 'failed', 'unprocessed')
+        WHEN 'pending' THEN NEW.status IN ('queued', 'completed', 'failed', 'unprocessed')
+        WHEN 'started' THEN NEW.status IN ('queued', 'needs_reconcile', 'completed', 'failed', 'cancelled', 'accepted', 'rejected', 'unprocessed')
+        WHEN 'needs_reconcile' THEN NEW.status IN ('queued', 'completed', 'failed', 'accepted', 'rejected', 'unprocessed', 'unresolved')
+        WHEN 'unresolved' THEN NEW.status IN ('queued', 'completed', 'failed', 'accepted', 'rejected', 'unprocessed')
+        ELSE false
+    END) THEN
+        RAISE EXCEPTION 'job %.% cannot move from % to %', OLD.batch_id, OLD.position, OLD.status, NEW.status USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.job_moves() IS 'Refuses moves of a job''s status that are not drawn.';
+CREATE TRIGGER job_moves BEFORE UPDATE OF status ON flow.job
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION flow.job_moves();
+
+-- From from_off of slice_no up to, but not including, to_off of last_no: a start queues a million records as one row,
+-- and a call that takes whole slices holds them as one. What left a slice can only be left out of a range within it.
+CREATE TABLE flow.part (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    batch_id uuid NOT NULL,
+    step_no smallint NOT NULL,
+    task_no smallint NOT NULL,
+    slice_no int NOT NULL,
+    from_off int NOT NULL,
+    last_no int NOT NULL,
+    to_off int NOT NULL,
+    apart boolean NOT NULL DEFAULT false,
+    element int NOT NULL DEFAULT 0 CHECK (element >= 0),
+    elements int NOT NULL DEFAULT 0 CHECK (elements >= 0),
+    attempt int NOT NULL DEFAULT 1,
+    ready_at timestamptz NOT NULL DEFAULT '-infinity',
+    call_id uuid,
+    call_seq int,
+    left_out int[],
+    claim_no bigint,
+    CHECK (from_off >= 0 AND (last_no > slice_no OR (last_no = slice_no AND to_off > from_off)) AND to_off > 0),
+    CHECK (NOT apart OR to_off = from_off + 1),
+    CHECK (last_no = slice_no OR NOT apart AND left_out IS NULL)
+) WITH (fillfactor = 70);
+CREATE INDEX part_ready ON flow.part (batch_id, step_no, task_no, ready_at, slice_no, from_off) WHERE call_id IS NULL;
+CREATE INDEX part_by_call ON flow.part (call_id) WHERE call_id IS NOT NULL;
+CREATE INDEX part_by_slice ON flow.part (batch_id, slice_no);
+-- A slice finds the parts that begin before it here, all others by part_by_slice.
+CREATE INDEX part_across ON flow.part (batch_id, slice_no) WHERE last_no > slice_no;
+COMMENT ON TABLE flow.part IS 'A range of a batch''s records, over one slice or several that follow each other, that waits for a call of a task or is covered by one.';
+COMMENT ON COLUMN flow.part.id IS 'Nothing but a name.';
+COMMENT ON COLUMN flow.part.batch_id IS 'The batch of the records.';
+COMMENT ON COLUMN flow.part.step_no IS 'The step of the task.';
+COMMENT ON COLUMN flow.part.task_no IS 'Place of the task in its step.';
+COMMENT ON COLUMN flow.part.slice_no IS 'The slice in which it begins.';
+COMMENT ON COLUMN flow.part.from_off IS 'Place in that slice at which it begins.';
+COMMENT ON COLUMN flow.part.last_no IS 'The slice in which it ends.';
+COMMENT ON COLUMN flow.part.to_off IS 'Place in that slice before which it ends.';
+COMMENT ON COLUMN flow.part.apart IS 'True for one record that goes its own way.';
+COMMENT ON COLUMN flow.part.element IS 'For a for_each task: which element it is for, from 0.';
+COMMENT ON COLUMN flow.part.elements IS 'For a for_each task that was in a call: how many elements there are; 0 before.';
+COMMENT ON COLUMN flow.part.attempt IS 'Which attempt the next, or present, call for it is, from 1.';
+COMMENT ON COLUMN flow.part.ready_at IS 'Before which time it is not claimed again; -infinity where nothing delays it.';
+COMMENT ON COLUMN flow.part.call_id IS 'The call that covers it; null while it waits.';
+COMMENT ON COLUMN flow.part.call_seq IS 'Its place among the parts of the call; null while it waits.';
+COMMENT ON COLUMN flow.part.left_out IS 'Places in the range that are not part of the call; null for none.';
+COMMENT ON COLUMN flow.part.claim_no IS 'The change of the batch in which a call took it; null where the order cannot be in doubt.';
+
+-- Later rows are first in force. The service compresses them.
+CREATE TABLE flow.fragment (
+    batch_id uuid NOT NULL,
+    slice_no int NOT NULL,
+    step_no smallint NOT NULL,
+    task_no smallint NOT NULL,
+    seq bigint GENERATED ALWAYS AS IDENTITY,
+    body bytea NOT NULL,
+    PRIMARY KEY (batch_id, slice_no, step_no, task_no, seq)
+);
+ALTER TABLE flow.fragment ALTER COLUMN body SET STORAGE EXTERNAL;
+COMMENT ON TABLE flow.fragment IS 'What tasks did to the records of a slice: outputs, attempts and errors. One compressed row per settlement; customer data.';
+COMMENT ON COLUMN flow.fragment.batch_id IS 'The batch of the slice.';
+COMMENT ON COLUMN flow.fragment.slice_no IS 'The slice of the records.';
+COMMENT ON COLUMN flow.fragment.step_no IS 'The step of the task.';
+COMMENT ON COLUMN flow.fragment.task_no IS 'Place of the task in its step, from 0.';
+COMMENT ON COLUMN flow.fragment.seq IS 'Later ones are in force before earlier ones.';
+COMMENT ON COLUMN flow.fragment.body IS 'A format byte and the compressed entries; package run owns the format.';
+
+CREATE TABLE flow.element (
+    batch_id uuid NOT NULL,
+    position bigint NOT NULL,
+    step_no smallint NOT NULL,
+    task_no smallint NOT NULL,
+    element int NOT NULL,
+    output text NOT NULL,
+    PRIMARY KEY (batch_id, position, step_no, task_no, element)
+);
+COMMENT ON TABLE flow.element IS 'Outputs of a for_each task''s elements, of records that are not through with the task. Customer data, deleted at its end.';
+COMMENT ON COLUMN flow.element.batch_id IS 'The batch of the record.';
+COMMENT ON COLUMN flow.element.position IS 'Place of the record in its batch.';
+COMMENT ON COLUMN flow.element.step_no IS 'The step of the task.';
+COMMENT ON COLUMN flow.element.task_no IS 'Place of the task in its step.';
+COMMENT ON COLUMN flow.element.element IS 'Which of the elements, from 0.';
+COMMENT ON COLUMN flow.element.output IS 'What the call for it gave, as JSON text.';
+
+-- They are those of the steps before step_no and of the tasks of it that were done, off records further on. What is
+-- deeper is older.
+CREATE TABLE flow.inherited (
+    batch_id uuid NOT NULL,
+    slice_no int NOT NULL,
+    depth int NOT NULL,
+    from_batch uuid NOT NULL,
+    from_slice int NOT NULL,
+    off int NOT NULL,
+    step_no smallint NOT NULL,
+    tasks_done bigint NOT NULL,
+    PRIMARY KEY (batch_id, slice_no, depth)
+);
+COMMENT ON TABLE flow.inherited IS 'Where the outputs are that a slice of a retry had before it began: in fragments of an earlier batch.';
+COMMENT ON COLUMN flow.inherited.batch_id IS 'The retry.';
+COMMENT ON COLUMN flow.inherited.slice_no IS 'The slice of the retry.';
+COMMENT ON COLUMN flow.inherited.depth IS '0 for the batch that is retried, more for those before it.';
+COMMENT ON COLUMN flow.inherited.from_batch IS 'The earlier batch that has the fragments.';
+COMMENT ON COLUMN flow.inherited.from_slice IS 'The slice there.';
+COMMENT ON COLUMN flow.inherited.off IS 'How many records further on they stand there.';
+COMMENT ON COLUMN flow.inherited.step_no IS 'The step before which everything is taken over.';
+COMMENT ON COLUMN flow.inherited.tasks_done IS 'Tasks of that step that are taken over as well, as bits by number.';
+
+CREATE TABLE flow.ended_run (
+    org_id uuid NOT NULL,
+    batch_id uuid NOT NULL,
+    position bigint NOT NULL,
+    run int NOT NULL CHECK (run > 0),
+    step_no smallint NOT NULL,
+    note text,
+    ended_at timestamptz NOT NULL,
+    PRIMARY KEY (org_id, batch_id, position, run)
+);
+COMMENT ON TABLE flow.ended_run IS 'A run of a job that is over because a person had the job run again. The last run of a job has no row.';
+COMMENT ON COLUMN flow.ended_run.org_id IS 'The organization of the batch.';
+COMMENT ON COLUMN flow.ended_run.batch_id IS 'The batch of the job.';
+COMMENT ON COLUMN flow.ended_run.position IS 'Place of the job in its batch.';
+COMMENT ON COLUMN flow.ended_run.run IS 'Counts from 1; what the execution <job_id>.<run> shows.';
+COMMENT ON COLUMN flow.ended_run.step_no IS 'The step at which the run was given up.';
+COMMENT ON COLUMN flow.ended_run.note IS 'What the person said; null for nothing.';
+COMMENT ON COLUMN flow.ended_run.ended_at IS 'When the job was put back into its queue.';
+
+CREATE SEQUENCE flow.wait_no;
+COMMENT ON SEQUENCE flow.wait_no IS 'Orders what waits.';
+
+-- A slice whose members all wait for the same times waits as a whole; any other record that waits is set apart.
+CREATE TABLE flow.wait (
+    no bigint PRIMARY KEY DEFAULT nextval('flow.wait_no'),
+    org_id uuid NOT NULL,
+    batch_id uuid NOT NULL,
+    slice_no int,
+    position bigint,
+    step_no smallint NOT NULL,
+    task_no smallint NOT NULL,
+    began_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL,
+    event_kind text,
+    match_key bytea,
+    event_no bigint,
+    child uuid
+);
+CREATE INDEX wait_by_batch ON flow.wait (batch_id, ends_at, no);
+CREATE INDEX wait_by_event ON flow.wait (org_id, event_kind, match_key, no) WHERE event_kind IS NOT NULL AND event_no IS NULL;
+CREATE INDEX wait_by_arrival ON flow.wait (event_no) WHERE event_no IS NOT NULL;
+CREATE INDEX wait_by_child ON flow.wait (child) WHERE child IS NOT NULL;
+CREATE INDEX wait_beside ON flow.wait (batch_id, position) WHERE slice_no IS NULL;
+COMMENT ON TABLE flow.wait IS 'What a task waits for, one row for each record, or for a whole slice. It goes in the transaction that lets the record go on; those of a batch that is over are cleared in pieces.';
+COMMENT ON COLUMN flow.wait.no IS 'Drawn by the transaction that begins to wait.';
+COMMENT ON COLUMN flow.wait.org_id IS 'The organization that owns the batch (flow.organization).';
+COMMENT ON COLUMN flow.wait.batch_id IS 'The batch of which records wait (flow.batch).';
+COMMENT ON COLUMN flow.wait.slice_no IS 'The slice of the record, or that waits (flow.slice); null where the calls of the step were queued with the wait: otherwise they are when it is over.';
+COMMENT ON COLUMN flow.wait.position IS 'The record that waits, which is set apart (flow.job); null where all members of the slice do.';
+COMMENT ON COLUMN flow.wait.step_no IS 'The step at which they stand.';
+COMMENT ON COLUMN flow.wait.task_no IS 'The task of the step that waits.';
+COMMENT ON COLUMN flow.wait.began_at IS 'Since when.';
+COMMENT ON COLUMN flow.wait.ends_at IS 'When the wait is over at the latest.';
+COMMENT ON COLUMN flow.wait.event_kind IS 'The kind of event that ends it before its time; null for none.';
+COMMENT ON COLUMN flow.wait.match_key IS 'Digest of what a field of the event must equal for the record, with the place of the field; null where every event has to be looked at.';
+COMMENT ON COLUMN flow.wait.event_no IS 'The event that ended it (flow.event_arrival); null until then.';
+COMMENT ON COLUMN flow.wait.child IS 'The batch whose end it waits for (flow.batch), which brings ends_at forward; null for none.';

@@ -1,0 +1,371 @@
+-- +goose Up
+CREATE TABLE flow.budget (
+    domain text NOT NULL,
+    bucket text NOT NULL,
+    service_id text NOT NULL,
+    metered boolean NOT NULL,
+    time_zone text NOT NULL DEFAULT 'UTC',
+    max_in_flight int NOT NULL,
+    next_call_at timestamptz,
+    PRIMARY KEY (domain, bucket)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE flow.budget IS 'A budget: one operation type of one Domain, or all calls of one unmetered credential, host or organization. Claims lock its row.';
+COMMENT ON COLUMN flow.budget.domain IS 'The Domain; for unmetered calls credential:, host: or organization: and what they are counted by.';
+COMMENT ON COLUMN flow.budget.bucket IS 'The operation type of the Domain; for unmetered calls the service.';
+COMMENT ON COLUMN flow.budget.service_id IS 'The service of the catalog that says what a call may cost.';
+COMMENT ON COLUMN flow.budget.metered IS 'True where windows limit its calls; false where only max_in_flight does.';
+COMMENT ON COLUMN flow.budget.time_zone IS 'The IANA zone in which its windows begin.';
+COMMENT ON COLUMN flow.budget.max_in_flight IS 'How many calls of a lane may be under way at once.';
+COMMENT ON COLUMN flow.budget.next_call_at IS 'Before which time no further call goes out, where the catalog asks for a pause between calls; null for none.';
+
+CREATE TABLE flow.budget_lane (
+    domain text NOT NULL,
+    bucket text NOT NULL,
+    lane flow.lane NOT NULL,
+    weight int NOT NULL CHECK (weight BETWEEN 1 AND 100),
+    vtime bigint NOT NULL DEFAULT 0,
+    vstart bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (domain, bucket, lane),
+    FOREIGN KEY (domain, bucket) REFERENCES flow.budget (domain, bucket) ON DELETE CASCADE
+) WITH (fillfactor = 50);
+COMMENT ON TABLE flow.budget_lane IS 'Lanes as the release before organizations had lanes of their own keeps them; it may still run. Nothing else reads or writes it, and the next release drops it: see flow.budget_org_lane.';
+COMMENT ON COLUMN flow.budget_lane.domain IS 'With bucket, the budget (flow.budget).';
+COMMENT ON COLUMN flow.budget_lane.bucket IS 'With domain, the budget (flow.budget).';
+COMMENT ON COLUMN flow.budget_lane.lane IS 'One of the four lanes.';
+COMMENT ON COLUMN flow.budget_lane.weight IS 'Its share beside the other lanes, 1 to 100.';
+COMMENT ON COLUMN flow.budget_lane.vtime IS 'The virtual time at which its last charge ended: the lane with the least goes next.';
+COMMENT ON COLUMN flow.budget_lane.vstart IS 'The virtual time at which its last charge began.';
+
+CREATE TABLE flow.budget_org (
+    domain text NOT NULL,
+    bucket text NOT NULL,
+    org_id uuid NOT NULL,
+    vtime bigint NOT NULL DEFAULT 0,
+    vstart bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (domain, bucket, org_id),
+    FOREIGN KEY (domain, bucket) REFERENCES flow.budget (domain, bucket) ON DELETE CASCADE
+) WITH (fillfactor = 50);
+COMMENT ON TABLE flow.budget_org IS 'Where the organizations of a budget stand in fair queueing: equal shares. Written with an organization''s first call.';
+COMMENT ON COLUMN flow.budget_org.domain IS 'The account, or whom an unmetered budget is for.';
+COMMENT ON COLUMN flow.budget_org.bucket IS 'Which of the account''s budgets.';
+COMMENT ON COLUMN flow.budget_org.org_id IS 'The organization.';
+COMMENT ON COLUMN flow.budget_org.vtime IS 'The virtual time at which its last charge ended: the organization with the least goes first.';
+COMMENT ON COLUMN flow.budget_org.vstart IS 'The virtual time at which its last charge began.';
+
+CREATE TABLE flow.budget_org_lane (
+    domain text NOT NULL,
+    bucket text NOT NULL,
+    org_id uuid NOT NULL,
+    lane flow.lane NOT NULL,
+    vtime bigint NOT NULL DEFAULT 0,
+    vstart bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (domain, bucket, org_id, lane),
+    FOREIGN KEY (domain, bucket) REFERENCES flow.budget (domain, bucket) ON DELETE CASCADE
+) WITH (fillfactor = 50);
+COMMENT ON TABLE flow.budget_org_lane IS 'Where the lanes of an organization in a budget stand in weighted fair queueing. Written with a lane''s first call.';
+COMMENT ON COLUMN flow.budget_org_lane.domain IS 'The account, or whom an unmetered budget is for.';
+COMMENT ON COLUMN flow.budget_org_lane.bucket IS 'Which of the account''s budgets.';
+COMMENT ON COLUMN flow.budget_org_lane.org_id IS 'The organization.';
+COMMENT ON COLUMN flow.budget_org_lane.lane IS 'Which of the organization''s lanes.';
+COMMENT ON COLUMN flow.budget_org_lane.vtime IS 'The virtual time at which its last charge ended: of an organization''s lanes the one with the least goes first.';
+COMMENT ON COLUMN flow.budget_org_lane.vstart IS 'The virtual time at which its last charge began.';
+
+CREATE TABLE flow.domain_margin (
+    tenancy_id text NOT NULL,
+    bucket text NOT NULL,
+    org_id uuid NOT NULL,
+    percent int NOT NULL CHECK (percent BETWEEN 1 AND 100),
+    updated_at timestamptz NOT NULL DEFAULT flow.clock(),
+    PRIMARY KEY (tenancy_id, bucket, org_id),
+    FOREIGN KEY (org_id, tenancy_id) REFERENCES flow.tenant (org_id, tenancy_id) ON DELETE CASCADE
+);
+COMMENT ON TABLE flow.domain_margin IS 'The share of a bucket''s caps that an organization lets be spent. The lowest of all organizations that use the account binds; none is 100.';
+COMMENT ON COLUMN flow.domain_margin.tenancy_id IS 'The account.';
+COMMENT ON COLUMN flow.domain_margin.bucket IS 'The budget of the account.';
+COMMENT ON COLUMN flow.domain_margin.org_id IS 'The organization that set it.';
+COMMENT ON COLUMN flow.domain_margin.percent IS 'Percent of the provider''s caps, rounded down to whole calls.';
+COMMENT ON COLUMN flow.domain_margin.updated_at IS 'When it was set last.';
+
+CREATE TABLE flow.domain_lane (
+    org_id uuid NOT NULL,
+    tenancy_id text NOT NULL,
+    lane flow.lane NOT NULL,
+    weight int NOT NULL CHECK (weight BETWEEN 1 AND 100),
+    max_concurrent_calls int CHECK (max_concurrent_calls BETWEEN 1 AND 100),
+    updated_at timestamptz NOT NULL DEFAULT flow.clock(),
+    PRIMARY KEY (org_id, tenancy_id, lane),
+    FOREIGN KEY (org_id, tenancy_id) REFERENCES flow.tenant (org_id, tenancy_id) ON DELETE CASCADE
+);
+COMMENT ON TABLE flow.domain_lane IS 'What an organization set for its lanes of an account. Lanes without a row have the weights of the program and no limit of their own.';
+COMMENT ON COLUMN flow.domain_lane.org_id IS 'The organization.';
+COMMENT ON COLUMN flow.domain_lane.tenancy_id IS 'The account.';
+COMMENT ON COLUMN flow.domain_lane.lane IS 'Which of the organization''s lanes.';
+COMMENT ON COLUMN flow.domain_lane.weight IS 'Its share beside the other lanes of the organization.';
+COMMENT ON COLUMN flow.domain_lane.max_concurrent_calls IS 'How many of its calls may be under way at once in each bucket; null for as many as the budget allows.';
+COMMENT ON COLUMN flow.domain_lane.updated_at IS 'When it was set last.';
+
+CREATE TABLE flow.ledger (
+    domain text NOT NULL,
+    bucket text NOT NULL,
+    window_seconds int NOT NULL CHECK (window_seconds IN (60, 3600, 86400)),
+    starts_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL CHECK (ends_at > starts_at),
+    own int NOT NULL DEFAULT 0 CHECK (own >= 0),
+    foreign_spend int NOT NULL DEFAULT 0 CHECK (foreign_spend >= 0),
+    by_credential jsonb NOT NULL DEFAULT '{}',
+    cap int,
+    observed int,
+    observed_at timestamptz,
+    drift int,
+    alarm_drift int,
+    PRIMARY KEY (domain, bucket, window_seconds, starts_at)
+) WITH (fillfactor = 50);
+CREATE INDEX ledger_old ON flow.ledger (ends_at);
+-- The history of an account is read newest first.
+CREATE INDEX ledger_history ON flow.ledger (domain, starts_at, bucket, window_seconds);
+COMMENT ON TABLE flow.ledger IS 'Spend by Domain, bucket, window length and window start. No debit raises own + foreign_spend above the cap.';
+COMMENT ON COLUMN flow.ledger.domain IS 'The Domain of the budget.';
+COMMENT ON COLUMN flow.ledger.bucket IS 'The bucket of the budget.';
+COMMENT ON COLUMN flow.ledger.window_seconds IS 'Length of the window: 60, 3600 or 86400.';
+COMMENT ON COLUMN flow.ledger.starts_at IS 'When the window begins, by the provider''s clock.';
+COMMENT ON COLUMN flow.ledger.ends_at IS 'When the window ends; a day with a daylight-saving change has 23 or 25 hours.';
+COMMENT ON COLUMN flow.ledger.own IS 'Calls of ours that count in it or may yet turn out to.';
+COMMENT ON COLUMN flow.ledger.foreign_spend IS 'What the provider counted beyond our own calls: other clients of the account.';
+COMMENT ON COLUMN flow.ledger.by_credential IS 'How many of the own calls which credential spent, by its id. Calls without a credential are in none.';
+COMMENT ON COLUMN flow.ledger.cap IS 'The effective cap when the window was last debited or observed; null in rows that are older than this column.';
+COMMENT ON COLUMN flow.ledger.observed IS 'What the provider''s counter said last; null where it was never read.';
+COMMENT ON COLUMN flow.ledger.observed_at IS 'As of when the provider said so: when it answered, where it does not tell; null where it was never read.';
+COMMENT ON COLUMN flow.ledger.drift IS 'By how many calls the provider''s last reading was above (or below, negative) what stood here, as far as calls too young for it do not explain that.';
+COMMENT ON COLUMN flow.ledger.alarm_drift IS 'The greatest drift of the window that was beyond the tolerance of 20% of its cap; null where none was.';
+
+-- +goose StatementBegin
+CREATE FUNCTION flow.tally(a jsonb, b jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(jsonb_object_agg(t.key, t.calls) FILTER (WHERE t.calls > 0), '{}')
+        FROM (SELECT e.key, sum(e.value::bigint) AS calls FROM (SELECT * FROM jsonb_each_text(a) UNION ALL SELECT * FROM jsonb_each_text(b)) e GROUP BY e.key) t
+    );
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.tally(jsonb, jsonb) IS 'Adds up two objects of numbers key by key; keys whose sum is not above 0 go.';
+
+-- The definition is here so that what waits for an account is summed up by task without a look at each batch, and
+-- delayed_until so that projections look for calls that wait for their next attempt only in queues that have some.
+CREATE TABLE flow.lane_batch (
+    batch_id uuid NOT NULL REFERENCES flow.batch (id) ON DELETE CASCADE,
+    step_no smallint NOT NULL,
+    task_no smallint NOT NULL,
+    org_id uuid NOT NULL,
+    definition_id uuid,
+    version int,
+    domain text NOT NULL,
+    bucket text NOT NULL,
+    lane flow.lane NOT NULL,
+    high boolean NOT NULL DEFAULT false,
+    open boolean NOT NULL DEFAULT true,
+    paused boolean NOT NULL DEFAULT false,
+    ready_parts int NOT NULL DEFAULT 0 CHECK (ready_parts >= 0),
+    ready_records bigint NOT NULL DEFAULT 0 CHECK (ready_records >= 0),
+    delayed_until timestamptz,
+    allowance bigint CHECK (allowance >= 0),
+    lapses_at timestamptz,
+    PRIMARY KEY (batch_id, step_no, task_no),
+    FOREIGN KEY (domain, bucket) REFERENCES flow.budget (domain, bucket),
+    CHECK ((allowance IS NULL) = (lapses_at IS NULL))
+) WITH (fillfactor = 50);
+-- The queues of a budget are found by organization, then by lane. Those of a paused batch stay where they are in the
+-- order, and are passed over by the index.
+CREATE INDEX lane_batch_by_org ON flow.lane_batch (domain, bucket, org_id, lane, paused, high DESC, batch_id) WHERE open AND ready_parts > 0;
+COMMENT ON TABLE flow.lane_batch IS 'The queue of one call task of one batch within a lane. Holds, cancels and priorities touch these few rows, never slices.';
+COMMENT ON COLUMN flow.lane_batch.batch_id IS 'The batch whose records wait.';
+COMMENT ON COLUMN flow.lane_batch.step_no IS 'The step of the task.';
+COMMENT ON COLUMN flow.lane_batch.task_no IS 'Place of the task in its step.';
+COMMENT ON COLUMN flow.lane_batch.org_id IS 'The organization of the batch.';
+COMMENT ON COLUMN flow.lane_batch.definition_id IS 'The definition of the batch; null in a queue of before there was this column.';
+COMMENT ON COLUMN flow.lane_batch.version IS 'The version of the definition; null in a queue of before there was this column.';
+COMMENT ON COLUMN flow.lane_batch.domain IS 'The Domain whose budget the calls spend.';
+COMMENT ON COLUMN flow.lane_batch.bucket IS 'The bucket that the calls spend.';
+COMMENT ON COLUMN flow.lane_batch.lane IS 'The lane in which they wait.';
+COMMENT ON COLUMN flow.lane_batch.high IS 'True for priority high: before others of the lane.';
+COMMENT ON COLUMN flow.lane_batch.open IS 'True while it may be claimed; false once the batch was cancelled or stopped.';
+COMMENT ON COLUMN flow.lane_batch.paused IS 'True while the batch is paused: nothing of the queue is claimed.';
+COMMENT ON COLUMN flow.lane_batch.ready_parts IS 'Parts that wait for a call, those with a later ready_at included.';
+COMMENT ON COLUMN flow.lane_batch.ready_records IS 'Records in these parts.';
+COMMENT ON COLUMN flow.lane_batch.delayed_until IS 'Until when parts of the queue may wait for their next attempt: the latest ready_at that any of them ever had; null where none had one.';
+COMMENT ON COLUMN flow.lane_batch.allowance IS 'How many more records may be claimed before lapses_at; null where the batch is not paced.';
+COMMENT ON COLUMN flow.lane_batch.lapses_at IS 'From when on nothing may be claimed until the next tick; null where the batch is not paced.';
+
+CREATE TABLE flow.call (
+    id uuid PRIMARY KEY,
+    org_id uuid NOT NULL,
+    domain text NOT NULL,
+    bucket text NOT NULL,
+    lane flow.lane NOT NULL,
+    action_id text NOT NULL,
+    credential_id uuid,
+    state text NOT NULL CHECK (state IN ('intent', 'unknown', 'awaiting', 'settled', 'refused', 'unresolved')),
+    owner text NOT NULL,
+    attempt int NOT NULL DEFAULT 1,
+    records int NOT NULL,
+    resolved int NOT NULL DEFAULT 0,
+    digest text NOT NULL,
+    first_key text,
+    last_key text,
+    params text NOT NULL,
+    outcome_check text NOT NULL,
+    exclusive_key text,
+    reference text,
+    claimed_at timestamptz NOT NULL,
+    send_before timestamptz NOT NULL,
+    answered_at timestamptz,
+    next_check_at timestamptz,
+    checks int NOT NULL DEFAULT 0,
+    counts_in jsonb NOT NULL,
+    note text
+) WITH (fillfactor = 70);
+CREATE INDEX call_open ON flow.call (domain, bucket, send_before) WHERE state IN ('intent', 'unknown', 'awaiting');
+CREATE INDEX call_recent ON flow.call (domain, bucket, claimed_at);
+CREATE UNIQUE INDEX call_reference ON flow.call (domain, bucket, reference) WHERE reference IS NOT NULL;
+-- A call has its exclusive key for as long as it is open. That the index does not speak of the state leaves it out of
+-- the way of all the calls that have no such key.
+CREATE UNIQUE INDEX call_exclusive ON flow.call (domain, exclusive_key) WHERE exclusive_key IS NOT NULL;
+-- Calls that wait for a person are few among all calls; nothing else finds them.
+CREATE INDEX call_unresolved ON flow.call (claimed_at) WHERE state = 'unresolved';
+-- A reading of the provider's counters may miss calls that were answered after the time that it holds, however long
+-- before they were claimed. Quick ones are found by when they were claimed.
+CREATE INDEX call_slow ON flow.call (domain, bucket, answered_at) WHERE answered_at - claimed_at > interval '1 second';
+COMMENT ON TABLE flow.call IS 'One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known.';
+COMMENT ON COLUMN flow.call.id IS 'Names the call in logs and in ops.unknown_outcome.';
+COMMENT ON COLUMN flow.call.org_id IS 'The organization whose records it carries.';
+COMMENT ON COLUMN flow.call.domain IS 'The Domain of its budget.';
+COMMENT ON COLUMN flow.call.bucket IS 'The bucket it spends.';
+COMMENT ON COLUMN flow.call.lane IS 'The lane it was claimed from.';
+COMMENT ON COLUMN flow.call.action_id IS 'What is asked of the provider, as the catalog names it.';
+COMMENT ON COLUMN flow.call.credential_id IS 'The credential it carries; null for none.';
+COMMENT ON COLUMN flow.call.state IS 'intent: may be under way; unknown: nobody knows whether it arrived; awaiting: accepted, result later; settled, refused: over; unresolved: only a person can tell.';
+COMMENT ON COLUMN flow.call.owner IS 'The process that wrote it down.';
+COMMENT ON COLUMN flow.call.attempt IS 'Which attempt it is for its records, from 1.';
+COMMENT ON COLUMN flow.call.records IS 'How many records it carries; 0 for lookups and polls.';
+COMMENT ON COLUMN flow.call.resolved IS 'How many of its records people have settled; also tells settlements that its parts have changed.';
+COMMENT ON COLUMN flow.call.digest IS 'Digest over the rows as sent: a lookup tells by it whether the provider has them.';
+COMMENT ON COLUMN flow.call.first_key IS 'Key of the first record as sent, for the lookup; customer data.';
+COMMENT ON COLUMN flow.call.last_key IS 'Key of the last record as sent, for the lookup; customer data.';
+COMMENT ON COLUMN flow.call.params IS 'The settings of the task as rendered for this call, without the rows; customer data.';
+COMMENT ON COLUMN flow.call.outcome_check IS 'How its outcome is found out where no answer came: safe and keyed are repeated, lookup asks the provider, none needs a person, at_least_once is repeated because the author chose so.';
+COMMENT ON COLUMN flow.call.exclusive_key IS 'While it is open, no other call of the Domain with this key goes out; null for none.';
+COMMENT ON COLUMN flow.call.reference IS 'The provider''s own name for what it accepted; settles one call only. Null while unknown.';
+COMMENT ON COLUMN flow.call.claimed_at IS 'When it was written down and debited.';
+COMMENT ON COLUMN flow.call.send_before IS 'After this nothing of it is sent any more: the guard compares it with the clock before each write.';
+COMMENT ON COLUMN flow.call.answered_at IS 'When it was last settled or doubted; null before.';
+COMMENT ON COLUMN flow.call.next_check_at IS 'When the provider is asked about it next; null where nobody asks.';
+COMMENT ON COLUMN flow.call.checks IS 'How often the provider was asked about it.';
+COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start times in Unix seconds by window length.';
+COMMENT ON COLUMN flow.call.note IS 'Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...';
+
+CREATE TABLE flow.resolution (
+    call_id uuid NOT NULL,
+    call_row int NOT NULL,
+    org_id uuid NOT NULL,
+    batch_id uuid NOT NULL,
+    position bigint NOT NULL,
+    outcome text NOT NULL CHECK (outcome IN ('accepted', 'rejected', 'requeue')),
+    note text,
+    account_id uuid,
+    created_at timestamptz NOT NULL,
+    contradiction text,
+    PRIMARY KEY (call_id, call_row)
+);
+COMMENT ON TABLE flow.resolution IS 'What a person said of a record whose call''s outcome nobody knew.';
+COMMENT ON COLUMN flow.resolution.call_id IS 'The call in doubt.';
+COMMENT ON COLUMN flow.resolution.call_row IS 'Place of the record in the call, from 0.';
+COMMENT ON COLUMN flow.resolution.org_id IS 'The organization of the batch.';
+COMMENT ON COLUMN flow.resolution.batch_id IS 'The batch of the record.';
+COMMENT ON COLUMN flow.resolution.position IS 'Place of the record in its batch.';
+COMMENT ON COLUMN flow.resolution.outcome IS 'accepted, rejected, or requeue: it was not carried out and goes again.';
+COMMENT ON COLUMN flow.resolution.note IS 'What the person said besides; null for nothing.';
+COMMENT ON COLUMN flow.resolution.account_id IS 'Who said it.';
+COMMENT ON COLUMN flow.resolution.created_at IS 'When it was said.';
+COMMENT ON COLUMN flow.resolution.contradiction IS 'What the provider said later, where that differs: accepted, rejected, not_arrived. Null for none.';
+
+-- ends_at is there so that a hold that never ends compares like the others.
+CREATE TABLE flow.pause (
+    id uuid PRIMARY KEY,
+    org_id uuid,
+    scope text NOT NULL CHECK (scope IN ('global', 'domain', 'lane', 'bucket', 'batch')),
+    domain text,
+    lane flow.lane,
+    bucket text,
+    batch_id uuid,
+    status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'released')),
+    cause text NOT NULL,
+    reason text,
+    created_by uuid,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz,
+    ends_at timestamptz NOT NULL GENERATED ALWAYS AS (coalesce(expires_at, '9999-12-31 00:00:00+00')) STORED,
+    released_at timestamptz,
+    released_by uuid,
+    extensions text NOT NULL DEFAULT '[]'
+);
+CREATE INDEX pause_active ON flow.pause (domain, bucket) WHERE status = 'active';
+CREATE UNIQUE INDEX pause_one_backoff ON flow.pause (domain, bucket) WHERE status = 'active' AND scope = 'bucket';
+-- The holds of people: all but those of scope bucket. A paused batch has exactly one.
+CREATE UNIQUE INDEX pause_one_batch ON flow.pause (batch_id) WHERE status = 'active' AND scope = 'batch';
+-- What claims read.
+CREATE INDEX pause_of_people ON flow.pause (org_id) WHERE status = 'active' AND scope IN ('global', 'domain', 'lane');
+-- What lists read.
+CREATE INDEX pause_by_org ON flow.pause (org_id, created_at, id);
+CREATE INDEX pause_by_end ON flow.pause (org_id, ends_at, id);
+CREATE INDEX pause_by_scope ON flow.pause (org_id, scope, created_at, id);
+CREATE INDEX pause_by_org_active ON flow.pause (org_id, created_at, id) WHERE status = 'active';
+CREATE INDEX pause_by_domain ON flow.pause (domain, created_at, id);
+COMMENT ON TABLE flow.pause IS 'Holds: what an active one covers is not claimed. Those of scope bucket are backoffs of the dispatcher, all others are people''s.';
+COMMENT ON COLUMN flow.pause.id IS 'What the API calls pause_id.';
+COMMENT ON COLUMN flow.pause.org_id IS 'The organization that it holds; null for scope bucket, which holds whoever uses the Domain.';
+COMMENT ON COLUMN flow.pause.scope IS 'global: all of the organization; domain; lane: of a Domain; batch; bucket: of a Domain, by the dispatcher alone.';
+COMMENT ON COLUMN flow.pause.domain IS 'The Domain it covers; null for scope global and batch.';
+COMMENT ON COLUMN flow.pause.lane IS 'The lane it covers; null for all scopes but lane.';
+COMMENT ON COLUMN flow.pause.bucket IS 'The bucket it covers; null for all scopes but bucket.';
+COMMENT ON COLUMN flow.pause.batch_id IS 'The batch it covers; null for all scopes but batch.';
+COMMENT ON COLUMN flow.pause.status IS 'active; released: it covers nothing any more.';
+COMMENT ON COLUMN flow.pause.cause IS 'Why it was opened, as a word of the API.';
+COMMENT ON COLUMN flow.pause.reason IS 'What the person who opened it said; null for nothing.';
+COMMENT ON COLUMN flow.pause.created_by IS 'The account that opened it; null for the dispatcher.';
+COMMENT ON COLUMN flow.pause.created_at IS 'From when on it covers claims.';
+COMMENT ON COLUMN flow.pause.expires_at IS 'When it ends by itself; null for when somebody releases it.';
+COMMENT ON COLUMN flow.pause.ends_at IS 'expires_at, or the end of the year 9999 for a hold without one: from then on it covers nothing.';
+COMMENT ON COLUMN flow.pause.released_at IS 'When it ended; null while active.';
+COMMENT ON COLUMN flow.pause.released_by IS 'The account that released it; null where it ended by itself.';
+COMMENT ON COLUMN flow.pause.extensions IS 'Who extended it, when, from what to what, as a JSON array.';
+
+-- Which holds cover a queue is said here alone. It is one SELECT and stable, so that Postgres puts it into the query
+-- that asks.
+-- +goose StatementBegin
+CREATE FUNCTION flow.holds_over(org uuid, account text, in_lane flow.lane) RETURNS SETOF flow.pause LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT h.* FROM flow.pause h
+    WHERE h.org_id = org AND h.status = 'active' AND h.scope IN ('global', 'domain', 'lane') AND h.ends_at > (SELECT flow.clock())
+        AND (h.domain IS NULL OR h.domain = account) AND (h.lane IS NULL OR h.lane = in_lane)
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.holds_over(uuid, text, flow.lane) IS 'The holds of people that cover the calls of an organization to a Domain in a lane, but for those of batches: a batch says itself that it is paused.';
+
+-- The claim of calls counts them, so that every row of flow.call is in here.
+CREATE TABLE flow.usage (
+    org_id uuid NOT NULL REFERENCES flow.organization (id),
+    day date NOT NULL,
+    definition_id uuid NOT NULL,
+    credential_id uuid NOT NULL,
+    action_id text NOT NULL,
+    calls bigint NOT NULL CHECK (calls >= 0),
+    records bigint NOT NULL CHECK (records >= 0),
+    PRIMARY KEY (org_id, day, definition_id, credential_id, action_id)
+) WITH (fillfactor = 50);
+CREATE INDEX usage_old ON flow.usage (day);
+COMMENT ON TABLE flow.usage IS 'Calls and the records in them by organization, UTC day, definition, credential and action. Claims count; rows outlive their calls.';
+COMMENT ON COLUMN flow.usage.org_id IS 'The organization that called.';
+COMMENT ON COLUMN flow.usage.day IS 'The UTC day of the claim.';
+COMMENT ON COLUMN flow.usage.definition_id IS 'The definition whose batch called; all zeros for calls that carry no record.';
+COMMENT ON COLUMN flow.usage.credential_id IS 'The credential that calls carried; all zeros for none.';
+COMMENT ON COLUMN flow.usage.action_id IS 'What was asked of the provider, as the catalog names it.';
+COMMENT ON COLUMN flow.usage.calls IS 'How many calls were claimed.';
+COMMENT ON COLUMN flow.usage.records IS 'How many records these carried.';
