@@ -65,9 +65,9 @@ WITH hook AS MATERIALIZED (
     WHERE m.secret_version = @secret_version::bigint AND m.now BETWEEN @earliest::timestamptz AND @latest::timestamptz AND (@needed::int = 0 OR m.most - m.used >= @needed)
 ), added AS (
     INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
-        body, unpacked, size_bytes, status, next_at)
+        body, packed, size_bytes, status, next_at)
     SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''),
-        n.body, CASE WHEN n.packed THEN 0 END, n.size_bytes, 'accepted', t.now
+        n.body, n.packed, n.size_bytes, 'accepted', t.now
     FROM taken t, (SELECT unnest(@ids::uuid[]) AS id, unnest(@message_ids::text[]) AS message_id, unnest(@copies::bigint[]) AS copies,
         unnest(@content_types::text[]) AS content_type, unnest(@content_encodings::text[]) AS content_encoding,
         unnest(@bodies::bytea[]) AS body, unnest(@packed::boolean[]) AS packed, unnest(@sizes::int[]) AS size_bytes) n
@@ -115,13 +115,13 @@ SELECT id, attempts, (SELECT flow.clock())::timestamptz AS now FROM flow.webhook
 WHERE webhook_id = @webhook_id AND id = ANY(@ids::uuid[]) AND next_at IS NOT NULL ORDER BY message_id COLLATE "C" FOR NO KEY UPDATE;
 
 -- name: DeliveryDispatched :exec
-UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, unpacked = unpacked + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
+UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) n
 WHERE d.webhook_id = @webhook_id AND d.id = n.id;
 
 -- name: DeliveryFailed :exec
 -- Without a next time it is dead.
-UPDATE flow.webhook_delivery SET status = CASE WHEN sqlc.narg('next_at')::timestamptz IS NULL THEN 'dead' ELSE 'failed' END, attempts = attempts + 1, unpacked = unpacked + 1,
+UPDATE flow.webhook_delivery SET status = CASE WHEN sqlc.narg('next_at')::timestamptz IS NULL THEN 'dead' ELSE 'failed' END, attempts = attempts + 1,
     next_at = sqlc.narg('next_at'), last_error = @last_error::text
 WHERE webhook_id = @webhook_id AND id = @id;
 
@@ -139,7 +139,7 @@ SELECT count(*) FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND or
 SELECT id, batch_id FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND org_id = @org_id AND id = @id FOR NO KEY UPDATE;
 
 -- name: DeliveryReplay :one
-UPDATE flow.webhook_delivery SET status = 'accepted', attempts = 0, unpacked = unpacked * 0, next_at = flow.clock(), last_error = NULL
+UPDATE flow.webhook_delivery SET status = 'accepted', attempts = 0, next_at = flow.clock(), last_error = NULL
 WHERE webhook_id = @webhook_id AND id = @id
 RETURNING id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error;
 

@@ -123,7 +123,7 @@ CREATE TABLE flow.webhook_delivery (
     content_encoding text,
     body bytea NOT NULL,
     size_bytes int NOT NULL,
-    unpacked integer,
+    packed boolean NOT NULL,
     status text NOT NULL CHECK (status IN ('accepted', 'dispatched', 'failed', 'dead')),
     attempts int NOT NULL DEFAULT 0,
     next_at timestamptz,
@@ -131,8 +131,7 @@ CREATE TABLE flow.webhook_delivery (
     batch_id uuid REFERENCES flow.batch (id),
     PRIMARY KEY (webhook_id, id),
     CHECK ((status = 'dispatched') = (batch_id IS NOT NULL)),
-    CHECK ((status IN ('accepted', 'failed')) = (next_at IS NOT NULL)),
-    CONSTRAINT webhook_delivery_unpacked CHECK (unpacked = attempts)
+    CHECK ((status IN ('accepted', 'failed')) = (next_at IS NOT NULL))
 );
 -- Compressing bodies would cost more of an acknowledgement than writing them.
 ALTER TABLE flow.webhook_delivery ALTER COLUMN body SET STORAGE EXTERNAL;
@@ -152,7 +151,7 @@ COMMENT ON COLUMN flow.webhook_delivery.content_type IS 'As the sender wrote it;
 COMMENT ON COLUMN flow.webhook_delivery.content_encoding IS 'As the sender wrote it; null for none.';
 COMMENT ON COLUMN flow.webhook_delivery.body IS 'The bytes that were signed, as they are or packed.';
 COMMENT ON COLUMN flow.webhook_delivery.size_bytes IS 'How many bytes were signed.';
-COMMENT ON COLUMN flow.webhook_delivery.unpacked IS 'How many of its attempts have unpacked body, which is compressed (s2): all of them. Null where body is as it was sent.';
+COMMENT ON COLUMN flow.webhook_delivery.packed IS 'True where body is compressed (s2), false where it is as it was sent.';
 COMMENT ON COLUMN flow.webhook_delivery.status IS 'accepted: its batch is still to be started. failed: that was tried, and will be again. dispatched: there is a batch. dead: there is none, and will be none unless a person has it replayed.';
 COMMENT ON COLUMN flow.webhook_delivery.attempts IS 'How often a start was tried, since the last replay if there was one.';
 COMMENT ON COLUMN flow.webhook_delivery.next_at IS 'When the start is tried next; null where it is over.';

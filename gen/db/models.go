@@ -1693,8 +1693,8 @@ type FlowWebhookDelivery struct {
 	Body []byte
 	// How many bytes were signed.
 	SizeBytes int32
-	// How many of its attempts have unpacked body, which is compressed (s2): all of them. Null where body is as it was sent.
-	Unpacked *int32
+	// True where body is compressed (s2), false where it is as it was sent.
+	Packed bool
 	// accepted: its batch is still to be started. failed: that was tried, and will be again. dispatched: there is a batch. dead: there is none, and will be none unless a person has it replayed.
 	Status string
 	// How often a start was tried, since the last replay if there was one.

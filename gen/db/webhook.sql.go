@@ -30,7 +30,7 @@ func (q *Queries) DeliveryCount(ctx context.Context, db DBTX, arg DeliveryCountP
 }
 
 const deliveryDispatched = `-- name: DeliveryDispatched :exec
-UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, unpacked = unpacked + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
+UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS batch_id) n
 WHERE d.webhook_id = $1 AND d.id = n.id
 `
@@ -47,7 +47,7 @@ func (q *Queries) DeliveryDispatched(ctx context.Context, db DBTX, arg DeliveryD
 }
 
 const deliveryFailed = `-- name: DeliveryFailed :exec
-UPDATE flow.webhook_delivery SET status = CASE WHEN $1::timestamptz IS NULL THEN 'dead' ELSE 'failed' END, attempts = attempts + 1, unpacked = unpacked + 1,
+UPDATE flow.webhook_delivery SET status = CASE WHEN $1::timestamptz IS NULL THEN 'dead' ELSE 'failed' END, attempts = attempts + 1,
     next_at = $1, last_error = $2::text
 WHERE webhook_id = $3 AND id = $4
 `
@@ -241,7 +241,7 @@ func (q *Queries) DeliveryNext(ctx context.Context, db DBTX, webhookID uuid.UUID
 }
 
 const deliveryReplay = `-- name: DeliveryReplay :one
-UPDATE flow.webhook_delivery SET status = 'accepted', attempts = 0, unpacked = unpacked * 0, next_at = flow.clock(), last_error = NULL
+UPDATE flow.webhook_delivery SET status = 'accepted', attempts = 0, next_at = flow.clock(), last_error = NULL
 WHERE webhook_id = $1 AND id = $2
 RETURNING id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error
 `
@@ -283,7 +283,7 @@ func (q *Queries) DeliveryReplay(ctx context.Context, db DBTX, arg DeliveryRepla
 }
 
 const deliveryWaiting = `-- name: DeliveryWaiting :many
-SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, d.content_type, d.content_encoding, d.body, d.size_bytes, d.unpacked, d.status, d.attempts, d.next_at, d.last_error, d.batch_id FROM (
+SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, d.content_type, d.content_encoding, d.body, d.size_bytes, d.packed, d.status, d.attempts, d.next_at, d.last_error, d.batch_id FROM (
     SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
         SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
         WHERE e.webhook_id = $1 AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT $2
@@ -319,7 +319,7 @@ func (q *Queries) DeliveryWaiting(ctx context.Context, db DBTX, arg DeliveryWait
 			&i.ContentEncoding,
 			&i.Body,
 			&i.SizeBytes,
-			&i.Unpacked,
+			&i.Packed,
 			&i.Status,
 			&i.Attempts,
 			&i.NextAt,
@@ -413,9 +413,9 @@ WITH hook AS MATERIALIZED (
     WHERE m.secret_version = $3::bigint AND m.now BETWEEN $4::timestamptz AND $5::timestamptz AND ($6::int = 0 OR m.most - m.used >= $6)
 ), added AS (
     INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
-        body, unpacked, size_bytes, status, next_at)
+        body, packed, size_bytes, status, next_at)
     SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''),
-        n.body, CASE WHEN n.packed THEN 0 END, n.size_bytes, 'accepted', t.now
+        n.body, n.packed, n.size_bytes, 'accepted', t.now
     FROM taken t, (SELECT unnest($7::uuid[]) AS id, unnest($8::text[]) AS message_id, unnest($9::bigint[]) AS copies,
         unnest($10::text[]) AS content_type, unnest($11::text[]) AS content_encoding,
         unnest($12::bytea[]) AS body, unnest($13::boolean[]) AS packed, unnest($14::int[]) AS size_bytes) n

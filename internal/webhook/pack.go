@@ -36,7 +36,7 @@ func pack(body []byte) (stored []byte, packed bool) {
 
 // bodyOf returns the bytes that were signed.
 func bodyOf(d *db.FlowWebhookDelivery) ([]byte, error) {
-	if d.Unpacked == nil {
+	if !d.Packed {
 		return d.Body, nil
 	}
 	n, err := s2.DecodedLen(d.Body)

@@ -30,10 +30,7 @@ func TestPack(t *testing.T) {
 			stored, packed := pack(c.body)
 			assert.Equal(t, c.packed, packed)
 			assert.Equal(t, packed, len(stored) < len(c.body))
-			d := db.FlowWebhookDelivery{Body: stored, SizeBytes: int32(len(c.body))}
-			if packed {
-				d.Unpacked = new(int32)
-			}
+			d := db.FlowWebhookDelivery{Body: stored, Packed: packed, SizeBytes: int32(len(c.body))}
 			body, err := bodyOf(&d)
 			require.NoError(t, err)
 			assert.True(t, bytes.Equal(c.body, body))
@@ -41,9 +38,9 @@ func TestPack(t *testing.T) {
 	}
 	stored, _ := pack(bytes.Repeat([]byte("x"), packFrom))
 	for name, d := range map[string]db.FlowWebhookDelivery{
-		"another size": {Body: stored, Unpacked: new(int32), SizeBytes: packFrom + 1},
-		"cut":          {Body: stored[:len(stored)-1], Unpacked: new(int32), SizeBytes: packFrom},
-		"none":         {Unpacked: new(int32), SizeBytes: packFrom},
+		"another size": {Body: stored, Packed: true, SizeBytes: packFrom + 1},
+		"cut":          {Body: stored[:len(stored)-1], Packed: true, SizeBytes: packFrom},
+		"none":         {Packed: true, SizeBytes: packFrom},
 	} {
 		_, err := bodyOf(&d)
 		assert.Error(t, err, name)
