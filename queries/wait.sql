@@ -1,15 +1,15 @@
 -- name: WaitInsert :exec
--- Rows of records, or of whole slices where the position is -1. The slice is -1 where calls are made beside.
-INSERT INTO flow.wait (org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key, child)
-SELECT unnest(@org_ids::uuid[]), unnest(@batch_ids::uuid[]), nullif(unnest(@slice_nos::int[]), -1), nullif(unnest(@positions::bigint[]), -1),
-    unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), @now::timestamptz, unnest(@ends_ats::timestamptz[]), nullif(unnest(@event_kinds::text[]), ''),
+-- Rows of records, or of whole slices where the position is -1.
+INSERT INTO flow.wait (org_id, batch_id, slice_no, position, beside, step_no, task_no, began_at, ends_at, event_kind, match_key, child)
+SELECT unnest(@org_ids::uuid[]), unnest(@batch_ids::uuid[]), unnest(@slice_nos::int[]), nullif(unnest(@positions::bigint[]), -1),
+    unnest(@besides::boolean[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), @now::timestamptz, unnest(@ends_ats::timestamptz[]), nullif(unnest(@event_kinds::text[]), ''),
     nullif(unnest(@match_keys::bytea[]), ''), nullif(unnest(@children::uuid[]), '00000000-0000-0000-0000-000000000000');
 
 -- name: WaitsOver :many
 -- The waits of a batch that are over, the longest over first, and locked. An event that came in time and was not looked at yet is
 -- waited for.
-SELECT w.no, coalesce(w.slice_no, (SELECT j.slice_no FROM flow.job j WHERE j.batch_id = w.batch_id AND j.position = w.position))::int AS slice_no,
-    (w.slice_no IS NULL)::bool AS beside, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind, w.event_no, w.child FROM flow.wait w
+SELECT w.no, w.slice_no, w.beside, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind,
+    w.event_no, w.child FROM flow.wait w
 WHERE w.no IN (
     SELECT o.no FROM flow.wait o WHERE o.batch_id = @batch_id AND o.ends_at <= @now::timestamptz
         AND (o.event_kind IS NULL OR o.event_no IS NOT NULL OR NOT EXISTS (SELECT FROM flow.event_arrival a WHERE a.org_id = o.org_id AND NOT a.delivered
@@ -34,7 +34,7 @@ DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM flow.wait w
 -- name: WaitDropBeside :many
 -- What else records wait for that are about to fail, while calls of their step are made. Of what is locked whoever has it makes the end.
 DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]) AS position) r
-    JOIN flow.wait w ON w.batch_id = r.batch_id AND w.position = r.position AND w.slice_no IS NULL
+    JOIN flow.wait w ON w.batch_id = r.batch_id AND w.position = r.position AND w.beside
     FOR UPDATE OF w SKIP LOCKED)
 RETURNING batch_id, position::bigint AS position;
 
@@ -65,8 +65,7 @@ SELECT no, event_id, event_kind, payload, occurred_at FROM flow.event_arrival WH
 
 -- name: WaitCandidates :many
 -- Waits that an event may end: begun before it, and not over when it happened.
-SELECT w.no, w.batch_id, coalesce(w.slice_no, (SELECT j.slice_no FROM flow.job j WHERE j.batch_id = w.batch_id AND j.position = w.position))::int AS slice_no,
-    coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no FROM (
+SELECT w.no, w.batch_id, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no FROM (
     (SELECT u.* FROM flow.wait u WHERE u.org_id = @org_id AND u.event_kind = @event_kind::text AND u.event_no IS NULL AND u.match_key IS NULL
         AND u.no > @after AND u.no < @before AND u.ends_at > @occurred_at ORDER BY u.no LIMIT @max_rows)
     UNION ALL

@@ -430,8 +430,9 @@ CREATE TABLE flow.wait (
     no bigint PRIMARY KEY DEFAULT nextval('flow.wait_no'),
     org_id uuid NOT NULL,
     batch_id uuid NOT NULL,
-    slice_no int,
+    slice_no int NOT NULL,
     position bigint,
+    beside boolean NOT NULL,
     step_no smallint NOT NULL,
     task_no smallint NOT NULL,
     began_at timestamptz NOT NULL,
@@ -445,13 +446,14 @@ CREATE INDEX wait_by_batch ON flow.wait (batch_id, ends_at, no);
 CREATE INDEX wait_by_event ON flow.wait (org_id, event_kind, match_key, no) WHERE event_kind IS NOT NULL AND event_no IS NULL;
 CREATE INDEX wait_by_arrival ON flow.wait (event_no) WHERE event_no IS NOT NULL;
 CREATE INDEX wait_by_child ON flow.wait (child) WHERE child IS NOT NULL;
-CREATE INDEX wait_beside ON flow.wait (batch_id, position) WHERE slice_no IS NULL;
+CREATE INDEX wait_beside ON flow.wait (batch_id, position) WHERE beside;
 COMMENT ON TABLE flow.wait IS 'What a task waits for, one row for each record, or for a whole slice. It goes in the transaction that lets the record go on; those of a batch that is over are cleared in pieces.';
 COMMENT ON COLUMN flow.wait.no IS 'Drawn by the transaction that begins to wait.';
 COMMENT ON COLUMN flow.wait.org_id IS 'The organization that owns the batch (flow.organization).';
 COMMENT ON COLUMN flow.wait.batch_id IS 'The batch of which records wait (flow.batch).';
-COMMENT ON COLUMN flow.wait.slice_no IS 'The slice of the record, or that waits (flow.slice); null where the calls of the step were queued with the wait: otherwise they are when it is over.';
+COMMENT ON COLUMN flow.wait.slice_no IS 'The slice of the record, or that waits (flow.slice).';
 COMMENT ON COLUMN flow.wait.position IS 'The record that waits, which is set apart (flow.job); null where all members of the slice do.';
+COMMENT ON COLUMN flow.wait.beside IS 'True where the calls of the step were queued with the wait.';
 COMMENT ON COLUMN flow.wait.step_no IS 'The step at which they stand.';
 COMMENT ON COLUMN flow.wait.task_no IS 'The task of the step that waits.';
 COMMENT ON COLUMN flow.wait.began_at IS 'Since when.';

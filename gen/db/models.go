@@ -1607,10 +1607,12 @@ type FlowWait struct {
 	OrgID uuid.UUID
 	// The batch of which records wait (flow.batch).
 	BatchID uuid.UUID
-	// The slice of the record, or that waits (flow.slice); null where the calls of the step were queued with the wait: otherwise they are when it is over.
-	SliceNo *int32
+	// The slice of the record, or that waits (flow.slice).
+	SliceNo int32
 	// The record that waits, which is set apart (flow.job); null where all members of the slice do.
 	Position *int64
+	// True where the calls of the step were queued with the wait.
+	Beside bool
 	// The step at which they stand.
 	StepNo int16
 	// The task of the step that waits.

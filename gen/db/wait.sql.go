@@ -139,13 +139,12 @@ func (q *Queries) HousekeepArrivals(ctx context.Context, db DBTX, maxRows int32)
 }
 
 const waitCandidates = `-- name: WaitCandidates :many
-SELECT w.no, w.batch_id, coalesce(w.slice_no, (SELECT j.slice_no FROM flow.job j WHERE j.batch_id = w.batch_id AND j.position = w.position))::int AS slice_no,
-    coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no FROM (
-    (SELECT u.no, u.org_id, u.batch_id, u.slice_no, u.position, u.step_no, u.task_no, u.began_at, u.ends_at, u.event_kind, u.match_key, u.event_no, u.child FROM flow.wait u WHERE u.org_id = $1 AND u.event_kind = $2::text AND u.event_no IS NULL AND u.match_key IS NULL
+SELECT w.no, w.batch_id, w.slice_no, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no FROM (
+    (SELECT u.no, u.org_id, u.batch_id, u.slice_no, u.position, u.beside, u.step_no, u.task_no, u.began_at, u.ends_at, u.event_kind, u.match_key, u.event_no, u.child FROM flow.wait u WHERE u.org_id = $1 AND u.event_kind = $2::text AND u.event_no IS NULL AND u.match_key IS NULL
         AND u.no > $3 AND u.no < $4 AND u.ends_at > $5 ORDER BY u.no LIMIT $6)
     UNION ALL
-    SELECT x.no, x.org_id, x.batch_id, x.slice_no, x.position, x.step_no, x.task_no, x.began_at, x.ends_at, x.event_kind, x.match_key, x.event_no, x.child FROM (SELECT DISTINCT unnest($7::bytea[]) AS k) m
-    CROSS JOIN LATERAL (SELECT no, org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key, event_no, child FROM flow.wait y WHERE y.org_id = $1 AND y.event_kind = $2::text AND y.event_no IS NULL AND y.match_key = m.k
+    SELECT x.no, x.org_id, x.batch_id, x.slice_no, x.position, x.beside, x.step_no, x.task_no, x.began_at, x.ends_at, x.event_kind, x.match_key, x.event_no, x.child FROM (SELECT DISTINCT unnest($7::bytea[]) AS k) m
+    CROSS JOIN LATERAL (SELECT no, org_id, batch_id, slice_no, position, beside, step_no, task_no, began_at, ends_at, event_kind, match_key, event_no, child FROM flow.wait y WHERE y.org_id = $1 AND y.event_kind = $2::text AND y.event_no IS NULL AND y.match_key = m.k
         AND y.no > $3 AND y.no < $4 AND y.ends_at > $5 ORDER BY y.no LIMIT $6) x
 ) w ORDER BY w.no LIMIT $6
 `
@@ -288,7 +287,7 @@ func (q *Queries) WaitDrop(ctx context.Context, db DBTX, arg WaitDropParams) err
 
 const waitDropBeside = `-- name: WaitDropBeside :many
 DELETE FROM flow.wait WHERE no IN (SELECT w.no FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS position) r
-    JOIN flow.wait w ON w.batch_id = r.batch_id AND w.position = r.position AND w.slice_no IS NULL
+    JOIN flow.wait w ON w.batch_id = r.batch_id AND w.position = r.position AND w.beside
     FOR UPDATE OF w SKIP LOCKED)
 RETURNING batch_id, position::bigint AS position
 `
@@ -357,10 +356,10 @@ func (q *Queries) WaitHand(ctx context.Context, db DBTX, arg WaitHandParams) ([]
 }
 
 const waitInsert = `-- name: WaitInsert :exec
-INSERT INTO flow.wait (org_id, batch_id, slice_no, position, step_no, task_no, began_at, ends_at, event_kind, match_key, child)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), nullif(unnest($3::int[]), -1), nullif(unnest($4::bigint[]), -1),
-    unnest($5::smallint[]), unnest($6::smallint[]), $7::timestamptz, unnest($8::timestamptz[]), nullif(unnest($9::text[]), ''),
-    nullif(unnest($10::bytea[]), ''), nullif(unnest($11::uuid[]), '00000000-0000-0000-0000-000000000000')
+INSERT INTO flow.wait (org_id, batch_id, slice_no, position, beside, step_no, task_no, began_at, ends_at, event_kind, match_key, child)
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::int[]), nullif(unnest($4::bigint[]), -1),
+    unnest($5::boolean[]), unnest($6::smallint[]), unnest($7::smallint[]), $8::timestamptz, unnest($9::timestamptz[]), nullif(unnest($10::text[]), ''),
+    nullif(unnest($11::bytea[]), ''), nullif(unnest($12::uuid[]), '00000000-0000-0000-0000-000000000000')
 `
 
 type WaitInsertParams struct {
@@ -368,6 +367,7 @@ type WaitInsertParams struct {
 	BatchIds   []uuid.UUID
 	SliceNos   []int32
 	Positions  []int64
+	Besides    []bool
 	StepNos    []int16
 	TaskNos    []int16
 	Now        time.Time
@@ -377,13 +377,14 @@ type WaitInsertParams struct {
 	Children   []uuid.UUID
 }
 
-// Rows of records, or of whole slices where the position is -1. The slice is -1 where calls are made beside.
+// Rows of records, or of whole slices where the position is -1.
 func (q *Queries) WaitInsert(ctx context.Context, db DBTX, arg WaitInsertParams) error {
 	_, err := db.Exec(ctx, waitInsert,
 		arg.OrgIds,
 		arg.BatchIds,
 		arg.SliceNos,
 		arg.Positions,
+		arg.Besides,
 		arg.StepNos,
 		arg.TaskNos,
 		arg.Now,
@@ -408,8 +409,8 @@ func (q *Queries) WaitNext(ctx context.Context, db DBTX, batchID uuid.UUID) (tim
 }
 
 const waitsOver = `-- name: WaitsOver :many
-SELECT w.no, coalesce(w.slice_no, (SELECT j.slice_no FROM flow.job j WHERE j.batch_id = w.batch_id AND j.position = w.position))::int AS slice_no,
-    (w.slice_no IS NULL)::bool AS beside, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind, w.event_no, w.child FROM flow.wait w
+SELECT w.no, w.slice_no, w.beside, coalesce(w.position, -1)::bigint AS position, w.step_no, w.task_no, w.began_at, w.ends_at, w.event_kind,
+    w.event_no, w.child FROM flow.wait w
 WHERE w.no IN (
     SELECT o.no FROM flow.wait o WHERE o.batch_id = $1 AND o.ends_at <= $2::timestamptz
         AND (o.event_kind IS NULL OR o.event_no IS NOT NULL OR NOT EXISTS (SELECT FROM flow.event_arrival a WHERE a.org_id = o.org_id AND NOT a.delivered

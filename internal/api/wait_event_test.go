@@ -219,8 +219,8 @@ func TestWaitForEvent_Refused(t *testing.T) {
 	tasks = dryRunTasks(s.Do(http.MethodPost, path, `{"outputs":{"s":{"w":{"payload":{"payload":{"n":5}}}}}}`).Want(http.StatusOK).JSON())
 	assert.InDelta(t, 5, tasks["t"]["output"], 0)
 
-	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.wait (org_id, batch_id, slice_no, step_no, task_no, began_at, ends_at, event_kind)
-		SELECT $1, gen_random_uuid(), 0, 0, 0, flow.clock(), flow.clock(), 'flow.event' FROM generate_series(1, 9998)`, s.orgID(s.Key))
+	_, err := s.app.Pool.Exec(t.Context(), `INSERT INTO flow.wait (org_id, batch_id, slice_no, beside, step_no, task_no, began_at, ends_at, event_kind)
+		SELECT $1, gen_random_uuid(), 0, false, 0, 0, flow.clock(), flow.clock(), 'flow.event' FROM generate_series(1, 9998)`, s.orgID(s.Key))
 	require.NoError(t, err)
 	vague := s.define(`[{"id":"s","tasks":[` + eventTask("w", "flow.event", `,"match":"{{ event.payload.name contains input.id }}"`, "") + `]}]`)
 	batch := s.trigger(vague, `{"records":[`+strings.Join(rowsOf(5), ",")+`]}`)

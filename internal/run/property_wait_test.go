@@ -15,8 +15,7 @@ type modelWait struct {
 }
 
 func (p *play) waits(b *modelBatch) (out []modelWait) {
-	rows, err := p.pool.Query(p.ctx, `SELECT no, coalesce(position, -1), coalesce(slice_no, (SELECT slice_no FROM flow.job j WHERE j.batch_id = w.batch_id AND j.position = w.position)), task_no
-		FROM flow.wait w WHERE batch_id = $1 ORDER BY no`, b.id)
+	rows, err := p.pool.Query(p.ctx, `SELECT no, coalesce(position, -1), slice_no, task_no FROM flow.wait WHERE batch_id = $1 ORDER BY no`, b.id)
 	require.NoError(p.t, err)
 	defer rows.Close()
 	for rows.Next() {

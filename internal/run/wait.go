@@ -111,13 +111,15 @@ type pendingWait struct {
 	wait   wait
 }
 
-// openWait is a wait that begins: task no, until a time, or an event whose digest has this key, or the end of a batch.
+// openWait is a wait that begins: task no, until a time, or an event whose digest has this key, or the end of a batch; beside where
+// calls of the step are made meanwhile.
 type openWait struct {
 	no        int16
 	ends      time.Time
 	kind, key string
 	alone     bool
 	child     uuid.UUID
+	beside    bool
 }
 
 // beginWaits decides which of the waits begin, once all else of the work is known: a record that failed waits for nothing, and
@@ -137,7 +139,9 @@ func (w *sliceWork) beginWaits(now time.Time) {
 		case !ends.After(now):
 			r.output = waited(ends)
 		default:
-			w.waiting[p.offset] = append(w.waiting[p.offset], openWait{p.no, ends, p.wait.kind, string(p.wait.key), p.wait.alone, p.wait.child})
+			w.waiting[p.offset] = append(w.waiting[p.offset], openWait{
+				no: p.no, ends: ends, kind: p.wait.kind, key: string(p.wait.key), alone: p.wait.alone, child: p.wait.child, beside: len(w.calls) > 0,
+			})
 			continue
 		}
 		w.settle(p.no, p.offset, p.task, r.trace())
@@ -187,27 +191,19 @@ func (c *Change) waitJob(h *head, w *sliceWork, j *job, p Part, offset int32, op
 	for _, o := range open {
 		p.TaskNo = o.no
 		c.trace(&p, Trace{From: offset, To: offset + 1, Kind: TraceWaiting, Attempt: 1, StartedAt: millis(c.Now), EndedAt: millis(c.Now)})
-		at := p
-		if len(w.calls) > 0 {
-			at.SliceNo = beside
-		}
-		c.addWait(h, &at, j.Position, o)
+		c.addWait(h, &p, j.Position, o)
 	}
 }
 
-const (
-	// wholeSlice is the position of a wait of all members of a slice.
-	wholeSlice = -1
-	// beside is the slice of a wait beside which calls are made.
-	beside = -1
-)
+// wholeSlice is the position of a wait of all members of a slice.
+const wholeSlice = -1
 
 func (c *Change) addWait(h *head, p *Part, position int64, o openWait) {
 	a := &c.waits
 	a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID), append(a.SliceNos, p.SliceNo)
 	a.Positions, a.StepNos, a.TaskNos = append(a.Positions, position), append(a.StepNos, p.StepNo), append(a.TaskNos, o.no)
 	a.EndsAts, a.EventKinds, a.MatchKeys = append(a.EndsAts, o.ends), append(a.EventKinds, o.kind), append(a.MatchKeys, []byte(o.key))
-	a.Children = append(a.Children, o.child)
+	a.Children, a.Besides = append(a.Children, o.child), append(a.Besides, o.beside)
 	c.Wake(DueWait, h.ID.String(), o.ends)
 }
 

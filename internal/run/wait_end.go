@@ -264,15 +264,9 @@ func (e *ending) endJob(s *db.SliceRowsRow, j *job, p *Part, trace Trace) {
 		e.c.moveJob(j, Failed)
 		return
 	}
-	if j.Remaining--; j.Remaining > 0 {
-		return
+	if j.Remaining--; j.Remaining == 0 {
+		e.c.advanceJob(j, s.First, e.h.final())
 	}
-	// Calls that were not queued with the wait: an older process began it.
-	if calls := undone(callTasks(&e.h.plan.Steps[j.StepNo]), doneBefore(s, j.StepNo)); len(calls) > 0 {
-		e.c.queueJob(j, s.First, calls)
-		return
-	}
-	e.c.advanceJob(j, s.First, e.h.final())
 }
 
 // doneBefore returns the tasks of a step, bits by number, that an earlier batch did for all records of the slice.
