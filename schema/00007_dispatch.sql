@@ -18,24 +18,6 @@ COMMENT ON COLUMN flow.budget.time_zone IS 'The IANA zone in which its windows b
 COMMENT ON COLUMN flow.budget.max_in_flight IS 'How many calls of a lane may be under way at once.';
 COMMENT ON COLUMN flow.budget.next_call_at IS 'Before which time no further call goes out, where the catalog asks for a pause between calls; null for none.';
 
-CREATE TABLE flow.budget_lane (
-    domain text NOT NULL,
-    bucket text NOT NULL,
-    lane flow.lane NOT NULL,
-    weight int NOT NULL CHECK (weight BETWEEN 1 AND 100),
-    vtime bigint NOT NULL DEFAULT 0,
-    vstart bigint NOT NULL DEFAULT 0,
-    PRIMARY KEY (domain, bucket, lane),
-    FOREIGN KEY (domain, bucket) REFERENCES flow.budget (domain, bucket) ON DELETE CASCADE
-) WITH (fillfactor = 50);
-COMMENT ON TABLE flow.budget_lane IS 'Lanes as the release before organizations had lanes of their own keeps them; it may still run. Nothing else reads or writes it, and the next release drops it: see flow.budget_org_lane.';
-COMMENT ON COLUMN flow.budget_lane.domain IS 'With bucket, the budget (flow.budget).';
-COMMENT ON COLUMN flow.budget_lane.bucket IS 'With domain, the budget (flow.budget).';
-COMMENT ON COLUMN flow.budget_lane.lane IS 'One of the four lanes.';
-COMMENT ON COLUMN flow.budget_lane.weight IS 'Its share beside the other lanes, 1 to 100.';
-COMMENT ON COLUMN flow.budget_lane.vtime IS 'The virtual time at which its last charge ended: the lane with the least goes next.';
-COMMENT ON COLUMN flow.budget_lane.vstart IS 'The virtual time at which its last charge began.';
-
 CREATE TABLE flow.budget_org (
     domain text NOT NULL,
     bucket text NOT NULL,

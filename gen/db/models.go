@@ -569,22 +569,6 @@ type FlowBudget struct {
 	NextCallAt *time.Time
 }
 
-// Lanes as the release before organizations had lanes of their own keeps them; it may still run. Nothing else reads or writes it, and the next release drops it: see flow.budget_org_lane.
-type FlowBudgetLane struct {
-	// With bucket, the budget (flow.budget).
-	Domain string
-	// With domain, the budget (flow.budget).
-	Bucket string
-	// One of the four lanes.
-	Lane FlowLane
-	// Its share beside the other lanes, 1 to 100.
-	Weight int32
-	// The virtual time at which its last charge ended: the lane with the least goes next.
-	Vtime int64
-	// The virtual time at which its last charge began.
-	Vstart int64
-}
-
 // Where the organizations of a budget stand in fair queueing: equal shares. Written with an organization's first call.
 type FlowBudgetOrg struct {
 	// The account, or whom an unmetered budget is for.
