@@ -8,13 +8,12 @@ WITH waits AS MATERIALIZED (
         max(q.allowance) AS allowance, max(q.lapses_at) AS lapses_at, max(q.delayed_until) AS delayed_until,
         count(*) AS queues, sum(q.ready_parts)::bigint AS parts, sum(q.ready_records)::bigint AS records
     FROM (
-        SELECT l.*, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.version IS NULL OR l.delayed_until > @now::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
+        SELECT l.*, CASE WHEN l.paused OR l.allowance IS NOT NULL OR l.delayed_until > @now::timestamptz THEN l.batch_id END AS alone FROM flow.lane_batch l
         WHERE l.domain = @domain AND l.open AND l.ready_parts > 0 AND l.batch_id <> @except_batch OFFSET 0
     ) q
     GROUP BY q.org_id, q.definition_id, q.version, q.step_no, q.task_no, q.bucket, q.lane, q.alone
 )
-SELECT w.org_id, coalesce(w.definition_id, b.definition_id)::uuid AS definition_id, coalesce(w.version, b.version)::int AS version,
-    w.step_no, w.task_no, w.bucket, w.lane, b.pacing, b.pace_next_at,
+SELECT w.org_id, w.definition_id, w.version, w.step_no, w.task_no, w.bucket, w.lane, b.pacing, b.pace_next_at,
     coalesce(w.allowance, 0)::bigint AS allowance, coalesce(w.lapses_at, '0001-01-01 00:00:00+00')::timestamptz AS lapses_at,
     coalesce(h.ends_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.causes, '{}')::text[] AS causes, w.queues, w.parts, w.records,
     CASE WHEN y.parts = @most_delayed::int THEN w.records ELSE least(coalesce(y.records, 0), w.records) END::bigint AS delayed_records,

@@ -120,7 +120,7 @@ WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_n
 -- name: LaneBatchInsert :exec
 -- The queue of a task. That of a paced batch (lapses_at is set) has nothing to claim before the first tick.
 INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version, allowance, lapses_at)
-VALUES (@batch_id, @step_no, @task_no, @org_id, @domain, @bucket, @lane, @ready_parts, @ready_records, @high, @definition_id::uuid, @version::int,
+VALUES (@batch_id, @step_no, @task_no, @org_id, @domain, @bucket, @lane, @ready_parts, @ready_records, @high, @definition_id, @version,
     CASE WHEN sqlc.narg('lapses_at')::timestamptz IS NOT NULL THEN 0 END, sqlc.narg('lapses_at')::timestamptz);
 
 -- name: LaneAllowances :many

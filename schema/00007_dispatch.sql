@@ -138,8 +138,8 @@ CREATE TABLE flow.lane_batch (
     step_no smallint NOT NULL,
     task_no smallint NOT NULL,
     org_id uuid NOT NULL,
-    definition_id uuid,
-    version int,
+    definition_id uuid NOT NULL,
+    version int NOT NULL,
     domain text NOT NULL,
     bucket text NOT NULL,
     lane flow.lane NOT NULL,
@@ -163,8 +163,8 @@ COMMENT ON COLUMN flow.lane_batch.batch_id IS 'The batch whose records wait.';
 COMMENT ON COLUMN flow.lane_batch.step_no IS 'The step of the task.';
 COMMENT ON COLUMN flow.lane_batch.task_no IS 'Place of the task in its step.';
 COMMENT ON COLUMN flow.lane_batch.org_id IS 'The organization of the batch.';
-COMMENT ON COLUMN flow.lane_batch.definition_id IS 'The definition of the batch; null in a queue of before there was this column.';
-COMMENT ON COLUMN flow.lane_batch.version IS 'The version of the definition; null in a queue of before there was this column.';
+COMMENT ON COLUMN flow.lane_batch.definition_id IS 'The definition of the batch.';
+COMMENT ON COLUMN flow.lane_batch.version IS 'The version of the definition that the batch runs.';
 COMMENT ON COLUMN flow.lane_batch.domain IS 'The Domain whose budget the calls spend.';
 COMMENT ON COLUMN flow.lane_batch.bucket IS 'The bucket that the calls spend.';
 COMMENT ON COLUMN flow.lane_batch.lane IS 'The lane in which they wait.';

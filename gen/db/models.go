@@ -1063,10 +1063,10 @@ type FlowLaneBatch struct {
 	TaskNo int16
 	// The organization of the batch.
 	OrgID uuid.UUID
-	// The definition of the batch; null in a queue of before there was this column.
-	DefinitionID *uuid.UUID
-	// The version of the definition; null in a queue of before there was this column.
-	Version *int32
+	// The definition of the batch.
+	DefinitionID uuid.UUID
+	// The version of the definition that the batch runs.
+	Version int32
 	// The Domain whose budget the calls spend.
 	Domain string
 	// The bucket that the calls spend.

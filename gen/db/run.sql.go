@@ -1211,7 +1211,7 @@ func (q *Queries) LaneBatchClose(ctx context.Context, db DBTX, batchID uuid.UUID
 
 const laneBatchInsert = `-- name: LaneBatchInsert :exec
 INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version, allowance, lapses_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::uuid, $12::int,
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
     CASE WHEN $13::timestamptz IS NOT NULL THEN 0 END, $13::timestamptz)
 `
 

@@ -125,8 +125,8 @@ INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, metadata, status, record_count, page_set, created_at, updated_at)
     SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, gen_random_uuid(), 'api_call', '{}', 'completed', 1, gen_random_uuid(), now(), now()
     FROM generate_series(1, 20000) n;
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records)
-    SELECT id, 0, 0, org_id, 'd1', 'b', 'bulk', CASE WHEN no % 1000 = 0 THEN 1 ELSE 0 END, CASE WHEN no % 1000 = 0 THEN 1 ELSE 0 END
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, definition_id, version, domain, bucket, lane, ready_parts, ready_records)
+    SELECT id, 0, 0, org_id, definition_id, version, 'd1', 'b', 'bulk', CASE WHEN no % 1000 = 0 THEN 1 ELSE 0 END, CASE WHEN no % 1000 = 0 THEN 1 ELSE 0 END
     FROM (SELECT *, row_number() OVER () AS no FROM flow.batch) b;
 INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own, cap)
     SELECT 'd' || n % 50, 'b', 60, now() - n * interval '1 minute', now() - (n - 1) * interval '1 minute' + interval '1 second', 1, 10 FROM generate_series(0, 20000) n;
