@@ -114,7 +114,7 @@ COMMENT ON COLUMN flow.ledger.ends_at IS 'When the window ends; a day with a day
 COMMENT ON COLUMN flow.ledger.own IS 'Calls of ours that count in it or may yet turn out to.';
 COMMENT ON COLUMN flow.ledger.foreign_spend IS 'What the provider counted beyond our own calls: other clients of the account.';
 COMMENT ON COLUMN flow.ledger.by_credential IS 'How many of the own calls which credential spent, by its id. Calls without a credential are in none.';
-COMMENT ON COLUMN flow.ledger.cap IS 'The effective cap when the window was last debited or observed; null in rows that are older than this column.';
+COMMENT ON COLUMN flow.ledger.cap IS 'The effective cap when the window was last debited or observed; null where the provider counts a window that has no cap.';
 COMMENT ON COLUMN flow.ledger.observed IS 'What the provider''s counter said last; null where it was never read.';
 COMMENT ON COLUMN flow.ledger.observed_at IS 'As of when the provider said so: when it answered, where it does not tell; null where it was never read.';
 COMMENT ON COLUMN flow.ledger.drift IS 'By how many calls the provider''s last reading was above (or below, negative) what stood here, as far as calls too young for it do not explain that.';
