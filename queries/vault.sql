@@ -48,10 +48,6 @@ INSERT INTO flow.root_key (kek_id, wrapped) VALUES (@kek_id, @wrapped) ON CONFLI
 -- name: VaultRootReplace :exec
 UPDATE flow.root_key SET kek_id = @kek_id, wrapped = @wrapped;
 
--- name: VaultInUse :one
--- Whether anything was derived from a key before there was a row for it.
-SELECT EXISTS (SELECT FROM flow.api_key);
-
 -- name: VaultKeysetRewrap :exec
 UPDATE flow.org_keyset SET kek_id = @kek_id, wrapped = @wrapped WHERE org_id = @org_id;
 

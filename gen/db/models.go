@@ -1109,7 +1109,7 @@ type FlowLedger struct {
 	ForeignSpend int32
 	// How many of the own calls which credential spent, by its id. Calls without a credential are in none.
 	ByCredential json.RawMessage
-	// The effective cap when the window was last debited or observed; null in rows that are older than this column.
+	// The effective cap when the window was last debited or observed; null where the provider counts a window that has no cap.
 	Cap *int32
 	// What the provider's counter said last; null where it was never read.
 	Observed *int32

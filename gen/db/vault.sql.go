@@ -11,18 +11,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const vaultInUse = `-- name: VaultInUse :one
-SELECT EXISTS (SELECT FROM flow.api_key)
-`
-
-// Whether anything was derived from a key before there was a row for it.
-func (q *Queries) VaultInUse(ctx context.Context, db DBTX) (bool, error) {
-	row := db.QueryRow(ctx, vaultInUse)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
-}
-
 const vaultKeysetAdd = `-- name: VaultKeysetAdd :exec
 INSERT INTO flow.org_keyset (org_id, kek_id, wrapped) VALUES ($1, $2, $3) ON CONFLICT (org_id) DO NOTHING
 `

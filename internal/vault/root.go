@@ -33,17 +33,11 @@ func (v *Vault) Root(ctx context.Context, q db.DBTX) (Root, error) {
 	return v.openRoot(row.KekID, row.Wrapped)
 }
 
-// addRoot stores a random key. An installation that has derived keys from its key-encryption key itself keeps to them.
+// addRoot stores a random key.
 func (v *Vault) addRoot(ctx context.Context, q db.DBTX) error {
-	root := v.kek.secret
-	used, err := v.queries.VaultInUse(ctx, q)
-	if err != nil {
-		return fmt.Errorf("look for API keys: %w", err)
-	}
-	if !used {
-		_, _ = rand.Read(root.bytes[:]) // never fails
-	}
-	wrapped, err := v.wrapper.Encrypt(root.bytes[:], rootBinding)
+	var root [keyBytes]byte
+	_, _ = rand.Read(root[:]) // never fails
+	wrapped, err := v.wrapper.Encrypt(root[:], rootBinding)
 	if err != nil {
 		return fmt.Errorf("encrypt the root key: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"flowlane/internal/account"
 	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/vault"
 )
@@ -45,28 +44,6 @@ func TestVault_Root(t *testing.T) {
 	}
 	if text := fmt.Sprintf("%v %+v %#v", first, first, first); text != "[redacted] [redacted] [redacted]" {
 		t.Errorf("printed: %s", text)
-	}
-}
-
-// TestVault_RootOfAnOldInstallation: what was derived from the key-encryption key before there was a row stays good.
-func TestVault_RootOfAnOldInstallation(t *testing.T) {
-	t.Parallel()
-	derived := map[string]bool{}
-	for range 2 {
-		b := setup(t)
-		org, err := account.CreateOrg(t.Context(), b.pool, "Old")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = b.pool.Exec(t.Context(), `INSERT INTO flow.api_key (id, org_id, account_id, created_by, name, prefix, last_four, hash)
-			VALUES (gen_random_uuid(), $1, $2, $2, 'k', 'flow_xxxx', 'xxxx', '\x00')`, org.ID, org.AccountID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		derived[string(root(t, b.vault, b.pool).Derive("api-key"))] = true
-	}
-	if len(derived) != 1 {
-		t.Error("one key-encryption key gave two root keys")
 	}
 }
 

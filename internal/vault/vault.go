@@ -25,17 +25,16 @@ var ErrMissing = errors.New("secret not found")
 
 // Vault encrypts and decrypts; it keeps no plaintext and no organization's key. Safe for concurrent use.
 type Vault struct {
-	kek     KEK
 	kekID   string
 	wrapper tink.AEAD
-	// wrappers open what is stored, by the fingerprint of the key-encryption key; that of kek is one of them.
+	// wrappers open what is stored, by the fingerprint of the key-encryption key; that of kekID is one of them.
 	wrappers map[string]tink.AEAD
 	queries  *db.Queries
 }
 
 // Open returns the vault of an installation. What it stores is under kek; the others open what was stored under them.
 func Open(kek KEK, others ...KEK) (*Vault, error) {
-	v := &Vault{kek: kek, kekID: kek.fingerprint(), wrappers: map[string]tink.AEAD{}, queries: db.New()}
+	v := &Vault{kekID: kek.fingerprint(), wrappers: map[string]tink.AEAD{}, queries: db.New()}
 	for _, k := range append([]KEK{kek}, others...) {
 		wrapper, err := subtle.NewAESGCM(k.derive("keyset"))
 		if err != nil {
