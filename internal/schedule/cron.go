@@ -19,30 +19,18 @@ var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cr
 // fieldNames are the fields of an expression, in their order.
 var fieldNames = []string{"minute", "hour", "day of the month", "month", "day of the week"}
 
-// fieldValues are what stands in a field besides numbers.
-var fieldValues = []string{"", "", "", "|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC", "|" + strings.Join(weekdayNames, "|")}
+// fieldForms are what a field is made of, between its commas.
+var fieldForms = []*regexp.Regexp{form(""), form(""), form(""), form("|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC"),
+	form("|" + strings.Join(weekdayNames, "|"))}
 
-// Parse compiles a new expression. Its errors are for whoever wrote it: they say what to write instead.
-func Parse(expression string) (*Cron, error) { return compile(expression, spelled) }
-
-// Compile compiles an expression that was accepted once, maybe by rules that were less strict.
-func Compile(expression string) (*Cron, error) {
-	return compile(expression, func(string, string) error { return nil })
-}
-
-// spelled refuses what the parser would take for something else, such as *-5 for *, or say nothing clear about.
-func spelled(field, names string) error {
+// form is that of a field in which names may stand for numbers.
+func form(names string) *regexp.Regexp {
 	value := "([0-9]{1,9}" + names + ")"
-	part := regexp.MustCompile("^(?i)([*]|" + value + "(-" + value + ")?)(/[0-9]{1,9})?$")
-	for text := range strings.SplitSeq(field, ",") {
-		if !part.MatchString(text) {
-			return fmt.Errorf("%q is not accepted: write a number, a range such as 1-5, or *, with or without a step such as /5", text)
-		}
-	}
-	return nil
+	return regexp.MustCompile("^(?i)([*]|" + value + "(-" + value + ")?)(/[0-9]{1,9})?$")
 }
 
-func compile(expression string, check func(field, names string) error) (*Cron, error) {
+// Parse compiles an expression. Its errors are for whoever wrote it: they say what to write instead.
+func Parse(expression string) (*Cron, error) {
 	text := strings.TrimSpace(expression)
 	switch upper := strings.ToUpper(text); {
 	case strings.HasPrefix(text, "@"):
@@ -60,7 +48,7 @@ func compile(expression string, check func(field, names string) error) (*Cron, e
 	for i, field := range fields {
 		err := plain(field)
 		if err == nil {
-			err = check(field, fieldValues[i])
+			err = spelled(field, fieldForms[i])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", fieldNames[i], err)
@@ -88,6 +76,16 @@ func compile(expression string, check func(field, names string) error) (*Cron, e
 	}
 	spec.Location = time.UTC
 	return &Cron{spec}, nil
+}
+
+// spelled refuses what the parser would take for something else, such as *-5 for *, or say nothing clear about.
+func spelled(field string, part *regexp.Regexp) error {
+	for text := range strings.SplitSeq(field, ",") {
+		if !part.MatchString(text) {
+			return fmt.Errorf("%q is not accepted: write a number, a range such as 1-5, or *, with or without a step such as /5", text)
+		}
+	}
+	return nil
 }
 
 // plain refuses what other dialects have, some of which the parser would take for something else.

@@ -116,7 +116,7 @@ func (s *Service) plan(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID) (*Sc
 	return out, account.Audit(ctx, tx, auditType, id.String())
 }
 
-// CheckCron refuses an expression that is none, or that old rules took and new ones do not. Fault: Unprocessable.
+// CheckCron refuses an expression that is none. Fault: Unprocessable.
 func CheckCron(expression string) error {
 	if _, err := Parse(expression); err != nil {
 		return fault.Value([]string{"body", "cron_expression"}, "Not a cron expression: %v", err)
@@ -138,7 +138,7 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Sc
 }
 
 func seen(row db.FlowSchedule, status *run.BatchStatus, now time.Time) (*Schedule, error) {
-	c, err := Compile(row.CronExpression)
+	c, err := Parse(row.CronExpression)
 	if err != nil {
 		return nil, fmt.Errorf("the expression of schedule %s: %w", row.ID, err)
 	}
@@ -182,10 +182,8 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 			return stored(err, "lock schedule")
 		}
 		in := change(inputOf(&row))
-		if in.Cron != row.CronExpression { // what was accepted by older rules can be switched off, and stays
-			if err := CheckCron(in.Cron); err != nil {
-				return err
-			}
+		if err := CheckCron(in.Cron); err != nil {
+			return err
 		}
 		if in.DefinitionID != row.DefinitionID {
 			if _, err := s.definitions.Active(ctx, tx, orgID, in.DefinitionID); err != nil {
