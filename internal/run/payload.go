@@ -20,18 +20,13 @@ func CompileInput(text json.RawMessage, at ...string) (*InputTemplate, []fault.F
 		return nil, nil
 	}
 	out, errs := expr.Compile(text, expr.Scope{Payload: true})
+	if len(errs) == 0 {
+		errs = out.NULs()
+	}
 	if len(errs) > 0 {
 		return nil, BadExpressions(errs, at...)
 	}
 	return &InputTemplate{out}, nil
-}
-
-// NULs names the expressions of an input template that compiles which hold a NUL character. Only a new template is asked for them.
-func (t *InputTemplate) NULs(at ...string) []fault.Field {
-	if t == nil {
-		return nil
-	}
-	return BadExpressions(t.template.NULs(), at...)
 }
 
 // BadExpressions names expressions that do not compile, each at its place below at.

@@ -5,7 +5,6 @@
 package subscription
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,19 +59,6 @@ func (in *Input) rules() (r rules, err error) {
 	return r, invalid(append(bad, more...))
 }
 
-// check is rules for what a caller sets. A template that is stored may be of older rules.
-func (in *Input) check(stored json.RawMessage) error {
-	if bytes.Equal(in.Template, stored) {
-		_, err := in.rules()
-		return err
-	}
-	var bad []fault.Field
-	if in.Filter != nil {
-		_, bad = compileFilter(*in.Filter)
-	}
-	return invalid(append(bad, checkTemplate(in.Template)...))
-}
-
 func compileFilter(filter string) (*expr.Condition, []fault.Field) {
 	out, errs := expr.CompileCondition(filter, expr.Scope{Payload: true})
 	return out, run.BadExpressions(errs, "body", "filter")
@@ -96,11 +82,9 @@ func CheckFilter(filter string) error {
 }
 
 // CheckTemplate refuses an input template with bad expressions. Fault: Unprocessable, with the place of each.
-func CheckTemplate(template json.RawMessage) error { return invalid(checkTemplate(template)) }
-
-func checkTemplate(template json.RawMessage) []fault.Field {
-	out, bad := compileTemplate(template)
-	return append(bad, out.NULs("body", "input_template")...)
+func CheckTemplate(template json.RawMessage) error {
+	_, bad := compileTemplate(template)
+	return invalid(bad)
 }
 
 // Subscription is a stored subscription.
@@ -123,7 +107,7 @@ func New(pool *pgxpool.Pool, definitions *definition.Service, runs *run.Service,
 // Create stores a subscription to what happens from now on. The definition need not be active. Faults: Unprocessable for the
 // expressions, and for one subscription too many; NotFound for the definition.
 func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, also ...pg.Also[*Subscription]) (*Subscription, error) {
-	if err := in.check(nil); err != nil {
+	if _, err := in.rules(); err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewV7()
@@ -225,7 +209,7 @@ func (s *Service) Change(ctx context.Context, orgID, id uuid.UUID, change func(I
 		}
 		was := inputOf(&row)
 		in := change(was)
-		if err := in.check(was.Template); err != nil {
+		if _, err := in.rules(); err != nil {
 			return err
 		}
 		if in.DefinitionID != row.DefinitionID {
