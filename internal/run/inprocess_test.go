@@ -42,14 +42,14 @@ func (p gonePlans) Plan(ctx context.Context, conn db.DBTX, orgID, definitionID u
 	return &plan, nil
 }
 
-// TestWork_ActionGone: records wait for a process whose catalog has the action, such as the newer one of two.
+// TestWork_ActionGone: records wait for a process whose catalog has the action.
 func TestWork_ActionGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := modelPlan{{{kind: "transform"}}}
 	b := w.start(t, p, w.define(t, p, -1, false), []modelInput{{}, {}}, 2, false, false)
-	older := New(w.pool, gonePlans{w.s.plans}, w, w, func() float64 { return 0 })
-	more, err := older.Work(w.ctx, b.id)
+	lacking := New(w.pool, gonePlans{w.s.plans}, w, w, func() float64 { return 0 })
+	more, err := lacking.Work(w.ctx, b.id)
 	require.ErrorContains(t, err, "waits for a catalog that has its action")
 	assert.False(t, more)
 	row, err := w.s.ReadBatch(w.ctx, w.org, b.id)
@@ -59,7 +59,7 @@ func TestWork_ActionGone(t *testing.T) {
 
 	_, err = w.s.Work(w.ctx, b.id)
 	require.NoError(t, err)
-	row, err = older.ReadBatch(w.ctx, w.org, b.id)
+	row, err = lacking.ReadBatch(w.ctx, w.org, b.id)
 	require.NoError(t, err)
 	counts = JobCounts(row)
 	assert.Equal(t, int64(2), counts.Of(Completed))
