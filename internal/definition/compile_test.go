@@ -79,7 +79,9 @@ func TestCompile(t *testing.T) {
 
 	rows := plan.Steps[2].Tasks[0]
 	assert.Equal(t, 60*time.Second, rows.Timeout)
-	assert.True(t, rows.Row.IsInput())
+	got, err = rows.Row.Append(nil, &expr.Env{Input: json.RawMessage(`{"id":1}`)})
+	require.NoError(t, err)
+	assert.Equal(t, `{"id":1}`, string(got))
 	got, err = rows.Settings.Append(nil, &expr.Env{})
 	require.NoError(t, err)
 	assert.Equal(t, `{"list":"demo"}`, string(got))

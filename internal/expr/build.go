@@ -48,7 +48,7 @@ type builder struct {
 func (b *builder) template(value json.RawMessage) *Template {
 	b.paths.finish()
 	return &Template{
-		value: value, scope: *b.scope, ops: b.ops, paths: b.paths, refs: b.paths.refs(), expressions: b.expressions,
+		value: value, ops: b.ops, paths: b.paths, refs: b.paths.refs(), expressions: b.expressions,
 		nuls: b.nuls, pool: runPool{locals: b.locals, levels: b.levels},
 	}
 }

@@ -8,7 +8,6 @@ import (
 // Template is a compiled JSON value. It is safe for concurrent use.
 type Template struct {
 	value json.RawMessage
-	scope Scope
 	ops   []op
 	paths paths
 	pool  runPool
@@ -107,37 +106,6 @@ func (t *Template) NULs() []Error { return t.nuls }
 // Static reports that the result depends neither on the input nor on steps: it is the same for every record of a batch.
 func (t *Template) Static() bool {
 	return !t.refs.Input && !t.refs.Item && len(t.refs.Steps) == 0
-}
-
-// IsInput reports that the template is exactly "{{ input }}": the record's own bytes may be used as they are.
-func (t *Template) IsInput() bool {
-	if len(t.ops) != 1 || t.ops[0].source == "" || t.ops[0].eval != nil || t.ops[0].text {
-		return false
-	}
-	p := t.paths.list[t.ops[0].path]
-	return t.paths.sources[p.source].root == rootInput && p.field < 0 && len(p.rest) == 0
-}
-
-// Field returns the template of one field of an object template; false if there is no such field. It compiles anew:
-// call it once, not for every record.
-func (t *Template) Field(name string) (*Template, bool) {
-	if len(t.value) == 0 || t.value[0] != '{' {
-		return nil, false
-	}
-	var out [1][]byte
-	if err := ScanFields(t.value, []string{name}, out[:]); err != nil || out[0] == nil {
-		return nil, false
-	}
-	field, errs := Compile(out[0], t.scope)
-	return field, len(errs) == 0
-}
-
-// Literal returns the value, without white space, if there is no {{ }} inside at all.
-func (t *Template) Literal() (json.RawMessage, bool) {
-	if t.expressions > 0 {
-		return nil, false
-	}
-	return t.value, true
 }
 
 // Condition is a compiled `when` or `filter`. It is safe for concurrent use.

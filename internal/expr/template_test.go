@@ -256,58 +256,23 @@ func TestTemplate_Refs(t *testing.T) {
 	}
 }
 
-func TestTemplate_Kinds(t *testing.T) {
+func TestTemplate_Static(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]struct {
-		static, input bool
-		literal       string
-	}{
-		`"{{ input }}"`:                        {input: true},
-		`" {{ input }} "`:                      {input: true},
-		`"x{{ input }}"`:                       {},
-		`["{{ input }}"]`:                      {},
-		`"{{ input.a }}"`:                      {},
-		`"{{ metadata }}"`:                     {static: true},
-		`"{{ vars.a }}{{ batch.id }}"`:         {static: true},
-		`"{{ steps.prepare.fetch.output }}"`:   {},
-		`"{{ 1 }}"`:                            {static: true},
-		` { "a" : 1 } `:                        {static: true, literal: `{"a":1}`},
-		`"{{ input.a }}{{ metadata.run }}"`:    {},
-		`"{{ [metadata.run, payload.x][0] }}"`: {static: true},
+	for value, want := range map[string]bool{
+		`"{{ input }}"`:                        false,
+		`"x{{ input }}"`:                       false,
+		`["{{ input }}"]`:                      false,
+		`"{{ input.a }}"`:                      false,
+		`"{{ metadata }}"`:                     true,
+		`"{{ vars.a }}{{ batch.id }}"`:         true,
+		`"{{ steps.prepare.fetch.output }}"`:   false,
+		`"{{ 1 }}"`:                            true,
+		` { "a" : 1 } `:                        true,
+		`"{{ input.a }}{{ metadata.run }}"`:    false,
+		`"{{ [metadata.run, payload.x][0] }}"`: true,
 	} {
-		tpl := mustCompile(t, value)
-		literal, ok := tpl.Literal()
-		if tpl.Static() != want.static || tpl.IsInput() != want.input || ok != (want.literal != "") || string(literal) != want.literal {
-			t.Errorf("%s: static %v, input %v, literal %s %v; want %+v", value, tpl.Static(), tpl.IsInput(), literal, ok, want)
-		}
-	}
-}
-
-func TestTemplate_Field(t *testing.T) {
-	t.Parallel()
-	tpl := mustCompile(t, `{"rows":{"phone":"{{ input.name }}"},"list":"{{ vars.list }}","f\u0069xed":3}`)
-	rows, ok := tpl.Field("rows")
-	if !ok || !reflect.DeepEqual(rows.Refs(), Refs{Input: true, Fields: []string{"name"}}) {
-		t.Fatalf("rows: %v, %+v", ok, rows)
-	}
-	phone, ok := rows.Field("phone")
-	if !ok {
-		t.Fatal("no phone")
-	}
-	if out, err := phone.Append(nil, testEnv); err != nil || string(out) != `"Ada"` {
-		t.Errorf("phone: %s, %v", out, err)
-	}
-	if fixed, ok := tpl.Field("fixed"); !ok {
-		t.Error("no fixed")
-	} else if lit, ok := fixed.Literal(); !ok || string(lit) != "3" {
-		t.Errorf("fixed: %s", lit)
-	}
-	if list, _ := tpl.Field("list"); list == nil || !list.Static() {
-		t.Error("list is static on its own")
-	}
-	for _, missing := range []*Template{tpl, phone, mustCompile(t, `[1]`)} {
-		if _, ok := missing.Field("missing"); ok {
-			t.Error("found a field that is not there")
+		if got := mustCompile(t, value).Static(); got != want {
+			t.Errorf("%s: static %v; want %v", value, got, want)
 		}
 	}
 }
