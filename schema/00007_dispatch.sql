@@ -163,7 +163,7 @@ COMMENT ON COLUMN flow.lane_batch.batch_id IS 'The batch whose records wait.';
 COMMENT ON COLUMN flow.lane_batch.step_no IS 'The step of the task.';
 COMMENT ON COLUMN flow.lane_batch.task_no IS 'Place of the task in its step.';
 COMMENT ON COLUMN flow.lane_batch.org_id IS 'The organization of the batch.';
-COMMENT ON COLUMN flow.lane_batch.definition_id IS 'The definition of the batch.';
+COMMENT ON COLUMN flow.lane_batch.definition_id IS 'Whose version the batch follows: with it projections find the plan without reading the batch.';
 COMMENT ON COLUMN flow.lane_batch.version IS 'The version of the definition that the batch runs.';
 COMMENT ON COLUMN flow.lane_batch.domain IS 'The Domain whose budget the calls spend.';
 COMMENT ON COLUMN flow.lane_batch.bucket IS 'The bucket that the calls spend.';

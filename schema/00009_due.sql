@@ -43,15 +43,61 @@ END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION flow.wake(text, text, timestamptz, double precision) IS 'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times. Returns whether it is due and nobody works on it. The row stays locked until the transaction ends.';
 
+CREATE FUNCTION flow.due_gate(what text, which text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN hashtextextended('due ' || what || ' ' || which, 0);
+COMMENT ON FUNCTION flow.due_gate(text, text) IS 'The key of an advisory lock on a due row, whether it is there or not: who wakes the row shares it until the transaction ends, who ends its work has it alone.';
+
+-- Who works waits, before the work ends, for the transactions that share the gate, and looks again. So nothing is written, and
+-- nobody locked out, where the row is leased.
+-- +goose StatementBegin
+CREATE FUNCTION flow.wake_rechecked(what text, which text, wanted timestamptz, now timestamptz, lease double precision, OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
+DECLARE
+    until timestamptz := now + make_interval(secs => lease);
+    fresh bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(flow.due_gate(what, which));
+    no := 0;
+    failed := 0;
+    PERFORM FROM flow.due d WHERE d.kind = what AND d.key = which AND (d.leased OR d.due_at > now AND d.due_at <= wanted);
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    fresh := nextval('flow.due_lease');
+    INSERT INTO flow.due (kind, key, due_at, lease_seconds, leased, lease_no)
+    VALUES (what, which, CASE WHEN wanted <= now THEN until ELSE wanted END, lease, wanted <= now, CASE WHEN wanted <= now THEN fresh ELSE 0 END)
+    ON CONFLICT (kind, key) DO NOTHING;
+    IF FOUND THEN
+        no := CASE WHEN wanted <= now THEN fresh ELSE 0 END;
+        RETURN;
+    END IF;
+    -- A row that somebody else has leased by now is left alone, and not locked.
+    UPDATE flow.due d SET
+        due_at = CASE WHEN least(d.due_at, wanted) <= now THEN until ELSE wanted END,
+        leased = least(d.due_at, wanted) <= now,
+        lease_no = CASE WHEN least(d.due_at, wanted) <= now THEN fresh ELSE d.lease_no END,
+        lease_seconds = lease
+    WHERE d.kind = what AND d.key = which AND NOT d.leased AND (d.due_at > wanted OR d.due_at <= now)
+    RETURNING CASE WHEN d.lease_no = fresh THEN fresh ELSE 0 END, d.failures INTO no, failed;
+    no := coalesce(no, 0);
+    failed := coalesce(failed, 0);
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.wake_rechecked(text, text, timestamptz, timestamptz, double precision) IS 'flow.wake_lease for a kind whose handlers look once more before they end: it writes nothing while somebody works on the row, and locks it only to write it.';
+
 -- One statement for both is a round trip less between a trigger and its work.
 -- +goose StatementBegin
-CREATE FUNCTION flow.wake_lease(what text, which text, at timestamptz, lease double precision, OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
+CREATE FUNCTION flow.wake_lease(what text, which text, at timestamptz, lease double precision, rechecks boolean, OUT no bigint, OUT failed integer) LANGUAGE plpgsql AS $$
 DECLARE
     now timestamptz := flow.clock();
     wanted timestamptz := coalesce(at, now);
     until timestamptz := now + make_interval(secs => lease);
-    fresh bigint := nextval('flow.due_lease');
+    fresh bigint;
 BEGIN
+    IF rechecks THEN
+        SELECT r.no, r.failed INTO no, failed FROM flow.wake_rechecked(what, which, wanted, now, lease) r;
+        RETURN;
+    END IF;
+    fresh := nextval('flow.due_lease');
     INSERT INTO flow.due AS d (kind, key, due_at, lease_seconds, leased, lease_no)
     VALUES (what, which, CASE WHEN wanted <= now THEN until ELSE wanted END, lease, wanted <= now, CASE WHEN wanted <= now THEN fresh ELSE 0 END)
     ON CONFLICT (kind, key) DO UPDATE SET
@@ -65,7 +111,7 @@ BEGIN
     RETURNING CASE WHEN d.lease_no = fresh THEN fresh ELSE 0 END, d.failures INTO no, failed;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION flow.wake_lease(text, text, timestamptz, double precision) IS 'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times, and leases it where it is due and nobody works on it. Returns the number of that lease, else 0, and how often in a row the work has failed. The row stays locked until the transaction ends.';
+COMMENT ON FUNCTION flow.wake_lease(text, text, timestamptz, double precision, boolean) IS 'Makes work of a kind and key due at a time (now where it is null), keeping the earlier of two times, and leases it where it is due and nobody works on it. Returns the number of that lease, else 0, and how often in a row the work has failed. The row stays locked until the transaction ends. With rechecks see flow.wake_rechecked.';
 
 -- Either what the request did and its answer are both there or neither. Neither the key nor the body is stored, only
 -- keyed hashes.
