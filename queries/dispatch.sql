@@ -35,8 +35,8 @@ LEFT JOIN (
 ) f ON f.org_id = k.org_id AND f.lane = k.lane;
 
 -- name: QueueChoose :many
--- The batches that may go next: the organization with the least virtual time first, of it the lane with the least, in that
--- the boosted ones, then the oldest. Queues to skip ("batch.step.task"), and
+-- The batches that may go next: of each lane the boosted ones first, then the oldest, with where the lane is in fair queueing;
+-- the clocks are the latest starts of its competitors. Queues to skip ("batch.step.task"), and
 -- those of paced batches that must wait for a tick, do not take the places of others. The former are an
 -- array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
 WITH RECURSIVE org AS (
@@ -48,7 +48,11 @@ WITH RECURSIVE org AS (
             AND f.org_id > org.org_id ORDER BY f.org_id LIMIT 1
     ) n
 )
-SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, l.allowance, coalesce(s.max_concurrent_calls, 0)::int AS max_calls
+SELECT l.lane, l.batch_id, l.step_no, l.task_no, l.org_id, l.ready_records, l.allowance, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
+    coalesce(s.weight, 0)::int AS weight, coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(t.vtime, 0)::bigint AS vtime,
+    (SELECT coalesce(max(c.vstart), 0) FROM flow.budget_org c WHERE c.domain = @domain::text AND c.bucket = @bucket::text)::bigint AS org_clock,
+    (SELECT coalesce(max(c.vstart), 0) FROM flow.budget_org_lane c
+        WHERE c.domain = @domain::text AND c.bucket = @bucket::text AND c.org_id = l.org_id)::bigint AS clock
 FROM org
 CROSS JOIN (SELECT unnest(enum_range(NULL::flow.lane)) AS lane) k
 CROSS JOIN LATERAL (
@@ -65,7 +69,7 @@ CROSS JOIN LATERAL (
 LEFT JOIN flow.budget_org o ON o.domain = @domain::text AND o.bucket = @bucket::text AND o.org_id = l.org_id
 LEFT JOIN flow.budget_org_lane t ON t.domain = @domain::text AND t.bucket = @bucket::text AND t.org_id = l.org_id AND t.lane = l.lane
 LEFT JOIN flow.domain_lane s ON s.org_id = l.org_id AND s.tenancy_id = @domain::text AND s.lane = l.lane
-ORDER BY coalesce(o.vtime, 0), l.org_id, coalesce(t.vtime, 0), l.lane, l.high DESC, l.batch_id;
+ORDER BY l.org_id, l.lane, l.high DESC, l.batch_id;
 
 -- name: PartChoose :many
 -- What is ready in a queue, slice by slice, in the order in which it goes.

@@ -29,6 +29,15 @@ type queueRow db.QueueChooseRow
 
 func (r *queueRow) laneKey() LaneKey { return LaneKey{r.OrgID, r.Lane} }
 
+// standing is where the lane of a queue would start.
+func (r *queueRow) standing() Standing {
+	s := Standing{LaneKey: r.laneKey(), OrgTag: LaneTag{Finish: max(r.OrgVtime, r.OrgClock)}, Tag: LaneTag{Finish: max(r.Vtime, r.Clock)}, Weight: int(r.Weight)}
+	if s.Weight == 0 {
+		s.Weight = standardWeight[r.Lane]
+	}
+	return s
+}
+
 // sortedWindows returns the keys in the order in which ledger rows are locked.
 func sortedWindows(m map[[2]int64]tally) [][2]int64 {
 	out := make([][2]int64, 0, len(m))
@@ -64,22 +73,69 @@ func (d *Dispatcher) choose(ctx context.Context, chosen []db.QueueChooseRow, blo
 	for i := range chosen {
 		rows[i] = queueRow(chosen[i])
 	}
-	for i := range rows {
-		row := &rows[i]
-		free := room(row)
-		if blocked[keyOf(row)] || free <= 0 {
-			continue
+	may := func(row *queueRow) int {
+		if blocked[keyOf(row)] {
+			return 0
 		}
-		calls, err := d.render(ctx, row, rows, blocked, free)
-		if errors.Is(err, errGone) {
-			blocked[keyOf(row)] = true
-			continue
-		}
-		if err != nil || len(calls) > 0 {
-			return calls, err
+		return max(room(row), 0)
+	}
+	for _, turn := range turns(rows, may) {
+		for i := range rows {
+			row := &rows[i]
+			free := min(may(row), turn.calls)
+			if row.laneKey() != turn.lane || free <= 0 {
+				continue
+			}
+			calls, err := d.render(ctx, row, rows, blocked, free)
+			if errors.Is(err, errGone) {
+				blocked[keyOf(row)] = true
+				continue
+			}
+			if err != nil || len(calls) > 0 {
+				return calls, err
+			}
 		}
 	}
 	return nil, nil
+}
+
+// turn is what a lane may send of a group of calls.
+type turn struct {
+	lane  LaneKey
+	calls int
+}
+
+// turns are the lanes that have calls which may go, the one that goes first first, each with its share of a group.
+func turns(rows []queueRow, may func(*queueRow) int) (out []turn) {
+	var lanes []Demand
+	places := 0
+	for i := range rows {
+		row := &rows[i]
+		free := may(row)
+		if len(lanes) == 0 || lanes[len(lanes)-1].LaneKey != row.laneKey() {
+			lanes = append(lanes, Demand{Standing: row.standing()})
+		}
+		lane := &lanes[len(lanes)-1]
+		lane.Ready = min(lane.Ready+allowance(row, int(row.ReadyRecords)), max(lane.Ready, free))
+		places = max(places, min(free, groupMax))
+	}
+	calls := make([]int, len(lanes))
+	var order []int
+	for _, i := range Share(lanes, places) {
+		if calls[i]++; calls[i] == 1 {
+			order = append(order, i)
+		}
+	}
+	for i := range lanes {
+		if lanes[i].Ready > 0 && calls[i] == 0 { // its turn comes where the others turn out to have nothing
+			calls[i] = 1
+			order = append(order, i)
+		}
+	}
+	for _, i := range order {
+		out = append(out, turn{lanes[i].LaneKey, calls[i]})
+	}
+	return out
 }
 
 // queueKey names the queue of a task.

@@ -311,12 +311,10 @@ func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (G
 // them and what of them is queued.
 func (c *claim) intend(ctx context.Context, calls []*prepared) (*run.Locking, error) {
 	later := pg.NewPipeline(c.tx)
-	byLane := map[LaneKey]int{}
+	some := false
 	var orgs []uuid.UUID
 	for _, p := range calls {
-		if !p.empty() {
-			byLane[p.laneKey()]++
-		}
+		some = some || !p.empty()
 		if !slices.Contains(orgs, p.orgID) {
 			orgs = append(orgs, p.orgID)
 		}
@@ -324,16 +322,14 @@ func (c *claim) intend(ctx context.Context, calls []*prepared) (*run.Locking, er
 	if err := c.d.q.HoldGateShare(ctx, later, orgs); err != nil {
 		return nil, fmt.Errorf("enter the gate of holds: %w", err)
 	}
-	if len(byLane) > 0 {
+	if some {
 		if err := c.d.q.CallInsert(ctx, later, c.rows(calls)); err != nil {
 			return nil, fmt.Errorf("write down calls: %w", err)
 		}
 		if err := c.count(ctx, later, calls); err != nil {
 			return nil, err
 		}
-	}
-	for lane, n := range byLane {
-		if err := c.charge(ctx, later, lane, n); err != nil {
+		if err := c.charge(ctx, later, calls); err != nil {
 			return nil, err
 		}
 	}

@@ -2,8 +2,10 @@ package dispatch
 
 import (
 	"bytes"
+	"container/heap"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -14,13 +16,10 @@ import (
 // The lane with the least Finish goes next.
 type LaneTag struct{ Start, Finish int64 }
 
-// NextTag charges one of a budget's lanes, of this weight, for n calls. A lane that had nothing to send starts where the
-// others are: it does not come back with the credit of the time in which it wanted nothing.
-func NextTag(lanes []LaneTag, lane, n, weight int) LaneTag {
-	start := lanes[lane].Finish
-	for _, l := range lanes {
-		start = max(start, l.Start)
-	}
+// charged is the tag after a charge for n calls, where clock is the latest start of its competitors. What had nothing to send
+// starts where they are: it does not come back with the credit of the time in which it wanted nothing.
+func (t LaneTag) charged(clock int64, n, weight int) LaneTag {
+	start := max(t.Finish, clock)
 	return LaneTag{Start: start, Finish: start + int64(n)*fairUnit/int64(weight)}
 }
 
@@ -41,51 +40,165 @@ type Standing struct {
 	Weight      int
 }
 
-// Before reports whether s goes before o where both have work. The query QueueChoose has the same order.
-func (s *Standing) Before(o *Standing) bool {
-	switch {
-	case s.OrgTag.Finish != o.OrgTag.Finish:
-		return s.OrgTag.Finish < o.OrgTag.Finish
-	case s.Org != o.Org:
-		return bytes.Compare(s.Org[:], o.Org[:]) < 0
-	case s.Tag.Finish != o.Tag.Finish:
-		return s.Tag.Finish < o.Tag.Finish
+// Demand is a lane that has calls ready.
+type Demand struct {
+	Standing
+	// Ready is how many calls it may send now: none for a lane that only tells where the others are.
+	Ready int
+}
+
+// Share says which lane gets each place of a group of calls, in the order in which the calls go: indexes of lanes, fewer than
+// places where fewer calls are ready. The organization with the least virtual time goes next, of it the lane with the least,
+// of equal ones the heavier. Idle lanes of the budget are given too, with none ready, or each Finish is raised to the latest Start
+// of its competitors.
+func Share(lanes []Demand, places int) (order []int) {
+	at := make([]Standing, len(lanes))
+	left := make([]int, len(lanes))
+	for i := range lanes {
+		at[i], left[i] = lanes[i].Standing, lanes[i].Ready
 	}
-	return s.Lane < o.Lane
+	f := newFair(at)
+	var next orgQueue
+	for _, o := range f.orgs {
+		if o.next(f, left) >= 0 {
+			next = append(next, o)
+		}
+	}
+	heap.Init(&next)
+	for len(order) < places && len(next) > 0 {
+		o := next[0]
+		lane := o.next(f, left)
+		order = append(order, lane)
+		left[lane]--
+		f.charge(lane, 1)
+		if o.next(f, left) < 0 {
+			heap.Pop(&next)
+		} else {
+			heap.Fix(&next, 0)
+		}
+	}
+	return order
 }
 
 // Charge charges the lane for n calls, and its organization, also while it is alone: who has not sent yet goes before it then.
 func Charge(all []Standing, lane LaneKey, n int) (charged Standing) {
-	var lanes, orgs []LaneTag
-	own, ownOrg := 0, 0
-	seen := map[uuid.UUID]bool{}
+	f := newFair(all)
+	own := slices.IndexFunc(all, func(s Standing) bool { return s.LaneKey == lane })
+	f.charge(own, n)
+	return all[own]
+}
+
+// ChargeGroup charges the lanes of the calls of a group, in the order in which they go, and returns those lanes.
+func ChargeGroup(all []Standing, calls []LaneKey) (charged []Standing) {
+	f := newFair(all)
+	own := make(map[LaneKey]int, len(all))
 	for i := range all {
-		s := &all[i]
-		if !seen[s.Org] {
-			if s.Org == lane.Org {
-				ownOrg = len(orgs)
-			}
-			seen[s.Org], orgs = true, append(orgs, s.OrgTag)
-		}
-		if s.Org != lane.Org {
-			continue
-		}
-		if s.Lane == lane.Lane {
-			own, charged = len(lanes), *s
-		}
-		lanes = append(lanes, s.Tag)
+		own[all[i].LaneKey] = i
 	}
-	charged.Tag = NextTag(lanes, own, n, charged.Weight)
-	charged.OrgTag = NextTag(orgs, ownOrg, n, 1)
-	for i := range all {
-		if all[i].Org == lane.Org {
-			all[i].OrgTag = charged.OrgTag
+	var lanes []int
+	for _, k := range calls {
+		i := own[k]
+		f.charge(i, 1)
+		if !slices.Contains(lanes, i) {
+			lanes = append(lanes, i)
 		}
-		if all[i].LaneKey == lane {
-			all[i].Tag = charged.Tag
-		}
+	}
+	for _, i := range lanes {
+		charged = append(charged, all[i])
 	}
 	return charged
+}
+
+// fair is a contest of lanes for one budget.
+type fair struct {
+	lanes []Standing
+	orgs  map[uuid.UUID]*fairOrg
+	// clock is the latest start of a charge of the organizations.
+	clock int64
+}
+
+// fairOrg is an organization in it.
+type fairOrg struct {
+	id  uuid.UUID
+	tag LaneTag
+	// lanes are the indexes of its lanes, clock is the latest start of a charge of them.
+	lanes []int
+	clock int64
+}
+
+func newFair(lanes []Standing) *fair {
+	f := &fair{lanes: lanes, orgs: map[uuid.UUID]*fairOrg{}}
+	for i := range lanes {
+		s := &lanes[i]
+		o := f.orgs[s.Org]
+		if o == nil {
+			o = &fairOrg{id: s.Org, tag: s.OrgTag}
+			f.orgs[s.Org] = o
+			f.clock = max(f.clock, s.OrgTag.Start)
+		}
+		o.lanes = append(o.lanes, i)
+		o.clock = max(o.clock, s.Tag.Start)
+	}
+	return f
+}
+
+// charge charges the lane, and its organization, for n calls.
+func (f *fair) charge(lane, n int) {
+	s := &f.lanes[lane]
+	o := f.orgs[s.Org]
+	o.tag = o.tag.charged(f.clock, n, 1)
+	s.Tag = s.Tag.charged(o.clock, n, s.Weight)
+	f.clock, o.clock = max(f.clock, o.tag.Start), max(o.clock, s.Tag.Start)
+	for _, i := range o.lanes {
+		f.lanes[i].OrgTag = o.tag
+	}
+}
+
+// next is the lane of the organization that goes next of those that have calls left, -1 for none.
+func (o *fairOrg) next(f *fair, left []int) (lane int) {
+	lane = -1
+	for _, i := range o.lanes {
+		if left[i] > 0 && (lane < 0 || o.before(&f.lanes[i], &f.lanes[lane])) {
+			lane = i
+		}
+	}
+	return lane
+}
+
+func (o *fairOrg) before(a, b *Standing) bool {
+	// What was idle starts now, whenever it sent last: it is level with others that were.
+	at, bt := max(a.Tag.Finish, o.clock), max(b.Tag.Finish, o.clock)
+	switch {
+	case at != bt:
+		return at < bt
+	case a.Weight != b.Weight:
+		return a.Weight > b.Weight
+	}
+	return a.Lane > b.Lane // the enumeration begins with the lightest
+}
+
+// orgQueue is a heap of organizations, the one that goes next on top.
+type orgQueue []*fairOrg
+
+func (q orgQueue) Len() int { return len(q) }
+
+func (q orgQueue) Less(i, j int) bool {
+	if q[i].tag.Finish != q[j].tag.Finish {
+		return q[i].tag.Finish < q[j].tag.Finish
+	}
+	return bytes.Compare(q[i].id[:], q[j].id[:]) < 0
+}
+
+func (q orgQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+
+// Push is never called: an organization that has no more calls does not come back.
+func (q *orgQueue) Push(o any) { *q = append(*q, o.(*fairOrg)) } //nolint:errcheck,forcetypeassert // the only type
+
+// Pop is the one of container/heap.
+func (q *orgQueue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
 }
 
 // standings are the lanes of a claim's budget as Charge takes them.
@@ -101,15 +214,22 @@ func standings(rows []db.BudgetLanesRow) []Standing {
 	return out
 }
 
-// charge moves the virtual time of a lane and of its organization on.
-func (c *claim) charge(ctx context.Context, conn db.DBTX, lane LaneKey, n int) error {
-	s := Charge(c.standings, lane, n)
-	err := c.d.q.LaneCharge(ctx, conn, db.LaneChargeParams{
-		Domain: c.key.domain, Bucket: c.key.bucket, OrgID: lane.Org, OrgVstart: s.OrgTag.Start, OrgVtime: s.OrgTag.Finish,
-		Lane: lane.Lane, Vstart: s.Tag.Start, Vtime: s.Tag.Finish,
-	})
-	if err != nil {
-		return fmt.Errorf("charge lane %s: %w", lane.Lane, err)
+// charge moves the virtual times of the lanes of calls and of their organizations on.
+func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*prepared) error {
+	var lanes []LaneKey
+	for _, p := range calls {
+		if !p.empty() {
+			lanes = append(lanes, p.laneKey())
+		}
+	}
+	for _, s := range ChargeGroup(c.standings, lanes) {
+		err := c.d.q.LaneCharge(ctx, conn, db.LaneChargeParams{
+			Domain: c.key.domain, Bucket: c.key.bucket, OrgID: s.Org, OrgVstart: s.OrgTag.Start, OrgVtime: s.OrgTag.Finish,
+			Lane: s.Lane, Vstart: s.Tag.Start, Vtime: s.Tag.Finish,
+		})
+		if err != nil {
+			return fmt.Errorf("charge lane %s: %w", s.Lane, err)
+		}
 	}
 	return nil
 }

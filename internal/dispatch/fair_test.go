@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"testing"
 
@@ -32,7 +34,7 @@ func TestProperty_Lanes(t *testing.T) {
 				}
 			}
 			calls = 1 + (alone+lane*7)%group
-			lanes[lane] = NextTag(lanes, lane, calls, weights[lane])
+			lanes[lane] = lanes[lane].charged(slices.MaxFunc(lanes, func(a, b LaneTag) int { return cmp.Compare(a.Start, b.Start) }).Start, calls, weights[lane])
 			return lane, calls
 		}
 		for sent := 0; sent < alone; {
@@ -84,12 +86,12 @@ func drawContest(t *rapid.T) *contest {
 // serve gives calls to whoever goes next of those that have work, until so many went.
 func (c *contest) serve(calls int, works func(LaneKey) bool) {
 	for sent := 0; sent < calls; {
-		next := -1
-		for i := range c.lanes {
-			if works(c.lanes[i].LaneKey) && (next < 0 || c.lanes[i].Before(&c.lanes[next])) {
-				next = i
+		next := Share(c.demand(func(k LaneKey) int {
+			if works(k) {
+				return 1
 			}
-		}
+			return 0
+		}), 1)[0]
 		lane, n := c.lanes[next].LaneKey, 1+(sent*7+next)%c.group
 		Charge(c.lanes, lane, n)
 		for i := range c.lanes {
@@ -102,6 +104,14 @@ func (c *contest) serve(calls int, works func(LaneKey) bool) {
 		}
 		sent += n
 	}
+}
+
+func (c *contest) demand(ready func(LaneKey) int) []Demand {
+	out := make([]Demand, len(c.lanes))
+	for i, s := range c.lanes {
+		out[i] = Demand{Standing: s, Ready: ready(s.LaneKey)}
+	}
+	return out
 }
 
 func (c *contest) sums() (calls, weights map[uuid.UUID]int, orgs int) {
@@ -173,8 +183,76 @@ func TestShares_Newcomer(t *testing.T) {
 		Charge(alone, alone[0].LaneKey, 7)
 	}
 	newcomer := Standing{LaneKey: LaneKey{uuid.UUID{2}, db.FlowLaneBackfill}, Weight: 1}
-	require.True(t, newcomer.Before(&alone[0]))
 	both := []Standing{alone[0], newcomer}
-	charged := Charge(both, newcomer.LaneKey, 8)
-	require.True(t, both[0].Before(&charged), "it comes without credit")
+	first := func() int { return Share([]Demand{{both[0], 1}, {both[1], 1}}, 1)[0] }
+	require.Equal(t, 1, first())
+	Charge(both, newcomer.LaneKey, 8)
+	require.Equal(t, 0, first(), "it comes without credit")
+}
+
+// Each call of a group goes where the weights say, from the first on: at no time has a lane that has work got more than a call
+// ahead of another, in terms of their weights, nor an organization of another. How the places are cut into groups changes nothing.
+func TestProperty_ShareOfGroup(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawContest(t)
+		ready, all := map[LaneKey]int{}, 0
+		for i := range c.lanes {
+			n := rapid.IntRange(0, 300).Draw(t, "ready")
+			ready[c.lanes[i].LaneKey], all = n, all+n
+		}
+		places := rapid.IntRange(0, 400).Draw(t, "places")
+		lanes := c.demand(func(k LaneKey) int { return ready[k] })
+		order := Share(lanes, places)
+		require.Len(t, order, min(places, all))
+		left, got, orgs := maps.Clone(ready), map[LaneKey]int{}, map[uuid.UUID]int{}
+		for _, i := range order {
+			l := &lanes[i]
+			require.Positive(t, left[l.LaneKey])
+			for j := range lanes {
+				o := &lanes[j]
+				if o.Org == l.Org && left[o.LaneKey] > 0 {
+					require.LessOrEqual(t, float64(got[l.LaneKey])/float64(l.Weight), float64(got[o.LaneKey])/float64(o.Weight)+1/float64(o.Weight)+1e-3)
+				}
+				if o.Org != l.Org && left[o.LaneKey] > 0 {
+					require.LessOrEqual(t, orgs[l.Org], orgs[o.Org]+1)
+				}
+			}
+			left[l.LaneKey]--
+			got[l.LaneKey]++
+			orgs[l.Org]++
+		}
+		first := rapid.IntRange(0, len(order)).Draw(t, "first")
+		var keys []LaneKey
+		for _, i := range order[:first] {
+			keys = append(keys, lanes[i].LaneKey)
+			ready[lanes[i].LaneKey]--
+		}
+		ChargeGroup(c.lanes, keys)
+		rest := Share(c.demand(func(k LaneKey) int { return ready[k] }), len(order)-first)
+		require.True(t, slices.Equal(order[first:], rest), "%v is not %v", order[first:], rest)
+	})
+}
+
+// Lanes that wait since before either sent anything: the heavier goes first, and the lighter does not hold it up.
+func TestShare_AfterHold(t *testing.T) {
+	t.Parallel()
+	light := Standing{LaneKey: LaneKey{Lane: db.FlowLaneBackfill}, Weight: 5}
+	heavy := Standing{LaneKey: LaneKey{Lane: db.FlowLaneInteractive}, Weight: 50}
+	for _, tc := range []struct {
+		name         string
+		light, heavy LaneTag
+		idle         int64
+	}{
+		{name: "fresh"},
+		{name: "idle for long", light: LaneTag{1, 2}, heavy: LaneTag{7, 9}, idle: 100 * fairUnit},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			light.Tag, heavy.Tag = tc.light, tc.heavy
+			other := Standing{LaneKey: LaneKey{Lane: db.FlowLaneBulk}, Weight: 15, Tag: LaneTag{Start: tc.idle, Finish: tc.idle + 1}}
+			order := Share([]Demand{{light, 600}, {heavy, 600}, {other, 0}}, 23)
+			require.Equal(t, []int{1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, order)
+		})
+	}
 }
