@@ -1,10 +1,17 @@
 package api_test
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"flowlane/internal/app"
 )
 
 func (s *stack) lane(name string) map[string]any {
@@ -41,4 +48,38 @@ func TestLane_Refused(t *testing.T) {
 	s.Do("PUT", path+"bulk", `{"max_concurrent_calls":1}`).Invalid("body.weight missing")
 	s.Do("PUT", path+"slow", `{"weight":1}`).Detail(http.StatusNotFound, "Lane not found")
 	s.Do("PUT", "/platforms/dialer/domains/nobody/lanes/bulk", `{"weight":1}`).Detail(http.StatusNotFound, "Domain not found")
+}
+
+// Lanes that were filled while everything was held share the calls by their weights from the first call on.
+func TestLane_WeightsAfterHold(t *testing.T) {
+	t.Parallel()
+	const each = 600
+	var mu sync.Mutex
+	var order []string
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, path.Base(r.URL.Path))
+	}))
+	t.Cleanup(receiver.Close)
+	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = []string{hostOf(receiver.URL)} })
+	s.openHold("/admin/dispatch", `{}`)
+	var batches []string
+	for _, lane := range []string{"interactive", "backfill"} {
+		put := fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","params":{"method":"PUT","url":"%s/{{ input.id }}/%s"}}]}]`, receiver.URL, lane)
+		batches = append(batches, s.trigger(s.define(put), fmt.Sprintf(`{"lane":%q,"records":[%s]}`, lane, strings.Join(rowsOf(each), ","))))
+	}
+	s.resumed("/admin/dispatch/resume")
+	for _, id := range batches {
+		assert.Equal(t, map[string]int{"completed": each}, counted(s.await(id)))
+	}
+	light := 0
+	for i, lane := range order[:330] {
+		if lane == "backfill" {
+			light++
+		}
+		if (i+1)%110 == 0 {
+			assert.InDelta(t, float64(i+1)*5/55, light, 32, "backfill among the first %d calls", i+1)
+		}
+	}
 }
