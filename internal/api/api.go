@@ -108,7 +108,7 @@ type definitionGroup struct {
 func New(d Deps) (http.Handler, error) {
 	go documentedLimits() // takes a while, and is not needed yet
 	limit := limiter{limits: d.Limits, most: d.RequestLimit}
-	errs := errorHandler{log: d.Log, admit: limit.admit}
+	errs := errorHandler{log: d.Log, admit: limit.admit, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log}}
 	sec := security{accounts: d.Accounts, log: d.Log}
 	catalogs, err := newCatalogHandler(d.Catalog)
 	if err != nil {

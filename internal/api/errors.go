@@ -19,7 +19,6 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/api/violation"
 	"flowlane/internal/fault"
-	"flowlane/internal/pg"
 )
 
 // statuses is the one table from codes to statuses.
@@ -38,7 +37,8 @@ var statuses = map[fault.Code]int{
 
 // errorHandler turns every failure into the error envelope.
 type errorHandler struct {
-	log *slog.Logger
+	log    *slog.Logger
+	outage *outage
 	// admit counts a request that fails before its handler is reached.
 	admit func(ctx context.Context, operation string) error
 }
@@ -53,14 +53,16 @@ func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusC
 	}
 	var f *fault.Error
 	if errors.As(err, &f) && statuses[f.Code] != 0 {
-		if f.Unwrap() != nil {
+		var own cleanedUp
+		if cause := f.Unwrap(); cause != nil && !(errors.As(err, &own) && h.outage.refuse(ctx, cause) != nil) {
 			h.log.WarnContext(ctx, "refused", "request_id", requestID(ctx), "error", f)
 		}
 		return answer(f)
 	}
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !pg.CommitUnknown(err) {
-		h.log.WarnContext(ctx, "too busy", "request_id", requestID(ctx), "error", err)
-		return answer(busy)
+	if ctx.Err() == nil {
+		if f := h.outage.refuse(ctx, err); f != nil {
+			return answer(f)
+		}
 	}
 	if ctx.Err() != nil {
 		// The caller has gone and reads no answer; what failed because of that is no failure of ours.
@@ -96,7 +98,7 @@ func answer(f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
 	default:
 		out.Response.Detail = oas.NewStringErrorDetail(f.Detail)
 	}
-	if f.RetryAfter > 0 || f.Code == fault.RateLimited {
+	if f.RetryAfter > 0 || f.Code == fault.RateLimited || f.Code == fault.Unavailable {
 		out.RetryAfter = oas.NewOptInt(wholeSeconds(f.RetryAfter))
 	}
 	return out

@@ -53,8 +53,11 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%d %s, want %d %s", w.Code, w.Body, tt.status, tt.body)
 			}
 			want := ""
-			if tt.status == 429 {
+			switch tt.status {
+			case 429:
 				want = "2"
+			case 503:
+				want = "1"
 			}
 			if got := w.Header().Get("Retry-After"); got != want {
 				t.Errorf("Retry-After %q, want %q", got, want)

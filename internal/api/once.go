@@ -56,6 +56,7 @@ func (o onceOnly) middleware(req middleware.Request, next middleware.Next) (midd
 	switch {
 	case fault.Is(keptErr, fault.Conflict):
 		return middleware.Response{}, keptErr
+	case pg.IsUnavailable(keptErr): // the answer says that nobody knows
 	case keptErr != nil:
 		o.log.WarnContext(req.Context, "cannot tell whether a request was carried out", "request_id", x.id, "error", keptErr)
 	case kept != nil:

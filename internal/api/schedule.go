@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -13,7 +12,6 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/fault"
 	"flowlane/internal/jsonraw"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
@@ -49,10 +47,10 @@ func (h scheduleHandler) CreateSchedule(ctx context.Context, req *oas.ScheduleIn
 	caller := account.FromContext(ctx)
 	in := scheduleInput{bodyID(req.DefinitionID), req.Description, req.CronExpression, req.Enabled, req.InputData, req.Metadata, req.CatchUpSeconds, req.OverlapPolicy}
 	out, err := answerSchedule(h.schedules.Create(ctx, caller.OrgID, caller.AccountID, in.all(), keepCreated(answerSchedule)))
-	if f := (*fault.Error)(nil); err != nil && !errors.As(err, &f) && ctx.Err() == nil {
-		return nil, fault.New(fault.Unavailable, "Schedule create failed, record cleaned up").Because(err)
+	if err != nil {
+		return nil, notMade(ctx, err, "Schedule create failed, record cleaned up")
 	}
-	return out, err
+	return out, nil
 }
 
 func (h scheduleHandler) GetSchedule(ctx context.Context, params oas.GetScheduleParams) (*oas.Schedule, error) {

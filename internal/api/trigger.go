@@ -2,7 +2,7 @@ package api
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/jackc/pgx/v5"
@@ -60,8 +60,10 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 		}
 		return keep(ctx, tx, http.StatusOK, triggerResultOf(started, estimate))
 	})
-	if err != nil && !h.committed(ctx, txID, err) {
-		return nil, startFailed(ctx, err)
+	if err != nil {
+		if err = h.unlessCommitted(ctx, txID, err); err != nil {
+			return nil, startFailed(ctx, err)
+		}
 	}
 	return triggerResultOf(started, estimate), nil
 }
@@ -90,22 +92,24 @@ func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, in *run.StartInp
 	return txID, plan.Runnable()
 }
 
-// committed finds out whether a start happened whose commit got no answer.
-func (h triggerHandler) committed(ctx context.Context, txID string, err error) bool {
+// unlessCommitted returns why a start did not happen, or nobody knows whether it did; nil if only the answer of its commit is missing.
+func (h triggerHandler) unlessCommitted(ctx context.Context, txID string, err error) error {
 	if !pg.CommitUnknown(err) {
-		return false
+		return err
 	}
 	is, readErr := pg.Committed(context.WithoutCancel(ctx), h.pool, txID)
-	return readErr == nil && is
+	switch {
+	case readErr != nil:
+		return err
+	case is:
+		return nil
+	}
+	return fmt.Errorf("the start was not committed: %v", err) //nolint:errorlint // it is known now
 }
 
 // startFailed hides a failure of ours: nothing of the start remains.
 func startFailed(ctx context.Context, err error) error {
-	var f *fault.Error
-	if errors.As(err, &f) || ctx.Err() != nil {
-		return err
-	}
-	return fault.New(fault.Unavailable, "Workflow start failed, records cleaned up").Because(err)
+	return notMade(ctx, err, "Workflow start failed, records cleaned up")
 }
 
 // startOf checks the sources of a trigger: at most one of them.

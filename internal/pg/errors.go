@@ -1,12 +1,14 @@
 package pg
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
 )
 
 // IsNoRows tells that a query for one row found none.
@@ -38,6 +40,33 @@ func IsConnection(err error) bool {
 	var network net.Error
 	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
+
+// IsUnavailable tells that the database cannot be used just now: it is away, has no connection left, takes no writes because it
+// is a copy of another, or went before it confirmed a commit.
+func IsUnavailable(err error) bool {
+	var connect *pgconn.ConnectError
+	switch pe, ok := asPg(err); {
+	case ok && pe.Code == "25006", errors.As(err, &connect), CommitUnknown(err):
+		return true
+	}
+	// A statement that ran out of its time may have been too slow, or waited for a lock.
+	return IsConnection(err) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// IsClosed tells that the pool was closed.
+func IsClosed(err error) bool { return errors.Is(err, puddle.ErrClosedPool) }
+
+var errReadOnly = errors.New("the server takes no writes")
+
+// Writable returns why the database cannot be written to; nil where it can.
+func Writable(ctx context.Context, db DB) error {
+	var readOnly bool
+	err := db.QueryRow(ctx, "SELECT current_setting('transaction_read_only')::boolean").Scan(&readOnly)
+	if err == nil && readOnly {
+		err = errReadOnly
+	}
+	return err //nolint:wrapcheck // looked at, never shown
 }
 
 // CommitUnknown tells that a commit was sent and its outcome never arrived: the transaction may or may not have happened,
