@@ -8505,7 +8505,8 @@ type JobError struct {
 	// `flow_failed`, `store_refused`, `event_refused`, `start_refused`, `wait_timeout`, `too_many_waits`.
 	// Before a call is made: `invalid_parameters`, `credential_unusable`, `address_refused`,
 	// `bad_request`. Of a call: `record_rejected`, `provider_refused`, `import_failed`,
-	// `provider_unreachable`, `outcome_unknown`. By a person: `resolved_by_person`, `requeued_by_person`.
+	// `provider_unreachable`, `call_too_late`, `outcome_unknown`. By a person: `resolved_by_person`,
+	// `requeued_by_person`.
 	Code string `json:"code"`
 	// What happened.
 	Message string    `json:"message"`

@@ -66,6 +66,7 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 	for _, p := range out.calls {
 		p.request.SendBefore = started.Add(p.timeout)
 		p.request.AnswerBefore = p.request.SendBefore
+		p.late = !time.Now().Before(p.request.SendBefore)
 	}
 	return out, nil
 }

@@ -50,8 +50,10 @@ type prepared struct {
 	probe bool
 	// claimedAt, sendBefore and countsIn are what the claim wrote down.
 	claimedAt, sendBefore time.Time
-	countsIn              json.RawMessage
-	meter                 *meter
+	// late: the time for the call was over before its claim had ended.
+	late     bool
+	countsIn json.RawMessage
+	meter    *meter
 	// queues are those that the call takes from.
 	queues []queueKey
 }
@@ -93,6 +95,7 @@ const (
 	codeRefused     = "provider_refused"
 	codeRejected    = "record_rejected"
 	codeUnreachable = "provider_unreachable"
+	codeTooLate     = "call_too_late"
 	codeUnknown     = "outcome_unknown"
 	codeResolved    = "resolved_by_person"
 	codeRequeued    = run.CodeRequeued

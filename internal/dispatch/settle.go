@@ -24,6 +24,8 @@ type verdict struct {
 	startedAt, finishedAt time.Time
 	// unresolved: nobody but a person can tell any more.
 	unresolved bool
+	// slowClaim: the time for the call was over before its claim had ended.
+	slowClaim bool
 }
 
 // settle settles calls whose round trip is over: transaction 2.
@@ -35,7 +37,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished) 
 			n = f.call.records
 		}
 		verdicts[i] = verdict{id: f.call.id, reading: provider.Read(f.call.task.Action, f.answer, n),
-			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt}
+			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt, slowClaim: f.call.late}
 		d.opts.Observed(f.call.task.Action.ID, verdicts[i].reading.Kind)
 		d.observe(ctx, f.call.orgID, f.call.task.CredentialID, f.call.task.Action.ServiceID, &f.answer)
 	}
@@ -386,75 +388,6 @@ func (s *settlement) failAll(call *openCall, p *run.Part, v *verdict, e *run.Job
 		r.Exceptions = append(r.Exceptions, run.Exception{Offset: o, Kind: run.TraceFailed, Error: e})
 	}
 	s.results = append(s.results, r)
-}
-
-// later puts a call back that the provider asked to repeat. A rate limit closes the whole budget for a while.
-func (s *settlement) later(call *openCall, v *verdict) {
-	until := s.now.Add(max(v.reading.RetryAfter, time.Second))
-	if v.reading.Reason == provider.ReasonRateLimited {
-		if s.meter != nil {
-			until = BackoffUntil(s.now, v.reading.RetryAfter, v.reading.WindowSeconds, s.meter.skew, s.meter.loc)
-		}
-		if until.After(s.backoff) {
-			s.backoff, s.cause = until, firstOf(v.reading.Code, v.reading.Reason)
-		}
-	}
-	s.move(call, v, stateRefused, time.Time{})
-	s.requeue(call.parts, run.Again{From: call.from, ReadyAt: until, Why: s.why(call, codeRefused, "The provider asked to come back later", &v.reading)})
-}
-
-func (s *settlement) requeue(ps []run.Part, again run.Again) {
-	s.requeues = append(s.requeues, requeue{ps, again})
-}
-
-func (s *settlement) why(call *openCall, code, message string, r *provider.Reading) *run.JobError {
-	if len(call.parts) == 0 {
-		return nil
-	}
-	return s.failure(&call.parts[0], code, message, r)
-}
-
-// notArrived retries a call that never left, or that the provider says it does not have.
-func (s *settlement) notArrived(call *openCall, v *verdict) {
-	s.move(call, v, stateRefused, time.Time{})
-	if v.reading.Reason == provider.ReasonTooLate || v.reading.Reason == "" {
-		s.requeue(call.parts, run.Again{From: call.from, Why: s.why(call, codeUnreachable, "The call was not sent in time", nil)})
-		return
-	}
-	text := "The provider cannot be reached"
-	if v.reading.Reason == provider.ReasonNoToken {
-		text = "The credential gave no access token"
-	}
-	s.again(call, v, codeUnreachable, text)
-}
-
-// again tries records again after the pause of their task's retry policy, or fails them when it is used up.
-func (s *settlement) again(call *openCall, v *verdict, code, message string) {
-	jitter := s.d.Random()
-	for i := 0; i < len(call.parts); i++ {
-		p := &call.parts[i]
-		_, task := s.task(p)
-		e := s.failure(p, code, message, &v.reading)
-		if int(p.Attempt) >= task.Retry.MaxAttempts {
-			s.failAll(call, p, v, e)
-			continue
-		}
-		at := s.now.Add(max(task.Retry.Delay(int(p.Attempt), jitter), v.reading.RetryAfter))
-		if task.Action.Bulk {
-			same := i + 1 // one stored part goes back as a whole
-			for same < len(call.parts) && call.parts[same].ID == p.ID {
-				same++
-			}
-			s.requeue(call.parts[i:same], run.Again{From: call.from, ReadyAt: at, Attempted: true, Why: e})
-			i = same - 1
-			continue
-		}
-		r := s.result(call, p, v)
-		for _, o := range p.Offsets() {
-			r.Exceptions = append(r.Exceptions, run.Exception{Offset: o, Kind: run.TraceRetry, Error: e, RetryAt: at})
-		}
-		s.results = append(s.results, r)
-	}
 }
 
 // unknown decides by the action's outcome check: repeat what is harmless to repeat, else find out.

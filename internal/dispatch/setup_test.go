@@ -61,6 +61,12 @@ func setup(t *testing.T, opts dispatch.Options) *bundle {
 // setupWith is setup with a catalog of the test's own.
 func setupWith(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog)) *bundle {
 	t.Helper()
+	return setupSender(t, opts, change, provider.Options{})
+}
+
+// setupSender is setupWith with a sender of the test's own, which reaches the simulated platform beside what it names.
+func setupSender(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog), out provider.Options) *bundle {
+	t.Helper()
 	b := &bundle{t: t, pool: pgtest.New(t), sim: dialersim.New(dialersim.Options{Seed: 1})}
 	server := httptest.NewServer(b.sim)
 	t.Cleanup(server.Close)
@@ -71,7 +77,8 @@ func setupWith(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog
 	cat := must(catalog.Load(catalog.Options{BaseURLs: map[string]string{"dialer": server.URL}}))
 	change(cat)
 	kek := must(vault.LoadKEK("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", ""))
-	sender := provider.NewSender(provider.Options{AllowHosts: []string{strings.TrimPrefix(server.URL, "http://")}})
+	out.AllowHosts = append(out.AllowHosts, strings.TrimPrefix(server.URL, "http://"))
+	sender := provider.NewSender(out)
 	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender, Now: time.Now})
 	b.creds = creds
 	b.defs = definition.New(b.pool, cat)

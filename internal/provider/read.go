@@ -40,13 +40,13 @@ const (
 
 // Reasons of readings that are no success.
 const (
-	ReasonTooLate      = "too_late"           // the deadline for sending passed first
+	ReasonTooLate      = "too_late"           // the deadline for sending passed before anything was tried
 	ReasonAddress      = "address_refused"    // the address must not be called
 	ReasonRequest      = "bad_request"        // the request cannot be put on the wire
 	ReasonNoToken      = "no_access_token"    // what the call must carry could not be had
 	ReasonUnreachable  = "unreachable"        // no connection, no such name, no valid certificate
 	ReasonNoAnswer     = "no_answer"          // the connection broke
-	ReasonTimeout      = "timeout"            // no answer in time
+	ReasonTimeout      = "timeout"            // no connection, or no answer, in time
 	ReasonUnreadable   = "unreadable_answer"  // a success whose body is cut, too large or no JSON as the catalog describes it
 	ReasonRedirect     = "redirected"         // a redirect, which is not followed
 	ReasonServerError  = "server_error"       // a 5xx
@@ -146,12 +146,14 @@ func readNotSent(err error) Reading {
 	switch {
 	case errors.As(err, &unsigned):
 		return Reading{Kind: NotArrived, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}
-	case errors.Is(err, ErrTooLate), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, ErrNotTried):
 		return Reading{Kind: NotArrived, Reason: ReasonTooLate}
 	case errors.Is(err, ErrAddressRefused):
 		return Reading{Kind: Refused, Reason: ReasonAddress}
 	case errors.Is(err, ErrBadRequest):
 		return Reading{Kind: Refused, Reason: ReasonRequest}
+	case reasonOfSilence(err) == ReasonTimeout:
+		return Reading{Kind: NotArrived, Reason: ReasonTimeout}
 	}
 	return Reading{Kind: NotArrived, Reason: ReasonUnreachable}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -105,7 +107,10 @@ func TestRead(t *testing.T) {
 		"NUL":                {peek, answered(200, `{"a":"x\u0000y\\u0000"}`), `success out={"a":"x\ufffdy\\u0000"}`},
 		"bad UTF-8":          {peek, answered(200, "{\"a\":\"\xff\"}"), "success out={\"a\":\"\uFFFD\"}"},
 		"not sent":           {up, Answer{Err: errors.New("refused")}, "not_arrived reason=unreachable"},
-		"too late":           {up, Answer{Err: ErrTooLate}, "not_arrived reason=too_late"},
+		"not tried":          {up, Answer{Err: ErrNotTried}, "not_arrived reason=too_late"},
+		"too late to write":  {up, Answer{Err: ErrTooLate}, "not_arrived reason=timeout"},
+		"connect timeout":    {up, Answer{Err: &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}}, "not_arrived reason=timeout"},
+		"call timeout":       {up, Answer{Err: fmt.Errorf("dial: %w", context.DeadlineExceeded)}, "not_arrived reason=timeout"},
 		"address":            {up, Answer{Err: fmt.Errorf("dial: %w", ErrAddressRefused)}, "refused reason=address_refused"},
 		"bad request":        {up, Answer{Err: ErrBadRequest}, "refused reason=bad_request"},
 		"cut before status":  {up, Answer{Sent: Maybe, Err: io.EOF}, "unknown reason=no_answer"},

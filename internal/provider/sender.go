@@ -23,6 +23,8 @@ import (
 var (
 	// ErrTooLate: the deadline for sending passed before the request was out.
 	ErrTooLate = errors.New("the deadline for sending has passed")
+	// ErrNotTried: it had passed before anything was tried. It wraps ErrTooLate.
+	ErrNotTried = fmt.Errorf("%w before the call was tried", ErrTooLate)
 	// ErrAddressRefused: the address lies in a network, or on a port, that calls must not reach.
 	ErrAddressRefused = errors.New("the address is not allowed")
 	// ErrAnswerTooLarge: the answer is larger than what is read.
@@ -133,13 +135,13 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	}
 	ctx, g.abort = context.WithCancelCause(ctx)
 	defer g.abort(nil)
-	err := s.sign(ctx, &r)
 	var req *http.Request
+	err := ErrNotTried
+	if !g.late() {
+		err = s.sign(ctx, &r)
+	}
 	if err == nil {
 		req, err = g.request(ctx, r)
-	}
-	if err == nil && g.late() {
-		err = ErrTooLate
 	}
 	if err == nil {
 		s.exchange(req, g, &ans)

@@ -1,0 +1,97 @@
+package dispatch
+
+import (
+	"fmt"
+	"time"
+
+	"flowlane/internal/provider"
+	"flowlane/internal/run"
+)
+
+// lateRetry is how long a call waits for its next claim that this process was too late to send.
+const lateRetry = time.Second
+
+// later puts a call back that the provider asked to repeat. A rate limit closes the whole budget for a while.
+func (s *settlement) later(call *openCall, v *verdict) {
+	until := s.now.Add(max(v.reading.RetryAfter, time.Second))
+	if v.reading.Reason == provider.ReasonRateLimited {
+		if s.meter != nil {
+			until = BackoffUntil(s.now, v.reading.RetryAfter, v.reading.WindowSeconds, s.meter.skew, s.meter.loc)
+		}
+		if until.After(s.backoff) {
+			s.backoff, s.cause = until, firstOf(v.reading.Code, v.reading.Reason)
+		}
+	}
+	s.move(call, v, stateRefused, time.Time{})
+	s.requeue(call.parts, run.Again{From: call.from, ReadyAt: until, Why: s.why(call, codeRefused, "The provider asked to come back later", &v.reading)})
+}
+
+func (s *settlement) requeue(ps []run.Part, again run.Again) {
+	s.requeues = append(s.requeues, requeue{ps, again})
+}
+
+func (s *settlement) why(call *openCall, code, message string, r *provider.Reading) *run.JobError {
+	if len(call.parts) == 0 {
+		return nil
+	}
+	return s.failure(&call.parts[0], code, message, r)
+}
+
+// notArrived retries a call that never left, or that the provider says it does not have.
+func (s *settlement) notArrived(call *openCall, v *verdict) {
+	s.move(call, v, stateRefused, time.Time{})
+	switch v.reading.Reason {
+	case "":
+		s.requeue(call.parts, run.Again{From: call.from, Why: s.why(call, codeUnreachable, "The call was not sent in time", nil)})
+	case provider.ReasonTooLate:
+		s.tooLate(call, v)
+	case provider.ReasonNoToken:
+		s.again(call, v, codeUnreachable, "The credential gave no access token")
+	case provider.ReasonTimeout:
+		s.again(call, v, codeUnreachable, "The provider cannot be reached in time")
+	default:
+		s.again(call, v, codeUnreachable, "The provider cannot be reached")
+	}
+}
+
+// tooLate puts a call back that this process did not even try in its time. A process that was stopped costs no attempt; a claim
+// that takes longer than its calls may would go round for ever.
+func (s *settlement) tooLate(call *openCall, v *verdict) {
+	if v.slowClaim {
+		limit := call.SendBefore.Sub(call.ClaimedAt)
+		s.again(call, v, codeTooLate, fmt.Sprintf("The call was never sent: to write it down took longer than the %s that it may take; "+
+			"a longer timeout_seconds would help", limit))
+		return
+	}
+	why := s.why(call, codeTooLate, "The call was not sent in time", nil)
+	s.requeue(call.parts, run.Again{From: call.from, ReadyAt: s.now.Add(lateRetry), Why: why})
+}
+
+// again tries records again after the pause of their task's retry policy, or fails them when it is used up.
+func (s *settlement) again(call *openCall, v *verdict, code, message string) {
+	jitter := s.d.Random()
+	for i := 0; i < len(call.parts); i++ {
+		p := &call.parts[i]
+		_, task := s.task(p)
+		e := s.failure(p, code, message, &v.reading)
+		if int(p.Attempt) >= task.Retry.MaxAttempts {
+			s.failAll(call, p, v, e)
+			continue
+		}
+		at := s.now.Add(max(task.Retry.Delay(int(p.Attempt), jitter), v.reading.RetryAfter))
+		if task.Action.Bulk {
+			same := i + 1 // one stored part goes back as a whole
+			for same < len(call.parts) && call.parts[same].ID == p.ID {
+				same++
+			}
+			s.requeue(call.parts[i:same], run.Again{From: call.from, ReadyAt: at, Attempted: true, Why: e})
+			i = same - 1
+			continue
+		}
+		r := s.result(call, p, v)
+		for _, o := range p.Offsets() {
+			r.Exceptions = append(r.Exceptions, run.Exception{Offset: o, Kind: run.TraceRetry, Error: e, RetryAt: at})
+		}
+		s.results = append(s.results, r)
+	}
+}
