@@ -11,6 +11,10 @@ SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 -- name: BudgetSpace :exec
 UPDATE flow.budget SET next_call_at = @next_call_at WHERE domain = @domain AND bucket = @bucket;
 
+-- name: BudgetRefusals :exec
+-- Notes how often in a row the receiver of a budget without windows has refused calls for their rate, and when it did last.
+UPDATE flow.budget SET refusals = @refusals, refused_at = @refused_at WHERE domain = @domain AND bucket = @bucket;
+
 -- name: BudgetLanes :many
 -- The lanes of organizations in a budget, those that want calls now among them: where they stand, how many calls of each are
 -- under way, and what was set for them (0: nothing). Also when the automatic backoff of the budget ends.
@@ -132,12 +136,10 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unn
         unnest(@send_befores::timestamptz[]) AS send_before) d;
 
 -- name: CallsRead :many
--- Calls of one budget, with what says in which windows they count, and the time.
-SELECT sqlc.embed(c), (SELECT b.time_zone FROM flow.budget b WHERE b.domain = @domain AND b.bucket = @bucket) AS time_zone,
-    (SELECT b.service_id FROM flow.budget b WHERE b.domain = @domain AND b.bucket = @bucket) AS service_id,
-    (SELECT b.metered FROM flow.budget b WHERE b.domain = @domain AND b.bucket = @bucket) AS metered,
-    (SELECT flow.clock())::timestamptz AS now
-FROM flow.call c WHERE c.id = ANY(@ids::uuid[]) ORDER BY c.id;
+-- Calls of one budget, with the budget, and the time.
+SELECT sqlc.embed(c), sqlc.embed(b), (SELECT flow.clock())::timestamptz AS now
+FROM flow.budget b CROSS JOIN flow.call c
+WHERE b.domain = @domain AND b.bucket = @bucket AND c.id = ANY(@ids::uuid[]) ORDER BY c.id;
 
 -- name: CallIs :one
 SELECT EXISTS (SELECT FROM flow.call WHERE id = @id AND owner = @owner);

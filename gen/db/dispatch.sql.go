@@ -114,9 +114,9 @@ func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParam
 
 const budgetLock = `-- name: BudgetLock :one
 WITH locked AS MATERIALIZED (
-    SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at FROM flow.budget WHERE domain = $1 AND bucket = $2 FOR NO KEY UPDATE
+    SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at, refusals, refused_at FROM flow.budget WHERE domain = $1 AND bucket = $2 FOR NO KEY UPDATE
 )
-SELECT locked.domain, locked.bucket, locked.service_id, locked.metered, locked.time_zone, locked.max_in_flight, locked.next_call_at, flow.clock()::timestamptz AS now FROM locked
+SELECT locked.domain, locked.bucket, locked.service_id, locked.metered, locked.time_zone, locked.max_in_flight, locked.next_call_at, locked.refusals, locked.refused_at, flow.clock()::timestamptz AS now FROM locked
 `
 
 type BudgetLockParams struct {
@@ -132,6 +132,8 @@ type BudgetLockRow struct {
 	TimeZone    string
 	MaxInFlight int32
 	NextCallAt  *time.Time
+	Refusals    int32
+	RefusedAt   *time.Time
 	Now         time.Time
 }
 
@@ -147,13 +149,15 @@ func (q *Queries) BudgetLock(ctx context.Context, db DBTX, arg BudgetLockParams)
 		&i.TimeZone,
 		&i.MaxInFlight,
 		&i.NextCallAt,
+		&i.Refusals,
+		&i.RefusedAt,
 		&i.Now,
 	)
 	return i, err
 }
 
 const budgetRead = `-- name: BudgetRead :one
-SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at FROM flow.budget WHERE domain = $1 AND bucket = $2
+SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at, refusals, refused_at FROM flow.budget WHERE domain = $1 AND bucket = $2
 `
 
 type BudgetReadParams struct {
@@ -172,8 +176,32 @@ func (q *Queries) BudgetRead(ctx context.Context, db DBTX, arg BudgetReadParams)
 		&i.TimeZone,
 		&i.MaxInFlight,
 		&i.NextCallAt,
+		&i.Refusals,
+		&i.RefusedAt,
 	)
 	return i, err
+}
+
+const budgetRefusals = `-- name: BudgetRefusals :exec
+UPDATE flow.budget SET refusals = $1, refused_at = $2 WHERE domain = $3 AND bucket = $4
+`
+
+type BudgetRefusalsParams struct {
+	Refusals  int32
+	RefusedAt *time.Time
+	Domain    string
+	Bucket    string
+}
+
+// Notes how often in a row the receiver of a budget without windows has refused calls for their rate, and when it did last.
+func (q *Queries) BudgetRefusals(ctx context.Context, db DBTX, arg BudgetRefusalsParams) error {
+	_, err := db.Exec(ctx, budgetRefusals,
+		arg.Refusals,
+		arg.RefusedAt,
+		arg.Domain,
+		arg.Bucket,
+	)
+	return err
 }
 
 const budgetSpace = `-- name: BudgetSpace :exec
@@ -597,11 +625,9 @@ func (q *Queries) CallsOverdue(ctx context.Context, db DBTX, arg CallsOverduePar
 }
 
 const callsRead = `-- name: CallsRead :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, (SELECT b.time_zone FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS time_zone,
-    (SELECT b.service_id FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS service_id,
-    (SELECT b.metered FROM flow.budget b WHERE b.domain = $1 AND b.bucket = $2) AS metered,
-    (SELECT flow.clock())::timestamptz AS now
-FROM flow.call c WHERE c.id = ANY($3::uuid[]) ORDER BY c.id
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, (SELECT flow.clock())::timestamptz AS now
+FROM flow.budget b CROSS JOIN flow.call c
+WHERE b.domain = $1 AND b.bucket = $2 AND c.id = ANY($3::uuid[]) ORDER BY c.id
 `
 
 type CallsReadParams struct {
@@ -611,14 +637,12 @@ type CallsReadParams struct {
 }
 
 type CallsReadRow struct {
-	FlowCall  FlowCall
-	TimeZone  string
-	ServiceID string
-	Metered   bool
-	Now       time.Time
+	FlowCall   FlowCall
+	FlowBudget FlowBudget
+	Now        time.Time
 }
 
-// Calls of one budget, with what says in which windows they count, and the time.
+// Calls of one budget, with the budget, and the time.
 func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) ([]CallsReadRow, error) {
 	rows, err := db.Query(ctx, callsRead, arg.Domain, arg.Bucket, arg.Ids)
 	if err != nil {
@@ -655,9 +679,15 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 			&i.FlowCall.Checks,
 			&i.FlowCall.CountsIn,
 			&i.FlowCall.Note,
-			&i.TimeZone,
-			&i.ServiceID,
-			&i.Metered,
+			&i.FlowBudget.Domain,
+			&i.FlowBudget.Bucket,
+			&i.FlowBudget.ServiceID,
+			&i.FlowBudget.Metered,
+			&i.FlowBudget.TimeZone,
+			&i.FlowBudget.MaxInFlight,
+			&i.FlowBudget.NextCallAt,
+			&i.FlowBudget.Refusals,
+			&i.FlowBudget.RefusedAt,
 			&i.Now,
 		); err != nil {
 			return nil, err

@@ -567,6 +567,10 @@ type FlowBudget struct {
 	MaxInFlight int32
 	// Before which time no further call goes out, where the catalog asks for a pause between calls; null for none.
 	NextCallAt *time.Time
+	// How often in a row its receiver refused calls for their rate without naming a time, calls that were under way together counted once; 0 after a success, and where windows limit its calls.
+	Refusals int32
+	// When that was counted last: refusals of calls that were claimed before are no further ones; null for never.
+	RefusedAt *time.Time
 }
 
 // Where the organizations of a budget stand in fair queueing: equal shares. Written with an organization's first call.
@@ -1063,7 +1067,7 @@ type FlowLaneBatch struct {
 	TaskNo int16
 	// The organization of the batch.
 	OrgID uuid.UUID
-	// The definition of the batch.
+	// Whose version the batch follows: with it projections find the plan without reading the batch.
 	DefinitionID uuid.UUID
 	// The version of the definition that the batch runs.
 	Version int32

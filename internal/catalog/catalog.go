@@ -223,7 +223,8 @@ type RetryLater struct {
 	// Bucket and WindowSeconds name the fields that say which budget is spent; the hold then ends with that window.
 	Bucket        string `yaml:"bucket"`
 	WindowSeconds string `yaml:"window_seconds"`
-	// WaitSeconds is how long to wait where the answer has neither window nor Retry-After.
+	// WaitSeconds is how long to wait where the answer has neither window nor Retry-After. A 429 of an action without buckets backs
+	// off by itself instead.
 	WaitSeconds int `yaml:"wait_seconds"`
 }
 

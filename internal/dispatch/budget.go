@@ -161,3 +161,11 @@ func BackoffUntil(now time.Time, retryAfter time.Duration, seconds int, skew tim
 	}
 	return now.Add(max(retryAfter, time.Second))
 }
+
+// RateBackoff is how long a budget without windows is closed after a call was refused for a rate limit by a receiver that names no
+// time: a second after the first refusal, twice as long after each further one in a row, a minute at most, and up to half of
+// that less, so that those who were refused together do not come back together. random is in [0, 1).
+func RateBackoff(refusals int, random float64) time.Duration {
+	d := min(time.Second<<min(max(refusals, 1)-1, 6), time.Minute)
+	return d/2 + time.Duration(float64(d/2)*random)
+}

@@ -237,3 +237,17 @@ func TestProperty_Space(t *testing.T) {
 		require.Equal(t, Grant{Calls: 7}, Space(now, time.Time{}, 0, 7), "no spacing")
 	})
 }
+
+func TestRateBackoff(t *testing.T) {
+	t.Parallel()
+	for refusals, most := range map[int]time.Duration{
+		0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 6: 32 * time.Second, 7: time.Minute, 8: time.Minute, 1 << 30: time.Minute,
+	} {
+		if got := RateBackoff(refusals, 0); got != most/2 {
+			t.Errorf("after %d refusals it is %s at least, want %s", refusals, got, most/2)
+		}
+		if got := RateBackoff(refusals, 1); got != most {
+			t.Errorf("after %d refusals it is %s at most, want %s", refusals, got, most)
+		}
+	}
+}

@@ -420,7 +420,7 @@ func (c *claim) rows(calls []*prepared) db.CallInsertParams {
 		in.Params = append(in.Params, string(p.params))
 		in.OutcomeChecks = append(in.OutcomeChecks, p.outcomeCheck())
 		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
-		p.claimedAt, p.sendBefore, p.countsIn, p.meter = c.now, c.now.Add(p.timeout), in.CountsIn, c.meter
+		p.claimedAt, p.sendBefore, p.countsIn, p.meter, p.refusals = c.now, c.now.Add(p.timeout), in.CountsIn, c.meter, c.budget.Refusals
 		in.SendBefores = append(in.SendBefores, p.sendBefore)
 	}
 	return in

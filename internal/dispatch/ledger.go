@@ -100,7 +100,7 @@ func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey) (b d
 		return b, now, fmt.Errorf("lock budget %s: %w", k, err)
 	}
 	return db.FlowBudget{Domain: r.Domain, Bucket: r.Bucket, ServiceID: r.ServiceID, Metered: r.Metered, TimeZone: r.TimeZone,
-		MaxInFlight: r.MaxInFlight, NextCallAt: r.NextCallAt}, r.Now, nil
+		MaxInFlight: r.MaxInFlight, NextCallAt: r.NextCallAt, Refusals: r.Refusals, RefusedAt: r.RefusedAt}, r.Now, nil
 }
 
 // spans returns every window in which a call may count that arrives between from and to, with its spend.

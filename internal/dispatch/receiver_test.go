@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
 	"flowlane/internal/catalog"
@@ -149,5 +151,61 @@ func TestClaimThatTakesLongerThanItsCalls(t *testing.T) {
 	want := "The call was never sent: to write it down took longer than the 1s that it may take; a longer timeout_seconds would help"
 	if calls, code, message := b.failure(id.String()); calls != 2 || code != "call_too_late" || message != want {
 		t.Errorf("after %d calls: %s: %s", calls, code, message)
+	}
+}
+
+// A receiver that nobody meters and that names no time is left alone for a second, then for twice as long each time, until it takes
+// a call.
+func TestRateLimitWithoutATime(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch calls.Add(1) {
+		case 1, 2, 4:
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}})
+	flow := b.define(post(receiver.URL, ""))
+	for range 2 {
+		if status, counts := b.await(b.start(flow, 1, plainRow)); status != run.BatchCompleted {
+			t.Fatalf("batch ended %s with %+v", status, counts)
+		}
+	}
+	rows, err := b.pool.Query(t.Context(), "SELECT expires_at - created_at FROM flow.pause WHERE scope = 'bucket' ORDER BY created_at")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := must(pgx.CollectRows(rows, pgx.RowTo[time.Duration]))
+	if len(waits) != 3 {
+		t.Fatalf("the budget was closed for %s; want three times", waits)
+	}
+	for i, most := range []time.Duration{time.Second, 2 * time.Second, time.Second} {
+		if waits[i] < most/2 || waits[i] > most {
+			t.Errorf("wait %d was %s; want half of %s to all of it", i, waits[i], most)
+		}
+	}
+}
+
+// Calls that went out together are refused together, which is one refusal; others than those that were under way count anew.
+func TestRateLimitOfManyCalls(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) <= 20 {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{strings.TrimPrefix(receiver.URL, "http://")}})
+	if status, counts := b.await(b.start(b.define(post(receiver.URL, "")), 20, plainRow)); status != run.BatchCompleted {
+		t.Fatalf("batch ended %s with %+v", status, counts)
+	}
+	if n := b.count("SELECT count(*) FROM flow.pause WHERE scope = 'bucket'"); n != 1 {
+		t.Errorf("the budget was closed %d times, want once", n)
+	}
+	if n := b.count("SELECT max(refusals) FROM flow.budget"); n != 0 {
+		t.Errorf("%d refusals are remembered after a success", n)
 	}
 }

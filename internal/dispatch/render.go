@@ -54,6 +54,8 @@ type prepared struct {
 	late     bool
 	countsIn json.RawMessage
 	meter    *meter
+	// refusals is how often in a row its receiver had refused calls for their rate.
+	refusals int32
 	// queues are those that the call takes from.
 	queues []queueKey
 }

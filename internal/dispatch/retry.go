@@ -1,9 +1,13 @@
 package dispatch
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
 )
@@ -15,15 +19,57 @@ const lateRetry = time.Second
 func (s *settlement) later(call *openCall, v *verdict) {
 	until := s.now.Add(max(v.reading.RetryAfter, time.Second))
 	if v.reading.Reason == provider.ReasonRateLimited {
-		if s.meter != nil {
+		switch {
+		case s.meter != nil:
 			until = BackoffUntil(s.now, v.reading.RetryAfter, v.reading.WindowSeconds, s.meter.skew, s.meter.loc)
+		case !v.reading.Named:
+			until = s.refusedForRate(call)
 		}
-		if until.After(s.backoff) {
+		if until.After(s.now) && until.After(s.backoff) {
 			s.backoff, s.cause = until, firstOf(v.reading.Code, v.reading.Reason)
 		}
 	}
 	s.move(call, v, stateRefused, time.Time{})
 	s.requeue(call.parts, run.Again{From: call.from, ReadyAt: until, Why: s.why(call, codeRefused, "The provider asked to come back later", &v.reading)})
+}
+
+// refusedForRate says until when a budget without windows is closed whose receiver names no time. Calls that were claimed before the
+// last refusal was counted tell nothing new: they wait with the others.
+func (s *settlement) refusedForRate(call *openCall) time.Time {
+	if !call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
+		return s.now
+	}
+	if !s.counted {
+		s.counted = true
+		s.refusals++
+		s.closedUntil = s.now.Add(RateBackoff(int(s.refusals), s.d.Random()))
+	}
+	return s.closedUntil
+}
+
+// forgive begins anew to count refusals once the receiver has taken a call that went out after the last one.
+func (s *settlement) forgive(verdicts []verdict) {
+	for i := range verdicts {
+		call, ok := s.calls[verdicts[i].id]
+		if ok && verdicts[i].reading.Kind == provider.Success && call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
+			s.refusals = 0
+		}
+	}
+}
+
+// writeRefusals notes what was counted. It comes before the calls are locked, as all locks of budgets do.
+func (s *settlement) writeRefusals(ctx context.Context, tx pgx.Tx) error {
+	if s.refusals == s.budget.Refusals && !s.counted {
+		return nil
+	}
+	p := db.BudgetRefusalsParams{Domain: s.key.domain, Bucket: s.key.bucket, Refusals: s.refusals, RefusedAt: s.budget.RefusedAt}
+	if s.counted {
+		p.RefusedAt = &s.now
+	}
+	if err := s.d.q.BudgetRefusals(ctx, tx, p); err != nil {
+		return fmt.Errorf("count the refusals of %s: %w", s.key, err)
+	}
+	return nil
 }
 
 func (s *settlement) requeue(ps []run.Part, again run.Again) {

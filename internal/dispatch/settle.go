@@ -63,7 +63,7 @@ func (d *Dispatcher) remembered(ctx context.Context, k budgetKey, group []finish
 	s := newSettlement(d, k, group[0].call.meter)
 	for i := range group {
 		p := group[i].call
-		if verdicts[i].reading.Kind != provider.Success {
+		if verdicts[i].reading.Kind != provider.Success || p.refusals > 0 {
 			return nil, nil
 		}
 		call := &openCall{from: run.Started, FlowCall: db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: p.claimedAt, SendBefore: p.sendBefore,
@@ -118,6 +118,7 @@ func (d *Dispatcher) apply(ctx context.Context, k budgetKey, verdicts []verdict,
 		if err != nil {
 			return err
 		}
+		s.forgive(verdicts)
 		for i := range verdicts {
 			if call, ok := s.calls[verdicts[i].id]; ok {
 				s.one(call, &verdicts[i])
@@ -152,6 +153,12 @@ type settlement struct {
 	requeues  []requeue
 	doubts    []run.Part
 	abandoned []run.Part
+	// budget is that of the calls; zero where nothing of it is needed. refusals is what becomes of its count of refusals.
+	budget   db.FlowBudget
+	refusals int32
+	// counted: a refusal was counted, for which the budget is closed until closedUntil.
+	counted     bool
+	closedUntil time.Time
 	// backoff is how long the whole budget must wait, and why.
 	backoff time.Time
 	cause   string
@@ -215,12 +222,12 @@ func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, verdicts []ver
 		return newSettlement(d, k, nil), nil
 	}
 	r := &rows[0]
-	m, err := d.windows(&db.FlowBudget{Domain: k.domain, Bucket: k.bucket, ServiceID: r.ServiceID, Metered: r.Metered, TimeZone: r.TimeZone})
+	m, err := d.windows(&r.FlowBudget)
 	if err != nil {
 		return nil, err
 	}
 	s := newSettlement(d, k, m)
-	s.now = r.Now
+	s.now, s.budget, s.refusals = r.Now, r.FlowBudget, r.FlowBudget.Refusals
 	if err := s.readResolved(ctx, rows); err != nil {
 		return nil, err
 	}

@@ -78,6 +78,9 @@ func (s *settlement) windows(call *openCall, refused bool) settledWindows {
 
 // write writes everything that the verdicts changed: calls first, then, under the lock of the batches, records and windows.
 func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
+	if err := s.writeRefusals(ctx, tx); err != nil {
+		return err
+	}
 	if err := s.references(ctx, tx); err != nil {
 		return err
 	}

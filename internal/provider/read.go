@@ -91,6 +91,8 @@ type Reading struct {
 	// RetryAfter is how long to wait after RetryLater: what the provider asked for, else what the catalog says. It is zero
 	// where the answer only names a window: the wait then ends with that window.
 	RetryAfter time.Duration
+	// Named: the answer itself says when to come back, by a time or by its window.
+	Named bool
 	// Bucket and WindowSeconds say which budget is spent, where the answer says so.
 	Bucket        string
 	WindowSeconds int
@@ -267,8 +269,8 @@ func (r *Reading) later(spec *catalog.RetryLater, ans Answer) {
 		}
 	}
 	if wait, ok := retryAfter(ans); ok {
-		r.RetryAfter = wait
-	} else if r.WindowSeconds == 0 {
+		r.RetryAfter, r.Named = wait, true
+	} else if r.Named = r.WindowSeconds > 0; !r.Named {
 		r.RetryAfter = time.Duration(spec.WaitSeconds) * time.Second
 	}
 }
