@@ -74,20 +74,22 @@ func TestMargin_LowestOfAllBinds(t *testing.T) {
 	assert.Equal(t, 18.0, s.caps("upload")["60"])
 }
 
-// No call goes beyond the margin, and one that waits goes as soon as the margin allows it.
+// No call goes beyond the margin, which leaves at least one, and what waits goes as soon as the margin allows it.
 func TestMargin_HoldsCallsBack(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, true)
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 99, 3600: 99, 86400: 2}}})
 	s.Do("POST", s.domain()+"/refresh-limits", nil).Want(http.StatusOK)
 	s.Do("PUT", s.domain()+"/margins/upload", `{"margin_percent":1}`).Want(http.StatusOK)
-	assert.Equal(t, 0.0, s.caps("upload")["60"], "nothing is left of it")
-	held := s.trigger(s.define(uploadSteps), `{"input_data":{"id":"a"}}`)
+	assert.Equal(t, map[string]float64{"60": 1, "3600": 1, "86400": 1}, s.caps("upload"))
+	definition := s.define(uploadSteps)
+	assert.Equal(t, "completed", s.await(s.trigger(definition, `{"input_data":{"id":"a"}}`))["status"], "one call is left")
+	held := s.trigger(definition, `{"input_data":{"id":"b"}}`)
 	require.Eventually(t, func() (waits bool) { // the dispatcher has looked, and comes back when the window is over
 		require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased AND due_at > flow.clock())`).Scan(&waits))
 		return waits
 	}, time.Minute, 10*time.Millisecond)
-	assert.Empty(t, s.sim.Arrivals("demo"))
+	assert.Len(t, s.sim.Arrivals("demo"), 1)
 	s.Do("PUT", s.domain()+"/margins/upload", `{"margin_percent":100}`).Want(http.StatusOK)
 	assert.Equal(t, "completed", s.await(held)["status"])
 }

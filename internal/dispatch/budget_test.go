@@ -251,3 +251,13 @@ func TestRateBackoff(t *testing.T) {
 		}
 	}
 }
+
+// A margin rounds down to whole calls, and leaves at least one of a cap that allows any.
+func TestAfterMargin(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ limit, percent, want int }{
+		{20, 100, 20}, {20, 51, 10}, {20, 5, 1}, {20, 4, 1}, {20, 1, 1}, {1, 1, 1}, {1, 100, 1}, {0, 1, 0}, {0, 100, 0}, {2000, 1, 20},
+	} {
+		require.Equal(t, c.want, AfterMargin(c.limit, c.percent), "%d percent of %d", c.percent, c.limit)
+	}
+}
