@@ -291,19 +291,6 @@ func TestSchedule_Change(t *testing.T) {
 }
 
 // Slots that had come when a schedule is changed, or switched off, and that no process has come to, are listed; what does not change
-// One that was accepted by rules that were less strict can be changed, and goes on.
-func TestSchedule_Older(t *testing.T) {
-	t.Parallel()
-	s := serveStack(t, false)
-	path := "/flows/schedules/" + s.Do(http.MethodPost, "/flows/schedules",
-		fmt.Sprintf(`{"definition_id":%q,"description":"d","cron_expression":"* * * * *"}`, s.define(transformSteps))).Want(http.StatusCreated).JSON()["id"].(string)
-	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.schedule SET cron_expression = '*-5 * * * *'")
-	require.NoError(t, err)
-	assert.NotNil(t, s.get(path)["next_fire_at"])
-	s.Do(http.MethodPatch, path, `{"cron_expression":"*-7 * * * *"}`).Invalid("body.cron_expression value_error")
-	assert.Equal(t, false, s.Do(http.MethodPatch, path, `{"enabled":false}`).Want(http.StatusOK).JSON()["enabled"])
-}
-
 // when slots come leaves them to whoever decides them.
 func TestSchedule_ChangedBeforeItsSlotsAreDecided(t *testing.T) {
 	t.Parallel()
