@@ -17,7 +17,7 @@ UPDATE flow.budget SET refusals = @refusals, refused_at = @refused_at WHERE doma
 
 -- name: BudgetLanes :many
 -- The lanes of organizations in a budget, those that want calls now among them: where they stand, how many calls of each are
--- under way, and what was set for them (0: nothing). Also when the automatic backoff of the budget ends.
+-- under way beside those that were answered, and what was set for them (0: nothing). Also when the automatic backoff of the budget ends.
 SELECT k.org_id::uuid AS org_id, k.lane, coalesce(l.vtime, 0)::bigint AS vtime, coalesce(l.vstart, 0)::bigint AS vstart,
     coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart, coalesce(f.calls, 0)::int AS in_flight,
     coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
@@ -35,6 +35,7 @@ LEFT JOIN (
     SELECT c.org_id, c.lane, count(*) AS calls FROM flow.call c
     WHERE c.domain = @domain::text AND c.bucket = @bucket::text AND c.state = 'intent'
         AND c.send_before > (SELECT flow.clock()) - make_interval(secs => @margin_seconds::float8)
+        AND NOT c.id = ANY(@answered::uuid[])
     GROUP BY c.org_id, c.lane
 ) f ON f.org_id = k.org_id AND f.lane = k.lane;
 
@@ -66,7 +67,8 @@ CROSS JOIN LATERAL (
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
             AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
-        AND NOT EXISTS (SELECT FROM flow.holds_over(q.org_id, q.domain, q.lane))
+        -- Of the lane, and so asked once, not for each of its queues.
+        AND (SELECT NOT EXISTS (SELECT FROM flow.holds_over(org.org_id, @domain::text, k.lane)))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY(@skip::text[])
     ORDER BY q.high DESC, q.batch_id LIMIT @per_lane
 ) l
@@ -76,29 +78,36 @@ LEFT JOIN flow.domain_lane s ON s.org_id = l.org_id AND s.tenancy_id = @domain::
 ORDER BY l.org_id, l.lane, l.high DESC, l.batch_id;
 
 -- name: PartChoose :many
--- What is ready in a queue, slice by slice, in the order in which it goes.
-SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
-    (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
-    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, s.first, s.records AS size
-FROM (
-    SELECT * FROM flow.part q
-    WHERE q.batch_id = @batch_id AND q.step_no = @step_no AND q.task_no = @task_no AND q.call_id IS NULL
-        AND q.ready_at <= (SELECT flow.clock())
-    ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT @max_parts
-) p
+-- What is ready in queues, slice by slice, in the order in which it goes; of each so many parts at most. Each queue is looked up for
+-- itself: else the planner takes reading all parts for cheap.
+SELECT (k.no - 1)::int AS queue_no, p.id, k.batch_id::uuid AS batch_id, k.step_no::smallint AS step_no, k.task_no::smallint AS task_no, p.slice_no,
+    p.from_off, p.to_off, p.apart, p.attempt, p.element, p.first, p.size
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[]) AS step_no, unnest(@task_nos::smallint[]) AS task_no,
+        unnest(@max_parts::int[]) AS most, generate_series(1, cardinality(@batch_ids::uuid[])) AS no) k
 CROSS JOIN LATERAL (
-    SELECT z.no, z.first, z.records FROM flow.slice z
-    WHERE z.batch_id = p.batch_id AND z.no BETWEEN p.slice_no AND p.last_no ORDER BY z.no LIMIT @max_parts
-) s
-ORDER BY p.ready_at, p.slice_no, p.from_off, s.no LIMIT @max_parts;
+    SELECT r.id, s.no AS slice_no, (CASE WHEN s.no = r.slice_no THEN r.from_off ELSE 0 END)::int AS from_off,
+        (CASE WHEN s.no = r.last_no THEN r.to_off ELSE s.records END)::int AS to_off,
+        r.apart, r.attempt, r.element, s.first, s.records AS size, r.ready_at, r.slice_no AS part_slice, r.from_off AS part_from
+    FROM (
+        SELECT * FROM flow.part q
+        WHERE q.batch_id = k.batch_id AND q.step_no = k.step_no AND q.task_no = k.task_no AND q.call_id IS NULL
+            AND q.ready_at <= (SELECT flow.clock())
+        ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT k.most
+    ) r
+    CROSS JOIN LATERAL (
+        SELECT z.no, z.first, z.records FROM flow.slice z
+        WHERE z.batch_id = k.batch_id AND z.no BETWEEN r.slice_no AND r.last_no ORDER BY z.no LIMIT k.most
+    ) s
+    ORDER BY r.ready_at, r.slice_no, r.from_off, s.no LIMIT k.most
+) p
+ORDER BY k.no, p.ready_at, p.part_slice, p.part_from, p.slice_no;
 
 -- name: QueueNextReady :one
--- When the next delayed part of a budget may be claimed.
+-- When the next part of a budget may be claimed that could not be at the time of the last choice.
 SELECT coalesce(min(n.ready_at), '0001-01-01 00:00:00+00')::timestamptz AS at FROM flow.lane_batch q
 CROSS JOIN LATERAL (
     SELECT p.ready_at FROM flow.part p
-    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > (SELECT flow.clock())
+    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > @chosen_at::timestamptz
     ORDER BY p.ready_at LIMIT 1
 ) n
 WHERE q.domain = @domain AND q.bucket = @bucket AND q.open AND q.ready_parts > 0;

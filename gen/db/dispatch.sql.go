@@ -48,6 +48,7 @@ LEFT JOIN (
     SELECT c.org_id, c.lane, count(*) AS calls FROM flow.call c
     WHERE c.domain = $1::text AND c.bucket = $2::text AND c.state = 'intent'
         AND c.send_before > (SELECT flow.clock()) - make_interval(secs => $5::float8)
+        AND NOT c.id = ANY($6::uuid[])
     GROUP BY c.org_id, c.lane
 ) f ON f.org_id = k.org_id AND f.lane = k.lane
 `
@@ -58,6 +59,7 @@ type BudgetLanesParams struct {
 	OrgIds        []uuid.UUID
 	Lanes         []string
 	MarginSeconds float64
+	Answered      []uuid.UUID
 }
 
 type BudgetLanesRow struct {
@@ -74,7 +76,7 @@ type BudgetLanesRow struct {
 }
 
 // The lanes of organizations in a budget, those that want calls now among them: where they stand, how many calls of each are
-// under way, and what was set for them (0: nothing). Also when the automatic backoff of the budget ends.
+// under way beside those that were answered, and what was set for them (0: nothing). Also when the automatic backoff of the budget ends.
 func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParams) ([]BudgetLanesRow, error) {
 	rows, err := db.Query(ctx, budgetLanes,
 		arg.Domain,
@@ -82,6 +84,7 @@ func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParam
 		arg.OrgIds,
 		arg.Lanes,
 		arg.MarginSeconds,
+		arg.Answered,
 	)
 	if err != nil {
 		return nil, err
@@ -1351,31 +1354,38 @@ func (q *Queries) MarginSet(ctx context.Context, db DBTX, arg MarginSetParams) e
 }
 
 const partChoose = `-- name: PartChoose :many
-SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
-    (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
-    (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, s.first, s.records AS size
-FROM (
-    SELECT id, batch_id, step_no, task_no, slice_no, from_off, last_no, to_off, apart, element, elements, attempt, ready_at, call_id, call_seq, left_out, claim_no FROM flow.part q
-    WHERE q.batch_id = $1 AND q.step_no = $2 AND q.task_no = $3 AND q.call_id IS NULL
-        AND q.ready_at <= (SELECT flow.clock())
-    ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT $4
-) p
+SELECT (k.no - 1)::int AS queue_no, p.id, k.batch_id::uuid AS batch_id, k.step_no::smallint AS step_no, k.task_no::smallint AS task_no, p.slice_no,
+    p.from_off, p.to_off, p.apart, p.attempt, p.element, p.first, p.size
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::smallint[]) AS step_no, unnest($3::smallint[]) AS task_no,
+        unnest($4::int[]) AS most, generate_series(1, cardinality($1::uuid[])) AS no) k
 CROSS JOIN LATERAL (
-    SELECT z.no, z.first, z.records FROM flow.slice z
-    WHERE z.batch_id = p.batch_id AND z.no BETWEEN p.slice_no AND p.last_no ORDER BY z.no LIMIT $4
-) s
-ORDER BY p.ready_at, p.slice_no, p.from_off, s.no LIMIT $4
+    SELECT r.id, s.no AS slice_no, (CASE WHEN s.no = r.slice_no THEN r.from_off ELSE 0 END)::int AS from_off,
+        (CASE WHEN s.no = r.last_no THEN r.to_off ELSE s.records END)::int AS to_off,
+        r.apart, r.attempt, r.element, s.first, s.records AS size, r.ready_at, r.slice_no AS part_slice, r.from_off AS part_from
+    FROM (
+        SELECT id, batch_id, step_no, task_no, slice_no, from_off, last_no, to_off, apart, element, elements, attempt, ready_at, call_id, call_seq, left_out, claim_no FROM flow.part q
+        WHERE q.batch_id = k.batch_id AND q.step_no = k.step_no AND q.task_no = k.task_no AND q.call_id IS NULL
+            AND q.ready_at <= (SELECT flow.clock())
+        ORDER BY q.ready_at, q.slice_no, q.from_off LIMIT k.most
+    ) r
+    CROSS JOIN LATERAL (
+        SELECT z.no, z.first, z.records FROM flow.slice z
+        WHERE z.batch_id = k.batch_id AND z.no BETWEEN r.slice_no AND r.last_no ORDER BY z.no LIMIT k.most
+    ) s
+    ORDER BY r.ready_at, r.slice_no, r.from_off, s.no LIMIT k.most
+) p
+ORDER BY k.no, p.ready_at, p.part_slice, p.part_from, p.slice_no
 `
 
 type PartChooseParams struct {
-	BatchID  uuid.UUID
-	StepNo   int16
-	TaskNo   int16
-	MaxParts int32
+	BatchIds []uuid.UUID
+	StepNos  []int16
+	TaskNos  []int16
+	MaxParts []int32
 }
 
 type PartChooseRow struct {
+	QueueNo int32
 	ID      int64
 	BatchID uuid.UUID
 	StepNo  int16
@@ -1390,12 +1400,13 @@ type PartChooseRow struct {
 	Size    int32
 }
 
-// What is ready in a queue, slice by slice, in the order in which it goes.
+// What is ready in queues, slice by slice, in the order in which it goes; of each so many parts at most. Each queue is looked up for
+// itself: else the planner takes reading all parts for cheap.
 func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams) ([]PartChooseRow, error) {
 	rows, err := db.Query(ctx, partChoose,
-		arg.BatchID,
-		arg.StepNo,
-		arg.TaskNo,
+		arg.BatchIds,
+		arg.StepNos,
+		arg.TaskNos,
 		arg.MaxParts,
 	)
 	if err != nil {
@@ -1406,6 +1417,7 @@ func (q *Queries) PartChoose(ctx context.Context, db DBTX, arg PartChooseParams)
 	for rows.Next() {
 		var i PartChooseRow
 		if err := rows.Scan(
+			&i.QueueNo,
 			&i.ID,
 			&i.BatchID,
 			&i.StepNo,
@@ -1453,7 +1465,8 @@ CROSS JOIN LATERAL (
         AND (q.allowance IS NULL OR q.allowance > 0) AND (q.lapses_at IS NULL OR q.lapses_at > (SELECT flow.clock()))
         AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no
             AND p.call_id IS NULL AND p.ready_at <= (SELECT flow.clock()))
-        AND NOT EXISTS (SELECT FROM flow.holds_over(q.org_id, q.domain, q.lane))
+        -- Of the lane, and so asked once, not for each of its queues.
+        AND (SELECT NOT EXISTS (SELECT FROM flow.holds_over(org.org_id, $1::text, k.lane)))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY($3::text[])
     ORDER BY q.high DESC, q.batch_id LIMIT $4
 ) l
@@ -1533,20 +1546,21 @@ const queueNextReady = `-- name: QueueNextReady :one
 SELECT coalesce(min(n.ready_at), '0001-01-01 00:00:00+00')::timestamptz AS at FROM flow.lane_batch q
 CROSS JOIN LATERAL (
     SELECT p.ready_at FROM flow.part p
-    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > (SELECT flow.clock())
+    WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at > $1::timestamptz
     ORDER BY p.ready_at LIMIT 1
 ) n
-WHERE q.domain = $1 AND q.bucket = $2 AND q.open AND q.ready_parts > 0
+WHERE q.domain = $2 AND q.bucket = $3 AND q.open AND q.ready_parts > 0
 `
 
 type QueueNextReadyParams struct {
-	Domain string
-	Bucket string
+	ChosenAt time.Time
+	Domain   string
+	Bucket   string
 }
 
-// When the next delayed part of a budget may be claimed.
+// When the next part of a budget may be claimed that could not be at the time of the last choice.
 func (q *Queries) QueueNextReady(ctx context.Context, db DBTX, arg QueueNextReadyParams) (time.Time, error) {
-	row := db.QueryRow(ctx, queueNextReady, arg.Domain, arg.Bucket)
+	row := db.QueryRow(ctx, queueNextReady, arg.ChosenAt, arg.Domain, arg.Bucket)
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err

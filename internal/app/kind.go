@@ -26,13 +26,13 @@ const turn = time.Second
 
 // registerKinds tells the clock who does what. Every process registers every kind: whoever wakes a row must know it.
 func (a *App) registerKinds() {
-	register := func(kind string, lease time.Duration, workers int, h due.Handler) {
+	register := func(kind string, lease time.Duration, workers int, h due.Handler, options ...due.Option) {
 		if a.cfg.Lease > 0 {
 			lease = min(lease, a.cfg.Lease)
 		}
-		a.Scheduler.Register(kind, lease, workers, a.stoppable(h))
+		a.Scheduler.Register(kind, lease, workers, a.stoppable(h), options...)
 	}
-	register(run.DueDispatch, 10*time.Second, 16, a.Dispatcher.Pass)
+	register(run.DueDispatch, 10*time.Second, 16, a.Dispatcher.Pass, due.Rechecks(), due.Grouped(dispatch.BudgetGroup))
 	register(dispatch.DueReconcile, 30*time.Second, 8, a.Dispatcher.Reconcile)
 	register(dispatch.DueCounters, 30*time.Second, 4, a.Dispatcher.Counters)
 	register(run.DueSlices, 10*time.Second, 2, a.slices)

@@ -15,6 +15,8 @@ const (
 	stopWithin = 9 * time.Second
 	// httpMargin is what is kept of it for the answers that are cut.
 	httpMargin = 500 * time.Millisecond
+	// drainMargin is what is kept of it for calls that are cut.
+	drainMargin = time.Second
 
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -84,8 +86,16 @@ func (a *App) shutdown(ctx context.Context, server *http.Server) error {
 	var workErr error
 	if a.runner != nil {
 		workErr = a.runner.Stop(ctx)
+		a.drain(ctx)
 	}
 	return errors.Join(workErr, <-served)
+}
+
+// drain waits for the calls under way, until little of the time to stop is left.
+func (a *App) drain(ctx context.Context) {
+	soft, cancel := context.WithTimeout(ctx, stopWithin-drainMargin)
+	defer cancel()
+	a.Dispatcher.Drain(soft)
 }
 
 // stopServer waits for open requests, and cuts those that go on for too long: exports, slow uploads.

@@ -202,7 +202,7 @@ func (c *bulk) finish() *prepared {
 		return nil
 	}
 	p := &c.prepared
-	p.task, p.action, p.credentialID, p.timeout, p.attempt = c.r.task, c.r.task.Action, c.r.task.CredentialID, c.r.timeout(), 1
+	p.task, p.stepID, p.action, p.credentialID, p.timeout, p.attempt = c.r.task, c.r.step.ID, c.r.task.Action, c.r.task.CredentialID, c.r.timeout(), 1
 	for i := range p.pieces {
 		p.attempt = max(p.attempt, p.pieces[i].Part.Attempt)
 	}
@@ -222,35 +222,20 @@ func (c *bulk) finish() *prepared {
 	var err error
 	action := c.r.task.Action
 	if p.request, err = provider.Prepare(c.r.svc, action, p.params, p.rows, c.r.secret(), ""); err != nil {
-		return c.refuse(err)
+		return c.fail(err)
 	}
 	if p.exclusive, err = provider.ExclusiveOver(action, p.params); err != nil {
-		return c.refuse(err)
+		return c.fail(err)
 	}
 	p.check = provider.OutcomeCheck(action, p.params)
 	c.r.d.bulkSize.Store(int64(len(p.rows)))
 	return p
 }
 
-// refuse decides every record of a call that cannot be rendered.
-func (c *bulk) refuse(err error) *prepared {
-	p := &c.prepared
-	for i := range p.pieces {
-		piece := &p.pieces[i]
-		if piece.Decided {
-			continue
-		}
-		piece.Decided = true
-		part := piece.Part
-		part.ID = 0
-		result := run.Result{Part: part, From: run.Queued}
-		for _, o := range part.Offsets() {
-			result.Exceptions = append(result.Exceptions, c.r.bad(o, err))
-		}
-		p.decided = append(p.decided, result)
-	}
-	p.records = 0
-	return p
+// fail has every record of a call fail that cannot be rendered.
+func (c *bulk) fail(err error) *prepared {
+	c.refuse(c.r.bad(0, err).Error)
+	return &c.prepared
 }
 
 // keyOfRow returns the key of a row: a string's text, or a number as it is written.

@@ -14,14 +14,12 @@ import (
 )
 
 const (
-	// perLane bounds the batches of a lane that are looked at together.
-	perLane = 8
+	// groupMax bounds the small calls that share a transaction, and the queues that they come from.
+	groupMax = 256
 	// partsAtOnce bounds the parts that are read for one choice, unless they are of so few records that a bulk call has room for more.
 	partsAtOnce = 512
 	// PartsPerCall is how many parts of a queue a bulk call takes at most: as many records that wait each on its own.
 	PartsPerCall = 8192
-	// groupMax bounds the small calls that share a transaction.
-	groupMax = 128
 )
 
 // queueRow is the queue of one task of one batch, chosen to go next.
@@ -38,104 +36,134 @@ func (r *queueRow) standing() Standing {
 	return s
 }
 
-// sortedWindows returns the keys in the order in which ledger rows are locked.
-func sortedWindows(m map[[2]int64]tally) [][2]int64 {
-	out := make([][2]int64, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.SortFunc(out, func(a, b [2]int64) int {
-		if a[0] != b[0] {
-			return int(a[0] - b[0])
-		}
-		return int(a[1] - b[1])
-	})
-	return out
-}
-
 // ready reads the queues that may go next. blocked ones are passed over.
-func (d *Dispatcher) ready(ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool) ([]db.QueueChooseRow, error) {
-	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, PerLane: perLane, Skip: []string{}}
+func (d *Dispatcher) ready(ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool) ([]queueRow, error) {
+	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, PerLane: groupMax, Skip: d.deferred.keys()}
 	for b := range blocked {
-		p.Skip = append(p.Skip, fmt.Sprintf("%s.%d.%d", uuid.UUID(b.batch), b.step, b.task))
+		p.Skip = append(p.Skip, b.String())
 	}
 	chosen, err := d.q.QueueChoose(ctx, conn, p)
 	if err != nil {
 		return nil, fmt.Errorf("choose from %s: %w", k, err)
 	}
-	return chosen, nil
-}
-
-// choose renders the calls that should go next of those that are ready, without locks: up to groupMax small ones, or one bulk call.
-// blocked queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
-func (d *Dispatcher) choose(ctx context.Context, chosen []db.QueueChooseRow, blocked map[queueKey]bool, room func(*queueRow) int) ([]*prepared, error) {
 	rows := make([]queueRow, len(chosen))
 	for i := range chosen {
 		rows[i] = queueRow(chosen[i])
 	}
-	may := func(row *queueRow) int {
-		if blocked[keyOf(row)] {
-			return 0
-		}
-		return max(room(row), 0)
-	}
-	for _, turn := range turns(rows, may) {
-		for i := range rows {
-			row := &rows[i]
-			free := min(may(row), turn.calls)
-			if row.laneKey() != turn.lane || free <= 0 {
-				continue
-			}
-			calls, err := d.render(ctx, row, rows, blocked, free)
-			if errors.Is(err, errGone) {
-				blocked[keyOf(row)] = true
-				continue
-			}
-			if err != nil || len(calls) > 0 {
-				return calls, err
-			}
-		}
-	}
-	return nil, nil
+	return rows, nil
 }
 
-// turn is what a lane may send of a group of calls.
-type turn struct {
-	lane  LaneKey
+// picked is a queue that goes next, with how many calls it may send.
+type picked struct {
+	*queueRow
 	calls int
 }
 
-// turns are the lanes that have calls which may go, the one that goes first first, each with its share of a group.
-func turns(rows []queueRow, may func(*queueRow) int) (out []turn) {
+// pick shares a group of calls among the queues that are ready: the lanes by their weights, in a lane the queues one after the other.
+// room is how many calls of a queue's lane may go. Of one batch only one queue goes at a time: what covers the records of the others
+// would not be what it was when they were looked at.
+func pick(rows []queueRow, room func(*queueRow) int) (out []picked) {
 	var lanes []Demand
+	queues := map[int][]*queueRow{}
 	places := 0
 	for i := range rows {
 		row := &rows[i]
-		free := may(row)
+		free := max(room(row), 0)
 		if len(lanes) == 0 || lanes[len(lanes)-1].LaneKey != row.laneKey() {
 			lanes = append(lanes, Demand{Standing: row.standing()})
+			places = min(places+free, groupMax)
 		}
 		lane := &lanes[len(lanes)-1]
-		lane.Ready = min(lane.Ready+allowance(row, int(row.ReadyRecords)), max(lane.Ready, free))
-		places = max(places, min(free, groupMax))
-	}
-	calls := make([]int, len(lanes))
-	var order []int
-	for _, i := range Share(lanes, places) {
-		if calls[i]++; calls[i] == 1 {
-			order = append(order, i)
+		if n := min(allowance(row, int(row.ReadyRecords)), free-lane.Ready); n > 0 {
+			lane.Ready += n
+			queues[len(lanes)-1] = append(queues[len(lanes)-1], row)
 		}
 	}
-	for i := range lanes {
-		if lanes[i].Ready > 0 && calls[i] == 0 { // its turn comes where the others turn out to have nothing
-			calls[i] = 1
-			order = append(order, i)
+	at, batches := map[*queueRow]int{}, map[uuid.UUID]*queueRow{}
+	for _, lane := range Share(lanes, places) {
+		for len(queues[lane]) > 0 {
+			row := queues[lane][0]
+			first := batches[row.BatchID]
+			if first != nil && first != row {
+				queues[lane] = queues[lane][1:]
+				continue
+			}
+			if first == nil {
+				batches[row.BatchID], at[row] = row, len(out)
+				out = append(out, picked{row, 0})
+			}
+			n := &out[at[row]].calls
+			if *n++; *n >= allowance(row, int(row.ReadyRecords)) {
+				queues[lane] = queues[lane][1:]
+			}
+			break
 		}
-	}
-	for _, i := range order {
-		out = append(out, turn{lanes[i].LaneKey, calls[i]})
 	}
 	return out
+}
+
+// choose renders the calls that should go next of those that are ready, without locks: a group of small ones, or one bulk call.
+// blocked queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
+func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[queueKey]bool, room func(*queueRow) int) ([]*prepared, error) {
+	for {
+		picks := pick(rows, func(row *queueRow) int {
+			if blocked[keyOf(row)] {
+				return 0
+			}
+			return room(row)
+		})
+		if len(picks) == 0 {
+			return nil, nil
+		}
+		calls, again, err := d.render(ctx, picks, rows, blocked)
+		if err != nil || !again {
+			return calls, err
+		}
+	}
+}
+
+// render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first bulk one. again
+// tells that nothing came of it because queues were blocked meanwhile.
+func (d *Dispatcher) render(ctx context.Context, picks []picked, rows []queueRow, blocked map[queueKey]bool) (calls []*prepared, again bool, err error) {
+	ids := make([]uuid.UUID, len(picks))
+	for i := range picks {
+		ids[i] = picks[i].BatchID
+	}
+	if err := d.Runs.LoadBatches(ctx, d.Pool, ids); err != nil {
+		return nil, false, err
+	}
+	var small []smallQueue
+	had := len(blocked)
+	for i := range picks {
+		r, err := d.renderer(ctx, picks[i].queueRow)
+		switch {
+		case errors.Is(err, errGone):
+			blocked[keyOf(picks[i].queueRow)] = true
+			continue
+		case err != nil:
+			if err := d.deferQueue(ctx, keyOf(picks[i].queueRow), err); err != nil {
+				return nil, false, err
+			}
+			blocked[keyOf(picks[i].queueRow)] = true
+			continue
+		}
+		if !r.task.Action.Bulk {
+			small = append(small, smallQueue{r, picks[i]})
+			continue
+		}
+		if len(small) > 0 {
+			break // it goes in a claim of its own
+		}
+		call, err := d.renderBulk(ctx, r, picks[i].queueRow, rows, blocked)
+		if err != nil || call != nil {
+			return call, false, err
+		}
+		blocked[keyOf(picks[i].queueRow)] = true // somebody else has taken what was ready
+	}
+	if len(small) > 0 {
+		calls, err = d.renderSmall(ctx, small)
+	}
+	return calls, err == nil && len(calls) == 0 && len(blocked) > had, err
 }
 
 // queueKey names the queue of a task.
@@ -146,23 +174,23 @@ type queueKey struct {
 
 func keyOf(r *queueRow) queueKey { return queueKey{r.BatchID, r.StepNo, r.TaskNo} }
 
-// render renders calls for one queue. A bulk call that its queue does not fill takes records of other batches of the lane
-// whose task has equal settings.
-func (d *Dispatcher) render(ctx context.Context, row *queueRow, all []queueRow, blocked map[queueKey]bool, room int) ([]*prepared, error) {
-	r, err := d.renderer(ctx, row)
-	if err != nil {
-		return nil, err
-	}
-	if !r.task.Action.Bulk {
-		return d.renderSmall(ctx, r, row, min(room, groupMax))
-	}
+// String is how the query QueueChoose names a queue.
+func (k queueKey) String() string { return fmt.Sprintf("%s.%d.%d", uuid.UUID(k.batch), k.step, k.task) }
+
+// renderBulk renders one bulk call for a queue. One that its queue does not fill takes records of other batches of the lane whose task
+// has equal settings.
+func (d *Dispatcher) renderBulk(ctx context.Context, r *renderer, row *queueRow, all []queueRow, blocked map[queueKey]bool) ([]*prepared, error) {
 	call := newBulk(r)
+	looked := 0
 	for i := range all {
 		other := &all[i]
 		if other.laneKey() != row.laneKey() || blocked[keyOf(other)] {
 			continue
 		}
-		or := r
+		if looked++; looked > bulkQueues && other != row {
+			continue
+		}
+		or, err := r, error(nil)
 		if other != row {
 			if call.empty() || other.BatchID == row.BatchID {
 				continue // the chosen queue goes first
@@ -191,6 +219,9 @@ func (d *Dispatcher) render(ctx context.Context, row *queueRow, all []queueRow, 
 	return nil, nil
 }
 
+// bulkQueues bounds the queues of a lane that one bulk call looks at.
+const bulkQueues = 64
+
 // allowance returns how many of n records a queue may send, as far as its batch is paced.
 func allowance(row *queueRow, n int) int {
 	if row.Allowance == nil {
@@ -201,14 +232,30 @@ func allowance(row *queueRow, n int) int {
 
 // parts reads what is ready in a queue.
 func (d *Dispatcher) parts(ctx context.Context, row *queueRow, limit int) ([]run.Part, error) {
-	rows, err := d.q.PartChoose(ctx, d.Pool, db.PartChooseParams{BatchID: row.BatchID, StepNo: row.StepNo, TaskNo: row.TaskNo, MaxParts: int32(limit)})
+	byQueue, err := d.partsOf(ctx, []picked{{row, limit}})
 	if err != nil {
-		return nil, fmt.Errorf("read the queue of batch %s: %w", row.BatchID, err)
+		return nil, err
 	}
-	out := make([]run.Part, len(rows))
-	for i, r := range rows {
-		out[i] = run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, First: r.First,
-			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element}
+	return byQueue[0], nil
+}
+
+// partsOf reads what is ready in queues, of each so many at most, by queue.
+func (d *Dispatcher) partsOf(ctx context.Context, queues []picked) ([][]run.Part, error) {
+	var in db.PartChooseParams
+	for i := range queues {
+		q := &queues[i]
+		in.BatchIds, in.StepNos, in.TaskNos = append(in.BatchIds, q.BatchID), append(in.StepNos, q.StepNo), append(in.TaskNos, q.TaskNo)
+		in.MaxParts = append(in.MaxParts, int32(q.calls)) //nolint:gosec // at most PartsPerCall
+	}
+	rows, err := d.q.PartChoose(ctx, d.Pool, in)
+	if err != nil {
+		return nil, fmt.Errorf("read %d queues: %w", len(queues), err)
+	}
+	out := make([][]run.Part, len(queues))
+	for i := range rows {
+		r := &rows[i]
+		out[r.QueueNo] = append(out[r.QueueNo], run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, First: r.First,
+			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element})
 	}
 	return out, nil
 }
@@ -220,4 +267,19 @@ func bulkLimits(a *catalog.Action) (records, bytes int) {
 		bytes = 32 << 20
 	}
 	return max(records, 1), bytes
+}
+
+// sortedWindows returns the keys in the order in which ledger rows are locked.
+func sortedWindows(m map[[2]int64]tally) [][2]int64 {
+	out := make([][2]int64, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b [2]int64) int {
+		if a[0] != b[0] {
+			return int(a[0] - b[0])
+		}
+		return int(a[1] - b[1])
+	})
+	return out
 }

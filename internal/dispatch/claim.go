@@ -23,35 +23,33 @@ type claimed struct {
 	calls []*prepared
 	// nextAt is when to try again where the budget, a backoff or the spacing is in the way; zero otherwise.
 	nextAt time.Time
-	// spaced is how long until nextAt where that is the spacing of calls.
-	spaced time.Duration
+	// wait is how long it was until nextAt when the budget was asked.
+	wait time.Duration
 	// escalated: the budget is nearly spent, and nothing goes before the provider's counters were read.
 	escalated bool
-	// blocked are queues that cannot go now. busy tells why: an exclusive call, or as many as may be, are under way; else
-	// people hold them, or their batch is over.
+	// blocked are queues that cannot go now: an exclusive call is under way, people hold them, or their batch is over.
 	blocked []queueKey
-	busy    bool
 	// maxInFlight is how many calls of a lane may be under way.
 	maxInFlight int
-	// full is the lane that has as many calls under way as it may; nil where none barred the way.
-	full *LaneKey
+	// full are the lanes that have as many calls under way as they may.
+	full []LaneKey
 	// decided tells that records were settled without a call.
 	decided bool
 }
 
 // claim writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. checked tells that the
 // provider's counters were read for it.
-func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, owner string, checked bool) (claimed, error) {
+func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, answered []uuid.UUID, checked bool) (claimed, error) {
 	var out claimed
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
 	err := pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		c := claim{d: d, tx: tx, key: k, out: &out, owner: owner, checked: checked}
+		c := claim{d: d, tx: tx, key: k, out: &out, owner: d.opts.Owner, answered: answered, checked: checked}
 		return c.run(ctx, calls)
 	})
 	if err != nil && pg.CommitUnknown(err) && len(out.calls) > 0 {
 		// Even when the lease is gone: what is written down and was not sent must be known for that.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
-		err = d.readBack(ctx, k, out.calls[0].id, owner, err)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dbRetryLimit)
+		err = d.readBack(ctx, k, out.calls[0].id, d.opts.Owner, err)
 		cancel()
 	}
 	if errors.Is(err, errBarred) {
@@ -75,7 +73,7 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 // still under way.
 func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, owner string, cause error) error {
 	is := false
-	err := d.patiently(ctx, func() error {
+	err := d.retryTransient(ctx, func() error {
 		return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 			_, _, err := d.lockBudget(ctx, tx, k)
 			if err == nil {
@@ -99,6 +97,8 @@ type claim struct {
 	tx    pgx.Tx
 	key   budgetKey
 	owner string
+	// answered are calls that stand as under way and are over: they wait for their settlement.
+	answered []uuid.UUID
 	// checked: the provider's counters were read for this claim.
 	checked bool
 	out     *claimed
@@ -147,22 +147,41 @@ func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
 }
 
 // lock locks the budget and reads what claims of these calls depend on.
-func (c *claim) lock(ctx context.Context, calls []*prepared) (err error) {
-	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, MarginSeconds: c.d.opts.Margin.Seconds()}
+func (c *claim) lock(ctx context.Context, calls []*prepared) error {
+	return c.read(ctx, calls, func(tx pg.DB) (err error) {
+		c.budget, c.now, err = c.d.lockBudget(ctx, tx, c.key)
+		return err
+	})
+}
+
+// look reads the same without a lock, to find out when a claim is worth while.
+func (c *claim) look(ctx context.Context, calls []*prepared) error {
+	return c.read(ctx, calls, func(tx pg.DB) (err error) {
+		c.budget, err = c.d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: c.key.domain, Bucket: c.key.bucket})
+		return err
+	}, func(tx pg.DB) (err error) {
+		c.now, err = c.d.q.Clock(ctx, tx)
+		return err
+	})
+}
+
+// read reads what claims of these calls depend on, after the budget.
+func (c *claim) read(ctx context.Context, calls []*prepared, budget ...pg.Ask) (err error) {
+	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, MarginSeconds: c.d.opts.Margin.Seconds(), Answered: c.answered}
+	if in.Answered == nil {
+		in.Answered = []uuid.UUID{}
+	}
 	for i, p := range calls {
 		if i == 0 || p.laneKey() != calls[i-1].laneKey() {
 			in.OrgIds, in.Lanes = append(in.OrgIds, p.orgID), append(in.Lanes, string(p.lane))
 		}
 	}
-	err = pg.Together(ctx, c.tx, func(tx pg.DB) (err error) {
-		c.budget, c.now, err = c.d.lockBudget(ctx, tx, c.key)
-		return err
-	}, func(tx pg.DB) (err error) {
+	err = pg.Together(ctx, c.tx, append(budget, func(tx pg.DB) (err error) {
 		if c.lanes, err = c.d.q.BudgetLanes(ctx, tx, in); err != nil {
 			return fmt.Errorf("read the lanes of %s: %w", c.key, err)
 		}
 		return nil
-	})
+	})...)
 	if err != nil {
 		return err
 	}
@@ -190,15 +209,28 @@ func (c *claim) free(ctx context.Context, calls []*prepared) ([]*prepared, error
 		room[LaneKey{l.OrgID, l.Lane}] = int(most - l.InFlight)
 	}
 	var out []*prepared
+	waits := map[queueKey]bool{}
 	for _, p := range calls {
+		if slices.ContainsFunc(p.queues, func(k queueKey) bool { return waits[k] }) {
+			continue // pieces follow each other: what comes in a queue after the first that must wait, waits too
+		}
 		if !p.empty() {
 			lane := p.laneKey()
-			if room[lane] <= 0 || (p.exclusive != "" && busy[p.exclusive]) {
-				c.out.blocked, c.out.busy = p.queues, true
-				if room[lane] <= 0 {
-					c.out.full = &lane
+			full, barred := room[lane] <= 0, p.exclusive != "" && busy[p.exclusive]
+			if full || barred {
+				for _, k := range p.queues {
+					waits[k] = true
 				}
-				break // pieces follow each other: what comes after the first that must wait, waits too
+			}
+			if full {
+				if !slices.Contains(c.out.full, lane) {
+					c.out.full = append(c.out.full, lane)
+				}
+				continue
+			}
+			if barred {
+				c.out.blocked = append(c.out.blocked, p.queues...)
+				continue
 			}
 			room[lane]--
 			busy[p.exclusive] = p.exclusive != ""
@@ -269,7 +301,9 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared,
 			return nil, err
 		}
 	}
-	c.out.nextAt = grant.NextAt
+	if c.out.nextAt = grant.NextAt; !grant.NextAt.IsZero() {
+		c.out.wait = grant.NextAt.Sub(c.now)
+	}
 	for _, p := range calls {
 		if !p.empty() {
 			if grant.Calls == 0 {
@@ -288,9 +322,6 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared,
 // grant asks what the spacing and the windows of the budget allow; longest is how long a call may take.
 func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (Grant, error) {
 	grant := Space(c.now, deref(c.budget.NextCallAt), c.meter.spacing, wanted)
-	if grant.NextAt.After(c.now) {
-		c.out.spaced = grant.NextAt.Sub(c.now)
-	}
 	if grant.Calls == 0 {
 		return grant, nil
 	}
@@ -300,7 +331,7 @@ func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (G
 	}
 	within, escalated := Afford(c.now, spans, grant.Calls, c.unread())
 	if within.Calls < grant.Calls {
-		grant, c.out.spaced = within, 0
+		grant = within
 	}
 	c.out.escalated = escalated
 	c.spans, c.granted = spans, tally{}

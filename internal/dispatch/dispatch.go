@@ -7,7 +7,9 @@
 package dispatch
 
 import (
+	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +67,11 @@ type Dispatcher struct {
 	looked asked
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
+	// process is the context of calls under way, which outlive their passes; cut ends it.
+	process  context.Context //nolint:containedctx // the time in which calls may be under way
+	cut      context.CancelFunc
+	flights  flights
+	deferred deferredQueues
 }
 
 // New returns a Dispatcher.
@@ -87,7 +94,9 @@ func New(d Deps, opts Options) *Dispatcher {
 	if opts.Observed == nil {
 		opts.Observed = func(string, provider.Kind) {}
 	}
-	return &Dispatcher{Deps: d, opts: opts, q: db.New()}
+	out := &Dispatcher{Deps: d, opts: opts, q: db.New()}
+	out.process, out.cut = context.WithCancel(context.Background())
+	return out
 }
 
 // budgetKey names a budget.
@@ -96,3 +105,23 @@ type budgetKey struct{ domain, bucket string }
 func (k budgetKey) String() string { return run.DispatchKey(k.domain, k.bucket) }
 
 func budgetOf(c *db.FlowCall) budgetKey { return budgetKey{c.Domain, c.Bucket} }
+
+// BudgetGroup says who the key of a due row of kind run.DueDispatch belongs to, for due.Grouped: the organization, or the provider
+// account, which several may share.
+func BudgetGroup(key string) string {
+	domain, _, _ := strings.Cut(key, "\n")
+	for _, of := range []string{ofCredential, ofHost, ofOrganization} {
+		if rest, ok := strings.CutPrefix(domain, of); ok {
+			org, _, _ := strings.Cut(rest, ":")
+			return org
+		}
+	}
+	return domain
+}
+
+// What the names of the budgets of calls begin with that no provider meters; the organization follows.
+const (
+	ofCredential   = "credential:"
+	ofHost         = "host:"
+	ofOrganization = "organization:"
+)

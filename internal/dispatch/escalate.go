@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -108,14 +109,15 @@ const (
 	LookHoldsFor = time.Second
 )
 
-// checked claims calls, of a budget that is nearly spent after a look at the provider's counters.
-func (d *Dispatcher) checked(ctx context.Context, k budgetKey, calls []*prepared, owner string) (claimed, error) {
-	got, err := d.claim(ctx, k, calls, owner, false)
+// reserveFresh claims calls, of a budget that is nearly spent after a look at the provider's counters. answered are calls that wait
+// for their settlement.
+func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*prepared, answered []uuid.UUID) (claimed, error) {
+	got, err := d.claim(ctx, k, calls, answered, false)
 	if err != nil || !got.escalated || got.decided {
 		return got, err
 	}
 	d.look(ctx, k.domain)
-	return d.claim(ctx, k, calls, owner, true)
+	return d.claim(ctx, k, calls, answered, true)
 }
 
 // unread tells that the provider's counters must be read before what is left near exhaustion goes.

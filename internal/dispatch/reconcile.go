@@ -42,7 +42,7 @@ func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (next time
 	for i := range calls {
 		if err := d.check(ctx, k, &calls[i]); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("call %s: %w", calls[i].ID, err))
-			if passing(err) || ctx.Err() != nil {
+			if isTransient(err) || ctx.Err() != nil {
 				break
 			}
 		}

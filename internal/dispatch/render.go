@@ -29,6 +29,7 @@ type prepared struct {
 	lane db.FlowLane
 	// task is nil for a call of ours that carries no record: probe.
 	task         *definition.Task
+	stepID       string
 	action       *catalog.Action
 	credentialID uuid.NullUUID
 	orgID        uuid.UUID
@@ -186,6 +187,25 @@ func (p *prepared) decide(part run.Part, e run.Exception) {
 	p.decided = append(p.decided, run.Result{Part: part, From: run.Queued, Exceptions: []run.Exception{e}})
 }
 
+// refuse has every record of a call fail that cannot be written down: it goes without one.
+func (p *prepared) refuse(reason *run.JobError) {
+	for i := range p.pieces {
+		piece := &p.pieces[i]
+		if piece.Decided {
+			continue
+		}
+		piece.Decided = true
+		part := piece.Part
+		part.ID = 0
+		result := run.Result{Part: part, From: run.Queued}
+		for _, o := range part.Offsets() {
+			result.Exceptions = append(result.Exceptions, run.Exception{Offset: o, Kind: run.TraceFailed, Error: reason})
+		}
+		p.decided = append(p.decided, result)
+	}
+	p.records = 0
+}
+
 // open opens the slices of parts.
 func (r *renderer) open(ctx context.Context, parts []run.Part) (map[int32]*run.Records, error) {
 	var refs []run.SliceRef
@@ -219,13 +239,43 @@ func members(p *run.Part, rec *run.Records) (in, out []int32) {
 	return in, out
 }
 
-// renderSmall renders calls of one record each.
-func (d *Dispatcher) renderSmall(ctx context.Context, r *renderer, row *queueRow, limit int) ([]*prepared, error) {
-	parts, err := d.parts(ctx, row, limit)
-	if err != nil || len(parts) == 0 {
+// smallQueue is a picked queue of calls of one record each.
+type smallQueue struct {
+	r *renderer
+	picked
+}
+
+// renderSmall renders calls of one record each, of all queues together.
+func (d *Dispatcher) renderSmall(ctx context.Context, queues []smallQueue) ([]*prepared, error) {
+	picks := make([]picked, len(queues))
+	for i := range queues {
+		picks[i] = queues[i].picked
+	}
+	parts, err := d.partsOf(ctx, picks)
+	if err != nil {
 		return nil, err
 	}
-	parts = firstRecords(parts, limit)
+	var out []*prepared
+	for i := range queues {
+		q := &queues[i]
+		if len(parts[i]) == 0 {
+			continue
+		}
+		calls, err := q.r.smallCalls(ctx, q, parts[i])
+		if err != nil {
+			if err := d.deferQueue(ctx, keyOf(q.queueRow), err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		out = append(out, calls...)
+	}
+	return out, nil
+}
+
+// smallCalls renders the calls of one queue.
+func (r *renderer) smallCalls(ctx context.Context, q *smallQueue, parts []run.Part) ([]*prepared, error) {
+	parts = firstRecords(parts, q.calls)
 	recs, err := r.open(ctx, parts)
 	if err != nil {
 		return nil, err
@@ -236,7 +286,7 @@ func (d *Dispatcher) renderSmall(ctx context.Context, r *renderer, row *queueRow
 		}
 	}()
 	var out []*prepared
-	left := allowance(row, limit)
+	left := allowance(q.queueRow, q.calls)
 	for i := range parts {
 		rec := recs[parts[i].SliceNo]
 		in, gone := members(&parts[i], rec)
@@ -244,12 +294,12 @@ func (d *Dispatcher) renderSmall(ctx context.Context, r *renderer, row *queueRow
 			continue
 		}
 		for n, o := range in {
-			if len(out) == limit || left == 0 {
+			if len(out) == q.calls || left == 0 {
 				return out, nil
 			}
 			piece := parts[i]
 			piece.From, piece.To, piece.LeftOut = cut(&parts[i], in, gone, n)
-			p := r.small(row, piece, o, rec)
+			p := r.small(q.queueRow, piece, o, rec)
 			left -= p.records
 			out = append(out, p)
 		}
@@ -289,7 +339,7 @@ func cut(p *run.Part, in, gone []int32, n int) (from, to int32, leftOut []int32)
 
 // small renders the call of one record.
 func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.Records) *prepared {
-	p := &prepared{lane: row.Lane, task: r.task, action: r.task.Action, credentialID: r.task.CredentialID, orgID: row.OrgID, timeout: r.timeout(), queues: []queueKey{keyOf(row)}, attempt: piece.Attempt}
+	p := &prepared{lane: row.Lane, task: r.task, stepID: r.step.ID, action: r.task.Action, credentialID: r.task.CredentialID, orgID: row.OrgID, timeout: r.timeout(), queues: []queueKey{keyOf(row)}, attempt: piece.Attempt}
 	env := rec.Env(offset)
 	result := func(output json.RawMessage, exceptions ...run.Exception) *prepared {
 		p.pieces = []run.Piece{{Part: piece, Decided: true}}

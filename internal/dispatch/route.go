@@ -82,12 +82,12 @@ func (r *Router) lane(plan *definition.Plan, task *definition.Task, lane *db.Flo
 // names it literally, else of the organization.
 func unmetered(orgID uuid.UUID, task *definition.Task) string {
 	if task.CredentialID.Valid {
-		return "credential:" + task.CredentialID.UUID.String()
+		return ofCredential + orgID.String() + ":" + task.CredentialID.UUID.String()
 	}
 	if task.Host != "" {
-		return "host:" + orgID.String() + ":" + task.Host
+		return ofHost + orgID.String() + ":" + task.Host
 	}
-	return "organization:" + orgID.String()
+	return ofOrganization + orgID.String()
 }
 
 // ensure makes sure that the budget is there; those that were seen once are not asked for again.

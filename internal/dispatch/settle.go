@@ -28,8 +28,8 @@ type verdict struct {
 	slowClaim bool
 }
 
-// settle settles calls whose round trip is over: transaction 2.
-func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished) error {
+// settle settles calls whose round trip is over: transaction 2. wake makes the budget due, where no pass sees the outcome.
+func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, wake bool) error {
 	verdicts := make([]verdict, len(group))
 	for i := range group {
 		f, n := &group[i], 0
@@ -41,18 +41,18 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished) 
 		d.opts.Observed(f.call.task.Action.ID, verdicts[i].reading.Kind)
 		d.observe(ctx, f.call.orgID, f.call.task.CredentialID, f.call.task.Action.ServiceID, &f.answer)
 	}
-	return d.patiently(ctx, func() error {
+	return d.retryTransient(ctx, func() error {
 		s, err := d.remembered(ctx, k, group, verdicts)
 		if err != nil {
 			return err
 		}
 		if s != nil {
-			err := pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, false) })
-			if err == nil || passing(err) || ctx.Err() != nil {
+			err := pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
+			if err == nil || isTransient(err) || ctx.Err() != nil {
 				return err
 			}
 		}
-		return d.applyAll(ctx, k, verdicts, false)
+		return d.applyAll(ctx, k, verdicts, wake)
 	})
 }
 
@@ -95,7 +95,7 @@ func (d *Dispatcher) remembered(ctx context.Context, k budgetKey, group []finish
 // applyAll is apply, one by one where it fails for all of them: a call that cannot be settled must not hold up others.
 func (d *Dispatcher) applyAll(ctx context.Context, k budgetKey, verdicts []verdict, wake bool) error {
 	err := d.apply(ctx, k, verdicts, wake)
-	if err == nil || len(verdicts) == 1 || passing(err) || ctx.Err() != nil {
+	if err == nil || len(verdicts) == 1 || isTransient(err) || ctx.Err() != nil {
 		return err
 	}
 	var failed error

@@ -1,13 +1,17 @@
 package dispatch_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +52,23 @@ type bundle struct {
 	due     *due.Scheduler
 	tenancy string
 	moved   time.Duration
+	// watch, where it is set, is called with the address and the body of each request to the platform; what it returns is called after
+	// the answer.
+	watch atomic.Pointer[func(request []byte) (after func())]
+}
+
+// serve is the platform, with whoever watches it.
+func (b *bundle) serve(w http.ResponseWriter, r *http.Request) {
+	if watch := b.watch.Load(); watch != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		defer (*watch)(append([]byte(r.URL.String()), body...))()
+	}
+	b.sim.ServeHTTP(w, r)
 }
 
 // unlimited are limits that no test reaches.
@@ -68,7 +89,7 @@ func setupWith(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog
 func setupSender(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog), out provider.Options) *bundle {
 	t.Helper()
 	b := &bundle{t: t, pool: pgtest.New(t), sim: dialersim.New(dialersim.Options{Seed: 1})}
-	server := httptest.NewServer(b.sim)
+	server := httptest.NewServer(http.HandlerFunc(b.serve))
 	t.Cleanup(server.Close)
 	b.simURL = server.URL
 	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: unlimited})
@@ -88,7 +109,7 @@ func setupSender(t *testing.T, opts dispatch.Options, change func(*catalog.Catal
 	b.runs = run.New(b.pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
 	opts.Log = log
 	b.disp = dispatch.New(dispatch.Deps{Pool: b.pool, Runs: b.runs, Catalog: cat, Credentials: creds, Sender: sender, Due: sched, Random: rand.Float64}, opts)
-	sched.Register(run.DueDispatch, 5*time.Second, 8, b.disp.Pass)
+	sched.Register(run.DueDispatch, 5*time.Second, 8, b.disp.Pass, due.Rechecks(), due.Grouped(dispatch.BudgetGroup))
 	sched.Register(dispatch.DueReconcile, 5*time.Second, 4, b.disp.Reconcile)
 	sched.Register(dispatch.DueCounters, 5*time.Second, 4, b.disp.Counters)
 	sched.Register(run.DueSlices, 5*time.Second, 4, func(ctx context.Context, l *due.Lease) (time.Time, error) {
@@ -120,6 +141,7 @@ func setupSender(t *testing.T, opts dispatch.Options, change func(*catalog.Catal
 		if err := runner.Stop(stop); err != nil {
 			t.Errorf("stop: %v", err)
 		}
+		b.disp.Drain(stop)
 	})
 	b.join("Acme")
 	return b

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,6 +26,12 @@ func IsUnique(err error, constraint string) bool {
 func IsSerialization(err error) bool {
 	pe, ok := asPg(err)
 	return ok && (pe.Code == "40001" || pe.Code == "40P01")
+}
+
+// IsDataError tells that Postgres cannot store a value as it is: one with a NUL, too large for an index, out of range.
+func IsDataError(err error) bool {
+	pe, ok := asPg(err)
+	return ok && (strings.HasPrefix(pe.Code, "22") || strings.HasPrefix(pe.Code, "54"))
 }
 
 // IsConnection tells that the way to Postgres is broken, or that the server is starting or stopping: the same work may

@@ -26,6 +26,8 @@ type Batch struct {
 	facts json.RawMessage
 	// retry: it works on records of another batch.
 	retry bool
+	// records is how many it has.
+	records int64
 	// page is its only page, where that is known; nil otherwise.
 	page *recordset.Page
 }
@@ -35,32 +37,92 @@ func (s *Service) Batch(ctx context.Context, conn db.DBTX, id uuid.UUID) (*Batch
 	if b := s.batches.get(id); b != nil {
 		return b, nil
 	}
-	rows, err := s.q.BatchHeads(ctx, conn, []uuid.UUID{id})
-	if err != nil {
-		return nil, fmt.Errorf("read batch %s: %w", id, err)
-	}
-	if len(rows) != 1 {
-		return nil, fmt.Errorf("batch %s is not there", id)
-	}
-	r := rows[0]
-	plan, err := s.plans.Plan(ctx, conn, r.OrgID, r.DefinitionID, r.Version)
-	if err != nil {
-		return nil, fmt.Errorf("plan of batch %s: %w", id, err)
-	}
-	facts, err := Facts(r.ID, r.DefinitionID, r.Version, r.RecordCount, r.CreatedAt)
+	read, err := s.readBatches(ctx, conn, []uuid.UUID{id})
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts, retry: r.RetryOf != nil}
-	if plan.VariableSetID.Valid {
-		vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: id})
-		if err != nil {
-			return nil, fmt.Errorf("variables of batch %s: %w", id, err)
-		}
-		b.Vars = json.RawMessage(vars)
+	if len(read) != 1 {
+		return nil, fmt.Errorf("batch %s is not there", id)
 	}
-	s.batches.put(b)
-	return b, nil
+	return read[0], nil
+}
+
+// LoadBatches reads those of these batches together that this process does not remember, and the records of small ones, so that asking
+// for one of them soon costs nothing. Of one that is not there, Batch says so.
+func (s *Service) LoadBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID) error {
+	var missing []uuid.UUID
+	for _, id := range ids {
+		if s.batches.get(id) == nil {
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	read, err := s.readBatches(ctx, conn, missing)
+	if err != nil || len(missing) == 1 {
+		return err
+	}
+	return s.loadPages(ctx, conn, read)
+}
+
+// onePage bounds the records of a batch of which one page may hold all.
+const onePage = 250
+
+// loadPages reads the first pages of small batches, and keeps those that are all of their batch.
+func (s *Service) loadPages(ctx context.Context, conn db.DBTX, batches []*Batch) error {
+	var refs []recordset.PageRef
+	for _, b := range batches {
+		if b.records > 0 && b.records <= onePage && !b.retry {
+			refs = append(refs, recordset.PageRef{Set: b.PageSet})
+		}
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	pages, err := recordset.ReadPagesOf(ctx, conn, refs)
+	if err != nil {
+		return fmt.Errorf("read records of %d batches: %w", len(refs), err)
+	}
+	for _, b := range batches {
+		page := pages[recordset.PageRef{Set: b.PageSet}]
+		if page != nil && int64(page.Count) == b.records && page.Size() <= remembered {
+			whole := *b
+			whole.page = page
+			s.batches.put(&whole)
+		}
+	}
+	return nil
+}
+
+func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID) ([]*Batch, error) {
+	rows, err := s.q.BatchHeads(ctx, conn, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read %d batches: %w", len(ids), err)
+	}
+	out := make([]*Batch, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		plan, err := s.plans.Plan(ctx, conn, r.OrgID, r.DefinitionID, r.Version)
+		if err != nil {
+			return nil, fmt.Errorf("plan of batch %s: %w", r.ID, err)
+		}
+		facts, err := Facts(r.ID, r.DefinitionID, r.Version, r.RecordCount, r.CreatedAt)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = &Batch{ID: r.ID, OrgID: r.OrgID, PageSet: r.PageSet, Plan: plan, Metadata: json.RawMessage(r.Metadata), facts: facts,
+			retry: r.RetryOf != nil, records: r.RecordCount}
+		if plan.VariableSetID.Valid {
+			vars, err := s.q.BatchVars(ctx, conn, db.BatchVarsParams{OrgID: r.OrgID, BatchID: r.ID})
+			if err != nil {
+				return nil, fmt.Errorf("variables of batch %s: %w", r.ID, err)
+			}
+			out[i].Vars = json.RawMessage(vars)
+		}
+		s.batches.put(out[i])
+	}
+	return out, nil
 }
 
 // Vars returns what expressions of a plan see as `vars` if a batch starts now; nil where the flow has no variables. Faults:
@@ -88,28 +150,58 @@ func Facts(id, definitionID uuid.UUID, version int32, records int64, createdAt t
 	return facts, nil
 }
 
-// batchCache keeps the batches that were last worked on: each claim and settlement asks for them.
+// batchCache keeps the batches that were last worked on: each claim and settlement asks for them. It has two generations: what was
+// asked for since the newer one began is in it.
 type batchCache struct {
-	mu   sync.Mutex
-	kept map[uuid.UUID]*Batch
+	mu         sync.Mutex
+	newer      map[uuid.UUID]*Batch
+	older      map[uuid.UUID]*Batch
+	newerBytes int
 }
 
-// batchesKept bounds the cache; metadata and plans are a few kilobytes each.
-const batchesKept = 256
+const (
+	// batchesKept and batchBytesKept bound a generation of the cache.
+	batchesKept    = 4096
+	batchBytesKept = 8 << 20
+)
+
+// size is about what memory a batch takes that no other one shares.
+func (b *Batch) size() int {
+	n := 512 + len(b.Metadata) + len(b.Vars) + len(b.facts)
+	if b.page != nil {
+		n += b.page.Size()
+	}
+	return n
+}
 
 func (c *batchCache) get(id uuid.UUID) *Batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.kept[id]
+	if b := c.newer[id]; b != nil {
+		return b
+	}
+	b := c.older[id]
+	if b != nil {
+		c.add(b)
+	}
+	return b
 }
 
 func (c *batchCache) put(b *Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.kept == nil || len(c.kept) >= batchesKept {
-		c.kept = map[uuid.UUID]*Batch{}
+	c.add(b)
+}
+
+func (c *batchCache) add(b *Batch) {
+	if c.newer == nil || len(c.newer) >= batchesKept || c.newerBytes+b.size() > batchBytesKept {
+		c.newer, c.older, c.newerBytes = map[uuid.UUID]*Batch{}, c.newer, 0
 	}
-	c.kept[b.ID] = b
+	if old := c.newer[b.ID]; old != nil {
+		c.newerBytes -= old.size()
+	}
+	c.newer[b.ID] = b
+	c.newerBytes += b.size()
 }
 
 // Records is a slice opened for evaluation. Release it when done: rows and outputs point into its memory.

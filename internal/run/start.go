@@ -121,7 +121,7 @@ func (st *starting) remember(ctx context.Context, out *StartedBatch) error {
 	if err != nil {
 		return err
 	}
-	b := &Batch{ID: out.BatchID, OrgID: st.in.OrgID, PageSet: st.pageSet, Plan: st.plan, Metadata: bytes.Clone(st.metadata()), Vars: st.vars, facts: facts}
+	b := &Batch{ID: out.BatchID, OrgID: st.in.OrgID, PageSet: st.pageSet, Plan: st.plan, Metadata: bytes.Clone(st.metadata()), Vars: st.vars, facts: facts, records: out.RecordCount}
 	if st.page != nil && st.page.Size() <= remembered {
 		b.page = st.page
 	}

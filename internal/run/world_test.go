@@ -201,7 +201,8 @@ func (w *world) members(t require.TestingT, p *Part) (in, gone []int32) {
 
 // queued returns the queued parts of a task, in the order in which they are claimed.
 func (w *world) queued(t require.TestingT, batch uuid.UUID, step, task int) (out []Part) {
-	rows, err := w.q.PartChoose(w.ctx, w.pool, db.PartChooseParams{BatchID: batch, StepNo: int16(step), TaskNo: int16(task), MaxParts: 100})
+	rows, err := w.q.PartChoose(w.ctx, w.pool, db.PartChooseParams{BatchIds: []uuid.UUID{batch}, StepNos: []int16{int16(step)},
+		TaskNos: []int16{int16(task)}, MaxParts: []int32{100}})
 	require.NoError(t, err)
 	for _, r := range rows {
 		out = append(out, Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, First: r.First,

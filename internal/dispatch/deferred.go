@@ -1,0 +1,74 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// deferredQueues are queues whose work failed in this process for a reason that lies in them, and not in the world: they are passed over
+// for a while, longer each time, so that they keep nobody else waiting. Another process may have what this one lacks.
+type deferredQueues struct {
+	mu     sync.Mutex
+	queues map[queueKey]deferral
+}
+
+type deferral struct {
+	until    time.Time
+	failures int
+}
+
+const (
+	// deferFirst is how long a queue is passed over first, doubled each time up to deferMost.
+	deferFirst = time.Second
+	deferMost  = 5 * time.Minute
+	// deferredMax bounds what is remembered; beyond it the oldest go back into the line.
+	deferredMax = 10_000
+)
+
+// add passes over a queue, and returns until when.
+func (d *deferredQueues) add(k queueKey, now time.Time) deferral {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.queues == nil || len(d.queues) >= deferredMax {
+		d.queues = map[queueKey]deferral{}
+	}
+	was := d.queues[k]
+	wait := min(deferFirst<<min(was.failures, 16), deferMost)
+	next := deferral{until: now.Add(wait), failures: was.failures + 1}
+	d.queues[k] = next
+	return next
+}
+
+// keys are the names of those that are passed over now. What failed is forgotten an hour after it was tried again.
+func (d *deferredQueues) keys() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := []string{}
+	if len(d.queues) == 0 {
+		return out
+	}
+	now := time.Now()
+	for k, q := range d.queues {
+		switch {
+		case now.Before(q.until):
+			out = append(out, k.String())
+		case now.Sub(q.until) > time.Hour:
+			delete(d.queues, k)
+		}
+	}
+	return out
+}
+
+// any reports whether queues are passed over.
+func (d *deferredQueues) any() bool { return len(d.keys()) > 0 }
+
+// deferQueue notes that the work of a queue failed with err. It returns err where that would have befallen any other queue, too.
+func (d *Dispatcher) deferQueue(ctx context.Context, k queueKey, err error) error {
+	if ctx.Err() != nil || isTransient(err) {
+		return err
+	}
+	q := d.deferred.add(k, time.Now())
+	d.opts.Log.Error("the calls of a batch cannot be made; others go first", "queue", k, "error", err, "failures", q.failures, "retry_at", q.until)
+	return nil
+}

@@ -1,0 +1,251 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/internal/pg"
+	"flowlane/internal/provider"
+	"flowlane/internal/run"
+)
+
+const (
+	// settleMax bounds the calls that are settled in one transaction.
+	settleMax = 256
+	// settleWait is how long the first of a group waits for others: many in one transaction cost little more than one.
+	settleWait = 2 * time.Millisecond
+	// answeredMost is how many times as many calls as may be under way may be answered and not settled.
+	answeredMost = 4
+)
+
+// finished is a call whose round trip is over.
+type finished struct {
+	call   *prepared
+	answer provider.Answer
+}
+
+// flight is what this process has under way for one budget: calls from their claim to their settlement. It needs no lease and no
+// place: however many calls wait for their answers, what they take is memory.
+type flight struct {
+	d   *Dispatcher
+	key budgetKey
+
+	mu sync.Mutex
+	// lanes and orgs count the calls that are not answered yet, all those that are not settled.
+	lanes map[LaneKey]int
+	orgs  map[uuid.UUID]int
+	all   int
+	// answered wait for their settlement.
+	answered []finished
+	settling map[uuid.UUID]LaneKey
+	working  bool
+	// passes are those that work on the budget in this process; settled counts settlements.
+	passes  int
+	settled int
+	// waits: a pass has left work for which a settlement may make room.
+	waits bool
+	// changed tells the pass of answers and settlements, more that another answer came.
+	changed, more chan struct{}
+}
+
+// flights are those of a dispatcher, by budget.
+type flights struct {
+	mu sync.Mutex
+	of map[budgetKey]*flight
+	// sending counts calls that are not settled.
+	sending sync.WaitGroup
+}
+
+// join returns the flight of a budget for a pass, which must leave it.
+func (d *Dispatcher) join(k budgetKey) *flight {
+	d.flights.mu.Lock()
+	defer d.flights.mu.Unlock()
+	f := d.flights.of[k]
+	if f == nil {
+		f = &flight{d: d, key: k, lanes: map[LaneKey]int{}, orgs: map[uuid.UUID]int{}, settling: map[uuid.UUID]LaneKey{},
+			changed: make(chan struct{}, 1), more: make(chan struct{}, 1)}
+		if d.flights.of == nil {
+			d.flights.of = map[budgetKey]*flight{}
+		}
+		d.flights.of[k] = f
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.passes++
+	f.waits = false
+	return f
+}
+
+// leave ends a pass. waits tells that it leaves work for which a settlement may make room; seen is the number of settlements that it
+// knows of. It reports whether there was one since, which nobody else will tell the budget of.
+func (f *flight) leave(waits bool, seen int) (missed bool) {
+	f.mu.Lock()
+	f.passes--
+	f.waits = f.waits || waits
+	missed = f.waits && f.settled != seen
+	f.mu.Unlock()
+	f.d.drop(f)
+	return missed
+}
+
+// drop forgets a flight without calls and passes.
+func (d *Dispatcher) drop(f *flight) {
+	d.flights.mu.Lock()
+	defer d.flights.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.all == 0 && f.passes == 0 && d.flights.of[f.key] == f {
+		delete(d.flights.of, f.key)
+	}
+}
+
+// room is how many more calls of a lane may go: of an organization most at once, or what it chose for the lane.
+func (f *flight) room(lane LaneKey, most, ofLane int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	free := most - f.orgs[lane.Org]
+	if ofLane > 0 {
+		free = min(free, ofLane-f.lanes[lane])
+	}
+	return min(free, answeredMost*most-f.all)
+}
+
+// waiting are the calls that were answered and are not settled, and how many settlements there were.
+func (f *flight) waiting() (ids []uuid.UUID, settled int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id := range f.settling {
+		ids = append(ids, id)
+	}
+	return ids, f.settled
+}
+
+func (f *flight) empty() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all == 0
+}
+
+// launch sends claimed calls.
+func (f *flight) launch(calls []*prepared) {
+	f.mu.Lock()
+	for _, call := range calls {
+		f.lanes[call.laneKey()]++
+		f.orgs[call.orgID]++
+		f.all++
+	}
+	f.mu.Unlock()
+	f.d.flights.sending.Add(len(calls))
+	for _, call := range calls {
+		go f.send(call)
+	}
+}
+
+// send makes one round trip. It is the only place from which records leave.
+func (f *flight) send(call *prepared) {
+	answer := f.d.Sender.Send(f.d.process, call.request)
+	f.mu.Lock()
+	lane := call.laneKey()
+	f.lanes[lane]--
+	if f.orgs[call.orgID]--; f.orgs[call.orgID] == 0 {
+		delete(f.orgs, call.orgID)
+	}
+	f.answered = append(f.answered, finished{call, answer})
+	f.settling[call.id] = lane
+	begin := !f.working
+	f.working = true
+	f.mu.Unlock()
+	tell(f.changed)
+	if begin {
+		f.settle()
+		return
+	}
+	tell(f.more)
+}
+
+func tell(changed chan struct{}) {
+	select {
+	case changed <- struct{}{}:
+	default:
+	}
+}
+
+// settle settles answered calls, many in one transaction where they come in fast, until there are none.
+func (f *flight) settle() {
+	for group, wake := f.gather(); len(group) > 0; group, wake = f.gather() {
+		err := f.d.settle(f.d.process, f.key, group, wake)
+		if err != nil {
+			level := slog.LevelError
+			if f.d.process.Err() != nil {
+				level = slog.LevelInfo // we stop: reconciliation finds out about them
+			}
+			f.d.opts.Log.Log(f.d.process, level, "settle calls", "domain", f.key.domain, "bucket", f.key.bucket, "calls", len(group), "error", err)
+		}
+		f.mu.Lock()
+		for i := range group {
+			delete(f.settling, group[i].call.id)
+		}
+		f.all -= len(group)
+		f.settled++
+		f.mu.Unlock()
+		tell(f.changed)
+		f.d.flights.sending.Add(-len(group))
+	}
+	f.d.drop(f)
+}
+
+// gather takes answered calls, after a little time for others that come together. wake tells that nobody but the settlement can say
+// that there is room.
+func (f *flight) gather() (group []finished, wake bool) {
+	timer := time.NewTimer(settleWait)
+	defer timer.Stop()
+	for {
+		f.mu.Lock()
+		if n := len(f.answered); n == 0 || n >= settleMax || n == f.all {
+			break
+		}
+		f.mu.Unlock()
+		select {
+		case <-f.more:
+			continue
+		case <-timer.C:
+			f.mu.Lock()
+		}
+		break
+	}
+	defer f.mu.Unlock()
+	n := min(len(f.answered), settleMax)
+	group, f.answered = f.answered[:n:n], f.answered[n:]
+	if n == 0 {
+		f.answered, f.working = nil, false
+	}
+	return group, f.waits && f.passes == 0
+}
+
+// missed wakes a budget for which a settlement may have made room while its pass ended.
+func (d *Dispatcher) missed(ctx context.Context, k budgetKey) error {
+	return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		return d.Due.Wake(ctx, tx, run.DueDispatch, k.String(), time.Time{})
+	})
+}
+
+// Drain waits until every call of this process is settled. When ctx ends it cuts those that are under way, which reconciliation finds
+// out about; it must come after the last pass.
+func (d *Dispatcher) Drain(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.flights.sending.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		d.cut()
+		<-done
+	}
+}
