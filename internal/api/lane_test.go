@@ -3,15 +3,13 @@ package api_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-
-	"flowlane/internal/app"
 )
 
 func (s *stack) lane(name string) map[string]any {
@@ -56,23 +54,26 @@ func TestLane_WeightsAfterHold(t *testing.T) {
 	const each = 600
 	var mu sync.Mutex
 	var order []string
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s := serveStack(t, true)
+	arrives := func(r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		order = append(order, path.Base(r.URL.Path))
-	}))
-	t.Cleanup(receiver.Close)
-	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = []string{hostOf(receiver.URL)} })
+		order = append(order, path.Base(strings.TrimSuffix(path.Dir(r.URL.Path), "/records"))) // the list
+	}
 	s.openHold("/admin/dispatch", `{}`)
 	var batches []string
 	for _, lane := range []string{"interactive", "backfill"} {
-		put := fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","params":{"method":"PUT","url":"%s/{{ input.id }}/%s"}}]}]`, receiver.URL, lane)
-		batches = append(batches, s.trigger(s.define(put), fmt.Sprintf(`{"lane":%q,"records":[%s]}`, lane, strings.Join(rowsOf(each), ","))))
+		flow := s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"dialer__api__modify","credential_id":"CRED",
+			"params":{"list":%q,"key":"{{ input.id }}","fields":{"n":"{{ input.n }}"}}}]}]`, lane))
+		batches = append(batches, s.trigger(flow, fmt.Sprintf(`{"lane":%q,"records":[%s]}`, lane, strings.Join(rowsOf(each), ","))))
 	}
+	s.Do(http.MethodPost, s.domainPath()+"/refresh-limits", nil).Want(http.StatusOK)
+	s.held.Store(&arrives)
 	s.resumed("/admin/dispatch/resume")
 	for _, id := range batches {
 		assert.Equal(t, map[string]int{"completed": each}, counted(s.await(id)))
 	}
+	order = slices.DeleteFunc(order, func(list string) bool { return !slices.Contains([]string{"interactive", "backfill"}, list) })
 	light := 0
 	for i, lane := range order[:330] {
 		if lane == "backfill" {

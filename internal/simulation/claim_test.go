@@ -48,15 +48,10 @@ func (b *budget) choose(skip map[*batch]bool) []*batch {
 			out = append(out, t)
 		}
 	}
-	for _, t := range out {
-		b.standing(t.lane)
-	}
+	turn := b.turns(out)
 	slices.SortStableFunc(out, func(x, y *batch) int {
 		if x.lane != y.lane {
-			if b.standing(y.lane).Before(b.standing(x.lane)) {
-				return 1
-			}
-			return -1
+			return turn[x.lane] - turn[y.lane]
 		}
 		if x.high != y.high {
 			if x.high {
@@ -67,6 +62,24 @@ func (b *budget) choose(skip map[*batch]bool) []*batch {
 		return x.no - y.no
 	})
 	return out
+}
+
+// turns says in what order the lanes of batches go.
+func (b *budget) turns(out []*batch) map[dispatch.LaneKey]int {
+	ready := map[dispatch.LaneKey]int{}
+	for _, t := range out {
+		b.standing(t.lane)
+		ready[t.lane] = 1
+	}
+	lanes := make([]dispatch.Demand, len(b.standings))
+	for i, s := range b.standings {
+		lanes[i] = dispatch.Demand{Standing: s, Ready: ready[s.LaneKey]}
+	}
+	turn := map[dispatch.LaneKey]int{}
+	for no, i := range dispatch.Share(lanes, len(lanes)) {
+		turn[lanes[i].LaneKey] = no
+	}
+	return turn
 }
 
 // claimable reports whether some of a batch is ready, and allowed where it is paced.
