@@ -214,16 +214,6 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]
         unnest(@doomed::text[]) AS doomed, unnest(@attempts::int[]) AS attempts, unnest(@errors::text[]) AS error) d
 WHERE j.batch_id = d.batch_id AND j.position = d.position;
 
--- name: JobUnprocess :one
--- Ends every unsent job of a batch and says how many stood where.
-WITH ended AS (
-    UPDATE flow.job j SET status = 'unprocessed', ready = false, updated_at = @now::timestamptz
-    FROM flow.job o
-    WHERE j.batch_id = @batch_id AND j.status IN ('staged', 'queued', 'pending') AND o.batch_id = j.batch_id AND o.position = j.position
-    RETURNING j.slice_no, o.status AS was
-)
-SELECT count(*) FROM ended;
-
 -- name: FragmentInsert :exec
 INSERT INTO flow.fragment (batch_id, slice_no, step_no, task_no, body)
 SELECT unnest(@batch_ids::uuid[]), unnest(@slice_nos::int[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@bodies::bytea[]);

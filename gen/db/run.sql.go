@@ -990,29 +990,6 @@ func (q *Queries) JobPositionsApart(ctx context.Context, db DBTX, arg JobPositio
 	return items, nil
 }
 
-const jobUnprocess = `-- name: JobUnprocess :one
-WITH ended AS (
-    UPDATE flow.job j SET status = 'unprocessed', ready = false, updated_at = $1::timestamptz
-    FROM flow.job o
-    WHERE j.batch_id = $2 AND j.status IN ('staged', 'queued', 'pending') AND o.batch_id = j.batch_id AND o.position = j.position
-    RETURNING j.slice_no, o.status AS was
-)
-SELECT count(*) FROM ended
-`
-
-type JobUnprocessParams struct {
-	Now     time.Time
-	BatchID uuid.UUID
-}
-
-// Ends every unsent job of a batch and says how many stood where.
-func (q *Queries) JobUnprocess(ctx context.Context, db DBTX, arg JobUnprocessParams) (int64, error) {
-	row := db.QueryRow(ctx, jobUnprocess, arg.Now, arg.BatchID)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const jobUpdate = `-- name: JobUpdate :exec
 UPDATE flow.job j SET step_no = d.step_no, remaining = d.remaining, status = d.status::flow.job_status, ready = d.ready,
     doomed = nullif(d.doomed, '')::flow.job_status, attempts = d.attempts, error = nullif(d.error, ''), started_at = coalesce(j.started_at, $1::timestamptz), updated_at = $1::timestamptz

@@ -19,8 +19,8 @@ type Cancellation struct {
 	By     *uuid.UUID
 }
 
-// Cancel ends a batch in the caller's transaction: what was not sent will never be. It touches no slice, whatever the size
-// of the batch; readers show as unprocessed what still waits there. Calls under way settle later. Faults: NotFound;
+// Cancel ends a batch in the caller's transaction: what was not sent will never be. It touches no slice and no job,
+// whatever the size of the batch; readers show as unprocessed what still waits there. Calls under way settle later. Faults: NotFound;
 // Conflict for a batch that is over.
 func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, why Cancellation) (*BatchRow, error) {
 	c, h, err := s.beginOne(ctx, tx, orgID, batchID)

@@ -221,7 +221,7 @@ func (v *sliceView) date(r *Record, o int32, h *history) {
 	if !Terminal(r.Status) {
 		return
 	}
-	if closed := firstTime(b.StoppedAt, b.CompletedAt); r.Status == Unprocessed && j == nil && closed != nil {
+	if closed := firstTime(b.StoppedAt, b.CompletedAt); r.Status == Unprocessed && (j == nil || !Terminal(j.Status)) && closed != nil {
 		r.UpdatedAt = later(r.UpdatedAt, *closed)
 	}
 	r.CompletedAt = ref(r.UpdatedAt)

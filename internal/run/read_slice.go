@@ -21,7 +21,7 @@ type batchView struct {
 	plan *definition.Plan
 }
 
-// over reports whether what waits in slices will never be sent.
+// over reports whether what waits will never be sent.
 func (b *batchView) over() bool {
 	return BatchTerminal(b.FlowBatch.Status) || b.FlowBatch.StoppedAt != nil
 }
@@ -295,7 +295,7 @@ func (v *sliceView) derive() []Status {
 	}
 	if v.batch.over() {
 		for i, s := range out {
-			if s == Staged || s == Queued || s == Pending {
+			if unsent(s) {
 				out[i] = Unprocessed
 			}
 		}

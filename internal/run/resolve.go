@@ -81,17 +81,21 @@ func (c *Change) coveringOf(ctx context.Context, h *head, r *db.SliceRowsRow, po
 		return nil, "", err
 	}
 	offset := int32(position - r.First)
+	var covering []coverPart
+	var status Status
 	if j := c.jobs[at]; j != nil {
-		return c.covers[k].covering(j.StepNo, offset, j.ApartStep), j.Status, nil
+		covering, status = c.covers[k].covering(j.StepNo, offset, j.ApartStep), j.Status
+	} else {
+		covering = c.covers[k].covering(r.StepNo, offset, withSlice)
+		var covered bool
+		if status, covered = c.covers[k].status(r.StepNo, offset, withSlice); !covered {
+			status = baseStatus(h.plan, r.State, r.StepNo)
+		}
 	}
-	status, covered := c.covers[k].status(r.StepNo, offset, withSlice)
-	if !covered {
-		status = baseStatus(h.plan, r.State, r.StepNo)
-	}
-	if h.stopped() && (status == Staged || status == Queued) {
+	if h.stopped() && unsent(status) {
 		status = Unprocessed
 	}
-	return c.covers[k].covering(r.StepNo, offset, withSlice), status, nil
+	return covering, status, nil
 }
 
 // cut puts one record of a stored part into a part of its own. All pieces are new rows: who read the old one must see that it

@@ -63,6 +63,9 @@ func Terminal(s Status) bool {
 	return false
 }
 
+// unsent reports whether a job of this status waits for work on it. Once its batch sends nothing any more, it is unprocessed.
+func unsent(s Status) bool { return s == Staged || s == Queued || s == Pending }
+
 // terminal returns how many jobs are over.
 func (c *Counts) terminal() (n int64) {
 	for i, s := range Statuses {

@@ -57,14 +57,11 @@ func (c *Change) stopPast(ctx context.Context, h *head, counts *Counts) error {
 	return nil
 }
 
-// closeWaiting closes the queues of a batch, and ends what waits in it. It touches no slice, whatever the size of the batch;
-// readers show as unprocessed what still waits there.
+// closeWaiting closes the queues of a batch, and ends what waits in it. It touches no slice and no job, whatever the size of the
+// batch: they stay where they were, and readers show as unprocessed what waits there.
 func (c *Change) closeWaiting(ctx context.Context, batchID uuid.UUID) error {
 	if _, err := c.s.q.LaneBatchClose(ctx, c.tx, batchID); err != nil {
 		return fmt.Errorf("close the queues of batch %s: %w", batchID, err)
-	}
-	if _, err := c.s.q.JobUnprocess(ctx, c.tx, db.JobUnprocessParams{BatchID: batchID, Now: c.Now}); err != nil {
-		return fmt.Errorf("end the waiting jobs of batch %s: %w", batchID, err)
 	}
 	if err := c.s.q.BatchCountClose(ctx, c.tx, batchID); err != nil {
 		return fmt.Errorf("count the jobs of batch %s: %w", batchID, err)

@@ -108,7 +108,8 @@ func (w *world) checkEnd() {
 		"parts left":                    "SELECT count(*) FROM flow.part p JOIN flow.batch b ON b.id = p.batch_id WHERE b.status <> 'cancelled' OR p.call_id IS NOT NULL",
 		"queues with something in them": "SELECT count(*) FROM flow.lane_batch WHERE open AND (ready_parts <> 0 OR ready_records <> 0)",
 		"slices that are not done":      "SELECT count(*) FROM flow.slice JOIN flow.batch b ON b.id = batch_id WHERE state <> 'done' AND b.status <> 'cancelled'",
-		"jobs that are not over":        "SELECT count(*) FROM flow.job WHERE status NOT IN ('completed', 'accepted', 'rejected', 'unprocessed')",
+		"jobs that are not over": `SELECT count(*) FROM flow.job j JOIN flow.batch b ON b.id = j.batch_id WHERE j.status NOT IN ('completed', 'accepted', 'rejected', 'unprocessed')
+			AND NOT ((b.status = 'cancelled' OR b.stopped_at IS NOT NULL) AND j.status IN ('staged', 'queued', 'pending'))`,
 		"batches whose slices say something else": `SELECT count(*) FROM flow.batch_count c JOIN (
 			SELECT batch_id, sum(records) AS n, sum(accepted) AS accepted, sum(rejected) AS rejected, sum(completed) AS completed
 			FROM flow.slice GROUP BY batch_id) s USING (batch_id) JOIN flow.batch b ON b.id = batch_id
