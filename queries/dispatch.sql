@@ -246,6 +246,10 @@ ON CONFLICT (tenancy_id, bucket, window_seconds) DO UPDATE SET cap = excluded.ca
 -- name: DomainGet :one
 SELECT * FROM flow.domain WHERE tenancy_id = @tenancy_id;
 
+-- name: DomainAnswered :exec
+-- The provider answered a question of ours within so many seconds; the longest counts, and is forgotten little by little.
+UPDATE flow.domain SET answers_in = greatest(@answered_in::float8, 0.9 * answers_in) WHERE tenancy_id = @tenancy_id;
+
 -- name: DomainCredential :one
 -- A credential by which an account can be asked about itself.
 SELECT id FROM flow.credential WHERE tenancy_id = @tenancy_id AND org_id = @org_id AND status = 'active' AND deleted_at IS NULL

@@ -1,9 +1,10 @@
 -- name: TenantDomainKeep :execrows
 -- What the provider said about an account, newest wins. No row means that the id belongs to another account.
-INSERT INTO flow.domain AS d (tenancy_id, platform_id, account_number, account_name, time_zone, identified_at)
-VALUES (@tenancy_id, @platform_id, @account_number, @account_name, @time_zone, flow.clock())
+INSERT INTO flow.domain AS d (tenancy_id, platform_id, account_number, account_name, time_zone, identified_at, answers_in)
+VALUES (@tenancy_id, @platform_id, @account_number, @account_name, @time_zone, flow.clock(), @answered_in::float8)
 ON CONFLICT (tenancy_id) DO UPDATE
-SET account_name = excluded.account_name, time_zone = excluded.time_zone, identified_at = excluded.identified_at
+SET account_name = excluded.account_name, time_zone = excluded.time_zone, identified_at = excluded.identified_at,
+    answers_in = greatest(excluded.answers_in, 0.9 * d.answers_in)
 WHERE d.platform_id = excluded.platform_id AND d.account_number = excluded.account_number AND d.org_id IS NULL;
 
 -- name: TenantDomainName :exec
@@ -14,7 +15,8 @@ VALUES (@tenancy_id, @platform_id, @account_number, @time_zone, @org_id) ON CONF
 -- name: TenantDomainIdentify :execrows
 -- What the provider said about an account that an organization named. No row means that it is another account.
 UPDATE flow.domain
-SET account_number = @account_number::text, account_name = @account_name, time_zone = @time_zone, identified_at = flow.clock()
+SET account_number = @account_number::text, account_name = @account_name, time_zone = @time_zone, identified_at = flow.clock(),
+    answers_in = greatest(@answered_in::float8, 0.9 * answers_in)
 WHERE tenancy_id = @tenancy_id AND org_id = @org_id AND (account_number IS NULL OR account_number = @account_number::text);
 
 -- name: TenantKnow :exec

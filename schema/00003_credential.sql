@@ -51,6 +51,7 @@ CREATE TABLE flow.domain (
     account_name text NOT NULL DEFAULT '',
     time_zone text NOT NULL,
     identified_at timestamptz,
+    answers_in double precision CHECK (answers_in >= 0),
     created_at timestamptz NOT NULL DEFAULT flow.clock()
 );
 CREATE UNIQUE INDEX domain_account ON flow.domain (platform_id, account_number) WHERE org_id IS NULL;
@@ -62,6 +63,7 @@ COMMENT ON COLUMN flow.domain.account_number IS 'The provider''s own number of t
 COMMENT ON COLUMN flow.domain.account_name IS 'How the provider calls the account; empty where it does not say.';
 COMMENT ON COLUMN flow.domain.time_zone IS 'The IANA zone in whose days and hours the provider counts calls.';
 COMMENT ON COLUMN flow.domain.identified_at IS 'When the provider said which account it is; null where only an organization did.';
+COMMENT ON COLUMN flow.domain.answers_in IS 'Within how many seconds its provider answers our own questions, tests and readings of its counters: the longest, forgotten little by little; null where it was never asked.';
 COMMENT ON COLUMN flow.domain.created_at IS 'When the first organization came to know it.';
 
 CREATE TABLE flow.domain_limit (

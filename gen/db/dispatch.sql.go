@@ -836,6 +836,21 @@ func (q *Queries) CredentialDomain(ctx context.Context, db DBTX, arg CredentialD
 	return i, err
 }
 
+const domainAnswered = `-- name: DomainAnswered :exec
+UPDATE flow.domain SET answers_in = greatest($1::float8, 0.9 * answers_in) WHERE tenancy_id = $2
+`
+
+type DomainAnsweredParams struct {
+	AnsweredIn float64
+	TenancyID  string
+}
+
+// The provider answered a question of ours within so many seconds; the longest counts, and is forgotten little by little.
+func (q *Queries) DomainAnswered(ctx context.Context, db DBTX, arg DomainAnsweredParams) error {
+	_, err := db.Exec(ctx, domainAnswered, arg.AnsweredIn, arg.TenancyID)
+	return err
+}
+
 const domainAnyOrg = `-- name: DomainAnyOrg :one
 SELECT org_id FROM flow.credential WHERE tenancy_id = $1 AND status = 'active' AND deleted_at IS NULL ORDER BY id LIMIT 1
 `
@@ -894,7 +909,7 @@ func (q *Queries) DomainCredential(ctx context.Context, db DBTX, arg DomainCrede
 }
 
 const domainGet = `-- name: DomainGet :one
-SELECT tenancy_id, org_id, platform_id, account_number, account_name, time_zone, identified_at, created_at FROM flow.domain WHERE tenancy_id = $1
+SELECT tenancy_id, org_id, platform_id, account_number, account_name, time_zone, identified_at, answers_in, created_at FROM flow.domain WHERE tenancy_id = $1
 `
 
 func (q *Queries) DomainGet(ctx context.Context, db DBTX, tenancyID string) (FlowDomain, error) {
@@ -908,6 +923,7 @@ func (q *Queries) DomainGet(ctx context.Context, db DBTX, tenancyID string) (Flo
 		&i.AccountName,
 		&i.TimeZone,
 		&i.IdentifiedAt,
+		&i.AnswersIn,
 		&i.CreatedAt,
 	)
 	return i, err

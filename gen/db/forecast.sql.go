@@ -171,7 +171,7 @@ func (q *Queries) DomainHeldUntil(ctx context.Context, db DBTX, arg DomainHeldUn
 }
 
 const domainList = `-- name: DomainList :many
-SELECT d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at, coalesce(t.label, '')::text AS label, t.created_at AS known_at,
+SELECT d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at, coalesce(t.label, '')::text AS label, t.created_at AS known_at,
     (SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}') FROM flow.credential c WHERE c.tenancy_id = d.tenancy_id AND c.org_id = $1 AND c.deleted_at IS NULL)::uuid[] AS credential_ids,
     (SELECT coalesce(max(l.read_at), '0001-01-01 00:00:00+00') FROM flow.domain_limit l WHERE l.tenancy_id = d.tenancy_id)::timestamptz AS limits_read_at
 FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
@@ -225,6 +225,7 @@ func (q *Queries) DomainList(ctx context.Context, db DBTX, arg DomainListParams)
 			&i.FlowDomain.AccountName,
 			&i.FlowDomain.TimeZone,
 			&i.FlowDomain.IdentifiedAt,
+			&i.FlowDomain.AnswersIn,
 			&i.FlowDomain.CreatedAt,
 			&i.Label,
 			&i.KnownAt,

@@ -795,6 +795,8 @@ type FlowDomain struct {
 	TimeZone string
 	// When the provider said which account it is; null where only an organization did.
 	IdentifiedAt *time.Time
+	// Within how many seconds its provider answers our own questions, tests and readings of its counters: the longest, forgotten little by little; null where it was never asked.
+	AnswersIn *float64
 	// When the first organization came to know it.
 	CreatedAt time.Time
 }

@@ -18,7 +18,8 @@ SELECT b.bucket, b.max_in_flight, coalesce(c.calls, 0)::bigint AS calls, coalesc
     (SELECT count(*) FROM (
         SELECT FROM flow.call r WHERE r.domain = b.domain AND r.bucket = b.bucket
             AND r.claimed_at > $1::timestamptz - coalesce(c.slow, '2 s') LIMIT 1000
-    ) n)::int AS recent
+    ) n)::int AS recent,
+    (SELECT count(*) FROM flow.call u WHERE u.domain = b.domain AND u.bucket = b.bucket AND u.state = 'intent')::int AS under_way
 FROM flow.budget b
 LEFT JOIN LATERAL (
     SELECT count(*) AS calls, percentile_disc(0.8) WITHIN GROUP (ORDER BY k.answered_at - k.claimed_at) AS slow FROM (
@@ -42,11 +43,13 @@ type CallPaceRow struct {
 	Calls       int64
 	SlowSeconds float64
 	Recent      int32
+	UnderWay    int32
 }
 
 // How long the last calls of each budget of an account were under way: in what time four of five were answered. What became of a call
 // that was not answered in time is found out later, and says nothing of that. recent are those, up to 1,000, that went so lately
-// that a reading of the provider's counters may count them twice: within some seconds, and the time that a call takes.
+// that a reading of the provider's counters may count them twice: within some seconds, and the time that a call takes. under_way may
+// have no answer yet.
 func (q *Queries) CallPace(ctx context.Context, db DBTX, arg CallPaceParams) ([]CallPaceRow, error) {
 	rows, err := db.Query(ctx, callPace, arg.RecentSince, arg.Since, arg.Domain)
 	if err != nil {
@@ -62,6 +65,7 @@ func (q *Queries) CallPace(ctx context.Context, db DBTX, arg CallPaceParams) ([]
 			&i.Calls,
 			&i.SlowSeconds,
 			&i.Recent,
+			&i.UnderWay,
 		); err != nil {
 			return nil, err
 		}

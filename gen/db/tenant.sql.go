@@ -81,14 +81,16 @@ func (q *Queries) TenantDelete(ctx context.Context, db DBTX, arg TenantDeletePar
 
 const tenantDomainIdentify = `-- name: TenantDomainIdentify :execrows
 UPDATE flow.domain
-SET account_number = $1::text, account_name = $2, time_zone = $3, identified_at = flow.clock()
-WHERE tenancy_id = $4 AND org_id = $5 AND (account_number IS NULL OR account_number = $1::text)
+SET account_number = $1::text, account_name = $2, time_zone = $3, identified_at = flow.clock(),
+    answers_in = greatest($4::float8, 0.9 * answers_in)
+WHERE tenancy_id = $5 AND org_id = $6 AND (account_number IS NULL OR account_number = $1::text)
 `
 
 type TenantDomainIdentifyParams struct {
 	AccountNumber string
 	AccountName   string
 	TimeZone      string
+	AnsweredIn    float64
 	TenancyID     string
 	OrgID         *uuid.UUID
 }
@@ -99,6 +101,7 @@ func (q *Queries) TenantDomainIdentify(ctx context.Context, db DBTX, arg TenantD
 		arg.AccountNumber,
 		arg.AccountName,
 		arg.TimeZone,
+		arg.AnsweredIn,
 		arg.TenancyID,
 		arg.OrgID,
 	)
@@ -109,10 +112,11 @@ func (q *Queries) TenantDomainIdentify(ctx context.Context, db DBTX, arg TenantD
 }
 
 const tenantDomainKeep = `-- name: TenantDomainKeep :execrows
-INSERT INTO flow.domain AS d (tenancy_id, platform_id, account_number, account_name, time_zone, identified_at)
-VALUES ($1, $2, $3, $4, $5, flow.clock())
+INSERT INTO flow.domain AS d (tenancy_id, platform_id, account_number, account_name, time_zone, identified_at, answers_in)
+VALUES ($1, $2, $3, $4, $5, flow.clock(), $6::float8)
 ON CONFLICT (tenancy_id) DO UPDATE
-SET account_name = excluded.account_name, time_zone = excluded.time_zone, identified_at = excluded.identified_at
+SET account_name = excluded.account_name, time_zone = excluded.time_zone, identified_at = excluded.identified_at,
+    answers_in = greatest(excluded.answers_in, 0.9 * d.answers_in)
 WHERE d.platform_id = excluded.platform_id AND d.account_number = excluded.account_number AND d.org_id IS NULL
 `
 
@@ -122,6 +126,7 @@ type TenantDomainKeepParams struct {
 	AccountNumber *string
 	AccountName   string
 	TimeZone      string
+	AnsweredIn    float64
 }
 
 // What the provider said about an account, newest wins. No row means that the id belongs to another account.
@@ -132,6 +137,7 @@ func (q *Queries) TenantDomainKeep(ctx context.Context, db DBTX, arg TenantDomai
 		arg.AccountNumber,
 		arg.AccountName,
 		arg.TimeZone,
+		arg.AnsweredIn,
 	)
 	if err != nil {
 		return 0, err
@@ -165,7 +171,7 @@ func (q *Queries) TenantDomainName(ctx context.Context, db DBTX, arg TenantDomai
 }
 
 const tenantGet = `-- name: TenantGet :one
-SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND t.tenancy_id = $2
 `
 
@@ -194,6 +200,7 @@ func (q *Queries) TenantGet(ctx context.Context, db DBTX, arg TenantGetParams) (
 		&i.FlowDomain.AccountName,
 		&i.FlowDomain.TimeZone,
 		&i.FlowDomain.IdentifiedAt,
+		&i.FlowDomain.AnswersIn,
 		&i.FlowDomain.CreatedAt,
 	)
 	return i, err
@@ -216,7 +223,7 @@ func (q *Queries) TenantKnow(ctx context.Context, db DBTX, arg TenantKnowParams)
 }
 
 const tenantList = `-- name: TenantList :many
-SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND (t.created_at, t.tenancy_id) > ($2::timestamptz, $3::text)
 ORDER BY t.created_at, t.tenancy_id LIMIT $5 OFFSET $4
 `
@@ -262,6 +269,7 @@ func (q *Queries) TenantList(ctx context.Context, db DBTX, arg TenantListParams)
 			&i.FlowDomain.AccountName,
 			&i.FlowDomain.TimeZone,
 			&i.FlowDomain.IdentifiedAt,
+			&i.FlowDomain.AnswersIn,
 			&i.FlowDomain.CreatedAt,
 		); err != nil {
 			return nil, err
@@ -306,7 +314,7 @@ func (q *Queries) TenantRename(ctx context.Context, db DBTX, arg TenantRenamePar
 }
 
 const tenantShare = `-- name: TenantShare :one
-SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
+SELECT t.org_id, t.tenancy_id, t.label, t.created_at, d.tenancy_id, d.org_id, d.platform_id, d.account_number, d.account_name, d.time_zone, d.identified_at, d.answers_in, d.created_at FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenancy_id
 WHERE t.org_id = $1 AND t.tenancy_id = $2 FOR SHARE OF t
 `
 
@@ -336,6 +344,7 @@ func (q *Queries) TenantShare(ctx context.Context, db DBTX, arg TenantShareParam
 		&i.FlowDomain.AccountName,
 		&i.FlowDomain.TimeZone,
 		&i.FlowDomain.IdentifiedAt,
+		&i.FlowDomain.AnswersIn,
 		&i.FlowDomain.CreatedAt,
 	)
 	return i, err

@@ -97,11 +97,40 @@ func TestEstimate_OneByOne(t *testing.T) {
 	s := serveStack(t, false)
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
 	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK)
+	s.answersIn(nil)
 	assert.Greater(t, s.completion("dialer__api__upload", 100*50_000)["eta_seconds"], 200.0, "100 calls of two seconds, which is taken for what is unknown")
 	assert.Less(t, s.completion("dialer__api__upload", 1)["eta_seconds"], 75.0, "60 seconds are the timeout of an upload")
 	assert.Greater(t, s.completion("dialer__api__upload", 1)["eta_seconds"], 60.0)
 	assert.Greater(t, s.started(s.define(uploadSteps), "", 5)["eta_seconds"], 60.0)
 	assert.Less(t, s.completion("dialer__api__modify", 100)["eta_seconds"], 75.0, "these go side by side")
+}
+
+// answersIn has the provider known to answer our own questions in so many seconds.
+func (s *stack) answersIn(seconds any) {
+	s.t.Helper()
+	_, err := s.app.Pool.Exec(s.t.Context(), "UPDATE flow.domain SET answers_in = $1 WHERE tenancy_id = $2", seconds, s.tenancy)
+	require.NoError(s.t, err)
+}
+
+// TestEstimate_Idle: what an idle account takes at once is promised for about when its provider has answered, before the first call as
+// after it, to questions, in estimates at a start, and of what is queued.
+func TestEstimate_Idle(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: wide})
+	assert.Equal(t, 1, s.count("flow.domain WHERE tenancy_id = $1 AND answers_in > 0", s.tenancy), "the test of the credential was timed")
+	s.answersIn(1e-9)
+	s.Do(http.MethodPost, "/platforms/dialer/domains/"+s.tenancy+"/refresh-limits", nil).Want(http.StatusOK)
+	assert.Equal(t, 1, s.count("flow.domain WHERE tenancy_id = $1 AND answers_in > 1e-9", s.tenancy), "and so was a reading")
+	s.answersIn(0.01)
+	eta := func(c map[string]any) float64 { return c["eta_seconds"].(float64) }
+	assert.LessOrEqual(t, eta(s.completion("dialer__api__modify", 100)), 2.0)
+	assert.LessOrEqual(t, eta(s.completion("dialer__api__upload", 5)), 2.0)
+	assert.LessOrEqual(t, eta(s.started(s.define(uploadSteps), "", 5)), 2.0)
+	_, queued := s.queue("upload")
+	assert.LessOrEqual(t, eta(queued["completion"].(map[string]any)), 2.0)
+	s.answersIn(1)
+	assert.Greater(t, eta(s.completion("dialer__api__upload", 5)), 10.0, "it answers slowly")
 }
 
 // meanwhile does something once, just before a statement begins whose text has a certain word.

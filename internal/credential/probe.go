@@ -212,5 +212,6 @@ func bind(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, has *string, a *attem
 	if a == nil || a.account == nil {
 		return has, nil
 	}
+	a.account.AnsweredIn = a.Latency
 	return tenant.Bind(ctx, tx, orgID, has, *a.account)
 }

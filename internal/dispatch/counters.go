@@ -87,7 +87,9 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	if err != nil {
 		return r, fmt.Errorf("read the clock: %w", err)
 	}
+	began := time.Now()
 	counters, asOf, err := d.Sender.Counters(ctx, platform, svc, cred.Secret)
+	took := time.Since(began)
 	class, details := provider.Explain(err)
 	use := credential.Use{OrgID: orgID, CredentialID: cred.ID, ServiceID: svc.ID, At: time.Now(), Failure: class}
 	if err := d.Credentials.Observe(ctx, use); err != nil && ctx.Err() == nil {
@@ -95,6 +97,9 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	}
 	if err != nil {
 		return r, fault.New(fault.Unavailable, "The provider did not tell its limits (%s): %s", class, details).Because(err)
+	}
+	if err := d.q.DomainAnswered(ctx, d.Pool, db.DomainAnsweredParams{AnsweredIn: took.Seconds(), TenancyID: tenancyID}); err != nil {
+		return r, fmt.Errorf("note how long the provider of %s took: %w", tenancyID, err)
 	}
 	r.counters, r.asOf, r.until, r.from, r.to = len(counters), asOf, asOf, asOf, asOf
 	if asOf.IsZero() { // the provider does not say; its reading is no older than the question, and no younger than the answer

@@ -28,10 +28,14 @@ type Rate struct {
 	// way, of all that may be; 0 for no such bound.
 	Latency, Longest, Reach time.Duration
 	InFlight, Own           int
+	// UnderWay is how many are now.
+	UnderWay int
 	// Others is how many other organizations have work here. Each has at most as large a share as the one that asks.
 	Others int
 	// Wake is how late the dispatcher may be after a time that it waits for.
 	Wake time.Duration
+	// Idle is how long it takes at most from now to the answers of calls that all go at once; zero where nobody knows.
+	Idle time.Duration
 	// Young is how long a call may be missing in the provider's counters, which are read before each call near exhaustion; zero
 	// where there are none.
 	Young time.Duration
@@ -122,7 +126,11 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, last int) Drai
 	if last >= 0 {
 		d.at = d.at.Add(d.at.Sub(now) / disorder)
 	}
-	return Drained{At: d.at.Add(rate.Longest + rate.Wake), Source: d.source(), Window: d.window()}
+	at := d.at.Add(rate.Longest + rate.Wake)
+	if rate.Idle > 0 && !d.kept && rate.Spacing == 0 && d.sent+int64(rate.UnderWay) <= int64(d.atOnce()) {
+		at = earlier(at, now.Add(rate.Idle))
+	}
+	return Drained{At: at, Source: d.source(), Window: d.window()}
 }
 
 const (
@@ -192,6 +200,8 @@ type drain struct {
 	// counters were read since.
 	sentAt time.Time
 	read   bool
+	// kept tells that something was waited for.
+	kept bool
 	// each: the counters are read for what goes now.
 	each bool
 	// young are the calls of this run that a reading may miss.
@@ -337,7 +347,7 @@ func (d *drain) wait(until time.Time, source Source) {
 	if !until.After(d.at) {
 		return
 	}
-	until = until.Add(d.Wake)
+	d.kept, until = true, until.Add(d.Wake)
 	d.waited[source] += until.Sub(d.at)
 	d.at = until
 }

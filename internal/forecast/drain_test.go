@@ -411,10 +411,38 @@ func TestPace_Set(t *testing.T) {
 	t.Parallel()
 	var r forecast.Rate
 	forecast.Pace{Calls: 9, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
-	assert.Equal(t, forecast.Rate{Latency: 3 * time.Second, Longest: time.Minute, Reach: time.Minute, Wake: time.Second}, r)
+	assert.Equal(t, forecast.Rate{Latency: 3 * time.Second, Longest: time.Minute, Reach: time.Minute, Wake: time.Second, Idle: 11 * time.Second}, r)
 	r = forecast.Rate{Young: time.Second}
 	forecast.Pace{Calls: 10, Slow: 3 * time.Second, Timeout: time.Minute}.Set(&r)
-	assert.Equal(t, forecast.Rate{Young: time.Second, Latency: 3 * time.Second, Longest: 9 * time.Second, Reach: 3 * time.Second, Wake: time.Second + dispatch.LookFor}, r)
+	assert.Equal(t, forecast.Rate{Young: time.Second, Latency: 3 * time.Second, Longest: 9 * time.Second, Reach: 3 * time.Second, Wake: time.Second + dispatch.LookFor,
+		Idle: 10*time.Second + dispatch.LookFor}, r)
+}
+
+// TestDrain_Idle: few calls that go at once are done about when their provider has answered, which is known from what it was asked
+// before; where it never was, they may take their time.
+func TestDrain_Idle(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 30, 0, time.UTC)
+	in := func(p forecast.Pace, change func(*forecast.Rate)) time.Duration {
+		p.Timeout = time.Minute
+		rate := forecast.Rate{Caps: map[int]int{60: 100}, Loc: time.UTC, InFlight: 4, Young: 8 * time.Second, Used: func(int, time.Time) int { return 0 }}
+		p.Set(&rate)
+		change(&rate)
+		return forecast.Drain(now, rate, []forecast.Work{{Calls: 3}}).At.Sub(now)
+	}
+	fast := 20 * time.Millisecond
+	as := func(*forecast.Rate) {}
+	for _, p := range []forecast.Pace{{Asked: fast}, {Calls: 1, Slow: fast, Asked: fast}, {Calls: 200, Slow: fast, Asked: fast}} {
+		assert.LessOrEqual(t, in(p, as), 2*time.Second, "%+v", p)
+		assert.GreaterOrEqual(t, in(p, as), 10*fast, "%+v", p)
+	}
+	assert.Greater(t, in(forecast.Pace{}, as), time.Minute, "nothing is known")
+	assert.Greater(t, in(forecast.Pace{Calls: 1, Slow: 2 * time.Second, Asked: fast}, as), 40*time.Second, "little is known")
+	p := forecast.Pace{Asked: fast}
+	assert.Greater(t, in(p, func(r *forecast.Rate) { r.UnderWay = 2 }), time.Minute, "they wait for others")
+	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Spacing = time.Second }), time.Minute)
+	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Caps[60] = 2 }), time.Minute)
+	assert.Greater(t, in(p, func(r *forecast.Rate) { r.HeldUntil = now.Add(time.Millisecond) }), time.Minute)
 }
 
 // TestDrain_Beyond: what is too long to be played ends no sooner than it would, and costs no more for that.

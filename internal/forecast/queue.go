@@ -120,6 +120,8 @@ type backlog struct {
 	buckets map[string]*waiting
 	pace    map[string]db.CallPaceRow
 	delays  map[string]db.BudgetDelaysRow
+	// asked is how long the provider took to answer our own questions; zero where it never was asked.
+	asked time.Duration
 	// atOnce is how many calls may be under way of the organization's lanes at most; 0 for any number.
 	atOnce map[db.FlowLane]int
 }
@@ -151,6 +153,9 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 	}
 	for _, k := range s.buckets(d.PlatformID) {
 		b.buckets[k.name] = &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}}
+	}
+	if d.AnswersIn != nil {
+		b.asked = time.Duration(*d.AnswersIn * float64(time.Second))
 	}
 	var err error
 	if b.spend, err = s.moment(ctx, conn, d); err != nil {
@@ -218,9 +223,10 @@ const (
 	timeoutUnknown = 30 * time.Second
 	// knownLeast is how many calls tell how long the next one may take.
 	knownLeast = 10
-	// slowest is how many times longer than most calls any may be under way.
-	slowest = 3
-	// noticed is how late the dispatcher may go on after a wait.
+	// slowest is how many times longer than most calls any may be under way; where fewer than knownLeast are known, so many times more
+	// as they are fewer. slowestAsked is the same of answers to our own questions, where no call is known.
+	slowest, slowestAsked = 3, 10
+	// noticed is how late the dispatcher may go on after a wait, or begin.
 	noticed = time.Second
 )
 
@@ -231,6 +237,8 @@ type Pace struct {
 	Slow  time.Duration
 	// Timeout is how long a call may be under way at most.
 	Timeout time.Duration
+	// Asked is how long the provider takes to answer our own questions, tests and readings of its counters; zero where nobody knows.
+	Asked time.Duration
 }
 
 // Set says in a rate how long calls take, and how late the dispatcher may be: near exhaustion, and when it comes back to a budget
@@ -244,9 +252,26 @@ func (p Pace) Set(r *Rate) {
 	if p.Calls >= knownLeast {
 		r.Longest, r.Reach = min(p.Timeout, slowest*r.Latency), r.Latency
 	}
-	if r.Young > 0 {
-		r.Wake += dispatch.LookFor
+	look := dispatch.LookFor
+	if p.Asked > 0 {
+		look = min(look, max(slowestAsked*p.Asked, slowest*latencyLeast))
 	}
+	r.Idle = noticed + p.longest()
+	if r.Young > 0 {
+		r.Wake, r.Idle = r.Wake+dispatch.LookFor, r.Idle+look
+	}
+}
+
+// longest is how long any of the calls may be under way that all go at once: the better known the more there were before, and before
+// the first by what else the provider was asked.
+func (p Pace) longest() time.Duration {
+	longest := p.Timeout
+	if p.Calls > 0 {
+		longest = p.Slow * slowest * knownLeast / time.Duration(min(p.Calls, knownLeast))
+	} else if p.Asked > 0 {
+		longest = p.Asked * slowestAsked
+	}
+	return min(p.Timeout, max(longest, slowest*latencyLeast))
 }
 
 // rate is how fast a budget goes, where no more than inFlight calls may be under way in some lane; 0 for any number. Calls that
@@ -255,14 +280,14 @@ func (b *backlog) rate(k bucket, caps map[int]int, w *waiting, inFlight int) Rat
 	pace := b.pace[k.name]
 	r := Rate{
 		Caps: caps, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
-		InFlight: max(int(pace.MaxInFlight), 1), Others: len(w.others), HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
+		InFlight: max(int(pace.MaxInFlight), 1), UnderWay: int(pace.UnderWay), Others: len(w.others), HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
 		Used: func(seconds int, start time.Time) int { return b.spend.used(k.name, seconds, start) },
 	}
 	timeout := w.timeout
 	if timeout == 0 {
 		timeout = timeoutUnknown
 	}
-	Pace{Calls: int(pace.Calls), Slow: time.Duration(pace.SlowSeconds * float64(time.Second)), Timeout: timeout}.Set(&r)
+	Pace{Calls: int(pace.Calls), Slow: time.Duration(pace.SlowSeconds * float64(time.Second)), Timeout: timeout, Asked: b.asked}.Set(&r)
 	if next := b.delays[k.name].NextCallAt; next != nil {
 		r.NotBefore = *next
 	}

@@ -62,6 +62,7 @@ func (a *account) read(p *process, then func(ok, young, scarce bool)) {
 			read[i] = b.provider.read(w.upTo(a.lag))
 		}
 		p.then(w.upTo(time.Second), func() {
+			a.answersIn = max(w.now.Sub(asked), a.answersIn*9/10)
 			young, scarce := false, false
 			from, to, until := asOf, asOf, asOf
 			if !tells {

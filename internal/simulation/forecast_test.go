@@ -48,7 +48,12 @@ func (b *budget) rate(lanes []dispatch.LaneKey) forecast.Rate {
 			}
 		}
 	}
-	pace := forecast.Pace{Timeout: b.timeout}
+	for _, c := range b.open {
+		if c.state == "intent" {
+			r.UnderWay++
+		}
+	}
+	pace := forecast.Pace{Timeout: b.timeout, Asked: a.answersIn}
 	var lately []time.Duration
 	for _, t := range b.took {
 		if t.claimedAt.After(b.w.now.Add(-day)) {

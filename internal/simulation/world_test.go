@@ -84,6 +84,8 @@ type account struct {
 	// every is how often its counters are read, zero where it has none; they can lag so much, and tell as of when or not.
 	every, lag time.Duration
 	tells      bool
+	// answersIn is how long it takes to answer.
+	answersIn time.Duration
 	// others spend of it.
 	others bool
 	// spentUntil is when the last window ends in which we spent.

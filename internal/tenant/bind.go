@@ -36,6 +36,7 @@ func Bind(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, has *string, account 
 	if has != nil && *has != found {
 		same, err := db.New().TenantDomainIdentify(ctx, tx, db.TenantDomainIdentifyParams{
 			TenancyID: *has, OrgID: &orgID, AccountNumber: account.Number, AccountName: account.Name, TimeZone: Zone(account.TimeZone),
+			AnsweredIn: account.AnsweredIn.Seconds(),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("identify account %s: %w", *has, err)

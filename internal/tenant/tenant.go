@@ -29,6 +29,8 @@ type Account struct {
 	Name string
 	// TimeZone is the IANA name of the zone that the account's windows follow.
 	TimeZone string
+	// AnsweredIn is how long the provider took to say so.
+	AnsweredIn time.Duration
 }
 
 // TenancyID returns the id of an account that its provider has identified: "<platform_id>-" and 16 hex digits. It is the
@@ -74,6 +76,7 @@ func Keep(ctx context.Context, q db.DBTX, account Account) (string, error) {
 	id := TenancyID(account.PlatformID, account.Number)
 	kept, err := db.New().TenantDomainKeep(ctx, q, db.TenantDomainKeepParams{
 		TenancyID: id, PlatformID: account.PlatformID, AccountNumber: &account.Number, AccountName: account.Name, TimeZone: Zone(account.TimeZone),
+		AnsweredIn: account.AnsweredIn.Seconds(),
 	})
 	if err != nil {
 		return "", fmt.Errorf("store account %s: %w", id, err)
