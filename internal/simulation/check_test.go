@@ -93,7 +93,8 @@ func (c *checker) claims(b *budget, calls []*call, spans []dispatch.Span, among 
 		at := windowOf(&spans[i])
 		c.window(b, at)
 		k.seenAt[at] = k.seen[at]
-		if r, limit := b.row(at), b.raw[at.seconds]*lowest/100; r.own+r.foreign > limit {
+		raw := b.raw[at.seconds] // of which a margin leaves at least one
+		if r, limit := b.row(at), max(raw*lowest/100, min(raw, 1)); r.own+r.foreign > limit {
 			c.fail("budget %d, window %v: %d and %d are spent of %d", b.no, at, r.own, r.foreign, limit)
 		}
 	}

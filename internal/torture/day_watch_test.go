@@ -24,7 +24,7 @@ CREATE TABLE torture.fare (domain text, org_id uuid, lane flow.lane, due float8,
 
 CREATE FUNCTION torture.debited() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	IF TG_OP = 'UPDATE' AND NEW.own <= OLD.own OR NEW.own = 0 THEN RETURN NULL; END IF;
-	INSERT INTO torture.debit SELECT NEW.domain, NEW.bucket, NEW.window_seconds, NEW.starts_at, NEW.own, NEW.foreign_spend, c.cap * m.percent / 100
+	INSERT INTO torture.debit SELECT NEW.domain, NEW.bucket, NEW.window_seconds, NEW.starts_at, NEW.own, NEW.foreign_spend, greatest(c.cap * m.percent / 100, least(c.cap, 1))
 	FROM torture.cap c CROSS JOIN LATERAL (SELECT coalesce(min(percent), 100) AS percent FROM flow.domain_margin WHERE tenancy_id = NEW.domain AND bucket = NEW.bucket) m
 	WHERE c.domain = NEW.domain AND c.bucket = NEW.bucket AND c.seconds = NEW.window_seconds;
 	RETURN NULL;
