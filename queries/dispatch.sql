@@ -118,6 +118,12 @@ SELECT q.batch_id, q.step_no, q.task_no FROM flow.lane_batch q
 WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket = @bucket
     AND EXISTS (SELECT FROM flow.holds_over(q.org_id, q.domain, q.lane));
 
+-- name: CallBarred :one
+-- Whether a call of these batches must not go out now: one of them is over, stopped or paused, or people hold its lane. One statement
+-- sees every hold and cancel that was answered before it began.
+SELECT (EXISTS (SELECT FROM flow.batch b WHERE b.id = ANY(@batch_ids::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
+    OR EXISTS (SELECT FROM flow.holds_over(@org_id, @domain, @lane::flow.lane)))::boolean AS barred;
+
 -- name: HoldOpenBackoff :exec
 -- Opens the automatic backoff of a budget, or extends the one that is open.
 INSERT INTO flow.pause (id, scope, domain, bucket, cause, reason, created_at, expires_at)

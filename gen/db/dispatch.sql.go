@@ -264,6 +264,32 @@ func (q *Queries) BudgetsLock(ctx context.Context, db DBTX, domain string) ([]st
 	return items, nil
 }
 
+const callBarred = `-- name: CallBarred :one
+SELECT (EXISTS (SELECT FROM flow.batch b WHERE b.id = ANY($1::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
+    OR EXISTS (SELECT FROM flow.holds_over($2, $3, $4::flow.lane)))::boolean AS barred
+`
+
+type CallBarredParams struct {
+	BatchIds []uuid.UUID
+	OrgID    uuid.UUID
+	Domain   string
+	Lane     FlowLane
+}
+
+// Whether a call of these batches must not go out now: one of them is over, stopped or paused, or people hold its lane. One statement
+// sees every hold and cancel that was answered before it began.
+func (q *Queries) CallBarred(ctx context.Context, db DBTX, arg CallBarredParams) (bool, error) {
+	row := db.QueryRow(ctx, callBarred,
+		arg.BatchIds,
+		arg.OrgID,
+		arg.Domain,
+		arg.Lane,
+	)
+	var barred bool
+	err := row.Scan(&barred)
+	return barred, err
+}
+
 const callInsert = `-- name: CallInsert :exec
 INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, digest, first_key, last_key,
     params, outcome_check, exclusive_key, claimed_at, send_before, counts_in)

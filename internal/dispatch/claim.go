@@ -64,6 +64,8 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 	for _, p := range out.calls {
 		p.request.SendBefore = started.Add(p.timeout)
 		p.request.AnswerBefore = p.request.SendBefore
+		p.request.FreshUntil = started.Add(freshFor)
+		p.request.Confirm = func(ctx context.Context) (time.Time, error) { return d.confirm(ctx, k, p) }
 		p.late = !time.Now().Before(p.request.SendBefore)
 	}
 	return out, nil

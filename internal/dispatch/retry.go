@@ -12,7 +12,7 @@ import (
 	"flowlane/internal/run"
 )
 
-// lateRetry is how long a call waits for its next claim that this process was too late to send.
+// lateRetry is how long a call waits for its next claim that this process did not try to send.
 const lateRetry = time.Second
 
 // later puts a call back that the provider asked to repeat. A rate limit closes the whole budget for a while.
@@ -91,6 +91,8 @@ func (s *settlement) notArrived(call *openCall, v *verdict) {
 		s.requeue(call.parts, run.Again{From: call.from, Why: s.why(call, codeUnreachable, "The call was not sent in time", nil)})
 	case provider.ReasonTooLate:
 		s.tooLate(call, v)
+	case provider.ReasonWithheld:
+		s.requeue(call.parts, run.Again{From: call.from, ReadyAt: s.now.Add(lateRetry)})
 	case provider.ReasonNoToken:
 		s.again(call, v, codeUnreachable, "The credential gave no access token")
 	case provider.ReasonTimeout:

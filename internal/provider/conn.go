@@ -21,21 +21,39 @@ type guard struct {
 	now    func() time.Time
 	before time.Time
 	abort  context.CancelCauseFunc
+	// confirm is called before the first byte once fresh has passed; nil where nothing needs to be confirmed.
+	confirm func() (time.Time, error)
 
 	mu    sync.Mutex
+	fresh time.Time
 	owner *conn // the connection that carried the first byte
 	bytes int64
 	done  bool
 }
 
-// late reports whether the time for sending is over. Either clock may say so: the monotonic one stands still while a
+// late reports whether the time for sending is over, and passed whether a time is. Either clock may say so: the monotonic one stands still while a
 // machine is suspended, the wall clock may be set back.
 func (g *guard) late() bool {
-	if g.before.IsZero() {
-		return false
+	return !g.before.IsZero() && passed(g.before, g.now())
+}
+
+func passed(at, now time.Time) bool {
+	return !now.Before(at) || !now.Round(0).Before(at.Round(0))
+}
+
+// errStale: the request must be confirmed before its first byte.
+var errStale = errors.New("the request is not confirmed any more")
+
+// reconfirm has the request confirmed again.
+func (g *guard) reconfirm() error {
+	until, err := g.confirm()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrWithheld, err)
 	}
-	now := g.now()
-	return !now.Before(g.before) || !now.Round(0).Before(g.before.Round(0))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fresh = until
+	return nil
 }
 
 // mayWrite is asked before every system call that would write a part of the request to c.
@@ -45,8 +63,12 @@ func (g *guard) mayWrite(c *conn) error {
 	if g.bytes > 0 && g.owner != c {
 		return errResend
 	}
-	if g.late() {
+	now := g.now()
+	if !g.before.IsZero() && passed(g.before, now) {
 		return ErrTooLate
+	}
+	if g.bytes == 0 && g.confirm != nil && passed(g.fresh, now) {
+		return errStale
 	}
 	return nil
 }
@@ -123,8 +145,24 @@ func (c *conn) Write(p []byte) (int, error) {
 	if g == nil {
 		return c.Conn.Write(p) // TLS handshake: no request has this connection yet
 	}
-	total := 0
-	var failed error
+	total, err := c.write(g, p)
+	for errors.Is(err, errStale) {
+		if err = g.reconfirm(); err == nil {
+			total, err = c.write(g, p)
+		}
+	}
+	if err != nil && g.late() && !errors.Is(err, ErrWithheld) {
+		err = ErrTooLate
+	}
+	if errors.Is(err, ErrTooLate) || errors.Is(err, errResend) || errors.Is(err, ErrWithheld) {
+		// Other failures are left to net/http: an early answer may still be on its way.
+		g.abort(err)
+	}
+	return total, err
+}
+
+// write is Write as far as the guard lets it.
+func (c *conn) write(g *guard, p []byte) (total int, failed error) {
 	err := c.raw.Write(func(fd uintptr) bool {
 		for total < len(p) {
 			if failed = g.mayWrite(c); failed != nil {
@@ -148,13 +186,6 @@ func (c *conn) Write(p []byte) (int, error) {
 	})
 	if failed == nil {
 		failed = err
-	}
-	if failed != nil && g.late() {
-		failed = ErrTooLate
-	}
-	if errors.Is(failed, ErrTooLate) || errors.Is(failed, errResend) {
-		// Other failures are left to net/http: an early answer may still be on its way.
-		g.abort(failed)
 	}
 	return total, failed
 }

@@ -197,7 +197,7 @@ func CredentialUse(ans *Answer) (class string, used bool) {
 		if errors.As(ans.Err, &unsigned) {
 			return unsigned.Class, true
 		}
-		if ans.Sent == NotSent && (errors.Is(ans.Err, ErrTooLate) || errors.Is(ans.Err, ErrAddressRefused) || errors.Is(ans.Err, ErrBadRequest)) {
+		if ans.Sent == NotSent && (isOurs(ans.Err)) {
 			return "", false
 		}
 		if reasonOfSilence(ans.Err) == ReasonTimeout {
@@ -218,6 +218,11 @@ func CredentialUse(ans *Answer) (class string, used bool) {
 		return Network, true
 	}
 	return "", true
+}
+
+// isOurs reports whether a request was not sent for a reason of ours.
+func isOurs(err error) bool {
+	return errors.Is(err, ErrTooLate) || errors.Is(err, ErrWithheld) || errors.Is(err, ErrAddressRefused) || errors.Is(err, ErrBadRequest)
 }
 
 // classify returns the error that an answer to a probe means; nil for a readable 200.

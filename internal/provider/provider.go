@@ -9,6 +9,7 @@
 package provider
 
 import (
+	"context"
 	"net/http"
 	"time"
 )
@@ -24,6 +25,11 @@ type Request struct {
 	SendBefore time.Time
 	// AnswerBefore: the answer must have been read by then. Zero for no limit.
 	AnswerBefore time.Time
+	// FreshUntil: until then it needs no confirmation that the request may go out. From then on Confirm is called before the first
+	// byte, and says until when that is good; its error means that nothing may be sent. What has begun to go out goes on. Zero for a
+	// request that needs none.
+	FreshUntil time.Time
+	Confirm    func(ctx context.Context) (until time.Time, err error)
 
 	// sign makes the request ready just before it is sent; nil where it is. token is what it was given, newToken asks for one
 	// that was never used.

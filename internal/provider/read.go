@@ -41,6 +41,7 @@ const (
 // Reasons of readings that are no success.
 const (
 	ReasonTooLate      = "too_late"           // the deadline for sending passed before anything was tried
+	ReasonWithheld     = "withheld"           // people hold it, or nobody could say that they do not
 	ReasonAddress      = "address_refused"    // the address must not be called
 	ReasonRequest      = "bad_request"        // the request cannot be put on the wire
 	ReasonNoToken      = "no_access_token"    // what the call must carry could not be had
@@ -150,6 +151,8 @@ func readNotSent(err error) Reading {
 		return Reading{Kind: NotArrived, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}
 	case errors.Is(err, ErrNotTried):
 		return Reading{Kind: NotArrived, Reason: ReasonTooLate}
+	case errors.Is(err, ErrWithheld):
+		return Reading{Kind: NotArrived, Reason: ReasonWithheld}
 	case errors.Is(err, ErrAddressRefused):
 		return Reading{Kind: Refused, Reason: ReasonAddress}
 	case errors.Is(err, ErrBadRequest):

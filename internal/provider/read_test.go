@@ -108,6 +108,7 @@ func TestRead(t *testing.T) {
 		"bad UTF-8":          {peek, answered(200, "{\"a\":\"\xff\"}"), "success out={\"a\":\"\uFFFD\"}"},
 		"not sent":           {up, Answer{Err: errors.New("refused")}, "not_arrived reason=unreachable"},
 		"not tried":          {up, Answer{Err: ErrNotTried}, "not_arrived reason=too_late"},
+		"withheld":           {up, Answer{Err: fmt.Errorf("%w: %w", ErrWithheld, context.DeadlineExceeded)}, "not_arrived reason=withheld"},
 		"too late to write":  {up, Answer{Err: ErrTooLate}, "not_arrived reason=timeout"},
 		"connect timeout":    {up, Answer{Err: &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}}, "not_arrived reason=timeout"},
 		"call timeout":       {up, Answer{Err: fmt.Errorf("dial: %w", context.DeadlineExceeded)}, "not_arrived reason=timeout"},

@@ -25,6 +25,8 @@ var (
 	ErrTooLate = errors.New("the deadline for sending has passed")
 	// ErrNotTried: it had passed before anything was tried. It wraps ErrTooLate.
 	ErrNotTried = fmt.Errorf("%w before the call was tried", ErrTooLate)
+	// ErrWithheld: the request was not confirmed, so that nothing of it was sent.
+	ErrWithheld = errors.New("the request was withheld")
 	// ErrAddressRefused: the address lies in a network, or on a port, that calls must not reach.
 	ErrAddressRefused = errors.New("the address is not allowed")
 	// ErrAnswerTooLarge: the answer is larger than what is read.
@@ -135,6 +137,9 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	}
 	ctx, g.abort = context.WithCancelCause(ctx)
 	defer g.abort(nil)
+	if !r.FreshUntil.IsZero() {
+		g.fresh, g.confirm = r.FreshUntil, func() (time.Time, error) { return r.Confirm(ctx) }
+	}
 	var req *http.Request
 	err := ErrNotTried
 	if !g.late() {
