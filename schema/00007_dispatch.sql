@@ -7,6 +7,8 @@ CREATE TABLE flow.budget (
     time_zone text NOT NULL DEFAULT 'UTC',
     max_in_flight int NOT NULL,
     next_call_at timestamptz,
+    refusals int NOT NULL DEFAULT 0 CHECK (refusals >= 0),
+    refused_at timestamptz,
     PRIMARY KEY (domain, bucket)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE flow.budget IS 'A budget: one operation type of one Domain, or all calls of one unmetered credential, host or organization. Claims lock its row.';
@@ -17,6 +19,8 @@ COMMENT ON COLUMN flow.budget.metered IS 'True where windows limit its calls; fa
 COMMENT ON COLUMN flow.budget.time_zone IS 'The IANA zone in which its windows begin.';
 COMMENT ON COLUMN flow.budget.max_in_flight IS 'How many calls of a lane may be under way at once.';
 COMMENT ON COLUMN flow.budget.next_call_at IS 'Before which time no further call goes out, where the catalog asks for a pause between calls; null for none.';
+COMMENT ON COLUMN flow.budget.refusals IS 'How often in a row its receiver refused calls for their rate without naming a time, calls that were under way together counted once; 0 after a success, and where windows limit its calls.';
+COMMENT ON COLUMN flow.budget.refused_at IS 'When that was counted last: refusals of calls that were claimed before are no further ones; null for never.';
 
 CREATE TABLE flow.budget_org (
     domain text NOT NULL,
