@@ -77,6 +77,8 @@ type Config struct {
 	CatalogDir string
 	// Dispatch tunes the dispatcher; zero values are replaced by good ones.
 	Dispatch dispatch.Options
+	// Drain is how long calls in flight may go on once the process is asked to stop; 0 means dispatch.DefaultDrain.
+	Drain time.Duration
 	// Lease bounds what a crash of this process may hold up: for so long nobody else takes over what it was doing. 0 keeps
 	// the lease of each kind of work, seconds.
 	Lease time.Duration
@@ -132,6 +134,12 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	}
 	if err := cfg.Tokens.check(); err != nil {
 		return nil, err
+	}
+	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
+		return nil, fmt.Errorf("the time to drain is %s: set FLOWLANE_DRAIN_TIMEOUT to at most %s", cfg.Drain, dispatch.MostDrain)
+	}
+	if cfg.Drain == 0 {
+		cfg.Drain = dispatch.DefaultDrain
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

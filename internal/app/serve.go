@@ -11,12 +11,11 @@ import (
 )
 
 const (
-	// stopWithin is how long an orderly stop may take; a second is left for what the process has beside the service.
-	stopWithin = 9 * time.Second
-	// httpMargin is what is kept of it for the answers that are cut.
-	httpMargin = 500 * time.Millisecond
-	// drainMargin is what is kept of it for calls that are cut.
-	drainMargin = time.Second
+	// stopMargin is what an orderly stop may take beside the time to drain.
+	stopMargin = 3 * time.Second
+	// requestTime is how long open requests may go on, unless the time to drain is less; httpMargin is kept for those that are cut.
+	requestTime = 8500 * time.Millisecond
+	httpMargin  = 500 * time.Millisecond
 
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -38,8 +37,8 @@ func (a *App) listen(ctx context.Context) error {
 // alone; the heap may grow by as much before it is collected.
 var spare = sync.OnceValue(func() []byte { return make([]byte, 32<<20) })
 
-// Run serves and works until ctx ends, then stops in order within 10 s: requests are answered, calls in flight are
-// settled, and what could not be settled is left to reconciliation.
+// Run serves and works until ctx ends, then stops in order: requests are answered, calls in flight are
+// settled within the time to drain, and what could not be settled is left to reconciliation.
 func (a *App) Run(ctx context.Context) error {
 	_ = spare()
 	failed := make(chan error, 1)
@@ -76,26 +75,21 @@ func (a *App) startWork(ctx context.Context) error {
 	return nil
 }
 
-// shutdown stops requests and work side by side.
+// shutdown stops requests and work side by side; calls under way have the time to drain.
 func (a *App) shutdown(ctx context.Context, server *http.Server) error {
-	ctx, cancel := context.WithTimeout(ctx, stopWithin)
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Drain+stopMargin)
 	defer cancel()
+	drain, cut := context.WithTimeout(ctx, a.cfg.Drain)
+	defer cut()
 	a.stop()
 	served := make(chan error, 1)
 	go func() { served <- stopServer(ctx, server) }()
 	var workErr error
 	if a.runner != nil {
 		workErr = a.runner.Stop(ctx)
-		a.drain(ctx)
+		a.Dispatcher.Drain(drain)
 	}
 	return errors.Join(workErr, <-served)
-}
-
-// drain waits for the calls under way, until little of the time to stop is left.
-func (a *App) drain(ctx context.Context) {
-	soft, cancel := context.WithTimeout(ctx, stopWithin-drainMargin)
-	defer cancel()
-	a.Dispatcher.Drain(soft)
 }
 
 // stopServer waits for open requests, and cuts those that go on for too long: exports, slow uploads.
@@ -103,7 +97,8 @@ func stopServer(ctx context.Context, server *http.Server) error {
 	if server == nil {
 		return nil
 	}
-	soft, cancel := context.WithTimeout(ctx, stopWithin-httpMargin)
+	deadline, _ := ctx.Deadline()
+	soft, cancel := context.WithTimeout(ctx, min(requestTime, time.Until(deadline)-httpMargin))
 	defer cancel()
 	if err := server.Shutdown(soft); err != nil {
 		return errors.Join(server.Close())

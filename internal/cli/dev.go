@@ -24,6 +24,9 @@ const (
 	stopPostgres = 5 * time.Second
 )
 
+// devDrain is the time to drain of a development server: who stops one waits for it.
+const devDrain = 6 * time.Second
+
 type devCommand struct {
 	folder
 	output
@@ -84,7 +87,7 @@ func (d *dev) start(ctx context.Context) error {
 	}
 	cfg := app.Config{
 		DatabaseURL: d.DatabaseURL, KEK: d.kek, BaseURLs: map[string]string{dialerPlatform: d.SimURL},
-		Listen: d.listen(ctx), Workers: true, Migrate: true, Log: d.p.log,
+		Listen: d.listen(ctx), Workers: true, Migrate: true, Log: d.p.log, Drain: devDrain,
 	}
 	if d.postgres != nil {
 		cfg.DatabaseURL = d.postgres.LocalDSN()

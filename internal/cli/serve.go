@@ -28,6 +28,7 @@ type server struct {
 	MaxStreams int               `name:"max-streams" env:"FLOWLANE_MAX_STREAMS" default:"10000" help:"Most event streams that are open at once; one organization has half of them at most."`
 	Margin     time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
 	Timeout    time.Duration     `name:"call-timeout" env:"FLOWLANE_CALL_TIMEOUT" help:"Most time that any call to a provider may take. Default: what its action says."`
+	Drain      time.Duration     `name:"drain-timeout" env:"FLOWLANE_DRAIN_TIMEOUT" default:"30s" help:"How long calls under way may go on once the process is asked to stop, up to 1h."`
 	Lease      time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
 	Requests   int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of a request limit, for tests. Default: what the API document says."`
 	Migrate    bool              `name:"migrate" env:"FLOWLANE_MIGRATE" default:"true" negatable:"" help:"Bring the database up to date first."`
@@ -44,7 +45,7 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 	}
 	return app.Config{
 		DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
-		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Lease: s.Lease, MaxConns: s.MaxConns, MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
+		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Drain: s.Drain, Lease: s.Lease, MaxConns: s.MaxConns, MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
 	}, nil
 }
 

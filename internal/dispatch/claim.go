@@ -48,7 +48,7 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 	})
 	if err != nil && pg.CommitUnknown(err) && len(out.calls) > 0 {
 		// Even when the lease is gone: what is written down and was not sent must be known for that.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dbRetryLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackFor)
 		err = d.readBack(ctx, k, out.calls[0].id, d.opts.Owner, err)
 		cancel()
 	}
@@ -75,7 +75,7 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 // still under way.
 func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, owner string, cause error) error {
 	is := false
-	err := d.retryTransient(ctx, func() error {
+	err := d.keepTrying(ctx, func() error {
 		return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 			_, _, err := d.lockBudget(ctx, tx, k)
 			if err == nil {

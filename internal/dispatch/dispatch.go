@@ -72,6 +72,7 @@ type Dispatcher struct {
 	cut      context.CancelFunc
 	flights  flights
 	deferred deferredQueues
+	outage   outage
 }
 
 // New returns a Dispatcher.

@@ -233,19 +233,3 @@ func (d *Dispatcher) missed(ctx context.Context, k budgetKey) error {
 		return d.Due.Wake(ctx, tx, run.DueDispatch, k.String(), time.Time{})
 	})
 }
-
-// Drain waits until every call of this process is settled. When ctx ends it cuts those that are under way, which reconciliation finds
-// out about; it must come after the last pass.
-func (d *Dispatcher) Drain(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		d.flights.sending.Wait()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		d.cut()
-		<-done
-	}
-}

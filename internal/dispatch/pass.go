@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -22,8 +21,6 @@ const (
 	passTurn = time.Second
 	// lookAgain is when a pass comes back that left work behind which something bars: who bars it wakes the budget, and this is the belt.
 	lookAgain = time.Second
-	// dbRetryLimit is how long an answer is kept for a database that is away.
-	dbRetryLimit = 30 * time.Second
 )
 
 // pass claims what waits for one budget, and has it sent, until nothing more may go now. It does not wait for answers.
@@ -283,29 +280,4 @@ func unstorable(p *prepared) *run.JobError {
 		e.StepID, e.TaskID = p.stepID, p.task.ID
 	}
 	return e
-}
-
-// isTransient reports whether the same work may succeed a little later.
-func isTransient(err error) bool {
-	return pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err)
-}
-
-// retryTransient repeats what failed because the database was away: an answer that is given up costs a lookup, or is lost for
-// good where there is none. do must be harmless to repeat.
-func (d *Dispatcher) retryTransient(ctx context.Context, do func() error) error {
-	began := time.Now()
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := do()
-		if err == nil || !isTransient(err) || time.Since(began) > dbRetryLimit {
-			return err
-		}
-		d.opts.Log.Warn("the database is away; trying again", "error", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return err
-		}
-	}
 }

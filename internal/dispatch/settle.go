@@ -41,7 +41,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		d.opts.Observed(f.call.task.Action.ID, verdicts[i].reading.Kind)
 		d.observe(ctx, f.call.orgID, f.call.task.CredentialID, f.call.task.Action.ServiceID, &f.answer)
 	}
-	return d.retryTransient(ctx, func() error {
+	return d.keepTrying(ctx, func() error {
 		s, err := d.remembered(ctx, k, group, verdicts)
 		if err != nil {
 			return err

@@ -1,0 +1,70 @@
+package dispatch
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"flowlane/internal/pg"
+)
+
+const (
+	// DefaultDrain is how long a process that stops waits for its calls in flight where nothing else is set, MostDrain the most that
+	// can be: no call takes longer.
+	DefaultDrain, MostDrain = 30 * time.Second, time.Hour
+	// readBackFor is how long it is tried to find out whether a claim was committed.
+	readBackFor = 8 * time.Second
+	// firstPause and lastPause are those between two attempts to write while the database is away.
+	firstPause, lastPause = 50 * time.Millisecond, 2 * time.Second
+)
+
+// Drain waits until every call of this process is settled. When ctx ends it cuts those that are under way, which reconciliation finds
+// out about; it must come after the last pass.
+func (d *Dispatcher) Drain(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.flights.sending.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		d.cut()
+		<-done
+	}
+}
+
+// outage tells whether the database is known to be away, so that it is logged once, whoever finds it.
+type outage struct{ known atomic.Bool }
+
+// keepTrying repeats what failed because the database was away, until ctx ends: an answer that is given up costs a lookup, or is
+// lost for good where there is none. do must be harmless to repeat.
+func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := do()
+		if err == nil {
+			if d.outage.known.Load() && d.outage.known.CompareAndSwap(true, false) {
+				d.opts.Log.Info("the database is back: answers are written down again")
+			}
+			return nil
+		}
+		if !isTransient(err) {
+			return err
+		}
+		if !pg.IsSerialization(err) && ctx.Err() == nil && d.outage.known.CompareAndSwap(false, true) {
+			d.opts.Log.Warn("the database is away: answers are kept until it is back", "error", err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+// isTransient reports whether the same work may succeed a little later.
+func isTransient(err error) bool {
+	return pg.IsUnavailable(err) || pg.IsConnection(err) || pg.IsSerialization(err)
+}
