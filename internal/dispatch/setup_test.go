@@ -54,7 +54,7 @@ type bundle struct {
 	moved   time.Duration
 	// watch, where it is set, is called with the address and the body of each request to the platform; what it returns is called after
 	// the answer.
-	watch atomic.Pointer[func(request []byte) (after func())]
+	watch *atomic.Pointer[func(request []byte) (after func())]
 }
 
 // serve is the platform, with whoever watches it.
@@ -88,7 +88,8 @@ func setupWith(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog
 // setupSender is setupWith with a sender of the test's own, which reaches the simulated platform beside what it names.
 func setupSender(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog), out provider.Options) *bundle {
 	t.Helper()
-	b := &bundle{t: t, pool: pgtest.New(t), sim: dialersim.New(dialersim.Options{Seed: 1})}
+	b := &bundle{t: t, pool: pgtest.New(t), sim: dialersim.New(dialersim.Options{Seed: 1}),
+		watch: &atomic.Pointer[func(request []byte) (after func())]{}}
 	server := httptest.NewServer(http.HandlerFunc(b.serve))
 	t.Cleanup(server.Close)
 	b.simURL = server.URL
