@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,6 +30,7 @@ import (
 	"flowlane/internal/due"
 	"flowlane/internal/forecast"
 	"flowlane/internal/hold"
+	"flowlane/internal/memory"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/recordset"
@@ -88,6 +90,8 @@ type Config struct {
 	MaxStreams int
 	// RequestLimit replaces the number of every request limit of the API document, for tests; 0 for none.
 	RequestLimit int64
+	// MemoryBudget bounds the bytes of requests, answers and outputs that are in memory at once; 0 means memory.Default.
+	MemoryBudget int64
 	// Log is nil for slog.Default().
 	Log *slog.Logger
 	// Migrate brings the database up to date first. Otherwise New fails on one that is not.
@@ -113,6 +117,7 @@ type App struct {
 	Dispatcher    *dispatch.Dispatcher
 	Scheduler     *due.Scheduler
 	Sender        *provider.Sender
+	Memory        *memory.Budget
 
 	cfg      Config
 	keys     *provider.Sender
@@ -247,7 +252,8 @@ func (a *App) wire(ctx context.Context) error {
 	if a.Accounts, err = Accounts(a.Pool, root, a.cfg.Log, a.cfg.Tokens.config(a.keys)); err != nil {
 		return err
 	}
-	a.Sender = provider.NewSender(provider.Options{AllowHosts: allowed(a.cfg)})
+	a.Memory = memory.New(cmp.Or(a.cfg.MemoryBudget, memory.Default))
+	a.Sender = provider.NewSender(provider.Options{AllowHosts: allowed(a.cfg), Memory: a.Memory})
 	queue, err := work.NewQueue(a.clock)
 	if err != nil {
 		return fmt.Errorf("make the work queue: %w", err)
@@ -271,7 +277,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.Dispatcher = dispatch.New(dispatch.Deps{
 		Pool: a.Pool, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender,
-		Due: a.Scheduler, Random: mathrand.Float64,
+		Due: a.Scheduler, Random: mathrand.Float64, Memory: a.Memory,
 	}, a.cfg.Dispatch)
 	a.registerKinds()
 	if a.cfg.Workers {

@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
 	"time"
 
 	"flowlane/internal/app"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/memory"
 )
 
 // dialerPlatform is the platform that the simulator stands for.
@@ -26,6 +31,7 @@ type server struct {
 	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach."`
 	MaxConns   int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"20" help:"Most connections to Postgres for requests and work; six more keep the leases."`
 	MaxStreams int               `name:"max-streams" env:"FLOWLANE_MAX_STREAMS" default:"10000" help:"Most event streams that are open at once; one organization has half of them at most."`
+	Memory     byteSize          `name:"memory-budget" env:"FLOWLANE_MEMORY_BUDGET" default:"256MiB" help:"Most memory for requests, answers and outputs at once, at least 128MiB; one organization has half of it at most. The process takes some 256 MiB beside."`
 	Margin     time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
 	Timeout    time.Duration     `name:"call-timeout" env:"FLOWLANE_CALL_TIMEOUT" help:"Most time that any call to a provider may take. Default: what its action says."`
 	Drain      time.Duration     `name:"drain-timeout" env:"FLOWLANE_DRAIN_TIMEOUT" default:"30s" help:"How long calls under way may go on once the process is asked to stop, up to 1h."`
@@ -45,7 +51,7 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 	}
 	return app.Config{
 		DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
-		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Drain: s.Drain, Lease: s.Lease, MaxConns: s.MaxConns, MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
+		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Drain: s.Drain, Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
 	}, nil
 }
 
@@ -93,7 +99,31 @@ func (c *workCommand) Run(ctx context.Context, p *process) error {
 	return serve(ctx, p, cfg, c.output)
 }
 
+// besideBudget is what a process takes beside its memory budget: requests to it, records, connections, caches.
+const besideBudget = 256 << 20
+
+// byteSize is a number of bytes, as 256MiB or 1GiB.
+type byteSize int64
+
+// UnmarshalText reads a size of a memory budget.
+func (s *byteSize) UnmarshalText(text []byte) error {
+	number, unit := strings.CutSuffix(string(text), "GiB")
+	scale := int64(1 << 30)
+	if !unit {
+		number, scale = strings.TrimSuffix(string(text), "MiB"), 1<<20
+	}
+	n, err := strconv.ParseInt(number, 10, 32)
+	if err != nil || number == string(text) || n*scale < memory.Least {
+		return fmt.Errorf("%q is no size of %d MiB or more, such as 256MiB or 1GiB", text, memory.Least>>20)
+	}
+	*s = byteSize(n * scale)
+	return nil
+}
+
 func serve(ctx context.Context, p *process, cfg app.Config, out output) error {
+	if os.Getenv("GOMEMLIMIT") == "" { // the collector works harder before the heap has twice what is alive
+		debug.SetMemoryLimit(cfg.MemoryBudget + besideBudget)
+	}
 	a, err := app.New(ctx, cfg)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything

@@ -62,7 +62,8 @@ type picked struct {
 // pick shares a group of calls among the queues that are ready: the lanes by their weights, in a lane the queues one after the other.
 // room is how many calls of a queue's lane may go. Of one batch only one queue goes at a time: what covers the records of the others
 // would not be what it was when they were looked at.
-func pick(rows []queueRow, room func(*queueRow) int) (out []picked) {
+// order is whose turn it is, call by call.
+func pick(rows []queueRow, room func(*queueRow) int) (out []picked, order []int) {
 	var lanes []Demand
 	queues := map[int][]*queueRow{}
 	places := 0
@@ -92,6 +93,7 @@ func pick(rows []queueRow, room func(*queueRow) int) (out []picked) {
 				batches[row.BatchID], at[row] = row, len(out)
 				out = append(out, picked{row, 0})
 			}
+			order = append(order, at[row])
 			n := &out[at[row]].calls
 			if *n++; *n >= allowance(row, int(row.ReadyRecords)) {
 				queues[lane] = queues[lane][1:]
@@ -99,14 +101,14 @@ func pick(rows []queueRow, room func(*queueRow) int) (out []picked) {
 			break
 		}
 	}
-	return out
+	return out, order
 }
 
 // choose renders the calls that should go next of those that are ready, without locks: a group of small ones, or one bulk call.
 // blocked queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
 func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[queueKey]bool, room func(*queueRow) int) ([]*prepared, error) {
 	for {
-		picks := pick(rows, func(row *queueRow) int {
+		picks, order := pick(rows, func(row *queueRow) int {
 			if blocked[keyOf(row)] {
 				return 0
 			}
@@ -115,7 +117,7 @@ func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[qu
 		if len(picks) == 0 {
 			return nil, nil
 		}
-		calls, again, err := d.render(ctx, picks, rows, blocked)
+		calls, again, err := d.render(ctx, picks, order, rows, blocked)
 		if err != nil || !again {
 			return calls, err
 		}
@@ -124,7 +126,7 @@ func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[qu
 
 // render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first bulk one. again
 // tells that nothing came of it because queues were blocked meanwhile.
-func (d *Dispatcher) render(ctx context.Context, picks []picked, rows []queueRow, blocked map[queueKey]bool) (calls []*prepared, again bool, err error) {
+func (d *Dispatcher) render(ctx context.Context, picks []picked, order []int, rows []queueRow, blocked map[queueKey]bool) (calls []*prepared, again bool, err error) {
 	ids := make([]uuid.UUID, len(picks))
 	for i := range picks {
 		ids[i] = picks[i].BatchID
@@ -148,20 +150,20 @@ func (d *Dispatcher) render(ctx context.Context, picks []picked, rows []queueRow
 			continue
 		}
 		if !r.task.Action.Bulk {
-			small = append(small, smallQueue{r, picks[i]})
+			small = append(small, smallQueue{r, picks[i], i})
 			continue
 		}
 		if len(small) > 0 {
 			break // it goes in a claim of its own
 		}
 		call, err := d.renderBulk(ctx, r, picks[i].queueRow, rows, blocked)
-		if err != nil || call != nil {
+		if err != nil && !errors.Is(err, errFull) || call != nil {
 			return call, false, err
 		}
-		blocked[keyOf(picks[i].queueRow)] = true // somebody else has taken what was ready
+		blocked[keyOf(picks[i].queueRow)] = true // somebody else has taken what was ready, or it must wait for memory
 	}
 	if len(small) > 0 {
-		calls, err = d.renderSmall(ctx, small)
+		calls, err = d.renderSmall(ctx, small, order, blocked)
 	}
 	return calls, err == nil && len(calls) == 0 && len(blocked) > had, err
 }
@@ -179,7 +181,15 @@ func (k queueKey) String() string { return fmt.Sprintf("%s.%d.%d", uuid.UUID(k.b
 
 // renderBulk renders one bulk call for a queue. One that its queue does not fill takes records of other batches of the lane whose task
 // has equal settings.
-func (d *Dispatcher) renderBulk(ctx context.Context, r *renderer, row *queueRow, all []queueRow, blocked map[queueKey]bool) ([]*prepared, error) {
+func (d *Dispatcher) renderBulk(ctx context.Context, r *renderer, row *queueRow, all []queueRow, blocked map[queueKey]bool) (calls []*prepared, err error) {
+	room, err := d.room(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		share(room, calls)
+		room.Release()
+	}()
 	call := newBulk(r)
 	looked := 0
 	for i := range all {

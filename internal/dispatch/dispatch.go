@@ -19,6 +19,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
+	"flowlane/internal/memory"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
 )
@@ -53,6 +54,8 @@ type Deps struct {
 	Sender      *provider.Sender
 	Due         run.Waker
 	Random      func() float64
+	// Memory is the process's budget for calls and their answers; nil for none.
+	Memory *memory.Budget
 }
 
 // Dispatcher sends calls. Any number may work on one database.

@@ -189,6 +189,7 @@ func (f *flight) settle() {
 		f.mu.Lock()
 		for i := range group {
 			delete(f.settling, group[i].call.id)
+			group[i].call.request.Memory.Release()
 		}
 		f.all -= len(group)
 		f.settled++

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -201,10 +200,13 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	if err != nil || len(calls) == 0 {
 		return false, err
 	}
+	var got claimed
+	defer func() { letGo(calls, got.calls...) }()
 	answered, _ := p.flight.waiting()
-	got, err := p.d.reserveFresh(ctx, p.key, calls, answered)
+	got, err = p.d.reserveFresh(ctx, p.key, calls, answered)
 	if err != nil {
-		return p.isolate(ctx, calls, err)
+		got.calls, err = p.isolate(ctx, calls, err)
+		return err == nil, err
 	}
 	if got.maxInFlight > 0 {
 		p.maxInFlight = got.maxInFlight
@@ -250,10 +252,10 @@ func (p *pass) room(row *queueRow) int {
 }
 
 // isolate goes on where a claim failed for a reason that lies in one of its calls: each is claimed by itself, the records of one that
-// cannot be written down fail, and the queue of one that fails otherwise is passed over for a while.
-func (p *pass) isolate(ctx context.Context, calls []*prepared, cause error) (progress bool, err error) {
-	if ctx.Err() != nil || isTransient(cause) || errors.Is(cause, due.ErrLost) {
-		return false, cause
+// cannot be written down fail, and the queue of one that fails otherwise is passed over for a while. It returns what was sent.
+func (p *pass) isolate(ctx context.Context, calls []*prepared, cause error) (sent []*prepared, err error) {
+	if ctx.Err() != nil || isTransient(cause) {
+		return nil, cause
 	}
 	for _, call := range calls {
 		got, err := p.d.reserveFresh(ctx, p.key, []*prepared{call}, nil)
@@ -264,14 +266,15 @@ func (p *pass) isolate(ctx context.Context, calls []*prepared, cause error) (pro
 		if err != nil {
 			for _, k := range call.queues {
 				if err := p.d.deferQueue(ctx, k, err); err != nil {
-					return false, err
+					return sent, err
 				}
 			}
 			continue
 		}
 		p.flight.launch(got.calls)
+		sent = append(sent, got.calls...)
 	}
-	return true, nil
+	return sent, nil
 }
 
 // unstorable is the error of records whose call cannot be written down.

@@ -19,6 +19,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
+	"flowlane/internal/memory"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
 )
@@ -239,42 +240,81 @@ func members(p *run.Part, rec *run.Records) (in, out []int32) {
 	return in, out
 }
 
-// smallQueue is a picked queue of calls of one record each.
+// smallQueue is a picked queue of calls of one record each, and which one of the picked it is.
 type smallQueue struct {
 	r *renderer
 	picked
+	no int
 }
 
-// renderSmall renders calls of one record each, of all queues together.
-func (d *Dispatcher) renderSmall(ctx context.Context, queues []smallQueue) ([]*prepared, error) {
-	picks := make([]picked, len(queues))
+// renderSmall renders calls of one record each, of all queues together, and returns them in the order in which they go. Organizations
+// render in memory of their own; the queues of one that has none now are blocked.
+func (d *Dispatcher) renderSmall(ctx context.Context, queues []smallQueue, order []int, blocked map[queueKey]bool) ([]*prepared, error) {
+	picks, orgs := make([]picked, len(queues)), []uuid.UUID{}
 	for i := range queues {
 		picks[i] = queues[i].picked
+		if !slices.Contains(orgs, queues[i].OrgID) {
+			orgs = append(orgs, queues[i].OrgID)
+		}
 	}
 	parts, err := d.partsOf(ctx, picks)
 	if err != nil {
 		return nil, err
 	}
-	var out []*prepared
-	for i := range queues {
-		q := &queues[i]
-		if len(parts[i]) == 0 {
-			continue
-		}
-		calls, err := q.r.smallCalls(ctx, q, parts[i])
-		if err != nil {
-			if err := d.deferQueue(ctx, keyOf(q.queueRow), err); err != nil {
-				return nil, err
+	calls := map[int][]*prepared{}
+	for _, org := range orgs {
+		if err := d.renderOf(ctx, org, queues, parts, calls, blocked); err != nil {
+			for _, rendered := range calls {
+				letGo(rendered)
 			}
-			continue
+			return nil, err
 		}
-		out = append(out, calls...)
+	}
+	var out []*prepared
+	for _, no := range order {
+		if rest := calls[no]; len(rest) > 0 {
+			out, calls[no] = append(out, rest[0]), rest[1:]
+		}
 	}
 	return out, nil
 }
 
-// smallCalls renders the calls of one queue.
-func (r *renderer) smallCalls(ctx context.Context, q *smallQueue, parts []run.Part) ([]*prepared, error) {
+// renderOf renders the calls of one organization's queues.
+func (d *Dispatcher) renderOf(ctx context.Context, org uuid.UUID, queues []smallQueue, parts [][]run.Part, calls map[int][]*prepared, blocked map[queueKey]bool) error {
+	var room *memory.Grant
+	defer func() { room.Release() }()
+	left := int64(-1)
+	for i := range queues {
+		q := &queues[i]
+		if q.OrgID != org || len(parts[i]) == 0 || blocked[keyOf(q.queueRow)] {
+			continue
+		}
+		if left < 0 {
+			var err error
+			if room, err = d.room(ctx, q.r); errors.Is(err, errFull) {
+				blocked[keyOf(q.queueRow)] = true
+				continue
+			} else if err != nil {
+				return err
+			}
+			left = groupRoom
+		}
+		rendered, err := q.r.smallCalls(ctx, q, parts[i], &left)
+		if err != nil {
+			if err := d.deferQueue(ctx, keyOf(q.queueRow), err); err != nil {
+				return err
+			}
+			blocked[keyOf(q.queueRow)] = true
+			continue
+		}
+		share(room, rendered)
+		calls[q.no] = rendered
+	}
+	return nil
+}
+
+// smallCalls renders the calls of one queue, as many as room has bytes for.
+func (r *renderer) smallCalls(ctx context.Context, q *smallQueue, parts []run.Part, room *int64) ([]*prepared, error) {
 	parts = firstRecords(parts, q.calls)
 	recs, err := r.open(ctx, parts)
 	if err != nil {
@@ -294,13 +334,14 @@ func (r *renderer) smallCalls(ctx context.Context, q *smallQueue, parts []run.Pa
 			continue
 		}
 		for n, o := range in {
-			if len(out) == q.calls || left == 0 {
+			if len(out) == q.calls || left == 0 || *room < groupRoom/2 {
 				return out, nil
 			}
 			piece := parts[i]
 			piece.From, piece.To, piece.LeftOut = cut(&parts[i], in, gone, n)
 			p := r.small(q.queueRow, piece, o, rec)
 			left -= p.records
+			*room -= p.cost()
 			out = append(out, p)
 		}
 	}

@@ -40,6 +40,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt, slowClaim: f.call.late}
 		d.opts.Observed(f.call.task.Action.ID, verdicts[i].reading.Kind)
 		d.observe(ctx, f.call.orgID, f.call.task.CredentialID, f.call.task.Action.ServiceID, &f.answer)
+		f.understood(&verdicts[i].reading)
 	}
 	return d.keepTrying(ctx, func() error {
 		s, err := d.remembered(ctx, k, group, verdicts)

@@ -55,7 +55,7 @@ func MatchLookup(act *catalog.Action, body []byte, want Fingerprint) ([]LookupMa
 	if !gjson.ValidBytes(body) {
 		return nil, ErrUnreadable
 	}
-	items := gjson.ParseBytes(body)
+	items := parse(body)
 	if l.Items != "" {
 		items = items.Get(l.Items)
 	}
@@ -154,7 +154,7 @@ func ReadResult(act *catalog.Action, body []byte, nRows int) (pending bool, r Re
 	if !gjson.ValidBytes(body) {
 		return false, unreadable
 	}
-	doc := gjson.ParseBytes(body)
+	doc := parse(body)
 	state := scalarText(doc.Get(spec.State))
 	switch {
 	case state == "":

@@ -14,11 +14,19 @@ func output(doc gjson.Result, body []byte, fields []string) json.RawMessage {
 	if len(fields) == 0 {
 		return bounded(body)
 	}
+	values, size := make([]gjson.Result, len(fields)), 0
+	for i, name := range fields {
+		values[i] = doc.Get(name)
+		size += len(values[i].Raw)
+	}
+	if size > maxOutput {
+		return truncated(size)
+	}
 	var b bytes.Buffer
+	b.Grow(size + 32*len(fields))
 	b.WriteByte('{')
-	for _, name := range fields {
-		value := doc.Get(name)
-		if !value.Exists() {
+	for i, name := range fields {
+		if !values[i].Exists() {
 			continue
 		}
 		if b.Len() > 1 {
@@ -26,7 +34,7 @@ func output(doc gjson.Result, body []byte, fields []string) json.RawMessage {
 		}
 		b.WriteString(quote(name[strings.LastIndexByte(name, '.')+1:]))
 		b.WriteByte(':')
-		b.WriteString(value.Raw)
+		b.WriteString(values[i].Raw)
 	}
 	b.WriteByte('}')
 	return bounded(b.Bytes())
@@ -36,15 +44,20 @@ func output(doc gjson.Result, body []byte, fields []string) json.RawMessage {
 // flow is replaced by a note.
 func bounded(text []byte) json.RawMessage {
 	if len(text) > maxOutput {
-		return json.RawMessage(`{"truncated":true,"size":` + strconv.Itoa(len(text)) + `}`)
+		return truncated(len(text))
 	}
-	return withoutNUL(bytes.ToValidUTF8(text, []byte("\uFFFD")))
+	return storable(text)
 }
 
-// withoutNUL returns a copy in which the escape \u0000, which Postgres cannot store, is the replacement character.
-func withoutNUL(text []byte) []byte {
+func truncated(size int) json.RawMessage {
+	return json.RawMessage(`{"truncated":true,"size":` + strconv.Itoa(size) + `}`)
+}
+
+// storable returns a copy that is valid UTF-8, in which the escape \u0000, which Postgres cannot store, is the replacement
+// character.
+func storable(text []byte) []byte {
 	const nul, instead = `\u0000`, `\ufffd`
-	out := bytes.Clone(text)
+	out := bytes.ToValidUTF8(text, []byte("\uFFFD"))
 	for i := 0; i < len(out); i++ {
 		if out[i] != '\\' {
 			continue
@@ -85,7 +98,7 @@ func envelope(ans Answer) json.RawMessage {
 	case len(body) == 0:
 		b.WriteString("null")
 	case len(body) <= room && gjson.ValidBytes(body):
-		b.Write(withoutNUL(bytes.ToValidUTF8(body, []byte("\uFFFD"))))
+		b.Write(storable(body))
 	case len(ans.Body) <= room/2:
 		b.WriteString(quote(string(ans.Body)))
 	default:

@@ -168,7 +168,7 @@ func (s *Sender) probe(ctx context.Context, svc *catalog.Service, path string, s
 	if !gjson.ValidBytes(ans.Body) {
 		return gjson.Result{}, probeError(UnknownClass, nil, "The platform's answer is no JSON.")
 	}
-	return gjson.ParseBytes(ans.Body), nil
+	return parse(ans.Body), nil
 }
 
 // send sends one GET, which must be answered 200.

@@ -12,6 +12,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"flowlane/internal/memory"
 )
 
 // Request is one call, ready to be sent.
@@ -30,6 +32,9 @@ type Request struct {
 	// request that needs none.
 	FreshUntil time.Time
 	Confirm    func(ctx context.Context) (until time.Time, err error)
+	// Memory is what the call holds of the process's budget, and grows with its answer; whoever made it releases it when the
+	// answer is done with. Where there is none, an answer counts while it is read.
+	Memory *memory.Grant
 
 	// sign makes the request ready just before it is sent; nil where it is. token is what it was given, newToken asks for one
 	// that was never used.

@@ -191,7 +191,7 @@ func readAccepted(kind Kind, act *catalog.Action, ans Answer, nRows int) Reading
 	if !gjson.ValidBytes(text) {
 		return unreadable
 	}
-	doc := gjson.ParseBytes(text)
+	doc := parse(text)
 	r := Reading{Kind: kind, Output: output(doc, text, spec.Output)}
 	if spec.Reference != "" {
 		if r.Reference = scalarText(doc.Get(spec.Reference)); r.Reference == "" {
@@ -253,7 +253,7 @@ func readFault(spec *catalog.Answer, ans Answer) (code, message string) {
 	if !gjson.ValidBytes(ans.Body) {
 		return "", ""
 	}
-	doc := gjson.ParseBytes(ans.Body)
+	doc := parse(ans.Body)
 	return named(doc, spec.Code), named(doc, spec.Message)
 }
 
@@ -264,7 +264,7 @@ func (r *Reading) later(spec *catalog.RetryLater, ans Answer) {
 		r.Reason = ReasonRateLimited
 	}
 	if gjson.ValidBytes(ans.Body) {
-		doc := gjson.ParseBytes(ans.Body)
+		doc := parse(ans.Body)
 		r.Bucket = named(doc, spec.Bucket)
 		if spec.WindowSeconds != "" {
 			r.WindowSeconds, _ = wholeNumber(doc.Get(spec.WindowSeconds))
@@ -328,5 +328,5 @@ func clean(text string, limit int) string {
 	if utf8.RuneCountInString(text) > limit {
 		text = string([]rune(text)[:limit-1]) + "…"
 	}
-	return text
+	return strings.Clone(text) // else it would keep the whole answer
 }

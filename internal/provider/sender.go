@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"code.dny.dev/ssrf"
+	"github.com/google/uuid"
+
+	"flowlane/internal/memory"
 )
 
 // Errors that an Answer may wrap.
@@ -53,6 +56,8 @@ type Options struct {
 	RootCAs *x509.CertPool
 	// DialTimeout bounds making one connection; 0 for ten seconds.
 	DialTimeout time.Duration
+	// Memory is the process's budget for answers; nil for none.
+	Memory *memory.Budget
 }
 
 // Sender sends requests, each at most once. It is safe for concurrent use; its connections are kept for later calls.
@@ -60,12 +65,13 @@ type Sender struct {
 	transport *http.Transport
 	now       func() time.Time
 	maxAnswer int64
+	memory    *memory.Budget
 	tokens    *tokens
 }
 
 // NewSender returns a Sender that reaches public addresses on ports 80 and 443, and AllowHosts.
 func NewSender(o Options) *Sender {
-	s := &Sender{now: o.Now, maxAnswer: o.MaxAnswer}
+	s := &Sender{now: o.Now, maxAnswer: o.MaxAnswer, memory: o.Memory}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -130,6 +136,10 @@ func dialer(o Options) func(ctx context.Context, network, addr string) (net.Conn
 func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	ans := Answer{StartedAt: s.now()}
 	g := &guard{now: s.now, before: r.SendBefore}
+	if r.Memory == nil {
+		r.Memory = s.memory.Begin(uuid.Nil)
+		defer r.Memory.Release()
+	}
 	if !r.AnswerBefore.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, r.AnswerBefore)
@@ -149,7 +159,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 		req, err = g.request(ctx, r)
 	}
 	if err == nil {
-		s.exchange(req, g, &ans)
+		s.exchange(req, r.Memory, g, &ans)
 		ans.Stale = s.tokens.answered(r.token, &ans)
 	} else {
 		ans.Err = err
@@ -168,7 +178,7 @@ func (s *Sender) sign(ctx context.Context, r *Request) error {
 }
 
 // exchange does the one round trip; what it learns goes into ans.
-func (s *Sender) exchange(req *http.Request, g *guard, ans *Answer) {
+func (s *Sender) exchange(req *http.Request, mem *memory.Grant, g *guard, ans *Answer) {
 	resp, err := s.transport.RoundTrip(req)
 	if err != nil {
 		if cause := context.Cause(req.Context()); cause != nil && !errors.Is(err, cause) {
@@ -182,37 +192,9 @@ func (s *Sender) exchange(req *http.Request, g *guard, ans *Answer) {
 	}
 	defer resp.Body.Close()
 	ans.Sent, ans.Status, ans.Header = Answered, resp.StatusCode, resp.Header
-	ans.Body, ans.Err = readAll(resp, s.maxAnswer)
+	ans.Body, ans.Err = readAll(req.Context(), resp, s.maxAnswer, mem)
 	if ans.Err == nil {
 		g.finish()
-	}
-}
-
-func readAll(resp *http.Response, limit int64) ([]byte, error) {
-	if resp.ContentLength > limit {
-		return nil, ErrAnswerTooLarge
-	}
-	size := resp.ContentLength
-	if size < 0 || size > 1<<20 {
-		size = 512
-	}
-	buf := make([]byte, 0, size+1)
-	body := io.LimitReader(resp.Body, limit+1)
-	for {
-		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
-		}
-		n, err := body.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if int64(len(buf)) > limit {
-			return nil, ErrAnswerTooLarge
-		}
-		if errors.Is(err, io.EOF) {
-			return buf, nil
-		}
-		if err != nil {
-			return buf, err
-		}
 	}
 }
 

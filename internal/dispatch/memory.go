@@ -1,0 +1,73 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"flowlane/internal/memory"
+	"flowlane/internal/provider"
+)
+
+const (
+	// callCost is what a call under way takes beside its body: its connection and what is noted of it.
+	callCost = 16 << 10
+	// groupRoom is the memory for rendering small calls that share a transaction. It has room for several of the
+	// largest.
+	groupRoom = 8 << 20
+	// roomWait is how long a pass waits for memory before it tries again later.
+	roomWait = time.Second
+)
+
+// errFull means that there is no memory for what would be rendered: it waits in its queue.
+var errFull = errors.New("no memory for more calls")
+
+// room takes the memory in which calls of a queue are rendered; errFull where its organization must wait for its own
+// calls, or others have all.
+func (d *Dispatcher) room(ctx context.Context, r *renderer) (*memory.Grant, error) {
+	n := int64(groupRoom)
+	if r.task.Action.Bulk {
+		_, bytes := bulkLimits(r.task.Action)
+		n = int64(bytes) + int64(bytes)/4 // the buffer grows by a quarter
+	}
+	if d.Memory.Full(r.batch.OrgID, n) {
+		return nil, errFull
+	}
+	bounded, cancel := context.WithTimeout(ctx, roomWait)
+	defer cancel()
+	room, err := d.Memory.Take(bounded, r.batch.OrgID, n)
+	switch {
+	case err == nil:
+		return room, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("render calls: %w", err)
+	}
+	return nil, errFull
+}
+
+// share gives each call its part of the memory that it was rendered in.
+func share(room *memory.Grant, calls []*prepared) {
+	for _, p := range calls {
+		p.request.Memory = room.Split(p.cost())
+	}
+}
+
+// cost is what a rendered call takes: its parameters, copied and encoded when they are stored, and its body.
+func (p *prepared) cost() int64 { return callCost + 3*int64(len(p.params)) + p.request.Size() }
+
+// letGo gives back the memory of those calls that nobody keeps.
+func letGo(calls []*prepared, kept ...*prepared) {
+	for _, p := range calls {
+		if !slices.Contains(kept, p) {
+			p.request.Memory.Release()
+		}
+	}
+}
+
+// understood lets go of what is not needed any more once the answer is read: of it remains what will be stored.
+func (f *finished) understood(r *provider.Reading) {
+	f.answer.Body, f.call.request.Body, f.call.rows, f.call.params = nil, nil, nil, nil
+	f.call.request.Memory.Keep(provider.OutputCost(r.Output))
+}
