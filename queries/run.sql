@@ -224,26 +224,35 @@ FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
 CROSS JOIN LATERAL (SELECT * FROM flow.fragment x WHERE x.batch_id = @batch_id AND x.slice_no = n.no OFFSET 0) f
 ORDER BY f.slice_no, f.step_no, f.task_no, f.seq;
 
+-- name: FragmentsOfSlice :many
+-- Those of a slice, with the bodies of the small ones; each of the others is read by itself.
+SELECT step_no, task_no, seq, octet_length(body) > @small::int AS large,
+    (CASE WHEN octet_length(body) > @small::int THEN '' ELSE body END)::bytea AS body
+FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = @slice_no ORDER BY step_no, task_no, seq;
+
+-- name: FragmentBody :one
+SELECT body FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = @slice_no AND step_no = @step_no AND task_no = @task_no AND seq = @seq;
+
 -- name: FragmentsMany :many
--- Tasks of a step whose slices hold more fragments than they should keep.
+-- Tasks of a step whose slices hold more fragments than they should keep, unless those are large.
 SELECT f.batch_id, f.slice_no, f.task_no, array_agg(f.seq ORDER BY f.seq)::bigint[] AS seqs, array_agg(f.body ORDER BY f.seq)::bytea[] AS bodies
 FROM flow.fragment f
 JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS slice_no, unnest(@step_nos::smallint[]) AS step_no) d
     ON f.batch_id = d.batch_id AND f.slice_no = d.slice_no AND f.step_no = d.step_no
-GROUP BY f.batch_id, f.slice_no, f.task_no HAVING count(*) > @keep::int;
+GROUP BY f.batch_id, f.slice_no, f.task_no HAVING count(*) > @keep::int AND sum(octet_length(f.body)) <= @most::bigint;
 
 -- name: FragmentDelete :exec
 DELETE FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = @slice_no AND step_no = @step_no AND task_no = @task_no AND seq = ANY(@seqs::bigint[]);
 
 -- name: SlicesReady :many
 -- Slices with in-process work, for one worker.
-SELECT no, first, records, step_no, apart, first_step, tasks_done FROM flow.slice WHERE batch_id = @batch_id AND state = 'ready'
-    AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = @batch_id AND b.status = 'paused')
+SELECT no, first, records, step_no, apart, first_step, tasks_done, remaining FROM flow.slice WHERE batch_id = @batch_id AND state = 'ready'
+    AND EXISTS (SELECT FROM flow.batch b WHERE b.id = @batch_id AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
 ORDER BY no LIMIT @max_slices;
 
 -- name: JobsReady :many
 SELECT * FROM flow.job WHERE batch_id = @batch_id AND ready
-    AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = @batch_id AND b.status = 'paused')
+    AND EXISTS (SELECT FROM flow.batch b WHERE b.id = @batch_id AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
 ORDER BY position LIMIT @max_jobs;
 
 -- name: BatchGet :one

@@ -206,7 +206,7 @@ COMMENT ON COLUMN flow.slice.state IS 'staged: not released; ready: waits for in
 COMMENT ON COLUMN flow.slice.first_step IS 'In a retry: the step at which it began; 0 otherwise.';
 COMMENT ON COLUMN flow.slice.tasks_done IS 'In a retry: tasks of first_step that an earlier batch has done, as bits by number.';
 COMMENT ON COLUMN flow.slice.step_no IS 'The step at which its records stand, from 0.';
-COMMENT ON COLUMN flow.slice.remaining IS 'Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait.';
+COMMENT ON COLUMN flow.slice.remaining IS 'Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait; of one that is ready, the first of its records whose in-process work is not done, counted from 0.';
 COMMENT ON COLUMN flow.slice.apart IS 'How many of its records go their own way, each with a row in flow.job.';
 COMMENT ON COLUMN flow.slice.staged IS 'Jobs that are staged now.';
 COMMENT ON COLUMN flow.slice.queued IS 'Jobs that are queued now.';

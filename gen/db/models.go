@@ -1451,7 +1451,7 @@ type FlowSlice struct {
 	TasksDone int64
 	// The step at which its records stand, from 0.
 	StepNo int16
-	// Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait.
+	// Record-task pairs of this step that are not settled yet; of a slice that is waiting, its rows in flow.wait; of one that is ready, the first of its records whose in-process work is not done, counted from 0.
 	Remaining int32
 	// How many of its records go their own way, each with a row in flow.job.
 	Apart int32

@@ -787,6 +787,31 @@ func (q *Queries) EndedRunLast(ctx context.Context, db DBTX, arg EndedRunLastPar
 	return run, err
 }
 
+const fragmentBody = `-- name: FragmentBody :one
+SELECT body FROM flow.fragment WHERE batch_id = $1 AND slice_no = $2 AND step_no = $3 AND task_no = $4 AND seq = $5
+`
+
+type FragmentBodyParams struct {
+	BatchID uuid.UUID
+	SliceNo int32
+	StepNo  int16
+	TaskNo  int16
+	Seq     int64
+}
+
+func (q *Queries) FragmentBody(ctx context.Context, db DBTX, arg FragmentBodyParams) ([]byte, error) {
+	row := db.QueryRow(ctx, fragmentBody,
+		arg.BatchID,
+		arg.SliceNo,
+		arg.StepNo,
+		arg.TaskNo,
+		arg.Seq,
+	)
+	var body []byte
+	err := row.Scan(&body)
+	return body, err
+}
+
 const fragmentDelete = `-- name: FragmentDelete :exec
 DELETE FROM flow.fragment WHERE batch_id = $1 AND slice_no = $2 AND step_no = $3 AND task_no = $4 AND seq = ANY($5::bigint[])
 `
@@ -839,7 +864,7 @@ SELECT f.batch_id, f.slice_no, f.task_no, array_agg(f.seq ORDER BY f.seq)::bigin
 FROM flow.fragment f
 JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no, unnest($3::smallint[]) AS step_no) d
     ON f.batch_id = d.batch_id AND f.slice_no = d.slice_no AND f.step_no = d.step_no
-GROUP BY f.batch_id, f.slice_no, f.task_no HAVING count(*) > $4::int
+GROUP BY f.batch_id, f.slice_no, f.task_no HAVING count(*) > $4::int AND sum(octet_length(f.body)) <= $5::bigint
 `
 
 type FragmentsManyParams struct {
@@ -847,6 +872,7 @@ type FragmentsManyParams struct {
 	SliceNos []int32
 	StepNos  []int16
 	Keep     int32
+	Most     int64
 }
 
 type FragmentsManyRow struct {
@@ -857,13 +883,14 @@ type FragmentsManyRow struct {
 	Bodies  [][]byte
 }
 
-// Tasks of a step whose slices hold more fragments than they should keep.
+// Tasks of a step whose slices hold more fragments than they should keep, unless those are large.
 func (q *Queries) FragmentsMany(ctx context.Context, db DBTX, arg FragmentsManyParams) ([]FragmentsManyRow, error) {
 	rows, err := db.Query(ctx, fragmentsMany,
 		arg.BatchIds,
 		arg.SliceNos,
 		arg.StepNos,
 		arg.Keep,
+		arg.Most,
 	)
 	if err != nil {
 		return nil, err
@@ -878,6 +905,53 @@ func (q *Queries) FragmentsMany(ctx context.Context, db DBTX, arg FragmentsManyP
 			&i.TaskNo,
 			&i.Seqs,
 			&i.Bodies,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const fragmentsOfSlice = `-- name: FragmentsOfSlice :many
+SELECT step_no, task_no, seq, octet_length(body) > $1::int AS large,
+    (CASE WHEN octet_length(body) > $1::int THEN '' ELSE body END)::bytea AS body
+FROM flow.fragment WHERE batch_id = $2 AND slice_no = $3 ORDER BY step_no, task_no, seq
+`
+
+type FragmentsOfSliceParams struct {
+	Small   int32
+	BatchID uuid.UUID
+	SliceNo int32
+}
+
+type FragmentsOfSliceRow struct {
+	StepNo int16
+	TaskNo int16
+	Seq    int64
+	Large  bool
+	Body   []byte
+}
+
+// Those of a slice, with the bodies of the small ones; each of the others is read by itself.
+func (q *Queries) FragmentsOfSlice(ctx context.Context, db DBTX, arg FragmentsOfSliceParams) ([]FragmentsOfSliceRow, error) {
+	rows, err := db.Query(ctx, fragmentsOfSlice, arg.Small, arg.BatchID, arg.SliceNo)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FragmentsOfSliceRow
+	for rows.Next() {
+		var i FragmentsOfSliceRow
+		if err := rows.Scan(
+			&i.StepNo,
+			&i.TaskNo,
+			&i.Seq,
+			&i.Large,
+			&i.Body,
 		); err != nil {
 			return nil, err
 		}
@@ -1074,7 +1148,7 @@ func (q *Queries) JobsAt(ctx context.Context, db DBTX, arg JobsAtParams) ([]Flow
 
 const jobsReady = `-- name: JobsReady :many
 SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job WHERE batch_id = $1 AND ready
-    AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.status = 'paused')
+    AND EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
 ORDER BY position LIMIT $2
 `
 
@@ -2157,8 +2231,8 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 }
 
 const slicesReady = `-- name: SlicesReady :many
-SELECT no, first, records, step_no, apart, first_step, tasks_done FROM flow.slice WHERE batch_id = $1 AND state = 'ready'
-    AND NOT EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.status = 'paused')
+SELECT no, first, records, step_no, apart, first_step, tasks_done, remaining FROM flow.slice WHERE batch_id = $1 AND state = 'ready'
+    AND EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
 ORDER BY no LIMIT $2
 `
 
@@ -2175,6 +2249,7 @@ type SlicesReadyRow struct {
 	Apart     int32
 	FirstStep int16
 	TasksDone int64
+	Remaining int32
 }
 
 // Slices with in-process work, for one worker.
@@ -2195,6 +2270,7 @@ func (q *Queries) SlicesReady(ctx context.Context, db DBTX, arg SlicesReadyParam
 			&i.Apart,
 			&i.FirstStep,
 			&i.TasksDone,
+			&i.Remaining,
 		); err != nil {
 			return nil, err
 		}

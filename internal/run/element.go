@@ -57,7 +57,6 @@ func (t *taskWork) renderElements(r *recordWork, env *expr.Env) {
 		}
 	}
 	r.output = out.array()
-	t.bound(r)
 }
 
 // renderElement returns the output of one element; an error has a code.

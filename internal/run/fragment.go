@@ -249,8 +249,13 @@ func decodeTraceHead(line []byte) (Trace, error) {
 	return Trace{From: from, To: to, Kind: string(rest[:n])}, nil
 }
 
-// fragmentsKept is how many fragments a slice's task may keep after its end; more are joined into one.
-const fragmentsKept = 3
+const (
+	// fragmentsKept is how many fragments a slice's task may keep after its end; more are joined into one.
+	fragmentsKept = 3
+	// joinedMost is the size that a joined fragment may have, compressed or not: larger ones stay, so that readers and writers
+	// have one piece of work in memory at a time.
+	joinedMost = 4 << 20
+)
 
 // compact joins the fragments of steps that came to their end: calls of one record each leave one for nearly every
 // transaction, and readers open them all.
@@ -258,7 +263,7 @@ func (c *Change) compact(ctx context.Context) error {
 	if len(c.over.SliceNos) == 0 {
 		return nil
 	}
-	c.over.Keep = fragmentsKept
+	c.over.Keep, c.over.Most = fragmentsKept, joinedMost
 	rows, err := c.s.q.FragmentsMany(ctx, c.tx, c.over)
 	if err != nil {
 		return fmt.Errorf("read fragments: %w", err)
@@ -275,7 +280,12 @@ func (c *Change) compact(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			plain = append(plain, raw...)
+			if plain = append(plain, raw...); len(plain) > joinedMost {
+				break
+			}
+		}
+		if len(plain) > joinedMost {
+			continue
 		}
 		step := steps[sliceKey{r.BatchID, r.SliceNo}]
 		err := c.s.q.FragmentDelete(ctx, c.tx, db.FragmentDeleteParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: step, TaskNo: r.TaskNo, Seqs: r.Seqs})

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 )
 
@@ -17,15 +19,11 @@ const (
 	// slicesAtOnce bounds the slices that one transaction of in-process work moves.
 	slicesAtOnce = 16
 	jobsAtOnce   = 64
-	// workBytes is how much output is made before it is settled, sliceBytes the most that a task may make for the records
-	// of one slice, which are settled together: each of them alone may make as much as an expression yields.
-	workBytes  = 16 << 20
-	sliceBytes = 32 << 20
 )
 
-// Work does a bounded piece of a batch's in-process work, and reports whether there is more; there is none while the batch is
-// paused. Only one worker should work
-// on a batch at a time; a second one wastes its effort and harms nothing.
+// Work does a bounded piece of a batch's in-process work, and reports whether there is more; there is none while the
+// batch is paused. Only one worker should work on a batch at a time; a second one wastes its effort and harms
+// nothing.
 func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err error) {
 	b, err := s.Batch(ctx, s.pool, batchID)
 	if err != nil {
@@ -42,7 +40,12 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 	if len(ready) == 0 && len(jobs) == 0 {
 		return false, nil
 	}
-	works, err := s.work(ctx, b, ready, jobs)
+	p, err := s.piece(ctx, b.OrgID)
+	if err != nil {
+		return false, err
+	}
+	defer p.room.Release()
+	works, err := s.work(ctx, b, p, ready, jobs)
 	if err != nil {
 		return false, err
 	}
@@ -57,21 +60,23 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 }
 
 // work evaluates slices and jobs, as many as may be settled together; the others come next time.
-func (s *Service) work(ctx context.Context, b *Batch, ready []db.SlicesReadyRow, jobs []db.FlowJob) ([]*sliceWork, error) {
+func (s *Service) work(ctx context.Context, b *Batch, p *piece, ready []db.SlicesReadyRow, jobs []db.FlowJob) ([]*sliceWork, error) {
 	var works []*sliceWork
-	bytes, starts := 0, 0
+	starts := 0
 	add := func(w *sliceWork, err error) error {
 		if err == nil {
-			works, bytes, starts = append(works, w), bytes+w.bytes, starts+len(w.starts)
+			works, starts = append(works, w), starts+len(w.starts)
 		}
 		return err
 	}
-	enough := func() bool { return bytes > workBytes || starts >= startsAtOnce }
+	enough := func() bool {
+		return len(works) > 0 && (p.made+p.read > pieceBytes || starts >= startsAtOnce || p.limits.over(p.began, 1, 1))
+	}
 	for i := range ready {
 		if enough() {
 			return works, nil
 		}
-		if err := add(s.workSlice(ctx, b, &ready[i])); err != nil {
+		if err := add(s.workSlice(ctx, b, p, &ready[i])); err != nil {
 			return nil, err
 		}
 	}
@@ -81,18 +86,28 @@ func (s *Service) work(ctx context.Context, b *Batch, ready []db.SlicesReadyRow,
 		if enough() {
 			return works, nil
 		}
-		if err := add(s.workJob(ctx, b, j, &last)); err != nil {
+		if err := add(s.workJob(ctx, b, p, j, &last)); err != nil {
 			return nil, err
 		}
 	}
 	return works, nil
 }
 
-// openSlice is the slice that was opened last: jobs come in the order of their positions, and those of one slice share what they read.
+// openSlice is the slice that was opened last: jobs come in the order of their positions, and those of one slice
+// share what they read.
 type openSlice struct {
 	row  db.SliceRowsRow
 	step int16
 	rec  *Records
+}
+
+// has reports whether the slice is open for the step of a job, and its record with it.
+func (o *openSlice) has(j *db.FlowJob) bool {
+	if o.rec == nil || o.row.No != j.SliceNo || o.step != j.StepNo {
+		return false
+	}
+	offset := int32(j.Position - o.row.First)
+	return offset >= o.rec.from && offset < o.rec.to
 }
 
 func (o *openSlice) release() {
@@ -111,10 +126,13 @@ type sliceWork struct {
 	// done are the tasks of the step, bits by number, that an earlier batch did for all of the slice.
 	done int64
 	// calls are the tasks of the step that make calls, but for those.
-	calls   []int16
-	members []int32
-	traces  map[int16][]Trace
-	failed  map[int32]*JobError
+	calls []int16
+	// from and to are the offsets of the slice between which the work was done, members the records of it there, all
+	// those of the slice.
+	from, to     int32
+	members, all []int32
+	traces       map[int16][]Trace
+	failed       map[int32]*JobError
 	// writes are what tasks want to write to stores, which happens when the work is settled.
 	writes []pendingWrite
 	// emits are the events that tasks want to cause, which happens then, too.
@@ -124,70 +142,59 @@ type sliceWork struct {
 	waiting map[int32][]openWait
 	// starts are the batches that tasks want to start, which happens then, too.
 	starts []pendingStart
-	// bytes is how much output there is.
-	bytes int
 }
 
-func (s *Service) workSlice(ctx context.Context, b *Batch, r *db.SlicesReadyRow) (*sliceWork, error) {
-	rec, err := s.openOne(ctx, b, SliceRef{No: r.No, First: r.First}, r.StepNo)
+func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.SlicesReadyRow) (*sliceWork, error) {
+	rec, err := s.openPiece(ctx, b, SliceRef{No: r.No, First: r.First}, r.StepNo, r.Remaining)
 	if err != nil {
 		return nil, err
 	}
 	defer rec.Release()
-	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: r.StepNo}
+	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: r.StepNo, from: rec.from, to: rec.to}
 	if r.StepNo == r.FirstStep {
 		w.done = r.TasksDone
 	}
 	w.calls = undone(callTasks(&b.Plan.Steps[w.step]), w.done)
 	for o := range r.Records {
-		if !slices.Contains(rec.apart, o) {
+		if slices.Contains(rec.apart, o) {
+			continue
+		}
+		w.all = append(w.all, o)
+		if o >= w.from && o < w.to {
 			w.members = append(w.members, o)
 		}
 	}
-	return w, s.evaluate(ctx, w, b, rec)
+	return w, s.evaluate(ctx, w, b, p, rec)
 }
 
-func (s *Service) workJob(ctx context.Context, b *Batch, j db.FlowJob, last *openSlice) (*sliceWork, error) {
-	if last.rec == nil || last.row.No != j.SliceNo || last.step != j.StepNo {
+func (s *Service) workJob(ctx context.Context, b *Batch, p *piece, j db.FlowJob, last *openSlice) (*sliceWork, error) {
+	if !last.has(&j) {
 		last.release()
 		rows, err := s.q.SliceRows(ctx, s.pool, db.SliceRowsParams{BatchID: b.ID, Nos: []int32{j.SliceNo}})
 		if err != nil || len(rows) != 1 {
 			return nil, fmt.Errorf("read the slice of job %s.%d: %w", b.ID, j.Position, err)
 		}
-		rec, err := s.openOne(ctx, b, SliceRef{No: rows[0].No, First: rows[0].First}, j.StepNo)
+		r := rows[0]
+		rec, err := s.openPiece(ctx, b, SliceRef{No: r.No, First: r.First}, j.StepNo, int32(j.Position-r.First))
 		if err != nil {
 			return nil, err
 		}
-		*last = openSlice{row: rows[0], step: j.StepNo, rec: rec}
+		*last = openSlice{row: r, step: j.StepNo, rec: rec}
 	}
 	r := &last.row
-	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: j.StepNo, job: &j,
-		calls: callTasks(&b.Plan.Steps[j.StepNo]), members: []int32{int32(j.Position - r.First)}}
-	return w, s.evaluate(ctx, w, b, last.rec)
+	offset := int32(j.Position - r.First)
+	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: j.StepNo, job: &j, from: offset, to: offset + 1,
+		calls: callTasks(&b.Plan.Steps[j.StepNo]), members: []int32{offset}}
+	return w, s.evaluate(ctx, w, b, p, last.rec)
 }
 
-func (s *Service) openOne(ctx context.Context, b *Batch, ref SliceRef, step int16) (*Records, error) {
-	var outputs [][2]string
-	for i := range b.Plan.Steps[step].Tasks {
-		t := &b.Plan.Steps[step].Tasks[i]
-		if t.Action.Call != nil {
-			continue
-		}
-		if t.Gone != "" {
-			return nil, fmt.Errorf("batch %s, task %s waits for a catalog that has its action: %s", b.ID, t.ID, t.Gone)
-		}
-		outputs = append(outputs, OutputsUsed(t)...)
-	}
-	recs, err := s.Open(ctx, s.pool, b, []SliceRef{ref}, step, outputs)
-	if err != nil {
-		return nil, err
-	}
-	return recs[0], nil
-}
-
-// evaluate runs the step's in-process tasks for every member. Rows point into rec, so everything kept is copied.
-func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, rec *Records) error {
+// evaluate runs the step's in-process tasks for the members, as many as one piece of work may have; at least one.
+// Rows point into rec, so everything kept is copied. Each task may use its share of time and memory, and those before
+// it, so that records which all tasks together are too much for are seldom evaluated in vain.
+func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece, rec *Records) error {
 	w.traces, w.failed = map[int16][]Trace{}, map[int32]*JobError{}
+	p.read += rec.bytes
+	rec.bytes = 0 // jobs that share it count it once
 	step := &b.Plan.Steps[w.step]
 	if step.Input != nil {
 		for _, o := range w.members {
@@ -196,17 +203,29 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, rec *Rec
 			}
 		}
 	}
+	sizes, had, began, of := make([]int, len(w.members)), p.made, p.limits.now(), w.todo(step)
+	part := 0
 	for i := range step.Tasks {
 		task := &step.Tasks[i]
 		if task.Action.Call != nil || isDone(w.done, i) {
 			continue
 		}
 		t := taskWork{step: step, task: task}
-		for _, o := range w.members {
+		part++
+		for n, o := range w.members {
+			if n > 0 && (p.made-had > pieceBytes/of*part || p.limits.over(began, part, of)) {
+				w.cut(n, &p.made, sizes)
+				break
+			}
 			if w.failed[o] == nil {
 				env := rec.Env(o)
 				t.render(o, &env)
+				made := t.records[len(t.records)-1].size()
+				sizes[n], p.made = sizes[n]+made, p.made+made
 			}
+		}
+		if err := p.grow(ctx); err != nil {
+			return err
 		}
 		if err := t.carryOut(ctx, s.pool, b.OrgID); err != nil {
 			return err
@@ -214,6 +233,35 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, rec *Rec
 		w.take(int16(i), &t)
 	}
 	return nil
+}
+
+// todo counts the in-process tasks of the step that are not done.
+func (w *sliceWork) todo(step *definition.Step) (n int) {
+	for i := range step.Tasks {
+		if step.Tasks[i].Action.Call == nil && !isDone(w.done, i) {
+			n++
+		}
+	}
+	return n
+}
+
+// cut leaves the members from the n-th on for another piece.
+func (w *sliceWork) cut(n int, made *int, sizes []int) {
+	for _, size := range sizes[n:] {
+		*made -= size
+	}
+	clear(sizes[n:])
+	w.to = w.members[n]
+	w.members = w.members[:n]
+	later := func(o int32) bool { return o >= w.to }
+	for task := range w.traces {
+		w.traces[task] = slices.DeleteFunc(w.traces[task], func(t Trace) bool { return later(t.From) })
+	}
+	maps.DeleteFunc(w.failed, func(o int32, _ *JobError) bool { return later(o) })
+	w.writes = slices.DeleteFunc(w.writes, func(p pendingWrite) bool { return later(p.offset) })
+	w.emits = slices.DeleteFunc(w.emits, func(p pendingEmit) bool { return later(p.offset) })
+	w.waits = slices.DeleteFunc(w.waits, func(p pendingWait) bool { return later(p.offset) })
+	w.starts = slices.DeleteFunc(w.starts, func(p pendingStart) bool { return later(p.offset) })
 }
 
 // take keeps what came of a task.
@@ -232,7 +280,6 @@ func (w *sliceWork) take(no int16, t *taskWork) {
 			w.settle(no, r.offset, t, r.trace())
 		}
 	}
-	w.bytes += t.made
 }
 
 // settle keeps how a task came out for a record.
@@ -242,9 +289,6 @@ func (w *sliceWork) settle(no int16, offset int32, t *taskWork, trace Trace) {
 	}
 	w.traces[no] = append(w.traces[no], trace)
 }
-
-// tooMuch is what a record is told whose neighbours have taken the room.
-var tooMuch = fmt.Sprintf("The values that this task builds for neighbouring records take more than %d MiB together; build smaller ones", sliceBytes>>20)
 
 func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, works []*sliceWork) error {
 	c, err := s.Begin(ctx, tx, batchID)
@@ -317,7 +361,7 @@ func (c *Change) stillReady(ctx context.Context, batchID uuid.UUID, works []*sli
 			if j := c.jobs[jobKey{batchID, w.job.Position}]; j == nil || !j.Ready || j.StepNo != w.step {
 				return ErrMoved
 			}
-		} else if r := state[w.no]; r.State != sliceReady || r.StepNo != w.step {
+		} else if r := state[w.no]; r.State != sliceReady || r.StepNo != w.step || r.Remaining != w.from {
 			return ErrMoved
 		}
 	}
@@ -337,7 +381,7 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 	}
 	slices.Sort(gone)
 	s := &db.SliceRowsRow{No: w.no, First: w.first, Records: w.records, StepNo: w.step}
-	members := int32(len(w.members) - len(w.failed))
+	members := int32(len(w.all) - len(w.failed))
 	if open := w.together(); len(open) > 0 {
 		c.waitSlice(h, w, *p, gone, open)
 		c.advanceTo(h, w.no, w.step, sliceWaiting, int32(len(open)))
@@ -349,13 +393,17 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 			members--
 		}
 	}
+	if w.to < w.records {
+		c.advanceTo(h, w.no, w.step, sliceReady, w.to)
+		return
+	}
 	c.leaveWork(h, s, members, w.done)
 }
 
 // gone returns the offsets of the records that left the slice before its step.
 func (w *sliceWork) gone() (out []int32) {
 	member := make([]bool, w.records)
-	for _, o := range w.members {
+	for _, o := range w.all {
 		member[o] = true
 	}
 	for o, is := range member {

@@ -37,6 +37,9 @@ func resumeState(step *definition.Step, done int64) string {
 			return sliceReady
 		}
 	}
+	if len(undone(callTasks(step), done)) == 0 { // in-process work finds that all is done
+		return sliceReady
+	}
 	return sliceCalling
 }
 
@@ -118,8 +121,11 @@ func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, row
 	return views, nil
 }
 
-// anew reports whether whatever is tried again begins anew: nothing comes before or beside the only task.
-func (b *batchView) anew() bool { return len(b.plan.Steps) == 1 && len(b.plan.Steps[0].Tasks) == 1 }
+// anew reports whether whatever is tried again begins anew: nothing comes before or beside the only task, and that is a call. The
+// in-process work of a record can be done while others of its slice still wait for theirs.
+func (b *batchView) anew() bool {
+	return len(b.plan.Steps) == 1 && len(b.plan.Steps[0].Tasks) == 1 && b.plan.Steps[0].Tasks[0].Action.Call != nil
+}
 
 // firstStep is the first at which a record of these slices stands.
 func (b *batchView) firstStep(ctx context.Context, s *Service, tx pgx.Tx, rows []sliceRow) (int16, error) {

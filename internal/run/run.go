@@ -7,6 +7,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -68,6 +69,7 @@ type Service struct {
 	due     Waker
 	random  func() float64
 	batches batchCache
+	limits  Limits
 	tell    func(batchIDs []uuid.UUID)
 }
 
@@ -78,6 +80,15 @@ func (s *Service) Tell(told func(batchIDs []uuid.UUID)) { s.tell = told }
 // New returns a Service. random yields numbers in [0, 1) for the jitter of retries.
 func New(pool *pgxpool.Pool, plans Planner, router Router, due Waker, random func() float64) *Service {
 	return &Service{pool: pool, q: db.New(), plans: plans, router: router, due: due, random: random}
+}
+
+// In returns the time by the database's clock when so much will have passed.
+func (s *Service) In(ctx context.Context, wait time.Duration) (time.Time, error) {
+	now, err := s.q.Clock(ctx, s.pool)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the clock: %w", err)
+	}
+	return now.Add(wait), nil
 }
 
 // finalStatus returns the status in which a record ends that passed the whole plan.

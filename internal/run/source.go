@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -214,6 +215,9 @@ type Records struct {
 	page    *recordset.Page
 	apart   []int32
 	outputs map[[2]string][]json.RawMessage
+	// from and to are the offsets between which outputs were read, bytes how much that is.
+	from, to int32
+	bytes    int
 }
 
 // Release gives the memory of the slice back, and of slices that were opened with it from the same page.
@@ -313,21 +317,25 @@ func (s *Service) apart(ctx context.Context, conn db.DBTX, batchID uuid.UUID, no
 	return out, nil
 }
 
-// openOutputs reads the outputs of the named {step, task} pairs.
-func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, slices []*Records, nos []int32, names [][2]string) error {
+// tasksNamed returns the {step, task} pairs that have names, by their numbers.
+func (b *Batch) tasksNamed(names [][2]string) map[[2]int16][2]string {
 	wanted := map[[2]int16][2]string{}
 	for i := range b.Plan.Steps {
 		for j := range b.Plan.Steps[i].Tasks {
 			name := [2]string{b.Plan.Steps[i].ID, b.Plan.Steps[i].Tasks[j].ID}
-			for _, n := range names {
-				if n == name {
-					wanted[[2]int16{int16(i), int16(j)}] = name
-				}
+			if slices.Contains(names, name) {
+				wanted[[2]int16{int16(i), int16(j)}] = name
 			}
 		}
 	}
+	return wanted
+}
+
+// openOutputs reads the outputs of the named {step, task} pairs.
+func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, nos []int32, names [][2]string) error {
+	wanted := b.tasksNamed(names)
 	byNo := map[int32]*Records{}
-	for _, r := range slices {
+	for _, r := range recs {
 		r.outputs = map[[2]string][]json.RawMessage{}
 		byNo[r.No] = r
 	}

@@ -72,7 +72,6 @@ func (t *taskWork) carryOut(ctx context.Context, conn db.DBTX, orgID uuid.UUID) 
 			continue
 		}
 		r.output = found[i].Resolved
-		t.bound(r)
 	}
 	return nil
 }

@@ -77,8 +77,6 @@ type taskWork struct {
 	step    *definition.Step
 	task    *definition.Task
 	records []recordWork
-	// made is how many bytes of output, and of values to write, there are.
-	made int
 }
 
 // recordWork is what came of a task for one record: an output or an error; or what is still to be done.
@@ -140,11 +138,10 @@ func (t *taskWork) render(offset int32, env *expr.Env) {
 	if r.wait != nil && t.task.Match != nil {
 		r.wait.matching(t.task.Match, env)
 	}
-	t.bound(r)
 }
 
-// bound refuses a record what its neighbours have left no room for.
-func (t *taskWork) bound(r *recordWork) {
+// size is how much a record's work made.
+func (r *recordWork) size() int {
 	n := len(r.output)
 	if r.write != nil {
 		n += len(r.write.Values)
@@ -155,11 +152,7 @@ func (t *taskWork) bound(r *recordWork) {
 	if r.start != nil {
 		n += len(r.start.input) + len(r.start.metadata)
 	}
-	if t.made+n > sliceBytes {
-		r.fail(t, CodeExpression, tooMuch)
-		return
-	}
-	t.made += n
+	return n
 }
 
 // Evaluate carries an in-process task out for what env shows, without a batch: what it would write to a store is not written, no event

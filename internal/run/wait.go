@@ -154,7 +154,7 @@ func (w *sliceWork) beginWaits(now time.Time) {
 // together returns what all members that did not fail wait for, if that is the same: then their slice waits. Where calls are made beside,
 // a record's call may come to its end before the wait or after it, and each goes its own way.
 func (w *sliceWork) together() []openWait {
-	if len(w.calls) > 0 {
+	if len(w.calls) > 0 || len(w.members) < len(w.all) {
 		return nil
 	}
 	var all []openWait
