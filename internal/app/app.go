@@ -123,6 +123,7 @@ type App struct {
 	keys     *provider.Sender
 	clock    *pgxpool.Pool
 	metrics  *metrics
+	work     *gate
 	handler  http.Handler
 	listener net.Listener
 	runner   *work.Runner
@@ -152,7 +153,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if cfg.Dispatch.Log == nil {
 		cfg.Dispatch.Log = cfg.Log
 	}
-	a := &App{cfg: cfg}
+	a := &App{cfg: cfg, work: newGate(workPlaces, workShare, workPiece)}
 	a.metrics = newMetrics(a)
 	a.stopping, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -266,6 +267,7 @@ func (a *App) wire(ctx context.Context) error {
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: bulkInFlight, SmallInFlight: smallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
+	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory})
 	a.Holds = hold.New(a.Pool, a.Runs, a.Scheduler)
 	a.Schedules = schedule.New(a.Pool, a.Definitions, a.Runs, a.Scheduler, a.cfg.Log)
 	a.Webhooks = webhook.New(webhook.Deps{Pool: a.Pool, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs, Due: a.Scheduler, Log: a.cfg.Log})

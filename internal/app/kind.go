@@ -24,6 +24,17 @@ import (
 // turn is how long one batch's or store's work goes on before others get theirs.
 const turn = time.Second
 
+const (
+	// workPlaces is how many batches a process works on at once, workersOfSlices half of how many may wait for that, workShare
+	// how many of
+	// one organization.
+	workPlaces      = 4
+	workersOfSlices = 16
+	workShare       = 8
+	// workPiece is how long in-process work is evaluated before it is settled and others have their turn.
+	workPiece = 200 * time.Millisecond
+)
+
 // registerKinds tells the clock who does what. Every process registers every kind: whoever wakes a row must know it.
 func (a *App) registerKinds() {
 	register := func(kind string, lease time.Duration, workers int, h due.Handler, options ...due.Option) {
@@ -35,7 +46,7 @@ func (a *App) registerKinds() {
 	register(run.DueDispatch, 10*time.Second, 16, a.Dispatcher.Pass, due.Rechecks(), due.Grouped(dispatch.BudgetGroup))
 	register(dispatch.DueReconcile, 30*time.Second, 8, a.Dispatcher.Reconcile)
 	register(dispatch.DueCounters, 30*time.Second, 4, a.Dispatcher.Counters)
-	register(run.DueSlices, 10*time.Second, 2, a.slices)
+	register(run.DueSlices, 10*time.Second, workersOfSlices, a.slices)
 	register(run.DueWait, 10*time.Second, 2, a.endWaits)
 	register(run.DueRelease, 10*time.Second, 2, a.release)
 	register(hold.DueExpiry, 10*time.Second, 2, a.endHold)
@@ -64,9 +75,28 @@ func (a *App) stoppable(h due.Handler) due.Handler {
 	}
 }
 
-// slices does in-process work of one batch.
-func (a *App) slices(ctx context.Context, l *due.Lease) (time.Time, error) {
-	return inTurns(ctx, l, a.Runs.Work)
+// slices does in-process work of one batch, piece by piece, as its organization has its turn.
+func (a *App) slices(ctx context.Context, l *due.Lease) (again time.Time, err error) {
+	next, err := inTurns(ctx, l, func(ctx context.Context, id uuid.UUID) (more bool, err error) {
+		b, err := a.Runs.Batch(ctx, a.Pool, id)
+		if err != nil {
+			return false, err
+		}
+		leave, later, err := a.work.enter(ctx, b.OrgID)
+		if err != nil {
+			return false, err
+		}
+		if later > 0 {
+			again, err = a.Runs.In(ctx, later)
+			return false, err
+		}
+		defer leave()
+		return a.Runs.Work(ctx, id)
+	})
+	if err != nil || !next.IsZero() {
+		return next, err
+	}
+	return again, nil
 }
 
 // endWaits ends the waits of one batch that are over, and comes back when the next one is.
