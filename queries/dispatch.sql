@@ -171,7 +171,7 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnes
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved;
 
 -- name: CallPostpone :exec
-UPDATE flow.call SET next_check_at = @next_check_at, checks = checks + 1 WHERE id = @id AND state IN ('unknown', 'awaiting');
+UPDATE flow.call SET next_check_at = @next_check_at, checks = checks + @checks WHERE id = @id AND state IN ('unknown', 'awaiting');
 
 -- name: CallReferences :many
 -- Which of these references already settle another call.
@@ -184,9 +184,12 @@ WHERE domain = @domain AND bucket = @bucket AND state = 'intent' AND send_before
 ORDER BY send_before LIMIT @max_calls;
 
 -- name: CallsToCheck :many
+-- The calls whose next question is due, but for some. One that was asked about often gives way to those that fell due a little
+-- later, so that new ones are soon asked about however many cannot be found out.
 SELECT * FROM flow.call
 WHERE domain = @domain AND bucket = @bucket AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
-ORDER BY next_check_at LIMIT @max_calls;
+    AND NOT id = ANY(@skip::uuid[])
+ORDER BY next_check_at + make_interval(secs => 10 * least(checks, 30)) LIMIT @max_calls;
 
 -- name: CallsNextCheck :one
 -- When the next open call of a budget must be looked at.

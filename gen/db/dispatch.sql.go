@@ -411,16 +411,17 @@ func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (in
 }
 
 const callPostpone = `-- name: CallPostpone :exec
-UPDATE flow.call SET next_check_at = $1, checks = checks + 1 WHERE id = $2 AND state IN ('unknown', 'awaiting')
+UPDATE flow.call SET next_check_at = $1, checks = checks + $2 WHERE id = $3 AND state IN ('unknown', 'awaiting')
 `
 
 type CallPostponeParams struct {
 	NextCheckAt *time.Time
+	Checks      int32
 	ID          uuid.UUID
 }
 
 func (q *Queries) CallPostpone(ctx context.Context, db DBTX, arg CallPostponeParams) error {
-	_, err := db.Exec(ctx, callPostpone, arg.NextCheckAt, arg.ID)
+	_, err := db.Exec(ctx, callPostpone, arg.NextCheckAt, arg.Checks, arg.ID)
 	return err
 }
 
@@ -783,17 +784,26 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 const callsToCheck = `-- name: CallsToCheck :many
 SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note FROM flow.call
 WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
-ORDER BY next_check_at LIMIT $3
+    AND NOT id = ANY($3::uuid[])
+ORDER BY next_check_at + make_interval(secs => 10 * least(checks, 30)) LIMIT $4
 `
 
 type CallsToCheckParams struct {
 	Domain   string
 	Bucket   string
+	Skip     []uuid.UUID
 	MaxCalls int32
 }
 
+// The calls whose next question is due, but for some. One that was asked about often gives way to those that fell due a little
+// later, so that new ones are soon asked about however many cannot be found out.
 func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckParams) ([]FlowCall, error) {
-	rows, err := db.Query(ctx, callsToCheck, arg.Domain, arg.Bucket, arg.MaxCalls)
+	rows, err := db.Query(ctx, callsToCheck,
+		arg.Domain,
+		arg.Bucket,
+		arg.Skip,
+		arg.MaxCalls,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ func (q *question) ask(ctx context.Context, actionID string, params json.RawMess
 	if q.call.CredentialID != nil {
 		cred, err := q.d.credentialFor(ctx, q.call)
 		if err != nil || cred == nil {
+			q.failed(0)
 			return nil, false, err
 		}
 		secret, credentialID = cred.Secret, &cred.ID
@@ -61,9 +62,9 @@ func (q *question) ask(ctx context.Context, actionID string, params json.RawMess
 		}
 		return nil, false, nil
 	}
-	reading := provider.Read(action, *ans, 0)
-	if reading.Kind != provider.Success {
-		q.nextAt = later(q.nextAt, q.now.Add(reading.RetryAfter))
+	q.asked = true
+	if reading := provider.Read(action, *ans, 0); reading.Kind != provider.Success {
+		q.failed(reading.RetryAfter)
 		return nil, false, nil
 	}
 	return ans.Body, true, nil

@@ -1,0 +1,205 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/provider"
+)
+
+// question is one attempt to find out about a call.
+type question struct {
+	d      *Dispatcher
+	key    budgetKey
+	call   *db.FlowCall
+	action *catalog.Action
+	now    time.Time
+	// nextAt is when to ask again where there is no verdict yet.
+	nextAt time.Time
+	// asked: the provider was asked, or nobody can ask it. Waiting for a budget is no question.
+	asked bool
+}
+
+func (q *question) open(ctx context.Context) (err error) {
+	q.action, _ = q.d.Catalog.Action(q.call.ActionID)
+	if q.now, err = q.d.q.Clock(ctx, q.d.Pool); err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	q.nextAt = q.now.Add(Patience(int(q.call.Checks)))
+	if q.call.State == stateAwaiting && q.action != nil && q.action.Call != nil && q.action.Call.Result != nil {
+		every := time.Duration(max(q.action.Call.Result.EverySeconds, 1)) * time.Second
+		q.nextAt = q.now.Add(min(every, time.Minute))
+	}
+	return nil
+}
+
+// failed notes that the question got no answer: the next one comes after a growing pause, and no sooner than after this one.
+func (q *question) failed(after time.Duration) {
+	q.asked = true
+	q.nextAt = later(q.nextAt, q.now.Add(max(after, Patience(int(q.call.Checks)))))
+}
+
+// check asks the provider, and settles the call where the answer is clear.
+func (q *question) check(ctx context.Context) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		}
+	}()
+	gone := q.action == nil || q.action.Call == nil
+	switch {
+	case q.pastHorizon() && gone:
+		return q.d.giveUp(ctx, q.key, q.call, "action_gone")
+	case q.pastHorizon():
+		return q.d.giveUp(ctx, q.key, q.call, "past_horizon")
+	case gone: // it may come back
+		q.failed(0)
+		return q.postpone(ctx)
+	}
+	var v *verdict
+	if q.call.State == stateAwaiting {
+		v, err = q.result(ctx, deref(q.call.Reference))
+	} else {
+		v, err = q.lookup(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		return q.postpone(ctx)
+	}
+	v.id = q.call.ID
+	return q.d.apply(ctx, q.key, []verdict{*v}, true)
+}
+
+// postpone dates the next question.
+func (q *question) postpone(ctx context.Context) error {
+	in := db.CallPostponeParams{ID: q.call.ID, NextCheckAt: &q.nextAt}
+	if q.asked {
+		in.Checks = 1
+	}
+	if err := q.d.q.CallPostpone(ctx, q.d.Pool, in); err != nil {
+		return fmt.Errorf("date the next question: %w", err)
+	}
+	return nil
+}
+
+// pastHorizon reports whether the provider has forgotten the call by now, however often it is asked, or nobody knows for how long
+// it remembers and it was asked for long enough.
+func (q *question) pastHorizon() bool {
+	horizon := checkFor
+	if q.action != nil && q.action.Call != nil && q.action.Call.Lookup != nil {
+		horizon = time.Duration(q.action.Call.Lookup.HorizonSeconds) * time.Second
+	}
+	return q.now.Sub(q.call.ClaimedAt) > horizon
+}
+
+// lookup asks whether the call arrived. No verdict: nobody can say yet.
+func (q *question) lookup(ctx context.Context) (*verdict, error) {
+	l := q.action.Call.Lookup
+	if l == nil {
+		return &verdict{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: "no_lookup"}}, nil
+	}
+	skew := q.skew()
+	since := q.call.ClaimedAt.Add(-skew - lookupSlack)
+	params, err := provider.LookupParams(q.action, json.RawMessage(q.call.Params), since)
+	if err != nil {
+		return nil, fmt.Errorf("parameters of the lookup: %w", err)
+	}
+	asked := q.now
+	body, ok, err := q.ask(ctx, l.Action, params)
+	if err != nil || !ok {
+		return nil, err
+	}
+	matches, err := provider.MatchLookup(q.action, body, provider.Fingerprint{Digest: q.call.Digest, Count: int(q.call.Records),
+		FirstKey: deref(q.call.FirstKey), LastKey: deref(q.call.LastKey), Since: since})
+	if err != nil {
+		return nil, nil //nolint:nilerr // an unreadable answer says nothing: ask again
+	}
+	refs, err := q.unclaimed(ctx, matches)
+	if err != nil {
+		return nil, err
+	}
+	final := q.call.SendBefore.Add(q.d.opts.Margin + skew + time.Duration(l.SettlesWithinSeconds)*time.Second)
+	switch Found(len(refs), asked, final) {
+	case FoundIt:
+		return q.result(ctx, refs[0])
+	case FoundMany:
+		return &verdict{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: "ambiguous"}}, nil
+	case FoundAbsent:
+		return &verdict{reading: provider.Reading{Kind: provider.NotArrived}}, nil
+	}
+	if final.Before(q.nextAt) || q.call.Checks > 3 {
+		q.nextAt = final.Add(100 * time.Millisecond)
+	}
+	return nil, nil
+}
+
+func (q *question) skew() time.Duration {
+	if p, ok := q.d.Catalog.Platform(q.action.PlatformID); ok && p.Account != nil {
+		return time.Duration(p.Account.ClockSkewSeconds) * time.Second
+	}
+	return 0
+}
+
+// unclaimed returns the references of matches that settle no other call.
+func (q *question) unclaimed(ctx context.Context, matches []provider.LookupMatch) ([]string, error) {
+	var refs []string
+	for _, m := range matches {
+		refs = append(refs, m.Reference)
+	}
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	taken, err := q.d.q.CallReferences(ctx, q.d.Pool, db.CallReferencesParams{Domain: q.key.domain, Bucket: q.key.bucket, Refs: refs, Ids: []uuid.UUID{q.call.ID}})
+	if err != nil {
+		return nil, fmt.Errorf("read references: %w", err)
+	}
+	used := map[string]bool{}
+	for _, r := range taken {
+		used[r] = true
+	}
+	var out []string
+	for _, r := range refs {
+		if !used[r] {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// result asks for the row results of a call that the provider knows by reference. No verdict: it is not ready.
+func (q *question) result(ctx context.Context, reference string) (*verdict, error) {
+	spec := q.action.Call.Result
+	if spec == nil {
+		return &verdict{reading: provider.Reading{Kind: provider.Success, Reference: reference}}, nil
+	}
+	params, err := provider.ResultParams(q.action, reference)
+	if err != nil {
+		return nil, fmt.Errorf("parameters of the question for a result: %w", err)
+	}
+	body, ok, err := q.ask(ctx, spec.Action, params)
+	if err != nil || !ok {
+		return nil, err
+	}
+	pending, reading := provider.ReadResult(q.action, body, int(q.call.Records))
+	if pending || reading.Kind == provider.Unknown {
+		return nil, nil
+	}
+	reading.Reference = reference
+	return &verdict{reading: reading, startedAt: q.call.ClaimedAt, finishedAt: q.now}, nil
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

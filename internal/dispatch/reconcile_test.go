@@ -1,0 +1,62 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/run"
+)
+
+// listsFlow uploads each record to a list of its own, so that each is a call.
+const listsFlow = `[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"{{ input.id }}","row":"{{ input }}"}}]}]`
+
+// Calls about which nothing can be asked, more than are looked into at once, take no place from those that can.
+func TestReconcile_FailingQuestions(t *testing.T) {
+	t.Parallel()
+	b := setup(t, hasty)
+	b.exec(
+		"CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.params := '[]'; RETURN NEW; END $$",
+		"CREATE TRIGGER spoil BEFORE INSERT ON flow.call FOR EACH ROW WHEN (NEW.params LIKE '%spoilt%') EXECUTE FUNCTION spoil()")
+	def := b.define(listsFlow)
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: 45})
+	spoilt := b.start(def, 40, func(i int) string { return fmt.Sprintf(`{"id":"spoilt%d"}`, i) })
+	b.awaitUntil(spoilt, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.NeedsReconcile == 40 })
+	b.await(b.start(def, 5, plainRow))
+	for i := range 5 {
+		b.once(fmt.Sprintf("k%d", i), dialersim.KindUpload, 1)
+	}
+	pgtest.MoveClock(t, b.pool, 25*time.Hour) // the platform has forgotten
+	b.awaitUntil(spoilt, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 40 })
+}
+
+// Questions that get no answer do not hold up the others.
+func TestReconcile_HangingQuestions(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{Timeout: 50 * time.Second})
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Count: 40})
+	b.sim.AddFault(dialersim.Fault{Kind: "hang", Operation: "query", Count: 8})
+	id := b.start(b.define(listsFlow), 40, plainRow)
+	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Accepted == 32 })
+}
+
+// A result that never comes is left to a person in the end, also where nobody knows for how long the platform remembers.
+func TestReconcile_ResultWithoutHorizon(t *testing.T) {
+	t.Parallel()
+	b := setupWith(t, dispatch.Options{}, func(c *catalog.Catalog) {
+		action, _ := c.Action("dialer__api__upload_async")
+		action.OutcomeCheck, action.Call.Lookup = catalog.CheckNone, nil
+	})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{ImportDuration: &dialersim.Range{FixedMS: 600_000}})
+	id := b.start(b.define(asyncFlow), 50, plainRow)
+	b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {
+		return b.count("SELECT count(*) FROM flow.call WHERE state = 'awaiting'") == 1
+	})
+	pgtest.MoveClock(t, b.pool, 25*time.Hour)
+	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 50 })
+}
