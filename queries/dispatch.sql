@@ -177,11 +177,13 @@ UPDATE flow.call SET next_check_at = @next_check_at, checks = checks + @checks W
 -- Which of these references already settle another call.
 SELECT reference::text FROM flow.call WHERE domain = @domain AND bucket = @bucket AND reference = ANY(@refs::text[]) AND NOT id = ANY(@ids::uuid[]);
 
--- name: CallsOverdue :many
--- Intents whose sender can no longer be sending.
-SELECT id FROM flow.call
-WHERE domain = @domain AND bucket = @bucket AND state = 'intent' AND send_before <= (SELECT flow.clock()) - make_interval(secs => @margin_seconds::float8)
-ORDER BY send_before LIMIT @max_calls;
+-- name: CallsUnderWay :many
+-- The calls of a budget that their sender has not settled. Whether it may still be sending, their caller finds out.
+SELECT id, claimed_at, send_before FROM flow.call WHERE domain = @domain AND bucket = @bucket AND state = 'intent' ORDER BY send_before;
+
+-- name: CallsCheckNow :exec
+-- After a step of the clock: nobody knows any more when the next question about a call was to be.
+UPDATE flow.call SET next_check_at = flow.clock() WHERE state IN ('unknown', 'awaiting') AND next_check_at > (SELECT flow.clock());
 
 -- name: CallsToCheck :many
 -- The calls whose next question is due, but for some. One that was asked about often gives way to those that fell due a little
@@ -192,9 +194,9 @@ WHERE domain = @domain AND bucket = @bucket AND state IN ('unknown', 'awaiting')
 ORDER BY next_check_at + make_interval(secs => 10 * least(checks, 30)) LIMIT @max_calls;
 
 -- name: CallsNextCheck :one
--- When the next open call of a budget must be looked at.
-SELECT coalesce(min(CASE WHEN state = 'intent' THEN send_before + make_interval(secs => @margin_seconds::float8) ELSE next_check_at END), '0001-01-01 00:00:00+00')::timestamptz AS at
-FROM flow.call WHERE domain = @domain AND bucket = @bucket AND state IN ('intent', 'unknown', 'awaiting');
+-- When the next question about a call of a budget is due.
+SELECT coalesce(min(next_check_at), '0001-01-01 00:00:00+00')::timestamptz AS at
+FROM flow.call WHERE domain = @domain AND bucket = @bucket AND state IN ('unknown', 'awaiting');
 
 -- name: LedgerRead :many
 SELECT * FROM flow.ledger WHERE domain = @domain AND bucket = @bucket AND ends_at > @since ORDER BY window_seconds, starts_at;

@@ -85,3 +85,32 @@ SELECT coalesce((SELECT greatest(0, extract(epoch FROM d.due_at - flow.clock()))
 -- name: DueGate :exec
 -- Waits for the transactions that wake a row of a kind whose handlers look again, and keeps others from it until this one ends.
 SELECT pg_advisory_xact_lock(flow.due_gate(@kind::text, @key::text));
+
+-- name: DueStepped :exec
+-- After a step of the clock: no lease lasts for longer than one that begins now.
+UPDATE flow.due d SET due_at = flow.clock() + make_interval(secs => d.lease_seconds)
+FROM (
+    SELECT w.kind, w.key FROM flow.due w
+    WHERE w.leased AND w.due_at > (SELECT flow.clock()) + make_interval(secs => w.lease_seconds)
+    ORDER BY w.kind, w.key FOR UPDATE
+) far WHERE d.kind = far.kind AND d.key = far.key;
+
+-- name: DueWakeKind :exec
+-- Makes every row of a kind due now, or again when who works on it has finished.
+UPDATE flow.due d SET due_at = CASE WHEN d.leased THEN d.due_at ELSE flow.clock() END, woken_at = CASE WHEN d.leased THEN flow.clock() END
+FROM (SELECT w.kind, w.key FROM flow.due w WHERE w.kind = @kind::text ORDER BY w.key FOR UPDATE) kin
+WHERE d.kind = kin.kind AND d.key = kin.key;
+
+-- name: ClockCompare :one
+-- The clock, and by how much of it tests let time pass, in seconds.
+SELECT flow.clock()::timestamptz AS now, (SELECT extract(epoch FROM ahead - stepped) FROM flow.clock_offset)::float8 AS passed;
+
+-- name: ClockWatched :one
+SELECT steady_since, watched_at FROM flow.clock_watch;
+
+-- name: ClockWatch :exec
+-- Notes that the clock went steadily between two times. Where nobody has watched it until the first of them, nobody knows about before.
+INSERT INTO flow.clock_watch AS w (steady_since, watched_at) VALUES (@since::timestamptz, @now::timestamptz)
+ON CONFLICT (only_row) DO UPDATE SET watched_at = excluded.watched_at,
+    steady_since = CASE WHEN w.watched_at >= excluded.steady_since AND w.watched_at <= (SELECT flow.clock())
+        AND excluded.steady_since < excluded.watched_at THEN w.steady_since ELSE excluded.steady_since END;

@@ -18,12 +18,14 @@ END $$;
 -- Nothing but tests writes the offset: they move it so that days pass in seconds.
 CREATE TABLE flow.clock_offset (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    ahead interval NOT NULL DEFAULT '0'
+    ahead interval NOT NULL DEFAULT '0',
+    stepped interval NOT NULL DEFAULT '0'
 );
 INSERT INTO flow.clock_offset DEFAULT VALUES;
 COMMENT ON TABLE flow.clock_offset IS 'How far tests have moved flow.clock() ahead: one row, zero wherever customers are.';
 COMMENT ON COLUMN flow.clock_offset.only_row IS 'Always true: lets the table have one row.';
 COMMENT ON COLUMN flow.clock_offset.ahead IS 'What flow.clock() adds to the time of the server.';
+COMMENT ON COLUMN flow.clock_offset.stepped IS 'How much of ahead stands for steps of the clock. The rest stands for time that has passed.';
 
 -- Postgres parses and plans a function of language sql anew for each statement that calls it, and nearly every
 -- statement of ours asks for the time: that took 75 µs of each, four fifths of it for that. The plans of plpgsql are
@@ -35,3 +37,13 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION flow.clock() IS 'The time that every rule in SQL reads: that of the server, moved ahead in tests.';
+
+CREATE TABLE flow.clock_watch (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    steady_since timestamptz NOT NULL,
+    watched_at timestamptz NOT NULL
+);
+COMMENT ON TABLE flow.clock_watch IS 'For how long processes have seen the clock of the database go like their own, for those that start later: one row.';
+COMMENT ON COLUMN flow.clock_watch.only_row IS 'Always true: lets the table have one row.';
+COMMENT ON COLUMN flow.clock_watch.steady_since IS 'The clock has not stepped between this time and watched_at.';
+COMMENT ON COLUMN flow.clock_watch.watched_at IS 'When a process last compared the clock with its own.';

@@ -471,6 +471,16 @@ func (q *Queries) CallResolve(ctx context.Context, db DBTX, id uuid.UUID) error 
 	return err
 }
 
+const callsCheckNow = `-- name: CallsCheckNow :exec
+UPDATE flow.call SET next_check_at = flow.clock() WHERE state IN ('unknown', 'awaiting') AND next_check_at > (SELECT flow.clock())
+`
+
+// After a step of the clock: nobody knows any more when the next question about a call was to be.
+func (q *Queries) CallsCheckNow(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, callsCheckNow)
+	return err
+}
+
 const callsDoubtedAt = `-- name: CallsDoubtedAt :many
 SELECT c.id FROM flow.part p JOIN flow.call c ON c.id = p.call_id
 WHERE p.batch_id = $1 AND c.org_id = $2 AND c.state IN ('unknown', 'unresolved')
@@ -597,61 +607,21 @@ func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ca
 }
 
 const callsNextCheck = `-- name: CallsNextCheck :one
-SELECT coalesce(min(CASE WHEN state = 'intent' THEN send_before + make_interval(secs => $1::float8) ELSE next_check_at END), '0001-01-01 00:00:00+00')::timestamptz AS at
-FROM flow.call WHERE domain = $2 AND bucket = $3 AND state IN ('intent', 'unknown', 'awaiting')
+SELECT coalesce(min(next_check_at), '0001-01-01 00:00:00+00')::timestamptz AS at
+FROM flow.call WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting')
 `
 
 type CallsNextCheckParams struct {
-	MarginSeconds float64
-	Domain        string
-	Bucket        string
+	Domain string
+	Bucket string
 }
 
-// When the next open call of a budget must be looked at.
+// When the next question about a call of a budget is due.
 func (q *Queries) CallsNextCheck(ctx context.Context, db DBTX, arg CallsNextCheckParams) (time.Time, error) {
-	row := db.QueryRow(ctx, callsNextCheck, arg.MarginSeconds, arg.Domain, arg.Bucket)
+	row := db.QueryRow(ctx, callsNextCheck, arg.Domain, arg.Bucket)
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err
-}
-
-const callsOverdue = `-- name: CallsOverdue :many
-SELECT id FROM flow.call
-WHERE domain = $1 AND bucket = $2 AND state = 'intent' AND send_before <= (SELECT flow.clock()) - make_interval(secs => $3::float8)
-ORDER BY send_before LIMIT $4
-`
-
-type CallsOverdueParams struct {
-	Domain        string
-	Bucket        string
-	MarginSeconds float64
-	MaxCalls      int32
-}
-
-// Intents whose sender can no longer be sending.
-func (q *Queries) CallsOverdue(ctx context.Context, db DBTX, arg CallsOverdueParams) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, callsOverdue,
-		arg.Domain,
-		arg.Bucket,
-		arg.MarginSeconds,
-		arg.MaxCalls,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []uuid.UUID
-	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const callsRead = `-- name: CallsRead :many
@@ -839,6 +809,42 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 			&i.CountsIn,
 			&i.Note,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const callsUnderWay = `-- name: CallsUnderWay :many
+SELECT id, claimed_at, send_before FROM flow.call WHERE domain = $1 AND bucket = $2 AND state = 'intent' ORDER BY send_before
+`
+
+type CallsUnderWayParams struct {
+	Domain string
+	Bucket string
+}
+
+type CallsUnderWayRow struct {
+	ID         uuid.UUID
+	ClaimedAt  time.Time
+	SendBefore time.Time
+}
+
+// The calls of a budget that their sender has not settled. Whether it may still be sending, their caller finds out.
+func (q *Queries) CallsUnderWay(ctx context.Context, db DBTX, arg CallsUnderWayParams) ([]CallsUnderWayRow, error) {
+	rows, err := db.Query(ctx, callsUnderWay, arg.Domain, arg.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CallsUnderWayRow
+	for rows.Next() {
+		var i CallsUnderWayRow
+		if err := rows.Scan(&i.ID, &i.ClaimedAt, &i.SendBefore); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

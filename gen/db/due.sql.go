@@ -10,6 +10,57 @@ import (
 	"time"
 )
 
+const clockCompare = `-- name: ClockCompare :one
+SELECT flow.clock()::timestamptz AS now, (SELECT extract(epoch FROM ahead - stepped) FROM flow.clock_offset)::float8 AS passed
+`
+
+type ClockCompareRow struct {
+	Now    time.Time
+	Passed float64
+}
+
+// The clock, and by how much of it tests let time pass, in seconds.
+func (q *Queries) ClockCompare(ctx context.Context, db DBTX) (ClockCompareRow, error) {
+	row := db.QueryRow(ctx, clockCompare)
+	var i ClockCompareRow
+	err := row.Scan(&i.Now, &i.Passed)
+	return i, err
+}
+
+const clockWatch = `-- name: ClockWatch :exec
+INSERT INTO flow.clock_watch AS w (steady_since, watched_at) VALUES ($1::timestamptz, $2::timestamptz)
+ON CONFLICT (only_row) DO UPDATE SET watched_at = excluded.watched_at,
+    steady_since = CASE WHEN w.watched_at >= excluded.steady_since AND w.watched_at <= (SELECT flow.clock())
+        AND excluded.steady_since < excluded.watched_at THEN w.steady_since ELSE excluded.steady_since END
+`
+
+type ClockWatchParams struct {
+	Since time.Time
+	Now   time.Time
+}
+
+// Notes that the clock went steadily between two times. Where nobody has watched it until the first of them, nobody knows about before.
+func (q *Queries) ClockWatch(ctx context.Context, db DBTX, arg ClockWatchParams) error {
+	_, err := db.Exec(ctx, clockWatch, arg.Since, arg.Now)
+	return err
+}
+
+const clockWatched = `-- name: ClockWatched :one
+SELECT steady_since, watched_at FROM flow.clock_watch
+`
+
+type ClockWatchedRow struct {
+	SteadySince time.Time
+	WatchedAt   time.Time
+}
+
+func (q *Queries) ClockWatched(ctx context.Context, db DBTX) (ClockWatchedRow, error) {
+	row := db.QueryRow(ctx, clockWatched)
+	var i ClockWatchedRow
+	err := row.Scan(&i.SteadySince, &i.WatchedAt)
+	return i, err
+}
+
 const dueBegin = `-- name: DueBegin :one
 UPDATE flow.due
 SET due_at = flow.clock() + make_interval(secs => lease_seconds), woken_at = CASE WHEN woken_at > flow.clock() THEN woken_at END
@@ -284,6 +335,21 @@ func (q *Queries) DueRetake(ctx context.Context, db DBTX, arg DueRetakeParams) (
 	return items, nil
 }
 
+const dueStepped = `-- name: DueStepped :exec
+UPDATE flow.due d SET due_at = flow.clock() + make_interval(secs => d.lease_seconds)
+FROM (
+    SELECT w.kind, w.key FROM flow.due w
+    WHERE w.leased AND w.due_at > (SELECT flow.clock()) + make_interval(secs => w.lease_seconds)
+    ORDER BY w.kind, w.key FOR UPDATE
+) far WHERE d.kind = far.kind AND d.key = far.key
+`
+
+// After a step of the clock: no lease lasts for longer than one that begins now.
+func (q *Queries) DueStepped(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, dueStepped)
+	return err
+}
+
 const dueTake = `-- name: DueTake :many
 WITH picked AS (
     SELECT d.kind, d.key FROM flow.due d
@@ -364,4 +430,16 @@ func (q *Queries) DueWake(ctx context.Context, db DBTX, arg DueWakeParams) (DueW
 	var i DueWakeRow
 	err := row.Scan(&i.LeaseNo, &i.Failures)
 	return i, err
+}
+
+const dueWakeKind = `-- name: DueWakeKind :exec
+UPDATE flow.due d SET due_at = CASE WHEN d.leased THEN d.due_at ELSE flow.clock() END, woken_at = CASE WHEN d.leased THEN flow.clock() END
+FROM (SELECT w.kind, w.key FROM flow.due w WHERE w.kind = $1::text ORDER BY w.key FOR UPDATE) kin
+WHERE d.kind = kin.kind AND d.key = kin.key
+`
+
+// Makes every row of a kind due now, or again when who works on it has finished.
+func (q *Queries) DueWakeKind(ctx context.Context, db DBTX, kind string) error {
+	_, err := db.Exec(ctx, dueWakeKind, kind)
+	return err
 }

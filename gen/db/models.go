@@ -665,6 +665,18 @@ type FlowClockOffset struct {
 	OnlyRow bool
 	// What flow.clock() adds to the time of the server.
 	Ahead pgtype.Interval
+	// How much of ahead stands for steps of the clock. The rest stands for time that has passed.
+	Stepped pgtype.Interval
+}
+
+// For how long processes have seen the clock of the database go like their own, for those that start later: one row.
+type FlowClockWatch struct {
+	// Always true: lets the table have one row.
+	OnlyRow bool
+	// The clock has not stepped between this time and watched_at.
+	SteadySince time.Time
+	// When a process last compared the clock with its own.
+	WatchedAt time.Time
 }
 
 // How an organization comes into a provider's account. The secret itself is the row of flow.secret with the same id.

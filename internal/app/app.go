@@ -119,9 +119,11 @@ type App struct {
 	Sender        *provider.Sender
 	Memory        *memory.Budget
 
-	cfg      Config
-	keys     *provider.Sender
-	clock    *pgxpool.Pool
+	cfg   Config
+	keys  *provider.Sender
+	clock *pgxpool.Pool
+	// watch holds the database's clock against that of the process.
+	watch    *due.Clock
 	metrics  *metrics
 	work     *gate
 	handler  http.Handler
@@ -260,6 +262,7 @@ func (a *App) wire(ctx context.Context) error {
 		return fmt.Errorf("make the work queue: %w", err)
 	}
 	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log})
+	a.watch = due.NewClock(a.clock, a.cfg.Log)
 	a.Credentials = credential.New(credential.Deps{Pool: a.Pool, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler})
 	a.Definitions = definition.New(a.Pool, a.Catalog)
 	a.RecordSets = recordset.New(a.Pool, a.Scheduler)
@@ -279,7 +282,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.Dispatcher = dispatch.New(dispatch.Deps{
 		Pool: a.Pool, Runs: a.Runs, Catalog: a.Catalog, Credentials: a.Credentials, Sender: a.Sender,
-		Due: a.Scheduler, Random: mathrand.Float64, Memory: a.Memory,
+		Due: a.Scheduler, Clock: a.watch, Random: mathrand.Float64, Memory: a.Memory,
 	}, a.cfg.Dispatch)
 	a.registerKinds()
 	if a.cfg.Workers {

@@ -109,6 +109,8 @@ var (
 	dueDesc  = prometheus.NewDesc("flowlane_due_rows", "Due rows by kind and state, of all processes.", []string{"kind", "state"}, nil)
 	callDesc = prometheus.NewDesc("flowlane_calls_open", "Calls whose outcome is not settled, by state, of all processes.", []string{"state"}, nil)
 	openDesc = prometheus.NewDesc("flowlane_streams_open", "Event streams of this process that are open.", nil, nil)
+	stepDesc = prometheus.NewDesc("flowlane_clock_steps_total", "Steps of the database's clock that this process noticed.", nil, nil)
+	sizeDesc = prometheus.NewDesc("flowlane_clock_step_seconds", "The size of the last of them, negative where it went back.", nil, nil)
 	upDesc   = prometheus.NewDesc("flowlane_database_up", "1 when the database answered this scrape.", nil, nil)
 )
 
@@ -117,7 +119,7 @@ type stateCollector struct{ a *App }
 
 // Describe implements prometheus.Collector.
 func (stateCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, upDesc} {
+	for _, d := range []*prometheus.Desc{poolDesc, waitDesc, dueDesc, callDesc, openDesc, stepDesc, sizeDesc, upDesc} {
 		out <- d
 	}
 }
@@ -133,6 +135,10 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(poolDesc, float64(s.MaxConns()), "max")
 	gauge(openDesc, float64(c.a.Streams.Listeners()))
 	out <- prometheus.MustNewConstMetric(waitDesc, prometheus.CounterValue, s.EmptyAcquireWaitTime().Seconds())
+
+	steps, last, _ := c.a.watch.Steps()
+	out <- prometheus.MustNewConstMetric(stepDesc, prometheus.CounterValue, float64(steps))
+	gauge(sizeDesc, last.Seconds())
 
 	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
 	defer cancel()

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"flowlane/internal/dispatch"
 )
 
 const (
@@ -72,6 +74,9 @@ func (a *App) startWork(ctx context.Context) error {
 	if err := a.runner.Start(ctx); err != nil {
 		return fmt.Errorf("start the workers: %w", err)
 	}
+	go a.watch.Run(a.stopping, a.Dispatcher.ClockStepped, func(ctx context.Context) error {
+		return a.Scheduler.ClockStepped(ctx, dispatch.DueReconcile)
+	})
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
+	"flowlane/internal/due"
 	"flowlane/internal/memory"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
@@ -53,6 +54,8 @@ type Deps struct {
 	Credentials *credential.Service
 	Sender      *provider.Sender
 	Due         run.Waker
+	// Clock says how much time has really passed. Default: one that nobody runs.
+	Clock  *due.Clock
 	Random      func() float64
 	// Memory is the process's budget for calls and their answers; nil for none.
 	Memory *memory.Budget
@@ -97,6 +100,9 @@ func New(d Deps, opts Options) *Dispatcher {
 	}
 	if opts.Observed == nil {
 		opts.Observed = func(string, provider.Kind) {}
+	}
+	if d.Clock == nil {
+		d.Clock = due.NewClock(d.Pool, opts.Log)
 	}
 	out := &Dispatcher{Deps: d, opts: opts, q: db.New()}
 	out.process, out.cut = context.WithCancel(context.Background())

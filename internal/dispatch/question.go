@@ -21,17 +21,21 @@ type question struct {
 	call   *db.FlowCall
 	action *catalog.Action
 	now    time.Time
+	// age is how long ago the call was claimed, at least, whatever the database's clock did meanwhile.
+	age time.Duration
 	// nextAt is when to ask again where there is no verdict yet.
 	nextAt time.Time
 	// asked: the provider was asked, or nobody can ask it. Waiting for a budget is no question.
 	asked bool
 }
 
-func (q *question) open(ctx context.Context) (err error) {
+func (q *question) open(ctx context.Context) error {
 	q.action, _ = q.d.Catalog.Action(q.call.ActionID)
-	if q.now, err = q.d.q.Clock(ctx, q.d.Pool); err != nil {
-		return fmt.Errorf("read the clock: %w", err)
+	now, ages, err := q.d.Clock.Ages(ctx, q.call.ClaimedAt)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
 	}
+	q.now, q.age = now, ages[0]
 	q.nextAt = q.now.Add(Patience(int(q.call.Checks)))
 	if q.call.State == stateAwaiting && q.action != nil && q.action.Call != nil && q.action.Call.Result != nil {
 		every := time.Duration(max(q.action.Call.Result.EverySeconds, 1)) * time.Second
@@ -98,7 +102,7 @@ func (q *question) pastHorizon() bool {
 	if q.action != nil && q.action.Call != nil && q.action.Call.Lookup != nil {
 		horizon = time.Duration(q.action.Call.Lookup.HorizonSeconds) * time.Second
 	}
-	return q.now.Sub(q.call.ClaimedAt) > horizon
+	return max(q.age, q.now.Sub(q.call.ClaimedAt)) > horizon
 }
 
 // lookup asks whether the call arrived. No verdict: nobody can say yet.
@@ -108,12 +112,13 @@ func (q *question) lookup(ctx context.Context) (*verdict, error) {
 		return &verdict{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: "no_lookup"}}, nil
 	}
 	skew := q.skew()
-	since := q.call.ClaimedAt.Add(-skew - lookupSlack)
+	_, _, shift := q.d.Clock.Steps()
+	since := q.call.ClaimedAt.Add(-skew - lookupSlack - shift)
 	params, err := provider.LookupParams(q.action, json.RawMessage(q.call.Params), since)
 	if err != nil {
 		return nil, fmt.Errorf("parameters of the lookup: %w", err)
 	}
-	asked := q.now
+	asked := q.call.ClaimedAt.Add(q.age)
 	body, ok, err := q.ask(ctx, l.Action, params)
 	if err != nil || !ok {
 		return nil, err
@@ -136,8 +141,8 @@ func (q *question) lookup(ctx context.Context) (*verdict, error) {
 	case FoundAbsent:
 		return &verdict{reading: provider.Reading{Kind: provider.NotArrived}}, nil
 	}
-	if final.Before(q.nextAt) || q.call.Checks > 3 {
-		q.nextAt = final.Add(100 * time.Millisecond)
+	if settled := q.now.Add(final.Sub(asked)); settled.Before(q.nextAt) || q.call.Checks > 3 {
+		q.nextAt = settled.Add(100 * time.Millisecond)
 	}
 	return nil, nil
 }

@@ -31,20 +31,31 @@ const (
 
 // Reconcile is the handler of due rows of kind DueReconcile: it finds out what became of calls whose sender is silent,
 // whose answer was unclear, or whose result comes later. It goes on while holds stop claims.
-func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (next time.Time, err error) {
+func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (time.Time, error) {
 	domain, bucket, ok := strings.Cut(lease.Key, "\n")
 	if !ok {
 		return time.Time{}, fmt.Errorf("reconcile: %q names no budget", lease.Key)
 	}
 	k := budgetKey{domain, bucket}
 	// A call that fails must not hold up the others.
-	failed := d.doubtOverdue(ctx, k)
+	next, failed := d.markLost(ctx, k)
 	r := round{d: d, key: k, skip: map[uuid.UUID]bool{}, ended: make(chan check, checksAtOnce)}
 	if failed = errors.Join(failed, r.run(ctx)); failed != nil {
 		return time.Time{}, failed
 	}
-	at, err := d.q.CallsNextCheck(ctx, d.Pool, db.CallsNextCheckParams{Domain: domain, Bucket: bucket, MarginSeconds: d.opts.Margin.Seconds()})
-	return at, err
+	check, err := d.q.CallsNextCheck(ctx, d.Pool, db.CallsNextCheckParams{Domain: domain, Bucket: bucket})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read when to look into calls: %w", err)
+	}
+	return soonest(next, check), nil
+}
+
+// soonest is the earlier of two times of which the zero one means never.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // round looks into the calls of one budget that are due, several at a time. Whatever comes of a check dates it anew, so that
@@ -125,25 +136,46 @@ func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.
 	return q.postpone(ctx)
 }
 
-// doubtOverdue takes over calls whose sender can no longer be sending: what became of them is unknown.
-func (d *Dispatcher) doubtOverdue(ctx context.Context, k budgetKey) error {
-	for {
-		ids, err := d.q.CallsOverdue(ctx, d.Pool, db.CallsOverdueParams{Domain: k.domain, Bucket: k.bucket, MarginSeconds: d.opts.Margin.Seconds(), MaxCalls: settleMax})
-		if err != nil {
-			return fmt.Errorf("read overdue calls: %w", err)
-		}
-		if len(ids) == 0 {
-			return nil
-		}
-		verdicts := make([]verdict, len(ids))
-		for i, id := range ids {
-			verdicts[i] = verdict{id: id, reading: provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonNoAnswer}}
-		}
-		if err := d.applyAll(ctx, k, verdicts, true); err != nil {
-			return err
-		}
-		d.opts.Log.Info("calls without a known outcome", "domain", k.domain, "bucket", k.bucket, "calls", len(ids))
+// markLost takes over calls whose sender can no longer be sending: what became of them is unknown. That is so when all of the time
+// that a call may take, and the margin, have really passed, whatever the database's clock says. next is when that is so of
+// another one; zero for never.
+func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time, failed error) {
+	calls, err := d.q.CallsUnderWay(ctx, d.Pool, db.CallsUnderWayParams{Domain: k.domain, Bucket: k.bucket})
+	if err != nil || len(calls) == 0 {
+		return next, err
 	}
+	claimed := make([]time.Time, len(calls))
+	for i := range calls {
+		claimed[i] = calls[i].ClaimedAt
+	}
+	now, ages, err := d.Clock.Ages(ctx, claimed...)
+	if err != nil {
+		return next, err
+	}
+	var lost []verdict
+	for i, call := range calls {
+		left := call.SendBefore.Sub(call.ClaimedAt) + d.opts.Margin - ages[i]
+		if left > 0 {
+			next = soonest(next, now.Add(left))
+			continue
+		}
+		lost = append(lost, verdict{id: call.ID, reading: provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonNoAnswer}})
+	}
+	for verdicts := range slices.Chunk(lost, settleMax) {
+		failed = errors.Join(failed, d.applyAll(ctx, k, verdicts, true))
+	}
+	if len(lost) > 0 {
+		d.opts.Log.Info("calls without a known outcome", "domain", k.domain, "bucket", k.bucket, "calls", len(lost))
+	}
+	return next, failed
+}
+
+// ClockStepped has every call looked into anew of which something was to be found out at a time: that time is not known any more.
+func (d *Dispatcher) ClockStepped(ctx context.Context) error {
+	if err := d.q.CallsCheckNow(ctx, d.Pool); err != nil {
+		return fmt.Errorf("look into calls after a step of the clock: %w", err)
+	}
+	return nil
 }
 
 // giveUp leaves a call to a person.

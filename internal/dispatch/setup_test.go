@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -109,7 +110,8 @@ func setupSender(t *testing.T, opts dispatch.Options, change func(*catalog.Catal
 	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 256}
 	b.runs = run.New(b.pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
 	opts.Log = log
-	b.disp = dispatch.New(dispatch.Deps{Pool: b.pool, Runs: b.runs, Catalog: cat, Credentials: creds, Sender: sender, Due: sched, Random: rand.Float64}, opts)
+	clock := due.NewClock(b.pool, log)
+	b.disp = dispatch.New(dispatch.Deps{Pool: b.pool, Runs: b.runs, Catalog: cat, Credentials: creds, Sender: sender, Due: sched, Clock: clock, Random: rand.Float64}, opts)
 	sched.Register(run.DueDispatch, 5*time.Second, 8, b.disp.Pass, due.Rechecks(), due.Grouped(dispatch.BudgetGroup))
 	sched.Register(dispatch.DueReconcile, 5*time.Second, 4, b.disp.Reconcile)
 	sched.Register(dispatch.DueCounters, 5*time.Second, 4, b.disp.Counters)
@@ -136,7 +138,14 @@ func setupSender(t *testing.T, opts dispatch.Options, change func(*catalog.Catal
 	if err := runner.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
+	var watching sync.WaitGroup
+	watch, stopWatching := context.WithCancel(ctx)
+	watching.Go(func() {
+		clock.Run(watch, b.disp.ClockStepped, func(ctx context.Context) error { return sched.ClockStepped(ctx, dispatch.DueReconcile) })
+	})
 	t.Cleanup(func() {
+		stopWatching()
+		watching.Wait()
 		stop, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := runner.Stop(stop); err != nil {

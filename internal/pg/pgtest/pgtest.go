@@ -93,10 +93,21 @@ func drop(t testing.TB, srv *server, pool *pgxpool.Pool, name string) {
 	}
 }
 
-// MoveClock moves flow.clock() of this database ahead by d, on top of earlier moves.
+// MoveClock moves flow.clock() of this database ahead by d, on top of earlier moves: for whoever looks, so much time has passed.
 func MoveClock(t testing.TB, db pg.DB, d time.Duration) {
 	t.Helper()
-	tag, err := db.Exec(context.Background(), "UPDATE flow.clock_offset SET ahead = ahead + make_interval(secs => $1)", d.Seconds())
+	moveClock(t, db, "UPDATE flow.clock_offset SET ahead = ahead + make_interval(secs => $1)", d)
+}
+
+// StepClock has flow.clock() of this database step by d, ahead or back, as a clock does that is set: no time has passed.
+func StepClock(t testing.TB, db pg.DB, d time.Duration) {
+	t.Helper()
+	moveClock(t, db, "UPDATE flow.clock_offset SET ahead = ahead + make_interval(secs => $1), stepped = stepped + make_interval(secs => $1)", d)
+}
+
+func moveClock(t testing.TB, db pg.DB, sql string, d time.Duration) {
+	t.Helper()
+	tag, err := db.Exec(context.Background(), sql, d.Seconds())
 	if err != nil || tag.RowsAffected() != 1 {
 		t.Fatalf("pgtest: move the clock: %v (%d rows)", err, tag.RowsAffected())
 	}
