@@ -240,8 +240,13 @@ type RowResults struct {
 type Lookup struct {
 	// Action is the action that asks; it spends its own bucket.
 	Action string `yaml:"action"`
-	// Params are templates over `params` (of the call) and `call` (claimed_at).
+	// Params are templates over `params` (of the call) and `call`: since, and cursor, which leads to the next page and is null
+	// for the first.
 	Params JSON `yaml:"params"`
+	// Page says how an answer goes on that comes in pages. Whole says that one answer always has everything since the time that was
+	// asked for. One of the two must be said, because a call that is on a later page is not absent.
+	Page  *Page `yaml:"page"`
+	Whole bool  `yaml:"whole"`
 	// Items names the array in the answer; empty means the body is the array.
 	Items string `yaml:"items"`
 	// Digest, Count, FirstKey, LastKey and At name fields of an element; those that are named must all match.
@@ -259,6 +264,19 @@ type Lookup struct {
 	SettlesWithinSeconds int `yaml:"settles_within_seconds"`
 	// HorizonSeconds is how long the provider remembers.
 	HorizonSeconds int `yaml:"horizon_seconds"`
+}
+
+// Page says where an answer tells of its next page: in one of three places. Where that is empty, the page is the last.
+type Page struct {
+	// Cursor names the field with a cursor, which the params of the next request render as `call.cursor`.
+	Cursor string `yaml:"cursor"`
+	// Link names the field with the address of the next page, LinkHeader says that it stands in the header Link as rel="next". It is
+	// asked instead of the action's own address, and must be of the same host.
+	Link       string `yaml:"link"`
+	LinkHeader bool   `yaml:"link_header"`
+	// MaxPages bounds the pages of one lookup, 20 where it is not set. Where there are more, a call that is on none of them has not been
+	// looked for everywhere, and is left to a person.
+	MaxPages int `yaml:"max_pages"`
 }
 
 // Result asks for the row results of a call that the provider knows by reference.

@@ -23,6 +23,8 @@ const (
 	defaultTimeoutSeconds = 30
 	maxTimeoutSeconds     = 600
 	defaultMaxInFlight    = 32
+	defaultMaxPages       = 20
+	mostPages             = 100
 )
 
 func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[string]bool) {
@@ -184,6 +186,7 @@ func (ch *checker) lookup(c *Catalog, a *Action, at path) {
 	l := a.Call.Lookup
 	ch.asks(c, a, at, l.Action)
 	ch.field(at, "items", l.Items, false)
+	ch.page(l, at)
 	for _, f := range [][2]string{{"digest", l.Digest}, {"count", l.Count}, {"first_key", l.FirstKey}, {"last_key", l.LastKey}, {"at", l.At}} {
 		ch.field(at, f[0], f[1], false)
 	}
@@ -199,6 +202,33 @@ func (ch *checker) lookup(c *Catalog, a *Action, at path) {
 	if l.HorizonSeconds <= l.SettlesWithinSeconds {
 		ch.fail(at.to("horizon_seconds"), "horizon_seconds must be longer than settles_within_seconds")
 	}
+}
+
+func (ch *checker) page(l *Lookup, at path) {
+	if (l.Page != nil) == l.Whole {
+		ch.fail(at, "a lookup must say how its answer goes on (page), or that it never does (whole: true)")
+	}
+	if l.Page == nil {
+		return
+	}
+	p, here, places := l.Page, at.to("page"), 0
+	for _, said := range []bool{p.Cursor != "", p.Link != "", p.LinkHeader} {
+		if said {
+			places++
+		}
+	}
+	if places != 1 {
+		ch.fail(here, "a page needs one of cursor, link and link_header: where the answer tells of the next page")
+	}
+	ch.field(here, "cursor", p.Cursor, false)
+	ch.field(here, "link", p.Link, false)
+	if p.Cursor != "" && !strings.Contains(string(l.Params), "call.cursor") {
+		ch.fail(here.to("cursor"), "the params of the lookup must pass the cursor on: {{ call.cursor }}")
+	}
+	if p.MaxPages == 0 {
+		p.MaxPages = defaultMaxPages
+	}
+	ch.within(here, "max_pages", p.MaxPages, 2, mostPages)
 }
 
 func (ch *checker) result(c *Catalog, a *Action, at path) {

@@ -28,12 +28,12 @@ type spend struct {
 	lane         db.FlowLane
 }
 
-// ask makes a call of another action about the question's call. ok is false where there is no readable success: then
-// nothing is known, and nextAt says when to ask again.
-func (q *question) ask(ctx context.Context, actionID string, params json.RawMessage) (body []byte, ok bool, err error) {
+// ask makes a call of another action about the question's call, at link where that is not empty. There is no answer where there
+// is no success: then nothing is known, and nextAt says when to ask again.
+func (q *question) ask(ctx context.Context, actionID string, params json.RawMessage, link string) (*provider.Answer, error) {
 	action, found := q.d.Catalog.Action(actionID)
 	if !found {
-		return nil, false, fmt.Errorf("the catalog has no action %s any more", actionID)
+		return nil, fmt.Errorf("the catalog has no action %s any more", actionID)
 	}
 	svc, _ := q.d.Catalog.Service(action.ServiceID)
 	var secret provider.Secret
@@ -42,32 +42,33 @@ func (q *question) ask(ctx context.Context, actionID string, params json.RawMess
 		cred, err := q.d.credentialFor(ctx, q.call)
 		if err != nil || cred == nil {
 			q.failed(0)
-			return nil, false, err
+			return nil, err
 		}
 		secret, credentialID = cred.Secret, &cred.ID
 	}
 	req, err := provider.Prepare(svc, action, params, nil, secret, "")
+	if err == nil && link != "" {
+		req, err = req.At(link)
+	}
 	if err != nil {
-		return nil, false, fmt.Errorf("prepare %s: %w", actionID, err)
+		return nil, fmt.Errorf("prepare %s: %w", actionID, err)
 	}
 	s := spend{orgID: q.call.OrgID, domain: q.call.Domain, credentialID: credentialID, action: action, svc: svc, params: params,
 		timeout: timeoutOf(action, q.d.opts.Timeout), lane: db.FlowLaneInteractive}
 	ans, next, err := q.d.spend(ctx, &s, req)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if ans == nil {
-		if next.After(q.nextAt) {
-			q.nextAt = next
-		}
-		return nil, false, nil
+		q.nextAt = later(q.nextAt, next)
+		return nil, nil
 	}
 	q.asked = true
 	if reading := provider.Read(action, *ans, 0); reading.Kind != provider.Success {
 		q.failed(reading.RetryAfter)
-		return nil, false, nil
+		return nil, nil
 	}
-	return ans.Body, true, nil
+	return ans, nil
 }
 
 func later(a, b time.Time) time.Time {

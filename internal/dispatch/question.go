@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -109,42 +110,78 @@ func (q *question) pastHorizon() bool {
 func (q *question) lookup(ctx context.Context) (*verdict, error) {
 	l := q.action.Call.Lookup
 	if l == nil {
-		return &verdict{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: "no_lookup"}}, nil
+		return unresolved("no_lookup"), nil
 	}
 	skew := q.skew()
 	_, _, shift := q.d.Clock.Steps()
 	since := q.call.ClaimedAt.Add(-skew - lookupSlack - shift)
-	params, err := provider.LookupParams(q.action, json.RawMessage(q.call.Params), since)
-	if err != nil {
-		return nil, fmt.Errorf("parameters of the lookup: %w", err)
-	}
 	asked := q.call.ClaimedAt.Add(q.age)
-	body, ok, err := q.ask(ctx, l.Action, params)
-	if err != nil || !ok {
-		return nil, err
+	matches, whole, err := q.matches(ctx, since)
+	if errors.Is(err, provider.ErrUnreadable) { // it says nothing: ask again
+		q.failed(0)
+		return nil, nil
 	}
-	matches, err := provider.MatchLookup(q.action, body, provider.Fingerprint{Digest: q.call.Digest, Count: int(q.call.Records),
-		FirstKey: deref(q.call.FirstKey), LastKey: deref(q.call.LastKey), Since: since})
-	if err != nil {
-		return nil, nil //nolint:nilerr // an unreadable answer says nothing: ask again
+	if err != nil || matches == nil {
+		return nil, err
 	}
 	refs, err := q.unclaimed(ctx, matches)
 	if err != nil {
 		return nil, err
 	}
 	final := q.call.SendBefore.Add(q.d.opts.Margin + skew + time.Duration(l.SettlesWithinSeconds)*time.Second)
-	switch Found(len(refs), asked, final) {
-	case FoundIt:
+	switch found := Found(len(refs), asked, final); {
+	case found == FoundMany:
+		return unresolved("ambiguous"), nil
+	case found != FoundNothing && !whole: // what was not read can hold it, or another that looks like it
+		return unresolved("too_many_pages"), nil
+	case found == FoundIt:
 		return q.result(ctx, refs[0])
-	case FoundMany:
-		return &verdict{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: "ambiguous"}}, nil
-	case FoundAbsent:
+	case found == FoundAbsent:
 		return &verdict{reading: provider.Reading{Kind: provider.NotArrived}}, nil
 	}
 	if settled := q.now.Add(final.Sub(asked)); settled.Before(q.nextAt) || q.call.Checks > 3 {
 		q.nextAt = settled.Add(100 * time.Millisecond)
 	}
 	return nil, nil
+}
+
+// unresolved leaves a call to a person.
+func unresolved(reason string) *verdict {
+	return &verdict{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: reason}}
+}
+
+// matches asks for everything that the provider received since a time, page by page, and returns what may be the call; nil where
+// there was no answer to one of the pages. whole tells that the last page was read.
+func (q *question) matches(ctx context.Context, since time.Time) (out []provider.LookupMatch, whole bool, err error) {
+	l, most := q.action.Call.Lookup, 1
+	if l.Page != nil {
+		most = l.Page.MaxPages
+	}
+	want := provider.Fingerprint{Digest: q.call.Digest, Count: int(q.call.Records), FirstKey: deref(q.call.FirstKey), LastKey: deref(q.call.LastKey), Since: since}
+	out = []provider.LookupMatch{}
+	var page provider.NextPage
+	for range most {
+		params, err := provider.LookupParams(q.action, json.RawMessage(q.call.Params), since, page.Cursor)
+		if err != nil {
+			return nil, false, fmt.Errorf("parameters of the lookup: %w", err)
+		}
+		ans, err := q.ask(ctx, l.Action, params, page.Link)
+		if err != nil || ans == nil {
+			return nil, false, err
+		}
+		found, err := provider.MatchLookup(q.action, ans.Body, want)
+		if err != nil {
+			return nil, false, fmt.Errorf("read the answer to the lookup: %w", err)
+		}
+		out = append(out, found...)
+		if page, err = provider.LookupNext(q.action, ans); err != nil {
+			return nil, false, fmt.Errorf("read where the answer goes on: %w", err)
+		}
+		if page.Last() {
+			return out, true, nil
+		}
+	}
+	return out, false, nil
 }
 
 func (q *question) skew() time.Duration {
@@ -173,7 +210,8 @@ func (q *question) unclaimed(ctx context.Context, matches []provider.LookupMatch
 	}
 	var out []string
 	for _, r := range refs {
-		if !used[r] {
+		if !used[r] { // pages may overlap
+			used[r] = true
 			out = append(out, r)
 		}
 	}
@@ -190,11 +228,11 @@ func (q *question) result(ctx context.Context, reference string) (*verdict, erro
 	if err != nil {
 		return nil, fmt.Errorf("parameters of the question for a result: %w", err)
 	}
-	body, ok, err := q.ask(ctx, spec.Action, params)
-	if err != nil || !ok {
+	ans, err := q.ask(ctx, spec.Action, params, "")
+	if err != nil || ans == nil {
 		return nil, err
 	}
-	pending, reading := provider.ReadResult(q.action, body, int(q.call.Records))
+	pending, reading := provider.ReadResult(q.action, ans.Body, int(q.call.Records))
 	if pending || reading.Kind == provider.Unknown {
 		return nil, nil
 	}

@@ -60,3 +60,35 @@ func TestReconcile_ResultWithoutHorizon(t *testing.T) {
 	pgtest.MoveClock(t, b.pool, 25*time.Hour)
 	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 50 })
 }
+
+// A lookup whose answer comes in pages: a call that is on a later one has arrived.
+func TestReconcile_Pages(t *testing.T) {
+	t.Parallel()
+	b := setup(t, hasty)
+	b.sim.SetAccount("acme", dialersim.AccountSettings{PageSize: ref(2)})
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Skip: 7})
+	def := b.define(`[{"id":"send","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",
+		"params":{"list":"demo","row":{"id":"{{ input.id }}"}}}]}]`)
+	for i := range 8 { // the last one is cut
+		b.await(b.start(def, 1, func(int) string { return plainRow(i) }))
+	}
+	b.once("demo", dialersim.KindUpload, 8)
+}
+
+// Where there are more pages than are read, nobody says that a call is absent.
+func TestReconcile_TooManyPages(t *testing.T) {
+	t.Parallel()
+	b := setupWith(t, hasty, func(c *catalog.Catalog) {
+		action, _ := c.Action("dialer__api__upload")
+		action.Call.Lookup.Page.MaxPages = 2
+	})
+	b.sim.SetAccount("acme", dialersim.AccountSettings{PageSize: ref(2)})
+	b.sim.AddFault(dialersim.Fault{Kind: "cut_after_accept", Operation: "upload", Skip: 7})
+	def := b.define(uploadFlow)
+	for i := range 7 {
+		b.await(b.start(def, 1, func(int) string { return plainRow(i) }))
+	}
+	id := b.start(def, 1, func(int) string { return plainRow(7) })
+	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Unresolved == 1 })
+	b.once("demo", dialersim.KindUpload, 8)
+}

@@ -82,7 +82,7 @@ func TestDialer_LookupAfterACut(t *testing.T) {
 	params := json.RawMessage(uploadParams)
 	want := Fingerprint{Digest: Digest(act, []byte(uploadRows)), Count: 3, FirstKey: "a", LastKey: "c", Since: before}
 	find := func() []LookupMatch {
-		ask, err := LookupParams(act, params, before)
+		ask, err := LookupParams(act, params, before, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,12 +38,16 @@ type LookupMatch struct {
 }
 
 // LookupParams renders the parameters of the action that asks whether a call arrived. since becomes call.since, RFC 3339
-// in UTC.
-func LookupParams(act *catalog.Action, params json.RawMessage, since time.Time) (json.RawMessage, error) {
+// in UTC, and cursor call.cursor; empty is null.
+func LookupParams(act *catalog.Action, params json.RawMessage, since time.Time, cursor string) (json.RawMessage, error) {
 	if act.Call == nil || act.Call.Lookup == nil {
 		return nil, fmt.Errorf("action %s has no lookup", act.ID)
 	}
-	call := json.RawMessage(`{"since":` + quote(since.UTC().Format(time.RFC3339Nano)) + `}`)
+	next := "null"
+	if cursor != "" {
+		next = quote(cursor)
+	}
+	call := json.RawMessage(`{"since":` + quote(since.UTC().Format(time.RFC3339Nano)) + `,"cursor":` + next + `}`)
 	p := preparer{call: act.Call, env: &expr.Env{Params: params, Call: call}}
 	return p.render("lookup params", act.Call.Compiled.LookupParams)
 }

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
+
+	"flowlane/internal/catalog"
 )
 
 func TestLookup(t *testing.T) {
@@ -13,7 +16,7 @@ func TestLookup(t *testing.T) {
 	c := testCatalog(t)
 	_, act := action(t, c, "dialer__api__upload")
 	since := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
-	params, err := LookupParams(act, json.RawMessage(`{"list":"demo","row":{}}`), since.In(time.FixedZone("", 3600)))
+	params, err := LookupParams(act, json.RawMessage(`{"list":"demo","row":{}}`), since.In(time.FixedZone("", 3600)), "")
 	if want := `{"list":"demo","since":"2026-01-02T03:04:05.0000006Z"}`; string(params) != want || err != nil {
 		t.Errorf("params are %s, error %v; want %s", params, err, want)
 	}
@@ -106,6 +109,58 @@ func TestDigest(t *testing.T) {
 	for params, want := range map[string]string{`{}`: "id", `{"key_field":null}`: "id", `{"key_field":"n"}`: "n"} {
 		if got := KeyField(act, json.RawMessage(params)); got != want {
 			t.Errorf("%s: key field is %q", params, got)
+		}
+	}
+}
+
+func TestLookupNext(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		page       *catalog.Page
+		link, body string
+		want       NextPage
+		unreadable bool
+	}{
+		"Whole":               {body: `[]`},
+		"WholeButGoesOn":      {link: `</x?p=2>; rel="next"`, body: `[]`, unreadable: true},
+		"Header":              {page: &catalog.Page{LinkHeader: true}, link: `</x?a=1,2>; rel=prev, </x?p=2;3>; title="a"; rel="Last NEXT"`, want: NextPage{Link: "/x?p=2;3"}},
+		"HeaderOfTheLast":     {page: &catalog.Page{LinkHeader: true}, link: `</x?a=1>; rel="prev", <next>; rel="nextish"`},
+		"NoHeader":            {page: &catalog.Page{LinkHeader: true}},
+		"BrokenHeader":        {page: &catalog.Page{LinkHeader: true}, link: `</x; rel="next"`},
+		"Cursor":              {page: &catalog.Page{Cursor: "meta.next"}, body: `{"meta":{"next":"c2"}}`, want: NextPage{Cursor: "c2"}},
+		"CursorThatIsANumber": {page: &catalog.Page{Cursor: "next"}, body: `{"next":12345678901234567890}`, want: NextPage{Cursor: "12345678901234567890"}},
+		"CursorNull":          {page: &catalog.Page{Cursor: "next"}, body: `{"next":null}`},
+		"CursorFalse":         {page: &catalog.Page{Cursor: "next"}, body: `{"next":false}`},
+		"CursorLeftOut":       {page: &catalog.Page{Cursor: "next"}, body: `{}`},
+		"CursorNoText":        {page: &catalog.Page{Cursor: "next"}, body: `{"next":{"page":2}}`, unreadable: true},
+		"CursorTrue":          {page: &catalog.Page{Cursor: "next"}, body: `{"next":true}`, unreadable: true},
+		"Link":                {page: &catalog.Page{Link: "next"}, body: `{"next":"https://a.example/x?p=2"}`, want: NextPage{Link: "https://a.example/x?p=2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			act := &catalog.Action{Call: &catalog.Call{Lookup: &catalog.Lookup{Page: tt.page}}}
+			ans := &Answer{Header: http.Header{}, Body: []byte(tt.body)}
+			if tt.link != "" {
+				ans.Header.Set("Link", tt.link)
+			}
+			got, err := LookupNext(act, ans)
+			if got != tt.want || errors.Is(err, ErrUnreadable) != tt.unreadable || (err != nil) != tt.unreadable {
+				t.Errorf("next is %+v, error %v; want %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestRequest_At(t *testing.T) {
+	t.Parallel()
+	r := Request{URL: "https://a.example/lists/demo?since=1"}
+	for link, want := range map[string]string{
+		"?cursor=2": "https://a.example/lists/demo?cursor=2", "/x?cursor=2#f": "https://a.example/x?cursor=2", "https://a.example/y": "https://a.example/y",
+		"https://b.example/y": "", "http://a.example/y": "", "//b.example/y": "", "https://me:pw@a.example/y": "", "https://a.example:444/y": "", "%": "",
+	} {
+		got, err := r.At(link)
+		if want == "" && !errors.Is(err, ErrUnreadable) || want != "" && (err != nil || got.URL != want) {
+			t.Errorf("%s: address is %s, error %v", link, got.URL, err)
 		}
 	}
 }

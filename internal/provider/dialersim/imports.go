@@ -138,11 +138,28 @@ func (c *call) listImports() {
 	}
 	rows := []row{}
 	if l != nil {
-		for _, rec := range l.importsSince(since, c.now.Add(-importsKept)) {
+		imports := c.page(l.importsSince(since, c.now.Add(-importsKept)))
+		for _, rec := range imports {
 			rows = append(rows, row{rec.id, rec.receivedAt, rec.rows, rec.firstKey, rec.lastKey, rec.digest})
 		}
 	}
 	c.answerValue(http.StatusOK, rows)
+}
+
+// page cuts a list to the page that is asked for, and says in the header Link where the next one is.
+func (c *call) page(imports []*importRecord) []*importRecord {
+	query := c.r.URL.Query()
+	if after := query.Get("after"); after != "" {
+		at := slices.IndexFunc(imports, func(rec *importRecord) bool { return rec.id == after })
+		imports = imports[at+1:]
+	}
+	size := c.set.pageSize
+	if size == 0 || len(imports) <= size {
+		return imports
+	}
+	query.Set("after", imports[size-1].id)
+	c.w.Header().Set("Link", "<"+c.r.URL.EscapedPath()+"?"+query.Encode()+`>; rel="next"`)
+	return imports[:size]
 }
 
 func (l *list) importsSince(times ...time.Time) []*importRecord {

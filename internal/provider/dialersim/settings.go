@@ -35,6 +35,8 @@ type AccountSettings struct {
 	Lists       []string `json:"lists,omitempty"`
 	// ExclusiveImports takes one import at a time in a list; the default.
 	ExclusiveImports *bool `json:"exclusive_imports,omitempty"`
+	// PageSize is how many imports one answer lists; the header Link then leads on. 0 is no bound.
+	PageSize *int `json:"page_size,omitempty"`
 	// Digest is how the bytes of an import are summed up: sha256, crc32c (the default), or none. Without instructions for
 	// it in the processor sha256 is most of what an upload costs here.
 	Digest string `json:"digest,omitempty"`
@@ -86,6 +88,7 @@ type settings struct {
 	retryAfter     bool
 	strictLists    bool
 	exclusive      bool
+	pageSize       int
 	digest         string
 	rules          []Rule
 	fields         []string
@@ -109,15 +112,23 @@ func (set *settings) with(a AccountSettings) (*settings, error) {
 	assign(&next.retryAfter, a.RetryAfter)
 	assign(&next.strictLists, a.StrictLists)
 	assign(&next.exclusive, a.ExclusiveImports)
+	assign(&next.pageSize, a.PageSize)
 	assign(&next.latency, a.Latency)
 	assign(&next.importDuration, a.ImportDuration)
 	if a.Digest != "" {
 		next.digest = a.Digest
 	}
 	return &next, errors.Join(
-		checkDigest(next.digest),
+		checkDigest(next.digest), checkPageSize(next.pageSize),
 		next.setClock(a), next.setLimits(a.Limits), next.setLatencies(a.LatencyByOperation), next.setRules(a.Rules),
 		next.latency.check("latency"), next.importDuration.check("import_duration"), checkLists(a.Lists))
+}
+
+func checkPageSize(n int) error {
+	if n < 0 {
+		return errors.New("page_size is negative; 0 is no bound")
+	}
+	return nil
 }
 
 func assign[T any](to, from *T) {

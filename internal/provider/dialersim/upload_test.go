@@ -60,6 +60,33 @@ func TestUpload_DigestAndLookup(t *testing.T) {
 	}
 }
 
+func TestImports_Pages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.sim.SetAccount("1001", dialersim.AccountSettings{PageSize: new(2)})
+	for i := range 5 {
+		b.do(200, http.MethodPost, "/lists/a%2Fb/upload", rows(fmt.Sprint(i)))
+	}
+	var got []string
+	path := "/lists/a%2Fb/imports?since=2020-01-01T00:00:00Z"
+	for pages := 1; ; pages++ {
+		r := b.do(200, http.MethodGet, path, "")
+		for _, i := range read[[]struct {
+			FirstKey string `json:"first_key"`
+		}](b, r) {
+			got = append(got, i.FirstKey)
+		}
+		link := r.header.Get("Link")
+		if link == "" {
+			if fmt.Sprint(got) != "[0 1 2 3 4]" || pages != 3 || b.value("query", 60) != 3 {
+				t.Errorf("%d pages list %v, %d queries", pages, got, b.value("query", 60))
+			}
+			return
+		}
+		path = strings.TrimSuffix(strings.TrimPrefix(link, "<"), `>; rel="next"`)
+	}
+}
+
 func TestUpload_OtherDigests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
