@@ -7,6 +7,8 @@
 // no call under a hold, no lane behind its share, no release above its policy, no move of a state that nobody has drawn. TestDay
 // moves the clocks of database and platform together through a virtual day.
 //
+// TestClockSteps sets the clock of the database ahead and back while calls are under way.
+//
 // TestKill_Webhook does to messages of webhooks what TestKill does to calls: what was answered 202 has its one batch. It kills a third
 // as often.
 //

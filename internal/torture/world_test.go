@@ -68,6 +68,8 @@ type world struct {
 	batches  []*batch
 	// late says that answers may come when others have their doubts already.
 	late bool
+	// stepped says that the clock of the database was set, and that of the platform was not.
+	stepped bool
 }
 
 // setup makes a world with so many accounts on the platform.
