@@ -243,12 +243,16 @@ WHERE domain = @domain AND bucket = @bucket AND state <> 'refused' AND (
 GROUP BY counts_in;
 
 -- name: DomainCaps :one
--- The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account.
+-- The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account: those
+-- with an active credential of it, which the provider has identified and whose newest secret it has not refused.
 SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
         WHERE l.tenancy_id = @tenancy_id AND l.bucket = @bucket)::int[] AS windows,
     (SELECT coalesce(array_agg(l.cap ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
         WHERE l.tenancy_id = @tenancy_id AND l.bucket = @bucket)::int[] AS caps,
-    (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = @tenancy_id AND m.bucket = @bucket)::int AS margin;
+    (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = @tenancy_id AND m.bucket = @bucket
+        AND EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
+            AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
+                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity')))))::int AS margin;
 
 -- name: DomainLimitPut :exec
 INSERT INTO flow.domain_limit (tenancy_id, bucket, window_seconds, cap, read_at) VALUES (@tenancy_id, @bucket, @window_seconds, @cap, flow.clock())
@@ -284,10 +288,13 @@ ON CONFLICT (org_id, tenancy_id, lane) DO UPDATE SET weight = excluded.weight, m
 RETURNING *;
 
 -- name: MarginList :many
--- The margins of an account by bucket: that of the organization (0: none) and the lowest of all that use it.
-SELECT bucket, min(percent)::int AS lowest, coalesce(max(percent) FILTER (WHERE org_id = @org_id), 0)::int AS own,
-    coalesce(max(updated_at) FILTER (WHERE org_id = @org_id), '0001-01-01 00:00:00+00')::timestamptz AS updated_at
-FROM flow.domain_margin WHERE tenancy_id = @tenancy_id GROUP BY bucket;
+-- The margins of an account by bucket: that of the organization (0: none) and the lowest of all that use it, as DomainCaps says.
+SELECT m.bucket, coalesce(min(m.percent) FILTER (WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
+        AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
+            AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity'))))), 100)::int AS lowest,
+    coalesce(max(m.percent) FILTER (WHERE m.org_id = @org_id), 0)::int AS own,
+    coalesce(max(m.updated_at) FILTER (WHERE m.org_id = @org_id), '0001-01-01 00:00:00+00')::timestamptz AS updated_at
+FROM flow.domain_margin m WHERE m.tenancy_id = @tenancy_id GROUP BY m.bucket;
 
 -- name: MarginSet :exec
 INSERT INTO flow.domain_margin (tenancy_id, bucket, org_id, percent) VALUES (@tenancy_id, @bucket, @org_id, @percent)
@@ -300,6 +307,10 @@ SELECT bucket FROM flow.budget WHERE domain = @domain ORDER BY bucket FOR NO KEY
 -- name: BudgetWaits :one
 -- Whether work waits for a budget.
 SELECT EXISTS (SELECT FROM flow.lane_batch WHERE domain = @domain AND bucket = @bucket AND open AND ready_parts > 0);
+
+-- name: BudgetsWaiting :many
+-- The budgets of an account for which work waits.
+SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = @domain AND open AND ready_parts > 0 ORDER BY bucket;
 
 -- name: CredentialDomain :one
 SELECT c.status, c.tenancy_id, d.time_zone FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id

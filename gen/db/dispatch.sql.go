@@ -264,6 +264,31 @@ func (q *Queries) BudgetsLock(ctx context.Context, db DBTX, domain string) ([]st
 	return items, nil
 }
 
+const budgetsWaiting = `-- name: BudgetsWaiting :many
+SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = $1 AND open AND ready_parts > 0 ORDER BY bucket
+`
+
+// The budgets of an account for which work waits.
+func (q *Queries) BudgetsWaiting(ctx context.Context, db DBTX, domain string) ([]string, error) {
+	rows, err := db.Query(ctx, budgetsWaiting, domain)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var bucket string
+		if err := rows.Scan(&bucket); err != nil {
+			return nil, err
+		}
+		items = append(items, bucket)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const callBarred = `-- name: CallBarred :one
 SELECT (EXISTS (SELECT FROM flow.batch b WHERE b.id = ANY($1::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
     OR EXISTS (SELECT FROM flow.holds_over($2, $3, $4::flow.lane)))::boolean AS barred
@@ -910,7 +935,10 @@ SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '
         WHERE l.tenancy_id = $1 AND l.bucket = $2)::int[] AS windows,
     (SELECT coalesce(array_agg(l.cap ORDER BY l.window_seconds), '{}') FROM flow.domain_limit l
         WHERE l.tenancy_id = $1 AND l.bucket = $2)::int[] AS caps,
-    (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = $1 AND m.bucket = $2)::int AS margin
+    (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = $1 AND m.bucket = $2
+        AND EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
+            AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
+                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity')))))::int AS margin
 `
 
 type DomainCapsParams struct {
@@ -924,7 +952,8 @@ type DomainCapsRow struct {
 	Margin  int32
 }
 
-// The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account.
+// The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account: those
+// with an active credential of it, which the provider has identified and whose newest secret it has not refused.
 func (q *Queries) DomainCaps(ctx context.Context, db DBTX, arg DomainCapsParams) (DomainCapsRow, error) {
 	row := db.QueryRow(ctx, domainCaps, arg.TenancyID, arg.Bucket)
 	var i DomainCapsRow
@@ -1346,9 +1375,12 @@ func (q *Queries) LedgerRelease(ctx context.Context, db DBTX, arg LedgerReleaseP
 }
 
 const marginList = `-- name: MarginList :many
-SELECT bucket, min(percent)::int AS lowest, coalesce(max(percent) FILTER (WHERE org_id = $1), 0)::int AS own,
-    coalesce(max(updated_at) FILTER (WHERE org_id = $1), '0001-01-01 00:00:00+00')::timestamptz AS updated_at
-FROM flow.domain_margin WHERE tenancy_id = $2 GROUP BY bucket
+SELECT m.bucket, coalesce(min(m.percent) FILTER (WHERE EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
+        AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
+            AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity'))))), 100)::int AS lowest,
+    coalesce(max(m.percent) FILTER (WHERE m.org_id = $1), 0)::int AS own,
+    coalesce(max(m.updated_at) FILTER (WHERE m.org_id = $1), '0001-01-01 00:00:00+00')::timestamptz AS updated_at
+FROM flow.domain_margin m WHERE m.tenancy_id = $2 GROUP BY m.bucket
 `
 
 type MarginListParams struct {
@@ -1363,7 +1395,7 @@ type MarginListRow struct {
 	UpdatedAt time.Time
 }
 
-// The margins of an account by bucket: that of the organization (0: none) and the lowest of all that use it.
+// The margins of an account by bucket: that of the organization (0: none) and the lowest of all that use it, as DomainCaps says.
 func (q *Queries) MarginList(ctx context.Context, db DBTX, arg MarginListParams) ([]MarginListRow, error) {
 	rows, err := db.Query(ctx, marginList, arg.OrgID, arg.TenancyID)
 	if err != nil {

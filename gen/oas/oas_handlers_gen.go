@@ -24094,7 +24094,8 @@ func (s *Server) handleSetLaneRequest(args [2]string, argsEscaped bool, w http.R
 // Sets how much of the provider's caps may be spent: with a margin of 80 percent and a cap of 20 calls
 // a minute, 16 calls. It holds for every call that is sent after the answer, and for every window of
 // the bucket; parts of calls are rounded down, and at least one call is left of a cap. A margin is
-// your organization's own. Where several organizations use one account, the lowest binds.
+// your organization's own. Where several organizations use one account, the lowest binds, of those
+// with an active credential that the provider accepted.
 //
 // PUT /platforms/dialer/domains/{tenancy_id}/margins/{bucket}
 func (s *Server) handleSetMarginRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -9036,7 +9036,8 @@ type Margin struct {
 	// Your organization's margin: the percentage of the provider's caps that may be spent; 100 unless it
 	// was set.
 	MarginPercent int `json:"margin_percent"`
-	// The lowest margin of the organizations that use the account. It is the one that counts.
+	// The lowest margin of the organizations that have an active credential of the account which the
+	// provider accepted. It is the one that counts.
 	BindingPercent int `json:"binding_percent"`
 	// When your organization set the margin last; null if never.
 	UpdatedAt NilDateTime `json:"updated_at"`

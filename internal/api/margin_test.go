@@ -74,6 +74,73 @@ func TestMargin_LowestOfAllBinds(t *testing.T) {
 	assert.Equal(t, 18.0, s.caps("upload")["60"])
 }
 
+// A margin binds others for as long as its organization has a credential that the provider accepted, and no longer.
+func TestMargin_BindsWithACredentialOnly(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	password := "x"
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Password: &password})
+	other := *s
+	other.Client = s.As(s.tenant("Other"))
+	other.identify("acme")
+	other.Do("PUT", s.domain()+"/margins/upload", `{"margin_percent":50}`).Want(http.StatusOK)
+	binding := func(want float64) {
+		t.Helper()
+		for _, o := range []*stack{s, &other} {
+			assert.Equal(t, want, o.margin("upload")["binding_percent"])
+			assert.Equal(t, want/5, o.caps("upload")["60"])
+		}
+	}
+	settings := func(more string) {
+		t.Helper()
+		other.Do("PUT", "/credentials/"+other.credential, `{"name":"sim","platform_id":"dialer","auth_method":"basic_auth"`+more+`}`).Want(http.StatusOK)
+	}
+	binding(50)
+	for _, status := range []string{"revoked", "expired"} {
+		settings(`,"status":"` + status + `"`)
+		binding(100)
+		settings(`,"status":"active"`)
+		binding(50)
+	}
+	settings(`,"credentials":{"username":"acme","password":"wrong"}`)
+	binding(100)
+	settings(`,"credentials":{"username":"acme","password":"x"}`)
+	binding(50)
+	other.Do("DELETE", "/credentials/"+other.credential, nil).Want(http.StatusNoContent)
+	binding(100)
+	assert.Equal(t, 50.0, other.margin("upload")["margin_percent"], "it comes back with a credential")
+	other.identify("acme")
+	binding(50)
+}
+
+// What waits for a margin goes when the margin's organization has no credential any more.
+func TestMargin_GoesWithTheCredential(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	other := *s
+	other.Client = s.As(s.tenant("Other"))
+	other.identify("acme")
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Limits: map[string]map[int]int64{"upload": {60: 99, 3600: 99, 86400: 2}}})
+	s.Do("POST", s.domain()+"/refresh-limits", nil).Want(http.StatusOK)
+	other.Do("PUT", s.domain()+"/margins/upload", `{"margin_percent":50}`).Want(http.StatusOK)
+	definition := s.define(uploadSteps)
+	assert.Equal(t, "completed", s.await(s.trigger(definition, `{"input_data":{"id":"a"}}`))["status"])
+	held := s.trigger(definition, `{"input_data":{"id":"b"}}`)
+	s.waitsForRoom()
+	other.Do("DELETE", "/credentials/"+other.credential, nil).Want(http.StatusNoContent)
+	assert.Equal(t, "completed", s.await(held)["status"])
+}
+
+// waitsForRoom waits until the dispatcher has looked, and comes back when a window is over.
+func (s *stack) waitsForRoom() {
+	s.t.Helper()
+	require.Eventually(s.t, func() (waits bool) {
+		const sql = `SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased AND due_at > flow.clock())`
+		require.NoError(s.t, s.app.Pool.QueryRow(s.t.Context(), sql).Scan(&waits))
+		return waits
+	}, time.Minute, 10*time.Millisecond)
+}
+
 // No call goes beyond the margin, which leaves at least one, and what waits goes as soon as the margin allows it.
 func TestMargin_HoldsCallsBack(t *testing.T) {
 	t.Parallel()
@@ -85,10 +152,7 @@ func TestMargin_HoldsCallsBack(t *testing.T) {
 	definition := s.define(uploadSteps)
 	assert.Equal(t, "completed", s.await(s.trigger(definition, `{"input_data":{"id":"a"}}`))["status"], "one call is left")
 	held := s.trigger(definition, `{"input_data":{"id":"b"}}`)
-	require.Eventually(t, func() (waits bool) { // the dispatcher has looked, and comes back when the window is over
-		require.NoError(t, s.app.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM flow.due WHERE kind = 'dispatch' AND NOT leased AND due_at > flow.clock())`).Scan(&waits))
-		return waits
-	}, time.Minute, 10*time.Millisecond)
+	s.waitsForRoom()
 	assert.Len(t, s.sim.Arrivals("demo"), 1)
 	s.Do("PUT", s.domain()+"/margins/upload", `{"margin_percent":100}`).Want(http.StatusOK)
 	assert.Equal(t, "completed", s.await(held)["status"])

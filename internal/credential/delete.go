@@ -3,6 +3,7 @@ package credential
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -11,6 +12,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/run"
 )
 
 // Delete destroys the secret and everything that says how it was used. The row stays, so that what the credential spent
@@ -19,7 +21,7 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 	defer s.held.drop(orgID, id)
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		// Who saves a definition holds the credentials that it names until it has committed.
-		_, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: orgID, ID: id})
+		lock, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: orgID, ID: id})
 		if pg.IsNoRows(err) {
 			return errMissing()
 		}
@@ -42,6 +44,27 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		if err := s.vault.Delete(ctx, tx, orgID, id); err != nil {
 			return err
 		}
+		if err := s.wakeOthers(ctx, tx, lock.TenancyID); err != nil {
+			return err
+		}
 		return account.Audit(ctx, tx, "credential", id.String())
 	})
+}
+
+// wakeOthers has the work looked at that waits for an account of which a credential is gone: the margins of its organization
+// may have held it up.
+func (s *Service) wakeOthers(ctx context.Context, tx pgx.Tx, tenancyID *string) error {
+	if tenancyID == nil {
+		return nil
+	}
+	buckets, err := s.queries.BudgetsWaiting(ctx, tx, *tenancyID)
+	if err != nil {
+		return fmt.Errorf("read what waits for %s: %w", *tenancyID, err)
+	}
+	for _, bucket := range buckets {
+		if err := s.due.Wake(ctx, tx, run.DueDispatch, run.DispatchKey(*tenancyID, bucket), time.Time{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

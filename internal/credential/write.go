@@ -99,6 +99,9 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 		if err := account.Audit(ctx, tx, "credential", id.String()); err != nil {
 			return err
 		}
+		if err := s.wakeOthers(ctx, tx, replaced.TenancyID); err != nil {
+			return err
+		}
 		return event.Tell(ctx, tx, s.due, changes(replaced, target.secret != nil, was)...)
 	})
 	return replaced, err

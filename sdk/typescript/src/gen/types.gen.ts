@@ -3624,7 +3624,7 @@ export type Margin = {
      */
     margin_percent: number;
     /**
-     * The lowest margin of the organizations that use the account. It is the one that counts.
+     * The lowest margin of the organizations that have an active credential of the account which the provider accepted. It is the one that counts.
      */
     binding_percent: number;
     /**
