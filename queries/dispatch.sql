@@ -232,10 +232,11 @@ SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = @domain AND own > 0 AND en
 
 -- name: CallsSince :many
 -- Calls that a reading of the provider's counters up to since may not hold: those that went since then or, slow ones, were
--- answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open. Calls that were
+-- answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open. Those that the provider
+-- did not count are in no window. Calls that were
 -- claimed together count in the same windows: they are counted here, because there may be tens of thousands.
 SELECT counts_in, count(*) AS calls, bool_or(state <> 'unresolved')::boolean AS young FROM flow.call
-WHERE domain = @domain AND bucket = @bucket AND state <> 'refused' AND (
+WHERE domain = @domain AND bucket = @bucket AND counts_in <> '{}' AND (
     claimed_at > @since
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > @since)
     OR state IN ('intent', 'unknown')

@@ -727,7 +727,7 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 
 const callsSince = `-- name: CallsSince :many
 SELECT counts_in, count(*) AS calls, bool_or(state <> 'unresolved')::boolean AS young FROM flow.call
-WHERE domain = $1 AND bucket = $2 AND state <> 'refused' AND (
+WHERE domain = $1 AND bucket = $2 AND counts_in <> '{}' AND (
     claimed_at > $3
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > $3)
     OR state IN ('intent', 'unknown')
@@ -749,7 +749,8 @@ type CallsSinceRow struct {
 }
 
 // Calls that a reading of the provider's counters up to since may not hold: those that went since then or, slow ones, were
-// answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open. Calls that were
+// answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open. Those that the provider
+// did not count are in no window. Calls that were
 // claimed together count in the same windows: they are counted here, because there may be tens of thousands.
 func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams) ([]CallsSinceRow, error) {
 	rows, err := db.Query(ctx, callsSince,

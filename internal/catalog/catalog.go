@@ -98,6 +98,8 @@ type RateBucket struct {
 	Windows map[int]int `yaml:"windows"`
 	// MinSpacingMS is the least time between two calls, in milliseconds; 0 for none.
 	MinSpacingMS int `yaml:"min_spacing_ms"`
+	// CountsRefused says that the provider counts calls that it answers with one of an action's refused or retry_later statuses.
+	CountsRefused bool `yaml:"counts_refused"`
 }
 
 // OutcomeCheck says what may be done when nobody knows whether a call arrived.

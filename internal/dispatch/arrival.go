@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"flowlane/internal/provider"
 )
 
 // CountsIn is the windows that a call counts in: start times in Unix seconds by window length.
@@ -35,12 +37,27 @@ func decodeCounts(raw json.RawMessage) (CountsIn, error) {
 // both are zero.
 type Arrival struct{ From, To time.Time }
 
-// ArrivalOf says so of a call that is settled now. refused tells that it did not arrive.
-func ArrivalOf(claimedAt, sendBefore, now time.Time, refused bool) Arrival {
-	if refused {
+// ArrivalOf says so of a call that is settled now. counted tells that the provider counted it.
+func ArrivalOf(claimedAt, sendBefore, now time.Time, counted bool) Arrival {
+	if !counted {
 		return Arrival{}
 	}
 	return Arrival{claimedAt, earlier(now, sendBefore)}
+}
+
+// Counts reports whether the provider may have counted a call of which it said this. What it took counts, even where its work failed
+// later. What it refused counts where it counts refusals, and so does what a lookup does not find (no reason): it may have been
+// refused. What never came to it does not count.
+func Counts(r *provider.Reading, refusals bool) bool {
+	switch r.Kind {
+	case provider.NotArrived:
+		return refusals && r.Reason == ""
+	case provider.RetryLater:
+		return refusals
+	case provider.Refused:
+		return r.Reason == provider.ReasonImportFailed || refusals && r.Reason == provider.ReasonRefused
+	}
+	return true
 }
 
 // Keep splits the windows by whether a call with this arrival can have counted in them. skew is how far the provider's clock

@@ -146,7 +146,7 @@ func TestCounters_MayMiss(t *testing.T) {
 		{"unknown", `state = 'unknown', next_check_at = flow.clock() + interval '1 hour'`, 1},
 		{"unresolved", `state = 'unresolved', next_check_at = NULL`, 1},
 		{"unresolved for longer than any window", `claimed_at = flow.clock() - interval '27 hours'`, 0},
-		{"refused", `state = 'refused', claimed_at = flow.clock()`, 0},
+		{"refused", `state = 'refused', counts_in = '{}', claimed_at = flow.clock()`, 0},
 	} {
 		b.exec(`UPDATE flow.call SET ` + c.set + ` WHERE id = (SELECT id FROM flow.call WHERE bucket = 'upload' ORDER BY id LIMIT 1)`)
 		b.refresh()

@@ -27,6 +27,8 @@ type meter struct {
 	skew time.Duration
 	// spacing is the least time between two calls; 0 for none.
 	spacing time.Duration
+	// refusals: the provider counts calls that it refuses, too.
+	refusals bool
 	// askEvery is how often the provider's own counters are read while calls go out; 0 where it has none. A reading may
 	// miss calls that are younger than young.
 	askEvery, young time.Duration
@@ -77,7 +79,9 @@ func (d *Dispatcher) windows(b *db.FlowBudget) (*meter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("time zone of %s: %w", b.Domain, err)
 	}
-	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, spacing: time.Duration(svc.RateBuckets[b.Bucket].MinSpacingMS) * time.Millisecond}
+	rates := svc.RateBuckets[b.Bucket]
+	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, spacing: time.Duration(rates.MinSpacingMS) * time.Millisecond,
+		refusals: rates.CountsRefused}
 	if platform.Account != nil {
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		if platform.Account.Counters != nil {

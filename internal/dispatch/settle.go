@@ -360,14 +360,18 @@ func (s *settlement) result(call *openCall, p *run.Part, v *verdict) run.Result 
 	return run.Result{Part: *p, From: call.from, CallID: call.ID, StartedAt: v.startedAt, EndedAt: v.finishedAt}
 }
 
-// refused fails every record of a call that the provider refused for good.
+// refused fails every record of a call that the provider refused for good, or took and could not do.
 func (s *settlement) refused(call *openCall, v *verdict) {
 	for i := range call.parts {
 		p := &call.parts[i]
 		e := s.failure(p, refusalCode(v), refusalText(v), &v.reading)
 		s.failAll(call, p, v, e)
 	}
-	s.move(call, v, stateRefused, time.Time{})
+	state := stateRefused
+	if v.reading.Reason == provider.ReasonImportFailed {
+		state = stateSettled
+	}
+	s.move(call, v, state, time.Time{})
 }
 
 func refusalCode(v *verdict) string {

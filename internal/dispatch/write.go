@@ -23,7 +23,7 @@ var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time.Time) {
 	counts := "" // as they are
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
-		w := s.windows(call, state == stateRefused)
+		w := s.windows(call, Counts(&v.reading, s.meter.refusals))
 		s.released.add(w.released, call.spender())
 		counts = w.text
 	}
@@ -57,8 +57,8 @@ type settledWindows struct {
 	released CountsIn
 }
 
-func (s *settlement) windows(call *openCall, refused bool) settledWindows {
-	k := windowKey{string(call.CountsIn), ArrivalOf(call.ClaimedAt, call.SendBefore, s.now, refused)}
+func (s *settlement) windows(call *openCall, counted bool) settledWindows {
+	k := windowKey{string(call.CountsIn), ArrivalOf(call.ClaimedAt, call.SendBefore, s.now, counted)}
 	if w, ok := s.settled[k]; ok {
 		return w
 	}

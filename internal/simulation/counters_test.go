@@ -132,9 +132,10 @@ const keptFor = 26 * time.Hour
 // mayBeMissing reports whether a reading that holds everything up to since may not hold a call, as the query of the dispatcher
 // does: it went since then, was answered since then, or nobody knows whether it arrived.
 func (c *call) mayBeMissing(since time.Time) bool {
-	switch c.state {
-	case "refused":
+	if len(c.counts) == 0 { // the provider did not count it
 		return false
+	}
+	switch c.state {
 	case "intent", "unknown":
 		return true
 	case "unresolved":

@@ -4,10 +4,12 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
+	"flowlane/internal/provider"
 )
 
-// provider is the other side of a bucket. It counts what it takes, by its own clock, and takes no more than its caps.
-type provider struct {
+// platform is the other side of a bucket. It counts what it takes, and some what they refuse, by its own clock, and takes no more than
+// its caps.
+type platform struct {
 	b *budget
 	// ours and others are what it took, by its windows.
 	ours, others map[window]int
@@ -32,8 +34,30 @@ const (
 	refused
 	retryLater
 	notArrived
+	// absent: a lookup does not find it; failed: it was taken, and its work failed later.
+	absent
+	failed
 	unknown
 )
+
+// reading is the verdict as the dispatcher reads it.
+func (v verdict) reading() *provider.Reading {
+	switch v.kind {
+	case success:
+		return &provider.Reading{Kind: provider.Success}
+	case refused:
+		return &provider.Reading{Kind: provider.Refused, Reason: provider.ReasonRefused}
+	case failed:
+		return &provider.Reading{Kind: provider.Refused, Reason: provider.ReasonImportFailed}
+	case retryLater:
+		return &provider.Reading{Kind: provider.RetryLater, Reason: provider.ReasonRateLimited}
+	case notArrived:
+		return &provider.Reading{Kind: provider.NotArrived, Reason: provider.ReasonUnreachable}
+	case absent:
+		return &provider.Reading{Kind: provider.NotArrived}
+	}
+	return &provider.Reading{Kind: provider.Unknown}
+}
 
 // verdict is what is known of an open call.
 type verdict struct {
@@ -47,7 +71,7 @@ type verdict struct {
 }
 
 // windows are those that a call counts in which arrives now, by the provider's clock.
-func (p *provider) windows() (out []window) {
+func (p *platform) windows() (out []window) {
 	at := p.b.w.now.Add(p.b.account.offset)
 	for _, seconds := range dispatch.WindowLengths {
 		if _, limited := p.b.raw[seconds]; limited {
@@ -59,7 +83,7 @@ func (p *provider) windows() (out []window) {
 }
 
 // full returns a window without room; zero for none.
-func (p *provider) full(windows []window) (k window) {
+func (p *platform) full(windows []window) (k window) {
 	for _, k := range windows {
 		if p.ours[k]+p.others[k] >= p.b.raw[k.seconds] {
 			return k
@@ -68,7 +92,7 @@ func (p *provider) full(windows []window) (k window) {
 	return k
 }
 
-func (p *provider) count(windows []window, ours bool) {
+func (p *platform) count(windows []window, ours bool) {
 	for _, k := range windows {
 		if ours {
 			p.ours[k]++
@@ -84,7 +108,7 @@ func (p *provider) count(windows []window, ours bool) {
 }
 
 // spend is what others do.
-func (p *provider) spend(n int) {
+func (p *platform) spend(n int) {
 	for range n {
 		windows := p.windows()
 		if p.full(windows) != (window{}) {
@@ -96,7 +120,7 @@ func (p *provider) spend(n int) {
 }
 
 // request sends a call, whose answer comes after a while, or none.
-func (p *provider) request(c *call, answer func(time.Duration, verdict)) {
+func (p *platform) request(c *call, answer func(time.Duration, verdict)) {
 	w := p.b.w
 	left := c.sendBefore.Sub(w.now)
 	way := min(w.upTo(p.b.latency/2), left)
@@ -128,13 +152,14 @@ func (p *provider) request(c *call, answer func(time.Duration, verdict)) {
 }
 
 // arrive takes a call, or refuses it.
-func (p *provider) arrive(c *call) verdict {
+func (p *platform) arrive(c *call) verdict {
 	w := p.b.w
 	windows := p.windows()
 	w.check.arrives(c, windows)
 	if k := p.full(windows); k != (window{}) {
 		w.stats.limited++
 		w.check.limits(p.b, k)
+		p.refuse(windows)
 		v := verdict{kind: retryLater, limited: true, seconds: k.seconds}
 		if w.chance(2) {
 			v.retryAfter = time.Duration(1+w.r.IntN(120)) * time.Second
@@ -144,11 +169,14 @@ func (p *provider) arrive(c *call) verdict {
 	switch {
 	case w.trouble(100): // for a limit that nobody told us of
 		w.stats.limited++
+		p.refuse(windows)
 		return verdict{kind: retryLater, limited: true, seconds: []int{0, 60, 3600}[w.r.IntN(3)]}
 	case w.trouble(101):
+		p.refuse(windows)
 		return verdict{kind: retryLater, retryAfter: time.Duration(w.r.IntN(60)) * time.Second}
 	case w.trouble(80):
 		w.stats.refused++
+		p.refuse(windows)
 		return verdict{kind: refused}
 	case w.trouble(81): // a failure before anything is done
 		return verdict{kind: unknown}
@@ -161,14 +189,25 @@ func (p *provider) arrive(c *call) verdict {
 	}
 	w.stats.accepted++
 	w.check.accepts(c)
-	if w.trouble(80) { // a failure after
+	switch {
+	case w.trouble(80): // a failure after
 		return verdict{kind: unknown}
+	case w.trouble(82): // what it took could not be done
+		return verdict{kind: failed}
 	}
 	return verdict{kind: success}
 }
 
+// refuse counts a call that is refused, where the platform does that.
+func (p *platform) refuse(windows []window) {
+	if p.b.refusals {
+		p.count(windows, true)
+		p.b.w.check.counted(p.b, windows)
+	}
+}
+
 // find answers a lookup: whether it knows of a call.
-func (p *provider) find(c *call) int {
+func (p *platform) find(c *call) int {
 	if c.accepted && !c.visibleAt.After(p.b.w.now) {
 		if p.b.w.trouble(50) {
 			return 2 // another client did the same
@@ -187,7 +226,7 @@ type counter struct {
 }
 
 // read reads the counters of a bucket, which lag.
-func (p *provider) read(lag time.Duration) (out []counter) {
+func (p *platform) read(lag time.Duration) (out []counter) {
 	p.held = later(p.held, p.b.w.now.Add(-lag))
 	for _, k := range p.windows() {
 		c := counter{seconds: k.seconds, window: k, ours: p.ours[k], others: p.others[k]}

@@ -58,20 +58,23 @@ func (b *budget) one(c *call, v verdict) {
 			}
 			c.batch.move(rec, to)
 		}
-		b.moveCall(c, "settled")
+		b.moveCall(c, "settled", v)
+	case failed:
+		b.failAll(c)
+		b.moveCall(c, "settled", v)
 	case refused:
 		b.failAll(c)
-		b.moveCall(c, "refused")
+		b.moveCall(c, "refused", v)
 	case retryLater:
 		until := w.now.Add(max(v.retryAfter, time.Second))
 		if v.limited {
 			until = dispatch.BackoffUntil(w.now, v.retryAfter, v.seconds, b.account.skew, b.account.loc)
 			b.backoff = later(b.backoff, until)
 		}
-		b.moveCall(c, "refused")
+		b.moveCall(c, "refused", v)
 		b.requeue(c, until, false)
-	case notArrived:
-		b.moveCall(c, "refused")
+	case notArrived, absent:
+		b.moveCall(c, "refused", v)
 		if v.tooLate {
 			b.requeue(c, w.now, false)
 			return
@@ -120,16 +123,16 @@ func (b *budget) doubt(c *call, v verdict) {
 	}
 	switch dispatch.Doubtful(c.state, c.check, v.unresolved) {
 	case dispatch.DoubtRepeat:
-		b.moveCall(c, "settled")
+		b.moveCall(c, "settled", v)
 		b.again(c)
 	case dispatch.DoubtAbandon:
 		if c.state == "intent" {
 			to(run.NeedsReconcile)
 		}
 		to(run.Unresolved)
-		b.moveCall(c, "unresolved")
+		b.moveCall(c, "unresolved", v)
 	case dispatch.DoubtAsk:
-		b.moveCall(c, "unknown")
+		b.moveCall(c, "unknown", v)
 		c.nextAt = b.w.now
 		to(run.NeedsReconcile)
 		b.w.wake(b.reconcileKey(), b.w.now)
@@ -137,10 +140,11 @@ func (b *budget) doubt(c *call, v verdict) {
 }
 
 // moveCall notes the new state of a call, and gives back the windows that it did not count in.
-func (b *budget) moveCall(c *call, state string) {
+func (b *budget) moveCall(c *call, state string, v verdict) {
 	w := b.w
 	if state != "unknown" && state != "unresolved" {
-		kept, released := c.counts.Keep(dispatch.ArrivalOf(c.claimedAt, c.sendBefore, w.now, state == "refused"), b.account.skew, b.account.loc)
+		arrival := dispatch.ArrivalOf(c.claimedAt, c.sendBefore, w.now, dispatch.Counts(v.reading(), b.refusals))
+		kept, released := c.counts.Keep(arrival, b.account.skew, b.account.loc)
 		c.counts = kept
 		eachWindow(released, func(k window) {
 			r := b.row(k)
@@ -238,7 +242,7 @@ func (b *budget) lookUp(p *process, c *call, done func()) {
 			case dispatch.FoundMany:
 				b.settle(c, verdict{kind: unknown, unresolved: true}, true)
 			case dispatch.FoundAbsent:
-				b.settle(c, verdict{kind: notArrived}, true)
+				b.settle(c, verdict{kind: absent}, true)
 			default:
 				later(time.Time{})
 				return

@@ -58,7 +58,9 @@ type budget struct {
 	open, recent []*call
 	// took is how long the last calls were under way.
 	took     []took
-	provider *provider
+	provider *platform
+	// refusals: the provider counts what it refuses, too.
+	refusals bool
 }
 
 type took struct {

@@ -261,7 +261,7 @@ func (w *world) addBudget(a *account, bulk bool) {
 	if r.IntN(4) == 0 {
 		b.spacing = time.Duration(1+r.IntN(20_000)) * time.Millisecond
 	}
-	b.provider = &provider{b: b, ours: map[window]int{}, others: map[window]int{}}
+	b.provider, b.refusals = &platform{b: b, ours: map[window]int{}, others: map[window]int{}}, r.IntN(3) == 0
 	a.budgets, w.budgets = append(a.budgets, b), append(w.budgets, b)
 }
 

@@ -90,9 +90,10 @@ func (c *call) enter() bool {
 	return true
 }
 
-// refuse answers a call that does not count.
+// refuse answers a call that does not count, unless the account counts refusals.
 func (c *call) refuse(status int, body refusal) {
 	c.acct.totals[c.op].refused.Add(1)
+	c.countRefused()
 	c.sim.wait(c.latency(), c.r.Context().Done())
 	writeFault(c.w, status, body)
 }
@@ -105,12 +106,19 @@ func (c *call) spend() bool {
 		return true
 	}
 	c.acct.totals[c.op].overLimit.Add(1)
+	c.countRefused()
 	if c.set.retryAfter {
 		c.w.Header().Set("Retry-After", strconv.FormatInt(ceilSeconds(over.wait), 10))
 	}
 	c.sim.wait(c.latency(), c.r.Context().Done())
 	writeFault(c.w, http.StatusTooManyRequests, limitRefusal(c.op.String(), over.span, over.limit))
 	return false
+}
+
+func (c *call) countRefused() {
+	if c.set.countsRefused && c.op.metered() {
+		c.acct.meter.count(c.op, c.sim.now(c.set), c.set)
+	}
 }
 
 func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

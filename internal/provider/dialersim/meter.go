@@ -100,6 +100,16 @@ func (m *meter) take(op operation, now time.Time, set *settings) (overLimit, boo
 	return overLimit{}, true
 }
 
+// count spends one call that was refused, whatever the limits leave.
+func (m *meter) count(op operation, now time.Time, set *settings) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range spans {
+		m.roll(op, i, now, set.zone)
+	}
+	m.ops[op].add(now, 1, set.lag)
+}
+
 // takeUpTo spends at most n calls, as many as the limits leave, and returns how many.
 func (m *meter) takeUpTo(op operation, now time.Time, set *settings, n int64) int64 {
 	m.mu.Lock()

@@ -30,6 +30,8 @@ type AccountSettings struct {
 	Suspended *bool `json:"suspended,omitempty"`
 	// RetryAfter adds a Retry-After header to 429.
 	RetryAfter *bool `json:"retry_after,omitempty"`
+	// CountsRefused counts calls that are refused, for the limit too.
+	CountsRefused *bool `json:"counts_refused,omitempty"`
 	// StrictLists knows only the lists that Lists made; otherwise a list is made when it is first written.
 	StrictLists *bool    `json:"strict_lists,omitempty"`
 	Lists       []string `json:"lists,omitempty"`
@@ -86,6 +88,7 @@ type settings struct {
 	importDuration Range
 	suspended      bool
 	retryAfter     bool
+	countsRefused  bool
 	strictLists    bool
 	exclusive      bool
 	pageSize       int
@@ -110,6 +113,7 @@ func (set *settings) with(a AccountSettings) (*settings, error) {
 	assign(&next.password, a.Password)
 	assign(&next.suspended, a.Suspended)
 	assign(&next.retryAfter, a.RetryAfter)
+	assign(&next.countsRefused, a.CountsRefused)
 	assign(&next.strictLists, a.StrictLists)
 	assign(&next.exclusive, a.ExclusiveImports)
 	assign(&next.pageSize, a.PageSize)
@@ -249,7 +253,7 @@ func (set *settings) shown() AccountSettings {
 	a := AccountSettings{
 		Name: set.name, TimeZone: set.zone.String(), ClockOffsetMS: &offset, CounterLagMS: &lag,
 		Limits: map[string]map[int]int64{}, Latency: &set.latency, LatencyByOperation: map[string]Range{},
-		ImportDuration: &set.importDuration, Suspended: &set.suspended, RetryAfter: &set.retryAfter,
+		ImportDuration: &set.importDuration, Suspended: &set.suspended, RetryAfter: &set.retryAfter, CountsRefused: &set.countsRefused,
 		StrictLists: &set.strictLists, ExclusiveImports: &set.exclusive, Digest: set.digest, Rules: set.rules,
 	}
 	for op, limits := range set.limits {
