@@ -220,10 +220,10 @@ WHERE l.domain = @domain AND l.bucket = @bucket AND l.window_seconds = d.seconds
 
 -- name: LedgerObserve :exec
 -- Takes over what the provider counted. The caller holds the budget's lock.
-INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at, drift, alarm_drift, cap)
-VALUES (@domain, @bucket, @window_seconds, @starts_at, @ends_at, @foreign_spend, @observed, @observed_at, @drift, @alarm_drift, sqlc.narg('cap'))
+INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, unsure, observed, observed_at, drift, alarm_drift, cap)
+VALUES (@domain, @bucket, @window_seconds, @starts_at, @ends_at, @foreign_spend, @unsure, @observed, @observed_at, @drift, @alarm_drift, sqlc.narg('cap'))
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
-    foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at,
+    foreign_spend = excluded.foreign_spend, unsure = excluded.unsure, observed = excluded.observed, observed_at = excluded.observed_at,
     cap = coalesce(excluded.cap, ledger.cap), drift = excluded.drift, alarm_drift = excluded.alarm_drift;
 
 -- name: LedgerIsOpen :one

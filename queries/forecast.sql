@@ -19,7 +19,7 @@ SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain) OR EXISTS (SEL
 
 -- name: LedgerOpen :many
 -- The windows of an account that are not over.
-SELECT bucket, window_seconds, starts_at, own, foreign_spend, by_credential FROM flow.ledger WHERE domain = @domain AND ends_at > @now::timestamptz;
+SELECT bucket, window_seconds, starts_at, own, foreign_spend, unsure, by_credential FROM flow.ledger WHERE domain = @domain AND ends_at > @now::timestamptz;
 
 -- name: BudgetDelays :many
 -- What delays the budgets of an account besides their windows: the spacing of calls, and the automatic backoff.
@@ -45,7 +45,7 @@ SELECT id, name, deleted_at FROM flow.credential WHERE org_id = @org_id AND id =
 
 -- name: LedgerHistory :many
 -- The windows of an account in which something was spent or observed, newest first, from one on.
-SELECT bucket, window_seconds, starts_at, own, foreign_spend, cap, observed FROM flow.ledger
+SELECT bucket, window_seconds, starts_at, own, (foreign_spend - unsure)::int AS likely_foreign, cap, observed FROM flow.ledger
 WHERE domain = @domain AND starts_at > @since::timestamptz
     AND (sqlc.narg('bucket')::text IS NULL OR bucket = sqlc.narg('bucket'))
     AND (sqlc.narg('window_seconds')::int IS NULL OR window_seconds = sqlc.narg('window_seconds'))

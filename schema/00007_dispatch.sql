@@ -69,7 +69,7 @@ COMMENT ON TABLE flow.domain_margin IS 'The share of a bucket''s caps that an or
 COMMENT ON COLUMN flow.domain_margin.tenancy_id IS 'The account.';
 COMMENT ON COLUMN flow.domain_margin.bucket IS 'The budget of the account.';
 COMMENT ON COLUMN flow.domain_margin.org_id IS 'The organization that set it.';
-COMMENT ON COLUMN flow.domain_margin.percent IS 'Percent of the provider''s caps, rounded down to whole calls.';
+COMMENT ON COLUMN flow.domain_margin.percent IS 'Percent of the provider''s caps, rounded down to whole calls, at least one.';
 COMMENT ON COLUMN flow.domain_margin.updated_at IS 'When it was set last.';
 
 CREATE TABLE flow.domain_lane (
@@ -98,6 +98,7 @@ CREATE TABLE flow.ledger (
     ends_at timestamptz NOT NULL CHECK (ends_at > starts_at),
     own int NOT NULL DEFAULT 0 CHECK (own >= 0),
     foreign_spend int NOT NULL DEFAULT 0 CHECK (foreign_spend >= 0),
+    unsure int NOT NULL DEFAULT 0 CHECK (unsure >= 0),
     by_credential jsonb NOT NULL DEFAULT '{}',
     cap int,
     observed int,
@@ -116,7 +117,8 @@ COMMENT ON COLUMN flow.ledger.window_seconds IS 'Length of the window: 60, 3600 
 COMMENT ON COLUMN flow.ledger.starts_at IS 'When the window begins, by the provider''s clock.';
 COMMENT ON COLUMN flow.ledger.ends_at IS 'When the window ends; a day with a daylight-saving change has 23 or 25 hours.';
 COMMENT ON COLUMN flow.ledger.own IS 'Calls of ours that count in it or may yet turn out to.';
-COMMENT ON COLUMN flow.ledger.foreign_spend IS 'What the provider counted beyond our own calls: other clients of the account.';
+COMMENT ON COLUMN flow.ledger.foreign_spend IS 'The most that the provider can have counted beyond our own calls: other clients of the account.';
+COMMENT ON COLUMN flow.ledger.unsure IS 'How much of foreign_spend may be own calls that were too young for the last reading. Claims count it, what is shown does not.';
 COMMENT ON COLUMN flow.ledger.by_credential IS 'How many of the own calls which credential spent, by its id. Calls without a credential are in none.';
 COMMENT ON COLUMN flow.ledger.cap IS 'The effective cap when the window was last debited or observed; null where the provider counts a window that has no cap.';
 COMMENT ON COLUMN flow.ledger.observed IS 'What the provider''s counter said last; null where it was never read.';

@@ -103,8 +103,9 @@ COMMENT ON COLUMN ops.hold.expired IS 'True past expires_at: it covers nothing a
 
 -- By ledger_old. Where a window was read but not debited, the cap is that of the window before it.
 CREATE VIEW ops.budget_window AS
-SELECT l.domain, l.bucket, l.window_seconds, l.starts_at, l.ends_at, l.own, l.foreign_spend, l.own + l.foreign_spend AS used, c.cap,
-    c.cap - l.own - l.foreign_spend AS remaining, l.own + l.foreign_spend >= c.cap AS exhausted, l.observed, l.observed_at
+SELECT l.domain, l.bucket, l.window_seconds, l.starts_at, l.ends_at, l.own, l.foreign_spend - l.unsure AS foreign_spend,
+    l.own + l.foreign_spend - l.unsure AS used, c.cap, c.cap - l.own - l.foreign_spend + l.unsure AS remaining,
+    l.own + l.foreign_spend >= c.cap AS exhausted, l.observed, l.observed_at
 FROM (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset) clock
 CROSS JOIN flow.ledger l
 LEFT JOIN LATERAL (

@@ -1265,10 +1265,10 @@ func (q *Queries) LedgerIsOpen(ctx context.Context, db DBTX, domain string) (boo
 }
 
 const ledgerObserve = `-- name: LedgerObserve :exec
-INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, observed, observed_at, drift, alarm_drift, cap)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, foreign_spend, unsure, observed, observed_at, drift, alarm_drift, cap)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
-    foreign_spend = excluded.foreign_spend, observed = excluded.observed, observed_at = excluded.observed_at,
+    foreign_spend = excluded.foreign_spend, unsure = excluded.unsure, observed = excluded.observed, observed_at = excluded.observed_at,
     cap = coalesce(excluded.cap, ledger.cap), drift = excluded.drift, alarm_drift = excluded.alarm_drift
 `
 
@@ -1279,6 +1279,7 @@ type LedgerObserveParams struct {
 	StartsAt      time.Time
 	EndsAt        time.Time
 	ForeignSpend  int32
+	Unsure        int32
 	Observed      *int32
 	ObservedAt    *time.Time
 	Drift         *int32
@@ -1295,6 +1296,7 @@ func (q *Queries) LedgerObserve(ctx context.Context, db DBTX, arg LedgerObserveP
 		arg.StartsAt,
 		arg.EndsAt,
 		arg.ForeignSpend,
+		arg.Unsure,
 		arg.Observed,
 		arg.ObservedAt,
 		arg.Drift,
@@ -1305,7 +1307,7 @@ func (q *Queries) LedgerObserve(ctx context.Context, db DBTX, arg LedgerObserveP
 }
 
 const ledgerRead = `-- name: LedgerRead :many
-SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, by_credential, cap, observed, observed_at, drift, alarm_drift FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND ends_at > $3 ORDER BY window_seconds, starts_at
+SELECT domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, unsure, by_credential, cap, observed, observed_at, drift, alarm_drift FROM flow.ledger WHERE domain = $1 AND bucket = $2 AND ends_at > $3 ORDER BY window_seconds, starts_at
 `
 
 type LedgerReadParams struct {
@@ -1331,6 +1333,7 @@ func (q *Queries) LedgerRead(ctx context.Context, db DBTX, arg LedgerReadParams)
 			&i.EndsAt,
 			&i.Own,
 			&i.ForeignSpend,
+			&i.Unsure,
 			&i.ByCredential,
 			&i.Cap,
 			&i.Observed,

@@ -286,7 +286,7 @@ func (q *Queries) LanesHeldUntil(ctx context.Context, db DBTX, arg LanesHeldUnti
 }
 
 const ledgerHistory = `-- name: LedgerHistory :many
-SELECT bucket, window_seconds, starts_at, own, foreign_spend, cap, observed FROM flow.ledger
+SELECT bucket, window_seconds, starts_at, own, (foreign_spend - unsure)::int AS likely_foreign, cap, observed FROM flow.ledger
 WHERE domain = $1 AND starts_at > $2::timestamptz
     AND ($3::text IS NULL OR bucket = $3)
     AND ($4::int IS NULL OR window_seconds = $4)
@@ -310,7 +310,7 @@ type LedgerHistoryRow struct {
 	WindowSeconds int32
 	StartsAt      time.Time
 	Own           int32
-	ForeignSpend  int32
+	LikelyForeign int32
 	Cap           *int32
 	Observed      *int32
 }
@@ -339,7 +339,7 @@ func (q *Queries) LedgerHistory(ctx context.Context, db DBTX, arg LedgerHistoryP
 			&i.WindowSeconds,
 			&i.StartsAt,
 			&i.Own,
-			&i.ForeignSpend,
+			&i.LikelyForeign,
 			&i.Cap,
 			&i.Observed,
 		); err != nil {
@@ -354,7 +354,7 @@ func (q *Queries) LedgerHistory(ctx context.Context, db DBTX, arg LedgerHistoryP
 }
 
 const ledgerOpen = `-- name: LedgerOpen :many
-SELECT bucket, window_seconds, starts_at, own, foreign_spend, by_credential FROM flow.ledger WHERE domain = $1 AND ends_at > $2::timestamptz
+SELECT bucket, window_seconds, starts_at, own, foreign_spend, unsure, by_credential FROM flow.ledger WHERE domain = $1 AND ends_at > $2::timestamptz
 `
 
 type LedgerOpenParams struct {
@@ -368,6 +368,7 @@ type LedgerOpenRow struct {
 	StartsAt      time.Time
 	Own           int32
 	ForeignSpend  int32
+	Unsure        int32
 	ByCredential  json.RawMessage
 }
 
@@ -387,6 +388,7 @@ func (q *Queries) LedgerOpen(ctx context.Context, db DBTX, arg LedgerOpenParams)
 			&i.StartsAt,
 			&i.Own,
 			&i.ForeignSpend,
+			&i.Unsure,
 			&i.ByCredential,
 		); err != nil {
 			return nil, err

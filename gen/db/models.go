@@ -851,7 +851,7 @@ type FlowDomainMargin struct {
 	Bucket string
 	// The organization that set it.
 	OrgID uuid.UUID
-	// Percent of the provider's caps, rounded down to whole calls.
+	// Percent of the provider's caps, rounded down to whole calls, at least one.
 	Percent int32
 	// When it was set last.
 	UpdatedAt time.Time
@@ -1123,8 +1123,10 @@ type FlowLedger struct {
 	EndsAt time.Time
 	// Calls of ours that count in it or may yet turn out to.
 	Own int32
-	// What the provider counted beyond our own calls: other clients of the account.
+	// The most that the provider can have counted beyond our own calls: other clients of the account.
 	ForeignSpend int32
+	// How much of foreign_spend may be own calls that were too young for the last reading. Claims count it, what is shown does not.
+	Unsure int32
 	// How many of the own calls which credential spent, by its id. Calls without a credential are in none.
 	ByCredential json.RawMessage
 	// The effective cap when the window was last debited or observed; null where the provider counts a window that has no cap.

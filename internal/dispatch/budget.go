@@ -58,6 +58,8 @@ type Span struct {
 	Start, End   time.Time
 	Cap          int
 	Own, Foreign int
+	// Unsure is how much of Foreign may be calls of our own that were too young for the provider's counter.
+	Unsure int
 	// Lag is how long after End a call of ours may still count in it: the provider's clock may be late.
 	Lag time.Duration
 }
@@ -67,6 +69,13 @@ func (s *Span) Used() int { return s.Own + s.Foreign }
 
 // Remaining is what may still be spent; negative after a clamp.
 func (s *Span) Remaining() int { return s.Cap - s.Used() }
+
+// Likely is the span without what is unsure, which is likelier our own than others': what is shown to people. Claims go by the span
+// itself, which is never below what the provider has counted.
+func (s Span) Likely() Span {
+	s.Foreign, s.Unsure = s.Foreign-s.Unsure, 0
+	return s
+}
 
 // Touched returns the windows of one length that a call may count in which arrives between from and to.
 func Touched(from, to time.Time, seconds int, loc *time.Location) []Span {

@@ -92,3 +92,27 @@ func TestRefused_Counts(t *testing.T) {
 		})
 	}
 }
+
+// TestCounters_YoungOnce: a reading beside calls that it may not hold does not show them twice, and takes up what it holds beyond
+// all of them.
+func TestCounters_YoungOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dispatch.Options{})
+	b.daily(500)
+	b.await(b.start(b.define(hundreds), 4000, plainRow))
+	b.refresh()
+	shown := func(used int) {
+		t.Helper()
+		day := b.used(b.heads, "upload")[86400]
+		require.Equal(t, []int{used, 500 - used}, []int{day.Used(), day.Remaining()})
+	}
+	shown(40)
+	require.Nil(t, must(b.heads.Headroom(t.Context(), b.org, b.tenancy)).Buckets["upload"].NextAllowedAt)
+	require.EqualValues(t, []int32{40, 40, 40}, []int32{b.day().Own, b.day().ForeignSpend, b.day().Unsure}, "what claims go by")
+	require.Equal(t, 30, b.sim.Spend("acme", "upload", 30))
+	b.refresh()
+	shown(70)
+	b.matured()
+	shown(70)
+	require.EqualValues(t, []int32{40, 30, 0}, []int32{b.day().Own, b.day().ForeignSpend, b.day().Unsure})
+}

@@ -227,7 +227,7 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 		return false, false, nil
 	}
 	young := recent[[2]int64{int64(c.WindowSeconds), start.Unix()}]
-	r := TakeOver(&Span{Own: int(row.Own), Foreign: int(row.ForeignSpend)}, c.Value, young)
+	r := TakeOver(&Span{Own: int(row.Own), Foreign: int(row.ForeignSpend), Unsure: int(row.Unsure)}, c.Value, young)
 	drift, worst := d.drift(m, &row, c.Value, r.Drift)
 	observed, at := int32(c.Value), read.until
 	var limit *int32
@@ -236,7 +236,7 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 		limit = &capped
 	}
 	err = d.q.LedgerObserve(ctx, tx, db.LedgerObserveParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), StartsAt: start, EndsAt: end,
-		ForeignSpend: int32(r.Foreign), Observed: &observed, ObservedAt: &at, Cap: limit, Drift: &drift, AlarmDrift: worst})
+		ForeignSpend: int32(r.Foreign), Unsure: int32(r.Unsure), Observed: &observed, ObservedAt: &at, Cap: limit, Drift: &drift, AlarmDrift: worst})
 	if err != nil {
 		return false, false, fmt.Errorf("observe %s: %w", m.key, err)
 	}
@@ -246,16 +246,20 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 
 // Taken is what a reading of the provider's counters says of a window.
 type Taken struct {
-	// Foreign is what others spent, Drift how far the reading is from the ledger.
-	Foreign, Drift int
+	// Foreign is the most that others can have spent, Unsure how much of that may be young calls of our own, Drift how far the
+	// reading is from the ledger.
+	Foreign, Unsure, Drift int
 	// Freed tells that others spent less than was thought.
 	Freed bool
 }
 
-// TakeOver compares a window with the provider's reading of it; recent are own debits that are too young for it.
+// TakeOver compares a window with the provider's reading of it; recent are own debits that are too young for it. Others spent between
+// what the reading holds beyond all of our debits, and what it holds beyond those that it surely has. What was likely before stays
+// likely while it lies between.
 func TakeOver(s *Span, observed, recent int) Taken {
 	foreign := Foreign(observed, s.Own, recent)
-	return Taken{Foreign: foreign, Drift: Drift(observed, s.Own, recent, s.Foreign), Freed: foreign < s.Foreign}
+	likely := min(max(s.Foreign-s.Unsure, Foreign(observed, s.Own, 0)), foreign)
+	return Taken{Foreign: foreign, Unsure: foreign - likely, Drift: Drift(observed, s.Own, recent, s.Foreign), Freed: foreign < s.Foreign}
 }
 
 // Counted returns the window of this length that a counter speaks of which the provider read between from and to by its own

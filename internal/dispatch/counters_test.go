@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
@@ -155,6 +156,31 @@ func TestCounters_MayMiss(t *testing.T) {
 }
 
 // TestCounters_Outdated: a reading that comes after a later one changes nothing.
+// Others spent between what a reading holds beyond all of our calls, and what it holds beyond those that it surely has; what is shown
+// lies there, keeps what it was where it can, and never says less than the provider told.
+func TestProperty_TakeOver(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		own := rapid.IntRange(0, 500).Draw(t, "own")
+		young, others := rapid.IntRange(0, own).Draw(t, "young"), rapid.IntRange(0, 100).Draw(t, "others")
+		observed := own - rapid.IntRange(0, young).Draw(t, "missing") + others
+		was := dispatch.Span{Own: own, Foreign: rapid.IntRange(0, 600).Draw(t, "foreign")}
+		was.Unsure = rapid.IntRange(0, was.Foreign).Draw(t, "unsure")
+		taken := dispatch.TakeOver(&was, observed, young)
+		now := dispatch.Span{Own: own, Foreign: taken.Foreign, Unsure: taken.Unsure}
+		shown := now.Likely()
+		require.GreaterOrEqual(t, now.Foreign, others, "claims never go by less than others spent")
+		require.GreaterOrEqual(t, shown.Used(), observed, "clamped up")
+		require.LessOrEqual(t, shown.Used(), now.Used())
+		if before := was.Likely().Foreign; before >= observed-own && before <= taken.Foreign {
+			require.Equal(t, before, shown.Foreign, "nothing says that it changed")
+		}
+		if young == 0 {
+			require.Equal(t, others, shown.Foreign)
+		}
+	})
+}
+
 func TestCounters_Outdated(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})

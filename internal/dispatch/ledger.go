@@ -118,7 +118,7 @@ func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]
 		s := &out[i]
 		for _, r := range rows {
 			if int(r.WindowSeconds) == s.Seconds && r.StartsAt.Equal(s.Start) {
-				s.Own, s.Foreign = int(r.Own), int(r.ForeignSpend)
+				s.Own, s.Foreign, s.Unsure = int(r.Own), int(r.ForeignSpend), int(r.Unsure)
 			}
 		}
 	}

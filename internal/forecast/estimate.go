@@ -231,7 +231,8 @@ func (e *Estimate) called(a *catalog.Action, timeout time.Duration) {
 }
 
 func (e *Estimate) day(w *dispatch.Span) {
-	left := int64(w.Remaining())
+	likely := w.Likely()
+	left := int64(likely.Remaining())
 	e.Day = &Day{
 		Cap: int64(w.Cap), Remaining: left, Spills: e.Calls > 0 && e.Calls+e.QueuedCalls > left,
 		Percent: math.Round(float64(e.Calls)/float64(max(left, 1))*10000) / 100,

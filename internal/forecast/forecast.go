@@ -205,7 +205,7 @@ func (s *spend) spans(bucket string, caps map[int]int, from, to time.Time) []dis
 			w.Cap, w.Lag = limit, s.skew
 			for _, r := range s.rows {
 				if r.Bucket == bucket && int(r.WindowSeconds) == seconds && r.StartsAt.Equal(w.Start) {
-					w.Own, w.Foreign = int(r.Own), int(r.ForeignSpend)
+					w.Own, w.Foreign, w.Unsure = int(r.Own), int(r.ForeignSpend), int(r.Unsure)
 				}
 			}
 			out = append(out, w)

@@ -63,14 +63,23 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 			return nil, err
 		}
 		touched := sp.touched(b.name, caps)
-		next := allowedFrom(dispatch.Decide(sp.now, touched, 1).NextAt, held, delays[b.name])
-		left := Bucket{Label: b.Label, Windows: sp.current(b.name, caps), Escalated: s.counts(d.PlatformID) && dispatch.Escalated(touched)}
+		next := allowedFrom(dispatch.Decide(sp.now, likely(touched), 1).NextAt, held, delays[b.name])
+		left := Bucket{Label: b.Label, Windows: likely(sp.current(b.name, caps)), Escalated: s.counts(d.PlatformID) && dispatch.Escalated(touched)}
 		if next.After(sp.now) && next.Before(noEnd) {
 			left.NextAllowedAt = &next
 		}
 		out.Buckets[b.name] = left
 	}
 	return out, nil
+}
+
+// likely are spans without what is unsure.
+func likely(spans []dispatch.Span) []dispatch.Span {
+	out := make([]dispatch.Span, len(spans))
+	for i := range spans {
+		out[i] = spans[i].Likely()
+	}
+	return out
 }
 
 // counts reports whether a platform tells how much of its budgets is spent.

@@ -77,7 +77,7 @@ func (s *Service) spent(ctx context.Context, d *Domain, rows []db.LedgerHistoryR
 	}
 	out := make([]Spent, len(rows))
 	for i, r := range rows {
-		out[i] = Spent{Bucket: r.Bucket, Seconds: int(r.WindowSeconds), WindowStart: r.StartsAt, Used: int(r.Own) + int(r.ForeignSpend)}
+		out[i] = Spent{Bucket: r.Bucket, Seconds: int(r.WindowSeconds), WindowStart: r.StartsAt, Used: int(r.Own) + int(r.LikelyForeign)}
 		if out[i].Cap = caps[r.Bucket][int(r.WindowSeconds)]; r.Cap != nil { // null where the provider counts what has no cap
 			out[i].Cap = int(*r.Cap)
 		}

@@ -217,6 +217,12 @@ func (c *checker) observes(b *budget, k window, n counter) {
 	if n.window == k {
 		c.of(b).seen[k] = max(c.of(b).seen[k], n.others)
 	}
+	switch r := b.row(k); {
+	case n.window == k && n.value > r.own+r.foreign-r.unsure:
+		c.fail("budget %d, window %v: the provider told of %d calls, %d and %d are shown", b.no, k, n.value, r.own, r.foreign-r.unsure)
+	case !b.account.others && r.foreign != r.unsure:
+		c.fail("budget %d, window %v: nobody else spends, and %d are shown for that", b.no, k, r.foreign-r.unsure)
+	}
 	c.window(b, k)
 }
 

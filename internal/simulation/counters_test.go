@@ -114,8 +114,8 @@ func (b *budget) takeOver(counters []counter, asOf, until, from, to time.Time) (
 			continue
 		}
 		r.observedAt = until
-		taken := dispatch.TakeOver(&dispatch.Span{Own: r.own, Foreign: r.foreign}, c.value, recent[k])
-		r.foreign = taken.Foreign
+		taken := dispatch.TakeOver(&dispatch.Span{Own: r.own, Foreign: r.foreign, Unsure: r.unsure}, c.value, recent[k])
+		r.foreign, r.unsure = taken.Foreign, taken.Unsure
 		freed = freed || taken.Freed
 		scarce = scarce || dispatch.Escalated([]dispatch.Span{{Cap: caps[c.seconds], Own: r.own, Foreign: r.foreign}})
 		w.check.observes(b, k, c)

@@ -31,7 +31,7 @@ func eachWindow(c dispatch.CountsIn, do func(window)) {
 
 // row is a row of the ledger.
 type row struct {
-	own, foreign int
+	own, foreign, unsure int
 	// observedAt is as of when the provider's counter was read last.
 	observedAt time.Time
 }
@@ -99,7 +99,7 @@ func (b *budget) spans(now time.Time) []dispatch.Span {
 	for i := range out {
 		s := &out[i]
 		if r := b.ledger[windowOf(s)]; r != nil {
-			s.Own, s.Foreign = r.own, r.foreign
+			s.Own, s.Foreign, s.Unsure = r.own, r.foreign, r.unsure
 		}
 	}
 	return out
