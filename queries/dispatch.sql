@@ -253,7 +253,49 @@ SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '
     (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = @tenancy_id AND m.bucket = @bucket
         AND EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
             AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
-                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity')))))::int AS margin;
+                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity')))))::int AS margin,
+    coalesce((SELECT d.time_zone FROM flow.domain d WHERE d.tenancy_id = @tenancy_id), '')::text AS time_zone;
+
+-- name: BudgetZone :exec
+UPDATE flow.budget SET time_zone = @time_zone WHERE domain = @domain AND bucket = @bucket;
+
+-- name: BudgetsUnaligned :many
+-- The budgets of an account that do not go by its time zone yet.
+SELECT b.bucket FROM flow.domain d JOIN flow.budget b ON b.domain = d.tenancy_id
+WHERE d.tenancy_id = @domain AND b.metered AND b.time_zone <> d.time_zone ORDER BY b.bucket;
+
+-- name: CallsUnaligned :many
+-- Calls of a budget whose windows are read again, with when they can have arrived: those that are not over, and those that a reading of
+-- the provider's counters may miss.
+SELECT id, claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until
+FROM flow.call WHERE domain = @domain AND bucket = @bucket AND counts_in <> '{}' AND (
+    claimed_at > @since
+    OR (answered_at - claimed_at > interval '1 second' AND answered_at > @since)
+    OR state IN ('intent', 'unknown', 'awaiting')
+    OR (state = 'unresolved' AND claimed_at > @oldest))
+ORDER BY id;
+
+-- name: CallsAlign :exec
+UPDATE flow.call c SET counts_in = d.counts_in::jsonb
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@counts_in::text[]) AS counts_in) d WHERE c.id = d.id;
+
+-- name: CallsCounted :many
+-- Calls that count in windows of a budget, by when they can have arrived.
+SELECT claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until,
+    coalesce(credential_id, '00000000-0000-0000-0000-000000000000')::uuid AS credential_id, count(*) AS calls
+FROM flow.call WHERE domain = @domain AND bucket = @bucket AND counts_in <> '{}' AND claimed_at > @since
+GROUP BY 1, 2, 3;
+
+-- name: LedgerAlign :exec
+-- Makes windows with what may count in them. One that is there already never counts less than before.
+INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, cap, by_credential)
+SELECT @domain, @bucket, d.seconds, d.starts_at, d.ends_at, d.own, d.foreign_spend, d.cap, d.by_credential::jsonb
+FROM (SELECT unnest(@seconds::int[]) AS seconds, unnest(@starts::timestamptz[]) AS starts_at, unnest(@ends::timestamptz[]) AS ends_at,
+        unnest(@own::int[]) AS own, unnest(@foreign_spend::int[]) AS foreign_spend, unnest(@caps::int[]) AS cap,
+        unnest(@by_credential::text[]) AS by_credential) d
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = greatest(l.own, excluded.own), ends_at = excluded.ends_at,
+    by_credential = CASE WHEN excluded.own > l.own THEN excluded.by_credential ELSE l.by_credential END,
+    foreign_spend = greatest(l.foreign_spend, excluded.foreign_spend), cap = excluded.cap;
 
 -- name: DomainLimitPut :exec
 INSERT INTO flow.domain_limit (tenancy_id, bucket, window_seconds, cap, read_at) VALUES (@tenancy_id, @bucket, @window_seconds, @cap, flow.clock())

@@ -239,6 +239,21 @@ func (q *Queries) BudgetWaits(ctx context.Context, db DBTX, arg BudgetWaitsParam
 	return exists, err
 }
 
+const budgetZone = `-- name: BudgetZone :exec
+UPDATE flow.budget SET time_zone = $1 WHERE domain = $2 AND bucket = $3
+`
+
+type BudgetZoneParams struct {
+	TimeZone string
+	Domain   string
+	Bucket   string
+}
+
+func (q *Queries) BudgetZone(ctx context.Context, db DBTX, arg BudgetZoneParams) error {
+	_, err := db.Exec(ctx, budgetZone, arg.TimeZone, arg.Domain, arg.Bucket)
+	return err
+}
+
 const budgetsLock = `-- name: BudgetsLock :many
 SELECT bucket FROM flow.budget WHERE domain = $1 ORDER BY bucket FOR NO KEY UPDATE
 `
@@ -246,6 +261,32 @@ SELECT bucket FROM flow.budget WHERE domain = $1 ORDER BY bucket FOR NO KEY UPDA
 // Locks every budget of an account against claims.
 func (q *Queries) BudgetsLock(ctx context.Context, db DBTX, domain string) ([]string, error) {
 	rows, err := db.Query(ctx, budgetsLock, domain)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var bucket string
+		if err := rows.Scan(&bucket); err != nil {
+			return nil, err
+		}
+		items = append(items, bucket)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const budgetsUnaligned = `-- name: BudgetsUnaligned :many
+SELECT b.bucket FROM flow.domain d JOIN flow.budget b ON b.domain = d.tenancy_id
+WHERE d.tenancy_id = $1 AND b.metered AND b.time_zone <> d.time_zone ORDER BY b.bucket
+`
+
+// The budgets of an account that do not go by its time zone yet.
+func (q *Queries) BudgetsUnaligned(ctx context.Context, db DBTX, domain string) ([]string, error) {
+	rows, err := db.Query(ctx, budgetsUnaligned, domain)
 	if err != nil {
 		return nil, err
 	}
@@ -496,6 +537,21 @@ func (q *Queries) CallResolve(ctx context.Context, db DBTX, id uuid.UUID) error 
 	return err
 }
 
+const callsAlign = `-- name: CallsAlign :exec
+UPDATE flow.call c SET counts_in = d.counts_in::jsonb
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS counts_in) d WHERE c.id = d.id
+`
+
+type CallsAlignParams struct {
+	Ids      []uuid.UUID
+	CountsIn []string
+}
+
+func (q *Queries) CallsAlign(ctx context.Context, db DBTX, arg CallsAlignParams) error {
+	_, err := db.Exec(ctx, callsAlign, arg.Ids, arg.CountsIn)
+	return err
+}
+
 const callsCheckNow = `-- name: CallsCheckNow :exec
 UPDATE flow.call SET next_check_at = flow.clock() WHERE state IN ('unknown', 'awaiting') AND next_check_at > (SELECT flow.clock())
 `
@@ -504,6 +560,52 @@ UPDATE flow.call SET next_check_at = flow.clock() WHERE state IN ('unknown', 'aw
 func (q *Queries) CallsCheckNow(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, callsCheckNow)
 	return err
+}
+
+const callsCounted = `-- name: CallsCounted :many
+SELECT claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until,
+    coalesce(credential_id, '00000000-0000-0000-0000-000000000000')::uuid AS credential_id, count(*) AS calls
+FROM flow.call WHERE domain = $1 AND bucket = $2 AND counts_in <> '{}' AND claimed_at > $3
+GROUP BY 1, 2, 3
+`
+
+type CallsCountedParams struct {
+	Domain string
+	Bucket string
+	Since  time.Time
+}
+
+type CallsCountedRow struct {
+	ClaimedAt    time.Time
+	Until        time.Time
+	CredentialID uuid.UUID
+	Calls        int64
+}
+
+// Calls that count in windows of a budget, by when they can have arrived.
+func (q *Queries) CallsCounted(ctx context.Context, db DBTX, arg CallsCountedParams) ([]CallsCountedRow, error) {
+	rows, err := db.Query(ctx, callsCounted, arg.Domain, arg.Bucket, arg.Since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CallsCountedRow
+	for rows.Next() {
+		var i CallsCountedRow
+		if err := rows.Scan(
+			&i.ClaimedAt,
+			&i.Until,
+			&i.CredentialID,
+			&i.Calls,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const callsDoubtedAt = `-- name: CallsDoubtedAt :many
@@ -845,6 +947,56 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 	return items, nil
 }
 
+const callsUnaligned = `-- name: CallsUnaligned :many
+SELECT id, claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until
+FROM flow.call WHERE domain = $1 AND bucket = $2 AND counts_in <> '{}' AND (
+    claimed_at > $3
+    OR (answered_at - claimed_at > interval '1 second' AND answered_at > $3)
+    OR state IN ('intent', 'unknown', 'awaiting')
+    OR (state = 'unresolved' AND claimed_at > $4))
+ORDER BY id
+`
+
+type CallsUnalignedParams struct {
+	Domain string
+	Bucket string
+	Since  time.Time
+	Oldest time.Time
+}
+
+type CallsUnalignedRow struct {
+	ID        uuid.UUID
+	ClaimedAt time.Time
+	Until     time.Time
+}
+
+// Calls of a budget whose windows are read again, with when they can have arrived: those that are not over, and those that a reading of
+// the provider's counters may miss.
+func (q *Queries) CallsUnaligned(ctx context.Context, db DBTX, arg CallsUnalignedParams) ([]CallsUnalignedRow, error) {
+	rows, err := db.Query(ctx, callsUnaligned,
+		arg.Domain,
+		arg.Bucket,
+		arg.Since,
+		arg.Oldest,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CallsUnalignedRow
+	for rows.Next() {
+		var i CallsUnalignedRow
+		if err := rows.Scan(&i.ID, &i.ClaimedAt, &i.Until); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const callsUnderWay = `-- name: CallsUnderWay :many
 SELECT id, claimed_at, send_before FROM flow.call WHERE domain = $1 AND bucket = $2 AND state = 'intent' ORDER BY send_before
 `
@@ -939,7 +1091,8 @@ SELECT (SELECT coalesce(array_agg(l.window_seconds ORDER BY l.window_seconds), '
     (SELECT coalesce(min(m.percent), 100) FROM flow.domain_margin m WHERE m.tenancy_id = $1 AND m.bucket = $2
         AND EXISTS (SELECT FROM flow.credential c WHERE c.tenancy_id = m.tenancy_id AND c.org_id = m.org_id AND c.status = 'active' AND c.deleted_at IS NULL
             AND (c.last_verified IS NOT NULL OR NOT EXISTS (SELECT FROM flow.credential_use u WHERE u.credential_id = c.id
-                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity')))))::int AS margin
+                AND u.last_failure_class = 'AUTH_FAILED' AND u.last_failed_at > coalesce(u.last_succeeded_at, '-infinity')))))::int AS margin,
+    coalesce((SELECT d.time_zone FROM flow.domain d WHERE d.tenancy_id = $1), '')::text AS time_zone
 `
 
 type DomainCapsParams struct {
@@ -948,9 +1101,10 @@ type DomainCapsParams struct {
 }
 
 type DomainCapsRow struct {
-	Windows []int32
-	Caps    []int32
-	Margin  int32
+	Windows  []int32
+	Caps     []int32
+	Margin   int32
+	TimeZone string
 }
 
 // The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account: those
@@ -958,7 +1112,12 @@ type DomainCapsRow struct {
 func (q *Queries) DomainCaps(ctx context.Context, db DBTX, arg DomainCapsParams) (DomainCapsRow, error) {
 	row := db.QueryRow(ctx, domainCaps, arg.TenancyID, arg.Bucket)
 	var i DomainCapsRow
-	err := row.Scan(&i.Windows, &i.Caps, &i.Margin)
+	err := row.Scan(
+		&i.Windows,
+		&i.Caps,
+		&i.Margin,
+		&i.TimeZone,
+	)
 	return i, err
 }
 
@@ -1209,6 +1368,45 @@ func (q *Queries) LaneSet(ctx context.Context, db DBTX, arg LaneSetParams) (Flow
 		&i.UpdatedAt,
 	)
 	return i, err
+}
+
+const ledgerAlign = `-- name: LedgerAlign :exec
+INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, cap, by_credential)
+SELECT $1, $2, d.seconds, d.starts_at, d.ends_at, d.own, d.foreign_spend, d.cap, d.by_credential::jsonb
+FROM (SELECT unnest($3::int[]) AS seconds, unnest($4::timestamptz[]) AS starts_at, unnest($5::timestamptz[]) AS ends_at,
+        unnest($6::int[]) AS own, unnest($7::int[]) AS foreign_spend, unnest($8::int[]) AS cap,
+        unnest($9::text[]) AS by_credential) d
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = greatest(l.own, excluded.own), ends_at = excluded.ends_at,
+    by_credential = CASE WHEN excluded.own > l.own THEN excluded.by_credential ELSE l.by_credential END,
+    foreign_spend = greatest(l.foreign_spend, excluded.foreign_spend), cap = excluded.cap
+`
+
+type LedgerAlignParams struct {
+	Domain       string
+	Bucket       string
+	Seconds      []int32
+	Starts       []time.Time
+	Ends         []time.Time
+	Own          []int32
+	ForeignSpend []int32
+	Caps         []int32
+	ByCredential []string
+}
+
+// Makes windows with what may count in them. One that is there already never counts less than before.
+func (q *Queries) LedgerAlign(ctx context.Context, db DBTX, arg LedgerAlignParams) error {
+	_, err := db.Exec(ctx, ledgerAlign,
+		arg.Domain,
+		arg.Bucket,
+		arg.Seconds,
+		arg.Starts,
+		arg.Ends,
+		arg.Own,
+		arg.ForeignSpend,
+		arg.Caps,
+		arg.ByCredential,
+	)
+	return err
 }
 
 const ledgerDebit = `-- name: LedgerDebit :execrows

@@ -92,6 +92,10 @@ type Input struct {
 	TenancyID *string
 }
 
+// DueCounters is the kind of due rows of accounts (key: the tenancy id) that package dispatch is to look at: to read the counters of
+// their providers, and to align their budgets to their time zones.
+const DueCounters = "counters"
+
 // Service is the door to credentials. Safe for concurrent use.
 type Service struct {
 	pool    *pgxpool.Pool

@@ -168,7 +168,8 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	defer s.held.drop(used.OrgID, used.ID)
-	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+	var tenancy *string
+	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		lock, err := s.queries.CredentialLock(ctx, tx, db.CredentialLockParams{OrgID: used.OrgID, ID: used.ID})
 		if pg.IsNoRows(err) {
 			return errMissing()
@@ -182,7 +183,7 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 		if lock.Version != used.Version {
 			return nil
 		}
-		tenancy, err := bind(ctx, tx, used.OrgID, lock.TenancyID, a)
+		tenancy, err = bind(ctx, tx, used.OrgID, lock.TenancyID, a)
 		if fault.Is(err, fault.Conflict) {
 			a.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential; rotate it to one of %s", textOf(lock.TenancyID))
 		} else if err != nil {
@@ -204,6 +205,11 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 		}
 		return event.Tell(ctx, tx, s.due, failed(tested, &a.Outcome))
 	})
+	if err != nil {
+		return err
+	}
+	s.follow(ctx, tenancy)
+	return nil
 }
 
 // bind returns the account of a credential after an attempt: the one that it has, else the one that the platform named,
@@ -214,4 +220,19 @@ func bind(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, has *string, a *attem
 	}
 	a.account.AnsweredIn = a.Latency
 	return tenant.Bind(ctx, tx, orgID, has, *a.account)
+}
+
+// follow has the budgets of an account aligned that go by another time zone than it has told. That it fails does no harm: the next
+// claim aligns its budget too.
+func (s *Service) follow(ctx context.Context, tenancyID *string) {
+	if tenancyID == nil {
+		return
+	}
+	behind, err := s.queries.BudgetsUnaligned(ctx, s.pool, *tenancyID)
+	if err != nil || len(behind) == 0 {
+		return
+	}
+	_ = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		return s.due.Wake(ctx, tx, DueCounters, *tenancyID, time.Time{})
+	})
 }

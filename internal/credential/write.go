@@ -54,7 +54,11 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 		}
 		return pg.Do(ctx, tx, created, also)
 	})
-	return created, err
+	if err != nil {
+		return nil, err
+	}
+	s.follow(ctx, created.TenancyID)
+	return created, nil
 }
 
 // account returns the account of a new credential: the tenant that the caller names, else the one that the platform named.
@@ -99,12 +103,16 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 		if err := account.Audit(ctx, tx, "credential", id.String()); err != nil {
 			return err
 		}
-		if err := s.wakeOthers(ctx, tx, replaced.TenancyID); err != nil {
+		if err := event.Tell(ctx, tx, s.due, changes(replaced, target.secret != nil, was)...); err != nil {
 			return err
 		}
-		return event.Tell(ctx, tx, s.due, changes(replaced, target.secret != nil, was)...)
+		return s.wakeOthers(ctx, tx, replaced.TenancyID)
 	})
-	return replaced, err
+	if err != nil {
+		return nil, err
+	}
+	s.follow(ctx, replaced.TenancyID)
+	return replaced, nil
 }
 
 // replace writes a replacement, and returns the status that the credential had.

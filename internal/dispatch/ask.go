@@ -122,9 +122,11 @@ func (d *Dispatcher) spend(ctx context.Context, s *spend, req provider.Request) 
 	started := time.Now()
 	var granted, escalated bool
 	debit := func(checked bool) error {
-		return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-			granted, escalated, next, err = d.debitOne(ctx, tx, k, s, p, checked)
-			return err
+		return d.aligned(ctx, k, func() error {
+			return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+				granted, escalated, next, err = d.debitOne(ctx, tx, k, s, p, checked)
+				return err
+			})
 		})
 	}
 	if err = debit(false); err == nil && escalated {

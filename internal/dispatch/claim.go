@@ -42,9 +42,11 @@ type claimed struct {
 func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, answered []uuid.UUID, checked bool) (claimed, error) {
 	var out claimed
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
-	err := pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		c := claim{d: d, tx: tx, key: k, out: &out, owner: d.opts.Owner, answered: answered, checked: checked}
-		return c.run(ctx, calls)
+	err := d.aligned(ctx, k, func() error {
+		return pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+			c := claim{d: d, tx: tx, key: k, out: &out, owner: d.opts.Owner, answered: answered, checked: checked}
+			return c.run(ctx, calls)
+		})
 	})
 	if err != nil && pg.CommitUnknown(err) && len(out.calls) > 0 {
 		// Even when the lease is gone: what is written down and was not sent must be known for that.

@@ -116,6 +116,9 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 
 // takeOver writes what the provider counted, and notes in r what calls of ours may be missing in that, and what is nearly spent.
 func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *catalog.Platform, counters []provider.Counter, r *reading) error {
+	if err := d.alignAll(ctx, domain.TenancyID); err != nil {
+		return err
+	}
 	byBucket := map[string][]provider.Counter{}
 	for _, c := range counters {
 		byBucket[c.Bucket] = append(byBucket[c.Bucket], c)
@@ -325,8 +328,12 @@ func (a *asked) at(domain string) time.Time {
 }
 
 // Counters is the handler of due rows of kind DueCounters. It comes back while calls go out, and while a window is open in
-// which we spent. Until a reading can hold all of our calls, the account's use is put too high rather than too low.
+// which we spent. Until a reading can hold all of our calls, the account's use is put too high rather than too low. Before all it has
+// budgets follow a time zone that the account told later.
 func (d *Dispatcher) Counters(ctx context.Context, lease *due.Lease) (next time.Time, err error) {
+	if err := d.alignAll(ctx, lease.Key); err != nil {
+		return time.Time{}, err
+	}
 	org, err := d.q.DomainAnyOrg(ctx, d.Pool, &lease.Key)
 	if pg.IsNoRows(err) {
 		return time.Time{}, nil

@@ -29,7 +29,7 @@ import (
 const DueReconcile = "reconcile"
 
 // DueCounters: the provider's own counters of an account (key: its tenancy id) are to be read.
-const DueCounters = "counters"
+const DueCounters = credential.DueCounters
 
 // Options tune a Dispatcher; zero values are replaced by good ones.
 type Options struct {
@@ -56,7 +56,7 @@ type Deps struct {
 	Due         run.Waker
 	// Clock says how much time has really passed. Default: one that nobody runs.
 	Clock  *due.Clock
-	Random      func() float64
+	Random func() float64
 	// Memory is the process's budget for calls and their answers; nil for none.
 	Memory *memory.Budget
 }

@@ -37,13 +37,19 @@ type meter struct {
 // Caps returns the effective caps of a bucket in calls, by window length: the provider's own limits where they were read,
 // else the catalog's, after the lowest margin of the organizations that use the account.
 func Caps(ctx context.Context, conn db.DBTX, tenancyID string, bucket string, b *catalog.RateBucket) (map[int]int, error) {
-	caps := map[int]int{}
+	caps, _, err := capsAndZone(ctx, conn, tenancyID, bucket, b)
+	return caps, err
+}
+
+// capsAndZone is Caps, and the time zone of the account.
+func capsAndZone(ctx context.Context, conn db.DBTX, tenancyID, bucket string, b *catalog.RateBucket) (caps map[int]int, zone string, err error) {
+	caps = map[int]int{}
 	for seconds, n := range b.Windows {
 		caps[seconds] = n
 	}
 	r, err := db.New().DomainCaps(ctx, conn, db.DomainCapsParams{TenancyID: tenancyID, Bucket: bucket})
 	if err != nil {
-		return nil, fmt.Errorf("read limits of %s: %w", tenancyID, err)
+		return nil, "", fmt.Errorf("read limits of %s: %w", tenancyID, err)
 	}
 	for i, seconds := range r.Windows {
 		caps[int(seconds)] = int(r.Caps[i])
@@ -51,17 +57,22 @@ func Caps(ctx context.Context, conn db.DBTX, tenancyID string, bucket string, b 
 	for seconds, n := range caps {
 		caps[seconds] = AfterMargin(n, int(r.Margin))
 	}
-	return caps, nil
+	return caps, r.TimeZone, nil
 }
 
-// meter returns the meter of a budget with its caps; nil where it is not metered.
+// meter returns the meter of a budget with its caps; nil where it is not metered. It fails with errZone where the budget must be
+// aligned first.
 func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget) (*meter, error) {
 	m, err := d.windows(b)
 	if m == nil || err != nil {
 		return nil, err
 	}
 	svc, _ := d.Catalog.Service(b.ServiceID)
-	m.caps, err = Caps(ctx, conn, b.Domain, b.Bucket, svc.RateBuckets[b.Bucket])
+	var zone string
+	m.caps, zone, err = capsAndZone(ctx, conn, b.Domain, b.Bucket, svc.RateBuckets[b.Bucket])
+	if err == nil && zone != "" && zone != b.TimeZone {
+		return nil, fmt.Errorf("%w: %s", errZone, m.key)
+	}
 	return m, err
 }
 

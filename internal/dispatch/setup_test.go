@@ -102,11 +102,11 @@ func setupSender(t *testing.T, opts dispatch.Options, change func(*catalog.Catal
 	kek := must(vault.LoadKEK("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", ""))
 	out.AllowHosts = append(out.AllowHosts, strings.TrimPrefix(server.URL, "http://"))
 	sender := provider.NewSender(out)
-	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender, Now: time.Now})
-	b.creds = creds
 	b.defs = definition.New(b.pool, cat)
 	b.heads = forecast.New(b.pool, cat, definition.NewPlans(cat, 1<<20))
 	sched := due.New(b.pool, must(work.NewQueue(b.pool)), due.Options{Log: log})
+	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender, Now: time.Now, Due: sched})
+	b.creds = creds
 	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 256}
 	b.runs = run.New(b.pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
 	opts.Log = log
