@@ -53,7 +53,7 @@ func (h errorHandler) NewError(ctx context.Context, err error) *oas.ErrorStatusC
 	}
 	var f *fault.Error
 	if errors.As(err, &f) && statuses[f.Code] != 0 {
-		var own cleanedUp
+		var own cleanedUpError
 		if cause := f.Unwrap(); cause != nil && !(errors.As(err, &own) && h.outage.refuse(ctx, cause) != nil) {
 			h.log.WarnContext(ctx, "refused", "request_id", requestID(ctx), "error", f)
 		}

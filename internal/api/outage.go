@@ -28,11 +28,11 @@ var (
 		Detail: "The database did not confirm the request; see whether it was carried out, or repeat it with its Idempotency-Key"}
 )
 
-// cleanedUp is a failure of ours of which nothing remains, and whose answer the contract words.
-type cleanedUp struct{ fault *fault.Error }
+// cleanedUpError is a failure of ours of which nothing remains, and whose answer the contract words.
+type cleanedUpError struct{ fault *fault.Error }
 
-func (e cleanedUp) Error() string { return e.fault.Error() }
-func (e cleanedUp) Unwrap() error { return e.fault }
+func (e cleanedUpError) Error() string { return e.fault.Error() }
+func (e cleanedUpError) Unwrap() error { return e.fault }
 
 // notMade hides such a failure. What nobody knows the end of, and what the caller has given up, comes back as it is.
 func notMade(ctx context.Context, err error, detail string) error {
@@ -40,7 +40,7 @@ func notMade(ctx context.Context, err error, detail string) error {
 	if errors.As(err, &f) || ctx.Err() != nil || pg.CommitUnknown(err) {
 		return err
 	}
-	return cleanedUp{fault.New(fault.Unavailable, "%s", detail).Because(err)}
+	return cleanedUpError{fault.New(fault.Unavailable, "%s", detail).Because(err)}
 }
 
 // outage is a time in which the database cannot be used. It is logged when it begins and when it ends, not for each request.
