@@ -29,7 +29,8 @@ func (r *queueRow) laneKey() LaneKey { return LaneKey{r.OrgID, r.Lane} }
 
 // standing is where the lane of a queue would start.
 func (r *queueRow) standing() Standing {
-	s := Standing{LaneKey: r.laneKey(), OrgTag: LaneTag{Finish: max(r.OrgVtime, r.OrgClock)}, Tag: LaneTag{Finish: max(r.Vtime, r.Clock)}, Weight: int(r.Weight)}
+	s := Standing{LaneKey: r.laneKey(), Weight: int(r.Weight)}
+	s.OrgTag.Finish, s.Tag.Finish = begins(r.OrgVtime, r.OrgClock), begins(r.Vtime, r.Clock)
 	if s.Weight == 0 {
 		s.Weight = standardWeight[r.Lane]
 	}

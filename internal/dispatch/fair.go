@@ -16,11 +16,19 @@ import (
 // The lane with the least Finish goes next.
 type LaneTag struct{ Start, Finish int64 }
 
-// charged is the tag after a charge for n calls, where clock is the latest start of its competitors. What had nothing to send
-// starts where they are: it does not come back with the credit of the time in which it wanted nothing.
+// charged is the tag after a charge for n calls, where clock is the latest start of its competitors.
 func (t LaneTag) charged(clock int64, n, weight int) LaneTag {
-	start := max(t.Finish, clock)
+	start := begins(t.Finish, clock)
 	return LaneTag{Start: start, Finish: start + int64(n)*fairUnit/int64(weight)}
+}
+
+// begins is where the next charge of what was charged up to finish begins. What had nothing to send begins where the others are: it
+// does not come back with the credit of the time in which it wanted nothing, and once it has gone, those go that it is level with.
+func begins(finish, clock int64) int64 {
+	if finish < clock {
+		return clock + 1
+	}
+	return finish
 }
 
 const fairUnit = 1 << 20
@@ -49,8 +57,7 @@ type Demand struct {
 
 // Share says which lane gets each place of a group of calls, in the order in which the calls go: indexes of lanes, fewer than
 // places where fewer calls are ready. The organization with the least virtual time goes next, of it the lane with the least,
-// of equal ones the heavier. Idle lanes of the budget are given too, with none ready, or each Finish is raised to the latest Start
-// of its competitors.
+// of equal ones the heavier. Idle lanes of the budget are given too, with none ready, or each Finish is what it begins at.
 func Share(lanes []Demand, places int) (order []int) {
 	at := make([]Standing, len(lanes))
 	left := make([]int, len(lanes))
@@ -167,7 +174,7 @@ func (o *fairOrg) next(f *fair, left []int) (lane int) {
 
 func (o *fairOrg) before(a, b *Standing) bool {
 	// What was idle starts now, whenever it sent last: it is level with others that were.
-	at, bt := max(a.Tag.Finish, o.clock), max(b.Tag.Finish, o.clock)
+	at, bt := begins(a.Tag.Finish, o.clock), begins(b.Tag.Finish, o.clock)
 	switch {
 	case at != bt:
 		return at < bt

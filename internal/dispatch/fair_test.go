@@ -190,6 +190,19 @@ func TestShares_Newcomer(t *testing.T) {
 	require.Equal(t, 0, first(), "it comes without credit")
 }
 
+// An organization that comes back goes first, once: then others go that waited all the time, wherever they are in the list.
+func TestShares_Return(t *testing.T) {
+	t.Parallel()
+	back := Standing{LaneKey: LaneKey{uuid.UUID{1}, db.FlowLaneBulk}, Weight: 1}
+	waits := Standing{LaneKey: LaneKey{uuid.UUID{2}, db.FlowLaneBulk}, Weight: 1}
+	both := []Standing{back, waits}
+	Charge(both, back.LaneKey, 1)
+	for range 10 {
+		Charge(both, waits.LaneKey, 1)
+	}
+	require.Equal(t, []int{0, 1, 0, 1}, Share([]Demand{{both[0], 9}, {both[1], 9}}, 4))
+}
+
 // Each call of a group goes where the weights say, from the first on: at no time has a lane that has work got more than a call
 // ahead of another, in terms of their weights, nor an organization of another. How the places are cut into groups changes nothing.
 func TestProperty_ShareOfGroup(t *testing.T) {
