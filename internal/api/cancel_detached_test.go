@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitApart starts a batch of which every record waits for a time of its own, hence is detached, and returns it with the marks of the
+// waitDetached starts a batch of which every record waits for a time of its own, hence is detached, and returns it with the marks of the
 // rows of its jobs.
-func (s *stack) waitApart(fields string, records int) (batch, marks string) {
+func (s *stack) waitDetached(fields string, records int) (batch, marks string) {
 	s.t.Helper()
 	flow := s.defineWith(fields, `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__delay","params":{"seconds":"{{ 3600 + input.n }}"}}]},
 		{"id":"last","tasks":[{"id":"u","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]`)
@@ -33,7 +33,7 @@ func TestCancel_Detached(t *testing.T) {
 	t.Parallel()
 	const records = 300
 	s := serveStack(t, true)
-	batch, marks := s.waitApart(`"description":"d"`, records)
+	batch, marks := s.waitDetached(`"description":"d"`, records)
 	require.NotEmpty(t, marks)
 	cancelled := s.Do(http.MethodPost, "/flows/batches/"+batch+"/cancel", nil).Want(http.StatusOK).JSON()
 	assert.Equal(t, marks, s.marks(batch), "no row of a job is touched")

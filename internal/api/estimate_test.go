@@ -124,9 +124,12 @@ func TestEstimate_Idle(t *testing.T) {
 	assert.Equal(t, 1, s.count("flow.domain WHERE tenancy_id = $1 AND answers_in > 1e-9", s.tenancy), "and so was a reading")
 	s.answersIn(0.01)
 	eta := func(c map[string]any) float64 { return c["eta_seconds"].(float64) }
+	const change = `{"id":%q,"action_id":"dialer__api__modify","credential_id":"CRED","params":{"list":"l","key":"{{ input.id }}","fields":{"n":1}}}`
 	assert.LessOrEqual(t, eta(s.completion("dialer__api__modify", 100)), 2.0)
 	assert.LessOrEqual(t, eta(s.completion("dialer__api__upload", 5)), 2.0)
 	assert.LessOrEqual(t, eta(s.started(s.define(uploadSteps), "", 5)), 2.0)
+	twice := `[{"id":"a","tasks":[` + fmt.Sprintf(change, "t") + `]},{"id":"b","tasks":[` + fmt.Sprintf(change, "u") + `]}]`
+	assert.Greater(t, eta(s.started(s.define(twice), "", 5)), 3.0, "one step after the other")
 	_, queued := s.queue("upload")
 	assert.LessOrEqual(t, eta(queued["completion"].(map[string]any)), 2.0)
 	s.answersIn(1)

@@ -432,13 +432,13 @@ func TestDrain_Idle(t *testing.T) {
 	}
 	fast := 20 * time.Millisecond
 	as := func(*forecast.Rate) {}
-	for _, p := range []forecast.Pace{{Asked: fast}, {Calls: 1, Slow: fast, Asked: fast}, {Calls: 200, Slow: fast, Asked: fast}} {
+	for _, p := range []forecast.Pace{{Readings: fast}, {Calls: 1, Slow: fast, Readings: fast}, {Calls: 200, Slow: fast, Readings: fast}} {
 		assert.LessOrEqual(t, in(p, as), 2*time.Second, "%+v", p)
 		assert.GreaterOrEqual(t, in(p, as), 10*fast, "%+v", p)
 	}
 	assert.Greater(t, in(forecast.Pace{}, as), time.Minute, "nothing is known")
-	assert.Greater(t, in(forecast.Pace{Calls: 1, Slow: 2 * time.Second, Asked: fast}, as), 40*time.Second, "little is known")
-	p := forecast.Pace{Asked: fast}
+	assert.Greater(t, in(forecast.Pace{Calls: 1, Slow: 2 * time.Second, Readings: fast}, as), 40*time.Second, "little is known")
+	p := forecast.Pace{Readings: fast}
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.UnderWay = 2 }), time.Minute, "they wait for others")
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Spacing = time.Second }), time.Minute)
 	assert.Greater(t, in(p, func(r *forecast.Rate) { r.Caps[60] = 2 }), time.Minute)

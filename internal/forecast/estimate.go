@@ -51,6 +51,8 @@ type Estimate struct {
 	// timeout is how long one of the calls may take, exclusive tells that they may have to go one by one.
 	timeout   time.Duration
 	exclusive bool
+	// steps is how many steps follow each other until the last of the calls; 0 for one.
+	steps int
 	// from is when the batch is scheduled; zero for at once.
 	from time.Time
 	// paced are its queues here, where a policy releases them.
@@ -281,6 +283,7 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 			e.lanes = append(e.lanes, lane)
 		}
 		e.Calls += calls(b.RecordCount, a.MaxRecordsPerRequest)
+		e.steps = max(e.steps, r.StepNo+1)
 		if b.Pacing != nil {
 			e.paced = append(e.paced, pacedOf(b, &r))
 		}

@@ -120,8 +120,8 @@ type backlog struct {
 	buckets map[string]*waiting
 	pace    map[string]db.CallPaceRow
 	delays  map[string]db.BudgetDelaysRow
-	// asked is how long the provider took to answer our own questions; zero where it never was asked.
-	asked time.Duration
+	// readings is how long the provider took to answer tests and readings of its counters; zero where there were none.
+	readings time.Duration
 	// atOnce is how many calls may be under way of the organization's lanes at most; 0 for any number.
 	atOnce map[db.FlowLane]int
 }
@@ -155,7 +155,7 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 		b.buckets[k.name] = &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}}
 	}
 	if d.AnswersIn != nil {
-		b.asked = time.Duration(*d.AnswersIn * float64(time.Second))
+		b.readings = time.Duration(*d.AnswersIn * float64(time.Second))
 	}
 	var err error
 	if b.spend, err = s.moment(ctx, conn, d); err != nil {
@@ -224,8 +224,8 @@ const (
 	// knownLeast is how many calls tell how long the next one may take.
 	knownLeast = 10
 	// slowest is how many times longer than most calls any may be under way; where fewer than knownLeast are known, so many times more
-	// as they are fewer. slowestAsked is the same of answers to our own questions, where no call is known.
-	slowest, slowestAsked = 3, 10
+	// as they are fewer. slowestReading is the same against tests and readings, where no call is known.
+	slowest, slowestReading = 3, 10
 	// noticed is how late the dispatcher may go on after a wait, or begin.
 	noticed = time.Second
 )
@@ -237,8 +237,8 @@ type Pace struct {
 	Slow  time.Duration
 	// Timeout is how long a call may be under way at most.
 	Timeout time.Duration
-	// Asked is how long the provider takes to answer our own questions, tests and readings of its counters; zero where nobody knows.
-	Asked time.Duration
+	// Readings is how long the provider takes to answer tests, and readings of its counters; zero where nobody knows.
+	Readings time.Duration
 }
 
 // Set says in a rate how long calls take, and how late the dispatcher may be: near exhaustion, and when it comes back to a budget
@@ -253,8 +253,8 @@ func (p Pace) Set(r *Rate) {
 		r.Longest, r.Reach = min(p.Timeout, slowest*r.Latency), r.Latency
 	}
 	look := dispatch.LookFor
-	if p.Asked > 0 {
-		look = min(look, max(slowestAsked*p.Asked, slowest*latencyLeast))
+	if p.Readings > 0 {
+		look = min(look, max(slowestReading*p.Readings, slowest*latencyLeast))
 	}
 	r.Idle = noticed + p.longest()
 	if r.Young > 0 {
@@ -263,13 +263,13 @@ func (p Pace) Set(r *Rate) {
 }
 
 // longest is how long any of the calls may be under way that all go at once: the better known the more there were before, and before
-// the first by what else the provider was asked.
+// the first by tests and readings.
 func (p Pace) longest() time.Duration {
 	longest := p.Timeout
 	if p.Calls > 0 {
 		longest = p.Slow * slowest * knownLeast / time.Duration(min(p.Calls, knownLeast))
-	} else if p.Asked > 0 {
-		longest = p.Asked * slowestAsked
+	} else if p.Readings > 0 {
+		longest = p.Readings * slowestReading
 	}
 	return min(p.Timeout, max(longest, slowest*latencyLeast))
 }
@@ -280,14 +280,16 @@ func (b *backlog) rate(k bucket, caps map[int]int, w *waiting, inFlight int) Rat
 	pace := b.pace[k.name]
 	r := Rate{
 		Caps: caps, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
-		InFlight: max(int(pace.MaxInFlight), 1), UnderWay: int(pace.UnderWay), Others: len(w.others), HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
+		InFlight: max(int(pace.MaxInFlight), 1), UnderWay: int(pace.UnderWay),
+		Others: len(w.others), HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
 		Used: func(seconds int, start time.Time) int { return b.spend.used(k.name, seconds, start) },
 	}
 	timeout := w.timeout
 	if timeout == 0 {
 		timeout = timeoutUnknown
 	}
-	Pace{Calls: int(pace.Calls), Slow: time.Duration(pace.SlowSeconds * float64(time.Second)), Timeout: timeout, Asked: b.asked}.Set(&r)
+	slow := time.Duration(pace.SlowSeconds * float64(time.Second))
+	Pace{Calls: int(pace.Calls), Slow: slow, Timeout: timeout, Readings: b.readings}.Set(&r)
 	if next := b.delays[k.name].NextCallAt; next != nil {
 		r.NotBefore = *next
 	}
@@ -333,6 +335,7 @@ func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, e *Estimate, he
 		}
 	}
 	rate := b.rate(k, caps, &all, inFlight)
+	rate.Idle *= time.Duration(max(e.steps, 1))
 	if e.Calls == 0 {
 		c.finish(b, k.name, rate, nil, false)
 		return c

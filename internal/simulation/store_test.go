@@ -73,17 +73,23 @@ func (b *budget) reconcileKey() dueKey { return dueKey{dispatch.DueReconcile, b.
 
 // caps are the effective caps.
 func (b *budget) caps() map[int]int {
+	lowest := b.lowest()
+	out := make(map[int]int, len(b.raw))
+	for seconds, n := range b.raw {
+		out[seconds] = dispatch.AfterMargin(n, lowest)
+	}
+	return out
+}
+
+// lowest is the lowest margin of its organizations, in percent.
+func (b *budget) lowest() int {
 	lowest := 100
 	for _, org := range b.account.orgs {
 		if n := b.margins[org]; n > 0 {
 			lowest = min(lowest, n)
 		}
 	}
-	out := make(map[int]int, len(b.raw))
-	for seconds, n := range b.raw {
-		out[seconds] = dispatch.AfterMargin(n, lowest)
-	}
-	return out
+	return lowest
 }
 
 func (b *budget) row(k window) *row {
