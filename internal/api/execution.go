@@ -72,6 +72,9 @@ func (h executionHandler) GetExecution(ctx context.Context, params oas.GetExecut
 	if err != nil {
 		return nil, err
 	}
+	if err := h.leaveOutputs(ctx, steps); err != nil {
+		return nil, err
+	}
 	out := executionDetailOf(r, steps)
 	return &out, nil
 }

@@ -39,6 +39,8 @@ type exchange struct {
 	body *lazyBody
 	// items are those of a long list, which are written past the generated server.
 	items func(w io.Writer) error
+	// outputs are those of an execution, which are written so, too.
+	outputs *outputs
 	// lists bounds the long lists in memory.
 	lists *slots
 	// release gives back the place of the long list or export that this is.
@@ -187,6 +189,10 @@ func (w *recorder) Write(p []byte) (int, error) {
 	if items := w.exchange.items; items != nil {
 		w.exchange.items = nil
 		return splice(w.ResponseWriter, p, items)
+	}
+	if outputs := w.exchange.outputs; outputs != nil {
+		w.exchange.outputs = nil
+		return outputs.write(w.ResponseWriter, p)
 	}
 	return w.ResponseWriter.Write(p)
 }

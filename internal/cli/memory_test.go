@@ -1,7 +1,10 @@
 package cli_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -105,5 +108,64 @@ func TestServe_AnswersInMemory(t *testing.T) {
 	t.Logf("%d MiB at most", had>>20)
 	if had > 600<<20 {
 		t.Errorf("the server took %d MiB", had>>20)
+	}
+}
+
+// TestServe_LargeExecution: an execution with outputs of hundreds of megabytes is read whole, and its job, from a
+// process that has no room for it.
+func TestServe_LargeExecution(t *testing.T) {
+	t.Parallel()
+	const steps, tasks, size = 25, 20, 800 << 10
+	s := startServing(t)
+	var text []string
+	for i := range steps {
+		var list []string
+		for j := range tasks {
+			list = append(list, fmt.Sprintf(`{"id":"t%d_%d","action_id":"core__flow__transform",
+				"params":{"value":"{{ input.v }}"}}`, i, j))
+		}
+		text = append(text, fmt.Sprintf(`{"id":"s%d","tasks":[%s]}`, i, strings.Join(list, ",")))
+	}
+	flow := s.define("[" + strings.Join(text, ",") + "]")
+	batch := s.trigger(flow, `{"v":"`+strings.Repeat("0123456789abcdef", size/16)+`"}`)
+	if b := s.over(t, batch); b["status"] != "completed" {
+		t.Fatalf("the batch is %v", b)
+	}
+	before := peak(t, s.pid)
+	res, err := s.raw(t, fmt.Sprintf("/flows/executions/%v.0.1", batch))
+	if err != nil || res < steps*tasks*size {
+		t.Errorf("the execution has %d bytes: %v", res, err)
+	}
+	s.Do(http.MethodGet, fmt.Sprintf("/flows/jobs/%v.0", batch), nil).Want(http.StatusOK)
+	after := peak(t, s.pid)
+	t.Logf("%d MiB before, %d MiB after", before>>20, after>>20)
+	if after > 600<<20 {
+		t.Errorf("the server took %d MiB", after>>20)
+	}
+}
+
+// raw reads an answer without keeping it, and returns its length, if it is JSON.
+func (s serving) raw(t *testing.T, path string) (int64, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/v1"+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("X-API-Key", s.Key)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("status %d", res.StatusCode)
+	}
+	text := json.NewDecoder(res.Body)
+	for {
+		if _, err := text.Token(); errors.Is(err, io.EOF) {
+			return text.InputOffset(), nil
+		} else if err != nil {
+			return 0, err
+		}
 	}
 }

@@ -45,6 +45,8 @@ type ExecutionTask struct {
 	StartedAt, CompletedAt *time.Time
 	// Output is raw JSON; nil where there is none.
 	Output json.RawMessage
+	// Stored is where an output is to be read (Output) that is too large to be here.
+	Stored *StoredOutput
 	Error  *JobError
 	// Elements are those that were called for, in order; nil where the task has no for_each.
 	Elements []ExecutionElement
@@ -64,7 +66,7 @@ type ExecutionElement struct {
 func (s *Service) Record(ctx context.Context, orgID, batchID uuid.UUID, position int64, thing string) (*Record, error) {
 	var out *Record
 	err := s.one(ctx, orgID, batchID, position, thing, func(v *sliceView, offset int32, rows [][]byte) (err error) {
-		out, err = v.single(offset, rows)
+		out, err = v.single(offset, rows, Want{Input: true, Output: true, History: true})
 		return err
 	})
 	return out, err
@@ -78,7 +80,7 @@ func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, posit
 		if !v.hasRun(offset, run) {
 			return fault.Missing("Execution")
 		}
-		if out, err = v.single(offset, rows); err != nil {
+		if out, err = v.single(offset, rows, Want{Input: true, History: true}); err != nil {
 			return err
 		}
 		*out = v.ofRun(*out, offset, run)
@@ -112,8 +114,11 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		r := found[0]
 		row := sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
 			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
-		views := b.views([]sliceRow{row}, fragmentsFrom{})
+		views := b.views([]sliceRow{row}, fragmentsFrom{own: noTraces})
 		if err := s.open(ctx, tx, views); err != nil {
+			return err
+		}
+		if err := s.listFragments(ctx, tx, views[0]); err != nil {
 			return err
 		}
 		if err := s.readRuns(ctx, tx, views); err != nil {
@@ -139,8 +144,8 @@ func (v *sliceView) only(offset int32) []bool {
 	return wanted
 }
 
-func (v *sliceView) single(offset int32, rows [][]byte) (*Record, error) {
-	found, err := v.list(v.only(offset), Want{Input: true, Output: true, History: true}, rows)
+func (v *sliceView) single(offset int32, rows [][]byte, want Want) (*Record, error) {
+	found, err := v.list(v.only(offset), want, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -157,9 +162,15 @@ func (v *sliceView) path(offset int32, r *Record) ([]ExecutionStep, error) {
 			steps[i].Tasks[j] = ExecutionTask{Task: &step.Tasks[j], Status: TaskPending}
 		}
 	}
-	err := v.traces(v.only(offset), func(step, task int16, t *Trace) {
-		if t.covers(offset) && v.tells(offset, r.Run, step, t) {
-			steps[step].Tasks[task].add(t)
+	light := func(_ int16, line []byte) (Trace, error) { return decodeTraceLight(line) }
+	err := v.tracesBy(light, v.only(offset), func(step, task int16, t *Trace) {
+		if !t.covers(offset) || !v.tells(offset, r.Run, step, t) {
+			return
+		}
+		of := &steps[step].Tasks[task]
+		of.add(t)
+		if t.decides() {
+			of.Stored = v.stored(step, task, offset, t)
 		}
 	})
 	if err != nil {

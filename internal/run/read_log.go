@@ -31,7 +31,7 @@ func (s *Service) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, po
 		if !v.hasRun(offset, run) {
 			return fault.Missing("Execution")
 		}
-		if out.Record, err = v.single(offset, rows); err != nil {
+		if out.Record, err = v.single(offset, rows, Want{Input: true, Output: true, History: true}); err != nil {
 			return err
 		}
 		*out.Record = v.ofRun(*out.Record, offset, run)

@@ -134,7 +134,13 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 		}
 		return attempts[k]
 	}
-	err := v.traces(wanted, func(step, task int16, t *Trace) {
+	decode := func(step int16, line []byte) (Trace, error) {
+		if outs != nil && step == v.batch.lastStep() {
+			return decodeTrace(line)
+		}
+		return decodeTraceLight(line)
+	}
+	err := v.tracesBy(decode, wanted, func(step, task int16, t *Trace) {
 		if outs != nil && step == v.batch.lastStep() {
 			outs.add(task, t)
 		}

@@ -76,6 +76,9 @@ type taskBody struct {
 	// inherited ones are of an earlier batch, whose slice began off records before.
 	inherited bool
 	off       int32
+	// load reads the body where that is large; seq is the number of a fragment that can be read again.
+	load func() ([]byte, error)
+	seq  int64
 }
 
 // fragmentsFrom are the first steps whose fragments a reader needs: of the batch itself, and of those that it inherited from.
@@ -341,11 +344,11 @@ func (v *sliceView) concerns(p *readPart, o int32) bool {
 // traces decodes those traces of the slice that cover a wanted offset, and gives each to do in the order in which they
 // came, by step and task; each knows the number of its change.
 func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) error {
-	return v.tracesBy(decodeTrace, wanted, do)
+	return v.tracesBy(func(_ int16, line []byte) (Trace, error) { return decodeTrace(line) }, wanted, do)
 }
 
 // tracesBy is traces for readers that need less of each than all.
-func (v *sliceView) tracesBy(decode func(line []byte) (Trace, error), wanted []bool, do func(step, task int16, t *Trace)) error {
+func (v *sliceView) tracesBy(decode func(step int16, line []byte) (Trace, error), wanted []bool, do func(step, task int16, t *Trace)) error {
 	// before[o] is how many offsets below o are wanted.
 	before := make([]int32, len(wanted)+1)
 	for o, w := range wanted {
@@ -356,8 +359,14 @@ func (v *sliceView) tracesBy(decode func(line []byte) (Trace, error), wanted []b
 	}
 	most := int32(len(wanted))
 	for _, f := range v.bodies {
-		number := int64(0)
-		err := eachTrace(f.body, func(line []byte) error {
+		number, body := int64(0), f.body
+		if f.load != nil {
+			var err error
+			if body, err = f.load(); err != nil {
+				return err
+			}
+		}
+		err := eachTrace(body, func(line []byte) error {
 			from, to, no, ok := spanOf(line)
 			if ok && no > 0 {
 				number = no
@@ -365,11 +374,11 @@ func (v *sliceView) tracesBy(decode func(line []byte) (Trace, error), wanted []b
 			if ok && before[clip(to-f.off, most)] == before[clip(from-f.off, most)] {
 				return nil
 			}
-			t, err := decode(line)
+			t, err := decode(f.step, line)
 			if err != nil {
 				return err
 			}
-			t.inherited, t.ChangeNo = f.inherited, number
+			t.inherited, t.ChangeNo, t.seq = f.inherited, number, f.seq
 			t.shift(f.off, most)
 			do(f.step, f.task, &t)
 			return nil

@@ -65,7 +65,7 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 			out[o].done = v.tasksDone
 		}
 	}
-	err := v.tracesBy(decodeTraceHead, wanted, func(step, task int16, t *Trace) {
+	err := v.tracesBy(func(_ int16, line []byte) (Trace, error) { return decodeTraceHead(line) }, wanted, func(step, task int16, t *Trace) {
 		if t.inherited || !t.decides() {
 			return
 		}

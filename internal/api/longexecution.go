@@ -1,0 +1,76 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"flowlane/internal/account"
+	"flowlane/internal/run"
+)
+
+// The outputs of an execution can be hundreds of megabytes. The generated server encodes it with a mark in the place
+// of each large one, and the recorder reads them one by one and writes them there.
+
+// outputs are those that are missing in an encoded execution.
+type outputs struct {
+	ctx  context.Context //nolint:containedctx // of the request, for what is read while its answer is written
+	runs *run.Service
+	// mark begins the text that stands for an output, before its number.
+	mark   string
+	stored []*run.StoredOutput
+}
+
+// leaveOutputs puts marks in the places of large outputs. It waits for room, until the answer is written.
+func (h executionHandler) leaveOutputs(ctx context.Context, steps []run.ExecutionStep) error {
+	left := outputs{ctx: ctx, runs: h.runs, mark: uuid.NewString() + "/"}
+	for i := range steps {
+		for j := range steps[i].Tasks {
+			t := &steps[i].Tasks[j]
+			if t.Stored != nil {
+				t.Output = json.RawMessage(`"` + left.mark + strconv.Itoa(len(left.stored)) + `"`)
+				left.stored = append(left.stored, t.Stored)
+			}
+		}
+	}
+	known := exchangeOf(ctx)
+	if len(left.stored) == 0 || known.lists == nil {
+		return nil
+	}
+	release, err := known.lists.take(ctx, account.FromContext(ctx).OrgID)
+	if err != nil {
+		return err
+	}
+	known.release, known.outputs = release, &left
+	return nil
+}
+
+// write writes an encoded execution with the outputs that it lacks.
+func (o *outputs) write(w http.ResponseWriter, doc []byte) (int, error) {
+	n := len(doc)
+	for i, stored := range o.stored {
+		before, after, found := bytes.Cut(doc, []byte(`"`+o.mark+strconv.Itoa(i)+`"`))
+		if !found { // an error came instead
+			break
+		}
+		output, err := o.runs.Output(o.ctx, stored)
+		if err != nil {
+			return 0, fmt.Errorf("output %d of an execution: %w", i, err)
+		}
+		for _, text := range [][]byte{before, output} {
+			if _, err := w.Write(text); err != nil {
+				return 0, err //nolint:wrapcheck // a writer between writers
+			}
+		}
+		doc = after
+	}
+	if _, err := w.Write(doc); err != nil {
+		return 0, err //nolint:wrapcheck // a writer between writers
+	}
+	return n, nil
+}
