@@ -203,7 +203,7 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 			}
 		}
 	}
-	sizes, had, began, of := make([]int, len(w.members)), p.made, p.limits.now(), w.todo(step)
+	sizes, had, began, of := make([]int, len(w.members)), p.made, p.limits.now(), w.undone(step)
 	part := 0
 	for i := range step.Tasks {
 		task := &step.Tasks[i]
@@ -235,8 +235,8 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 	return nil
 }
 
-// todo counts the in-process tasks of the step that are not done.
-func (w *sliceWork) todo(step *definition.Step) (n int) {
+// undone counts the in-process tasks of the step that are not done.
+func (w *sliceWork) undone(step *definition.Step) (n int) {
 	for i := range step.Tasks {
 		if step.Tasks[i].Action.Call == nil && !isDone(w.done, i) {
 			n++
