@@ -23,6 +23,37 @@ VALUES (@id, @org_id, @definition_id, @version, @trigger_id, @trigger_type, @tri
     @page_set, @lane, @scheduled_at, @started_at, @completed_at, @created_by, @created_at, @created_at, @priority, @pacing, @pace_next_at,
     sqlc.narg('schedule_id'), @event_depth);
 
+-- name: BatchesStart :exec
+-- Batches that alike ones start, each with its records in one page: everything that they consist of, in one statement. calls: the first
+-- step only makes calls, and its records are queued for them.
+WITH started AS MATERIALIZED (
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@trigger_ids::uuid[]) AS trigger_id, unnest(@metadata::text[]) AS metadata,
+        unnest(@page_sets::uuid[]) AS page_set, unnest(@rows::int[]) AS rows, unnest(@raw_bytes::int[]) AS raw_bytes, unnest(@bodies::bytea[]) AS body
+), queue AS MATERIALIZED (
+    SELECT unnest(@steps::smallint[]) AS step_no, unnest(@tasks::smallint[]) AS task_no, unnest(@domains::text[]) AS domain,
+        unnest(@buckets::text[]) AS bucket, unnest(@lanes::text[])::flow.lane AS lane
+), batch AS (
+    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
+        page_set, lane, created_by, created_at, updated_at, priority, schedule_id, event_depth)
+    SELECT s.id, @org_id, @definition_id, @version, s.trigger_id, @trigger_type, @trigger_source, s.metadata, 'queued', s.rows,
+        s.page_set, @lane, @created_by, @now, @now, @priority, sqlc.narg('schedule_id'), @event_depth
+    FROM started s
+), count AS (
+    INSERT INTO flow.batch_count (batch_id, record_count, queued) SELECT s.id, s.rows, s.rows FROM started s
+), page AS (
+    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
+), slice AS (
+    INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
+    SELECT s.id, 0, 0, s.rows, @state, s.rows * @call_tasks::int, s.rows FROM started s
+), part AS (
+    INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
+    SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE @calls::boolean AND q.step_no = 0
+)
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version)
+SELECT s.id, q.step_no, q.task_no, @org_id, q.domain, q.bucket, q.lane, CASE WHEN @calls::boolean AND q.step_no = 0 THEN 1 ELSE 0 END,
+    CASE WHEN @calls::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, @high, @definition_id, @version
+FROM started s CROSS JOIN queue q;
+
 -- name: BatchCountInsert :exec
 INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)
 SELECT @batch_id, @record_count::bigint, CASE WHEN @staged::boolean THEN @record_count::bigint ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE @record_count::bigint END;
@@ -108,7 +139,8 @@ RETURNING c.*;
 UPDATE flow.batch SET status = 'running', started_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = ANY(@ids::uuid[]) AND status = 'queued';
 
 -- name: BatchEnd :exec
-UPDATE flow.batch SET status = @status, completed_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = @id;
+UPDATE flow.batch b SET status = d.status::flow.batch_status, completed_at = @now::timestamptz, updated_at = @now::timestamptz
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@statuses::text[]) AS status) d WHERE b.id = d.id;
 
 -- name: LaneBatchMove :exec
 UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed,

@@ -167,17 +167,18 @@ func (q *Queries) BatchCounts(ctx context.Context, db DBTX, batchID uuid.UUID) (
 }
 
 const batchEnd = `-- name: BatchEnd :exec
-UPDATE flow.batch SET status = $1, completed_at = $2::timestamptz, updated_at = $2::timestamptz WHERE id = $3
+UPDATE flow.batch b SET status = d.status::flow.batch_status, completed_at = $1::timestamptz, updated_at = $1::timestamptz
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS status) d WHERE b.id = d.id
 `
 
 type BatchEndParams struct {
-	Status FlowBatchStatus
-	Now    time.Time
-	ID     uuid.UUID
+	Now      time.Time
+	Ids      []uuid.UUID
+	Statuses []string
 }
 
 func (q *Queries) BatchEnd(ctx context.Context, db DBTX, arg BatchEndParams) error {
-	_, err := db.Exec(ctx, batchEnd, arg.Status, arg.Now, arg.ID)
+	_, err := db.Exec(ctx, batchEnd, arg.Now, arg.Ids, arg.Statuses)
 	return err
 }
 
@@ -567,6 +568,101 @@ type BatchTickParams struct {
 
 func (q *Queries) BatchTick(ctx context.Context, db DBTX, arg BatchTickParams) error {
 	_, err := db.Exec(ctx, batchTick, arg.PacedAt, arg.PaceNextAt, arg.ID)
+	return err
+}
+
+const batchesStart = `-- name: BatchesStart :exec
+WITH started AS MATERIALIZED (
+    SELECT unnest($6::uuid[]) AS id, unnest($7::uuid[]) AS trigger_id, unnest($8::text[]) AS metadata,
+        unnest($9::uuid[]) AS page_set, unnest($10::int[]) AS rows, unnest($11::int[]) AS raw_bytes, unnest($12::bytea[]) AS body
+), queue AS MATERIALIZED (
+    SELECT unnest($13::smallint[]) AS step_no, unnest($14::smallint[]) AS task_no, unnest($15::text[]) AS domain,
+        unnest($16::text[]) AS bucket, unnest($17::text[])::flow.lane AS lane
+), batch AS (
+    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
+        page_set, lane, created_by, created_at, updated_at, priority, schedule_id, event_depth)
+    SELECT s.id, $1, $4, $5, s.trigger_id, $18, $19, s.metadata, 'queued', s.rows,
+        s.page_set, $20, $21, $22, $22, $23, $24, $25
+    FROM started s
+), count AS (
+    INSERT INTO flow.batch_count (batch_id, record_count, queued) SELECT s.id, s.rows, s.rows FROM started s
+), page AS (
+    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
+), slice AS (
+    INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
+    SELECT s.id, 0, 0, s.rows, $26, s.rows * $27::int, s.rows FROM started s
+), part AS (
+    INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
+    SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean AND q.step_no = 0
+)
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version)
+SELECT s.id, q.step_no, q.task_no, $1, q.domain, q.bucket, q.lane, CASE WHEN $2::boolean AND q.step_no = 0 THEN 1 ELSE 0 END,
+    CASE WHEN $2::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, $3, $4, $5
+FROM started s CROSS JOIN queue q
+`
+
+type BatchesStartParams struct {
+	OrgID         uuid.UUID
+	Calls         bool
+	High          bool
+	DefinitionID  uuid.UUID
+	Version       int32
+	Ids           []uuid.UUID
+	TriggerIds    []uuid.UUID
+	Metadata      []string
+	PageSets      []uuid.UUID
+	Rows          []int32
+	RawBytes      []int32
+	Bodies        [][]byte
+	Steps         []int16
+	Tasks         []int16
+	Domains       []string
+	Buckets       []string
+	Lanes         []string
+	TriggerType   FlowTriggerType
+	TriggerSource *string
+	Lane          *FlowLane
+	CreatedBy     *uuid.UUID
+	Now           time.Time
+	Priority      *string
+	ScheduleID    *uuid.UUID
+	EventDepth    int16
+	State         string
+	CallTasks     int32
+}
+
+// Batches that alike ones start, each with its records in one page: everything that they consist of, in one statement. calls: the first
+// step only makes calls, and its records are queued for them.
+func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartParams) error {
+	_, err := db.Exec(ctx, batchesStart,
+		arg.OrgID,
+		arg.Calls,
+		arg.High,
+		arg.DefinitionID,
+		arg.Version,
+		arg.Ids,
+		arg.TriggerIds,
+		arg.Metadata,
+		arg.PageSets,
+		arg.Rows,
+		arg.RawBytes,
+		arg.Bodies,
+		arg.Steps,
+		arg.Tasks,
+		arg.Domains,
+		arg.Buckets,
+		arg.Lanes,
+		arg.TriggerType,
+		arg.TriggerSource,
+		arg.Lane,
+		arg.CreatedBy,
+		arg.Now,
+		arg.Priority,
+		arg.ScheduleID,
+		arg.EventDepth,
+		arg.State,
+		arg.CallTasks,
+	)
 	return err
 }
 

@@ -35,6 +35,8 @@ type pass struct {
 	maxInFlight int
 	// opened is what was ready when it was looked for last, until it is chosen from.
 	opened []queueRow
+	// ready is how many records were ready when calls were chosen last, up to some.
+	ready int
 	// blocked are queues, full lanes that something bars until a call settles.
 	blocked map[queueKey]bool
 	full    map[LaneKey]bool
@@ -224,7 +226,8 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		p.waitLocal = time.Now().Add(got.wait)
 		return false, nil
 	}
-	return len(got.calls) > 0 || got.decided || len(got.blocked) > 0 || len(got.full) > 0, nil
+	all := p.ready == len(calls) && len(got.calls) == len(calls) // what was ready goes: nothing more is known of
+	return !all && (len(got.calls) > 0 || got.decided || len(got.blocked) > 0 || len(got.full) > 0), nil
 }
 
 // choose renders what may go next, where there is room.
@@ -235,6 +238,10 @@ func (p *pass) choose(ctx context.Context) ([]*prepared, error) {
 		if ready, err = p.d.ready(ctx, p.d.Pool, p.key, p.blocked); err != nil {
 			return nil, err
 		}
+	}
+	p.ready = 0
+	for i := range ready {
+		p.ready += int(min(ready[i].ReadyRecords, groupMax+1))
 	}
 	return p.d.choose(ctx, ready, p.blocked, p.room)
 }

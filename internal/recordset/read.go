@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/pg"
 )
 
 // PageRef names a page: of a set, the one that begins at position First.
@@ -68,35 +67,48 @@ func pageAt(ctx context.Context, conn db.DBTX, setID uuid.UUID, first int64) (*P
 	return &pages[0], nil
 }
 
-// Inline is a set that a trigger brought.
-type Inline struct {
+// Sheet is the only page of a set that a trigger brought, ready to be stored.
+type Sheet struct {
 	SetID uuid.UUID
-	Count int64
-	// Page is its only one; nil where there are more, or none.
-	Page *Page
+	// Rows is how many records it holds, RawBytes how large their text is.
+	Rows, RawBytes int32
+	Body           []byte
+}
+
+// OneSheet lays records out that fit one page of a fresh set; nil where they do not, or there are none. Each record is the text of one
+// JSON object that was checked before.
+func OneSheet(records [][]byte) (*Sheet, error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	one := onePage(len(records), func(i int) []byte { return records[i] })
+	if one == nil {
+		return nil, nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make a set id: %w", err)
+	}
+	one.SetID = id
+	return one, nil
+}
+
+// Page is what a reader of the stored sheet gets.
+func (s *Sheet) Page() *Page {
+	return &Page{Count: int(s.Rows), rawBytes: int(s.RawBytes), body: s.Body}
 }
 
 // AddInline stores the rows of a trigger that brought its own as pages of a fresh set, in the caller's transaction, with
-// positions from 0 on. Each record is the text of one JSON object that was checked before. One page goes with the statements of
-// later: COPY is a conversation of three round trips, which is much for one record.
-func AddInline(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, records [][]byte) (in Inline, err error) {
-	if in.SetID, err = uuid.NewV7(); err != nil {
-		return Inline{}, fmt.Errorf("make a set id: %w", err)
+// positions from 0 on. Each record is the text of one JSON object that was checked before.
+func AddInline(ctx context.Context, tx pgx.Tx, records [][]byte) (setID uuid.UUID, err error) {
+	if setID, err = uuid.NewV7(); err != nil {
+		return setID, fmt.Errorf("make a set id: %w", err)
 	}
 	if len(records) == 0 {
-		return in, nil
+		return setID, nil
 	}
-	rowAt := func(i int) []byte { return records[i] }
-	if one := onePage(len(records), rowAt); one != nil {
-		one.SetID = in.SetID
-		in.Page = &Page{Count: int(one.Rows), rawBytes: int(one.RawBytes), body: one.Body}
-		err = db.New().PageInsert(ctx, later, *one)
-	} else {
-		_, err = writePages(ctx, tx, in.SetID, 0, len(records), rowAt)
+	if _, err := writePages(ctx, tx, setID, 0, len(records), func(i int) []byte { return records[i] }); err != nil {
+		return setID, fmt.Errorf("store records: %w", err)
 	}
-	if err != nil {
-		return Inline{}, fmt.Errorf("store records: %w", err)
-	}
-	in.Count = int64(len(records))
-	return in, nil
+	return setID, nil
 }

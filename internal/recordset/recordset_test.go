@@ -2,7 +2,6 @@ package recordset
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -99,23 +98,28 @@ func TestAddInline(t *testing.T) {
 	b := setup(t)
 	rows := [][]byte{[]byte(`{"a": 1.0}`), []byte(`{"big":"` + strings.Repeat("x", 3*pageBytes) + `"}`), []byte(`{}`)}
 	for pages, rows := range map[int][][]byte{3: rows, 1: {rows[0], rows[2]}} {
-		var in Inline
+		var setID uuid.UUID
 		require.NoError(t, pg.InTx(b.ctx, b.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-			later := pg.NewPipeline(tx)
-			in, err = AddInline(ctx, tx, later, rows)
-			return errors.Join(err, later.Send(ctx, tx))
+			setID, err = AddInline(ctx, tx, rows)
+			return err
 		}))
-		assert.EqualValues(t, len(rows), in.Count)
-		assert.Equal(t, pages == 1, in.Page != nil)
-		got := b.allRows(t, in.SetID)
+		sheet, err := OneSheet(rows)
+		require.NoError(t, err)
+		assert.Equal(t, pages == 1, sheet != nil)
+		if sheet != nil {
+			same, err := sheet.Page().Rows()
+			require.NoError(t, err)
+			assert.Equal(t, rows, same)
+		}
+		got := b.allRows(t, setID)
 		require.Len(t, got, len(rows))
 		for i := range rows {
 			assert.Equal(t, string(rows[i]), got[i])
 		}
 		var stored int
-		require.NoError(t, b.pool.QueryRow(b.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1", in.SetID).Scan(&stored))
+		require.NoError(t, b.pool.QueryRow(b.ctx, "SELECT count(*) FROM flow.page WHERE set_id = $1", setID).Scan(&stored))
 		assert.Equal(t, pages, stored)
-		_, err := ReadPages(b.ctx, b.pool, in.SetID, []int64{0, 17})
+		_, err = ReadPages(b.ctx, b.pool, setID, []int64{0, 17})
 		require.Error(t, err, "a page that is not there")
 	}
 }

@@ -9,8 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"flowlane/gen/db"
 )
 
 // sheetsAhead is how many pages may wait to be compressed and sent while the next ones are hashed: it bounds memory.
@@ -36,14 +34,14 @@ func writePages(ctx context.Context, tx pgx.Tx, setID uuid.UUID, first int64, co
 }
 
 // onePage lays rows out that fit one page; nil where they do not.
-func onePage(count int, rowAt func(int) []byte) *db.PageInsertParams {
+func onePage(count int, rowAt func(int) []byte) *Sheet {
 	s := sheets.Get().(*sheet)
 	defer s.release()
 	if s.fill(0, count, rowAt) < count {
 		return nil
 	}
 	s.compress()
-	return &db.PageInsertParams{Rows: int32(s.rows), RawBytes: int32(len(s.text)), Body: slices.Clone(s.body)} //nolint:gosec // a page is bounded by its body
+	return &Sheet{Rows: int32(s.rows), RawBytes: int32(len(s.text)), Body: slices.Clone(s.body)} //nolint:gosec // a page is bounded by its body
 }
 
 // pageSource is the pgx.CopyFromSource of pages.

@@ -324,23 +324,28 @@ func (c *Change) moveBatches(ctx context.Context) error {
 		if counts.terminal() != rows[i].RecordCount || h.Status == BatchPaused || BatchTerminal(h.Status) {
 			continue
 		}
-		if err := c.end(ctx, c.later, h, &counts); err != nil {
-			return err
-		}
+		c.end(h, &counts)
 	}
-	return nil
+	return c.writeEnds(ctx, c.later)
 }
 
-// end ends a batch whose jobs are all over. A paused one ends when it is resumed.
-func (c *Change) end(ctx context.Context, conn db.DBTX, h *head, counts *Counts) error {
+// end ends a batch whose jobs are all over, once writeEnds says so. A paused one ends when it is resumed.
+func (c *Change) end(h *head, counts *Counts) {
 	status := counts.outcome()
 	if h.StoppedAt != nil {
 		status = BatchFailed
 	}
-	if err := c.s.q.BatchEnd(ctx, conn, db.BatchEndParams{ID: h.ID, Status: status, Now: c.Now}); err != nil {
-		return fmt.Errorf("end batch %s: %w", h.ID, err)
+	c.ended, c.endedAs = append(c.ended, h.ID), append(c.endedAs, string(status))
+}
+
+// writeEnds writes down which batches came to their end.
+func (c *Change) writeEnds(ctx context.Context, conn db.DBTX) error {
+	if len(c.ended) == 0 {
+		return nil
 	}
-	c.ended = append(c.ended, h.ID)
+	if err := c.s.q.BatchEnd(ctx, conn, db.BatchEndParams{Ids: c.ended, Statuses: c.endedAs, Now: c.Now}); err != nil {
+		return fmt.Errorf("end %d batches: %w", len(c.ended), err)
+	}
 	return nil
 }
 

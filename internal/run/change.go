@@ -155,8 +155,9 @@ type Change struct {
 	left map[laneKey]*leftToPeople
 	// changed are records of stores that tasks have written.
 	changed []store.Changed
-	// ended are the batches that come to their end.
-	ended []uuid.UUID
+	// ended are the batches that come to their end, endedAs how.
+	ended   []uuid.UUID
+	endedAs []string
 }
 
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.

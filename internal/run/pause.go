@@ -63,7 +63,8 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 		return false, c.Now, fmt.Errorf("count the jobs of batch %s: %w", batchID, err)
 	}
 	if counts := countsOf(&row); counts.terminal() == row.RecordCount {
-		if err := c.end(ctx, tx, h, &counts); err != nil {
+		c.end(h, &counts)
+		if err := c.writeEnds(ctx, tx); err != nil {
 			return false, c.Now, err
 		}
 		return true, c.Now, c.finish(ctx)

@@ -88,6 +88,18 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 			return nil, fmt.Errorf("read the clock: %w", err)
 		}
 	}
+	if in.ScheduledAt == nil && in.Pacing == nil && in.Source.RecordSetID == uuid.Nil {
+		switch sheet, err := recordset.OneSheet(in.Source.Records); {
+		case err != nil:
+			return nil, err //nolint:wrapcheck // says everything
+		case sheet != nil:
+			out, err := s.startSmall(ctx, tx, l, &in, []smallStart{{sheet, in.metadata()}}, now)
+			if err != nil {
+				return nil, err
+			}
+			return out[0], nil
+		}
+	}
 	st := starting{s: s, tx: tx, launch: l, in: &in, now: now, staged: in.ScheduledAt != nil && in.ScheduledAt.After(now), later: pg.NewPipeline(tx)}
 	if in.Pacing != nil {
 		st.firstTick = new(firstTick(in.Pacing, nil, now, in.ScheduledAt))
@@ -100,7 +112,7 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	if err := st.later.Send(ctx, tx, wakes.asks...); err != nil {
 		return nil, fmt.Errorf("insert the batch: %w", err)
 	}
-	if err := st.remember(ctx, out); err != nil {
+	if err := s.remember(ctx, l, &in, out, st.pageSet, in.metadata(), nil, now); err != nil {
 		return nil, err
 	}
 	if st.count == 0 {
@@ -112,41 +124,44 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 // remembered bounds the metadata of a batch that is kept before anybody asks for it, and its only page.
 const remembered = 16 << 10
 
-// remember keeps the batch for those of this process who work on it, once it is there: that is at once, mostly.
-func (st *starting) remember(ctx context.Context, out *StartedBatch) error {
-	if len(st.metadata()) > remembered {
+// remember keeps a batch for those of this process who work on it, once it is there: that is at once, mostly. page is nil unless it is all
+// of its records.
+func (s *Service) remember(ctx context.Context, l *launch, in *StartInput, out *StartedBatch, pageSet uuid.UUID, metadata json.RawMessage,
+	page *recordset.Page, now time.Time,
+) error {
+	if len(metadata) > remembered {
 		return nil
 	}
-	facts, err := Facts(out.BatchID, st.in.DefinitionID, st.in.Version, out.RecordCount, st.now)
+	facts, err := Facts(out.BatchID, in.DefinitionID, in.Version, out.RecordCount, now)
 	if err != nil {
 		return err
 	}
-	b := &Batch{ID: out.BatchID, OrgID: st.in.OrgID, PageSet: st.pageSet, Plan: st.plan, Metadata: bytes.Clone(st.metadata()), Vars: st.vars, facts: facts, records: out.RecordCount}
-	if st.page != nil && st.page.Size() <= remembered {
-		b.page = st.page
+	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: l.plan, Metadata: bytes.Clone(metadata), Vars: l.vars, facts: facts, records: out.RecordCount}
+	if page != nil && page.Size() <= remembered {
+		b.page = page
 	}
-	pg.AfterCommit(ctx, func() { st.s.batches.put(b) })
+	pg.AfterCommit(ctx, func() { s.batches.put(b) })
 	return nil
 }
 
-func (st *starting) metadata() json.RawMessage {
-	if st.in.Metadata == nil {
+func (in *StartInput) metadata() json.RawMessage {
+	if in.Metadata == nil {
 		return json.RawMessage("{}")
 	}
-	return st.in.Metadata
+	return in.Metadata
 }
 
-// take takes the records; page is all of them where they are few.
-func (st *starting) take(ctx context.Context) (page *recordset.Page, err error) {
+// take takes the records.
+func (st *starting) take(ctx context.Context) (err error) {
 	src := &st.in.Source
 	if src.RecordSetID != uuid.Nil {
 		st.pageSet = src.RecordSetID
 		st.count, err = recordset.Consume(ctx, st.tx, st.in.OrgID, src.RecordSetID, st.batchID)
-		return nil, err
+		return err
 	}
-	in, err := recordset.AddInline(ctx, st.tx, st.later, src.Records)
-	st.pageSet, st.count = in.SetID, in.Count
-	return in.Page, err
+	st.count = int64(len(src.Records))
+	st.pageSet, err = recordset.AddInline(ctx, st.tx, src.Records)
+	return err
 }
 
 // starting is a start under way. What it inserts goes out together.
@@ -164,8 +179,6 @@ type starting struct {
 	batchID uuid.UUID
 	pageSet uuid.UUID
 	count   int64
-	// page is all of the records; nil where they are many.
-	page *recordset.Page
 	// wakes are what has work at once.
 	wakes []dueKey
 }
@@ -179,7 +192,7 @@ func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
 	if st.batchID, err = uuid.NewV7(); err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
-	if st.page, err = st.take(ctx); err != nil {
+	if err = st.take(ctx); err != nil {
 		return nil, err
 	}
 	out := &StartedBatch{BatchID: st.batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: st.count}
@@ -212,7 +225,7 @@ func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
 func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
 	row := db.BatchInsertParams{
 		ID: st.batchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version, TriggerID: out.TriggerID,
-		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(st.metadata()), Status: out.Status,
+		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(st.in.metadata()), Status: out.Status,
 		RecordCount: out.RecordCount, PageSet: st.pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
 		CreatedAt: st.now, Priority: st.in.Priority, PaceNextAt: st.firstTick, ScheduleID: st.in.ScheduleID,
 		EventDepth: st.in.EventDepth,

@@ -21,7 +21,7 @@ const Due = "webhook"
 
 const (
 	// startRows and startBytes bound the deliveries that are started in one transaction.
-	startRows  = 16
+	startRows  = 64
 	startBytes = 2 << 20
 	// turn is how long one webhook's deliveries go on before others get theirs.
 	turn = time.Second
@@ -65,7 +65,7 @@ func (s *Service) next(ctx context.Context, id uuid.UUID) (time.Time, error) {
 	return *at, nil
 }
 
-// dispatchSome starts some deliveries; more is false where none was due.
+// dispatchSome starts some deliveries; more is false where no other was due. What comes meanwhile wakes the webhook again.
 func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, err error) {
 	rows, err := s.q.DeliveryWaiting(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryWaitingParams{WebhookID: id, MaxRows: startRows, MaxBytes: startBytes})
 	if err != nil {
@@ -87,7 +87,9 @@ func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, er
 		return false, fmt.Errorf("the template of webhook %s: %w", id, err)
 	}
 	var ready []waiting
+	size := 0
 	for i := range rows {
+		size += int(rows[i].SizeBytes)
 		record, err := recordOf(template, &rows[i])
 		if err != nil {
 			if err := s.failed(ctx, w, rows[i].ID, "input_template: "+err.Error()); err != nil {
@@ -97,7 +99,7 @@ func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, er
 		}
 		ready = append(ready, waiting{rows[i].ID, record})
 	}
-	return true, s.startAll(ctx, w, ready)
+	return len(rows) == startRows || size >= startBytes, s.startAll(ctx, w, ready)
 }
 
 // recordOf makes the record of a delivery; template is nil where the payload is passed whole. The error is for people.
@@ -165,16 +167,17 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 		return fmt.Errorf("lock deliveries of webhook %s: %w", w.ID, err)
 	}
 	source, done := FormatID(w.ID), db.DeliveryDispatchedParams{WebhookID: w.ID}
-	for _, d := range open {
-		started, err := s.Runs.Start(ctx, tx, run.StartInput{
-			OrgID: w.OrgID, DefinitionID: w.DefinitionID, Version: active.Version, Source: run.Source{Records: [][]byte{records[d.ID]}},
-			Metadata:    fmt.Appendf(nil, `{"webhook_id":%q,"delivery_id":%q}`, source, d.ID),
-			TriggerType: db.FlowTriggerTypeWebhook, TriggerSource: &source, CreatedBy: &w.CreatedBy,
-		})
-		if err != nil {
-			return err
-		}
-		done.Ids, done.BatchIds = append(done.Ids, d.ID), append(done.BatchIds, started.BatchID)
+	each := make([]run.Alike, len(open))
+	for i, d := range open {
+		each[i] = run.Alike{Record: records[d.ID], Metadata: fmt.Appendf(nil, `{"webhook_id":%q,"delivery_id":%q}`, source, d.ID)}
+	}
+	started, err := s.Runs.StartAlike(ctx, tx, run.StartInput{OrgID: w.OrgID, DefinitionID: w.DefinitionID, Version: active.Version,
+		TriggerType: db.FlowTriggerTypeWebhook, TriggerSource: &source, CreatedBy: &w.CreatedBy}, each)
+	if err != nil {
+		return err
+	}
+	for i := range started {
+		done.Ids, done.BatchIds = append(done.Ids, open[i].ID), append(done.BatchIds, started[i].BatchID)
 	}
 	if err := s.q.DeliveryDispatched(ctx, pg.PlannedTx{Tx: tx}, done); err != nil {
 		return fmt.Errorf("note the batches of webhook %s: %w", w.ID, err)
