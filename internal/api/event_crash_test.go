@@ -30,7 +30,7 @@ func TestEvent_OnceOverReplicas(t *testing.T) {
 	for range 2 {
 		s.worker()
 	}
-	killed := s.breakAt("EventDeliver%", "EventSubscriptionNote", "BatchInsert", "SliceInsert", "DefinitionForStart")
+	killed := s.breakAt("EventDeliver%", "EventSubscriptionNote", "BatchesStart", "DefinitionForStart")
 	org := uuid.MustParse(s.orgID(s.Key))
 	var all sync.WaitGroup
 	for by := range causers {

@@ -29,7 +29,7 @@ func TestEmitEvent_Once(t *testing.T) {
 		`"input_template":{"n":"{{ payload.payload.n }}","payload":"{{ payload.payload }}","job":"{{ payload.job_id }}","of":["{{ payload.batch_id }}","{{ payload.definition_id }}","{{ payload.step_id }}","{{ payload.task_id }}"]}`))
 	other := s.subscribe(listening(listener, event.FlowEvent, `"filter":"{{ payload.name == \"other\" }}"`))
 	batch := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(records))))
-	killed := s.breakAt("BatchLock", "EventEmit", "SliceMove", "BatchCountMove", "EventDeliver%", "BatchInsert", "SliceInsert")
+	killed := s.breakAt("BatchLock", "EventEmit", "SliceMove", "BatchCountMove", "EventDeliver%", "BatchesStart")
 	s.config.Workers = true
 	for range 2 {
 		s.worker()

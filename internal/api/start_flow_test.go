@@ -41,7 +41,7 @@ func TestStartFlow_Once(t *testing.T) {
 	flow := s.define(`[{"id":"s","tasks":[` + starting(fmt.Sprintf(`{"definition_id":%q,"input":{"n":"{{ input.n }}","z":1.50},"metadata":{"of":"{{ batch.id }}"},"lane":"bulk"}`, child),
 		`,"when":"{{ input.n != 7 }}"`) + `]},{"id":"end","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ steps.s.go.output }}"}}]}]`)
 	batch := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(records))))
-	killed := s.breakAt("BatchLock", "DefinitionForStart", "BatchInsert", "SliceInsert", "SliceMove", "BatchCountMove")
+	killed := s.breakAt("BatchLock", "DefinitionForStart", "BatchesStart", "SliceMove", "BatchCountMove")
 	s.config.Workers = true
 	for range 2 {
 		s.worker()
