@@ -26,11 +26,15 @@ func (s *Scheduler) Run(ctx context.Context) {
 	kinds := s.names()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	failing := false
+	failing, whole := false, true
+	next := time.Now()
 	for {
-		n, next, err := s.scan(ctx, kinds)
-		if err == nil {
-			err = s.keepWaiting(ctx)
+		n, in, err := s.scan(ctx, kinds, whole)
+		if whole {
+			next = time.Now().Add(min(in, s.opts.ScanEvery))
+			if err == nil {
+				err = s.keepWaiting(ctx)
+			}
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -41,16 +45,15 @@ func (s *Scheduler) Run(ctx context.Context) {
 			s.opts.Log.Info("due work is looked for again")
 		}
 		failing = err != nil
-		if n == scanRows {
-			continue
+		if n < scanRows {
+			whole = s.await(ctx, timer, next) || !time.Now().Before(next)
 		}
-		s.await(ctx, timer, time.Now().Add(min(next, s.opts.ScanEvery)))
 	}
 }
 
 // await waits until it is time to look again: at the latest at the time given, sooner where work falls due before, but not at once
-// again, so that what falls due together is taken together.
-func (s *Scheduler) await(ctx context.Context, timer *time.Timer, at time.Time) {
+// again, so that what falls due together is taken together. It returns false where somebody has just made work due.
+func (s *Scheduler) await(ctx context.Context, timer *time.Timer, at time.Time) (whole bool) {
 	soonest := time.Now().Add(min(scanApart, s.opts.ScanEvery))
 	for {
 		if at.Before(soonest) {
@@ -59,12 +62,12 @@ func (s *Scheduler) await(ctx context.Context, timer *time.Timer, at time.Time) 
 		timer.Reset(time.Until(at))
 		select {
 		case <-ctx.Done():
-			return
+			return true
 		case <-timer.C:
-			return
+			return true
 		case sooner := <-s.sooner:
 			if sooner.IsZero() {
-				return
+				return false
 			}
 			if sooner.Before(at) {
 				at = sooner
@@ -73,9 +76,9 @@ func (s *Scheduler) await(ctx context.Context, timer *time.Timer, at time.Time) 
 	}
 }
 
-// scan leases what is due, up to scanRows rows, and inserts the jobs in the same transaction, but for what this process does itself. next
-// is how long until more falls due.
-func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, next time.Duration, err error) {
+// scan leases what is due, up to scanRows rows, and inserts the jobs in the same transaction, but for what this process does itself. A
+// whole one also takes over leases that have ended; next is how long until more falls due then.
+func (s *Scheduler) scan(ctx context.Context, kinds []string, whole bool) (started int, next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -84,16 +87,14 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, next
 		if err != nil {
 			return fmt.Errorf("take due rows: %w", err)
 		}
-		seconds, err := db.New().DueNext(ctx, tx, kinds)
-		if err != nil {
-			return fmt.Errorf("look for what is due next: %w", err)
+		started = len(rows)
+		var jobs []JobArgs
+		if whole {
+			if jobs, next, err = s.rest(ctx, tx, kinds, scanRows-started); err != nil {
+				return err
+			}
+			started += len(jobs)
 		}
-		next = time.Duration(seconds * float64(time.Second))
-		jobs, err := s.retake(ctx, tx, kinds, scanRows-len(rows))
-		if err != nil {
-			return err
-		}
-		started = len(rows) + len(jobs)
 		for _, row := range rows {
 			k, err := s.kind(row.Kind)
 			if err != nil {
@@ -112,6 +113,16 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string) (started int, next
 		return 0, s.opts.ScanEvery, err
 	}
 	return started, next, nil
+}
+
+// rest takes over what is left of leases that have ended, and finds out when more falls due.
+func (s *Scheduler) rest(ctx context.Context, tx pgx.Tx, kinds []string, most int) (jobs []JobArgs, next time.Duration, err error) {
+	seconds, err := db.New().DueNext(ctx, tx, kinds)
+	if err != nil {
+		return nil, 0, fmt.Errorf("look for what is due next: %w", err)
+	}
+	jobs, err = s.retake(ctx, tx, kinds, most)
+	return jobs, time.Duration(seconds * float64(time.Second)), err
 }
 
 // retake leases rows anew whose lease has ended. Those whose job still waits for a worker are left alone: a job goes by the age of its
