@@ -42,8 +42,28 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		d.observe(ctx, f.call.orgID, f.call.task.CredentialID, f.call.task.Action.ServiceID, &f.answer)
 		f.understood(&verdicts[i].reading)
 	}
+	var plain, rest []int
+	for i := range group {
+		if verdicts[i].reading.Kind == provider.Success && group[i].call.refusals == 0 {
+			plain = append(plain, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	return errors.Join(d.settleSome(ctx, k, group, verdicts, plain, wake), d.settleSome(ctx, k, group, verdicts, rest, wake))
+}
+
+// settleSome settles those of a group: from what the claim wrote down where that is all that is needed.
+func (d *Dispatcher) settleSome(ctx context.Context, k budgetKey, group []finished, verdicts []verdict, which []int, wake bool) error {
+	if len(which) == 0 {
+		return nil
+	}
+	some, known := make([]finished, len(which)), make([]verdict, len(which))
+	for i, n := range which {
+		some[i], known[i] = group[n], verdicts[n]
+	}
 	return d.keepTrying(ctx, func() error {
-		s, err := d.remembered(ctx, k, group, verdicts)
+		s, err := d.remembered(ctx, k, some, known)
 		if err != nil {
 			return err
 		}
@@ -53,7 +73,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 				return err
 			}
 		}
-		return d.applyAll(ctx, k, verdicts, wake)
+		return d.applyAll(ctx, k, known, wake)
 	})
 }
 
