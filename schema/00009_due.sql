@@ -14,7 +14,7 @@ CREATE TABLE flow.due (
     PRIMARY KEY (kind, key)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE INDEX due_next ON flow.due (due_at);
-COMMENT ON TABLE flow.due IS 'Everything that must happen at a time, as due rows. A worker process that leases one begins to work on it; other processes, and one that has all hands full, have a River job tell the workers.';
+COMMENT ON TABLE flow.due IS 'Everything that must happen at a time, as due rows. A worker process that leases one works on it by itself; one that does not work, or has too much in line, has a River job tell the workers.';
 COMMENT ON COLUMN flow.due.kind IS 'What is to be done, which names its handler: dispatch, reconcile, counters, slices, release, ...';
 COMMENT ON COLUMN flow.due.key IS 'What it is to be done for: a batch, a record set, a Domain, or a Domain and a bucket with a newline between.';
 COMMENT ON COLUMN flow.due.due_at IS 'When it is to be done; while it is being done, when the lease ends and others may take over.';
