@@ -28,8 +28,9 @@ const (
 	noTransactions = 2
 )
 
-// small measures starts of one record each, whose one PUT goes to one host: triggers and signed webhooks, through to the receiver,
-// next to raw inserts of one row a transaction over four connections. Load, receiver, service and Postgres share the processors.
+// small measures starts of one record each, whose one PUT goes to one host: triggers and signed webhooks, through to
+// the receiver, next to raw inserts of one row a transaction over four connections. Load, receiver, service and
+// Postgres share the processors.
 func small(ctx context.Context, e *env) ([]row, error) {
 	own, err := e.apart(ctx)
 	if err != nil {
@@ -204,7 +205,8 @@ func (b *smallBench) message(i int) (head, body []byte, err error) {
 	return head, body, err
 }
 
-// burst sends n starts as fast as they are answered, and returns how long it took to the last answer and to the last arrival.
+// burst sends n starts as fast as they are answered, and returns how long it took to the last answer and to the last
+// arrival.
 func (b *smallBench) burst(ctx context.Context, w *start, n int) (accepted, through time.Duration, err error) {
 	from := b.next
 	b.next += n

@@ -16,7 +16,8 @@ import (
 const (
 	// groupMax bounds the small calls that share a transaction, and the queues that they come from.
 	groupMax = 256
-	// partsAtOnce bounds the parts that are read for one choice, unless they are of so few records that a bulk call has room for more.
+	// partsAtOnce bounds the parts that are read for one choice, unless they are of so few records that a bulk call has
+	// room for more.
 	partsAtOnce = 512
 	// PartsPerCall is how many parts of a queue a bulk call takes at most: as many records that wait each on its own.
 	PartsPerCall = 8192
@@ -60,10 +61,10 @@ type picked struct {
 	calls int
 }
 
-// pick shares a group of calls among the queues that are ready: the lanes by their weights, in a lane the queues one after the other.
-// room is how many calls of a queue's lane may go. Of one batch only one queue goes at a time: what covers the records of the others
-// would not be what it was when they were looked at.
-// order is whose turn it is, call by call.
+// pick shares a group of calls among the queues that are ready: the lanes by their weights, in a lane the queues one
+// after the other. room is how many calls of a queue's lane may go. Of one batch only one queue goes at a time: what
+// covers the records of the others would not be what it was when they were looked at. order is whose turn it is, call
+// by call.
 func pick(rows []queueRow, room func(*queueRow) int) (out []picked, order []int) {
 	var lanes []Demand
 	queues := map[int][]*queueRow{}
@@ -105,8 +106,8 @@ func pick(rows []queueRow, room func(*queueRow) int) (out []picked, order []int)
 	return out, order
 }
 
-// choose renders the calls that should go next of those that are ready, without locks: a group of small ones, or one bulk call.
-// blocked queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
+// choose renders the calls that should go next of those that are ready, without locks: a group of small ones, or one
+// bulk call. blocked queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
 func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[queueKey]bool, room func(*queueRow) int) ([]*prepared, error) {
 	for {
 		picks, order := pick(rows, func(row *queueRow) int {
@@ -125,8 +126,8 @@ func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[qu
 	}
 }
 
-// render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first bulk one. again
-// tells that nothing came of it because queues were blocked meanwhile.
+// render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first
+// bulk one. again tells that nothing came of it because queues were blocked meanwhile.
 func (d *Dispatcher) render(ctx context.Context, picks []picked, order []int, rows []queueRow, blocked map[queueKey]bool) (calls []*prepared, again bool, err error) {
 	ids := make([]uuid.UUID, len(picks))
 	for i := range picks {
@@ -180,8 +181,8 @@ func keyOf(r *queueRow) queueKey { return queueKey{r.BatchID, r.StepNo, r.TaskNo
 // String is how the query QueueChoose names a queue.
 func (k queueKey) String() string { return fmt.Sprintf("%s.%d.%d", uuid.UUID(k.batch), k.step, k.task) }
 
-// renderBulk renders one bulk call for a queue. One that its queue does not fill takes records of other batches of the lane whose task
-// has equal settings.
+// renderBulk renders one bulk call for a queue. One that its queue does not fill takes records of other batches of the
+// lane whose task has equal settings.
 func (d *Dispatcher) renderBulk(ctx context.Context, r *renderer, row *queueRow, all []queueRow, blocked map[queueKey]bool) (calls []*prepared, err error) {
 	room, err := d.room(ctx, r)
 	if err != nil {

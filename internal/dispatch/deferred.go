@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// deferredQueues are queues whose work failed in this process for a reason that lies in them, and not in the world: they are passed over
-// for a while, longer each time, so that they keep nobody else waiting. Another process may have what this one lacks.
+// deferredQueues are queues whose work failed in this process for a reason that lies in them, and not in the world:
+// they are passed over for a while, longer each time, so that they keep nobody else waiting. Another process may have
+// what this one lacks.
 type deferredQueues struct {
 	mu     sync.Mutex
 	queues map[queueKey]deferral
@@ -63,7 +64,8 @@ func (d *deferredQueues) keys() []string {
 // any reports whether queues are passed over.
 func (d *deferredQueues) any() bool { return len(d.keys()) > 0 }
 
-// deferQueue notes that the work of a queue failed with err. It returns err where that would have befallen any other queue, too.
+// deferQueue notes that the work of a queue failed with err. It returns err where that would have befallen any other
+// queue, too.
 func (d *Dispatcher) deferQueue(ctx context.Context, k queueKey, err error) error {
 	if ctx.Err() != nil || isTransient(err) {
 		return err

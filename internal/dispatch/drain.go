@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// DefaultDrain is how long a process that stops waits for its calls in flight where nothing else is set, MostDrain the most that
-	// can be: no call takes longer.
+	// DefaultDrain is how long a process that stops waits for its calls in flight where nothing else is set, MostDrain the
+	// most that can be: no call takes longer.
 	DefaultDrain, MostDrain = 30 * time.Second, time.Hour
 	// readBackFor is how long it is tried to find out whether a claim was committed.
 	readBackFor = 8 * time.Second
@@ -18,8 +18,8 @@ const (
 	firstPause, lastPause = 50 * time.Millisecond, 2 * time.Second
 )
 
-// Drain waits until every call of this process is settled. When ctx ends it cuts those that are under way, which reconciliation finds
-// out about; it must come after the last pass.
+// Drain waits until every call of this process is settled. When ctx ends it cuts those that are under way, which
+// reconciliation finds out about; it must come after the last pass.
 func (d *Dispatcher) Drain(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -37,8 +37,8 @@ func (d *Dispatcher) Drain(ctx context.Context) {
 // outage tells whether the database is known to be away, so that it is logged once, whoever finds it.
 type outage struct{ known atomic.Bool }
 
-// keepTrying repeats what failed because the database was away, until ctx ends: an answer that is given up costs a lookup, or is
-// lost for good where there is none. do must be harmless to repeat.
+// keepTrying repeats what failed because the database was away, until ctx ends: an answer that is given up costs a
+// lookup, or is lost for good where there is none. do must be harmless to repeat.
 func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := do()

@@ -29,8 +29,8 @@ type finished struct {
 	answer provider.Answer
 }
 
-// flight is what this process has under way for one budget: calls from their claim to their settlement. It needs no lease and no
-// place: however many calls wait for their answers, what they take is memory.
+// flight is what this process has under way for one budget: calls from their claim to their settlement. It needs no
+// lease and no place: however many calls wait for their answers, what they take is memory.
 type flight struct {
 	d   *Dispatcher
 	key budgetKey
@@ -81,8 +81,8 @@ func (d *Dispatcher) join(k budgetKey) *flight {
 	return f
 }
 
-// leave ends a pass. waits tells that it leaves work for which a settlement may make room; seen is the number of settlements that it
-// knows of. It reports whether there was one since, which nobody else will tell the budget of.
+// leave ends a pass. waits tells that it leaves work for which a settlement may make room; seen is the number of
+// settlements that it knows of. It reports whether there was one since, which nobody else will tell the budget of.
 func (f *flight) leave(waits bool, seen int) (missed bool) {
 	f.mu.Lock()
 	f.passes--
@@ -123,12 +123,6 @@ func (f *flight) waiting() (ids []uuid.UUID, settled int) {
 		ids = append(ids, id)
 	}
 	return ids, f.settled
-}
-
-func (f *flight) empty() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.all == 0
 }
 
 // launch sends claimed calls.
@@ -200,8 +194,8 @@ func (f *flight) settle() {
 	f.d.drop(f)
 }
 
-// gather takes answered calls, after a little time for others that come together. wake tells that nobody but the settlement can say
-// that there is room.
+// gather takes answered calls, after a little time for others that come together. wake tells that nobody but the
+// settlement can say that there is room.
 func (f *flight) gather() (group []finished, wake bool) {
 	timer := time.NewTimer(settleWait)
 	defer timer.Stop()

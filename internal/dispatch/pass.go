@@ -19,7 +19,8 @@ const (
 	batchWait = 30 * time.Millisecond
 	// passTurn is how long a pass goes on before others get its place.
 	passTurn = time.Second
-	// lookAgain is when a pass comes back that left work behind which something bars: who bars it wakes the budget, and this is the belt.
+	// lookAgain is when a pass comes back that left work behind which something bars: who bars it wakes the budget, and
+	// this is the belt.
 	lookAgain = time.Second
 )
 
@@ -49,7 +50,8 @@ type pass struct {
 	chosenAt time.Time
 }
 
-// Pass is the handler of due rows of kind run.DueDispatch, which must be registered as one that looks again (due.Rechecks).
+// Pass is the handler of due rows of kind run.DueDispatch, which must be registered as one that looks again
+// (due.Rechecks).
 func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time, err error) {
 	domain, bucket, ok := strings.Cut(lease.Key, "\n")
 	if !ok {
@@ -94,14 +96,14 @@ func (p *pass) open(ctx context.Context) error {
 	return nil
 }
 
-// loop claims until nothing more may go now, and looks once more when nobody can wake it unseen any more. A time comes back only where
-// the lease is to go on.
+// loop claims until nothing more may go now, and looks once more when nobody can wake it unseen any more. A time comes
+// back only where the lease is to go on.
 func (p *pass) loop(ctx context.Context) (time.Time, error) {
 	for began := time.Now(); ; {
 		progress, err := p.step(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return time.Time{}, context.Cause(ctx)
+			return time.Time{}, context.Cause(ctx) //nolint:wrapcheck // why the lease ended
 		case err != nil:
 			return time.Time{}, err
 		case time.Since(began) > passTurn:
@@ -111,7 +113,7 @@ func (p *pass) loop(ctx context.Context) (time.Time, error) {
 		}
 		more, err := p.lease.EndUnless(ctx, p.look)
 		if err != nil || !more {
-			return time.Time{}, err
+			return time.Time{}, err //nolint:wrapcheck // says everything
 		}
 	}
 }
@@ -156,7 +158,8 @@ func (p *pass) waits() bool {
 	return len(p.blocked) > 0 || len(p.full) > 0 || p.barred != nil
 }
 
-// look finds out whether there is more to do, once nobody can wake the budget any more without being seen, and else when there will be.
+// look finds out whether there is more to do, once nobody can wake the budget any more without being seen, and else
+// when there will be.
 func (p *pass) look(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, err error) {
 	if p.barred != nil {
 		c := claim{d: p.d, tx: tx, key: p.key, out: &claimed{}, checked: true}
@@ -258,8 +261,9 @@ func (p *pass) room(row *queueRow) int {
 	return free
 }
 
-// isolate goes on where a claim failed for a reason that lies in one of its calls: each is claimed by itself, the records of one that
-// cannot be written down fail, and the queue of one that fails otherwise is passed over for a while. It returns what was sent.
+// isolate goes on where a claim failed for a reason that lies in one of its calls: each is claimed by itself, the
+// records of one that cannot be written down fail, and the queue of one that fails otherwise is passed over for a
+// while. It returns what was sent.
 func (p *pass) isolate(ctx context.Context, calls []*prepared, cause error) (sent []*prepared, err error) {
 	if ctx.Err() != nil || isTransient(cause) {
 		return nil, cause

@@ -1,8 +1,8 @@
-// Package due is the one clock: everything that must happen at a time is a row of flow.due, and a row that falls due is leased: to
-// this process, which begins after the commit (local.go), or in the same transaction to a job. It promises that work which is due is
-// done at least once, by one worker at a time as long as that worker keeps its lease, and that a wake-up is never lost. A crash
-// costs a lease. A job that waits for a worker for longer than its lease keeps its place in the line. It does not know what the
-// work is, nor what carries the jobs.
+// Package due is the one clock: everything that must happen at a time is a row of flow.due, and a row that falls due is
+// leased: to this process, which begins after the commit (local.go), or in the same transaction to a job. It promises
+// that work which is due is done at least once, by one worker at a time as long as that worker keeps its lease, and
+// that a wake-up is never lost. A crash costs a lease. A job that waits for a worker for longer than its lease keeps
+// its place in the line. It does not know what the work is, nor what carries the jobs.
 //
 //	          Wake                       due                     Finish (done)
 //	absent ───────────▶ waiting ────────────────────▶ leased ─────────────────▶ absent
@@ -27,7 +27,8 @@ import (
 	"flowlane/internal/pg"
 )
 
-// ErrLost means that the lease has run out or that another worker has taken over: whatever is not committed must not be.
+// ErrLost means that the lease has run out or that another worker has taken over: whatever is not committed must not
+// be.
 var ErrLost = errors.New("the lease on due work was lost")
 
 // JobArgs is the job that carries one lease on one row to a worker.
@@ -44,21 +45,21 @@ func (JobArgs) Kind() string { return "due" }
 type Queue interface {
 	// Insert adds jobs in tx: they exist when it commits, and workers then hear of them at once.
 	Insert(ctx context.Context, tx pgx.Tx, jobs []JobArgs) error
-	// Oldest returns the least lease number of the jobs that wait for a worker, or are about to be begun by one, of each of these
-	// kinds of which there is one.
+	// Oldest returns the least lease number of the jobs that wait for a worker, or are about to be begun by one, of each
+	// of these kinds of which there is one.
 	Oldest(ctx context.Context, tx pgx.Tx, kinds []string) (map[string]int64, error)
 }
 
-// Handler does the work of one row and returns when it is due again; the zero time means never, unless a wake-up arrives
-// while it works. An error has it called again after a growing delay. Its context ends when the lease is lost.
+// Handler does the work of one row and returns when it is due again; the zero time means never, unless a wake-up
+// arrives while it works. An error has it called again after a growing delay. Its context ends when the lease is lost.
 type Handler func(ctx context.Context, l *Lease) (next time.Time, err error)
 
 // Options tune a Scheduler; the zero value is good.
 type Options struct {
 	// Log gets failures of handlers; nil means slog.Default().
 	Log *slog.Logger
-	// ScanEvery is how long rows that fell due are not looked for at most, where this process knows of none that falls due sooner;
-	// 0 means 500 ms.
+	// ScanEvery is how long rows that fell due are not looked for at most, where this process knows of none that falls due
+	// sooner; 0 means 500 ms.
 	ScanEvery time.Duration
 	// FirstRetry is the delay after a first failure, doubled by each further one up to LastRetry; 0 means 250 ms and one
 	// minute.
@@ -99,15 +100,17 @@ func (k *kind) groupOf(key string) string {
 // Option changes how a kind is worked on.
 type Option func(*kind)
 
-// Grouped has groups of keys take turns where work waits for a place in this process: keys of equal group share one turn.
+// Grouped has groups of keys take turns where work waits for a place in this process: keys of equal group share one
+// turn.
 func Grouped(group func(key string) string) Option { return func(k *kind) { k.group = group } }
 
-// Rechecks says that handlers of the kind end by Lease.EndUnless: they look for work once more when nobody can wake them any more.
-// A wake-up for now then writes nothing while the row is leased or due, so that those who wake one row do not wait for each other.
+// Rechecks says that handlers of the kind end by Lease.EndUnless: they look for work once more when nobody can wake
+// them any more. A wake-up for now then writes nothing while the row is leased or due, so that those who wake one row
+// do not wait for each other.
 func Rechecks() Option { return func(k *kind) { k.rechecks = true } }
 
-// New returns a scheduler whose jobs go to queue. Leases are kept through pool: where handlers can use up a pool while they
-// wait for it, give the scheduler one of its own.
+// New returns a scheduler whose jobs go to queue. Leases are kept through pool: where handlers can use up a pool while
+// they wait for it, give the scheduler one of its own.
 func New(pool *pgxpool.Pool, queue Queue, opts Options) *Scheduler {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -126,9 +129,9 @@ func orElse(d, standard time.Duration) time.Duration {
 }
 
 // Register makes h the handler of a kind: a name of lower-case letters, digits and underscores. A lease that is not
-// extended ends after lease, which bounds what a crash costs; this process runs up to workers handlers of the kind at once for jobs
-// that it took from the queue, and as many for work that it made due itself (local.go).
-// It must precede Run; registering a kind twice panics.
+// extended ends after lease, which bounds what a crash costs; this process runs up to workers handlers of the kind at
+// once for jobs that it took from the queue, and as many for work that it made due itself (local.go). It must precede
+// Run; registering a kind twice panics.
 func (s *Scheduler) Register(name string, lease time.Duration, workers int, h Handler, options ...Option) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +177,8 @@ func (s *Scheduler) Lease(name string) time.Duration {
 func Now() time.Time { return time.Unix(0, 0) }
 
 // Wake makes (kind, key) due at at, keeping the earlier of two times; the zero time means now, by the database's clock.
-// When that has come and nobody works on it, its job is inserted in tx. While somebody does, it becomes due (again) when
-// they finish. The row stays locked until tx ends: wake several keys in one fixed order.
+// When that has come and nobody works on it, its job is inserted in tx. While somebody does, it becomes due (again)
+// when they finish. The row stays locked until tx ends: wake several keys in one fixed order.
 func (s *Scheduler) Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error {
 	ask, start := s.Waking(kind, key, at)
 	if err := ask(ctx, tx); err != nil {
@@ -218,8 +221,9 @@ func (s *Scheduler) Waking(kind, key string, at time.Time) (ask func(context.Con
 	}
 }
 
-// ScanNow has the scanner of this process look now for what is due. A statement that wakes a row by itself (flow.wake) is not served
-// by Wake; its caller says so once it has committed. Without it, or in a process that does no work, the row is found a scan later.
+// ScanNow has the scanner of this process look now for what is due. A statement that wakes a row by itself (flow.wake)
+// is not served by Wake; its caller says so once it has committed. Without it, or in a process that does no work, the
+// row is found a scan later.
 func (s *Scheduler) ScanNow() { s.lookAt(time.Time{}) }
 
 // lookAt has the scanner look no later than at.

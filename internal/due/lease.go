@@ -28,14 +28,15 @@ type Lease struct {
 	lose context.CancelCauseFunc
 
 	mu sync.Mutex
-	// asked is when a lease was asked for that this process carries out by itself; zero for one of which a job tells, which may be old.
+	// asked is when a lease was asked for that this process carries out by itself; zero for one of which a job tells,
+	// which may be old.
 	asked  time.Time
 	expiry *time.Timer
 	given  bool
 }
 
-// Extend makes the lease last its full length from now. It returns ErrLost, and ends the handler's context, when another
-// worker may have taken over.
+// Extend makes the lease last its full length from now. It returns ErrLost, and ends the handler's context, when
+// another worker may have taken over.
 func (l *Lease) Extend(ctx context.Context) error {
 	asked := time.Now()
 	n, err := db.New().DueExtend(ctx, l.s.pool, db.DueExtendParams{Kind: l.Kind, Key: l.Key, LeaseNo: l.no})
@@ -53,8 +54,9 @@ func (l *Lease) Extend(ctx context.Context) error {
 }
 
 // Finish gives the row back in tx, together with what the work has done: due again at next, or never when next is zero,
-// unless it was woken meanwhile. A row that is due again at once gets its job in the same transaction. It returns ErrLost
-// when another worker may have taken over: tx must then roll back. A handler that has called it returns whatever it likes.
+// unless it was woken meanwhile. A row that is due again at once gets its job in the same transaction. It returns
+// ErrLost when another worker may have taken over: tx must then roll back. A handler that has called it returns
+// whatever it likes.
 func (l *Lease) Finish(ctx context.Context, tx pgx.Tx, next time.Time) error {
 	l.mu.Lock()
 	l.given = true
@@ -95,9 +97,9 @@ func (l *Lease) again(ctx context.Context, tx pgx.Tx) error {
 	return l.s.start(ctx, tx, next)
 }
 
-// EndUnless is how the handler of a kind that Rechecks ends. look finds out, once nobody can wake the row unseen any more, whether
-// there is more to do now, and when there will be (zero for never); it reads, and writes nothing. Where there is more, the lease goes
-// on and true comes back; else the row is given back. Faults as those of Finish.
+// EndUnless is how the handler of a kind that Rechecks ends. look finds out, once nobody can wake the row unseen any
+// more, whether there is more to do now, and when there will be (zero for never); it reads, and writes nothing. Where
+// there is more, the lease goes on and true comes back; else the row is given back. Faults as those of Finish.
 func (l *Lease) EndUnless(ctx context.Context, look func(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, err error)) (more bool, err error) {
 	err = pg.InTx(ctx, l.s.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if err := db.New().DueGate(ctx, tx, db.DueGateParams{Kind: l.Kind, Key: l.Key}); err != nil {
@@ -112,7 +114,8 @@ func (l *Lease) EndUnless(ctx context.Context, look func(ctx context.Context, tx
 	return more, err
 }
 
-// Woken gets a value when this process has made the row due again since the lease began. Others may do so, too: it only saves time.
+// Woken gets a value when this process has made the row due again since the lease began. Others may do so, too: it only
+// saves time.
 func (l *Lease) Woken() <-chan struct{} { return l.s.woken.of(l) }
 
 func (l *Lease) givenBack() bool {

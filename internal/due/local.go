@@ -11,10 +11,11 @@ import (
 	"flowlane/internal/pg"
 )
 
-// localWorkers carry out what the process that makes it due can begin by itself. A job would take it through the database once more: its
-// insertion, the notification, the worker's fetch and the beginning of its lease are what a start else waits for most. A process
-// that dies in between costs a lease, like one that dies at work. Each kind has as many places as it has workers for jobs, beside
-// these, so that neither way keeps the other waiting. Work that finds no place free waits in the line of its kind.
+// localWorkers carry out what the process that makes it due can begin by itself. A job would take it through the
+// database once more: its insertion, the notification, the worker's fetch and the beginning of its lease are what a
+// start else waits for most. A process that dies in between costs a lease, like one that dies at work. Each kind has as
+// many places as it has workers for jobs, beside these, so that neither way keeps the other waiting. Work that finds no
+// place free waits in the line of its kind.
 type localWorkers struct {
 	mu sync.Mutex
 	// process is the context of the work; nil while this process does not work.
@@ -24,7 +25,8 @@ type localWorkers struct {
 	busy    sync.WaitGroup
 }
 
-// line is what waits for a place of a kind. Groups of keys take turns, so that who has much to do keeps nobody waiting but itself.
+// line is what waits for a place of a kind. Groups of keys take turns, so that who has much to do keeps nobody waiting
+// but itself.
 type line struct {
 	// taken counts the places in which handlers work, waiting the leases in line.
 	taken, waiting int
@@ -71,8 +73,8 @@ func (s *Scheduler) Open(ctx context.Context) {
 	w.lines = map[string]*line{}
 }
 
-// Close takes on nothing more, gives back what waits, and waits for the handlers that work. When soft ends their contexts are
-// cancelled, and when hard ends it returns an error.
+// Close takes on nothing more, gives back what waits, and waits for the handlers that work. When soft ends their
+// contexts are cancelled, and when hard ends it returns an error.
 func (s *Scheduler) Close(soft, hard context.Context) error {
 	w := &s.local
 	w.mu.Lock()
@@ -107,8 +109,9 @@ func (s *Scheduler) Close(soft, hard context.Context) error {
 	}
 }
 
-// runLocally has this process work under a lease that the transaction of ctx has asked for, once that is committed. It returns
-// false where the process does not work, or has too much in line. Where nobody knows whether the commit happened, the lease runs out.
+// runLocally has this process work under a lease that the transaction of ctx has asked for, once that is committed. It
+// returns false where the process does not work, or has too much in line. Where nobody knows whether the commit
+// happened, the lease runs out.
 func (s *Scheduler) runLocally(ctx context.Context, l *Lease) bool {
 	w := &s.local
 	w.mu.Lock()
@@ -172,8 +175,8 @@ func (w *localWorkers) line(kind string) *line {
 	return l
 }
 
-// workLocally works under a lease that was granted to this process. One that was just granted needs no beginning: nobody else has
-// its number.
+// workLocally works under a lease that was granted to this process. One that was just granted needs no beginning:
+// nobody else has its number.
 func (l *Lease) workLocally(ctx context.Context) {
 	work, lose := context.WithCancelCause(ctx)
 	defer lose(nil)

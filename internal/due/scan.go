@@ -20,8 +20,8 @@ const (
 	scanApart = 20 * time.Millisecond
 )
 
-// Run is the scanner: it starts what falls due until ctx ends. Any number of processes may run it. It survives the loss of
-// the database and goes on when that is back.
+// Run is the scanner: it starts what falls due until ctx ends. Any number of processes may run it. It survives the loss
+// of the database and goes on when that is back.
 func (s *Scheduler) Run(ctx context.Context) {
 	kinds := s.names()
 	timer := time.NewTimer(0)
@@ -51,8 +51,9 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// await waits until it is time to look again: at the latest at the time given, sooner where work falls due before, but not at once
-// again, so that what falls due together is taken together. It returns false where somebody has just made work due.
+// await waits until it is time to look again: at the latest at the time given, sooner where work falls due before, but
+// not at once again, so that what falls due together is taken together. It returns false where somebody has just made
+// work due.
 func (s *Scheduler) await(ctx context.Context, timer *time.Timer, at time.Time) (whole bool) {
 	soonest := time.Now().Add(min(scanApart, s.opts.ScanEvery))
 	for {
@@ -76,8 +77,8 @@ func (s *Scheduler) await(ctx context.Context, timer *time.Timer, at time.Time) 
 	}
 }
 
-// scan leases what is due, up to scanRows rows, and inserts the jobs in the same transaction, but for what this process does itself. A
-// whole one also takes over leases that have ended; next is how long until more falls due then.
+// scan leases what is due, up to scanRows rows, and inserts the jobs in the same transaction, but for what this process
+// does itself. A whole one also takes over leases that have ended; next is how long until more falls due then.
 func (s *Scheduler) scan(ctx context.Context, kinds []string, whole bool) (started int, next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
@@ -125,9 +126,10 @@ func (s *Scheduler) rest(ctx context.Context, tx pgx.Tx, kinds []string, most in
 	return jobs, time.Duration(seconds * float64(time.Second)), err
 }
 
-// retake leases rows anew whose lease has ended. Those whose job still waits for a worker are left alone: a job goes by the age of its
-// lease, so that a row with a newer one than the job which has waited longest has a job of its own. To begin those anew would send
-// them to the end of the line, and where the line is longer than a lease nothing in it would ever begin.
+// retake leases rows anew whose lease has ended. Those whose job still waits for a worker are left alone: a job goes by
+// the age of its lease, so that a row with a newer one than the job which has waited longest has a job of its own. To
+// begin those anew would send them to the end of the line, and where the line is longer than a lease nothing in it
+// would ever begin.
 func (s *Scheduler) retake(ctx context.Context, tx pgx.Tx, kinds []string, most int) ([]JobArgs, error) {
 	if most == 0 {
 		return nil, nil

@@ -13,7 +13,8 @@ type wakeUp struct {
 	came  chan struct{}
 }
 
-// of returns the channel of a lease under which somebody works. The newest lease on a row takes the place of one before it.
+// of returns the channel of a lease under which somebody works. The newest lease on a row takes the place of one before
+// it.
 func (w *wakeUps) of(l *Lease) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,8 +21,8 @@ type Alike struct {
 	Metadata json.RawMessage
 }
 
-// StartAlike starts a batch of one record for each in the caller's transaction: all of them or none. in says everything else; it has no
-// source, no metadata, no time and no pacing. Faults as those of Start.
+// StartAlike starts a batch of one record for each in the caller's transaction: all of them or none. in says everything
+// else; it has no source, no metadata, no time and no pacing. Faults as those of Start.
 func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, in StartInput, each []Alike) ([]*StartedBatch, error) {
 	if len(each) == 0 {
 		return nil, nil
