@@ -128,16 +128,24 @@ func (p *pass) await(ctx context.Context) bool {
 		defer wait.Stop()
 		over = wait.C
 	}
-	select {
-	case <-p.flight.changed:
-		p.settle()
-	case <-p.lease.Woken():
-	case <-over:
-	case <-ctx.Done():
-	case <-timer.C:
-		return false
+	for {
+		select {
+		case <-p.flight.changed:
+			waited := p.waits()
+			p.settle()
+			if waited {
+				return true
+			}
+		case <-p.lease.Woken():
+			return true
+		case <-over:
+			return true
+		case <-ctx.Done():
+			return true
+		case <-timer.C:
+			return false
+		}
 	}
-	return true
 }
 
 // settle takes note of settlements: what was barred may go.
