@@ -175,7 +175,9 @@ func closedToday(b *bundle) *pacing.Window {
 func TestPacing_PolicyMeetsCallsUnderWay(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dispatch.Options{})
-	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 400, plainRow)
+	b.sim.SetAccount("acme", dialersim.AccountSettings{Limits: unlimited, LatencyByOperation: map[string]dialersim.Range{"modify": {FixedMS: 50}}})
+	const records = 2000 // several groups of calls, one after the other
+	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), records, plainRow)
 	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed > 0 })
 	b.steer(id, run.Steering{Pacing: &pacing.Policy{Records: 7, PeriodMinutes: 60}})
 	before := b.count("SELECT count(*) FROM flow.call")
@@ -184,11 +186,11 @@ func TestPacing_PolicyMeetsCallsUnderWay(t *testing.T) {
 	assert.LessOrEqual(t, sent, before+7, "the first release of the new policy comes at once")
 	b.pass(time.Hour)
 	b.quiet()
-	assert.Equal(t, min(400, sent+7), b.count("SELECT count(*) FROM flow.call"))
+	assert.Equal(t, min(records, sent+7), b.count("SELECT count(*) FROM flow.call"))
 	b.steer(id, run.Steering{RemovePacing: true})
 	status, _ := b.await(id)
 	assert.Equal(t, run.BatchCompleted, status)
-	b.once("l", dialersim.KindModify, 400)
+	b.once("l", dialersim.KindModify, records)
 }
 
 // The batch of high priority goes before older ones of its lane; no other lane and no call under way is touched.
