@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"flowlane/internal/expr"
 	"flowlane/internal/provider"
@@ -36,7 +38,8 @@ func newBulk(r *renderer) *bulk {
 func (c *bulk) empty() bool { return c.records == 0 && len(c.decided) == 0 }
 
 // fillBulk adds what is ready in a queue, as far as it fits.
-func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, r *renderer, row *queueRow) error {
+func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, r *renderer, row *queueRow) (err error) {
+	defer asError(&err)
 	parts, err := d.parts(ctx, row, partsAtOnce)
 	if err != nil {
 		return err
@@ -147,6 +150,23 @@ func (s *settler) render(env *expr.Env) ([]byte, error) {
 	return s.settings, err
 }
 
+// keyWithNUL returns the name of a row's key field where the key has a NUL; else nothing. The keys of the first and the last row of a call
+// are written down, and which rows these are is chance.
+func (s *settler) keyWithNUL(row, settings []byte) string {
+	if !bytes.Contains(row, []byte(`\u0000`)) {
+		return ""
+	}
+	field := provider.KeyField(s.r.task.Action, settings)
+	if !strings.Contains(keyOfRow(row, field), "\x00") {
+		return ""
+	}
+	return field
+}
+
+func nulInKey(field string) string {
+	return fmt.Sprintf("The row's key, %q, contains a NUL character: remove it from the record, or name another field as the key", field)
+}
+
 // addRow renders one record into the call. fits is false where the call must end before it; an exception decides the
 // record without a call.
 func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception, fits bool) {
@@ -186,6 +206,11 @@ func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception
 		c.full = true
 		return nil, false
 	}
+	if field := s.keyWithNUL(c.buf[start:], settings); field != "" {
+		c.buf = c.buf[:at]
+		ex := run.Exception{Offset: offset, Kind: run.TraceFailed, Error: s.r.failure(codeParams, nulInKey(field))}
+		return &ex, true
+	}
 	if c.records == 0 {
 		c.settings = append([]byte(nil), settings...)
 		c.keyField = provider.KeyField(s.r.task.Action, c.settings)
@@ -224,9 +249,11 @@ func (c *bulk) finish() *prepared {
 	if p.request, err = provider.Prepare(c.r.svc, action, p.params, p.rows, c.r.secret(), ""); err != nil {
 		return c.fail(err)
 	}
-	if p.exclusive, err = provider.ExclusiveOver(action, p.params); err != nil {
+	over, err := provider.ExclusiveOver(action, p.params)
+	if err != nil {
 		return c.fail(err)
 	}
+	p.exclusive = exclusiveKey(over)
 	p.check = provider.OutcomeCheck(action, p.params)
 	c.r.d.bulkSize.Store(int64(len(p.rows)))
 	return p

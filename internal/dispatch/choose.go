@@ -133,8 +133,8 @@ func (d *Dispatcher) render(ctx context.Context, picks []picked, order []int, ro
 	for i := range picks {
 		ids[i] = picks[i].BatchID
 	}
-	if err := d.Runs.LoadBatches(ctx, d.Pool, ids); err != nil {
-		return nil, false, err
+	if err := d.Runs.LoadBatches(ctx, d.Pool, ids); err != nil && (ctx.Err() != nil || isTransient(err)) {
+		return nil, false, err // else one of them cannot be read, of which renderer finds out
 	}
 	var small []smallQueue
 	had := len(blocked)
@@ -145,10 +145,9 @@ func (d *Dispatcher) render(ctx context.Context, picks []picked, order []int, ro
 			blocked[keyOf(picks[i].queueRow)] = true
 			continue
 		case err != nil:
-			if err := d.deferQueue(ctx, keyOf(picks[i].queueRow), err); err != nil {
+			if err := d.passOver(ctx, picks[i].queueRow, err, blocked); err != nil {
 				return nil, false, err
 			}
-			blocked[keyOf(picks[i].queueRow)] = true
 			continue
 		}
 		if !r.task.Action.Bulk {
@@ -159,6 +158,10 @@ func (d *Dispatcher) render(ctx context.Context, picks []picked, order []int, ro
 			break // it goes in a claim of its own
 		}
 		call, err := d.renderBulk(ctx, r, picks[i].queueRow, rows, blocked)
+		if broken := new(brokenQueue); errors.As(err, &broken) {
+			err = d.passOver(ctx, broken.row, broken.cause, blocked)
+			return nil, err == nil, err // the call has records of it, or would have: begin again without them
+		}
 		if err != nil && !errors.Is(err, errFull) || call != nil {
 			return call, false, err
 		}
@@ -212,14 +215,14 @@ func (d *Dispatcher) renderBulk(ctx context.Context, r *renderer, row *queueRow,
 				continue
 			}
 			if err != nil {
-				return nil, err
+				return nil, &brokenQueue{other, err}
 			}
 			if or.task.Action != r.task.Action || or.task.CredentialID != r.task.CredentialID || or.task.Timeout != r.task.Timeout {
 				continue
 			}
 		}
 		if err := d.fillBulk(ctx, call, or, other); err != nil {
-			return nil, err
+			return nil, &brokenQueue{other, err}
 		}
 		if call.full {
 			break

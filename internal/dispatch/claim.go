@@ -39,10 +39,11 @@ type claimed struct {
 
 // claim writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. checked tells that the
 // provider's counters were read for it.
-func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, answered []uuid.UUID, checked bool) (claimed, error) {
+func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, answered []uuid.UUID, checked bool) (got claimed, err error) {
+	defer asError(&err)
 	var out claimed
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
-	err := d.aligned(ctx, k, func() error {
+	err = d.aligned(ctx, k, func() error {
 		return pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 			c := claim{d: d, tx: tx, key: k, out: &out, owner: d.opts.Owner, answered: answered, checked: checked}
 			return c.run(ctx, calls)
@@ -268,7 +269,7 @@ func (c *claim) exclusive(ctx context.Context, calls []*prepared) (map[string]bo
 	busy := map[string]bool{}
 	var keys []string
 	for _, p := range calls {
-		if p.exclusive != "" {
+		if p.exclusive != "" && !p.empty() {
 			keys = append(keys, p.exclusive)
 		}
 	}

@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -73,4 +75,32 @@ func (d *Dispatcher) deferQueue(ctx context.Context, k queueKey, err error) erro
 	q := d.deferred.add(k, time.Now())
 	d.opts.Log.Error("the calls of a batch cannot be made; others go first", "queue", k, "error", err, "failures", q.failures, "retry_at", q.until)
 	return nil
+}
+
+// passOver is deferQueue for a queue that is being chosen from: it is blocked as well.
+func (d *Dispatcher) passOver(ctx context.Context, row *queueRow, err error, blocked map[queueKey]bool) error {
+	if err := d.deferQueue(ctx, keyOf(row), err); err != nil {
+		return err
+	}
+	blocked[keyOf(row)] = true
+	return nil
+}
+
+// brokenQueue is an error that lies in one of the queues that a call takes from.
+type brokenQueue struct {
+	row   *queueRow
+	cause error
+}
+
+// Error implements error.
+func (b *brokenQueue) Error() string { return b.cause.Error() }
+
+// Unwrap gives the cause.
+func (b *brokenQueue) Unwrap() error { return b.cause }
+
+// asError, deferred, has a panic in the work of one queue be an error of that queue.
+func asError(err *error) {
+	if cause := recover(); cause != nil {
+		*err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+	}
 }

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -109,7 +111,8 @@ const (
 // records wait: another process may have it, and a catalog can be put right.
 var errGone = errors.New("the task's action is gone")
 
-func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (*renderer, error) {
+func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, err error) {
+	defer asError(&err)
 	b, err := d.Runs.Batch(ctx, d.Pool, row.BatchID)
 	if err != nil {
 		return nil, err
@@ -126,7 +129,7 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (*renderer, er
 	if !ok {
 		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)
 	}
-	r := &renderer{d: d, batch: b, step: step, task: task, svc: svc, outputs: run.OutputsUsed(task)}
+	r = &renderer{d: d, batch: b, step: step, task: task, svc: svc, outputs: run.OutputsUsed(task)}
 	if !task.CredentialID.Valid {
 		return r, nil
 	}
@@ -301,10 +304,9 @@ func (d *Dispatcher) renderOf(ctx context.Context, org uuid.UUID, queues []small
 		}
 		rendered, err := q.r.smallCalls(ctx, q, parts[i], &left)
 		if err != nil {
-			if err := d.deferQueue(ctx, keyOf(q.queueRow), err); err != nil {
+			if err := d.passOver(ctx, q.queueRow, err, blocked); err != nil {
 				return err
 			}
-			blocked[keyOf(q.queueRow)] = true
 			continue
 		}
 		share(room, rendered)
@@ -314,7 +316,8 @@ func (d *Dispatcher) renderOf(ctx context.Context, org uuid.UUID, queues []small
 }
 
 // smallCalls renders the calls of one queue, as many as room has bytes for.
-func (r *renderer) smallCalls(ctx context.Context, q *smallQueue, parts []run.Part, room *int64) ([]*prepared, error) {
+func (r *renderer) smallCalls(ctx context.Context, q *smallQueue, parts []run.Part, room *int64) (out []*prepared, err error) {
+	defer asError(&err)
 	parts = firstRecords(parts, q.calls)
 	recs, err := r.open(ctx, parts)
 	if err != nil {
@@ -325,7 +328,6 @@ func (r *renderer) smallCalls(ctx context.Context, q *smallQueue, parts []run.Pa
 			rec.Release()
 		}
 	}()
-	var out []*prepared
 	left := allowance(q.queueRow, q.calls)
 	for i := range parts {
 		rec := recs[parts[i].SliceNo]
@@ -412,9 +414,11 @@ func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.R
 	if p.request, err = provider.Prepare(r.svc, r.task.Action, params, nil, r.secret(), key); err != nil {
 		return decide(r.bad(offset, err))
 	}
-	if p.exclusive, err = provider.ExclusiveOver(r.task.Action, params); err != nil {
+	over, err := provider.ExclusiveOver(r.task.Action, params)
+	if err != nil {
 		return decide(r.bad(offset, err))
 	}
+	p.exclusive = exclusiveKey(over)
 	p.check = provider.OutcomeCheck(r.task.Action, params)
 	p.digest = bodyDigest(p.request.Body)
 	p.records = 1
@@ -428,6 +432,18 @@ func (r *renderer) timeout() time.Duration {
 		return min(r.d.opts.Timeout, r.task.Timeout)
 	}
 	return r.task.Timeout
+}
+
+// exclusiveMost bounds what is a key of exclusive calls as it is; an index holds no more than some 2,700 bytes.
+const exclusiveMost = 1024
+
+// exclusiveKey is the key of calls that have something for themselves: its name, or a digest of one that cannot be stored or indexed.
+func exclusiveKey(over string) string {
+	if len(over) <= exclusiveMost && utf8.ValidString(over) && !strings.Contains(over, "\x00") {
+		return over
+	}
+	sum := sha256.Sum256([]byte(over))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // idempotencyKey is the key of a record's task: the same however often it is sent.
