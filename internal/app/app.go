@@ -125,6 +125,7 @@ type App struct {
 	// watch holds the database's clock against that of the process.
 	watch    *due.Clock
 	metrics  *metrics
+	sweeper  sweeper
 	work     *gate
 	handler  http.Handler
 	listener net.Listener
@@ -174,7 +175,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, err
 	}
 	if cfg.Workers {
-		if err := a.planHousekeeping(ctx); err != nil {
+		if err := a.planUpkeep(ctx); err != nil {
 			return nil, err
 		}
 	}

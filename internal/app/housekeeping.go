@@ -23,14 +23,17 @@ const (
 	housekeepTurn = 5 * time.Second
 )
 
-// planHousekeeping makes sure that the row is there; an earlier time stays.
-func (a *App) planHousekeeping(ctx context.Context) error {
+// planUpkeep makes sure that the rows of housekeeping and of the sweep are there; an earlier time stays.
+func (a *App) planUpkeep(ctx context.Context) error {
 	return pg.InTx(ctx, a.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		now, err := db.New().ClockNow(ctx, tx)
 		if err != nil {
 			return fmt.Errorf("read the clock: %w", err)
 		}
-		return a.Scheduler.Wake(ctx, tx, housekeeping, "all", now.Add(housekeepFirst))
+		if err := a.Scheduler.Wake(ctx, tx, housekeeping, "all", now.Add(housekeepFirst)); err != nil {
+			return err //nolint:wrapcheck // says everything
+		}
+		return a.Scheduler.Wake(ctx, tx, sweeping, "all", now.Add(sweepEvery))
 	})
 }
 

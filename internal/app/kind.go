@@ -58,6 +58,7 @@ func (a *App) registerKinds() {
 	register(recordset.ExpiryKind, 30*time.Second, 1, a.expire)
 	register(store.CatchUpKind, 10*time.Second, 2, a.catchUp)
 	register(housekeeping, 30*time.Second, 1, a.housekeep)
+	register(sweeping, 30*time.Second, 1, a.sweep)
 }
 
 // stoppable ends the handler's context as soon as the process is asked to stop, so that what is in flight has all of the

@@ -24,6 +24,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	calls    *prometheus.CounterVec
+	swept    *prometheus.CounterVec
 }
 
 func newMetrics(a *App) *metrics {
@@ -39,10 +40,16 @@ func newMetrics(a *App) *metrics {
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "flowlane_calls_total", Help: "Calls that this process sent, by action and what the answer proved.",
 		}, []string{"action", "outcome"}),
+		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "flowlane_sweep_woken_total", Help: "Ready work without a due row that this process found and woke, by kind: each is a fault.",
+		}, []string{"kind"}),
+	}
+	for _, kind := range sweptKinds {
+		m.swept.WithLabelValues(kind)
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.seconds, m.calls, stateCollector{a},
+		m.requests, m.seconds, m.calls, m.swept, stateCollector{a},
 	)
 	return m
 }
