@@ -95,7 +95,7 @@ func runService(ctx context.Context) error {
 		return err
 	}
 	a, err := app.New(ctx, app.Config{
-		DatabaseURL: os.Getenv(dsnVariable), Listen: "127.0.0.1:0", Workers: os.Getenv(idleVariable) == "", KEK: kek, AllowHosts: []string{os.Getenv(hostVariable)},
+		DatabaseURL: os.Getenv(dsnVariable), Listen: "127.0.0.1:0", Workers: os.Getenv(idleVariable) == "", KEK: kek, AllowHosts: strings.Split(os.Getenv(hostVariable), ","),
 		BaseURLs: map[string]string{"dialer": os.Getenv(simVariable)}, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		Drain: 6 * time.Second, // what hangs at the end of a measurement is not waited for
 	})
@@ -180,21 +180,26 @@ func (s *service) serve(ctx context.Context, e *env, extra ...string) error {
 	return nil
 }
 
-// admit makes an organization, its key and its credential for an account of the platform.
-func (s *service) admit(ctx context.Context, e *env, platformAccount string) error {
+// accounts are the organizations and keys of the service.
+func (s *service) accounts(ctx context.Context, e *env) (*account.Service, error) {
 	kek, err := vault.LoadKEK(s.kek, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v, err := vault.Open(kek)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	root, err := v.Root(ctx, e.pool)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	accounts, err := app.Accounts(e.pool, root, slog.Default(), nil)
+	return app.Accounts(e.pool, root, slog.Default(), nil)
+}
+
+// admit makes an organization, its key and its credential for an account of the platform.
+func (s *service) admit(ctx context.Context, e *env, platformAccount string) error {
+	accounts, err := s.accounts(ctx, e)
 	if err != nil {
 		return err
 	}

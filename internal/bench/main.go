@@ -34,6 +34,7 @@ var benches = []bench{
 	{"start", starts},
 	{"webhooks", webhooks},
 	{"small", small},
+	{"small-crowd", crowded},
 	{"stream", streams},
 	{"retries", retries},
 	{"reads", reads},
