@@ -78,6 +78,10 @@ simulate: ## Drive the pure rules through 5,000 weeks of virtual time; SEEDS=100
 torture: ## Kill, stop and cut off real processes during runs, and look for rows that got lost or came twice; FLOWLANE_KILLS=200 FLOWLANE_DAYS=20 FLOWLANE_SCHEDULES=1000
 	FLOWLANE_KILLS=$${FLOWLANE_KILLS:-200} FLOWLANE_DAYS=$${FLOWLANE_DAYS:-20} FLOWLANE_SCHEDULES=$${FLOWLANE_SCHEDULES-1000} go test -count=1 -v -timeout 60m -parallel 2 ./internal/torture/
 
+.PHONY: soak
+soak: ## Send 300 signed webhooks a second for 30 minutes to receivers of which some hang, fail or are dead; nothing may get lost, come twice, stay behind or grow; FLOWLANE_SOAK=30m
+	FLOWLANE_SOAK=$${FLOWLANE_SOAK:-30m} go test -count=1 -v -timeout 60m -run 'TestSoak$$' ./internal/torture/
+
 .PHONY: contract
 contract: bin/flowlane $(SPECMATIC) ## Hold the running service against openapi.yaml with Specmatic; needs Java 17; CONTRACT=regex picks operations
 	go run ./internal/contract -service bin/flowlane -specmatic $(SPECMATIC) -only '$(CONTRACT)'

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"flowlane/internal/webhook"
 )
 
@@ -43,10 +45,16 @@ type post struct {
 func (w *world) webhook(p *process) *post {
 	w.Helper()
 	def := w.define(0, `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":1}}]}]`)
+	return w.webhookOf(p, w.key, def)
+}
+
+// webhookOf makes a webhook of a flow, as who has the key.
+func (w *world) webhookOf(p *process, key string, def uuid.UUID) *post {
+	w.Helper()
 	req := must(http.NewRequestWithContext(w.Context(), http.MethodPost, p.url+"/v1/flows/webhooks",
 		strings.NewReader(fmt.Sprintf(`{"definition_id":%q,"description":"torture","rate_limit":1000000}`, def))))
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-API-Key", w.key)
+	req.Header.Set("X-API-Key", key)
 	res := must(http.DefaultClient.Do(req))
 	defer res.Body.Close()
 	var made struct {
@@ -56,8 +64,10 @@ func (w *world) webhook(p *process) *post {
 	if err := json.NewDecoder(res.Body).Decode(&made); err != nil || res.StatusCode != http.StatusCreated {
 		w.Fatalf("making a webhook was answered %s: %v", res.Status, err)
 	}
-	return &post{world: w, path: "/v1" + made.URL, secret: made.Secret, deliveries: map[string]string{},
+	out := &post{world: w, path: "/v1" + made.URL, secret: made.Secret, deliveries: map[string]string{},
 		client: http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: senders}}}
+	out.to.Store(&p.url)
+	return out
 }
 
 // send sends one message once. It returns the id of its delivery, or an empty one where there was no answer, or one of trouble.
@@ -65,6 +75,7 @@ func (p *post) send(ctx context.Context, id string) (string, error) {
 	body := fmt.Sprintf(`{"id":%q}`, id)
 	now := time.Now()
 	req := must(http.NewRequestWithContext(ctx, http.MethodPost, *p.to.Load()+p.path, strings.NewReader(body)))
+	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Webhook-Id", id)
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
 	req.Header.Set("Webhook-Signature", must(webhook.Sign(p.secret, id, now, []byte(body))))
@@ -123,7 +134,6 @@ func TestKill_Webhook(t *testing.T) {
 	n := (kills(t) + 2) / 3
 	process := w.serve(hasty).ready(w)
 	p := w.webhook(process)
-	p.to.Store(&process.url)
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	for who := range senders {

@@ -150,12 +150,17 @@ func (w *world) everywhere(a dialersim.AccountSettings) {
 // define makes a definition; CRED stands for the credential of an account, SIM for the platform's address.
 func (w *world) define(account int, steps string) uuid.UUID {
 	w.Helper()
+	return w.defineFor(w.org, strings.NewReplacer("CRED", w.creds[account].String(), "SIM", w.url).Replace(steps))
+}
+
+// defineFor makes a definition of an organization.
+func (w *world) defineFor(org uuid.UUID, steps string) uuid.UUID {
+	w.Helper()
 	var doc definition.Document
-	steps = strings.NewReplacer("CRED", w.creds[account].String(), "SIM", w.url).Replace(steps)
 	if err := json.Unmarshal([]byte(`{"steps":`+steps+`}`), &doc); err != nil {
 		w.Fatal(err)
 	}
-	d, err := w.defs.Create(w.Context(), w.org, "test", definition.Draft{Name: "flow", Status: "active", Document: doc})
+	d, err := w.defs.Create(w.Context(), org, "test", definition.Draft{Name: "flow", Status: "active", Document: doc})
 	if err != nil {
 		w.Fatal(err)
 	}

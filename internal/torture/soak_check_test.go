@@ -1,0 +1,191 @@
+package torture_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// soakJudged is from which length on memory is judged: before, it still grows to what the load needs.
+	soakJudged = 5 * time.Minute
+	// soakGrowth and soakSlack are how much larger a process may be in the last third than in the second one.
+	soakGrowth = 1.10
+	soakSlack  = 16 << 20
+
+	waiting = "SELECT count(*) FROM flow.webhook_delivery WHERE next_at IS NOT NULL"
+	doubted = "SELECT count(*) FROM flow.call WHERE state = 'unresolved'"
+	// unended batches are not over, and wait for no person.
+	unended = `SELECT count(*) FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
+		WHERE b.status IN ('queued', 'running', 'paused') AND c.unresolved < c.record_count`
+)
+
+// residentSize is how much memory a process has, in bytes.
+func residentSize(t *testing.T, pid int) int {
+	t.Helper()
+	for line := range strings.Lines(string(must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))))) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			return must(strconv.Atoi(strings.Fields(rest)[0])) << 10
+		}
+	}
+	t.Fatal("the size of the process is not known")
+	return 0
+}
+
+// tell prints how it goes.
+func (s *soak) tell(since time.Duration) {
+	s.Helper()
+	s.mu.Lock()
+	took, sent := s.took, len(s.sent)
+	s.took = nil
+	s.mu.Unlock()
+	lately := since - s.told
+	s.told = since
+	slices.Sort(took)
+	at := func(q float64) time.Duration {
+		if len(took) == 0 {
+			return 0
+		}
+		return took[min(len(took)-1, int(q*float64(len(took))))].Round(time.Millisecond)
+	}
+	s.Logf("%4.0f s: %d messages, %d acknowledged; to receivers that answer %.0f/s, p50 %s, p99 %s, last %s; %d deliveries wait, %d batches are open, %d calls unresolved, %d due rows; %d MiB",
+		since.Seconds(), sent, s.acked.Load(), float64(len(took))/lately.Seconds(), at(0.5), at(0.99), at(1),
+		s.count(waiting), s.open(), s.count(doubted), s.count("SELECT count(*) FROM flow.due"), residentSize(s.T, s.process.Process.Pid)>>20)
+}
+
+// settled waits until everything is over but what only a person can tell.
+func (s *soak) settled() {
+	s.Helper()
+	began := time.Now()
+	for what, sql := range map[string]string{
+		"delivery waits":        waiting,
+		"call is open":          "SELECT count(*) FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting')",
+		"batch is open":         unended,
+		"row is due any more":   "SELECT count(*) FROM flow.due WHERE kind <> 'housekeeping'",
+		"job of River is there": "SELECT count(*) FROM river.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')",
+	} {
+		tick := time.NewTicker(200 * time.Millisecond)
+		s.until("no "+what, 10*time.Minute, func() bool {
+			<-tick.C // the counts may be over many rows
+			return s.count(sql) == 0
+		}, s.leftovers)
+		tick.Stop()
+	}
+	s.Logf("all was over %s after the last message", time.Since(began).Round(time.Second))
+}
+
+// soakEnd is a way in which the record of a message can end, and how often its call arrived.
+type soakEnd struct {
+	status  string
+	arrived int
+}
+
+// ends are the ways in which records of a flow may end, the usual one first.
+func (f *soakFlow) ends() []soakEnd {
+	put := f.method == http.MethodPut
+	switch {
+	case f.manner == answers:
+		return []soakEnd{{"completed", 1}}
+	case f.manner == dead:
+		return []soakEnd{{"failed", 0}}
+	case f.manner == fails && put:
+		return []soakEnd{{"failed", soakAttempts}}
+	case put: // what had no time left to arrive may be missing
+		return []soakEnd{{"failed", soakAttempts}, {"failed", soakAttempts - 1}, {"failed", 0}}
+	case f.manner == fails:
+		return []soakEnd{{"unresolved", 1}}
+	}
+	return []soakEnd{{"unresolved", 1}, {"unresolved", 0}, {"failed", 0}}
+}
+
+// check holds every message against its deliveries, its batches and its arrivals, and looks for rows that were left behind.
+func (s *soak) check() {
+	s.Helper()
+	rows := must(s.pool.Query(s.Context(), `SELECT d.message_id::int, d.duplicates, coalesce(b.metadata::json ->> 'delivery_id' = d.id::text, false),
+			CASE WHEN c.unresolved = 1 THEN 'unresolved' ELSE coalesce(b.status::text, d.status) END
+		FROM flow.webhook_delivery d LEFT JOIN flow.batch b ON b.id = d.batch_id LEFT JOIN flow.batch_count c ON c.batch_id = b.id`))
+	seen := make([]bool, len(s.sent))
+	ended := map[string]int{}
+	var n, duplicates, wrong int
+	var noted bool
+	var status string
+	_, err := pgx.ForEachRow(rows, []any{&n, &duplicates, &noted, &status}, func() error {
+		f, is := s.flows[n%len(s.flows)], soakEnd{status, int(s.came[n])}
+		ended[fmt.Sprintf("%s that %s: %s after %d arrivals", f.method, f.manner, is.status, is.arrived)]++
+		if seen[n] || duplicates != 0 || !noted || !slices.Contains(f.ends(), is) {
+			if wrong++; wrong <= 10 {
+				s.Errorf("message %d (%s, its receiver %s): %+v; its delivery was there before: %t, %d copies, its batch names it: %t",
+					n, f.method, f.manner, is, seen[n], duplicates, noted)
+			}
+		}
+		seen[n] = true
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	lost := 0
+	for _, yes := range seen {
+		if !yes {
+			lost++
+		}
+	}
+	for _, way := range slices.Sorted(maps.Keys(ended)) {
+		s.Logf("%7d × %s", ended[way], way)
+	}
+	if wrong > 0 || lost > 0 || s.cut.Load() > 0 {
+		s.Errorf("%d of %d messages came to a wrong end, %d have no delivery, %d requests got no answer", wrong, len(seen), lost, s.cut.Load())
+	}
+	s.checkLeft()
+}
+
+// checkLeft looks for rows that were left behind.
+func (s *soak) checkLeft() {
+	s.Helper()
+	for what, sql := range map[string]string{
+		"batches that have no delivery":            "SELECT (SELECT count(*) FROM flow.batch) - (SELECT count(*) FROM flow.webhook_delivery)",
+		"parts but those of unresolved calls":      "SELECT count(*) FROM flow.part p LEFT JOIN flow.call c ON c.id = p.call_id WHERE c.state IS DISTINCT FROM 'unresolved'",
+		"queues with something in them":            "SELECT count(*) FROM flow.lane_batch WHERE ready_parts <> 0 OR ready_records <> 0",
+		"slices that are not done":                 "SELECT count(*) FROM flow.slice WHERE state <> 'done' AND unresolved < records",
+		"jobs that are not over":                   "SELECT count(*) FROM flow.job WHERE status NOT IN ('completed', 'failed', 'unresolved')",
+		"waits":                                    "SELECT count(*) FROM flow.wait",
+		"holds":                                    "SELECT count(*) FROM flow.pause WHERE status = 'active'",
+		"unresolved calls beyond unresolved jobs":  "SELECT (" + doubted + ") - (SELECT coalesce(sum(unresolved), 0) FROM flow.batch_count)",
+		"jobs of slices that others count":         "SELECT count(*) FROM flow.batch_count c JOIN flow.slice s USING (batch_id) WHERE (c.completed, c.failed, c.unresolved) <> (s.completed, s.failed, s.unresolved)",
+		"arrivals of events that nobody waits for": "SELECT count(*) FROM flow.event_arrival",
+	} {
+		if n := s.count(sql); n != 0 {
+			s.Errorf("%d %s", n, what)
+		}
+	}
+	if s.Failed() {
+		s.output.show(s.T)
+		s.leftovers()
+	}
+}
+
+// checkMemory holds the process's size in the last third of the load against that in the second one.
+func (s *soak) checkMemory(lasts time.Duration) {
+	s.Helper()
+	third := len(s.sizes) / 3
+	if third == 0 {
+		return
+	}
+	middle, last := slices.Clone(s.sizes[third:2*third]), slices.Clone(s.sizes[2*third:])
+	slices.Sort(middle)
+	slices.Sort(last)
+	had, has := middle[len(middle)/2], last[len(last)/2]
+	s.Logf("the process had %d MiB in the second third of the time (%d at most) and %d MiB in the last (%d at most)",
+		had>>20, middle[len(middle)-1]>>20, has>>20, last[len(last)-1]>>20)
+	if lasts >= soakJudged && float64(has) > float64(had)*soakGrowth+soakSlack {
+		s.Errorf("memory grew from %d to %d MiB", had>>20, has>>20)
+	}
+}

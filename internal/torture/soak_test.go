@@ -1,0 +1,244 @@
+package torture_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"flowlane/internal/pg"
+	"flowlane/internal/pg/devpg"
+)
+
+const (
+	// soakRate is how many messages a second are sent, soakSenders by how many at once.
+	soakRate    = 300
+	soakSenders = 64
+	// soakOrgs have two flows each.
+	soakOrgs = 50
+	// soakAttempts is how often a call may be made that may be repeated.
+	soakAttempts = 2
+	// soakLine is how often it is told how it goes.
+	soakLine = 10 * time.Second
+)
+
+// soaked are the limits of time of a soak: who answers is never late because the machine is busy.
+var soaked = limits{timeout: 30 * time.Second, margin: time.Second}
+
+// manner is what a receiver does.
+type manner string
+
+const (
+	answers manner = "answers"
+	hangs   manner = "hangs"
+	fails   manner = "answers 500"
+	dead    manner = "is dead"
+)
+
+// strange are the receivers that do not answer well, of a hundred.
+var strange = map[int]manner{7: hangs, 22: hangs, 41: hangs, 63: hangs, 80: hangs, 14: fails, 51: fails, 34: dead}
+
+// soakFlow is a flow of one call, its webhook and its receiver.
+type soakFlow struct {
+	*post
+
+	method string
+	manner manner
+}
+
+// soak is a steady load of signed messages for the flows of many organizations.
+type soak struct {
+	*world
+
+	process *process
+	flows   []*soakFlow
+	// host is the address of the receivers, refusing one at which nobody listens.
+	host, refusing string
+
+	mu sync.Mutex
+	// sent is when each message was to be sent, by its number, came how often its call arrived.
+	sent []time.Time
+	came []uint8
+	// took is how long calls took to arrive since the last line, which was told so long after the first message.
+	took []time.Duration
+	told time.Duration
+
+	acked, cut atomic.Int64
+	// sizes are the resident sizes of the process, second by second.
+	sizes []int
+}
+
+// soakFor is how long messages are sent.
+func soakFor(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("FLOWLANE_SOAK")
+	if text == "" {
+		return 20 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second {
+		t.Fatalf("FLOWLANE_SOAK is %q: give it a time, such as 30m", text)
+	}
+	return d
+}
+
+// Many organizations get messages at a steady rate, and of their receivers some hang, some answer 500 and one is dead. Each message
+// becomes one batch, each record ends, no call is made more often than it may be, nothing is left behind, and memory does not grow.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	server := must(devpg.Start(t.Context(), devpg.Options{DataDir: t.TempDir()}))
+	t.Cleanup(func() { _ = server.Stop(context.Background()) })
+	pool := must(pg.Open(t.Context(), server.DSN(), pg.Options{MaxConns: 10}))
+	t.Cleanup(pool.Close)
+	if err := pg.Migrate(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	s := newSoak(setupOn(t, server.DSN(), pool, 0))
+	s.load(soakFor(t))
+	s.settled()
+	s.check()
+	s.checkMemory(soakFor(t))
+	s.process.kill()
+}
+
+func newSoak(w *world) *soak {
+	w.Helper()
+	s := &soak{world: w}
+	receiver := httptest.NewServer(http.HandlerFunc(s.receive))
+	w.Cleanup(func() {
+		receiver.CloseClientConnections()
+		receiver.Close()
+	})
+	s.host = strings.TrimPrefix(receiver.URL, "http://")
+	unheard := must((&net.ListenConfig{}).Listen(w.Context(), "tcp", "127.0.0.1:0"))
+	s.refusing = unheard.Addr().String()
+	_ = unheard.Close()
+	s.process = w.serve(soaked, "FLOWLANE_LEASE=30s", "FLOWLANE_ALLOW_HOSTS="+s.host+","+s.refusing).ready(w)
+	transport := &http.Transport{MaxIdleConnsPerHost: soakSenders}
+	for range soakOrgs {
+		org, key := w.join("soaked")
+		for _, method := range []string{http.MethodPost, http.MethodPut} {
+			f := &soakFlow{method: method, manner: answers}
+			if m, ok := strange[len(s.flows)]; ok {
+				f.manner = m
+			}
+			f.post = w.webhookOf(s.process, key, w.defineFor(org, s.steps(f)))
+			f.client.Transport = transport
+			s.flows = append(s.flows, f)
+		}
+	}
+	return s
+}
+
+// steps are those of a flow: its one call goes to a path that names flow and message.
+func (s *soak) steps(f *soakFlow) string {
+	host, timeout := s.host, ""
+	switch f.manner {
+	case dead:
+		host = s.refusing
+	case hangs:
+		// So that what is under way at once stays within what a receiver of an organization gets.
+		timeout = `"timeout_seconds":5,`
+		if f.method == http.MethodPut {
+			timeout = `"timeout_seconds":3,`
+		}
+	case answers, fails:
+	}
+	return fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",%s"retry":{"max_attempts":%d,"initial_seconds":0.5},
+		"params":{"method":%q,"url":"http://%s/%d/{{ input.id }}","body":"{{ input }}"}}]}]`, timeout, soakAttempts, f.method, host, len(s.flows))
+}
+
+// receive is what the receivers do with a call.
+func (s *soak) receive(w http.ResponseWriter, r *http.Request) {
+	at := time.Now()
+	flow, message, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
+	f, n := s.flows[must(strconv.Atoi(flow))], must(strconv.Atoi(message))
+	s.mu.Lock()
+	s.came[n]++
+	if f.manner == answers {
+		s.took = append(s.took, at.Sub(s.sent[n]))
+	}
+	s.mu.Unlock()
+	if r.Method != f.method {
+		s.Errorf("a %s came to a receiver of %s", r.Method, f.method)
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	switch f.manner {
+	case hangs:
+		<-r.Context().Done()
+	case fails:
+		w.WriteHeader(http.StatusInternalServerError)
+	case answers, dead:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// load sends messages for a time, to one flow after the other, and tells how it goes.
+func (s *soak) load(lasts time.Duration) {
+	s.Helper()
+	numbers := make(chan int, int(lasts.Seconds()*soakRate)+1)
+	var group sync.WaitGroup
+	for range soakSenders {
+		group.Go(func() {
+			for n := range numbers {
+				s.deliver(n)
+			}
+		})
+	}
+	began, line, second := time.Now(), time.NewTicker(soakLine), time.NewTicker(time.Second)
+	defer line.Stop()
+	defer second.Stop()
+	for beat := time.NewTicker(10 * time.Millisecond); time.Since(began) < lasts; {
+		select {
+		case <-beat.C:
+			s.number(numbers, int(min(time.Since(began), lasts).Seconds()*soakRate))
+		case <-line.C:
+			s.tell(time.Since(began))
+		case <-second.C:
+			s.sizes = append(s.sizes, residentSize(s.T, s.process.Process.Pid))
+		case <-s.process.ended:
+			s.output.show(s.T)
+			s.Fatal("the process has ended")
+		}
+	}
+	close(numbers)
+	group.Wait()
+	s.tell(time.Since(began))
+}
+
+// number has the messages up to one sent.
+func (s *soak) number(numbers chan<- int, upTo int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for now := time.Now(); len(s.sent) < upTo; {
+		numbers <- len(s.sent)
+		s.sent, s.came = append(s.sent, now), append(s.came, 0)
+	}
+}
+
+// deliver sends a message until it is acknowledged.
+func (s *soak) deliver(n int) {
+	f := s.flows[n%len(s.flows)]
+	for s.Context().Err() == nil {
+		id, err := f.send(s.Context(), strconv.Itoa(n))
+		switch {
+		case err != nil:
+			s.Error(err)
+			return
+		case id != "":
+			s.acked.Add(1)
+			return
+		}
+		s.cut.Add(1)
+		pass(s.Context(), 20*time.Millisecond)
+	}
+}
