@@ -136,7 +136,8 @@ WHERE c.batch_id = d.batch_id
 RETURNING c.*;
 
 -- name: BatchStart :exec
-UPDATE flow.batch SET status = 'running', started_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = ANY(@ids::uuid[]) AND status = 'queued';
+UPDATE flow.batch SET status = 'running', started_at = @now::timestamptz, updated_at = @now::timestamptz -- Not a condition that batch_live has: see PartsQueued.
+WHERE id = ANY(@ids::uuid[]) AND status::text = 'queued';
 
 -- name: BatchEnd :exec
 UPDATE flow.batch b SET status = d.status::flow.batch_status, completed_at = @now::timestamptz, updated_at = @now::timestamptz
@@ -322,7 +323,9 @@ VALUES (@domain, @bucket, @service_id, @metered, @time_zone, @max_in_flight)
 ON CONFLICT (domain, bucket) DO NOTHING;
 
 -- name: PartsQueued :many
-SELECT id, slice_no, last_no, from_off, to_off FROM flow.part WHERE id = ANY(@ids::bigint[]) AND call_id IS NULL;
+-- The condition is not one that part_ready has, so that each part is looked up by its id, and that index is not read whole.
+SELECT id, slice_no, last_no, from_off, to_off FROM flow.part
+WHERE id = ANY(@ids::bigint[]) AND coalesce(call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000';
 
 -- name: PartClaim :exec
 UPDATE flow.part p SET call_id = d.call_id, call_seq = d.seq, claim_no = nullif(d.claim_no, 0), left_out = nullif(d.left_out, '')::int[],

@@ -857,7 +857,7 @@ type FlowDomainMargin struct {
 	UpdatedAt time.Time
 }
 
-// Everything that must happen at a time, as due rows. A worker process that leases one begins to work on it; other processes, and one that has all hands full, have a River job tell the workers.
+// Everything that must happen at a time, as due rows. A worker process that leases one works on it by itself; one that does not work, or has too much in line, has a River job tell the workers.
 type FlowDue struct {
 	// What is to be done, which names its handler: dispatch, reconcile, counters, slices, release, ...
 	Kind string

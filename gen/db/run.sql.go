@@ -504,7 +504,8 @@ func (q *Queries) BatchResume(ctx context.Context, db DBTX, arg BatchResumeParam
 }
 
 const batchStart = `-- name: BatchStart :exec
-UPDATE flow.batch SET status = 'running', started_at = $1::timestamptz, updated_at = $1::timestamptz WHERE id = ANY($2::uuid[]) AND status = 'queued'
+UPDATE flow.batch SET status = 'running', started_at = $1::timestamptz, updated_at = $1::timestamptz -- Not a condition that batch_live has: see PartsQueued.
+WHERE id = ANY($2::uuid[]) AND status::text = 'queued'
 `
 
 type BatchStartParams struct {
@@ -2064,7 +2065,8 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 }
 
 const partsQueued = `-- name: PartsQueued :many
-SELECT id, slice_no, last_no, from_off, to_off FROM flow.part WHERE id = ANY($1::bigint[]) AND call_id IS NULL
+SELECT id, slice_no, last_no, from_off, to_off FROM flow.part
+WHERE id = ANY($1::bigint[]) AND coalesce(call_id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000'
 `
 
 type PartsQueuedRow struct {
@@ -2075,6 +2077,7 @@ type PartsQueuedRow struct {
 	ToOff   int32
 }
 
+// The condition is not one that part_ready has, so that each part is looked up by its id, and that index is not read whole.
 func (q *Queries) PartsQueued(ctx context.Context, db DBTX, ids []int64) ([]PartsQueuedRow, error) {
 	rows, err := db.Query(ctx, partsQueued, ids)
 	if err != nil {
