@@ -158,7 +158,7 @@ func (d *Dispatcher) render(ctx context.Context, picks []picked, order []int, ro
 			break // it goes in a claim of its own
 		}
 		call, err := d.renderBulk(ctx, r, picks[i].queueRow, rows, blocked)
-		if broken := new(brokenQueue); errors.As(err, &broken) {
+		if broken := new(queueError); errors.As(err, &broken) {
 			err = d.passOver(ctx, broken.row, broken.cause, blocked)
 			return nil, err == nil, err // the call has records of it, or would have: begin again without them
 		}
@@ -215,14 +215,14 @@ func (d *Dispatcher) renderBulk(ctx context.Context, r *renderer, row *queueRow,
 				continue
 			}
 			if err != nil {
-				return nil, &brokenQueue{other, err}
+				return nil, &queueError{other, err}
 			}
 			if or.task.Action != r.task.Action || or.task.CredentialID != r.task.CredentialID || or.task.Timeout != r.task.Timeout {
 				continue
 			}
 		}
 		if err := d.fillBulk(ctx, call, or, other); err != nil {
-			return nil, &brokenQueue{other, err}
+			return nil, &queueError{other, err}
 		}
 		if call.full {
 			break

@@ -86,17 +86,17 @@ func (d *Dispatcher) passOver(ctx context.Context, row *queueRow, err error, blo
 	return nil
 }
 
-// brokenQueue is an error that lies in one of the queues that a call takes from.
-type brokenQueue struct {
+// queueError is an error that lies in one of the queues that a call takes from.
+type queueError struct {
 	row   *queueRow
 	cause error
 }
 
 // Error implements error.
-func (b *brokenQueue) Error() string { return b.cause.Error() }
+func (b *queueError) Error() string { return b.cause.Error() }
 
 // Unwrap gives the cause.
-func (b *brokenQueue) Unwrap() error { return b.cause }
+func (b *queueError) Unwrap() error { return b.cause }
 
 // asError, deferred, has a panic in the work of one queue be an error of that queue.
 func asError(err *error) {
