@@ -89,7 +89,13 @@ func setupWith(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog
 // setupSender is setupWith with a sender of the test's own, which reaches the simulated platform beside what it names.
 func setupSender(t *testing.T, opts dispatch.Options, change func(*catalog.Catalog), out provider.Options) *bundle {
 	t.Helper()
-	b := &bundle{t: t, pool: pgtest.New(t), sim: dialersim.New(dialersim.Options{Seed: 1}),
+	return setupPool(t, pgtest.New(t), opts, change, out)
+}
+
+// setupPool is setupSender on a pool of the test's own.
+func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change func(*catalog.Catalog), out provider.Options) *bundle {
+	t.Helper()
+	b := &bundle{t: t, pool: pool, sim: dialersim.New(dialersim.Options{Seed: 1}),
 		watch: &atomic.Pointer[func(request []byte) (after func())]{}}
 	server := httptest.NewServer(http.HandlerFunc(b.serve))
 	t.Cleanup(server.Close)
