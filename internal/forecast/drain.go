@@ -79,27 +79,28 @@ type Drained struct {
 
 // Drain says when work will be done that waits now, if nothing else comes and nobody steers. It plays the dispatcher's own
 // rules forward and takes the later of two possibilities wherever it has to choose, so that it errs late: background work goes
-// first, a call near the edge of a window counts in both, and each wait ends as late as the dispatcher may notice. Which of the work
-// that lapses comes last it tries out.
+// first, a call near the edge of a window counts in both, and each wait ends as late as the dispatcher may notice. Which
+// of the work that lapses comes last, and whether all else goes as soon as it can, it tries out.
 func Drain(now time.Time, rate Rate, work []Work) Drained {
 	return drainWithin(mostEffort, now, rate, work)
 }
 
 // drainWithin is Drain that plays forward as long as that costs no more than an effort.
 func drainWithin(effort int, now time.Time, rate Rate, work []Work) (out Drained) {
-	lasts := lasts(now, work)
-	for i, last := range lasts {
-		if d := drainOnce(effort/len(lasts), now, rate, work, last); i == 0 || d.At.IsZero() || !out.At.IsZero() && d.At.After(out.At) {
+	orders := orders(now, work)
+	for i, o := range orders {
+		d := drainOnce(effort/len(orders), now, rate, work, o)
+		if i == 0 || d.At.IsZero() || !out.At.IsZero() && d.At.After(out.At) {
 			out = d
 		}
 	}
 	return out
 }
 
-// drainOnce is Drain where the work of number last, where that lapses, comes after all else that does.
-func drainOnce(effort int, now time.Time, rate Rate, work []Work, last int) Drained {
-	d := drain{Rate: rate, last: last, at: now, sentAt: now, own: map[spanKey]int{}, waited: map[Source]time.Duration{}, bound: map[int]time.Duration{},
-		windows: make([]touched, len(dispatch.WindowLengths))}
+// drainOnce is Drain where the work goes in an order.
+func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drained {
+	d := drain{Rate: rate, order: o, at: now, sentAt: now, own: map[spanKey]int{}, waited: map[Source]time.Duration{},
+		bound: map[int]time.Duration{}, windows: make([]touched, len(dispatch.WindowLengths))}
 	d.look()
 	d.queue(work)
 	d.tightest, d.ahead = tightest(d.spans), d.lead()
@@ -123,7 +124,7 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, last int) Drai
 		}
 		d.step()
 	}
-	if last >= 0 {
+	if d.last >= 0 {
 		d.at = d.at.Add(d.at.Sub(now) / disorder)
 	}
 	at := d.at.Add(rate.Longest + rate.Wake)
@@ -135,7 +136,7 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, last int) Drai
 
 const (
 	// mostEffort bounds what a run may cost: a step looks at all work, and the rest of it is as much as this.
-	mostEffort, stepEffort = 400_000, 20
+	mostEffort, stepEffort = 800_000, 20
 	// unplayed is how much later it may be than it was so far where the rest is not played: weeks differ by their days.
 	unplayed = 7 * 24 * time.Hour
 	// disorder is what part of its time more it may take where several works lapse: in what order they go decides which portions are
@@ -178,10 +179,9 @@ type spanKey struct {
 // drain is a run of Drain.
 type drain struct {
 	Rate
+	order
 	at    time.Time
 	stock []stock
-	// last is the number of the work that is taken last.
-	last int
 	// again tells that the last work has missed a portion.
 	again bool
 	// left are the calls that are waited for.

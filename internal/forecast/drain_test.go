@@ -329,10 +329,42 @@ func TestDrain_LapsesInAnyOrder(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
 	rate := forecast.Rate{Caps: map[int]int{3600: 1}, Loc: time.UTC, InFlight: 10, Used: func(int, time.Time) int { return 0 }}
-	every := func(after time.Time, d time.Duration) time.Time { return after.Truncate(d).Add(d) }
-	daily := forecast.Work{Calls: 1, Lapses: true, Release: func(after time.Time) (time.Time, int64) { // each ten minutes from 11 to 12
-		next := every(after, 10*time.Minute)
-		switch open := after.Truncate(24 * time.Hour).Add(11 * time.Hour); {
+	daily := daily(11)
+	often := forecast.Work{Calls: 2, Lapses: true, Release: func(after time.Time) (time.Time, int64) {
+		return after.Truncate(30 * time.Minute).Add(30 * time.Minute), 2
+	}}
+	alone := forecast.Drain(now, rate, []forecast.Work{daily}).At
+	assert.Equal(t, now.Add(time.Hour), alone)
+	for _, work := range [][]forecast.Work{{daily, often}, {often, daily}} {
+		at := forecast.Drain(now, rate, work).At
+		assert.WithinRange(t, at, now.Add(25*time.Hour), now.Add(26*time.Hour), "the hours from 10 and from 11 on may both go to the other")
+	}
+	daily.Calls = 3
+	at := forecast.Drain(now, rate, []forecast.Work{daily, often}).At
+	assert.WithinRange(t, at, now.Add(97*time.Hour), now.Add(101*time.Hour), "of so many days it may miss another")
+}
+
+// TestDrain_LapsesBeforeTheRest: where other work that lapses goes in time, what is left goes when the last could have.
+func TestDrain_LapsesBeforeTheRest(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	rate := forecast.Rate{Caps: map[int]int{3600: 1}, Loc: time.UTC, InFlight: 10}
+	rate.Used = func(int, time.Time) int { return 0 }
+	// Of the hours from 10 on, the second may be the first daily work's, and the fifth then the plain work's: the other
+	// waits a day.
+	at := forecast.Drain(now, rate, []forecast.Work{daily(11), daily(14), {Calls: 4}}).At
+	assert.WithinRange(t, at, now.Add(28*time.Hour), now.Add(29*time.Hour))
+	// By turns with another organization the first goes today, and the day is spent before the other may go.
+	rate.Caps[86400], rate.Others = 6, 1
+	at = forecast.Drain(now, rate, []forecast.Work{daily(11), daily(20), {Calls: 5, Others: true}}).At
+	assert.WithinRange(t, at, now.Add(34*time.Hour), now.Add(36*time.Hour))
+}
+
+// daily is a call that lapses each ten minutes of the hour in which it may go, each day.
+func daily(hour int) forecast.Work {
+	return forecast.Work{Calls: 1, Lapses: true, Release: func(after time.Time) (time.Time, int64) {
+		next := after.Truncate(10 * time.Minute).Add(10 * time.Minute)
+		switch open := after.Truncate(24 * time.Hour).Add(time.Duration(hour) * time.Hour); {
 		case next.Before(open):
 			return open, 1
 		case next.Before(open.Add(time.Hour)):
@@ -343,16 +375,6 @@ func TestDrain_LapsesInAnyOrder(t *testing.T) {
 			return open.Add(24 * time.Hour), 1
 		}
 	}}
-	often := forecast.Work{Calls: 2, Lapses: true, Release: func(after time.Time) (time.Time, int64) { return every(after, 30*time.Minute), 2 }}
-	alone := forecast.Drain(now, rate, []forecast.Work{daily}).At
-	assert.Equal(t, now.Add(time.Hour), alone)
-	for _, work := range [][]forecast.Work{{daily, often}, {often, daily}} {
-		at := forecast.Drain(now, rate, work).At
-		assert.WithinRange(t, at, now.Add(25*time.Hour), now.Add(26*time.Hour), "the hours from 10 and from 11 on may both go to the other")
-	}
-	daily.Calls = 3
-	at := forecast.Drain(now, rate, []forecast.Work{daily, often}).At
-	assert.WithinRange(t, at, now.Add(97*time.Hour), now.Add(101*time.Hour), "of so many days it may miss another")
 }
 
 // TestDrain_HeldPaced: a portion that is there when a hold ends may go then, and before others do.

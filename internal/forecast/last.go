@@ -10,6 +10,30 @@ const (
 	lastsMost, portionsTried = 4, 100
 )
 
+// order is one in which work that is waited for may go.
+type order struct {
+	// last is the number of the work that is taken last; negative where it does not matter.
+	last int
+	// soon: all else goes as soon as it can, what lapses first, and others have no more than their turns. Then the last
+	// work has a portion only when all of that is done; else the rest is missed, too, and goes when it comes again.
+	soon bool
+}
+
+// orders are those that are tried out.
+func orders(now time.Time, work []Work) (out []order) {
+	lasts := lasts(now, work)
+	rest := len(lasts) > 1 && slices.ContainsFunc(work, func(w Work) bool {
+		return w.Calls > 0 && !w.Background && (w.Others || !w.Lapses)
+	})
+	for _, last := range lasts {
+		out = append(out, order{last: last})
+		if rest {
+			out = append(out, order{last: last, soon: true})
+		}
+	}
+	return out
+}
+
 // lasts are the numbers of the work that may come last of what lapses and is waited for: whoever misses its portion waits for
 // another, which may be a day. Of very many these are the ones that would take longest alone; any will do where there are not two.
 func lasts(now time.Time, work []Work) []int {

@@ -79,8 +79,8 @@ func (d *drain) release() (ready int64, next time.Time, source Source) {
 	return ready, next, source
 }
 
-// take takes calls that are ready, in the order that is worst for what is waited for: of that what lapses goes last, and of what
-// goes before it first.
+// take takes calls that are ready, in the order that is worst for what is waited for: of that what lapses goes last, or
+// but one work of it first, as the order says, and of what goes before it first.
 func (d *drain) take(n int64) {
 	d.sent += n
 	ours, others := d.ready()
@@ -90,8 +90,11 @@ func (d *drain) take(n int64) {
 		theirs -= d.takeOf(theirs, func(s *stock) bool { return s.Others && s.Lapses == lapses })
 		n -= d.takeOf(n, func(s *stock) bool { return s.Background && s.Lapses == lapses })
 	}
+	if d.soon {
+		n -= d.takeLapsing(n, func(s *stock) bool { return s.no != d.last })
+	}
 	n -= d.takeOf(n, func(s *stock) bool { return s.awaited() && !s.Lapses })
-	d.takeLapsing(n)
+	d.takeLapsing(n, func(*stock) bool { return true })
 	if left, others := d.ready(); left == 0 || others == 0 { // who comes back has no more than a group before others
 		d.ahead = d.lead()
 	}
@@ -121,6 +124,9 @@ func (d *drain) turns() int64 {
 // lead is how many calls of others may go before any of an organization that begins to wait: a group of each, and one more where
 // the order of theirs decides how many of them lapse.
 func (d *drain) lead() int64 {
+	if d.soon {
+		return 0
+	}
 	n, lapsing := int64(d.Rate.Others)*int64(max(d.InFlight, 1)), 0
 	for i := range d.stock {
 		if s := &d.stock[i]; s.Others && s.Lapses {
@@ -170,21 +176,23 @@ func (d *drain) takeOf(n int64, of func(*stock) bool) (took int64) {
 	return took
 }
 
-// takeLapsing takes up to n ready calls that are waited for and lapse, those first of which there is more soonest.
-func (d *drain) takeLapsing(n int64) {
-	for n > 0 {
+// takeLapsing takes up to n ready calls of some work that is waited for and lapses, those first of which there is more
+// soonest, and returns how many that was.
+func (d *drain) takeLapsing(n int64, of func(*stock) bool) (took int64) {
+	for took < n {
 		var soonest *stock
 		for i := range d.stock {
 			s := &d.stock[i]
-			if s.Lapses && s.awaited() && s.ready > 0 && (soonest == nil || d.sooner(s, soonest)) {
+			if s.Lapses && s.awaited() && s.ready > 0 && of(s) && (soonest == nil || d.sooner(s, soonest)) {
 				soonest = s
 			}
 		}
 		if soonest == nil {
-			return
+			break
 		}
-		n -= d.takeFrom(soonest, n)
+		took += d.takeFrom(soonest, n-took)
 	}
+	return took
 }
 
 // sooner tells whether one work that lapses is taken before another.
