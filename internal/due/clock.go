@@ -28,8 +28,9 @@ type Clock struct {
 	// base is where the process's own clock begins to count.
 	base time.Time
 
-	mu    sync.Mutex
-	track track
+	comparing sync.Mutex
+	mu        sync.Mutex
+	track     track
 	// seen is the database's time at the last comparison.
 	seen time.Time
 	// steps counts those that were noticed, last is the size of the last one, shift the sum of their sizes.
@@ -121,6 +122,10 @@ func (c *Clock) watch(ctx context.Context) error {
 
 // compare reads the database's clock. steady tells that it went like this process's own since the last time.
 func (c *Clock) compare(ctx context.Context) (steady bool, err error) {
+	// One at a time: a comparison whose answer took long must not stand for one that began after it, whose caller asks about a time
+	// that the clock had not said yet.
+	c.comparing.Lock()
+	defer c.comparing.Unlock()
 	before := time.Since(c.base)
 	row, err := db.New().ClockCompare(ctx, c.pool)
 	after := time.Since(c.base)
@@ -131,9 +136,6 @@ func (c *Clock) compare(ctx context.Context) (steady bool, err error) {
 	passed := time.Duration(row.Passed * float64(time.Second))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.track.newest() > after+passed { // another comparison began later and ended before
-		return true, nil
-	}
 	step, steady := c.track.add(before+passed, after+passed, row.Now)
 	c.seen = row.Now
 	if step.Abs() >= stepLeast {
