@@ -69,7 +69,7 @@ func (s *soak) settled() {
 		"delivery waits":        waiting,
 		"call is open":          "SELECT count(*) FROM flow.call WHERE state IN ('intent', 'unknown', 'awaiting')",
 		"batch is open":         unended,
-		"row is due any more":   "SELECT count(*) FROM flow.due WHERE kind <> 'housekeeping'",
+		"row is due any more":   "SELECT count(*) FROM flow.due WHERE kind NOT IN ('housekeeping', 'sweep')",
 		"job of River is there": "SELECT count(*) FROM river.river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')",
 	} {
 		tick := time.NewTicker(200 * time.Millisecond)
