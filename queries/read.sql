@@ -28,9 +28,6 @@ JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE;
 
--- name: BatchOfTrigger :one
-SELECT b.id FROM flow.batch b WHERE b.trigger_id = @trigger_id AND b.org_id = @org_id;
-
 -- name: BatchTotal :one
 SELECT count(*) FROM flow.batch b
 WHERE b.org_id = @org_id

@@ -4,9 +4,9 @@ SELECT id, retry_no FROM flow.batch WHERE org_id = @org_id AND (id = @root::uuid
 
 -- name: RetryBatchInsert :exec
 -- A batch over records of another one.
-INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
+INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
     created_at, updated_at, retry_of, retry_root, retry_no, priority, pacing, paced_at, pace_next_at, event_depth)
-SELECT @id, b.org_id, b.definition_id, b.version, @trigger_id, 'retry', b.id::text, b.metadata, @record_count, b.page_set, b.lane, @created_by, @now, @now,
+SELECT @id, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, @record_count, b.page_set, b.lane, @created_by, @now, @now,
     b.id, @root::uuid, @retry_no, b.priority, b.pacing, b.paced_at, @pace_next_at, b.event_depth
 FROM flow.batch b WHERE b.id = @retry_of AND b.org_id = @org_id;
 

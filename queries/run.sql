@@ -16,10 +16,10 @@ SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY(@ids::uuid[]);
 
 -- name: BatchInsert :exec
-INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
+INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, status, record_count,
     page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at, schedule_id,
     event_depth)
-VALUES (@id, @org_id, @definition_id, @version, @trigger_id, @trigger_type, @trigger_source, @metadata, @status, @record_count,
+VALUES (@id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, @metadata, @status, @record_count,
     @page_set, @lane, @scheduled_at, @started_at, @completed_at, @created_by, @created_at, @created_at, @priority, @pacing, @pace_next_at,
     sqlc.narg('schedule_id'), @event_depth);
 
@@ -27,15 +27,15 @@ VALUES (@id, @org_id, @definition_id, @version, @trigger_id, @trigger_type, @tri
 -- Batches that alike ones start, each with its records in one page: everything that they consist of, in one statement. calls: the first
 -- step only makes calls, and its records are queued for them.
 WITH started AS MATERIALIZED (
-    SELECT unnest(@ids::uuid[]) AS id, unnest(@trigger_ids::uuid[]) AS trigger_id, unnest(@metadata::text[]) AS metadata,
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@metadata::text[]) AS metadata,
         unnest(@page_sets::uuid[]) AS page_set, unnest(@rows::int[]) AS rows, unnest(@raw_bytes::int[]) AS raw_bytes, unnest(@bodies::bytea[]) AS body
 ), queue AS MATERIALIZED (
     SELECT unnest(@steps::smallint[]) AS step_no, unnest(@tasks::smallint[]) AS task_no, unnest(@domains::text[]) AS domain,
         unnest(@buckets::text[]) AS bucket, unnest(@lanes::text[])::flow.lane AS lane
 ), batch AS (
-    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
+    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, status, record_count,
         page_set, lane, created_by, created_at, updated_at, priority, schedule_id, event_depth)
-    SELECT s.id, @org_id, @definition_id, @version, s.trigger_id, @trigger_type, @trigger_source, s.metadata, 'queued', s.rows,
+    SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, s.metadata, 'queued', s.rows,
         s.page_set, @lane, @created_by, @now, @now, @priority, sqlc.narg('schedule_id'), @event_depth
     FROM started s
 ), count AS (
@@ -136,12 +136,17 @@ WHERE c.batch_id = d.batch_id
 RETURNING c.*;
 
 -- name: BatchStart :exec
-UPDATE flow.batch SET status = 'running', started_at = @now::timestamptz, updated_at = @now::timestamptz -- Not a condition that batch_live has: see PartsQueued.
-WHERE id = ANY(@ids::uuid[]) AND status::text = 'queued';
+-- Marks as running what is queued. A batch that somebody works on just now is left to them.
+UPDATE flow.batch SET status = 'running', started_at = @began::timestamptz, updated_at = @now::timestamptz
+WHERE id IN (
+    SELECT b.id FROM flow.batch b WHERE b.id = ANY(@ids::uuid[]) AND b.status = 'queued' FOR UPDATE SKIP LOCKED
+);
 
 -- name: BatchEnd :exec
-UPDATE flow.batch b SET status = d.status::flow.batch_status, completed_at = @now::timestamptz, updated_at = @now::timestamptz
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@statuses::text[]) AS status) d WHERE b.id = d.id;
+-- Ends batches: what was over so soon that nobody marked it as running began when its work did.
+UPDATE flow.batch b SET status = d.status::flow.batch_status, started_at = coalesce(b.started_at, d.began), completed_at = @now::timestamptz,
+    updated_at = @now::timestamptz
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@statuses::text[]) AS status, unnest(@began::timestamptz[]) AS began) d WHERE b.id = d.id;
 
 -- name: LaneBatchMove :exec
 UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed,

@@ -1,28 +1,28 @@
--- Starts: each has a batch, or was refused. `place` is the id of the batch, or of the start that has none: both sort by time.
--- status is that of the batch, or empty.
+-- Starts: each has a batch, or was refused. A start has the id of its batch, or one of its own: both
+-- sort by time. status is that of the batch, or empty.
 
 -- name: TriggerList :many
 SELECT t.* FROM (
-    SELECT b.id AS place, b.trigger_id AS id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
+    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
         b.created_by, b.created_at, ''::text AS reason
     FROM flow.batch b
     WHERE b.org_id = @org_id AND b.id > @after
         AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
         AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
     UNION ALL
-    SELECT r.id, r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
     FROM flow.refused_start r
     WHERE r.org_id = @org_id AND r.id > @after
         AND (sqlc.narg('definition_id')::uuid IS NULL OR r.definition_id = sqlc.narg('definition_id'))
         AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR r.trigger_type = sqlc.narg('trigger_type'))
-) t ORDER BY t.place LIMIT @max_rows OFFSET @skip_rows;
+) t ORDER BY t.id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: TriggerRead :one
-SELECT b.id AS place, b.trigger_id AS id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
+SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
     b.created_by, b.created_at, ''::text AS reason
-FROM flow.batch b WHERE b.trigger_id = @id AND (b.org_id = @org_id) IS TRUE
+FROM flow.batch b WHERE b.id = @id AND (b.org_id = @org_id) IS TRUE
 UNION ALL
-SELECT r.id, r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
 FROM flow.refused_start r WHERE r.id = @id AND (r.org_id = @org_id) IS TRUE;
 
 -- name: RefusedStartTotal :one

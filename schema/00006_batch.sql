@@ -19,7 +19,6 @@ CREATE TABLE flow.batch (
     org_id uuid NOT NULL REFERENCES flow.organization (id),
     definition_id uuid NOT NULL,
     version int NOT NULL,
-    trigger_id uuid NOT NULL UNIQUE,
     trigger_type flow.trigger_type NOT NULL,
     trigger_source text,
     schedule_id uuid,
@@ -54,7 +53,6 @@ CREATE INDEX batch_by_definition ON flow.batch (definition_id, id);
 CREATE INDEX batch_by_status ON flow.batch (org_id, status, id);
 CREATE INDEX batch_by_schedule ON flow.batch (schedule_id, id) WHERE schedule_id IS NOT NULL;
 CREATE INDEX batch_by_trigger_type ON flow.batch (org_id, trigger_type, id) WHERE trigger_type <> 'api_call';
-CREATE INDEX batch_live ON flow.batch (definition_id) WHERE status IN ('queued', 'running', 'paused');
 CREATE UNIQUE INDEX batch_by_retry_root ON flow.batch (retry_root, retry_no) WHERE retry_root IS NOT NULL;
 -- Sums over the batches of a time need no more than this.
 CREATE INDEX batch_by_time ON flow.batch (org_id, created_at) INCLUDE (definition_id, version, record_count);
@@ -63,12 +61,11 @@ CREATE INDEX batch_by_time ON flow.batch (org_id, created_at) INCLUDE (definitio
 CREATE INDEX batch_by_org ON flow.batch (org_id, id) INCLUDE (record_count);
 -- A slot may wait for those that are not over.
 CREATE INDEX batch_live_by_schedule ON flow.batch (schedule_id) WHERE schedule_id IS NOT NULL AND status IN ('queued', 'running', 'paused');
-COMMENT ON TABLE flow.batch IS 'The work of one trigger: records, stored as pages, through one version of a definition.';
+COMMENT ON TABLE flow.batch IS 'The work of one trigger, whose id it has: records, stored as pages, through one version of a definition.';
 COMMENT ON COLUMN flow.batch.id IS 'Its first part orders batches by their start; a job is named after it and its position.';
 COMMENT ON COLUMN flow.batch.org_id IS 'The organization that triggered it.';
 COMMENT ON COLUMN flow.batch.definition_id IS 'What is done with the records.';
 COMMENT ON COLUMN flow.batch.version IS 'Which version of the definition; never changes.';
-COMMENT ON COLUMN flow.batch.trigger_id IS 'The trigger that started it, as the API names it.';
 COMMENT ON COLUMN flow.batch.trigger_type IS 'What started it.';
 COMMENT ON COLUMN flow.batch.trigger_source IS 'What exactly started it, for a retry the earlier batch; null where the type says all.';
 COMMENT ON COLUMN flow.batch.schedule_id IS 'The schedule that started it; null for none.';
@@ -99,7 +96,8 @@ COMMENT ON COLUMN flow.batch.updated_at IS 'When status or settings changed last
 CREATE FUNCTION flow.batch_moves() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.status, NEW.status) NOT IN (
-        ('queued', 'running'), ('queued', 'paused'), ('queued', 'cancelled'), ('queued', 'completed'),
+        ('queued', 'running'), ('queued', 'paused'), ('queued', 'cancelled'), ('queued', 'completed'), ('queued', 'partially_failed'),
+        ('queued', 'failed'),
         ('paused', 'queued'), ('paused', 'running'), ('paused', 'cancelled'),
         ('running', 'paused'), ('running', 'completed'), ('running', 'partially_failed'), ('running', 'failed'), ('running', 'cancelled')
     ) OR (OLD.status = 'paused' AND NEW.status NOT IN (OLD.paused_from, 'cancelled')) THEN

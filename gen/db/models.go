@@ -445,7 +445,7 @@ type FlowAuditLog struct {
 	RequestID string
 }
 
-// The work of one trigger: records, stored as pages, through one version of a definition.
+// The work of one trigger, whose id it has: records, stored as pages, through one version of a definition.
 type FlowBatch struct {
 	// Its first part orders batches by their start; a job is named after it and its position.
 	ID uuid.UUID
@@ -455,8 +455,6 @@ type FlowBatch struct {
 	DefinitionID uuid.UUID
 	// Which version of the definition; never changes.
 	Version int32
-	// The trigger that started it, as the API names it.
-	TriggerID uuid.UUID
 	// What started it.
 	TriggerType FlowTriggerType
 	// What exactly started it, for a retry the earlier batch; null where the type says all.

@@ -97,7 +97,7 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 }
 
 const batchList = `-- name: BatchList :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -150,7 +150,6 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.FlowBatch.OrgID,
 			&i.FlowBatch.DefinitionID,
 			&i.FlowBatch.Version,
-			&i.FlowBatch.TriggerID,
 			&i.FlowBatch.TriggerType,
 			&i.FlowBatch.TriggerSource,
 			&i.FlowBatch.ScheduleID,
@@ -203,24 +202,8 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 	return items, nil
 }
 
-const batchOfTrigger = `-- name: BatchOfTrigger :one
-SELECT b.id FROM flow.batch b WHERE b.trigger_id = $1 AND b.org_id = $2
-`
-
-type BatchOfTriggerParams struct {
-	TriggerID uuid.UUID
-	OrgID     uuid.UUID
-}
-
-func (q *Queries) BatchOfTrigger(ctx context.Context, db DBTX, arg BatchOfTriggerParams) (uuid.UUID, error) {
-	row := db.QueryRow(ctx, batchOfTrigger, arg.TriggerID, arg.OrgID)
-	var id uuid.UUID
-	err := row.Scan(&id)
-	return id, err
-}
-
 const batchRead = `-- name: BatchRead :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
@@ -248,7 +231,6 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 		&i.FlowBatch.OrgID,
 		&i.FlowBatch.DefinitionID,
 		&i.FlowBatch.Version,
-		&i.FlowBatch.TriggerID,
 		&i.FlowBatch.TriggerType,
 		&i.FlowBatch.TriggerSource,
 		&i.FlowBatch.ScheduleID,
@@ -325,7 +307,7 @@ func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams)
 }
 
 const batchesRead = `-- name: BatchesRead :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
 JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -358,7 +340,6 @@ func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParam
 			&i.FlowBatch.OrgID,
 			&i.FlowBatch.DefinitionID,
 			&i.FlowBatch.Version,
-			&i.FlowBatch.TriggerID,
 			&i.FlowBatch.TriggerType,
 			&i.FlowBatch.TriggerSource,
 			&i.FlowBatch.ScheduleID,

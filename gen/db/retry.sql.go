@@ -108,16 +108,15 @@ func (q *Queries) JobsFirstStep(ctx context.Context, db DBTX, arg JobsFirstStepP
 }
 
 const retryBatchInsert = `-- name: RetryBatchInsert :exec
-INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
+INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
     created_at, updated_at, retry_of, retry_root, retry_no, priority, pacing, paced_at, pace_next_at, event_depth)
-SELECT $1, b.org_id, b.definition_id, b.version, $2, 'retry', b.id::text, b.metadata, $3, b.page_set, b.lane, $4, $5, $5,
-    b.id, $6::uuid, $7, b.priority, b.pacing, b.paced_at, $8, b.event_depth
-FROM flow.batch b WHERE b.id = $9 AND b.org_id = $10
+SELECT $1, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, $2, b.page_set, b.lane, $3, $4, $4,
+    b.id, $5::uuid, $6, b.priority, b.pacing, b.paced_at, $7, b.event_depth
+FROM flow.batch b WHERE b.id = $8 AND b.org_id = $9
 `
 
 type RetryBatchInsertParams struct {
 	ID          uuid.UUID
-	TriggerID   uuid.UUID
 	RecordCount int64
 	CreatedBy   *uuid.UUID
 	Now         time.Time
@@ -132,7 +131,6 @@ type RetryBatchInsertParams struct {
 func (q *Queries) RetryBatchInsert(ctx context.Context, db DBTX, arg RetryBatchInsertParams) error {
 	_, err := db.Exec(ctx, retryBatchInsert,
 		arg.ID,
-		arg.TriggerID,
 		arg.RecordCount,
 		arg.CreatedBy,
 		arg.Now,

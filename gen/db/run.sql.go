@@ -167,23 +167,31 @@ func (q *Queries) BatchCounts(ctx context.Context, db DBTX, batchID uuid.UUID) (
 }
 
 const batchEnd = `-- name: BatchEnd :exec
-UPDATE flow.batch b SET status = d.status::flow.batch_status, completed_at = $1::timestamptz, updated_at = $1::timestamptz
-FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS status) d WHERE b.id = d.id
+UPDATE flow.batch b SET status = d.status::flow.batch_status, started_at = coalesce(b.started_at, d.began), completed_at = $1::timestamptz,
+    updated_at = $1::timestamptz
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS status, unnest($4::timestamptz[]) AS began) d WHERE b.id = d.id
 `
 
 type BatchEndParams struct {
 	Now      time.Time
 	Ids      []uuid.UUID
 	Statuses []string
+	Began    []time.Time
 }
 
+// Ends batches: what was over so soon that nobody marked it as running began when its work did.
 func (q *Queries) BatchEnd(ctx context.Context, db DBTX, arg BatchEndParams) error {
-	_, err := db.Exec(ctx, batchEnd, arg.Now, arg.Ids, arg.Statuses)
+	_, err := db.Exec(ctx, batchEnd,
+		arg.Now,
+		arg.Ids,
+		arg.Statuses,
+		arg.Began,
+	)
 	return err
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_id, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -196,7 +204,6 @@ type BatchGetRow struct {
 	OrgID          uuid.UUID
 	DefinitionID   uuid.UUID
 	Version        int32
-	TriggerID      uuid.UUID
 	TriggerType    FlowTriggerType
 	TriggerSource  *string
 	ScheduleID     *uuid.UUID
@@ -233,7 +240,6 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.OrgID,
 		&i.DefinitionID,
 		&i.Version,
-		&i.TriggerID,
 		&i.TriggerType,
 		&i.TriggerSource,
 		&i.ScheduleID,
@@ -327,12 +333,12 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 }
 
 const batchInsert = `-- name: BatchInsert :exec
-INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
+INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, status, record_count,
     page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at, schedule_id,
     event_depth)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $17, $18, $19, $20,
-    $21, $22)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
+    $10, $11, $12, $13, $14, $15, $16, $16, $17, $18, $19,
+    $20, $21)
 `
 
 type BatchInsertParams struct {
@@ -340,7 +346,6 @@ type BatchInsertParams struct {
 	OrgID         uuid.UUID
 	DefinitionID  uuid.UUID
 	Version       int32
-	TriggerID     uuid.UUID
 	TriggerType   FlowTriggerType
 	TriggerSource *string
 	Metadata      string
@@ -366,7 +371,6 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 		arg.OrgID,
 		arg.DefinitionID,
 		arg.Version,
-		arg.TriggerID,
 		arg.TriggerType,
 		arg.TriggerSource,
 		arg.Metadata,
@@ -504,17 +508,21 @@ func (q *Queries) BatchResume(ctx context.Context, db DBTX, arg BatchResumeParam
 }
 
 const batchStart = `-- name: BatchStart :exec
-UPDATE flow.batch SET status = 'running', started_at = $1::timestamptz, updated_at = $1::timestamptz -- Not a condition that batch_live has: see PartsQueued.
-WHERE id = ANY($2::uuid[]) AND status::text = 'queued'
+UPDATE flow.batch SET status = 'running', started_at = $1::timestamptz, updated_at = $2::timestamptz
+WHERE id IN (
+    SELECT b.id FROM flow.batch b WHERE b.id = ANY($3::uuid[]) AND b.status = 'queued' FOR UPDATE SKIP LOCKED
+)
 `
 
 type BatchStartParams struct {
-	Now time.Time
-	Ids []uuid.UUID
+	Began time.Time
+	Now   time.Time
+	Ids   []uuid.UUID
 }
 
+// Marks as running what is queued. A batch that somebody works on just now is left to them.
 func (q *Queries) BatchStart(ctx context.Context, db DBTX, arg BatchStartParams) error {
-	_, err := db.Exec(ctx, batchStart, arg.Now, arg.Ids)
+	_, err := db.Exec(ctx, batchStart, arg.Began, arg.Now, arg.Ids)
 	return err
 }
 
@@ -574,16 +582,16 @@ func (q *Queries) BatchTick(ctx context.Context, db DBTX, arg BatchTickParams) e
 
 const batchesStart = `-- name: BatchesStart :exec
 WITH started AS MATERIALIZED (
-    SELECT unnest($6::uuid[]) AS id, unnest($7::uuid[]) AS trigger_id, unnest($8::text[]) AS metadata,
-        unnest($9::uuid[]) AS page_set, unnest($10::int[]) AS rows, unnest($11::int[]) AS raw_bytes, unnest($12::bytea[]) AS body
+    SELECT unnest($6::uuid[]) AS id, unnest($7::text[]) AS metadata,
+        unnest($8::uuid[]) AS page_set, unnest($9::int[]) AS rows, unnest($10::int[]) AS raw_bytes, unnest($11::bytea[]) AS body
 ), queue AS MATERIALIZED (
-    SELECT unnest($13::smallint[]) AS step_no, unnest($14::smallint[]) AS task_no, unnest($15::text[]) AS domain,
-        unnest($16::text[]) AS bucket, unnest($17::text[])::flow.lane AS lane
+    SELECT unnest($12::smallint[]) AS step_no, unnest($13::smallint[]) AS task_no, unnest($14::text[]) AS domain,
+        unnest($15::text[]) AS bucket, unnest($16::text[])::flow.lane AS lane
 ), batch AS (
-    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_id, trigger_type, trigger_source, metadata, status, record_count,
+    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, status, record_count,
         page_set, lane, created_by, created_at, updated_at, priority, schedule_id, event_depth)
-    SELECT s.id, $1, $4, $5, s.trigger_id, $18, $19, s.metadata, 'queued', s.rows,
-        s.page_set, $20, $21, $22, $22, $23, $24, $25
+    SELECT s.id, $1, $4, $5, $17, $18, s.metadata, 'queued', s.rows,
+        s.page_set, $19, $20, $21, $21, $22, $23, $24
     FROM started s
 ), count AS (
     INSERT INTO flow.batch_count (batch_id, record_count, queued) SELECT s.id, s.rows, s.rows FROM started s
@@ -591,7 +599,7 @@ WITH started AS MATERIALIZED (
     INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
-    SELECT s.id, 0, 0, s.rows, $26, s.rows * $27::int, s.rows FROM started s
+    SELECT s.id, 0, 0, s.rows, $25, s.rows * $26::int, s.rows FROM started s
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
     SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean AND q.step_no = 0
@@ -609,7 +617,6 @@ type BatchesStartParams struct {
 	DefinitionID  uuid.UUID
 	Version       int32
 	Ids           []uuid.UUID
-	TriggerIds    []uuid.UUID
 	Metadata      []string
 	PageSets      []uuid.UUID
 	Rows          []int32
@@ -642,7 +649,6 @@ func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartPar
 		arg.DefinitionID,
 		arg.Version,
 		arg.Ids,
-		arg.TriggerIds,
 		arg.Metadata,
 		arg.PageSets,
 		arg.Rows,

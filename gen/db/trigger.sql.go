@@ -82,20 +82,20 @@ func (q *Queries) RefusedStartTotal(ctx context.Context, db DBTX, arg RefusedSta
 
 const triggerList = `-- name: TriggerList :many
 
-SELECT t.place, t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.status, t.record_count, t.created_by, t.created_at, t.reason FROM (
-    SELECT b.id AS place, b.trigger_id AS id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
+SELECT t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.status, t.record_count, t.created_by, t.created_at, t.reason FROM (
+    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
         b.created_by, b.created_at, ''::text AS reason
     FROM flow.batch b
     WHERE b.org_id = $1 AND b.id > $2
         AND ($3::uuid IS NULL OR b.definition_id = $3)
         AND ($4::flow.trigger_type IS NULL OR b.trigger_type = $4)
     UNION ALL
-    SELECT r.id, r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+    SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
     FROM flow.refused_start r
     WHERE r.org_id = $1 AND r.id > $2
         AND ($3::uuid IS NULL OR r.definition_id = $3)
         AND ($4::flow.trigger_type IS NULL OR r.trigger_type = $4)
-) t ORDER BY t.place LIMIT $6 OFFSET $5
+) t ORDER BY t.id LIMIT $6 OFFSET $5
 `
 
 type TriggerListParams struct {
@@ -108,7 +108,6 @@ type TriggerListParams struct {
 }
 
 type TriggerListRow struct {
-	Place         uuid.UUID
 	ID            uuid.UUID
 	DefinitionID  uuid.UUID
 	Version       int32
@@ -121,8 +120,8 @@ type TriggerListRow struct {
 	Reason        string
 }
 
-// Starts: each has a batch, or was refused. `place` is the id of the batch, or of the start that has none: both sort by time.
-// status is that of the batch, or empty.
+// Starts: each has a batch, or was refused. A start has the id of its batch, or one of its own: both
+// sort by time. status is that of the batch, or empty.
 func (q *Queries) TriggerList(ctx context.Context, db DBTX, arg TriggerListParams) ([]TriggerListRow, error) {
 	rows, err := db.Query(ctx, triggerList,
 		arg.OrgID,
@@ -140,7 +139,6 @@ func (q *Queries) TriggerList(ctx context.Context, db DBTX, arg TriggerListParam
 	for rows.Next() {
 		var i TriggerListRow
 		if err := rows.Scan(
-			&i.Place,
 			&i.ID,
 			&i.DefinitionID,
 			&i.Version,
@@ -163,11 +161,11 @@ func (q *Queries) TriggerList(ctx context.Context, db DBTX, arg TriggerListParam
 }
 
 const triggerRead = `-- name: TriggerRead :one
-SELECT b.id AS place, b.trigger_id AS id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
+SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
     b.created_by, b.created_at, ''::text AS reason
-FROM flow.batch b WHERE b.trigger_id = $1 AND (b.org_id = $2) IS TRUE
+FROM flow.batch b WHERE b.id = $1 AND (b.org_id = $2) IS TRUE
 UNION ALL
-SELECT r.id, r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
+SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
 FROM flow.refused_start r WHERE r.id = $1 AND (r.org_id = $2) IS TRUE
 `
 
@@ -177,7 +175,6 @@ type TriggerReadParams struct {
 }
 
 type TriggerReadRow struct {
-	Place         uuid.UUID
 	ID            uuid.UUID
 	DefinitionID  uuid.UUID
 	Version       int32
@@ -194,7 +191,6 @@ func (q *Queries) TriggerRead(ctx context.Context, db DBTX, arg TriggerReadParam
 	row := db.QueryRow(ctx, triggerRead, arg.ID, arg.OrgID)
 	var i TriggerReadRow
 	err := row.Scan(
-		&i.Place,
 		&i.ID,
 		&i.DefinitionID,
 		&i.Version,

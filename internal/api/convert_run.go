@@ -10,7 +10,7 @@ func batchOf(r *run.BatchRow) oas.Batch {
 	b := &r.FlowBatch
 	out := oas.Batch{
 		ID: b.ID.String(), DefinitionID: b.DefinitionID.String(), DefinitionVersion: int(b.Version), OrgID: b.OrgID.String(),
-		TriggerID: b.TriggerID.String(), TriggerType: oas.TriggerType(b.TriggerType), TriggerSource: nilString(b.TriggerSource),
+		TriggerID: b.ID.String(), TriggerType: oas.TriggerType(b.TriggerType), TriggerSource: nilString(b.TriggerSource),
 		ScheduleID: nilID(b.ScheduleID), RecordSetID: nilID(r.RecordSetID), RetryOf: nilID(b.RetryOf), Metadata: oas.FreeObject(b.Metadata),
 		Status: oas.BatchStatus(b.Status), StatusReason: nilString(b.CancelReason), RecordCount: int(b.RecordCount),
 		JobCounts: jobCountsOf(run.JobCounts(r)), ProgressPercent: run.Progress(r),
@@ -57,8 +57,8 @@ func resultOf(r *run.Record) oas.Result {
 
 // batchIDs are the ids of a batch as text, which all records of a page share.
 type batchIDs struct {
-	of                              *run.BatchRow
-	batch, definition, org, trigger string
+	of                     *run.BatchRow
+	batch, definition, org string
 }
 
 func (ids *batchIDs) read(r *run.Record) {
@@ -66,7 +66,7 @@ func (ids *batchIDs) read(r *run.Record) {
 		return
 	}
 	b := &r.Batch.FlowBatch
-	*ids = batchIDs{of: r.Batch, batch: b.ID.String(), definition: b.DefinitionID.String(), org: b.OrgID.String(), trigger: b.TriggerID.String()}
+	*ids = batchIDs{of: r.Batch, batch: b.ID.String(), definition: b.DefinitionID.String(), org: b.OrgID.String()}
 }
 
 func jobOf(r *run.Record) oas.Job { return new(batchIDs).job(r) }
@@ -76,7 +76,7 @@ func (ids *batchIDs) job(r *run.Record) oas.Job {
 	b := &r.Batch.FlowBatch
 	return oas.Job{
 		ID: jobIDOf(r), BatchID: ids.batch, DefinitionID: ids.definition, OrgID: ids.org,
-		TriggerID: ids.trigger, TriggerType: oas.TriggerType(b.TriggerType), Position: int(r.Position),
+		TriggerID: ids.batch, TriggerType: oas.TriggerType(b.TriggerType), Position: int(r.Position),
 		InputData: oas.FreeObject(r.Input), Status: oas.JobStatus(r.Status), Attempts: int(r.Attempts),
 		Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
 		CreatedAt: b.CreatedAt.UTC(), StartedAt: nilTime(r.StartedAt), UpdatedAt: r.UpdatedAt.UTC(),

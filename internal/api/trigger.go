@@ -164,7 +164,7 @@ func startOf(req *oas.TriggerRequest) (run.StartInput, error) {
 
 func triggerResultOf(s *run.StartedBatch, e *forecast.Estimate) *oas.TriggerResult {
 	out := &oas.TriggerResult{
-		TriggerID: s.TriggerID.String(), BatchID: s.BatchID.String(), Status: oas.BatchStatus(s.Status), RecordCount: int(s.RecordCount),
+		TriggerID: s.BatchID.String(), BatchID: s.BatchID.String(), Status: oas.BatchStatus(s.Status), RecordCount: int(s.RecordCount),
 		ExecutionID: oas.NilString{Null: true}, Estimate: oas.NilEstimate{Null: true},
 	}
 	if s.RecordCount == 1 {

@@ -40,7 +40,7 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 	if err != nil {
 		return nil, err
 	}
-	key := func(r run.TriggerRow) string { return r.Place.String() }
+	key := func(r run.TriggerRow) string { return r.ID.String() }
 	list := oas.TriggerList(listOf(p, rows, total, key, func(r run.TriggerRow) oas.Trigger { return triggerOf(&r) }))
 	return &list, nil
 }
@@ -69,7 +69,7 @@ func triggerOf(r *run.TriggerRow) oas.Trigger {
 		out.Error.SetTo(r.Reason)
 		return out
 	}
-	out.BatchID.SetTo(r.Place.String())
+	out.BatchID.SetTo(r.ID.String())
 	out.BatchStatus.SetTo(oas.BatchStatus(r.Status))
 	out.Error.SetToNull()
 	return out

@@ -121,7 +121,7 @@ func (g *grown) copies() []rowCopy {
 func (g *grown) batchColumns() map[string]string {
 	at := "timestamptz " + quoteText(g.created.UTC().Format(time.RFC3339Nano))
 	columns := map[string]string{
-		"id": quoteID(g.id), "trigger_id": "gen_random_uuid()", "page_set": quoteID(g.pageSet), "created_at": at, "record_count": "0",
+		"id": quoteID(g.id), "page_set": quoteID(g.pageSet), "created_at": at, "record_count": "0",
 		"status": quoteText(g.status) + "::flow.batch_status", "started_at": at + " + interval '10 ms'",
 		"completed_at": at + " + interval '4 s'", "updated_at": at + " + interval '4 s'",
 	}
@@ -266,7 +266,7 @@ func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, defini
 	slice["remaining"] = waits + "::int * " + size
 	copies := []rowCopy{
 		{"flow.batch", "t.id = b.source", "b.i", map[string]string{
-			"id": "b.id", "trigger_id": "gen_random_uuid()", "page_set": "b.page_set", "created_at": at, "definition_id": "b.definition_id",
+			"id": "b.id", "page_set": "b.page_set", "created_at": at, "definition_id": "b.definition_id",
 			"status":     "CASE WHEN " + waits + " THEN 'running' ELSE t.status END",
 			"started_at": at + " + interval '5 ms'", "completed_at": "CASE WHEN NOT " + waits + " THEN " + at + " + interval '50 ms' END", "updated_at": at + " + interval '50 ms'",
 		}},

@@ -35,6 +35,9 @@ type claimed struct {
 	full []LaneKey
 	// decided tells that records were settled without a call.
 	decided bool
+	// at is when the calls were claimed, unmarked the batches that are not marked as running for it.
+	at       time.Time
+	unmarked []uuid.UUID
 }
 
 // claim writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. checked tells that the
@@ -430,7 +433,9 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 	if err := c.debit(ctx); err != nil {
 		return err
 	}
-	return c.change.Apply(ctx)
+	err := c.change.Apply(ctx)
+	c.out.at, c.out.unmarked = c.now, c.change.Unmarked()
+	return err
 }
 
 // rows are the intents of calls.

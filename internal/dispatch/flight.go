@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +23,9 @@ const (
 	settleWait = 2 * time.Millisecond
 	// answeredMost is how many times as many calls as may be under way may be answered and not settled.
 	answeredMost = 4
+	// markAfter is how long a call is under way before its batch is marked as running: most batches of one call are over
+	// by then, and the row with the most indexes is written once less.
+	markAfter = 100 * time.Millisecond
 )
 
 // finished is a call whose round trip is over.
@@ -36,13 +41,13 @@ type flight struct {
 	key budgetKey
 
 	mu sync.Mutex
-	// lanes and orgs count the calls that are not answered yet, all those that are not settled.
+	// lanes and orgs count the calls that are not answered yet. open are those that are not settled: true for those
+	// that were answered.
 	lanes map[LaneKey]int
 	orgs  map[uuid.UUID]int
-	all   int
+	open  map[uuid.UUID]bool
 	// answered wait for their settlement.
 	answered []finished
-	settling map[uuid.UUID]LaneKey
 	working  bool
 	// passes are those that work on the budget in this process; settled counts settlements.
 	passes  int
@@ -67,7 +72,7 @@ func (d *Dispatcher) join(k budgetKey) *flight {
 	defer d.flights.mu.Unlock()
 	f := d.flights.of[k]
 	if f == nil {
-		f = &flight{d: d, key: k, lanes: map[LaneKey]int{}, orgs: map[uuid.UUID]int{}, settling: map[uuid.UUID]LaneKey{},
+		f = &flight{d: d, key: k, lanes: map[LaneKey]int{}, orgs: map[uuid.UUID]int{}, open: map[uuid.UUID]bool{},
 			changed: make(chan struct{}, 1), more: make(chan struct{}, 1)}
 		if d.flights.of == nil {
 			d.flights.of = map[budgetKey]*flight{}
@@ -99,7 +104,7 @@ func (d *Dispatcher) drop(f *flight) {
 	defer d.flights.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.all == 0 && f.passes == 0 && d.flights.of[f.key] == f {
+	if len(f.open) == 0 && f.passes == 0 && d.flights.of[f.key] == f {
 		delete(d.flights.of, f.key)
 	}
 }
@@ -112,32 +117,62 @@ func (f *flight) room(lane LaneKey, most, ofLane int) int {
 	if ofLane > 0 {
 		free = min(free, ofLane-f.lanes[lane])
 	}
-	return min(free, answeredMost*most-f.all)
+	return min(free, answeredMost*most-len(f.open))
 }
 
 // waiting are the calls that were answered and are not settled, and how many settlements there were.
 func (f *flight) waiting() (ids []uuid.UUID, settled int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for id := range f.settling {
-		ids = append(ids, id)
+	for id, answered := range f.open {
+		if answered {
+			ids = append(ids, id)
+		}
 	}
 	return ids, f.settled
 }
 
-// launch sends claimed calls.
-func (f *flight) launch(calls []*prepared) {
+// launch sends claimed calls, and marks batches as running that are not over soon.
+func (f *flight) launch(got *claimed) {
+	calls := got.calls
 	f.mu.Lock()
 	for _, call := range calls {
 		f.lanes[call.laneKey()]++
 		f.orgs[call.orgID]++
-		f.all++
+		f.open[call.id] = false
 	}
 	f.mu.Unlock()
 	f.d.flights.sending.Add(len(calls))
 	for _, call := range calls {
 		go f.send(call)
 	}
+	f.mark(got)
+}
+
+// mark marks the batches as running, after a while, whose calls are not settled by then.
+func (f *flight) mark(got *claimed) {
+	if len(got.unmarked) == 0 {
+		return
+	}
+	calls, at := map[uuid.UUID]uuid.UUID{}, got.at
+	for _, call := range got.calls {
+		for _, k := range call.queues {
+			if slices.Contains(got.unmarked, k.batch) {
+				calls[k.batch] = call.id
+			}
+		}
+	}
+	time.AfterFunc(markAfter, func() {
+		f.mu.Lock()
+		maps.DeleteFunc(calls, func(_, call uuid.UUID) bool { _, open := f.open[call]; return !open })
+		f.mu.Unlock()
+		if len(calls) == 0 || f.d.process.Err() != nil {
+			return
+		}
+		if err := f.d.Runs.MarkRunning(f.d.process, slices.Collect(maps.Keys(calls)), at); err != nil {
+			f.d.opts.Log.Warn("mark batches as running", "batches", len(calls), "error", err) // their settlement does
+		}
+	})
 }
 
 // send makes one round trip. It is the only place from which records leave.
@@ -150,7 +185,7 @@ func (f *flight) send(call *prepared) {
 		delete(f.orgs, call.orgID)
 	}
 	f.answered = append(f.answered, finished{call, answer})
-	f.settling[call.id] = lane
+	f.open[call.id] = true
 	begin := !f.working
 	f.working = true
 	f.mu.Unlock()
@@ -182,10 +217,9 @@ func (f *flight) settle() {
 		}
 		f.mu.Lock()
 		for i := range group {
-			delete(f.settling, group[i].call.id)
+			delete(f.open, group[i].call.id)
 			group[i].call.request.Memory.Release()
 		}
-		f.all -= len(group)
 		f.settled++
 		f.mu.Unlock()
 		tell(f.changed)
@@ -201,7 +235,7 @@ func (f *flight) gather() (group []finished, wake bool) {
 	defer timer.Stop()
 	for {
 		f.mu.Lock()
-		if n := len(f.answered); n == 0 || n >= settleMax || n == f.all {
+		if n := len(f.answered); n == 0 || n >= settleMax || n == len(f.open) {
 			break
 		}
 		f.mu.Unlock()

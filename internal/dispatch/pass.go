@@ -224,7 +224,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	if got.maxInFlight > 0 {
 		p.maxInFlight = got.maxInFlight
 	}
-	p.flight.launch(got.calls)
+	p.flight.launch(&got)
 	for _, k := range got.blocked {
 		p.blocked[k] = true
 	}
@@ -290,7 +290,7 @@ func (p *pass) isolate(ctx context.Context, calls []*prepared, cause error) (sen
 			}
 			continue
 		}
-		p.flight.launch(got.calls)
+		p.flight.launch(&got)
 		sent = append(sent, got.calls...)
 	}
 	return sent, nil

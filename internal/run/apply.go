@@ -81,7 +81,11 @@ func (c *Change) writeClaims(ctx context.Context) error {
 	for id, n := range total {
 		perBatch.BatchIds = append(perBatch.BatchIds, id)
 		perBatch.Records = append(perBatch.Records, n)
-		if c.heads[id].Status == BatchQueued {
+		switch h := c.heads[id]; {
+		case h.Status != BatchQueued:
+		case n == h.RecordCount:
+			c.unmarked = append(c.unmarked, id)
+		default:
 			start = append(start, id)
 		}
 	}
@@ -89,10 +93,8 @@ func (c *Change) writeClaims(ctx context.Context) error {
 		return fmt.Errorf("count claimed records: %w", err)
 	}
 	c.later.MustTouch(len(perSlice.Nos), ErrMoved)
-	if len(start) > 0 {
-		if err := c.s.q.BatchStart(ctx, c.later, db.BatchStartParams{Ids: start, Now: c.Now}); err != nil {
-			return fmt.Errorf("start batches: %w", err)
-		}
+	if err := c.start(ctx, start); err != nil {
+		return err
 	}
 	if err := c.s.q.BatchCountClaim(ctx, c.later, perBatch); err != nil {
 		return fmt.Errorf("count claimed records: %w", err)
@@ -276,7 +278,7 @@ func (c *Change) writeTraces(ctx context.Context) error {
 	return nil
 }
 
-// moveBatches writes the batches' counters, starts batches whose first work this is, and ends those whose jobs are over.
+// moveBatches writes the batches' counters, ends those whose jobs are over, and marks the others as running.
 func (c *Change) moveBatches(ctx context.Context) error {
 	deltas := map[uuid.UUID]*Counts{}
 	for k, d := range c.slices {
@@ -287,13 +289,9 @@ func (c *Change) moveBatches(ctx context.Context) error {
 			deltas[k.batch][i] += n
 		}
 	}
-	var start []uuid.UUID
 	args := db.BatchCountMoveParams{}
 	for id, d := range deltas {
 		h := c.heads[id]
-		if h.Status == BatchQueued {
-			start = append(start, id)
-		}
 		if h.stopped() {
 			for _, s := range []Status{Staged, Queued, Pending} {
 				d.move(s, Unprocessed, d.Of(s))
@@ -305,11 +303,7 @@ func (c *Change) moveBatches(ctx context.Context) error {
 	if len(args.BatchIds) == 0 {
 		return nil
 	}
-	if len(start) > 0 {
-		if err := c.s.q.BatchStart(ctx, c.tx, db.BatchStartParams{Ids: start, Now: c.Now}); err != nil {
-			return fmt.Errorf("start batches: %w", err)
-		}
-	}
+	var start []uuid.UUID
 	rows, err := c.s.q.BatchCountMove(ctx, c.tx, args)
 	if err != nil {
 		return fmt.Errorf("count jobs: %w", err)
@@ -321,12 +315,28 @@ func (c *Change) moveBatches(ctx context.Context) error {
 		if err := c.stopPast(ctx, h, &counts); err != nil {
 			return err
 		}
-		if counts.terminal() != rows[i].RecordCount || h.Status == BatchPaused || BatchTerminal(h.Status) {
-			continue
+		switch {
+		case counts.terminal() == rows[i].RecordCount && h.Status != BatchPaused && !BatchTerminal(h.Status):
+			c.end(h, &counts)
+		case h.Status == BatchQueued:
+			start = append(start, h.ID)
 		}
-		c.end(h, &counts)
+	}
+	if err := c.start(ctx, start); err != nil {
+		return err
 	}
 	return c.writeEnds(ctx, c.later)
+}
+
+// start marks batches as running.
+func (c *Change) start(ctx context.Context, ids []uuid.UUID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := c.s.q.BatchStart(ctx, c.later, db.BatchStartParams{Ids: ids, Began: c.Now, Now: c.Now}); err != nil {
+		return fmt.Errorf("start batches: %w", err)
+	}
+	return nil
 }
 
 // end ends a batch whose jobs are all over, once writeEnds says so. A paused one ends when it is resumed.
@@ -335,7 +345,11 @@ func (c *Change) end(h *head, counts *Counts) {
 	if h.StoppedAt != nil {
 		status = BatchFailed
 	}
-	c.ended, c.endedAs = append(c.ended, h.ID), append(c.endedAs, string(status))
+	began := h.began
+	if began.IsZero() {
+		began = c.Now
+	}
+	c.ended, c.endedAs, c.endedFrom = append(c.ended, h.ID), append(c.endedAs, string(status)), append(c.endedFrom, began)
 }
 
 // writeEnds writes down which batches came to their end.
@@ -343,7 +357,7 @@ func (c *Change) writeEnds(ctx context.Context, conn db.DBTX) error {
 	if len(c.ended) == 0 {
 		return nil
 	}
-	if err := c.s.q.BatchEnd(ctx, conn, db.BatchEndParams{Ids: c.ended, Statuses: c.endedAs, Now: c.Now}); err != nil {
+	if err := c.s.q.BatchEnd(ctx, conn, db.BatchEndParams{Ids: c.ended, Statuses: c.endedAs, Began: c.endedFrom, Now: c.Now}); err != nil {
 		return fmt.Errorf("end %d batches: %w", len(c.ended), err)
 	}
 	return nil

@@ -80,8 +80,8 @@ type head struct {
 	db.BatchLockRow
 	plan  *definition.Plan
 	lanes map[laneKey]Route
-	// started is set when the change is the first work of the batch.
-	started bool
+	// began is when the earliest of the calls was sent that the change settles; zero where there is none.
+	began time.Time
 	// unresolved is how many of its jobs wait for a person once the change is written, abandoned how many came to in it.
 	unresolved, abandoned int64
 }
@@ -155,9 +155,12 @@ type Change struct {
 	left map[laneKey]*leftToPeople
 	// changed are records of stores that tasks have written.
 	changed []store.Changed
-	// ended are the batches that come to their end, endedAs how.
-	ended   []uuid.UUID
-	endedAs []string
+	// ended are the batches that come to their end, endedAs how, and endedFrom when their work began at the earliest.
+	ended     []uuid.UUID
+	endedAs   []string
+	endedFrom []time.Time
+	// unmarked are batches that go into calls as a whole and are not marked as running for it: most are over soon.
+	unmarked []uuid.UUID
 }
 
 // Begin locks these batches against every other change until tx ends. Whoever also locks a budget locks it first.
@@ -242,6 +245,20 @@ func (c *Change) Stopped(batchID uuid.UUID) bool { return c.heads[batchID].stopp
 
 // Barred reports whether nothing of the batch may be sent now: it is stopped, or paused.
 func (c *Change) Barred(batchID uuid.UUID) bool { return c.heads[batchID].barred() }
+
+// Unmarked are the batches whose work the change began, and that stay queued until MarkRunning or their end.
+func (c *Change) Unmarked() []uuid.UUID { return c.unmarked }
+
+// MarkRunning marks those of the batches as running, since began, that are queued still.
+func (s *Service) MarkRunning(ctx context.Context, batchIDs []uuid.UUID, began time.Time) error {
+	if err := s.q.BatchStart(ctx, s.pool, db.BatchStartParams{Ids: batchIDs, Began: began, Now: began}); err != nil {
+		return fmt.Errorf("mark batches as running: %w", err)
+	}
+	if s.tell != nil {
+		s.tell(batchIDs)
+	}
+	return nil
+}
 
 // Plan returns the plan that a batch follows.
 func (c *Change) Plan(batchID uuid.UUID) *definition.Plan { return c.heads[batchID].plan }

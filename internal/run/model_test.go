@@ -456,7 +456,7 @@ func (b *modelBatch) state() BatchStatus {
 		return BatchCancelled
 	case b.paused:
 		return BatchPaused
-	case !b.touched:
+	case c.terminal() < n && !b.touched:
 		return BatchQueued
 	case c.terminal() < n:
 		return BatchRunning

@@ -33,7 +33,6 @@ func (c *Change) Claim(ctx context.Context, pieces []Piece) error {
 	}
 	for i := range pieces {
 		p := &pieces[i]
-		c.heads[p.Part.BatchID].started = true
 		d := c.lane(laneKey{p.Part.BatchID, p.Part.StepNo, p.Part.TaskNo})
 		d.records -= int64(p.Part.Records())
 		if !p.Decided {

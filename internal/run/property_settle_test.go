@@ -81,6 +81,9 @@ func (p *play) settle(kind bool) {
 	for _, f := range after {
 		f()
 	}
+	for _, v := range verdicts {
+		p.each(v.call.parts, func(r *modelRecord, _ *Part, _ int32) { r.slice.batch.touched = r.slice.batch.touched || !r.slice.batch.paused })
+	}
 }
 
 func verdictsOf(state string) []string {

@@ -359,6 +359,8 @@ func (p *play) claim(b *modelBatch, step, task int, kind bool) {
 		}
 	}
 	action := p.plan[step][task].action()
+	var unmarked []uuid.UUID
+	var now time.Time
 	p.do(p.t, func(ctx context.Context, tx pgx.Tx) error {
 		ch, err := p.s.Begin(ctx, tx, b.id)
 		if err != nil {
@@ -373,11 +375,26 @@ func (p *play) claim(b *modelBatch, step, task int, kind bool) {
 		if err := p.insertCalls(ctx, tx, action, c.calls, ch.Now); err != nil {
 			return err
 		}
-		return ch.Apply(ctx)
+		err = ch.Apply(ctx)
+		unmarked, now = ch.Unmarked(), ch.Now
+		return err
 	})
-	b.touched = true
+	p.mark(b, unmarked, now, len(c.decided) == 0 && total == len(b.records()))
 	for _, f := range c.after {
 		f()
+	}
+}
+
+// mark marks a batch as running, now or never, that went into calls as a whole: whole tells that it can have.
+func (p *play) mark(b *modelBatch, unmarked []uuid.UUID, now time.Time, whole bool) {
+	if b.touched || len(unmarked) == 0 {
+		b.touched = true
+		return
+	}
+	require.True(p.t, whole, "all of the batch goes into calls at once")
+	if rapid.Bool().Draw(p.t, "marked") {
+		require.NoError(p.t, p.s.MarkRunning(p.ctx, unmarked, now))
+		b.touched = true
 	}
 }
 

@@ -52,20 +52,16 @@ func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*Started
 	if r.batchID, err = uuid.NewV7(); err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
-	triggerID, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
-	}
 	if err := r.collect(ctx); err != nil {
 		return nil, err
 	}
 	if r.count == 0 {
 		return nil, fault.New(fault.Conflict, "No job of the batch can be retried: none has the statuses asked for, or their retries are under way, succeeded or may have")
 	}
-	if err := r.start(ctx, triggerID); err != nil {
+	if err := r.start(ctx); err != nil {
 		return nil, err
 	}
-	out := &StartedBatch{BatchID: r.batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: r.count, First: r.first, Routes: r.routes}
+	out := &StartedBatch{BatchID: r.batchID, Status: BatchQueued, RecordCount: r.count, First: r.first, Routes: r.routes}
 	if r.firstTick != nil {
 		out.Pacing, out.FirstTick = r.policy, *r.firstTick
 	}
@@ -384,7 +380,7 @@ func (r *retrying) flush() {
 }
 
 // start inserts the batch with its queues, and wakes whoever has work.
-func (r *retrying) start(ctx context.Context, triggerID uuid.UUID) error {
+func (r *retrying) start(ctx context.Context) error {
 	q := r.s.q
 	now, err := q.Clock(ctx, r.tx)
 	if err != nil {
@@ -396,7 +392,7 @@ func (r *retrying) start(ctx context.Context, triggerID uuid.UUID) error {
 	if r.policy != nil {
 		r.firstTick = new(firstTick(r.policy, r.of.FlowBatch.PacedAt, now, nil))
 	}
-	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{PaceNextAt: r.firstTick, ID: r.batchID, TriggerID: triggerID, RecordCount: r.count, CreatedBy: r.in.CreatedBy, Now: now,
+	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{PaceNextAt: r.firstTick, ID: r.batchID, RecordCount: r.count, CreatedBy: r.in.CreatedBy, Now: now,
 		Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}); err != nil {
 		return fmt.Errorf("insert the batch: %w", err)
 	}

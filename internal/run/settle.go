@@ -61,6 +61,9 @@ func (c *Change) Settle(ctx context.Context, results []Result) error {
 		if r.Part.ID == 0 && r.CallID != uuid.Nil && (i == 0 || results[i-1].CallID != r.CallID) {
 			c.answered = append(c.answered, r.CallID)
 		}
+		if h := c.heads[r.Part.BatchID]; !r.StartedAt.IsZero() && (h.began.IsZero() || r.StartedAt.Before(h.began)) {
+			h.began = r.StartedAt
+		}
 		c.traceResult(r)
 		if c.plain(&r.Part) {
 			c.settlePlain(r)

@@ -54,9 +54,10 @@ type StartInput struct {
 
 // StartedBatch is a batch that was just started.
 type StartedBatch struct {
-	BatchID, TriggerID uuid.UUID
-	Status             BatchStatus
-	RecordCount        int64
+	// BatchID is also the id of the trigger.
+	BatchID     uuid.UUID
+	Status      BatchStatus
+	RecordCount int64
 	// First is the position of the first record.
 	First int64
 	// Routes are the queues of the plan's calls, for the estimate; the rest is, too.
@@ -185,17 +186,14 @@ type starting struct {
 
 // start takes the records, and leaves the rest of the batch with later.
 func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
-	triggerID, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
-	}
+	var err error
 	if st.batchID, err = uuid.NewV7(); err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
 	if err = st.take(ctx); err != nil {
 		return nil, err
 	}
-	out := &StartedBatch{BatchID: st.batchID, TriggerID: triggerID, Status: BatchQueued, RecordCount: st.count}
+	out := &StartedBatch{BatchID: st.batchID, Status: BatchQueued, RecordCount: st.count}
 	if st.count == 0 {
 		out.Status = BatchCompleted
 	}
@@ -224,7 +222,7 @@ func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
 
 func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
 	row := db.BatchInsertParams{
-		ID: st.batchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version, TriggerID: out.TriggerID,
+		ID: st.batchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version,
 		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(st.in.metadata()), Status: out.Status,
 		RecordCount: out.RecordCount, PageSet: st.pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
 		CreatedAt: st.now, Priority: st.in.Priority, PaceNextAt: st.firstTick, ScheduleID: st.in.ScheduleID,

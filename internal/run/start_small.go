@@ -116,14 +116,10 @@ func (s *Service) addSmall(ctx context.Context, l *launch, in *StartInput, p *db
 	if err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
-	trigger, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
-	}
-	p.Ids, p.TriggerIds, p.Metadata = append(p.Ids, batch), append(p.TriggerIds, trigger), append(p.Metadata, string(one.metadata))
+	p.Ids, p.Metadata = append(p.Ids, batch), append(p.Metadata, string(one.metadata))
 	p.PageSets, p.Rows = append(p.PageSets, one.sheet.SetID), append(p.Rows, one.sheet.Rows)
 	p.RawBytes, p.Bodies = append(p.RawBytes, one.sheet.RawBytes), append(p.Bodies, one.sheet.Body)
-	out := &StartedBatch{BatchID: batch, TriggerID: trigger, Status: BatchQueued, RecordCount: int64(one.sheet.Rows)}
+	out := &StartedBatch{BatchID: batch, Status: BatchQueued, RecordCount: int64(one.sheet.Rows)}
 	for i := range l.queues {
 		out.Routes = append(out.Routes, l.queues[i].TaskRoute)
 	}

@@ -123,6 +123,7 @@ func between(from, to Status) []Status {
 // BatchStatus is where a batch stands. The database refuses other moves than these.
 //
 //	queued → running → completed | partially_failed | failed
+//	queued → completed | partially_failed | failed     (over before anybody marked it as running)
 //	queued, running ⇄ paused     (and back to exactly the one that it was)
 //	queued, running, paused → cancelled
 type BatchStatus = db.FlowBatchStatus

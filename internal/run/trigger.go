@@ -11,10 +11,10 @@ import (
 	"flowlane/internal/pg"
 )
 
-// TriggerRow is a start: one with a batch, whose id is Place, or, where Status is empty, one that was refused for Reason.
+// TriggerRow is a start: one with a batch, whose id it has, or, where Status is empty, one that was refused for Reason.
 type TriggerRow = db.TriggerListRow
 
-// Triggers lists starts in the order in which they happened; after is the Place of the last that is known.
+// Triggers lists starts in the order in which they happened; after is the id of the last that is known.
 func (s *Service) Triggers(ctx context.Context, orgID uuid.UUID, f BatchFilter) ([]TriggerRow, error) {
 	rows, err := s.q.TriggerList(ctx, pg.Planned{Pool: s.pool}, db.TriggerListParams{OrgID: orgID, After: f.After, DefinitionID: f.DefinitionID,
 		TriggerType: f.TriggerType, SkipRows: f.Skip, MaxRows: f.MaxRows})
