@@ -16,11 +16,10 @@ UPDATE flow.budget SET next_call_at = @next_call_at WHERE domain = @domain AND b
 UPDATE flow.budget SET refusals = @refusals, refused_at = @refused_at WHERE domain = @domain AND bucket = @bucket;
 
 -- name: BudgetLanes :many
--- The lanes of organizations in a budget, those that want calls now among them: where they stand, how many calls of each are
--- under way beside those that were answered, and what was set for them (0: nothing). Also when the automatic backoff of the budget ends.
+-- The lanes of organizations in a budget, those that want calls now among them: where they stand, and what was set for them (0:
+-- nothing). Also when the automatic backoff of the budget ends.
 SELECT k.org_id::uuid AS org_id, k.lane, coalesce(l.vtime, 0)::bigint AS vtime, coalesce(l.vstart, 0)::bigint AS vstart,
-    coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart, coalesce(f.calls, 0)::int AS in_flight,
-    coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
+    coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart, coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
     (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
         WHERE h.domain = @domain::text AND h.bucket = @bucket::text AND h.scope = 'bucket' AND h.status = 'active'
             AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until
@@ -30,19 +29,20 @@ FROM (
 ) k
 LEFT JOIN flow.budget_org_lane l ON l.domain = @domain::text AND l.bucket = @bucket::text AND l.org_id = k.org_id AND l.lane = k.lane
 LEFT JOIN flow.budget_org o ON o.domain = @domain::text AND o.bucket = @bucket::text AND o.org_id = k.org_id
-LEFT JOIN flow.domain_lane s ON s.org_id = k.org_id AND s.tenancy_id = @domain::text AND s.lane = k.lane
-LEFT JOIN (
-    SELECT c.org_id, c.lane, count(*) AS calls FROM flow.call c
-    WHERE c.domain = @domain::text AND c.bucket = @bucket::text AND c.state = 'intent'
-        AND c.send_before > (SELECT flow.clock()) - make_interval(secs => @margin_seconds::float8)
-        AND NOT c.id = ANY(@answered::uuid[])
-    GROUP BY c.org_id, c.lane
-) f ON f.org_id = k.org_id AND f.lane = k.lane;
+LEFT JOIN flow.domain_lane s ON s.org_id = k.org_id AND s.tenancy_id = @domain::text AND s.lane = k.lane;
+
+-- name: CallsOfOthers :many
+-- How many calls of each lane other processes than this one may have under way.
+SELECT c.org_id, c.lane, count(*)::int AS calls FROM flow.call c
+WHERE c.domain = @domain::text AND c.bucket = @bucket::text AND c.state = 'intent' AND c.owner <> @owner
+    AND c.send_before > (SELECT flow.clock()) - make_interval(secs => @margin_seconds::float8)
+GROUP BY c.org_id, c.lane;
 
 -- name: QueueChoose :many
 -- The batches that may go next: of each lane the boosted ones first, then the oldest, with where the lane is in fair queueing;
 -- the clocks are the latest starts of its competitors. Queues to skip ("batch.step.task"), and
--- those of paced batches that must wait for a tick, do not take the places of others. The former are an
+-- those of paced batches that must wait for a tick, do not take the places of others. Of a lane no more are read than calls may be
+-- under way, and least, from which one bulk call may take. Queues to skip are an
 -- array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
 WITH RECURSIVE org AS (
     (SELECT f.org_id FROM flow.lane_batch f WHERE f.domain = @domain::text AND f.bucket = @bucket::text AND f.open AND f.ready_parts > 0
@@ -70,7 +70,8 @@ CROSS JOIN LATERAL (
         -- Of the lane, and so asked once, not for each of its queues.
         AND (SELECT NOT EXISTS (SELECT FROM flow.holds_over(org.org_id, @domain::text, k.lane)))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY(@skip::text[])
-    ORDER BY q.high DESC, q.batch_id LIMIT @per_lane
+    ORDER BY q.high DESC, q.batch_id
+    LIMIT (SELECT greatest(b.max_in_flight, @least::int) FROM flow.budget b WHERE b.domain = @domain::text AND b.bucket = @bucket::text)
 ) l
 LEFT JOIN flow.budget_org o ON o.domain = @domain::text AND o.bucket = @bucket::text AND o.org_id = l.org_id
 LEFT JOIN flow.budget_org_lane t ON t.domain = @domain::text AND t.bucket = @bucket::text AND t.org_id = l.org_id AND t.lane = l.lane

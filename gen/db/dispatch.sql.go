@@ -32,8 +32,7 @@ func (q *Queries) BudgetCommitted(ctx context.Context, db DBTX, arg BudgetCommit
 
 const budgetLanes = `-- name: BudgetLanes :many
 SELECT k.org_id::uuid AS org_id, k.lane, coalesce(l.vtime, 0)::bigint AS vtime, coalesce(l.vstart, 0)::bigint AS vstart,
-    coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart, coalesce(f.calls, 0)::int AS in_flight,
-    coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
+    coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart, coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
     (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
         WHERE h.domain = $1::text AND h.bucket = $2::text AND h.scope = 'bucket' AND h.status = 'active'
             AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until
@@ -44,22 +43,13 @@ FROM (
 LEFT JOIN flow.budget_org_lane l ON l.domain = $1::text AND l.bucket = $2::text AND l.org_id = k.org_id AND l.lane = k.lane
 LEFT JOIN flow.budget_org o ON o.domain = $1::text AND o.bucket = $2::text AND o.org_id = k.org_id
 LEFT JOIN flow.domain_lane s ON s.org_id = k.org_id AND s.tenancy_id = $1::text AND s.lane = k.lane
-LEFT JOIN (
-    SELECT c.org_id, c.lane, count(*) AS calls FROM flow.call c
-    WHERE c.domain = $1::text AND c.bucket = $2::text AND c.state = 'intent'
-        AND c.send_before > (SELECT flow.clock()) - make_interval(secs => $5::float8)
-        AND NOT c.id = ANY($6::uuid[])
-    GROUP BY c.org_id, c.lane
-) f ON f.org_id = k.org_id AND f.lane = k.lane
 `
 
 type BudgetLanesParams struct {
-	Domain        string
-	Bucket        string
-	OrgIds        []uuid.UUID
-	Lanes         []string
-	MarginSeconds float64
-	Answered      []uuid.UUID
+	Domain string
+	Bucket string
+	OrgIds []uuid.UUID
+	Lanes  []string
 }
 
 type BudgetLanesRow struct {
@@ -69,22 +59,19 @@ type BudgetLanesRow struct {
 	Vstart       int64
 	OrgVtime     int64
 	OrgVstart    int64
-	InFlight     int32
 	Weight       int32
 	MaxCalls     int32
 	BackoffUntil time.Time
 }
 
-// The lanes of organizations in a budget, those that want calls now among them: where they stand, how many calls of each are
-// under way beside those that were answered, and what was set for them (0: nothing). Also when the automatic backoff of the budget ends.
+// The lanes of organizations in a budget, those that want calls now among them: where they stand, and what was set for them (0:
+// nothing). Also when the automatic backoff of the budget ends.
 func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParams) ([]BudgetLanesRow, error) {
 	rows, err := db.Query(ctx, budgetLanes,
 		arg.Domain,
 		arg.Bucket,
 		arg.OrgIds,
 		arg.Lanes,
-		arg.MarginSeconds,
-		arg.Answered,
 	)
 	if err != nil {
 		return nil, err
@@ -100,7 +87,6 @@ func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParam
 			&i.Vstart,
 			&i.OrgVtime,
 			&i.OrgVstart,
-			&i.InFlight,
 			&i.Weight,
 			&i.MaxCalls,
 			&i.BackoffUntil,
@@ -749,6 +735,52 @@ func (q *Queries) CallsNextCheck(ctx context.Context, db DBTX, arg CallsNextChec
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err
+}
+
+const callsOfOthers = `-- name: CallsOfOthers :many
+SELECT c.org_id, c.lane, count(*)::int AS calls FROM flow.call c
+WHERE c.domain = $1::text AND c.bucket = $2::text AND c.state = 'intent' AND c.owner <> $3
+    AND c.send_before > (SELECT flow.clock()) - make_interval(secs => $4::float8)
+GROUP BY c.org_id, c.lane
+`
+
+type CallsOfOthersParams struct {
+	Domain        string
+	Bucket        string
+	Owner         string
+	MarginSeconds float64
+}
+
+type CallsOfOthersRow struct {
+	OrgID uuid.UUID
+	Lane  FlowLane
+	Calls int32
+}
+
+// How many calls of each lane other processes than this one may have under way.
+func (q *Queries) CallsOfOthers(ctx context.Context, db DBTX, arg CallsOfOthersParams) ([]CallsOfOthersRow, error) {
+	rows, err := db.Query(ctx, callsOfOthers,
+		arg.Domain,
+		arg.Bucket,
+		arg.Owner,
+		arg.MarginSeconds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CallsOfOthersRow
+	for rows.Next() {
+		var i CallsOfOthersRow
+		if err := rows.Scan(&i.OrgID, &i.Lane, &i.Calls); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const callsRead = `-- name: CallsRead :many
@@ -1760,7 +1792,8 @@ CROSS JOIN LATERAL (
         -- Of the lane, and so asked once, not for each of its queues.
         AND (SELECT NOT EXISTS (SELECT FROM flow.holds_over(org.org_id, $1::text, k.lane)))
         AND NOT concat_ws('.', q.batch_id, q.step_no, q.task_no) = ANY($3::text[])
-    ORDER BY q.high DESC, q.batch_id LIMIT $4
+    ORDER BY q.high DESC, q.batch_id
+    LIMIT (SELECT greatest(b.max_in_flight, $4::int) FROM flow.budget b WHERE b.domain = $1::text AND b.bucket = $2::text)
 ) l
 LEFT JOIN flow.budget_org o ON o.domain = $1::text AND o.bucket = $2::text AND o.org_id = l.org_id
 LEFT JOIN flow.budget_org_lane t ON t.domain = $1::text AND t.bucket = $2::text AND t.org_id = l.org_id AND t.lane = l.lane
@@ -1769,10 +1802,10 @@ ORDER BY l.org_id, l.lane, l.high DESC, l.batch_id
 `
 
 type QueueChooseParams struct {
-	Domain  string
-	Bucket  string
-	Skip    []string
-	PerLane int32
+	Domain string
+	Bucket string
+	Skip   []string
+	Least  int32
 }
 
 type QueueChooseRow struct {
@@ -1793,14 +1826,15 @@ type QueueChooseRow struct {
 
 // The batches that may go next: of each lane the boosted ones first, then the oldest, with where the lane is in fair queueing;
 // the clocks are the latest starts of its competitors. Queues to skip ("batch.step.task"), and
-// those of paced batches that must wait for a tick, do not take the places of others. The former are an
+// those of paced batches that must wait for a tick, do not take the places of others. Of a lane no more are read than calls may be
+// under way, and least, from which one bulk call may take. Queues to skip are an
 // array of texts because Postgres then keeps one plan: with sets of keys it plans anew for each call, which takes longer than to run it.
 func (q *Queries) QueueChoose(ctx context.Context, db DBTX, arg QueueChooseParams) ([]QueueChooseRow, error) {
 	rows, err := db.Query(ctx, queueChoose,
 		arg.Domain,
 		arg.Bucket,
 		arg.Skip,
-		arg.PerLane,
+		arg.Least,
 	)
 	if err != nil {
 		return nil, err

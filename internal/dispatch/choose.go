@@ -40,7 +40,7 @@ func (r *queueRow) standing() Standing {
 
 // ready reads the queues that may go next. blocked ones are passed over.
 func (d *Dispatcher) ready(ctx context.Context, conn db.DBTX, k budgetKey, blocked map[queueKey]bool) ([]queueRow, error) {
-	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, PerLane: groupMax, Skip: d.deferred.keys()}
+	p := db.QueueChooseParams{Domain: k.domain, Bucket: k.bucket, Least: bulkQueues, Skip: d.deferred.keys()}
 	for b := range blocked {
 		p.Skip = append(p.Skip, b.String())
 	}

@@ -42,13 +42,13 @@ type claimed struct {
 
 // claim writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. checked tells that the
 // provider's counters were read for it.
-func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, answered []uuid.UUID, checked bool) (got claimed, err error) {
+func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, f *flight, checked bool) (got claimed, err error) {
 	defer asError(&err)
 	var out claimed
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
 	err = d.aligned(ctx, k, func() error {
 		return pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-			c := claim{d: d, tx: tx, key: k, out: &out, owner: d.opts.Owner, answered: answered, checked: checked}
+			c := claim{d: d, tx: tx, key: k, out: &out, owner: d.opts.Owner, flight: f, checked: checked}
 			return c.run(ctx, calls)
 		})
 	})
@@ -105,8 +105,8 @@ type claim struct {
 	tx    pgx.Tx
 	key   budgetKey
 	owner string
-	// answered are calls that stand as under way and are over: they wait for their settlement.
-	answered []uuid.UUID
+	// flight are the calls that are under way.
+	flight *flight
 	// checked: the provider's counters were read for this claim.
 	checked bool
 	out     *claimed
@@ -175,10 +175,7 @@ func (c *claim) look(ctx context.Context, calls []*prepared) error {
 
 // read reads what claims of these calls depend on, after the budget.
 func (c *claim) read(ctx context.Context, calls []*prepared, budget ...pg.Ask) (err error) {
-	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, MarginSeconds: c.d.opts.Margin.Seconds(), Answered: c.answered}
-	if in.Answered == nil {
-		in.Answered = []uuid.UUID{}
-	}
+	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket}
 	for i, p := range calls {
 		if i == 0 || p.laneKey() != calls[i-1].laneKey() {
 			in.OrgIds, in.Lanes = append(in.OrgIds, p.orgID), append(in.Lanes, string(p.lane))
@@ -214,7 +211,7 @@ func (c *claim) free(ctx context.Context, calls []*prepared) ([]*prepared, error
 		if l.MaxCalls > 0 {
 			most = min(most, l.MaxCalls)
 		}
-		room[LaneKey{l.OrgID, l.Lane}] = int(most - l.InFlight)
+		room[LaneKey{l.OrgID, l.Lane}] = int(most) - c.flight.underWay(LaneKey{l.OrgID, l.Lane})
 	}
 	var out []*prepared
 	waits := map[queueKey]bool{}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -109,15 +108,15 @@ const (
 	LookHoldsFor = time.Second
 )
 
-// reserveFresh claims calls, of a budget that is nearly spent after a look at the provider's counters. answered are calls that wait
-// for their settlement.
-func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*prepared, answered []uuid.UUID) (claimed, error) {
-	got, err := d.claim(ctx, k, calls, answered, false)
+// reserveFresh claims calls, of a budget that is nearly spent after a look at the provider's counters. f are the calls
+// that are under way.
+func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*prepared, f *flight) (claimed, error) {
+	got, err := d.claim(ctx, k, calls, f, false)
 	if err != nil || !got.escalated || got.decided {
 		return got, err
 	}
 	d.look(ctx, k.domain)
-	return d.claim(ctx, k, calls, answered, true)
+	return d.claim(ctx, k, calls, f, true)
 }
 
 // unread tells that the provider's counters must be read before what is left near exhaustion goes.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"flowlane/gen/db"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
@@ -41,11 +42,12 @@ type flight struct {
 	key budgetKey
 
 	mu sync.Mutex
-	// lanes and orgs count the calls that are not answered yet. open are those that are not settled: true for those
-	// that were answered.
+	// lanes and orgs count the calls that are not answered yet. open are those that are not settled.
 	lanes map[LaneKey]int
 	orgs  map[uuid.UUID]int
-	open  map[uuid.UUID]bool
+	open  map[uuid.UUID]struct{}
+	// others are the calls that other processes may have under way, as the pass saw it when it began.
+	others map[LaneKey]int
 	// answered wait for their settlement.
 	answered []finished
 	working  bool
@@ -72,7 +74,7 @@ func (d *Dispatcher) join(k budgetKey) *flight {
 	defer d.flights.mu.Unlock()
 	f := d.flights.of[k]
 	if f == nil {
-		f = &flight{d: d, key: k, lanes: map[LaneKey]int{}, orgs: map[uuid.UUID]int{}, open: map[uuid.UUID]bool{},
+		f = &flight{d: d, key: k, lanes: map[LaneKey]int{}, orgs: map[uuid.UUID]int{}, open: map[uuid.UUID]struct{}{},
 			changed: make(chan struct{}, 1), more: make(chan struct{}, 1)}
 		if d.flights.of == nil {
 			d.flights.of = map[budgetKey]*flight{}
@@ -114,22 +116,43 @@ func (f *flight) room(lane LaneKey, most, ofLane int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	free := most - f.orgs[lane.Org]
+	for k, n := range f.others {
+		if k.Org == lane.Org {
+			free -= n
+		}
+	}
 	if ofLane > 0 {
-		free = min(free, ofLane-f.lanes[lane])
+		free = min(free, ofLane-f.lanes[lane]-f.others[lane])
 	}
 	return min(free, answeredMost*most-len(f.open))
 }
 
-// waiting are the calls that were answered and are not settled, and how many settlements there were.
-func (f *flight) waiting() (ids []uuid.UUID, settled int) {
+// underWay is how many calls of a lane are under way: written down, and not answered as far as is known here.
+func (f *flight) underWay(lane LaneKey) int {
+	if f == nil {
+		return 0
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for id, answered := range f.open {
-		if answered {
-			ids = append(ids, id)
-		}
+	return f.lanes[lane] + f.others[lane]
+}
+
+// besides notes which calls other processes may have under way.
+func (f *flight) besides(calls []db.CallsOfOthersRow) {
+	others := map[LaneKey]int{}
+	for _, c := range calls {
+		others[LaneKey{c.OrgID, c.Lane}] = int(c.Calls)
 	}
-	return ids, f.settled
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.others = others
+}
+
+// settlements is how many there were.
+func (f *flight) settlements() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.settled
 }
 
 // launch sends claimed calls, and marks batches as running that are not over soon.
@@ -139,7 +162,7 @@ func (f *flight) launch(got *claimed) {
 	for _, call := range calls {
 		f.lanes[call.laneKey()]++
 		f.orgs[call.orgID]++
-		f.open[call.id] = false
+		f.open[call.id] = struct{}{}
 	}
 	f.mu.Unlock()
 	f.d.flights.sending.Add(len(calls))
@@ -185,7 +208,6 @@ func (f *flight) send(call *prepared) {
 		delete(f.orgs, call.orgID)
 	}
 	f.answered = append(f.answered, finished{call, answer})
-	f.open[call.id] = true
 	begin := !f.working
 	f.working = true
 	f.mu.Unlock()

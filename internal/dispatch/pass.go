@@ -66,7 +66,7 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 			}
 		}
 	}()
-	_, p.settled = p.flight.waiting()
+	p.settled = p.flight.settlements()
 	if err := p.open(ctx); err != nil {
 		return time.Time{}, err
 	}
@@ -76,10 +76,15 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 // open ends the backoff whose time is over, and reads the budget and what is ready in it.
 func (p *pass) open(ctx context.Context) error {
 	var budget db.FlowBudget
+	var others []db.CallsOfOthersRow
 	err := pg.Together(ctx, p.d.Pool, func(tx pg.DB) error {
 		return p.d.q.HoldExpire(ctx, tx, db.HoldExpireParams{Domain: p.key.domain, Bucket: p.key.bucket})
 	}, func(tx pg.DB) (err error) {
 		budget, err = p.d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
+		return err
+	}, func(tx pg.DB) (err error) {
+		others, err = p.d.q.CallsOfOthers(ctx, tx, db.CallsOfOthersParams{Domain: p.key.domain, Bucket: p.key.bucket, Owner: p.d.opts.Owner,
+			MarginSeconds: p.d.opts.Margin.Seconds()})
 		return err
 	}, func(tx pg.DB) (err error) {
 		p.opened, err = p.d.ready(ctx, tx, p.key, nil)
@@ -89,6 +94,7 @@ func (p *pass) open(ctx context.Context) error {
 		return fmt.Errorf("open budget %s: %w", p.key, err)
 	}
 	p.maxInFlight = int(budget.MaxInFlight)
+	p.flight.besides(others)
 	if m, err := p.d.windows(&budget); err == nil && m != nil {
 		p.spaced = m.spacing > 0
 	}
@@ -150,7 +156,7 @@ func (p *pass) await(ctx context.Context) bool {
 
 // settle takes note of settlements: what was barred may go.
 func (p *pass) settle() {
-	_, settled := p.flight.waiting()
+	settled := p.flight.settlements()
 	if settled == p.settled {
 		clear(p.full)
 		return
@@ -215,8 +221,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	}
 	var got claimed
 	defer func() { letGo(calls, got.calls...) }()
-	answered, _ := p.flight.waiting()
-	got, err = p.d.reserveFresh(ctx, p.key, calls, answered)
+	got, err = p.d.reserveFresh(ctx, p.key, calls, p.flight)
 	if err != nil {
 		got.calls, err = p.isolate(ctx, calls, err)
 		return err == nil, err
@@ -250,7 +255,7 @@ func (p *pass) choose(ctx context.Context) ([]*prepared, error) {
 			return nil, err
 		}
 	}
-	p.ready = 0
+	p.ready = len(ready) / bulkQueues // there may be more
 	for i := range ready {
 		p.ready += int(min(ready[i].ReadyRecords, groupMax+1))
 	}
@@ -277,10 +282,10 @@ func (p *pass) isolate(ctx context.Context, calls []*prepared, cause error) (sen
 		return nil, cause
 	}
 	for _, call := range calls {
-		got, err := p.d.reserveFresh(ctx, p.key, []*prepared{call}, nil)
+		got, err := p.d.reserveFresh(ctx, p.key, []*prepared{call}, p.flight)
 		if err != nil && pg.IsDataError(err) && !call.empty() {
 			call.refuse(unstorable(call))
-			got, err = p.d.reserveFresh(ctx, p.key, []*prepared{call}, nil)
+			got, err = p.d.reserveFresh(ctx, p.key, []*prepared{call}, p.flight)
 		}
 		if err != nil {
 			for _, k := range call.queues {
