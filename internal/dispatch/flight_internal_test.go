@@ -1,0 +1,27 @@
+package dispatch
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+
+	"flowlane/gen/db"
+)
+
+// What other processes may have under way takes room as our own calls do: of the organization, and of the lane.
+func TestFlight_Others(t *testing.T) {
+	t.Parallel()
+	d := &Dispatcher{}
+	f := d.join(budgetKey{"http://receiver.example", "calls"})
+	org, other := uuid.New(), uuid.New()
+	bulk, backfill := LaneKey{org, db.FlowLaneBulk}, LaneKey{org, db.FlowLaneBackfill}
+	f.besides([]db.CallsOfOthersRow{{OrgID: org, Lane: db.FlowLaneBulk, Calls: 3}, {OrgID: other, Lane: db.FlowLaneBulk, Calls: 9}})
+	assert.Equal(t, 7, f.room(bulk, 10, 0), "of the organization")
+	assert.Equal(t, 1, f.room(bulk, 10, 4), "of the lane")
+	assert.Equal(t, 4, f.room(backfill, 10, 4), "of another lane")
+	assert.Equal(t, 3, f.underWay(bulk))
+	f.besides(nil)
+	assert.Equal(t, 10, f.room(bulk, 10, 0), "once they are over")
+	assert.Zero(t, f.underWay(bulk))
+}
