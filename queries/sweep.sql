@@ -34,13 +34,13 @@ SELECT domain::text AS domain, bucket::text AS bucket, lost::boolean AS lost FRO
 -- Live batches with in-process work.
 WITH RECURSIVE b AS (
     (SELECT f.batch_id, 1 AS n FROM (
-        (SELECT s.batch_id FROM flow.slice s WHERE s.state = 'ready' AND s.batch_id > @after::uuid ORDER BY s.batch_id LIMIT 1)
+        (SELECT s.batch_id FROM flow.slice s WHERE s.ready AND s.batch_id > @after::uuid ORDER BY s.batch_id LIMIT 1)
         UNION ALL (SELECT j.batch_id FROM flow.job j WHERE j.ready AND j.batch_id > @after::uuid ORDER BY j.batch_id LIMIT 1)
     ) f ORDER BY f.batch_id LIMIT 1)
     UNION ALL
     SELECT x.batch_id, b.n + 1 FROM b CROSS JOIN LATERAL (
         SELECT f.batch_id FROM (
-            (SELECT s.batch_id FROM flow.slice s WHERE s.state = 'ready' AND s.batch_id > b.batch_id ORDER BY s.batch_id LIMIT 1)
+            (SELECT s.batch_id FROM flow.slice s WHERE s.ready AND s.batch_id > b.batch_id ORDER BY s.batch_id LIMIT 1)
             UNION ALL (SELECT j.batch_id FROM flow.job j WHERE j.ready AND j.batch_id > b.batch_id ORDER BY j.batch_id LIMIT 1)
         ) f ORDER BY f.batch_id LIMIT 1
     ) x WHERE b.n < @most::int

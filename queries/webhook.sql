@@ -98,11 +98,11 @@ SELECT o.message_id FROM unnest(@message_ids::text[]) AS m(message_id)
 -- name: DeliveryWaiting :many
 -- Deliveries whose start is due, the longest due first: some, of at most max_bytes together, but one at least.
 SELECT d.* FROM (
-    SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
-        SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
+    SELECT w.webhook_id, w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
+        SELECT e.webhook_id, e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
         WHERE e.webhook_id = @webhook_id AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT @max_rows
     ) w
-) p JOIN flow.webhook_delivery d ON d.webhook_id = @webhook_id AND d.id = p.id
+) p JOIN flow.webhook_delivery d ON d.webhook_id = p.webhook_id AND d.id = p.id
 WHERE p.earlier < @max_bytes::bigint ORDER BY d.next_at, d.id;
 
 -- name: DeliveryNext :one
@@ -116,8 +116,8 @@ WHERE webhook_id = @webhook_id AND id = ANY(@ids::uuid[]) AND next_at IS NOT NUL
 
 -- name: DeliveryDispatched :exec
 UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) n
-WHERE d.webhook_id = @webhook_id AND d.id = n.id;
+FROM (SELECT @webhook_id::uuid AS webhook_id, unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) n
+WHERE d.webhook_id = n.webhook_id AND d.id = n.id;
 
 -- name: DeliveryFailed :exec
 -- Without a next time it is dead.

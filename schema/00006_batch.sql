@@ -12,11 +12,13 @@ COMMENT ON TYPE flow.job_status IS 'Where a job stands: twelve states, of which 
 CREATE TYPE flow.lane AS ENUM ('backfill', 'bulk', 'compliance', 'interactive');
 COMMENT ON TYPE flow.lane IS 'A share of a bucket by weighted fair queueing.';
 
+-- Neither a batch nor what belongs to it has foreign keys: they would lock a row of its organization and of its definition for each
+-- start, and cost more than the insert of a batch of one record. Nothing but package run writes them.
 -- A retry works on records of another batch again: retry_root is the first batch of those that retry each other's
 -- records, retry_no their order.
 CREATE TABLE flow.batch (
     id uuid PRIMARY KEY,
-    org_id uuid NOT NULL REFERENCES flow.organization (id),
+    org_id uuid NOT NULL,
     definition_id uuid NOT NULL,
     version int NOT NULL,
     trigger_type flow.trigger_type NOT NULL,
@@ -44,7 +46,6 @@ CREATE TABLE flow.batch (
     created_by uuid,
     created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL,
-    FOREIGN KEY (definition_id, version) REFERENCES flow.definition_version (definition_id, version),
     CHECK ((retry_of IS NULL) = (retry_root IS NULL)),
     CHECK ((pacing IS NULL) = (pace_next_at IS NULL))
 );
@@ -114,7 +115,7 @@ CREATE TRIGGER batch_moves BEFORE UPDATE OF status ON flow.batch
 -- change_no is raised under the lock of the batch; what a change leaves in fragments is numbered by it, so that readers
 -- can tell in which order things came that different tasks did.
 CREATE TABLE flow.batch_count (
-    batch_id uuid PRIMARY KEY REFERENCES flow.batch (id) ON DELETE CASCADE,
+    batch_id uuid PRIMARY KEY,
     record_count bigint NOT NULL,
     staged bigint NOT NULL DEFAULT 0,
     queued bigint NOT NULL DEFAULT 0,
@@ -152,15 +153,14 @@ COMMENT ON COLUMN flow.batch_count.unresolved IS 'Jobs that are unresolved now.'
 COMMENT ON COLUMN flow.batch_count.change_no IS 'How many changes there were of the batch: orders what different tasks did. Streams number events by it.';
 
 CREATE TABLE flow.batch_vars (
-    batch_id uuid PRIMARY KEY REFERENCES flow.batch (id) ON DELETE CASCADE,
+    batch_id uuid PRIMARY KEY,
     vars text NOT NULL
 );
 COMMENT ON TABLE flow.batch_vars IS 'What expressions of a batch see as vars, fixed at its start; no row where its definition names no variable set.';
 COMMENT ON COLUMN flow.batch_vars.batch_id IS 'The batch whose expressions see them.';
 COMMENT ON COLUMN flow.batch_vars.vars IS 'A JSON object of every variable and its value, as text.';
 
--- Like all tables that a batch fills by the thousand it has no foreign key: the check would cost as much as the insert,
--- and nothing but package run writes them. A slice of a retry is a run of records that follow each other in one page,
+-- A slice of a retry is a run of records that follow each other in one page,
 -- page_off behind its beginning; it begins at first_step, without the tasks of that step (bits by number) that are done
 -- since an earlier batch.
 CREATE TABLE flow.slice (
@@ -170,6 +170,7 @@ CREATE TABLE flow.slice (
     records int NOT NULL CHECK (records > 0),
     page_off int NOT NULL DEFAULT 0,
     state text NOT NULL CHECK (state IN ('staged', 'ready', 'waiting', 'calling', 'done')),
+    ready boolean NOT NULL GENERATED ALWAYS AS (state = 'ready') STORED,
     first_step smallint NOT NULL DEFAULT 0,
     tasks_done bigint NOT NULL DEFAULT 0,
     step_no smallint NOT NULL DEFAULT 0,
@@ -193,7 +194,8 @@ CREATE TABLE flow.slice (
     CHECK (staged + queued + pending + started + needs_reconcile + completed + failed + cancelled + accepted + rejected
         + unprocessed + unresolved = records)
 ) WITH (fillfactor = 50);
-CREATE INDEX slice_ready ON flow.slice (batch_id, no) WHERE state = 'ready';
+-- The index does not speak of the state itself, so that the end of a slice changes nothing that is indexed.
+CREATE INDEX slice_ready ON flow.slice (batch_id, no) WHERE ready;
 COMMENT ON TABLE flow.slice IS 'A run of a batch''s records: one page. Its records stand at one step and move together, but for those set apart.';
 COMMENT ON COLUMN flow.slice.batch_id IS 'The batch that the records belong to.';
 COMMENT ON COLUMN flow.slice.no IS 'Place in the batch, from 0.';
@@ -201,6 +203,7 @@ COMMENT ON COLUMN flow.slice.first IS 'Position of its first record in the batch
 COMMENT ON COLUMN flow.slice.records IS 'How many records it has; the counts below must add up to it.';
 COMMENT ON COLUMN flow.slice.page_off IS 'In a retry: how far behind the beginning of its page it begins; 0 otherwise.';
 COMMENT ON COLUMN flow.slice.state IS 'staged: not released; ready: waits for in-process work; waiting: its tasks wait, and nothing is to be done; calling: its calls are queued or under way; done.';
+COMMENT ON COLUMN flow.slice.ready IS 'Whether state is ready.';
 COMMENT ON COLUMN flow.slice.first_step IS 'In a retry: the step at which it began; 0 otherwise.';
 COMMENT ON COLUMN flow.slice.tasks_done IS 'In a retry: tasks of first_step that an earlier batch has done, as bits by number.';
 COMMENT ON COLUMN flow.slice.step_no IS 'The step at which its records stand, from 0.';

@@ -140,7 +140,7 @@ COMMENT ON FUNCTION flow.tally(jsonb, jsonb) IS 'Adds up two objects of numbers 
 -- The definition is here so that what waits for an account is summed up by task without a look at each batch, and
 -- delayed_until so that projections look for calls that wait for their next attempt only in queues that have some.
 CREATE TABLE flow.lane_batch (
-    batch_id uuid NOT NULL REFERENCES flow.batch (id) ON DELETE CASCADE,
+    batch_id uuid NOT NULL,
     step_no smallint NOT NULL,
     task_no smallint NOT NULL,
     org_id uuid NOT NULL,
@@ -158,7 +158,6 @@ CREATE TABLE flow.lane_batch (
     allowance bigint CHECK (allowance >= 0),
     lapses_at timestamptz,
     PRIMARY KEY (batch_id, step_no, task_no),
-    FOREIGN KEY (domain, bucket) REFERENCES flow.budget (domain, bucket),
     CHECK ((allowance IS NULL) = (lapses_at IS NULL))
 ) WITH (fillfactor = 50);
 -- The queues of a budget are found by organization, then by lane. Those of a paused batch stay where they are in the

@@ -45,7 +45,7 @@ CREATE TABLE flow.schedule_fire (
     manual boolean NOT NULL,
     status text NOT NULL CHECK (status IN ('fired', 'skipped', 'failed')),
     reason text,
-    batch_id uuid REFERENCES flow.batch (id),
+    batch_id uuid,
     created_at timestamptz NOT NULL DEFAULT flow.clock(),
     CHECK ((status = 'fired') = (batch_id IS NOT NULL)),
     CHECK ((status = 'fired') = (reason IS NULL))
@@ -128,7 +128,7 @@ CREATE TABLE flow.webhook_delivery (
     attempts int NOT NULL DEFAULT 0,
     next_at timestamptz,
     last_error text,
-    batch_id uuid REFERENCES flow.batch (id),
+    batch_id uuid,
     PRIMARY KEY (webhook_id, id),
     CHECK ((status = 'dispatched') = (batch_id IS NOT NULL)),
     CHECK ((status IN ('accepted', 'failed')) = (next_at IS NOT NULL))

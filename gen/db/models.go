@@ -1457,6 +1457,8 @@ type FlowSlice struct {
 	PageOff int32
 	// staged: not released; ready: waits for in-process work; waiting: its tasks wait, and nothing is to be done; calling: its calls are queued or under way; done.
 	State string
+	// Whether state is ready.
+	Ready bool
 	// In a retry: the step at which it began; 0 otherwise.
 	FirstStep int16
 	// In a retry: tasks of first_step that an earlier batch has done, as bits by number.

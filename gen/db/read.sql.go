@@ -688,10 +688,10 @@ SELECT (coalesce((SELECT sum(octet_length(f.body)) FROM flow.fragment f WHERE f.
     + coalesce((SELECT p.raw_bytes FROM flow.page p WHERE $1::boolean AND p.set_id = b.page_set AND p.first = s.first - s.page_off
         AND s.new_page), 0))::bigint AS bytes
 FROM (
-    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.state, r.first_step, r.tasks_done, r.step_no, r.remaining, r.apart, r.staged, r.queued, r.pending, r.started, r.needs_reconcile, r.completed, r.failed, r.cancelled, r.accepted, r.rejected, r.unprocessed, r.unresolved, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
+    SELECT d.i, d.from_step, d.inherited_from, r.batch_id, r.no, r.first, r.records, r.page_off, r.state, r.ready, r.first_step, r.tasks_done, r.step_no, r.remaining, r.apart, r.staged, r.queued, r.pending, r.started, r.needs_reconcile, r.completed, r.failed, r.cancelled, r.accepted, r.rejected, r.unprocessed, r.unresolved, lag(r.first - r.page_off) OVER (PARTITION BY d.batch_id ORDER BY d.i) IS DISTINCT FROM r.first - r.page_off AS new_page
     FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::smallint[]) AS from_step,
             unnest($5::smallint[]) AS inherited_from, generate_series(1, cardinality($3::int[])) AS i) d
-    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, state, first_step, tasks_done, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
+    CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, state, ready, first_step, tasks_done, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) r
 ) s
 JOIN flow.batch b ON b.id = s.batch_id
 ORDER BY s.i

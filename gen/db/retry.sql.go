@@ -236,7 +236,7 @@ func (q *Queries) RetryVarsCopy(ctx context.Context, db DBTX, arg RetryVarsCopyP
 const sliceSpans = `-- name: SliceSpans :many
 SELECT s.no, s.first, s.records, s.page_off
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, state, first_step, tasks_done, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, state, ready, first_step, tasks_done, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
 `
 
 type SliceSpansParams struct {

@@ -2281,7 +2281,7 @@ func (q *Queries) SliceRelease(ctx context.Context, db DBTX, arg SliceReleasePar
 const sliceRows = `-- name: SliceRows :many
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT DISTINCT unnest($1::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, state, first_step, tasks_done, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
+CROSS JOIN LATERAL (SELECT batch_id, no, first, records, page_off, state, ready, first_step, tasks_done, step_no, remaining, apart, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved FROM flow.slice x WHERE x.batch_id = $2 AND x.no = n.no OFFSET 0) s ORDER BY s.no
 `
 
 type SliceRowsParams struct {
@@ -2336,7 +2336,7 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 }
 
 const slicesReady = `-- name: SlicesReady :many
-SELECT no, first, records, step_no, apart, first_step, tasks_done, remaining FROM flow.slice WHERE batch_id = $1 AND state = 'ready'
+SELECT no, first, records, step_no, apart, first_step, tasks_done, remaining FROM flow.slice WHERE batch_id = $1 AND ready
     AND EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
 ORDER BY no LIMIT $2
 `

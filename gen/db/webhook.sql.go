@@ -31,8 +31,8 @@ func (q *Queries) DeliveryCount(ctx context.Context, db DBTX, arg DeliveryCountP
 
 const deliveryDispatched = `-- name: DeliveryDispatched :exec
 UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
-FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS batch_id) n
-WHERE d.webhook_id = $1 AND d.id = n.id
+FROM (SELECT $1::uuid AS webhook_id, unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS batch_id) n
+WHERE d.webhook_id = n.webhook_id AND d.id = n.id
 `
 
 type DeliveryDispatchedParams struct {
@@ -284,11 +284,11 @@ func (q *Queries) DeliveryReplay(ctx context.Context, db DBTX, arg DeliveryRepla
 
 const deliveryWaiting = `-- name: DeliveryWaiting :many
 SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, d.content_type, d.content_encoding, d.body, d.size_bytes, d.packed, d.status, d.attempts, d.next_at, d.last_error, d.batch_id FROM (
-    SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
-        SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
+    SELECT w.webhook_id, w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
+        SELECT e.webhook_id, e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
         WHERE e.webhook_id = $1 AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT $2
     ) w
-) p JOIN flow.webhook_delivery d ON d.webhook_id = $1 AND d.id = p.id
+) p JOIN flow.webhook_delivery d ON d.webhook_id = p.webhook_id AND d.id = p.id
 WHERE p.earlier < $3::bigint ORDER BY d.next_at, d.id
 `
 

@@ -10,6 +10,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
+	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
 
@@ -262,7 +263,11 @@ func (d *Dispatcher) partsOf(ctx context.Context, queues []picked) ([][]run.Part
 		in.BatchIds, in.StepNos, in.TaskNos = append(in.BatchIds, q.BatchID), append(in.StepNos, q.StepNo), append(in.TaskNos, q.TaskNo)
 		in.MaxParts = append(in.MaxParts, int32(q.calls)) //nolint:gosec // at most PartsPerCall
 	}
-	rows, err := d.q.PartChoose(ctx, d.Pool, in)
+	var rows []db.PartChooseRow
+	err := pg.Kept(ctx, d.Pool, func(tx pg.DB) (err error) {
+		rows, err = d.q.PartChoose(ctx, tx, in)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read %d queues: %w", len(queues), err)
 	}

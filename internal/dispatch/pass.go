@@ -77,7 +77,7 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 func (p *pass) open(ctx context.Context) error {
 	var budget db.FlowBudget
 	var others []db.CallsOfOthersRow
-	err := pg.Together(ctx, p.d.Pool, func(tx pg.DB) error {
+	err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) error {
 		return p.d.q.HoldExpire(ctx, tx, db.HoldExpireParams{Domain: p.key.domain, Bucket: p.key.bucket})
 	}, func(tx pg.DB) (err error) {
 		budget, err = p.d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
@@ -250,8 +250,11 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 func (p *pass) choose(ctx context.Context) ([]*prepared, error) {
 	ready := p.opened
 	if p.opened = nil; ready == nil {
-		var err error
-		if ready, err = p.d.ready(ctx, p.d.Pool, p.key, p.blocked); err != nil {
+		err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) (err error) {
+			ready, err = p.d.ready(ctx, tx, p.key, p.blocked)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

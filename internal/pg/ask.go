@@ -23,6 +23,19 @@ func Together(ctx context.Context, db Batcher, asks ...Ask) error {
 	return new(Pipeline).Send(ctx, db, asks...)
 }
 
+// Kept is Together with plans that Postgres keeps: see InTxKept.
+func Kept(ctx context.Context, db Batcher, asks ...Ask) error {
+	return Together(ctx, db, append([]Ask{keepPlans(ctx)}, asks...)...)
+}
+
+// keepPlans does what keep does, in the transaction that statements without one are that go together.
+func keepPlans(ctx context.Context) Ask {
+	return func(db DB) error {
+		var set string
+		return db.QueryRow(ctx, `SELECT set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('enable_seqscan', 'off', true)`).Scan(&set)
+	}
+}
+
 var (
 	errAskedTwice = errors.New("pg: one question at a time")
 	errCopy       = errors.New("pg: COPY cannot be pipelined")

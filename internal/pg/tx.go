@@ -25,11 +25,16 @@ func InTx(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pg
 	return inTx(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, do)
 }
 
-// InTxKept is InTx with plans that Postgres keeps: each connection plans a statement once, whatever its arguments. That is for
-// statements that find their rows by keys. An array of one or two keys is else planned anew each time, because it looks cheaper
-// than one of an unknown number; that takes longer than to run it, and finds the same plan.
+// keep has Postgres keep the plans of a transaction's statements: each connection plans a statement once, whatever its arguments.
+// That is for statements that find their rows by keys. An array of one or two keys is else planned anew each time, because it
+// looks cheaper than one of an unknown number; that takes longer than to run it, and finds the same plan. One that was made while a
+// table was small must go by an index, too. A key that all rows of a statement share must come with each of them: as a constant it
+// has the plan of a small table read all of its rows.
+const keep = "set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off"
+
+// InTxKept is InTx with plans that Postgres keeps: see keep.
 func InTxKept(ctx context.Context, pool Beginner, do func(ctx context.Context, tx pgx.Tx) error) error {
-	return inTx(ctx, pool, pgx.TxOptions{BeginQuery: "begin isolation level read committed; set local plan_cache_mode = force_generic_plan"}, do)
+	return inTx(ctx, pool, pgx.TxOptions{BeginQuery: "begin isolation level read committed; " + keep}, do)
 }
 
 // Snapshot runs do in one transaction that only reads, and sees everything as it was at its first statement: for answers that put

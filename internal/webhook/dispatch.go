@@ -67,16 +67,20 @@ func (s *Service) next(ctx context.Context, id uuid.UUID) (time.Time, error) {
 
 // dispatchSome starts some deliveries; more is false where no other was due. What comes meanwhile wakes the webhook again.
 func (s *Service) dispatchSome(ctx context.Context, id uuid.UUID) (more bool, err error) {
-	rows, err := s.q.DeliveryWaiting(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryWaitingParams{WebhookID: id, MaxRows: startRows, MaxBytes: startBytes})
+	var rows []db.FlowWebhookDelivery
+	var row db.FlowWebhook
+	err = pg.Kept(ctx, s.Pool, func(tx pg.DB) (err error) {
+		rows, err = s.q.DeliveryWaiting(ctx, tx, db.DeliveryWaitingParams{WebhookID: id, MaxRows: startRows, MaxBytes: startBytes})
+		return err
+	}, func(tx pg.DB) (err error) {
+		row, err = s.q.WebhookForDispatch(ctx, tx, id)
+		return err
+	})
 	if err != nil {
-		return false, fmt.Errorf("read deliveries that wait: %w", err)
+		return false, fmt.Errorf("read webhook %s and the deliveries that wait: %w", id, err)
 	}
 	if len(rows) == 0 {
 		return false, nil
-	}
-	row, err := s.q.WebhookForDispatch(ctx, s.Pool, id)
-	if err != nil {
-		return false, fmt.Errorf("read webhook %s: %w", id, err)
 	}
 	w, err := seen(row)
 	if err != nil {
@@ -132,7 +136,7 @@ func (s *Service) startAll(ctx context.Context, w *Webhook, all []waiting) error
 	if len(all) == 0 {
 		return nil
 	}
-	err := pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.start(ctx, tx, w, all) })
+	err := pg.InTxKept(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.start(ctx, tx, w, all) })
 	if err == nil || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err) {
 		return err
 	}
@@ -162,7 +166,7 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 	for _, d := range all {
 		records[d.id], in.Ids = d.record, append(in.Ids, d.id)
 	}
-	open, err := s.q.DeliveryLockWaiting(ctx, pg.PlannedTx{Tx: tx}, in)
+	open, err := s.q.DeliveryLockWaiting(ctx, tx, in)
 	if err != nil {
 		return fmt.Errorf("lock deliveries of webhook %s: %w", w.ID, err)
 	}
@@ -179,7 +183,7 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 	for i := range started {
 		done.Ids, done.BatchIds = append(done.Ids, open[i].ID), append(done.BatchIds, started[i].BatchID)
 	}
-	if err := s.q.DeliveryDispatched(ctx, pg.PlannedTx{Tx: tx}, done); err != nil {
+	if err := s.q.DeliveryDispatched(ctx, tx, done); err != nil {
 		return fmt.Errorf("note the batches of webhook %s: %w", w.ID, err)
 	}
 	return nil
@@ -188,7 +192,7 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 // failed notes that a start failed, and when it is tried again.
 func (s *Service) failed(ctx context.Context, w *Webhook, id uuid.UUID, reason string) error {
 	return pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		open, err := s.q.DeliveryLockWaiting(ctx, pg.PlannedTx{Tx: tx}, db.DeliveryLockWaitingParams{WebhookID: w.ID, Ids: []uuid.UUID{id}})
+		open, err := s.q.DeliveryLockWaiting(ctx, tx, db.DeliveryLockWaitingParams{WebhookID: w.ID, Ids: []uuid.UUID{id}})
 		if err != nil {
 			return fmt.Errorf("lock delivery %s: %w", id, err)
 		}
