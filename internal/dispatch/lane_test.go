@@ -116,6 +116,8 @@ func TestLanes_LimitOfOthers(t *testing.T) {
 	b.await(b.startIn(ref(db.FlowLaneBulk), def, 1, plainRow)) // makes the budget
 	_, err := b.disp.SetLane(t.Context(), b.org, b.tenancy, "bulk", 15, 1)
 	require.NoError(t, err)
+	// Another process can only have left calls before this one had the lease.
+	require.Eventually(t, func() bool { return b.count("SELECT count(*) FROM flow.due WHERE leased") == 0 }, time.Minute, time.Millisecond)
 	left := uuid.New()
 	_, err = b.pool.Exec(t.Context(), `INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check,
 			claimed_at, send_before, counts_in)

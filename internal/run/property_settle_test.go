@@ -82,7 +82,9 @@ func (p *play) settle(kind bool) {
 		f()
 	}
 	for _, v := range verdicts {
-		p.each(v.call.parts, func(r *modelRecord, _ *Part, _ int32) { r.slice.batch.touched = r.slice.batch.touched || !r.slice.batch.paused })
+		p.each(v.call.parts, func(r *modelRecord, _ *Part, _ int32) {
+			r.slice.batch.touched = r.slice.batch.touched || !r.slice.batch.paused
+		})
 	}
 }
 
