@@ -101,7 +101,7 @@ func (c *call) refuse(status int, body refusal) {
 // spend counts the call in its windows at the account's present time, or answers 429 and returns false.
 func (c *call) spend() bool {
 	c.now = c.sim.now(c.set)
-	over, ok := c.acct.meter.take(c.op, c.now, c.set)
+	over, ok := c.acct.meter.take(c.set.spends[c.op], c.now, c.set)
 	if ok {
 		return true
 	}
@@ -111,13 +111,13 @@ func (c *call) spend() bool {
 		c.w.Header().Set("Retry-After", strconv.FormatInt(ceilSeconds(over.wait), 10))
 	}
 	c.sim.wait(c.latency(), c.r.Context().Done())
-	writeFault(c.w, http.StatusTooManyRequests, limitRefusal(c.op.String(), over.span, over.limit))
+	writeFault(c.w, http.StatusTooManyRequests, limitRefusal(over.op.String(), over.span, over.limit))
 	return false
 }
 
 func (c *call) countRefused() {
-	if c.set.countsRefused && c.op.metered() {
-		c.acct.meter.count(c.op, c.sim.now(c.set), c.set)
+	if c.set.countsRefused {
+		c.acct.meter.count(c.set.spends[c.op], c.sim.now(c.set), c.set)
 	}
 }
 
@@ -180,6 +180,9 @@ func (c *call) invalid(reason string) {
 }
 
 func (c *call) whoami() {
+	if !c.spend() {
+		return
+	}
 	c.accept(0)
 	c.answerValue(http.StatusOK, map[string]string{
 		"account_number": c.acct.name, "account_name": c.set.name, "user": c.user, "time_zone": c.set.zone.String(),
@@ -187,12 +190,14 @@ func (c *call) whoami() {
 }
 
 func (c *call) counters() {
+	if !c.spend() {
+		return
+	}
 	c.accept(0)
-	now := c.sim.now(c.set)
 	c.answerValue(http.StatusOK, struct {
 		AsOf     time.Time `json:"as_of"`
 		Counters []Counter `json:"counters"`
-	}{now.UTC(), c.acct.meter.read(now, c.set, c.set.lag)})
+	}{c.now.UTC(), c.acct.meter.read(c.now, c.set, c.set.lag)})
 }
 
 func (c *call) answerValue(status int, value any) { c.answer(status, encode(value)) }

@@ -55,6 +55,7 @@ type spend struct {
 
 // overLimit says which window refused a call, and for how long.
 type overLimit struct {
+	op    operation
 	span  int
 	limit int64
 	wait  time.Duration
@@ -84,30 +85,35 @@ func (w *window) spent(op operation, span int) Spent {
 	return Spent{OperationType: operationNames[op], WindowSeconds: spans[span], Start: w.start.UTC(), End: w.end.UTC(), Calls: w.value - w.others, Others: w.others}
 }
 
-// take spends one call, or says which window is full: the longest of them, because it binds longest.
-func (m *meter) take(op operation, now time.Time, set *settings) (overLimit, bool) {
+// take spends one call in all of its operations, or says which window is full: the longest of them, because it binds longest.
+func (m *meter) take(ops []operation, now time.Time, set *settings) (overLimit, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o := &m.ops[op]
-	for i := len(spans) - 1; i >= 0; i-- {
-		w := &o.windows[i]
-		m.roll(op, i, now, set.zone)
-		if limit := set.limits[op][i]; limit > 0 && w.value >= limit {
-			return overLimit{span: spans[i], limit: limit, wait: w.end.Sub(now)}, false
+	for _, op := range ops {
+		for i := len(spans) - 1; i >= 0; i-- {
+			w := &m.ops[op].windows[i]
+			m.roll(op, i, now, set.zone)
+			if limit := set.limits[op][i]; limit > 0 && w.value >= limit {
+				return overLimit{op: op, span: spans[i], limit: limit, wait: w.end.Sub(now)}, false
+			}
 		}
 	}
-	o.add(now, 1, set.lag)
+	for _, op := range ops {
+		m.ops[op].add(now, 1, set.lag)
+	}
 	return overLimit{}, true
 }
 
 // count spends one call that was refused, whatever the limits leave.
-func (m *meter) count(op operation, now time.Time, set *settings) {
+func (m *meter) count(ops []operation, now time.Time, set *settings) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i := range spans {
-		m.roll(op, i, now, set.zone)
+	for _, op := range ops {
+		for i := range spans {
+			m.roll(op, i, now, set.zone)
+		}
+		m.ops[op].add(now, 1, set.lag)
 	}
-	m.ops[op].add(now, 1, set.lag)
 }
 
 // takeUpTo spends at most n calls, as many as the limits leave, and returns how many.

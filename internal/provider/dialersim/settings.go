@@ -30,6 +30,9 @@ type AccountSettings struct {
 	Suspended *bool `json:"suspended,omitempty"`
 	// RetryAfter adds a Retry-After header to 429.
 	RetryAfter *bool `json:"retry_after,omitempty"`
+	// AlsoSpends are operations as whose calls those of another count, too: modify counts as query as well, or whoami, which else
+	// counts as nothing.
+	AlsoSpends map[string][]string `json:"also_spends,omitempty"`
 	// CountsRefused counts calls that are refused, for the limit too.
 	CountsRefused *bool `json:"counts_refused,omitempty"`
 	// StrictLists knows only the lists that Lists made; otherwise a list is made when it is first written.
@@ -83,6 +86,7 @@ type settings struct {
 	zone           *time.Location
 	offset, lag    time.Duration
 	limits         [metered][len(spans)]int64
+	spends         [operations][]operation
 	latency        Range
 	latencyOf      [operations]*Range
 	importDuration Range
@@ -98,10 +102,14 @@ type settings struct {
 }
 
 func defaultSettings(account string) *settings {
-	return &settings{
+	set := &settings{
 		name: "Account " + account, zone: time.UTC, limits: defaultLimits, exclusive: true,
 		digest: digestCRC32C, importDuration: Range{FixedMS: 100},
 	}
+	for op := range metered {
+		set.spends[op] = []operation{operation(op)}
+	}
+	return set
 }
 
 // with returns the settings changed by a, or what is wrong with a.
@@ -124,7 +132,7 @@ func (set *settings) with(a AccountSettings) (*settings, error) {
 	}
 	return &next, errors.Join(
 		checkDigest(next.digest), checkPageSize(next.pageSize),
-		next.setClock(a), next.setLimits(a.Limits), next.setLatencies(a.LatencyByOperation), next.setRules(a.Rules),
+		next.setClock(a), next.setLimits(a.Limits), next.setSpends(a.AlsoSpends), next.setLatencies(a.LatencyByOperation), next.setRules(a.Rules),
 		next.latency.check("latency"), next.importDuration.check("import_duration"), checkLists(a.Lists))
 }
 
@@ -200,6 +208,25 @@ func (set *settings) setLimitsOf(name string, windows map[int]int64) error {
 	return nil
 }
 
+func (set *settings) setSpends(also map[string][]string) error {
+	for name, others := range also {
+		op, ok := operationNamed(name)
+		if !ok {
+			return fmt.Errorf("also_spends: %q is not one of %v", name, operationNames)
+		}
+		spends := slices.DeleteFunc([]operation{op}, func(o operation) bool { return !o.metered() })
+		for _, other := range others {
+			in, ok := operationNamed(other)
+			if !ok || !in.metered() || slices.Contains(spends, in) {
+				return fmt.Errorf("also_spends of %s: %q is not another one of %v", name, other, operationNames[:metered])
+			}
+			spends = append(spends, in)
+		}
+		set.spends[op] = spends
+	}
+	return nil
+}
+
 func (set *settings) setLatencies(latencies map[string]Range) error {
 	for name, latency := range latencies {
 		op, ok := operationNamed(name)
@@ -252,12 +279,19 @@ func (set *settings) shown() AccountSettings {
 	offset, lag := set.offset.Milliseconds(), set.lag.Milliseconds()
 	a := AccountSettings{
 		Name: set.name, TimeZone: set.zone.String(), ClockOffsetMS: &offset, CounterLagMS: &lag,
-		Limits: map[string]map[int]int64{}, Latency: &set.latency, LatencyByOperation: map[string]Range{},
+		Limits: map[string]map[int]int64{}, Latency: &set.latency, LatencyByOperation: map[string]Range{}, AlsoSpends: map[string][]string{},
 		ImportDuration: &set.importDuration, Suspended: &set.suspended, RetryAfter: &set.retryAfter, CountsRefused: &set.countsRefused,
 		StrictLists: &set.strictLists, ExclusiveImports: &set.exclusive, Digest: set.digest, Rules: set.rules,
 	}
 	for op, limits := range set.limits {
 		a.Limits[operationNames[op]] = map[int]int64{spans[0]: limits[0], spans[1]: limits[1], spans[2]: limits[2]}
+	}
+	for op, spends := range set.spends {
+		for _, other := range spends {
+			if other != operation(op) {
+				a.AlsoSpends[operationNames[op]] = append(a.AlsoSpends[operationNames[op]], other.String())
+			}
+		}
 	}
 	for op, latency := range set.latencyOf {
 		if latency != nil {
