@@ -1,10 +1,11 @@
 -- name: BudgetRead :one
 SELECT * FROM flow.budget WHERE domain = @domain AND bucket = @bucket;
 
--- name: BudgetLock :one
--- Locks a budget against other claims, but not against starts that refer to it. The clock is read after the lock was had.
+-- name: BudgetLock :many
+-- Locks budgets of an account in the order of their names against other claims, but not against starts that refer to them. The clock is
+-- read after each lock was had.
 WITH locked AS MATERIALIZED (
-    SELECT * FROM flow.budget WHERE domain = @domain AND bucket = @bucket FOR NO KEY UPDATE
+    SELECT * FROM flow.budget WHERE domain = @domain AND bucket = ANY(@buckets::text[]) ORDER BY bucket FOR NO KEY UPDATE
 )
 SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 
@@ -17,12 +18,15 @@ UPDATE flow.budget SET refusals = @refusals, refused_at = @refused_at WHERE doma
 
 -- name: BudgetLanes :many
 -- The lanes of organizations in a budget, those that want calls now among them: where they stand, and what was set for them (0:
--- nothing). Also when the automatic backoff of the budget ends.
+-- nothing). Also when the automatic backoff of the budget ends, and the last one of other budgets that the calls spend too.
 SELECT k.org_id::uuid AS org_id, k.lane, coalesce(l.vtime, 0)::bigint AS vtime, coalesce(l.vstart, 0)::bigint AS vstart,
     coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart, coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
     (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
         WHERE h.domain = @domain::text AND h.bucket = @bucket::text AND h.scope = 'bucket' AND h.status = 'active'
-            AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until
+            AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until,
+    (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
+        WHERE h.domain = @domain::text AND h.bucket = ANY(@also::text[]) AND h.scope = 'bucket' AND h.status = 'active'
+            AND h.expires_at > (SELECT flow.clock()))::timestamptz AS also_until
 FROM (
     SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@lanes::text[])::flow.lane AS lane
     UNION SELECT x.org_id, x.lane FROM flow.budget_org_lane x WHERE x.domain = @domain::text AND x.bucket = @bucket::text
@@ -133,8 +137,9 @@ ON CONFLICT (domain, bucket) WHERE status = 'active' AND scope = 'bucket'
 DO UPDATE SET expires_at = greatest(pause.expires_at, excluded.expires_at);
 
 -- name: HoldExpire :exec
+-- Ends the backoffs of an account whose time is over: a budget may have no pass of its own.
 UPDATE flow.pause SET status = 'released', released_at = expires_at
-WHERE domain = @domain::text AND bucket = @bucket::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock());
+WHERE domain = @domain::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock());
 
 -- name: CallsExclusive :many
 SELECT exclusive_key::text FROM flow.call WHERE domain = @domain AND exclusive_key = ANY(@keys::text[]);
@@ -235,14 +240,15 @@ SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = @domain AND own > 0 AND en
 -- Calls that a reading of the provider's counters up to since may not hold: those that went since then or, slow ones, were
 -- answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open. Those that the provider
 -- did not count are in no window. Calls that were
--- claimed together count in the same windows: they are counted here, because there may be tens of thousands.
-SELECT counts_in, count(*) AS calls, bool_or(state <> 'unresolved')::boolean AS young FROM flow.call
-WHERE domain = @domain AND bucket = @bucket AND counts_in <> '{}' AND (
+-- claimed together count in the same windows: they are counted here, because there may be tens of thousands. They are those of all
+-- buckets in whose queues calls wait that may spend the budget.
+SELECT bucket, counts_in, count(*) AS calls, bool_or(state <> 'unresolved')::boolean AS young FROM flow.call
+WHERE domain = @domain AND bucket = ANY(@lines::text[]) AND counts_in <> '{}' AND (
     claimed_at > @since
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > @since)
     OR state IN ('intent', 'unknown')
     OR (state = 'unresolved' AND claimed_at > @oldest))
-GROUP BY counts_in;
+GROUP BY bucket, counts_in;
 
 -- name: DomainCaps :one
 -- The provider's limits of a bucket that were read, by window, and the lowest margin of the organizations that use the account: those
@@ -267,9 +273,9 @@ WHERE d.tenancy_id = @domain AND b.metered AND b.time_zone <> d.time_zone ORDER 
 
 -- name: CallsUnaligned :many
 -- Calls of a budget whose windows are read again, with when they can have arrived: those that are not over, and those that a reading of
--- the provider's counters may miss.
-SELECT id, claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until
-FROM flow.call WHERE domain = @domain AND bucket = @bucket AND counts_in <> '{}' AND (
+-- the provider's counters may miss. They may wait in queues of other budgets.
+SELECT id, bucket, counts_in, claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until
+FROM flow.call WHERE domain = @domain AND bucket = ANY(@lines::text[]) AND counts_in <> '{}' AND (
     claimed_at > @since
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > @since)
     OR state IN ('intent', 'unknown', 'awaiting')
@@ -284,7 +290,8 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@counts_in::text[]) AS counts_in
 -- Calls that count in windows of a budget, by when they can have arrived.
 SELECT claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until,
     coalesce(credential_id, '00000000-0000-0000-0000-000000000000')::uuid AS credential_id, count(*) AS calls
-FROM flow.call WHERE domain = @domain AND bucket = @bucket AND counts_in <> '{}' AND claimed_at > @since
+FROM flow.call WHERE domain = @domain AND bucket = ANY(@lines::text[]) AND counts_in <> '{}' AND claimed_at > @since
+    AND (bucket = @bucket OR EXISTS (SELECT FROM jsonb_object_keys(counts_in) w WHERE split_part(w, ' ', 2) = @bucket::text))
 GROUP BY 1, 2, 3;
 
 -- name: LedgerAlign :exec

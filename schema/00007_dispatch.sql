@@ -171,7 +171,7 @@ COMMENT ON COLUMN flow.lane_batch.org_id IS 'The organization of the batch.';
 COMMENT ON COLUMN flow.lane_batch.definition_id IS 'Whose version the batch follows: with it projections find the plan without reading the batch.';
 COMMENT ON COLUMN flow.lane_batch.version IS 'The version of the definition that the batch runs.';
 COMMENT ON COLUMN flow.lane_batch.domain IS 'The Domain whose budget the calls spend.';
-COMMENT ON COLUMN flow.lane_batch.bucket IS 'The bucket that the calls spend.';
+COMMENT ON COLUMN flow.lane_batch.bucket IS 'The bucket in whose queue the calls wait: the first that their action spends.';
 COMMENT ON COLUMN flow.lane_batch.lane IS 'The lane in which they wait.';
 COMMENT ON COLUMN flow.lane_batch.high IS 'True for priority high: before others of the lane.';
 COMMENT ON COLUMN flow.lane_batch.open IS 'True while it may be claimed; false once the batch was cancelled or stopped.';
@@ -225,7 +225,7 @@ COMMENT ON TABLE flow.call IS 'One request to a provider. Its row is an intent, 
 COMMENT ON COLUMN flow.call.id IS 'Names the call in logs and in ops.unknown_outcome.';
 COMMENT ON COLUMN flow.call.org_id IS 'The organization whose records it carries.';
 COMMENT ON COLUMN flow.call.domain IS 'The Domain of its budget.';
-COMMENT ON COLUMN flow.call.bucket IS 'The bucket it spends.';
+COMMENT ON COLUMN flow.call.bucket IS 'The bucket in whose queue it waited, the first that it spends.';
 COMMENT ON COLUMN flow.call.lane IS 'The lane it was claimed from.';
 COMMENT ON COLUMN flow.call.action_id IS 'What is asked of the provider, as the catalog names it.';
 COMMENT ON COLUMN flow.call.credential_id IS 'The credential it carries; null for none.';
@@ -246,7 +246,7 @@ COMMENT ON COLUMN flow.call.send_before IS 'After this nothing of it is sent any
 COMMENT ON COLUMN flow.call.answered_at IS 'When it was last settled or doubted; null before.';
 COMMENT ON COLUMN flow.call.next_check_at IS 'When the provider is asked about it next; null where nobody asks.';
 COMMENT ON COLUMN flow.call.checks IS 'How often the provider was asked about it.';
-COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start times in Unix seconds by window length.';
+COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start times in Unix seconds by window length; for another bucket that it spends too by length and bucket, as in 60 query.';
 COMMENT ON COLUMN flow.call.note IS 'Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...';
 
 CREATE TABLE flow.resolution (

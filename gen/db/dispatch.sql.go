@@ -35,9 +35,12 @@ SELECT k.org_id::uuid AS org_id, k.lane, coalesce(l.vtime, 0)::bigint AS vtime, 
     coalesce(o.vtime, 0)::bigint AS org_vtime, coalesce(o.vstart, 0)::bigint AS org_vstart, coalesce(s.weight, 0)::int AS weight, coalesce(s.max_concurrent_calls, 0)::int AS max_calls,
     (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
         WHERE h.domain = $1::text AND h.bucket = $2::text AND h.scope = 'bucket' AND h.status = 'active'
-            AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until
+            AND h.expires_at > (SELECT flow.clock()))::timestamptz AS backoff_until,
+    (SELECT coalesce(max(h.expires_at), '0001-01-01 00:00:00+00') FROM flow.pause h
+        WHERE h.domain = $1::text AND h.bucket = ANY($3::text[]) AND h.scope = 'bucket' AND h.status = 'active'
+            AND h.expires_at > (SELECT flow.clock()))::timestamptz AS also_until
 FROM (
-    SELECT unnest($3::uuid[]) AS org_id, unnest($4::text[])::flow.lane AS lane
+    SELECT unnest($4::uuid[]) AS org_id, unnest($5::text[])::flow.lane AS lane
     UNION SELECT x.org_id, x.lane FROM flow.budget_org_lane x WHERE x.domain = $1::text AND x.bucket = $2::text
 ) k
 LEFT JOIN flow.budget_org_lane l ON l.domain = $1::text AND l.bucket = $2::text AND l.org_id = k.org_id AND l.lane = k.lane
@@ -48,6 +51,7 @@ LEFT JOIN flow.domain_lane s ON s.org_id = k.org_id AND s.tenancy_id = $1::text 
 type BudgetLanesParams struct {
 	Domain string
 	Bucket string
+	Also   []string
 	OrgIds []uuid.UUID
 	Lanes  []string
 }
@@ -62,14 +66,16 @@ type BudgetLanesRow struct {
 	Weight       int32
 	MaxCalls     int32
 	BackoffUntil time.Time
+	AlsoUntil    time.Time
 }
 
 // The lanes of organizations in a budget, those that want calls now among them: where they stand, and what was set for them (0:
-// nothing). Also when the automatic backoff of the budget ends.
+// nothing). Also when the automatic backoff of the budget ends, and the last one of other budgets that the calls spend too.
 func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParams) ([]BudgetLanesRow, error) {
 	rows, err := db.Query(ctx, budgetLanes,
 		arg.Domain,
 		arg.Bucket,
+		arg.Also,
 		arg.OrgIds,
 		arg.Lanes,
 	)
@@ -90,6 +96,7 @@ func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParam
 			&i.Weight,
 			&i.MaxCalls,
 			&i.BackoffUntil,
+			&i.AlsoUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -101,16 +108,16 @@ func (q *Queries) BudgetLanes(ctx context.Context, db DBTX, arg BudgetLanesParam
 	return items, nil
 }
 
-const budgetLock = `-- name: BudgetLock :one
+const budgetLock = `-- name: BudgetLock :many
 WITH locked AS MATERIALIZED (
-    SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at, refusals, refused_at FROM flow.budget WHERE domain = $1 AND bucket = $2 FOR NO KEY UPDATE
+    SELECT domain, bucket, service_id, metered, time_zone, max_in_flight, next_call_at, refusals, refused_at FROM flow.budget WHERE domain = $1 AND bucket = ANY($2::text[]) ORDER BY bucket FOR NO KEY UPDATE
 )
 SELECT locked.domain, locked.bucket, locked.service_id, locked.metered, locked.time_zone, locked.max_in_flight, locked.next_call_at, locked.refusals, locked.refused_at, flow.clock()::timestamptz AS now FROM locked
 `
 
 type BudgetLockParams struct {
-	Domain string
-	Bucket string
+	Domain  string
+	Buckets []string
 }
 
 type BudgetLockRow struct {
@@ -126,23 +133,37 @@ type BudgetLockRow struct {
 	Now         time.Time
 }
 
-// Locks a budget against other claims, but not against starts that refer to it. The clock is read after the lock was had.
-func (q *Queries) BudgetLock(ctx context.Context, db DBTX, arg BudgetLockParams) (BudgetLockRow, error) {
-	row := db.QueryRow(ctx, budgetLock, arg.Domain, arg.Bucket)
-	var i BudgetLockRow
-	err := row.Scan(
-		&i.Domain,
-		&i.Bucket,
-		&i.ServiceID,
-		&i.Metered,
-		&i.TimeZone,
-		&i.MaxInFlight,
-		&i.NextCallAt,
-		&i.Refusals,
-		&i.RefusedAt,
-		&i.Now,
-	)
-	return i, err
+// Locks budgets of an account in the order of their names against other claims, but not against starts that refer to them. The clock is
+// read after each lock was had.
+func (q *Queries) BudgetLock(ctx context.Context, db DBTX, arg BudgetLockParams) ([]BudgetLockRow, error) {
+	rows, err := db.Query(ctx, budgetLock, arg.Domain, arg.Buckets)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BudgetLockRow
+	for rows.Next() {
+		var i BudgetLockRow
+		if err := rows.Scan(
+			&i.Domain,
+			&i.Bucket,
+			&i.ServiceID,
+			&i.Metered,
+			&i.TimeZone,
+			&i.MaxInFlight,
+			&i.NextCallAt,
+			&i.Refusals,
+			&i.RefusedAt,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const budgetRead = `-- name: BudgetRead :one
@@ -551,14 +572,16 @@ func (q *Queries) CallsCheckNow(ctx context.Context, db DBTX) error {
 const callsCounted = `-- name: CallsCounted :many
 SELECT claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until,
     coalesce(credential_id, '00000000-0000-0000-0000-000000000000')::uuid AS credential_id, count(*) AS calls
-FROM flow.call WHERE domain = $1 AND bucket = $2 AND counts_in <> '{}' AND claimed_at > $3
+FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[]) AND counts_in <> '{}' AND claimed_at > $3
+    AND (bucket = $4 OR EXISTS (SELECT FROM jsonb_object_keys(counts_in) w WHERE split_part(w, ' ', 2) = $4::text))
 GROUP BY 1, 2, 3
 `
 
 type CallsCountedParams struct {
 	Domain string
-	Bucket string
+	Lines  []string
 	Since  time.Time
+	Bucket string
 }
 
 type CallsCountedRow struct {
@@ -570,7 +593,12 @@ type CallsCountedRow struct {
 
 // Calls that count in windows of a budget, by when they can have arrived.
 func (q *Queries) CallsCounted(ctx context.Context, db DBTX, arg CallsCountedParams) ([]CallsCountedRow, error) {
-	rows, err := db.Query(ctx, callsCounted, arg.Domain, arg.Bucket, arg.Since)
+	rows, err := db.Query(ctx, callsCounted,
+		arg.Domain,
+		arg.Lines,
+		arg.Since,
+		arg.Bucket,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -860,23 +888,24 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 }
 
 const callsSince = `-- name: CallsSince :many
-SELECT counts_in, count(*) AS calls, bool_or(state <> 'unresolved')::boolean AS young FROM flow.call
-WHERE domain = $1 AND bucket = $2 AND counts_in <> '{}' AND (
+SELECT bucket, counts_in, count(*) AS calls, bool_or(state <> 'unresolved')::boolean AS young FROM flow.call
+WHERE domain = $1 AND bucket = ANY($2::text[]) AND counts_in <> '{}' AND (
     claimed_at > $3
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > $3)
     OR state IN ('intent', 'unknown')
     OR (state = 'unresolved' AND claimed_at > $4))
-GROUP BY counts_in
+GROUP BY bucket, counts_in
 `
 
 type CallsSinceParams struct {
 	Domain string
-	Bucket string
+	Lines  []string
 	Since  time.Time
 	Oldest time.Time
 }
 
 type CallsSinceRow struct {
+	Bucket   string
 	CountsIn json.RawMessage
 	Calls    int64
 	Young    bool
@@ -885,11 +914,12 @@ type CallsSinceRow struct {
 // Calls that a reading of the provider's counters up to since may not hold: those that went since then or, slow ones, were
 // answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open. Those that the provider
 // did not count are in no window. Calls that were
-// claimed together count in the same windows: they are counted here, because there may be tens of thousands.
+// claimed together count in the same windows: they are counted here, because there may be tens of thousands. They are those of all
+// buckets in whose queues calls wait that may spend the budget.
 func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams) ([]CallsSinceRow, error) {
 	rows, err := db.Query(ctx, callsSince,
 		arg.Domain,
-		arg.Bucket,
+		arg.Lines,
 		arg.Since,
 		arg.Oldest,
 	)
@@ -900,7 +930,12 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 	var items []CallsSinceRow
 	for rows.Next() {
 		var i CallsSinceRow
-		if err := rows.Scan(&i.CountsIn, &i.Calls, &i.Young); err != nil {
+		if err := rows.Scan(
+			&i.Bucket,
+			&i.CountsIn,
+			&i.Calls,
+			&i.Young,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -980,8 +1015,8 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 }
 
 const callsUnaligned = `-- name: CallsUnaligned :many
-SELECT id, claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until
-FROM flow.call WHERE domain = $1 AND bucket = $2 AND counts_in <> '{}' AND (
+SELECT id, bucket, counts_in, claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until
+FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[]) AND counts_in <> '{}' AND (
     claimed_at > $3
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > $3)
     OR state IN ('intent', 'unknown', 'awaiting')
@@ -991,23 +1026,25 @@ ORDER BY id
 
 type CallsUnalignedParams struct {
 	Domain string
-	Bucket string
+	Lines  []string
 	Since  time.Time
 	Oldest time.Time
 }
 
 type CallsUnalignedRow struct {
 	ID        uuid.UUID
+	Bucket    string
+	CountsIn  json.RawMessage
 	ClaimedAt time.Time
 	Until     time.Time
 }
 
 // Calls of a budget whose windows are read again, with when they can have arrived: those that are not over, and those that a reading of
-// the provider's counters may miss.
+// the provider's counters may miss. They may wait in queues of other budgets.
 func (q *Queries) CallsUnaligned(ctx context.Context, db DBTX, arg CallsUnalignedParams) ([]CallsUnalignedRow, error) {
 	rows, err := db.Query(ctx, callsUnaligned,
 		arg.Domain,
-		arg.Bucket,
+		arg.Lines,
 		arg.Since,
 		arg.Oldest,
 	)
@@ -1018,7 +1055,13 @@ func (q *Queries) CallsUnaligned(ctx context.Context, db DBTX, arg CallsUnaligne
 	var items []CallsUnalignedRow
 	for rows.Next() {
 		var i CallsUnalignedRow
-		if err := rows.Scan(&i.ID, &i.ClaimedAt, &i.Until); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Bucket,
+			&i.CountsIn,
+			&i.ClaimedAt,
+			&i.Until,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1255,16 +1298,12 @@ func (q *Queries) HoldCovers(ctx context.Context, db DBTX, arg HoldCoversParams)
 
 const holdExpire = `-- name: HoldExpire :exec
 UPDATE flow.pause SET status = 'released', released_at = expires_at
-WHERE domain = $1::text AND bucket = $2::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock())
+WHERE domain = $1::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock())
 `
 
-type HoldExpireParams struct {
-	Domain string
-	Bucket string
-}
-
-func (q *Queries) HoldExpire(ctx context.Context, db DBTX, arg HoldExpireParams) error {
-	_, err := db.Exec(ctx, holdExpire, arg.Domain, arg.Bucket)
+// Ends the backoffs of an account whose time is over: a budget may have no pass of its own.
+func (q *Queries) HoldExpire(ctx context.Context, db DBTX, domain string) error {
+	_, err := db.Exec(ctx, holdExpire, domain)
 	return err
 }
 

@@ -609,7 +609,7 @@ type FlowCall struct {
 	OrgID uuid.UUID
 	// The Domain of its budget.
 	Domain string
-	// The bucket it spends.
+	// The bucket in whose queue it waited, the first that it spends.
 	Bucket string
 	// The lane it was claimed from.
 	Lane FlowLane
@@ -651,7 +651,7 @@ type FlowCall struct {
 	NextCheckAt *time.Time
 	// How often the provider was asked about it.
 	Checks int32
-	// The windows that it counts in: start times in Unix seconds by window length.
+	// The windows that it counts in: start times in Unix seconds by window length; for another bucket that it spends too by length and bucket, as in 60 query.
 	CountsIn json.RawMessage
 	// Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...
 	Note *string
@@ -1085,7 +1085,7 @@ type FlowLaneBatch struct {
 	Version int32
 	// The Domain whose budget the calls spend.
 	Domain string
-	// The bucket that the calls spend.
+	// The bucket in whose queue the calls wait: the first that their action spends.
 	Bucket string
 	// The lane in which they wait.
 	Lane FlowLane

@@ -1,6 +1,9 @@
 package catalog
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // Catalog is the loaded catalog. It never changes, so that it may be shared by any number of goroutines; what it hands
 // out must not be changed.
@@ -62,6 +65,18 @@ func (c *Catalog) Bucket(a *Action, name string) *RateBucket {
 		return s.RateBuckets[name]
 	}
 	return nil
+}
+
+// Lines are the buckets in whose queues calls wait that may spend a bucket of the service: its own, and the first bucket of each action
+// that spends it beside that.
+func (s *Service) Lines(bucket string) []string {
+	out := []string{bucket}
+	for _, a := range s.Actions {
+		if slices.Index(a.Buckets, bucket) > 0 && !slices.Contains(out, a.Buckets[0]) {
+			out = append(out, a.Buckets[0])
+		}
+	}
+	return out
 }
 
 // Lane returns where calls of an action go unless somebody says otherwise: the lane that its bucket has for it, before the bucket's

@@ -3,19 +3,43 @@ package dispatch
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"flowlane/internal/provider"
 )
 
-// CountsIn is the windows that a call counts in: start times in Unix seconds by window length.
-type CountsIn map[int][]int64
+// CountsIn is the windows that a call counts in: start times in Unix seconds.
+type CountsIn map[Window][]int64
+
+// Window is a kind of window. Bucket names another budget that a call spends; it is empty for that of its queue.
+type Window struct {
+	Seconds int
+	Bucket  string
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (w Window) MarshalText() ([]byte, error) {
+	return []byte(strings.TrimSuffix(strconv.Itoa(w.Seconds)+" "+w.Bucket, " ")), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (w *Window) UnmarshalText(text []byte) (err error) {
+	seconds, bucket, _ := strings.Cut(string(text), " ")
+	w.Bucket = bucket
+	if w.Seconds, err = strconv.Atoi(seconds); err != nil {
+		err = fmt.Errorf("the length of window %q: %w", text, err)
+	}
+	return err
+}
 
 // CountsOf are the windows of spans.
 func CountsOf(spans []Span) CountsIn {
 	c := CountsIn{}
 	for i := range spans {
-		c[spans[i].Seconds] = append(c[spans[i].Seconds], spans[i].Start.Unix())
+		k := Window{spans[i].Seconds, spans[i].Bucket}
+		c[k] = append(c[k], spans[i].Start.Unix())
 	}
 	return c
 }
@@ -64,18 +88,18 @@ func Counts(r *provider.Reading, refusals bool) bool {
 // may be from ours.
 func (c CountsIn) Keep(a Arrival, skew time.Duration, loc *time.Location) (kept, released CountsIn) {
 	kept, released = CountsIn{}, CountsIn{}
-	for seconds, starts := range c {
+	for k, starts := range c {
 		touched := map[int64]bool{}
 		if !a.From.IsZero() {
-			for _, s := range Touched(a.From.Add(-skew), a.To.Add(skew), seconds, loc) {
+			for _, s := range Touched(a.From.Add(-skew), a.To.Add(skew), k.Seconds, loc) {
 				touched[s.Start.Unix()] = true
 			}
 		}
 		for _, start := range starts {
 			if touched[start] {
-				kept[seconds] = append(kept[seconds], start)
+				kept[k] = append(kept[k], start)
 			} else {
-				released[seconds] = append(released[seconds], start)
+				released[k] = append(released[k], start)
 			}
 		}
 	}

@@ -119,6 +119,9 @@ func (d *Dispatcher) spend(ctx context.Context, s *spend, req provider.Request) 
 		return &a, next, nil
 	}
 	k := budgetKey{s.domain, s.action.Buckets[0]}
+	if err := d.makeAlso(ctx, k, []*prepared{p}); err != nil {
+		return nil, next, err
+	}
 	started := time.Now()
 	var granted, escalated bool
 	debit := func(checked bool) error {

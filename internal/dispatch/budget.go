@@ -58,6 +58,8 @@ type Span struct {
 	Start, End   time.Time
 	Cap          int
 	Own, Foreign int
+	// Bucket is the budget of the window, where a call spends it beside that of its queue.
+	Bucket string
 	// Unsure is how much of Foreign may be calls of our own that were too young for the provider's counter.
 	Unsure int
 	// Lag is how long after End a call of ours may still count in it: the provider's clock may be late.

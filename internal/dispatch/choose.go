@@ -128,7 +128,7 @@ func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[qu
 }
 
 // render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first
-// bulk one. again tells that nothing came of it because queues were blocked meanwhile.
+// bulk one, or one that spends other budgets. again tells that nothing came of it because queues were blocked meanwhile.
 func (d *Dispatcher) render(ctx context.Context, picks []picked, order []int, rows []queueRow, blocked map[queueKey]bool) (calls []*prepared, again bool, err error) {
 	ids := make([]uuid.UUID, len(picks))
 	for i := range picks {
@@ -151,7 +151,7 @@ func (d *Dispatcher) render(ctx context.Context, picks []picked, order []int, ro
 			}
 			continue
 		}
-		if !r.task.Action.Bulk {
+		if !r.task.Action.Bulk && (len(small) == 0 || slices.Equal(r.task.Action.Buckets, small[0].r.task.Action.Buckets)) {
 			small = append(small, smallQueue{r, picks[i], i})
 			continue
 		}
@@ -287,19 +287,4 @@ func bulkLimits(a *catalog.Action) (records, bytes int) {
 		bytes = 32 << 20
 	}
 	return max(records, 1), bytes
-}
-
-// sortedWindows returns the keys in the order in which ledger rows are locked.
-func sortedWindows(m map[[2]int64]tally) [][2]int64 {
-	out := make([][2]int64, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.SortFunc(out, func(a, b [2]int64) int {
-		if a[0] != b[0] {
-			return int(a[0] - b[0])
-		}
-		return int(a[1] - b[1])
-	})
-	return out
 }

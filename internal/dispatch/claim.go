@@ -33,6 +33,8 @@ type claimed struct {
 	maxInFlight int
 	// full are the lanes that have as many calls under way as they may.
 	full []LaneKey
+	// elsewhere: another budget that the calls spend too is in the way until nextAt; blocked has their queues.
+	elsewhere bool
 	// decided tells that records were settled without a call.
 	decided bool
 	// at is when the calls were claimed, unmarked the batches that are not marked as running for it.
@@ -45,6 +47,9 @@ type claimed struct {
 func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, f *flight, checked bool) (got claimed, err error) {
 	defer asError(&err)
 	var out claimed
+	if err := d.makeAlso(ctx, k, calls); err != nil {
+		return claimed{}, err
+	}
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
 	err = d.aligned(ctx, k, func() error {
 		return pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -83,7 +88,7 @@ func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, ow
 	is := false
 	err := d.keepTrying(ctx, func() error {
 		return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-			_, _, err := d.lockBudget(ctx, tx, k)
+			_, _, _, err := d.lockBudget(ctx, tx, k)
 			if err == nil {
 				is, err = d.q.CallIs(ctx, tx, db.CallIsParams{ID: id, Owner: owner})
 			}
@@ -111,7 +116,9 @@ type claim struct {
 	checked bool
 	out     *claimed
 	budget  db.FlowBudget
-	meter   *meter
+	// others are further budgets that the calls spend; meter has all.
+	others []db.FlowBudget
+	meter  *meter
 	// now is the database's time, taken under the budget's lock.
 	now   time.Time
 	lanes []db.BudgetLanesRow
@@ -157,9 +164,42 @@ func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
 // lock locks the budget and reads what claims of these calls depend on.
 func (c *claim) lock(ctx context.Context, calls []*prepared) error {
 	return c.read(ctx, calls, func(tx pg.DB) (err error) {
-		c.budget, c.now, err = c.d.lockBudget(ctx, tx, c.key)
+		c.budget, c.others, c.now, err = c.d.lockBudget(ctx, tx, c.key, also(calls)...)
 		return err
 	})
+}
+
+// also are the buckets that calls spend beside that of their queue: all of a claim spend the same ones.
+func also(calls []*prepared) []string {
+	for _, p := range calls {
+		if !p.empty() && p.action != nil {
+			return append([]string{}, p.action.Buckets[min(1, len(p.action.Buckets)):]...)
+		}
+	}
+	return []string{}
+}
+
+// makeAlso makes sure that the budgets are there that calls spend beside that of their queue: the catalog may name more than it did when
+// they were queued.
+func (d *Dispatcher) makeAlso(ctx context.Context, k budgetKey, calls []*prepared) error {
+	for _, bucket := range also(calls) {
+		other := budgetKey{k.domain, bucket}
+		if _, made := d.made.Load(other); made {
+			continue
+		}
+		domain, err := d.q.DomainGet(ctx, d.Pool, k.domain)
+		if err != nil {
+			return fmt.Errorf("read domain %s: %w", k.domain, err)
+		}
+		err = pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+			return d.ensureBudget(ctx, tx, domain.TimeZone, d.serviceOf(domain.PlatformID, bucket), other)
+		})
+		if err != nil {
+			return err
+		}
+		d.made.Store(other, true)
+	}
+	return nil
 }
 
 // look reads the same without a lock, to find out when a claim is worth while.
@@ -175,7 +215,7 @@ func (c *claim) look(ctx context.Context, calls []*prepared) error {
 
 // read reads what claims of these calls depend on, after the budget.
 func (c *claim) read(ctx context.Context, calls []*prepared, budget ...pg.Ask) (err error) {
-	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket}
+	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, Also: also(calls)}
 	for i, p := range calls {
 		if i == 0 || p.laneKey() != calls[i-1].laneKey() {
 			in.OrgIds, in.Lanes = append(in.OrgIds, p.orgID), append(in.Lanes, string(p.lane))
@@ -191,7 +231,7 @@ func (c *claim) read(ctx context.Context, calls []*prepared, budget ...pg.Ask) (
 		return err
 	}
 	c.out.maxInFlight = int(c.budget.MaxInFlight)
-	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget); err != nil {
+	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget, c.others...); err != nil {
 		return err
 	}
 	c.standings = standings(c.lanes)
@@ -288,7 +328,7 @@ func (c *claim) exclusive(ctx context.Context, calls []*prepared) (map[string]bo
 
 // afford keeps as many calls as the budget allows, and says when there will be more.
 func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared, err error) {
-	until := c.lanes[0].BackoffUntil
+	until := later(c.lanes[0].BackoffUntil, c.lanes[0].AlsoUntil)
 	wanted, longest := 0, time.Duration(0)
 	for _, p := range calls {
 		if !p.empty() {
@@ -300,7 +340,7 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared,
 	switch {
 	case wanted == 0:
 	case !until.IsZero():
-		grant = Grant{NextAt: until}
+		grant, c.out.elsewhere = Grant{NextAt: until}, c.lanes[0].BackoffUntil.IsZero()
 	case c.meter != nil:
 		if grant, err = c.grant(ctx, wanted, longest); err != nil {
 			return nil, err
@@ -309,9 +349,14 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared,
 	if c.out.nextAt = grant.NextAt; !grant.NextAt.IsZero() {
 		c.out.wait = grant.NextAt.Sub(c.now)
 	}
-	for _, p := range calls {
+	for i, p := range calls {
 		if !p.empty() {
 			if grant.Calls == 0 {
+				for _, left := range calls[i:] {
+					if c.out.elsewhere {
+						c.out.blocked = append(c.out.blocked, left.queues...)
+					}
+				}
 				break
 			}
 			grant.Calls--
@@ -326,22 +371,35 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared,
 
 // grant asks what the spacing and the windows of the budget allow; longest is how long a call may take.
 func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (Grant, error) {
-	grant := Space(c.now, deref(c.budget.NextCallAt), c.meter.spacing, wanted)
-	if grant.Calls == 0 {
-		return grant, nil
-	}
 	spans, err := c.meter.spans(ctx, c.tx, c.now, c.now.Add(longest))
 	if err != nil {
-		return grant, err
+		return Grant{}, err
 	}
-	within, escalated := Afford(c.now, spans, grant.Calls, c.unread())
-	if within.Calls < grant.Calls {
-		grant = within
+	grant, escalated := c.allow(spans, wanted, c.meter.all()...)
+	if len(c.meter.also) > 0 && !grant.NextAt.IsZero() {
+		own := slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Bucket != "" })
+		first, _ := c.allow(own, wanted, c.meter)
+		c.out.elsewhere = grant.Calls < first.Calls
 	}
 	c.out.escalated = escalated
 	c.spans, c.granted = spans, tally{}
 	c.countsIn = CountsOf(spans).encode()
 	return grant, nil
+}
+
+// allow says how many of the wanted calls budgets allow together that have these spans.
+func (c *claim) allow(spans []Span, wanted int, budgets ...*meter) (grant Grant, escalated bool) {
+	var next time.Time
+	var spacing time.Duration
+	for _, m := range budgets {
+		next, spacing = later(next, m.next), max(spacing, m.spacing)
+	}
+	grant = Space(c.now, next, spacing, wanted)
+	within, escalated := Afford(c.now, spans, grant.Calls, c.unread())
+	if within.Calls < grant.Calls {
+		grant = within
+	}
+	return grant, escalated
 }
 
 // intend enters the gate of holds, inserts the intents, and charges their lanes; then it locks the batches, and reads the holds over
@@ -391,10 +449,13 @@ func (c *claim) debit(ctx context.Context) error {
 	if len(c.granted) == 0 {
 		return nil
 	}
-	if c.meter.spacing > 0 {
-		next := c.now.Add(c.meter.spacing)
-		if err := c.d.q.BudgetSpace(ctx, c.tx, db.BudgetSpaceParams{Domain: c.key.domain, Bucket: c.key.bucket, NextCallAt: &next}); err != nil {
-			return fmt.Errorf("space the calls of %s: %w", c.key, err)
+	for _, m := range c.meter.all() {
+		if m.spacing == 0 {
+			continue
+		}
+		next := c.now.Add(m.spacing)
+		if err := c.d.q.BudgetSpace(ctx, c.tx, db.BudgetSpaceParams{Domain: m.key.domain, Bucket: m.key.bucket, NextCallAt: &next}); err != nil {
+			return fmt.Errorf("space the calls of %s: %w", m.key, err)
 		}
 	}
 	return c.meter.debit(ctx, c.tx, c.spans, c.granted)

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -19,7 +20,6 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
-	"flowlane/internal/run"
 )
 
 // Refresh reads the limits and counters of an account from its provider and takes them over: limits replace the catalog's
@@ -148,7 +148,7 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	if err := d.ensureBudget(ctx, tx, domain.TimeZone, svc, k); err != nil {
 		return false, false, err
 	}
-	budget, _, err := d.lockBudget(ctx, tx, k)
+	budget, _, _, err := d.lockBudget(ctx, tx, k)
 	if err != nil {
 		return false, false, err
 	}
@@ -156,7 +156,7 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	if err != nil {
 		return false, false, err
 	}
-	recent, young, err := d.recent(ctx, tx, k, r.asOf.Add(-Mature(p.Account)))
+	recent, young, err := m.recent(ctx, tx, r.asOf.Add(-Mature(p.Account)))
 	if err != nil {
 		return false, false, err
 	}
@@ -173,7 +173,7 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 		}
 	}
 	if freed { // work may wait for a window to end that has room now
-		if err := d.Due.Wake(ctx, tx, run.DueDispatch, k.String(), r.asOf); err != nil {
+		if err := d.wakeWaiting(ctx, tx, k.domain, svc.Lines(bucket)...); err != nil {
 			return false, false, err
 		}
 	}
@@ -185,10 +185,10 @@ const longestWindow = 26 * time.Hour
 
 // recent counts, by window, our calls that a reading up to since may not hold: those that went or were answered since, and those
 // of which nobody knows whether they arrived. young tells that a later reading will hold some of them.
-func (d *Dispatcher) recent(ctx context.Context, tx pgx.Tx, k budgetKey, since time.Time) (out map[[2]int64]int, young bool, err error) {
-	rows, err := d.q.CallsSince(ctx, tx, db.CallsSinceParams{Domain: k.domain, Bucket: k.bucket, Since: since, Oldest: since.Add(-longestWindow)})
+func (m *meter) recent(ctx context.Context, tx pgx.Tx, since time.Time) (out map[[2]int64]int, young bool, err error) {
+	rows, err := db.New().CallsSince(ctx, tx, db.CallsSinceParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Since: since, Oldest: since.Add(-longestWindow)})
 	if err != nil {
-		return nil, false, fmt.Errorf("read recent calls of %s: %w", k, err)
+		return nil, false, fmt.Errorf("read recent calls of %s: %w", m.key, err)
 	}
 	out = map[[2]int64]int{}
 	for _, r := range rows {
@@ -196,10 +196,13 @@ func (d *Dispatcher) recent(ctx context.Context, tx pgx.Tx, k budgetKey, since t
 		if err != nil {
 			return nil, false, err
 		}
-		young = young || r.Young
-		for seconds, starts := range in {
+		for w, starts := range in {
+			if cmp.Or(w.Bucket, r.Bucket) != m.key.bucket {
+				continue
+			}
+			young = young || r.Young
 			for _, start := range starts {
-				out[[2]int64{int64(seconds), start}] += int(r.Calls)
+				out[[2]int64{int64(w.Seconds), start}] += int(r.Calls)
 			}
 		}
 	}

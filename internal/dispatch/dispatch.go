@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -73,6 +74,8 @@ type Dispatcher struct {
 	looked asked
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
+	// made are budgets that are known to be there.
+	made sync.Map
 	// process is the context of calls under way, which outlive their passes; cut ends it.
 	process  context.Context //nolint:containedctx // the time in which calls may be under way
 	cut      context.CancelFunc

@@ -82,10 +82,8 @@ func (d *Dispatcher) SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, na
 			return fmt.Errorf("set lane %s of %s: %w", name, tenancyID, err)
 		}
 		out = laneOf(&row)
-		for _, bucket := range buckets {
-			if err := d.wakeWaiting(ctx, tx, budgetKey{tenancyID, bucket}); err != nil {
-				return err
-			}
+		if err := d.wakeWaiting(ctx, tx, tenancyID, buckets...); err != nil {
+			return err
 		}
 		return account.Audit(ctx, tx, "lane", tenancyID+"/"+name)
 	})

@@ -1,10 +1,14 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,10 +29,14 @@ type meter struct {
 	caps map[int]int
 	// skew is how far the provider's clock may be from ours.
 	skew time.Duration
-	// spacing is the least time between two calls; 0 for none.
+	// spacing is the least time between two calls, 0 for none, and next when it allows one.
 	spacing time.Duration
-	// refusals: the provider counts calls that it refuses, too.
-	refusals bool
+	next    time.Time
+	svc     *catalog.Service
+	// also are the budgets that calls spend beside this one, as what their windows are called in those of a call: nothing for the budget
+	// of its queue.
+	also []*meter
+	as   string
 	// askEvery is how often the provider's own counters are read while calls go out; 0 where it has none. A reading may
 	// miss calls that are younger than young.
 	askEvery, young time.Duration
@@ -60,9 +68,9 @@ func capsAndZone(ctx context.Context, conn db.DBTX, tenancyID, bucket string, b 
 	return caps, r.TimeZone, nil
 }
 
-// meter returns the meter of a budget with its caps; nil where it is not metered. It fails with errZone where the budget must be
-// aligned first.
-func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget) (*meter, error) {
+// meter returns the meter of a budget with its caps, and of others that calls spend beside it; nil where it is not metered. It fails
+// with errZone where a budget must be aligned first.
+func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget, also ...db.FlowBudget) (*meter, error) {
 	m, err := d.windows(b)
 	if m == nil || err != nil {
 		return nil, err
@@ -72,6 +80,14 @@ func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget) 
 	m.caps, zone, err = capsAndZone(ctx, conn, b.Domain, b.Bucket, svc.RateBuckets[b.Bucket])
 	if err == nil && zone != "" && zone != b.TimeZone {
 		return nil, fmt.Errorf("%w: %s", errZone, m.key)
+	}
+	for i := range also {
+		other, err := d.meter(ctx, conn, &also[i])
+		if err != nil {
+			return nil, err
+		}
+		other.as = other.key.bucket
+		m.also = append(m.also, other)
 	}
 	return m, err
 }
@@ -91,8 +107,8 @@ func (d *Dispatcher) windows(b *db.FlowBudget) (*meter, error) {
 		return nil, fmt.Errorf("time zone of %s: %w", b.Domain, err)
 	}
 	rates := svc.RateBuckets[b.Bucket]
-	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, spacing: time.Duration(rates.MinSpacingMS) * time.Millisecond,
-		refusals: rates.CountsRefused}
+	m := &meter{key: budgetKey{b.Domain, b.Bucket}, loc: loc, svc: svc, spacing: time.Duration(rates.MinSpacingMS) * time.Millisecond,
+		next: deref(b.NextCallAt)}
 	if platform.Account != nil {
 		m.skew = time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		if platform.Account.Counters != nil {
@@ -108,18 +124,54 @@ func Mature(a *catalog.Account) time.Duration {
 	return time.Duration(a.Counters.LagSeconds+a.ClockSkewSeconds+1) * time.Second
 }
 
-// lockBudget locks a budget until tx ends, and returns the time at which it was had.
-func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey) (b db.FlowBudget, now time.Time, err error) {
-	r, err := d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Bucket: k.bucket})
-	if err != nil {
-		return b, now, fmt.Errorf("lock budget %s: %w", k, err)
-	}
-	return db.FlowBudget{Domain: r.Domain, Bucket: r.Bucket, ServiceID: r.ServiceID, Metered: r.Metered, TimeZone: r.TimeZone,
-		MaxInFlight: r.MaxInFlight, NextCallAt: r.NextCallAt, Refusals: r.Refusals, RefusedAt: r.RefusedAt}, r.Now, nil
+// counts reports whether the provider counts refused calls in these windows of a call.
+func (m *meter) counts(w Window) bool {
+	b := m.svc.RateBuckets[cmp.Or(w.Bucket, m.key.bucket)]
+	return b != nil && b.CountsRefused
 }
 
-// spans returns every window in which a call may count that arrives between from and to, with its spend.
-func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]Span, error) {
+// all are the budgets that a call spends, in the order in which their ledgers are locked.
+func (m *meter) all() []*meter {
+	out := append([]*meter{m}, m.also...)
+	slices.SortFunc(out, func(a, b *meter) int { return strings.Compare(a.key.bucket, b.key.bucket) })
+	return out
+}
+
+// lockBudget locks a budget, and others of its account, until tx ends, and returns the time at which all were had.
+func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey, also ...string) (b db.FlowBudget, others []db.FlowBudget, now time.Time, err error) {
+	rows, err := d.q.BudgetLock(ctx, tx, db.BudgetLockParams{Domain: k.domain, Buckets: append([]string{k.bucket}, also...)})
+	if err == nil && len(rows) != 1+len(also) {
+		err = pgx.ErrNoRows
+	}
+	if err != nil {
+		return b, nil, now, fmt.Errorf("lock budget %s: %w", k, err)
+	}
+	for i := range rows {
+		r := &rows[i]
+		row := db.FlowBudget{Domain: r.Domain, Bucket: r.Bucket, ServiceID: r.ServiceID, Metered: r.Metered, TimeZone: r.TimeZone,
+			MaxInFlight: r.MaxInFlight, NextCallAt: r.NextCallAt, Refusals: r.Refusals, RefusedAt: r.RefusedAt}
+		if now = r.Now; r.Bucket == k.bucket {
+			b = row
+		} else {
+			others = append(others, row)
+		}
+	}
+	return b, others, now, nil
+}
+
+// spans returns every window in which a call may count that arrives between from and to, with its spend, in all of its budgets.
+func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) (out []Span, err error) {
+	for _, b := range m.all() {
+		spans, err := b.ownSpans(ctx, conn, from, to)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, spans...)
+	}
+	return out, nil
+}
+
+func (m *meter) ownSpans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]Span, error) {
 	out := Spans(m.caps, from, to, m.skew, m.loc)
 	rows, err := db.New().LedgerRead(ctx, conn, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: from.Add(-m.skew)})
 	if err != nil {
@@ -127,6 +179,7 @@ func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]
 	}
 	for i := range out {
 		s := &out[i]
+		s.Bucket = m.as
 		for _, r := range rows {
 			if int(r.WindowSeconds) == s.Seconds && r.StartsAt.Equal(s.Start) {
 				s.Own, s.Foreign, s.Unsure = int(r.Own), int(r.ForeignSpend), int(r.Unsure)
@@ -160,6 +213,16 @@ func (t tally) encode(sign int) json.RawMessage {
 
 // debit spends calls in every span, or fails with errBudgetMoved and leaves it to the caller to roll back.
 func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []Span, calls tally) error {
+	for _, b := range m.all() {
+		own := slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Bucket != b.as })
+		if err := b.debitOwn(ctx, tx, own, calls); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *meter) debitOwn(ctx context.Context, tx pgx.Tx, spans []Span, calls tally) error {
 	p := db.LedgerDebitParams{Domain: m.key.domain, Bucket: m.key.bucket, ByCredential: calls.encode(1)}
 	n := calls.sum()
 	for i := range spans {
@@ -182,35 +245,40 @@ func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []Span, calls tally)
 
 // releases collects what settled calls give back.
 type releases struct {
-	m     *meter
-	calls map[[2]int64]tally
+	key budgetKey
+	// calls are by bucket and window.
+	calls map[string]map[[2]int64]tally
 }
 
 func (r *releases) add(c CountsIn, credentialID uuid.UUID) {
-	for seconds, starts := range c {
+	for w, starts := range c {
+		bucket := cmp.Or(w.Bucket, r.key.bucket)
+		if r.calls[bucket] == nil {
+			r.calls[bucket] = map[[2]int64]tally{}
+		}
 		for _, start := range starts {
-			k := [2]int64{int64(seconds), start}
-			if r.calls[k] == nil {
-				r.calls[k] = tally{}
+			k := [2]int64{int64(w.Seconds), start}
+			if r.calls[bucket][k] == nil {
+				r.calls[bucket][k] = tally{}
 			}
-			r.calls[k][credentialID]++
+			r.calls[bucket][k][credentialID]++
 		}
 	}
 }
 
 func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
-	if len(r.calls) == 0 {
-		return nil
-	}
-	p := db.LedgerReleaseParams{Domain: r.m.key.domain, Bucket: r.m.key.bucket}
-	for _, k := range sortedWindows(r.calls) {
-		p.Seconds = append(p.Seconds, int32(k[0]))
-		p.Starts = append(p.Starts, time.Unix(k[1], 0))
-		p.Calls = append(p.Calls, int32(r.calls[k].sum()))
-		p.Less = append(p.Less, string(r.calls[k].encode(-1)))
-	}
-	if err := db.New().LedgerRelease(ctx, tx, p); err != nil {
-		return fmt.Errorf("release %s: %w", r.m.key, err)
+	for _, bucket := range slices.Sorted(maps.Keys(r.calls)) {
+		p := db.LedgerReleaseParams{Domain: r.key.domain, Bucket: bucket}
+		calls := r.calls[bucket]
+		for _, k := range slices.SortedFunc(maps.Keys(calls), func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) }) {
+			p.Seconds = append(p.Seconds, int32(k[0]))
+			p.Starts = append(p.Starts, time.Unix(k[1], 0))
+			p.Calls = append(p.Calls, int32(calls[k].sum()))
+			p.Less = append(p.Less, string(calls[k].encode(-1)))
+		}
+		if err := db.New().LedgerRelease(ctx, tx, p); err != nil {
+			return fmt.Errorf("release %s of %s: %w", bucket, r.key.domain, err)
+		}
 	}
 	return nil
 }

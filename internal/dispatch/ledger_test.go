@@ -68,7 +68,7 @@ func TestLedger_Concurrent(t *testing.T) {
 		all.Go(func() {
 			var held []CountsIn
 			for range 60 {
-				r := releases{m: m, calls: map[[2]int64]tally{}}
+				r := releases{key: m.key, calls: map[string]map[[2]int64]tally{}}
 				var spans []Span
 				n, at := 1+random.IntN(3), edge.Add(time.Duration(random.IntN(240)-120)*time.Second)
 				release := len(held) > 0 && random.IntN(5) < 2
@@ -90,7 +90,7 @@ func TestLedger_Concurrent(t *testing.T) {
 					t.Errorf("debit or release: %v", err)
 				case release:
 					held = held[:len(held)-1]
-					for k, n := range r.calls {
+					for k, n := range r.calls[m.key.bucket] {
 						left[k] -= int32(n.sum())
 					}
 				default:
@@ -137,7 +137,7 @@ func TestLedger_DebitIsAllOrNothing(t *testing.T) {
 	require.ErrorIs(t, debit(1), errBudgetMoved, "what others spent counts")
 	require.NoError(t, debit(0))
 
-	r := releases{m: m, calls: map[[2]int64]tally{{60, at.Unix() - 30}: {uuid.Nil: 9}, {3600, at.Unix() - 30}: {uuid.Nil: 1}, {86400, 0}: {uuid.Nil: 1}}}
+	r := releases{key: m.key, calls: map[string]map[[2]int64]tally{"b": {{60, at.Unix() - 30}: {uuid.Nil: 9}, {3600, at.Unix() - 30}: {uuid.Nil: 1}, {86400, 0}: {uuid.Nil: 1}}}}
 	require.NoError(t, pg.InTx(t.Context(), pool, r.write))
 	require.Equal(t, map[[2]int64]int32{{60, at.Unix() - 30}: 0, {3600, at.Unix() - 30}: 1}, spent(t, pool))
 }
@@ -159,8 +159,8 @@ func TestProperty_Keep(t *testing.T) {
 		kept, released := in.Keep(Arrival{claimed, answered}, m.skew, m.loc)
 		for _, s := range debited {
 			can := s.End.After(claimed.Add(-m.skew)) && !s.Start.After(answered.Add(m.skew))
-			require.Equal(t, can, slices.Contains(kept[s.Seconds], s.Start.Unix()), "kept: %v", s)
-			require.Equal(t, !can, slices.Contains(released[s.Seconds], s.Start.Unix()), "released: %v", s)
+			require.Equal(t, can, slices.Contains(kept[Window{Seconds: s.Seconds}], s.Start.Unix()), "kept: %v", s)
+			require.Equal(t, !can, slices.Contains(released[Window{Seconds: s.Seconds}], s.Start.Unix()), "released: %v", s)
 		}
 		kept, released = in.Keep(Arrival{}, m.skew, m.loc)
 		require.Empty(t, kept, "a call that did not arrive")

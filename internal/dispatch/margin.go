@@ -83,7 +83,7 @@ func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, 
 		if err := d.ensureBudget(ctx, tx, domain.TimeZone, svc, k); err != nil {
 			return err
 		}
-		if _, _, err := d.lockBudget(ctx, tx, k); err != nil {
+		if _, _, _, err := d.lockBudget(ctx, tx, k); err != nil {
 			return err
 		}
 		if err := d.q.MarginSet(ctx, tx, db.MarginSetParams{TenancyID: tenancyID, Bucket: bucket, OrgID: orgID, Percent: int32(percent)}); err != nil {
@@ -94,7 +94,7 @@ func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, 
 			return err
 		}
 		out = &all[slices.IndexFunc(all, func(m Margin) bool { return m.Bucket == bucket })]
-		if err := d.wakeWaiting(ctx, tx, k); err != nil {
+		if err := d.wakeWaiting(ctx, tx, tenancyID, svc.Lines(bucket)...); err != nil {
 			return err
 		}
 		return account.Audit(ctx, tx, "margin", tenancyID+"/"+bucket)
@@ -127,16 +127,21 @@ func (d *Dispatcher) ensureBudget(ctx context.Context, tx pgx.Tx, zone string, s
 	return nil
 }
 
-// wakeWaiting has a budget looked at again that has work waiting.
-func (d *Dispatcher) wakeWaiting(ctx context.Context, tx pgx.Tx, k budgetKey) error {
-	waits, err := d.q.BudgetWaits(ctx, tx, db.BudgetWaitsParams{Domain: k.domain, Bucket: k.bucket})
-	if err != nil {
-		return fmt.Errorf("read what waits for %s: %w", k, err)
+// wakeWaiting has those budgets of an account looked at again that have work waiting.
+func (d *Dispatcher) wakeWaiting(ctx context.Context, tx pgx.Tx, domain string, buckets ...string) error {
+	for _, bucket := range buckets {
+		waits, err := d.q.BudgetWaits(ctx, tx, db.BudgetWaitsParams{Domain: domain, Bucket: bucket})
+		if err != nil {
+			return fmt.Errorf("read what waits for %s of %s: %w", bucket, domain, err)
+		}
+		if !waits {
+			continue
+		}
+		if err := d.Due.Wake(ctx, tx, run.DueDispatch, run.DispatchKey(domain, bucket), time.Time{}); err != nil {
+			return err
+		}
 	}
-	if !waits {
-		return nil
-	}
-	return d.Due.Wake(ctx, tx, run.DueDispatch, k.String(), time.Time{})
+	return nil
 }
 
 // account returns a metered account that the organization knows. Fault: NotFound.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -41,6 +42,9 @@ type pass struct {
 	// blocked are queues, full lanes that something bars until a call settles.
 	blocked map[queueKey]bool
 	full    map[LaneKey]bool
+	// shut are blocked queues whose calls spend another budget too that has no room before again.
+	shut  map[queueKey]bool
+	again time.Time
 	// barred is a call for which the budget had no room; waitLocal is when it is to be looked at again.
 	barred    *prepared
 	waitLocal time.Time
@@ -57,7 +61,7 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	if !ok {
 		return time.Time{}, fmt.Errorf("dispatch: %q names no budget", lease.Key)
 	}
-	p := &pass{d: d, key: budgetKey{domain, bucket}, lease: lease, blocked: map[queueKey]bool{}, full: map[LaneKey]bool{}}
+	p := &pass{d: d, key: budgetKey{domain, bucket}, lease: lease, blocked: map[queueKey]bool{}, full: map[LaneKey]bool{}, shut: map[queueKey]bool{}}
 	p.flight = d.join(p.key)
 	defer func() {
 		if p.flight.leave(p.waits(), p.settled) && ctx.Err() == nil {
@@ -73,12 +77,12 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	return p.loop(ctx)
 }
 
-// open ends the backoff whose time is over, and reads the budget and what is ready in it.
+// open ends the backoffs of the account whose time is over, and reads the budget and what is ready in it.
 func (p *pass) open(ctx context.Context) error {
 	var budget db.FlowBudget
 	var others []db.CallsOfOthersRow
 	err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) error {
-		return p.d.q.HoldExpire(ctx, tx, db.HoldExpireParams{Domain: p.key.domain, Bucket: p.key.bucket})
+		return p.d.q.HoldExpire(ctx, tx, p.key.domain)
 	}, func(tx pg.DB) (err error) {
 		budget, err = p.d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: p.key.domain, Bucket: p.key.bucket})
 		return err
@@ -163,13 +167,13 @@ func (p *pass) settle() {
 	}
 	p.settled = settled
 	p.barred, p.waitLocal = nil, time.Time{}
-	clear(p.blocked)
+	p.blocked = maps.Clone(p.shut)
 	clear(p.full)
 }
 
 // waits reports whether work is left for which a settlement may make room.
 func (p *pass) waits() bool {
-	return len(p.blocked) > 0 || len(p.full) > 0 || p.barred != nil
+	return len(p.blocked) > len(p.shut) || len(p.full) > 0 || p.barred != nil
 }
 
 // look finds out whether there is more to do, once nobody can wake the budget any more without being seen, and else
@@ -206,7 +210,7 @@ func (p *pass) look(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, 
 	if soon := p.chosenAt.Add(lookAgain); (p.waits() || p.d.deferred.any()) && (next.IsZero() || soon.Before(next)) {
 		next = soon
 	}
-	return false, next, nil
+	return false, soonest(next, p.again), nil
 }
 
 // step claims once and sends what it got. progress tells that there may be more at once.
@@ -232,11 +236,14 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	p.flight.launch(&got)
 	for _, k := range got.blocked {
 		p.blocked[k] = true
+		if got.elsewhere {
+			p.shut[k], p.again = true, soonest(p.again, got.nextAt)
+		}
 	}
 	for _, lane := range got.full {
 		p.full[lane] = true
 	}
-	if !got.nextAt.IsZero() {
+	if !got.nextAt.IsZero() && !got.elsewhere {
 		last := calls[len(calls)-1]
 		p.barred = &prepared{probe: true, orgID: last.orgID, lane: last.lane, timeout: last.timeout}
 		p.waitLocal = time.Now().Add(got.wait)

@@ -218,7 +218,7 @@ func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
 	if moved != 1 {
 		return fmt.Errorf("%w: call %s", run.ErrMoved, call.ID)
 	}
-	if err := s.released.write(ctx, r.tx); err != nil {
+	if err := s.giveBack(ctx, r.tx, r.change); err != nil {
 		return err
 	}
 	r.change.Wake(run.DueDispatch, k.String(), r.change.Now) // an exclusive call makes room

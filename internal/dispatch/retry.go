@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,12 +26,20 @@ func (s *settlement) later(call *openCall, v *verdict) {
 		case !v.reading.Named:
 			until = s.refusedForRate(call)
 		}
-		if until.After(s.now) && until.After(s.backoff) {
-			s.backoff, s.cause = until, firstOf(v.reading.Code, v.reading.Reason)
+		if bucket := s.limited(call, v); until.After(s.now) && until.After(s.backoffs[bucket]) {
+			s.backoffs[bucket], s.cause = until, firstOf(v.reading.Code, v.reading.Reason)
 		}
 	}
 	s.move(call, v, stateRefused, time.Time{})
 	s.requeue(call.parts, run.Again{From: call.from, ReadyAt: until, Why: s.why(call, codeRefused, "The provider asked to come back later", &v.reading)})
+}
+
+// limited is the bucket of a call that a refusal for the rate names; that of its queue where it names none.
+func (s *settlement) limited(call *openCall, v *verdict) string {
+	if a, ok := s.d.Catalog.Action(call.ActionID); ok && slices.Contains(a.Buckets, v.reading.Bucket) {
+		return v.reading.Bucket
+	}
+	return s.key.bucket
 }
 
 // refusedForRate says until when a budget without windows is closed whose receiver names no time. Calls that were claimed before the

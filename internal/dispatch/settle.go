@@ -180,9 +180,9 @@ type settlement struct {
 	// counted: a refusal was counted, for which the budget is closed until closedUntil.
 	counted     bool
 	closedUntil time.Time
-	// backoff is how long the whole budget must wait, and why.
-	backoff time.Time
-	cause   string
+	// backoffs are how long whole budgets must wait, and cause why.
+	backoffs map[string]time.Time
+	cause    string
 	// checkAt is when the next outcome must be looked into.
 	checkAt time.Time
 	// resolved are the records of the calls that people have settled, contradictions those of them of which the provider says
@@ -193,7 +193,7 @@ type settlement struct {
 
 func newSettlement(d *Dispatcher, k budgetKey, m *meter) *settlement {
 	return &settlement{d: d, key: k, meter: m, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
-		settled: map[windowKey]settledWindows{}, released: releases{m: m, calls: map[[2]int64]tally{}},
+		settled: map[windowKey]settledWindows{}, backoffs: map[string]time.Time{}, released: releases{key: k, calls: map[string]map[[2]int64]tally{}},
 		resolved: map[uuid.UUID][]db.ResolutionsOfCallsRow{}}
 }
 

@@ -23,7 +23,7 @@ var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time.Time) {
 	counts := "" // as they are
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
-		w := s.windows(call, Counts(&v.reading, s.meter.refusals))
+		w := s.windows(call, Counts(&v.reading, false), Counts(&v.reading, true))
 		s.released.add(w.released, call.spender())
 		counts = w.text
 	}
@@ -48,6 +48,7 @@ func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time
 // windowKey is what the windows of a call depend on: calls that were claimed together share them.
 type windowKey struct {
 	counts  string
+	counted bool
 	arrival Arrival
 }
 
@@ -57,8 +58,9 @@ type settledWindows struct {
 	released CountsIn
 }
 
-func (s *settlement) windows(call *openCall, counted bool) settledWindows {
-	k := windowKey{string(call.CountsIn), ArrivalOf(call.ClaimedAt, call.SendBefore, s.now, counted)}
+// windows splits those of a call: where it counts, be it only with providers that count what they refuse, and where it does not.
+func (s *settlement) windows(call *openCall, counted, refused bool) settledWindows {
+	k := windowKey{string(call.CountsIn), counted, ArrivalOf(call.ClaimedAt, call.SendBefore, s.now, refused)}
 	if w, ok := s.settled[k]; ok {
 		return w
 	}
@@ -69,6 +71,12 @@ func (s *settlement) windows(call *openCall, counted bool) settledWindows {
 		return w
 	}
 	kept, released := in.Keep(k.arrival, s.meter.skew, s.meter.loc)
+	for window, starts := range kept {
+		if !counted && !s.meter.counts(window) {
+			released[window] = append(released[window], starts...)
+			delete(kept, window)
+		}
+	}
 	if len(released) > 0 {
 		w = settledWindows{string(kept.encode()), released}
 	}
@@ -91,11 +99,11 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	if int(moved) != len(s.moves.Ids) {
 		return fmt.Errorf("%w: %d of %d calls were settled by somebody else", run.ErrMoved, len(s.moves.Ids)-int(moved), len(s.moves.Ids))
 	}
-	if !s.backoff.IsZero() {
-		err := s.d.q.HoldOpenBackoff(ctx, tx, db.HoldOpenBackoffParams{ID: newID(), Domain: s.key.domain, Bucket: s.key.bucket, Cause: s.cause,
-			Reason: "The provider refused a call for its rate limit", ExpiresAt: s.backoff})
+	for _, bucket := range slices.Sorted(maps.Keys(s.backoffs)) {
+		err := s.d.q.HoldOpenBackoff(ctx, tx, db.HoldOpenBackoffParams{ID: newID(), Domain: s.key.domain, Bucket: bucket, Cause: s.cause,
+			Reason: "The provider refused a call for its rate limit", ExpiresAt: s.backoffs[bucket]})
 		if err != nil {
-			return fmt.Errorf("open the backoff of %s: %w", s.key, err)
+			return fmt.Errorf("open the backoff of %s of %s: %w", bucket, s.key.domain, err)
 		}
 	}
 	change, err := s.d.Runs.Begin(ctx, tx, slices.Collect(maps.Keys(s.plans))...)
@@ -108,7 +116,7 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	if err := s.moveRecords(ctx, change); err != nil {
 		return err
 	}
-	if err := s.released.write(ctx, tx); err != nil {
+	if err := s.giveBack(ctx, tx, change); err != nil {
 		return err
 	}
 	if err := s.writeContradictions(ctx, tx); err != nil {
@@ -121,6 +129,25 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 		change.Wake(run.DueDispatch, s.key.String(), s.now)
 	}
 	return change.Apply(ctx)
+}
+
+// giveBack gives windows back, and has queues of other budgets looked at for which that makes room.
+func (s *settlement) giveBack(ctx context.Context, tx pgx.Tx, change *run.Change) error {
+	for bucket := range s.released.calls {
+		for _, line := range s.meter.svc.Lines(bucket) {
+			waits, err := line != s.key.bucket, error(nil)
+			if waits {
+				waits, err = s.d.q.BudgetWaits(ctx, tx, db.BudgetWaitsParams{Domain: s.key.domain, Bucket: line})
+			}
+			if err != nil {
+				return fmt.Errorf("read what waits for %s of %s: %w", line, s.key.domain, err)
+			}
+			if waits {
+				change.Wake(run.DueDispatch, run.DispatchKey(s.key.domain, line), s.now)
+			}
+		}
+	}
+	return s.released.write(ctx, tx)
 }
 
 // moveRecords moves the records of the calls.

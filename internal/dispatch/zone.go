@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,7 +26,7 @@ func (d *Dispatcher) aligned(ctx context.Context, k budgetKey, do func() error) 
 	if !errors.Is(err, errZone) {
 		return err
 	}
-	if err := d.align(ctx, k); err != nil {
+	if err := d.alignAll(ctx, k.domain); err != nil {
 		return err
 	}
 	return do()
@@ -49,7 +50,7 @@ func (d *Dispatcher) alignAll(ctx context.Context, domain string) error {
 // in them: none that was sent before can be sent again for it.
 func (d *Dispatcher) align(ctx context.Context, k budgetKey) error {
 	return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		budget, now, err := d.lockBudget(ctx, tx, k)
+		budget, _, now, err := d.lockBudget(ctx, tx, k)
 		if err != nil {
 			return err
 		}
@@ -78,15 +79,30 @@ func (d *Dispatcher) align(ctx context.Context, k budgetKey) error {
 
 // alignCalls writes the windows anew of calls that may give some back, or that a reading may miss.
 func (m *meter) alignCalls(ctx context.Context, tx pgx.Tx, now time.Time) error {
-	calls, err := db.New().CallsUnaligned(ctx, tx, db.CallsUnalignedParams{Domain: m.key.domain, Bucket: m.key.bucket,
+	calls, err := db.New().CallsUnaligned(ctx, tx, db.CallsUnalignedParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket),
 		Since: now.Add(-m.young - time.Hour), Oldest: now.Add(-zoneReach)})
 	if err != nil {
 		return fmt.Errorf("read the calls of %s: %w", m.key, err)
 	}
 	var p db.CallsAlignParams
 	for _, c := range calls {
+		in, err := decodeCounts(c.CountsIn)
+		if err != nil {
+			return err
+		}
+		as, had := "", len(in)
+		if c.Bucket != m.key.bucket {
+			as = m.key.bucket
+		}
+		maps.DeleteFunc(in, func(w Window, _ []int64) bool { return w.Bucket == as })
+		if len(in) == had {
+			continue // it does not count here
+		}
+		for w, starts := range CountsOf(Spans(m.caps, c.ClaimedAt, c.Until, m.skew, m.loc)) {
+			in[Window{w.Seconds, as}] = starts
+		}
 		p.Ids = append(p.Ids, c.ID)
-		p.CountsIn = append(p.CountsIn, string(CountsOf(Spans(m.caps, c.ClaimedAt, c.Until, m.skew, m.loc)).encode()))
+		p.CountsIn = append(p.CountsIn, string(in.encode()))
 	}
 	if err := db.New().CallsAlign(ctx, tx, p); err != nil {
 		return fmt.Errorf("align the calls of %s: %w", m.key, err)
@@ -97,7 +113,7 @@ func (m *meter) alignCalls(ctx context.Context, tx pgx.Tx, now time.Time) error 
 // alignLedger makes the windows that are not over.
 func (m *meter) alignLedger(ctx context.Context, tx pgx.Tx, now time.Time) error {
 	q := db.New()
-	calls, err := q.CallsCounted(ctx, tx, db.CallsCountedParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: now.Add(-zoneReach)})
+	calls, err := q.CallsCounted(ctx, tx, db.CallsCountedParams{Domain: m.key.domain, Bucket: m.key.bucket, Lines: m.svc.Lines(m.key.bucket), Since: now.Add(-zoneReach)})
 	if err != nil {
 		return fmt.Errorf("read the calls of %s: %w", m.key, err)
 	}

@@ -75,6 +75,8 @@ type Drained struct {
 	// Source binds; Window is the length in seconds of the window that binds, or would first; 0 for a budget without windows.
 	Source Source
 	Window int
+	// waits is how long the last call waits for its turn; zero where all go at once.
+	waits time.Duration
 }
 
 // Drain says when work will be done that waits now, if nothing else comes and nobody steers. It plays the dispatcher's own
@@ -127,11 +129,14 @@ func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drain
 	if d.last >= 0 {
 		d.at = d.at.Add(d.at.Sub(now) / disorder)
 	}
-	at := d.at.Add(rate.Longest + rate.Wake)
+	at, waits := d.at.Add(rate.Longest+rate.Wake), time.Duration(0)
+	if d.kept {
+		waits = d.at.Sub(now)
+	}
 	if rate.Idle > 0 && !d.kept && rate.Spacing == 0 && d.sent+int64(rate.UnderWay) <= int64(d.atOnce()) {
 		at = earlier(at, now.Add(rate.Idle))
 	}
-	return Drained{At: at, Source: d.source(), Window: d.window()}
+	return Drained{At: at, Source: d.source(), Window: d.window(), waits: waits}
 }
 
 const (
@@ -164,6 +169,7 @@ func (d *drain) beyond(now time.Time) Drained {
 	slowest = max(slowest, float64(ours)*float64(1+d.Rate.Others)/float64(d.sent))
 	if more := took*slowest + float64(unplayed); more < float64(now.Add(Horizon).Sub(d.at)) {
 		out.At = d.at.Add(time.Duration(more))
+		out.waits = out.At.Sub(now)
 	}
 	return out
 }

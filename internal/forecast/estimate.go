@@ -57,6 +57,8 @@ type Estimate struct {
 	from time.Time
 	// paced are its queues here, where a policy releases them.
 	paced []Paced
+	// with are all buckets that the calls spend.
+	with []string
 }
 
 // Day is the daily budget beside an estimate.
@@ -260,12 +262,8 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 	byBucket := map[key]*Estimate{}
 	rate := map[key]*catalog.RateBucket{}
 	var order []key
-	for _, r := range b.Routes {
-		a := r.Task.Action
-		if len(a.Buckets) == 0 {
-			continue
-		}
-		k := key{r.Route.Domain, r.Route.Bucket}
+	add := func(r *run.TaskRoute, bucket string) {
+		a, k := r.Task.Action, key{r.Route.Domain, bucket}
 		e := byBucket[k]
 		if e == nil {
 			e = &Estimate{TenancyID: k.domain, Bucket: k.bucket, ActionID: &a.ID, RecordCount: b.RecordCount, MaxRecordsPerRequest: a.MaxRecordsPerRequest,
@@ -285,10 +283,16 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 		e.Calls += calls(b.RecordCount, a.MaxRecordsPerRequest)
 		e.steps = max(e.steps, r.StepNo+1)
 		if b.Pacing != nil {
-			e.paced = append(e.paced, pacedOf(b, &r))
+			e.paced = append(e.paced, pacedOf(b, r))
 		}
 		e.atLeast = e.atLeast || r.Task.ForEach != nil
 		e.called(a, r.Task.Timeout)
+		e.with = append(e.with, a.Buckets...)
+	}
+	for i := range b.Routes {
+		for _, bucket := range b.Routes[i].Task.Action.Buckets {
+			add(&b.Routes[i], bucket)
+		}
 	}
 	var out *Estimate
 	var longest time.Duration
@@ -303,6 +307,11 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 		}
 		if out == nil || takes > longest {
 			out, longest = byBucket[k], takes
+		}
+	}
+	for _, k := range order {
+		if k.domain == out.TenancyID && k.bucket != out.Bucket && slices.Contains(out.with, k.bucket) {
+			out.Completion = out.Completion.and(byBucket[k].Completion)
 		}
 	}
 	return out, nil

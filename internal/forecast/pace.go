@@ -50,11 +50,13 @@ func (s *Service) effective(ctx context.Context, conn db.DBTX, orgID, batchID uu
 		if task.Gone != "" || len(task.Action.Buckets) == 0 {
 			continue
 		}
-		k := key{r.Domain, r.Bucket}
-		if perRecord[k] == nil {
-			perRecord[k], buckets[k] = new(big.Rat), s.catalog.Bucket(task.Action, k.bucket)
+		for _, name := range task.Action.Buckets {
+			k := key{r.Domain, name}
+			if perRecord[k] == nil {
+				perRecord[k], buckets[k] = new(big.Rat), s.catalog.Bucket(task.Action, k.bucket)
+			}
+			perRecord[k].Add(perRecord[k], big.NewRat(1, int64(max(task.Action.MaxRecordsPerRequest, 1))))
 		}
-		perRecord[k].Add(perRecord[k], big.NewRat(1, int64(max(task.Action.MaxRecordsPerRequest, 1))))
 	}
 	var least *big.Rat
 	for k, calls := range perRecord {

@@ -100,14 +100,23 @@ func (s *Service) queue(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tena
 		return nil, err
 	}
 	out := &Queue{TenancyID: tenancyID, AsOf: b.spend.now, Lanes: b.lanes, Buckets: map[string]BucketQueue{}}
+	alone := map[string]Completion{}
 	for _, k := range s.buckets(d.PlatformID) {
-		w := b.buckets[k.name]
 		caps, err := dispatch.Caps(ctx, conn, tenancyID, k.name, k.RateBucket)
 		if err != nil {
 			return nil, err
 		}
-		out.Buckets[k.name] = BucketQueue{w.depth, w.completion(b, k, caps)}
-		out.Totals.add(w.depth)
+		alone[k.name] = b.buckets[k.name].completion(b, k, caps)
+	}
+	for name, c := range alone {
+		w := b.buckets[name]
+		for other := range w.with {
+			c = c.and(alone[other])
+		}
+		out.Buckets[name] = BucketQueue{w.depth, c}
+	}
+	for _, depth := range b.lanes {
+		out.Totals.add(depth)
 	}
 	return out, nil
 }
@@ -142,6 +151,8 @@ type waiting struct {
 	// timeout is how long one of its calls may take at most, others are the other organizations that have work here.
 	timeout time.Duration
 	others  map[uuid.UUID]bool
+	// with are budgets that calls of the organization spend beside this one.
+	with map[string]bool
 }
 
 // backlog reads what waits for an account, but for a batch. The ledger comes last: a claim moves work from a queue to it, and where
@@ -152,7 +163,7 @@ func (s *Service) backlog(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d 
 		b.lanes[l] = Depth{}
 	}
 	for _, k := range s.buckets(d.PlatformID) {
-		b.buckets[k.name] = &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}}
+		b.buckets[k.name] = &waiting{causes: map[string]bool{}, others: map[uuid.UUID]bool{}, with: map[string]bool{}}
 	}
 	if d.AnswersIn != nil {
 		b.readings = time.Duration(*d.AnswersIn * float64(time.Second))
@@ -191,9 +202,11 @@ func (s *Service) paces(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 	if err != nil {
 		return fmt.Errorf("read the calls of %s: %w", d.TenancyID, err)
 	}
+	of := map[string]db.CallPaceRow{}
 	for _, p := range paces {
-		b.pace[p.Bucket] = p
+		of[p.Bucket] = p
 	}
+	b.pace = s.shared(d.PlatformID, of)
 	lanes, err := s.q.LaneList(ctx, conn, db.LaneListParams{OrgID: orgID, TenancyID: d.TenancyID})
 	if err != nil {
 		return fmt.Errorf("read the lanes of %s: %w", d.TenancyID, err)
@@ -205,6 +218,22 @@ func (s *Service) paces(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *D
 	}
 	b.delays, err = s.delays(ctx, conn, d.TenancyID, b.spend.now)
 	return err
+}
+
+// shared adds to how the calls of each budget went those that wait in queues of others and spend it too.
+func (s *Service) shared(platformID string, of map[string]db.CallPaceRow) map[string]db.CallPaceRow {
+	out := maps.Clone(of)
+	for _, svc := range s.catalog.Services(platformID) {
+		for name := range svc.RateBuckets {
+			for _, line := range svc.Lines(name)[1:] {
+				p, also := out[name], of[line]
+				p.Recent, p.UnderWay, p.MaxInFlight = p.Recent+also.Recent, p.UnderWay+also.UnderWay, max(p.MaxInFlight, also.MaxInFlight)
+				p.Calls, p.SlowSeconds = max(p.Calls, also.Calls), max(p.SlowSeconds, also.SlowSeconds)
+				out[name] = p
+			}
+		}
+	}
+	return out
 }
 
 // inLane is the lesser of two bounds on calls under way: one that is known already, and that of a lane; 0 is none.
@@ -358,6 +387,35 @@ func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, e *Estimate, he
 		work = append(work, Work{Calls: e.Calls, From: from})
 	}
 	c.finish(b, k.name, rate, work, false)
+	return c
+}
+
+// and is when work is done that may spend another budget, too, whose work is done as o says: by the later of the two and, where
+// both make it wait, no later than if the one began when the other ends.
+func (c Completion) and(o Completion) Completion {
+	if o.Unknown == UnknownPaused || o.Source == SourceEmpty {
+		return c
+	}
+	for _, cause := range o.HoldCauses {
+		if !slices.Contains(c.HoldCauses, cause) {
+			c.HoldCauses = append(slices.Clone(c.HoldCauses), cause)
+		}
+	}
+	slices.Sort(c.HoldCauses)
+	switch {
+	case c.Unknown != "":
+		return c
+	case o.At == nil:
+		c.At, c.Unknown, c.Drained = nil, o.Unknown, o.Drained
+		return c
+	}
+	first := min(c.waits, o.waits)
+	if o.At.After(*c.At) {
+		c.Drained = o.Drained
+	}
+	c.waits += first
+	c.Drained.At = c.Drained.At.Add(first)
+	c.At = &c.Drained.At
 	return c
 }
 

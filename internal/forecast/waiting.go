@@ -29,29 +29,52 @@ type counting struct {
 // wait adds a group of queues to what waits, and the calls that its records will make in later steps, which may go before
 // what waits now.
 func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
-	w := c.buckets[r.Bucket]
-	if w == nil {
-		return nil // the catalog has no such bucket any more
-	}
 	own := r.OrgID == c.orgID
 	t := c.task(ctx, taskKey{r.OrgID, r.DefinitionID, r.Version, r.StepNo, r.TaskNo})
+	names := append([]string{r.Bucket}, t.also...)
+	if c.buckets[r.Bucket] == nil {
+		return nil // the catalog has no such bucket any more
+	}
 	n := t.calls(r)
-	w.calls += n
-	if own {
-		c.own(w, r, &t, n)
+	work, err := c.work(&t, r, n)
+	if err != nil {
+		return err
 	}
-	w.exclusive = w.exclusive || t.exclusive
+	for _, name := range names {
+		w := c.buckets[name]
+		w.calls += n
+		w.exclusive = w.exclusive || t.exclusive
+		if own {
+			c.own(w, r, &t, n)
+			for _, other := range names {
+				if other != name {
+					w.with[other] = true
+				}
+			}
+		}
+		if len(work) == 0 {
+			continue
+		}
+		if !own {
+			w.others[r.OrgID] = true
+		}
+		w.work = append(w.work, work...)
+		w.timeout = max(w.timeout, t.timeout)
+	}
+	return nil
+}
+
+// work is what a group of queues is to its budgets; none where people hold it without an end.
+func (c *counting) work(t *taskFacts, r *db.QueueWaitsRow, n int64) (out []waitingWork, err error) {
 	if r.HeldUntil.Year() >= endlessYear {
-		return nil
+		return nil, nil
 	}
-	if !own {
-		w.others[r.OrgID] = true
-	}
+	own := r.OrgID == c.orgID
 	work := waitingWork{Work: Work{Calls: n, Others: !own}}
 	if r.HeldUntil.After(c.spend.now) {
 		work.From = r.HeldUntil
 	}
-	c.later(&t, r.Records, work.From, !own)
+	c.later(t, r.Records, work.From, !own)
 	if delayed := r.DelayedRecords; delayed > 0 { // a later attempt of some; of a paced queue whatever comes last
 		again := work
 		again.From = later(work.From, r.DelayedUntil)
@@ -59,23 +82,21 @@ func (c *counting) wait(ctx context.Context, r *db.QueueWaitsRow) error {
 			work = again
 		} else {
 			again.Calls = min(calls(delayed, t.perCall), n)
-			w.work = append(w.work, again)
+			out = append(out, again)
 			work.Calls = n - r.DelayedRecords/int64(t.perCall)
 		}
 	}
 	if r.Pacing != nil {
 		policy, err := c.policy(r.Pacing)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		work.paced = &Paced{Policy: policy, Records: r.Records, PerCall: t.perCall, Allowance: r.Allowance, LapsesAt: r.LapsesAt, NextAt: c.spend.now}
 		if r.PaceNextAt != nil {
 			work.paced.NextAt = *r.PaceNextAt
 		}
 	}
-	w.work = append(w.work, work)
-	w.timeout = max(w.timeout, t.timeout)
-	return nil
+	return append(out, work), nil
 }
 
 // own adds a group of the organization's own queues to how much waits.
@@ -85,9 +106,11 @@ func (c *counting) own(w *waiting, r *db.QueueWaitsRow, t *taskFacts, calls int6
 		d.PausedRecords, d.PausedItems, d.UnpausedCalls = r.Records, r.Parts, 0
 	}
 	w.depth.add(d)
-	lane := c.lanes[r.Lane]
-	lane.add(d)
-	c.lanes[r.Lane] = lane
+	if w == c.buckets[r.Bucket] {
+		lane := c.lanes[r.Lane]
+		lane.add(d)
+		c.lanes[r.Lane] = lane
+	}
 	w.inFlight = c.inLane(w.inFlight, r.Lane)
 	for _, cause := range r.Causes {
 		w.causes[cause] = true
@@ -143,6 +166,8 @@ type taskFacts struct {
 	// guessed tells that a record may make more calls than one.
 	guessed, exclusive bool
 	timeout            time.Duration
+	// also are the buckets that its calls spend beside that of the queue.
+	also []string
 	// later are the actions of the steps after it.
 	later []*catalog.Action
 }
@@ -165,6 +190,7 @@ func factsOf(plan *definition.Plan, k taskKey) taskFacts {
 	task := &plan.Steps[k.stepNo].Tasks[k.taskNo]
 	out := taskFacts{perCall: 1, guessed: task.ForEach != nil, timeout: task.Timeout}
 	if task.Gone == "" {
+		out.also = task.Action.Buckets[min(1, len(task.Action.Buckets)):]
 		out.exclusive = task.Action.Call != nil && task.Action.Call.ExclusiveOver != ""
 		if task.Action.Bulk && !byRecord(task) {
 			out.perCall = max(task.Action.MaxRecordsPerRequest, 1)

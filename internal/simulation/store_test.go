@@ -23,7 +23,7 @@ func windowOf(s *dispatch.Span) window { return window{s.Seconds, s.Start.Unix()
 // eachWindow goes through the windows of a call in one order.
 func eachWindow(c dispatch.CountsIn, do func(window)) {
 	for _, seconds := range dispatch.WindowLengths {
-		for _, start := range c[seconds] {
+		for _, start := range c[dispatch.Window{Seconds: seconds}] {
 			do(window{seconds, start})
 		}
 	}
