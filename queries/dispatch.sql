@@ -219,6 +219,17 @@ ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.ow
 WHERE l.own + l.foreign_spend + excluded.own <= (
     SELECT (@caps::int[])[array_position(@seconds::int[], l.window_seconds)]);
 
+-- name: CallNote :exec
+-- Writes down a question of the service's own that was answered, and debits it whatever the windows leave.
+WITH call AS (
+    INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at, send_before,
+        answered_at, counts_in)
+    VALUES (@id, @org_id, @domain, @bucket, 'interactive', '', 'settled', @owner, 0, '', '{}', 'safe', @asked_at, @answered_at, @answered_at, @counts_in)
+)
+INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, cap)
+SELECT @domain, @bucket, unnest(@seconds::int[]), unnest(@starts::timestamptz[]), unnest(@ends::timestamptz[]), 1, unnest(@caps::int[])
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + 1, cap = excluded.cap;
+
 -- name: LedgerRelease :exec
 UPDATE flow.ledger l SET own = greatest(0, l.own - d.calls), by_credential = flow.tally(l.by_credential, d.less::jsonb)
 FROM (SELECT unnest(@seconds::int[]) AS seconds, unnest(@starts::timestamptz[]) AS starts_at, unnest(@calls::int[]) AS calls, unnest(@less::text[]) AS less) d
@@ -233,16 +244,17 @@ ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET
     cap = coalesce(excluded.cap, ledger.cap), drift = excluded.drift, alarm_drift = excluded.alarm_drift;
 
 -- name: LedgerIsOpen :one
--- Whether we spent of an account in a window that is not over.
-SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = @domain AND own > 0 AND ends_at > (SELECT flow.clock()));
+-- Whether credentials spent of an account in a window that is not over: questions of the service's own call for no further reading.
+SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = @domain AND by_credential <> '{}' AND ends_at > (SELECT flow.clock()));
 
 -- name: CallsSince :many
 -- Calls that a reading of the provider's counters up to since may not hold: those that went since then or, slow ones, were
 -- answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open. Those that the provider
 -- did not count are in no window. Calls that were
 -- claimed together count in the same windows: they are counted here, because there may be tens of thousands. They are those of all
--- buckets in whose queues calls wait that may spend the budget.
-SELECT bucket, counts_in, count(*) AS calls, bool_or(state <> 'unresolved')::boolean AS young FROM flow.call
+-- buckets in whose queues calls wait that may spend the budget. Questions of the service's own, which no credential spends, are not young:
+-- a reading is one itself.
+SELECT bucket, counts_in, count(*) AS calls, bool_or(state <> 'unresolved' AND credential_id IS NOT NULL)::boolean AS young FROM flow.call
 WHERE domain = @domain AND bucket = ANY(@lines::text[]) AND counts_in <> '{}' AND (
     claimed_at > @since
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > @since)

@@ -14,8 +14,9 @@ SELECT count(*) FROM flow.tenant t JOIN flow.domain d ON d.tenancy_id = t.tenanc
 WHERE t.org_id = @org_id AND d.platform_id = ANY(@platform_ids::text[]);
 
 -- name: DomainDispatched :one
--- Whether anything was ever sent to an account.
-SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain) OR EXISTS (SELECT FROM flow.ledger l WHERE l.domain = @domain AND l.own > 0))::boolean AS dispatched;
+-- Whether anything was ever sent to an account but questions of the service's own.
+SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.credential_id IS NOT NULL)
+    OR EXISTS (SELECT FROM flow.ledger l WHERE l.domain = @domain AND l.by_credential <> '{}'))::boolean AS dispatched;
 
 -- name: LedgerOpen :many
 -- The windows of an account that are not over.

@@ -110,7 +110,7 @@ CREATE TABLE flow.ledger (
 CREATE INDEX ledger_old ON flow.ledger (ends_at);
 -- The history of an account is read newest first.
 CREATE INDEX ledger_history ON flow.ledger (domain, starts_at, bucket, window_seconds);
-COMMENT ON TABLE flow.ledger IS 'Spend by Domain, bucket, window length and window start. No debit raises own + foreign_spend above the cap.';
+COMMENT ON TABLE flow.ledger IS 'Spend by Domain, bucket, window length and window start. No debit for a call to come raises own + foreign_spend above the cap; one for a question that was asked already may.';
 COMMENT ON COLUMN flow.ledger.domain IS 'The Domain of the budget.';
 COMMENT ON COLUMN flow.ledger.bucket IS 'The bucket of the budget.';
 COMMENT ON COLUMN flow.ledger.window_seconds IS 'Length of the window: 60, 3600 or 86400.';
@@ -221,14 +221,14 @@ CREATE INDEX call_unresolved ON flow.call (claimed_at) WHERE state = 'unresolved
 -- A reading of the provider's counters may miss calls that were answered after the time that it holds, however long
 -- before they were claimed. Quick ones are found by when they were claimed.
 CREATE INDEX call_slow ON flow.call (domain, bucket, answered_at) WHERE answered_at - claimed_at > interval '1 second';
-COMMENT ON TABLE flow.call IS 'One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known.';
+COMMENT ON TABLE flow.call IS 'One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known. A question of the service''s own about an account that the provider counts has a row, too, written when it was answered.';
 COMMENT ON COLUMN flow.call.id IS 'Names the call in logs and in ops.unknown_outcome.';
 COMMENT ON COLUMN flow.call.org_id IS 'The organization whose records it carries.';
 COMMENT ON COLUMN flow.call.domain IS 'The Domain of its budget.';
 COMMENT ON COLUMN flow.call.bucket IS 'The bucket in whose queue it waited, the first that it spends.';
 COMMENT ON COLUMN flow.call.lane IS 'The lane it was claimed from.';
-COMMENT ON COLUMN flow.call.action_id IS 'What is asked of the provider, as the catalog names it.';
-COMMENT ON COLUMN flow.call.credential_id IS 'The credential it carries; null for none.';
+COMMENT ON COLUMN flow.call.action_id IS 'What is asked of the provider, as the catalog names it; empty for a question of the service''s own.';
+COMMENT ON COLUMN flow.call.credential_id IS 'The credential that spends it; null for none.';
 COMMENT ON COLUMN flow.call.state IS 'intent: may be under way; unknown: nobody knows whether it arrived; awaiting: accepted, result later; settled, refused: over; unresolved: only a person can tell.';
 COMMENT ON COLUMN flow.call.owner IS 'The process that wrote it down.';
 COMMENT ON COLUMN flow.call.attempt IS 'Which attempt it is for its records, from 1.';

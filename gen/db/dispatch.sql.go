@@ -483,6 +483,51 @@ func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (in
 	return result.RowsAffected(), nil
 }
 
+const callNote = `-- name: CallNote :exec
+WITH call AS (
+    INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at, send_before,
+        answered_at, counts_in)
+    VALUES ($7, $8, $1, $2, 'interactive', '', 'settled', $9, 0, '', '{}', 'safe', $10, $11, $11, $12)
+)
+INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, cap)
+SELECT $1, $2, unnest($3::int[]), unnest($4::timestamptz[]), unnest($5::timestamptz[]), 1, unnest($6::int[])
+ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + 1, cap = excluded.cap
+`
+
+type CallNoteParams struct {
+	Domain     string
+	Bucket     string
+	Seconds    []int32
+	Starts     []time.Time
+	Ends       []time.Time
+	Caps       []int32
+	ID         uuid.UUID
+	OrgID      uuid.UUID
+	Owner      string
+	AskedAt    time.Time
+	AnsweredAt time.Time
+	CountsIn   json.RawMessage
+}
+
+// Writes down a question of the service's own that was answered, and debits it whatever the windows leave.
+func (q *Queries) CallNote(ctx context.Context, db DBTX, arg CallNoteParams) error {
+	_, err := db.Exec(ctx, callNote,
+		arg.Domain,
+		arg.Bucket,
+		arg.Seconds,
+		arg.Starts,
+		arg.Ends,
+		arg.Caps,
+		arg.ID,
+		arg.OrgID,
+		arg.Owner,
+		arg.AskedAt,
+		arg.AnsweredAt,
+		arg.CountsIn,
+	)
+	return err
+}
+
 const callPostpone = `-- name: CallPostpone :exec
 UPDATE flow.call SET next_check_at = $1, checks = checks + $2 WHERE id = $3 AND state IN ('unknown', 'awaiting')
 `
@@ -888,7 +933,7 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 }
 
 const callsSince = `-- name: CallsSince :many
-SELECT bucket, counts_in, count(*) AS calls, bool_or(state <> 'unresolved')::boolean AS young FROM flow.call
+SELECT bucket, counts_in, count(*) AS calls, bool_or(state <> 'unresolved' AND credential_id IS NOT NULL)::boolean AS young FROM flow.call
 WHERE domain = $1 AND bucket = ANY($2::text[]) AND counts_in <> '{}' AND (
     claimed_at > $3
     OR (answered_at - claimed_at > interval '1 second' AND answered_at > $3)
@@ -915,7 +960,8 @@ type CallsSinceRow struct {
 // answered since, and those of which nobody knows whether they arrived, as long as a window of theirs can be open. Those that the provider
 // did not count are in no window. Calls that were
 // claimed together count in the same windows: they are counted here, because there may be tens of thousands. They are those of all
-// buckets in whose queues calls wait that may spend the budget.
+// buckets in whose queues calls wait that may spend the budget. Questions of the service's own, which no credential spends, are not young:
+// a reading is one itself.
 func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams) ([]CallsSinceRow, error) {
 	rows, err := db.Query(ctx, callsSince,
 		arg.Domain,
@@ -1522,10 +1568,10 @@ func (q *Queries) LedgerDebit(ctx context.Context, db DBTX, arg LedgerDebitParam
 }
 
 const ledgerIsOpen = `-- name: LedgerIsOpen :one
-SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = $1 AND own > 0 AND ends_at > (SELECT flow.clock()))
+SELECT EXISTS (SELECT FROM flow.ledger WHERE domain = $1 AND by_credential <> '{}' AND ends_at > (SELECT flow.clock()))
 `
 
-// Whether we spent of an account in a window that is not over.
+// Whether credentials spent of an account in a window that is not over: questions of the service's own call for no further reading.
 func (q *Queries) LedgerIsOpen(ctx context.Context, db DBTX, domain string) (bool, error) {
 	row := db.QueryRow(ctx, ledgerIsOpen, domain)
 	var exists bool

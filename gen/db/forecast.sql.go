@@ -142,10 +142,11 @@ func (q *Queries) CredentialNames(ctx context.Context, db DBTX, arg CredentialNa
 }
 
 const domainDispatched = `-- name: DomainDispatched :one
-SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = $1) OR EXISTS (SELECT FROM flow.ledger l WHERE l.domain = $1 AND l.own > 0))::boolean AS dispatched
+SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = $1 AND c.credential_id IS NOT NULL)
+    OR EXISTS (SELECT FROM flow.ledger l WHERE l.domain = $1 AND l.by_credential <> '{}'))::boolean AS dispatched
 `
 
-// Whether anything was ever sent to an account.
+// Whether anything was ever sent to an account but questions of the service's own.
 func (q *Queries) DomainDispatched(ctx context.Context, db DBTX, domain string) (bool, error) {
 	row := db.QueryRow(ctx, domainDispatched, domain)
 	var dispatched bool

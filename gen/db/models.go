@@ -601,7 +601,7 @@ type FlowBudgetOrgLane struct {
 	Vstart int64
 }
 
-// One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known.
+// One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known. A question of the service's own about an account that the provider counts has a row, too, written when it was answered.
 type FlowCall struct {
 	// Names the call in logs and in ops.unknown_outcome.
 	ID uuid.UUID
@@ -613,9 +613,9 @@ type FlowCall struct {
 	Bucket string
 	// The lane it was claimed from.
 	Lane FlowLane
-	// What is asked of the provider, as the catalog names it.
+	// What is asked of the provider, as the catalog names it; empty for a question of the service's own.
 	ActionID string
-	// The credential it carries; null for none.
+	// The credential that spends it; null for none.
 	CredentialID *uuid.UUID
 	// intent: may be under way; unknown: nobody knows whether it arrived; awaiting: accepted, result later; settled, refused: over; unresolved: only a person can tell.
 	State string
@@ -1107,7 +1107,7 @@ type FlowLaneBatch struct {
 	LapsesAt *time.Time
 }
 
-// Spend by Domain, bucket, window length and window start. No debit raises own + foreign_spend above the cap.
+// Spend by Domain, bucket, window length and window start. No debit for a call to come raises own + foreign_spend above the cap; one for a question that was asked already may.
 type FlowLedger struct {
 	// The Domain of the budget.
 	Domain string

@@ -30,9 +30,11 @@ type Account struct {
 	ClockSkewSeconds int `yaml:"clock_skew_seconds"`
 }
 
-// Probe is an unmetered GET whose answer is read by field names.
+// Probe is a GET whose answer is read by field names.
 type Probe struct {
-	Path          string `yaml:"path"`
+	Path string `yaml:"path"`
+	// Spends is the bucket that the platform counts it in; empty for none.
+	Spends        string `yaml:"spends"`
 	AccountNumber string `yaml:"account_number"`
 	AccountName   string `yaml:"account_name"`
 	TimeZone      string `yaml:"time_zone"`
@@ -41,6 +43,8 @@ type Probe struct {
 // Counters maps the provider's counters to buckets and windows.
 type Counters struct {
 	Path string `yaml:"path"`
+	// Spends is the bucket that the platform counts a reading in; empty for none.
+	Spends string `yaml:"spends"`
 	// AsOf names the field with the time at which the counters were read.
 	AsOf string `yaml:"as_of"`
 	// Items names the array; in each element Bucket, WindowSeconds, Limit and Value name the fields.

@@ -114,6 +114,7 @@ func (ch *checker) account(a *Account) {
 	ch.within(at, "clock_skew_seconds", a.ClockSkewSeconds, 0, 60)
 	w := at.to("whoami")
 	ch.probePath(w, a.Whoami.Path)
+	ch.spends(w, a.Whoami.Spends)
 	ch.field(w, "account_number", a.Whoami.AccountNumber, true)
 	ch.field(w, "account_name", a.Whoami.AccountName, false)
 	ch.field(w, "time_zone", a.Whoami.TimeZone, false)
@@ -123,6 +124,7 @@ func (ch *checker) account(a *Account) {
 	}
 	at = at.to("counters")
 	ch.probePath(at, n.Path)
+	ch.spends(at, n.Spends)
 	ch.field(at, "as_of", n.AsOf, false)
 	ch.field(at, "items", n.Items, false)
 	ch.field(at, "bucket", n.Bucket, true)
@@ -131,6 +133,13 @@ func (ch *checker) account(a *Account) {
 	ch.field(at, "value", n.Value, true)
 	ch.within(at, "lag_seconds", n.LagSeconds, 0, 3600)
 	ch.within(at, "every_seconds", n.EverySeconds, 1, 3600)
+}
+
+// spends checks the bucket that a question about an account is counted in.
+func (ch *checker) spends(at path, bucket string) {
+	if bucket != "" && ch.p.ServiceOf(bucket) == nil {
+		ch.fail(at.to("spends"), "spends is %q; it must be a rate bucket of a service of the platform", bucket)
+	}
 }
 
 func (ch *checker) probePath(at path, value string) { ch.rootPath(at, "path", value) }

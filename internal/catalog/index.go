@@ -79,6 +79,16 @@ func (s *Service) Lines(bucket string) []string {
 	return out
 }
 
+// ServiceOf returns the service that has a bucket; nil where none has.
+func (p *Platform) ServiceOf(bucket string) *Service {
+	for _, s := range p.Services {
+		if s.RateBuckets[bucket] != nil {
+			return s
+		}
+	}
+	return nil
+}
+
 // Lane returns where calls of an action go unless somebody says otherwise: the lane that its bucket has for it, before the bucket's
 // own, before the action's.
 func (c *Catalog) Lane(a *Action) string {

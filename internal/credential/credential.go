@@ -107,7 +107,22 @@ type Service struct {
 	due     event.Waker
 	held    *cache
 	stamps  *stamps
+	meter   Meter
 }
+
+// Meter debits a question of the service's own that took so long and ended with outcome. Nobody is named for it.
+type Meter func(ctx context.Context, q Question, took time.Duration, outcome error) error
+
+// Question is one about an account, by an organization, in the bucket that the platform counts it in.
+type Question struct {
+	OrgID                       uuid.UUID
+	TenancyID, TimeZone, Bucket string
+	// Service has the bucket.
+	Service *catalog.Service
+}
+
+// MeteredBy has m debit tests and identifications, from before the first of them.
+func (s *Service) MeteredBy(m Meter) { s.meter = m }
 
 // Deps are what a Service needs; all are required.
 type Deps struct {
@@ -123,7 +138,7 @@ type Deps struct {
 func New(d Deps) *Service {
 	return &Service{
 		pool: d.Pool, vault: d.Vault, catalog: d.Catalog, prober: d.Prober, now: d.Now, due: d.Due, queries: db.New(),
-		held: newCache(d.Now), stamps: newStamps(),
+		held: newCache(d.Now), stamps: newStamps(), meter: func(context.Context, Question, time.Duration, error) error { return nil },
 	}
 }
 

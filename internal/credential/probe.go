@@ -70,7 +70,7 @@ func (s *Service) Test(ctx context.Context, orgID, id uuid.UUID) (Outcome, error
 		a.fail(provider.UnknownClass, "The catalog no longer has platform %s with %s; nothing can be tested", stored.PlatformID, stored.AuthMethod)
 		return a.Outcome, account.Audit(ctx, s.pool, "credential", id.String())
 	}
-	result := s.probe(ctx, platform, service, stored.material)
+	result := s.probe(ctx, Question{OrgID: orgID, TenancyID: stored.TenancyID}, platform, service, stored.material)
 	if result.unasked {
 		return result.Outcome, account.Audit(ctx, s.pool, "credential", id.String())
 	}
@@ -98,7 +98,8 @@ func (s *Service) Try(ctx context.Context, orgID uuid.UUID, in Input) (Outcome, 
 		a.fail(provider.InvalidShape, "%s", details)
 		return a.Outcome, nil
 	}
-	return s.probe(ctx, target.platform, target.service, *target.secret).Outcome, nil
+	q := Question{OrgID: orgID, TenancyID: textOf(in.TenancyID)}
+	return s.probe(ctx, q, target.platform, target.service, *target.secret).Outcome, nil
 }
 
 // shapeDetails says what is wrong with a secret that the platform would take otherwise; empty for any other error.
@@ -129,8 +130,8 @@ func (s *Service) target(platformID, method string) (*catalog.Platform, *catalog
 	return platform, service
 }
 
-// probe asks the platform, outside of any transaction.
-func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service *catalog.Service, material secret) *attempt {
+// probe asks the platform, outside of any transaction. q says who asks, and for which account where that is known.
+func (s *Service) probe(ctx context.Context, q Question, platform *catalog.Platform, service *catalog.Service, material secret) *attempt {
 	a := &attempt{Outcome: Outcome{TestedAt: s.now()}}
 	defer func() { a.Latency = s.now().Sub(a.TestedAt) }()
 	if missing := missingFields(service, material); len(missing) > 0 {
@@ -145,6 +146,7 @@ func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	whose, err := s.prober.Whoami(ctx, platform, service, outgoing)
+	s.spend(ctx, q, platform, whose, s.now().Sub(a.TestedAt), err)
 	if err != nil {
 		class, details := provider.Explain(err)
 		a.fail(class, "%s", details)
@@ -160,6 +162,25 @@ func (s *Service) probe(ctx context.Context, platform *catalog.Platform, service
 	}
 	a.Success, a.Details = true, "Connected to account "+tenant.Label(whose.Name, whose.Number)
 	return a
+}
+
+// spend debits a question in the budget of its account, which only the answer may tell. One that is not debited does no harm: readings of
+// the counters find it.
+func (s *Service) spend(ctx context.Context, q Question, platform *catalog.Platform, whose provider.Account, took time.Duration, outcome error) {
+	if platform.Account == nil || platform.Account.Whoami.Spends == "" {
+		return
+	}
+	if q.TenancyID == "" && outcome == nil {
+		q.TenancyID = tenant.TenancyID(platform.ID, whose.Number)
+	}
+	if q.TenancyID == "" {
+		return
+	}
+	q.TimeZone, q.Bucket = tenant.Zone(whose.TimeZone, platform.Account.TimeZone), platform.Account.Whoami.Spends
+	q.Service = platform.ServiceOf(q.Bucket)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	_ = s.meter(ctx, q, took, outcome)
 }
 
 // record keeps what an attempt with this version of the secret showed. One that was rotated meanwhile keeps its state:

@@ -31,7 +31,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 	if err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
-	seen := s.identify(ctx, target)
+	seen := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(in.TenancyID)}, target)
 	var created *Credential
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		tenancy, err := s.account(ctx, tx, orgID, in, seen)
@@ -89,7 +89,7 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 	if err != nil {
 		return nil, err
 	}
-	seen := s.identify(ctx, target)
+	seen := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(stored.TenancyID)}, target)
 	defer s.held.drop(orgID, id)
 	var replaced *Credential
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -171,11 +171,11 @@ func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.U
 }
 
 // identify asks the platform about a new secret; nil where there is nothing to ask.
-func (s *Service) identify(ctx context.Context, target checked) *attempt {
+func (s *Service) identify(ctx context.Context, q Question, target checked) *attempt {
 	if target.secret == nil || !target.platform.Metered() {
 		return nil
 	}
-	return s.probe(ctx, target.platform, target.service, *target.secret)
+	return s.probe(ctx, q, target.platform, target.service, *target.secret)
 }
 
 func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, target checked, seen *attempt) error {

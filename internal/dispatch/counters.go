@@ -90,6 +90,12 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	began := time.Now()
 	counters, asOf, err := d.Sender.Counters(ctx, platform, svc, cred.Secret)
 	took := time.Since(began)
+	if spends := platform.Account.Counters.Spends; spends != "" {
+		q := credential.Question{OrgID: orgID, TenancyID: tenancyID, TimeZone: domain.TimeZone, Service: platform.ServiceOf(spends), Bucket: spends}
+		if err := d.note(ctx, q, took, err); err != nil {
+			return r, err
+		}
+	}
 	class, details := provider.Explain(err)
 	use := credential.Use{OrgID: orgID, CredentialID: cred.ID, ServiceID: svc.ID, At: time.Now(), Failure: class}
 	if err := d.Credentials.Observe(ctx, use); err != nil && ctx.Err() == nil {

@@ -1,5 +1,5 @@
 // Package dispatch sends what waits in lanes: it chooses, spends budget, writes each call down before it is sent, sends
-// it at most once, settles what is known and asks about what is not. It promises that no debit raises a window above its
+// it at most once, settles what is known and asks about what is not. It promises that no debit for a call to come raises a window above its
 // cap, and that a call whose outcome is unknown is never repeated unless that is provably harmless.
 //
 // Locks are taken in one order: budget row, calls, batches (run.Begin), ledger, due rows. It knows no HTTP route, and of
@@ -108,6 +108,9 @@ func New(d Deps, opts Options) *Dispatcher {
 		d.Clock = due.NewClock(d.Pool, opts.Log)
 	}
 	out := &Dispatcher{Deps: d, opts: opts, q: db.New()}
+	if d.Credentials != nil {
+		d.Credentials.MeteredBy(out.note)
+	}
 	out.process, out.cut = context.WithCancel(context.Background())
 	return out
 }

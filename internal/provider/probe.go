@@ -46,7 +46,9 @@ type Counter struct {
 type ProbeError struct {
 	Class   string
 	Details string
-	cause   error
+	// kind is what the answer proves of the question: NotArrived, Refused, or Unknown.
+	kind  Kind
+	cause error
 }
 
 func (e *ProbeError) Error() string { return e.Class + ": " + e.Details }
@@ -63,6 +65,20 @@ func Explain(err error) (class, details string) {
 		return known.Class, known.Details
 	}
 	return UnknownClass, "The attempt failed for an unknown reason; try again later."
+}
+
+// Probed is what a probe that ended with this error proves, as Read says of calls.
+func Probed(err error) Reading {
+	var known *ProbeError
+	switch {
+	case err == nil:
+		return Reading{Kind: Success}
+	case errors.As(err, &known) && known.kind == NotArrived:
+		return Reading{Kind: NotArrived, Reason: ReasonUnreachable}
+	case errors.As(err, &known) && known.kind == Refused:
+		return Reading{Kind: Refused, Reason: ReasonRefused}
+	}
+	return Reading{Kind: Unknown}
 }
 
 func probeError(class string, cause error, format string, args ...any) *ProbeError {
@@ -182,10 +198,21 @@ func (s *Sender) send(ctx context.Context, svc *catalog.Service, path string, se
 		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}, newToken: true,
 	}
 	if err := secret.apply(svc, &r); err != nil {
-		return probeError(InvalidShape, err, "The credential lacks what this platform needs.")
+		lacking := probeError(InvalidShape, err, "The credential lacks what this platform needs.")
+		lacking.kind = NotArrived
+		return lacking
 	}
 	*ans = s.Send(ctx, r)
-	return classify(ans)
+	err := classify(ans)
+	var known *ProbeError
+	switch {
+	case !errors.As(err, &known):
+	case ans.Sent == NotSent:
+		known.kind = NotArrived
+	case ans.Sent == Answered && ans.Status >= 400 && ans.Status < 500:
+		known.kind = Refused
+	}
+	return err
 }
 
 // CredentialUse tells what an answer to a call says of the credential that it carried: the class of the failure, empty
