@@ -40,7 +40,7 @@ func (j *joined) array() json.RawMessage {
 func (t *taskWork) renderElements(r *recordWork, env *expr.Env) {
 	list, err := t.task.ForEach.Eval(env)
 	if err != nil {
-		r.fail(t, CodeExpression, err.Error())
+		r.fail(CodeExpression, err.Error())
 		return
 	}
 	var out joined
@@ -48,11 +48,11 @@ func (t *taskWork) renderElements(r *recordWork, env *expr.Env) {
 		at := list.At(i)
 		one, code, err := t.renderElement(&at)
 		if err != nil && (!t.task.ContinueOnError || list.Spent()) {
-			r.fail(t, code, atElement(int32(i), err.Error()))
+			r.fail(code, atElement(int32(i), err.Error()))
 			return
 		}
 		if out.add(one); len(out.text) > expr.MaxResult {
-			r.fail(t, CodeExpression, tooMuchElements)
+			r.fail(CodeExpression, tooMuchElements)
 			return
 		}
 	}

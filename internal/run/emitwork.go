@@ -58,35 +58,25 @@ func (r *recordWork) emitted(id uuid.UUID) {
 	r.output = fmt.Appendf(nil, `{"event_id":%q}`, id)
 }
 
-// pendingEmit is what task no of a slice's step emits for the record at an offset.
-type pendingEmit struct {
-	no     int16
-	offset int32
-	task   *taskWork
-	emission
-}
-
 // emitEvents causes the events that tasks want, in the order of the records, behind those of what tasks wrote to stores.
 func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) error {
 	events := store.Events(h.OrgID, h.EventDepth, c.changed)
 	for _, w := range works {
-		for i := range w.emits {
+		for _, r := range w.emits {
 			id, err := uuid.NewV7()
 			if err != nil {
 				return fmt.Errorf("event id: %w", err)
 			}
-			p := &w.emits[i]
-			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Depth: h.EventDepth, Payload: p.told(h, w)})
-			r := recordWork{offset: p.offset, kind: TraceOK}
+			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Depth: h.EventDepth, Payload: r.emission(h, w)})
 			r.emitted(id)
-			w.settle(p.no, p.offset, p.task, r.trace())
+			w.settle(r)
 		}
 	}
 	return c.tell(ctx, events...)
 }
 
-// told is the payload of the event.
-func (p *pendingEmit) told(h *head, w *sliceWork) any {
+// emission is the payload of the event.
+func (r *recordWork) emission(h *head, w *sliceWork) any {
 	return struct {
 		Name         string          `json:"name"`
 		Payload      json.RawMessage `json:"payload"`
@@ -95,5 +85,5 @@ func (p *pendingEmit) told(h *head, w *sliceWork) any {
 		JobID        string          `json:"job_id"`
 		StepID       string          `json:"step_id"`
 		TaskID       string          `json:"task_id"`
-	}{p.name, p.payload, h.ID, h.DefinitionID, JobID(h.ID, w.first+int64(p.offset)), p.task.step.ID, p.task.task.ID}
+	}{r.emit.name, r.emit.payload, h.ID, h.DefinitionID, JobID(h.ID, w.first+int64(r.offset)), r.of.step.ID, r.of.task.ID}
 }

@@ -302,8 +302,5 @@ func (c *Change) compact(ctx context.Context) error {
 	if len(in.Bodies) == 0 {
 		return nil
 	}
-	if err := c.s.q.FragmentInsert(ctx, c.tx, in); err != nil {
-		return fmt.Errorf("insert joined fragments: %w", err)
-	}
-	return nil
+	return wrap(c.s.q.FragmentInsert(ctx, c.tx, in), "insert joined fragments")
 }

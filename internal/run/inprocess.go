@@ -133,15 +133,12 @@ type sliceWork struct {
 	members, all []int32
 	traces       map[int16][]Trace
 	failed       map[int32]*JobError
-	// writes are what tasks want to write to stores, which happens when the work is settled.
-	writes []pendingWrite
-	// emits are the events that tasks want to cause, which happens then, too.
-	emits []pendingEmit
+	// writes are what tasks want to write to stores, emits the events that they want to cause, starts the batches that they
+	// want to start: that happens when the work is settled.
+	writes, emits, starts []*recordWork
 	// waits are what tasks want to wait for; waiting are those that begin once the work is settled, by offset.
-	waits   []pendingWait
+	waits   []*recordWork
 	waiting map[int32][]openWait
-	// starts are the batches that tasks want to start, which happens then, too.
-	starts []pendingStart
 }
 
 func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.SlicesReadyRow) (*sliceWork, error) {
@@ -210,7 +207,7 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 		if task.Action.Call != nil || isDone(w.done, i) {
 			continue
 		}
-		t := taskWork{step: step, task: task}
+		t := taskWork{no: int16(i), step: step, task: task}
 		part++
 		for n, o := range w.members {
 			if n > 0 && (p.made-had > pieceBytes/of*part || p.limits.over(began, part, of)) {
@@ -230,7 +227,7 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 		if err := t.carryOut(ctx, s.pool, b.OrgID); err != nil {
 			return err
 		}
-		w.take(int16(i), &t)
+		w.take(&t)
 	}
 	return nil
 }
@@ -258,36 +255,35 @@ func (w *sliceWork) cut(n int, made *int, sizes []int) {
 		w.traces[task] = slices.DeleteFunc(w.traces[task], func(t Trace) bool { return later(t.From) })
 	}
 	maps.DeleteFunc(w.failed, func(o int32, _ *JobError) bool { return later(o) })
-	w.writes = slices.DeleteFunc(w.writes, func(p pendingWrite) bool { return later(p.offset) })
-	w.emits = slices.DeleteFunc(w.emits, func(p pendingEmit) bool { return later(p.offset) })
-	w.waits = slices.DeleteFunc(w.waits, func(p pendingWait) bool { return later(p.offset) })
-	w.starts = slices.DeleteFunc(w.starts, func(p pendingStart) bool { return later(p.offset) })
+	for _, of := range []*[]*recordWork{&w.writes, &w.emits, &w.waits, &w.starts} {
+		*of = slices.DeleteFunc(*of, func(r *recordWork) bool { return later(r.offset) })
+	}
 }
 
 // take keeps what came of a task.
-func (w *sliceWork) take(no int16, t *taskWork) {
+func (w *sliceWork) take(t *taskWork) {
 	for i := range t.records {
 		switch r := &t.records[i]; {
 		case r.write != nil:
-			w.writes = append(w.writes, pendingWrite{no, r.offset, t, *r.write})
+			w.writes = append(w.writes, r)
 		case r.emit != nil:
-			w.emits = append(w.emits, pendingEmit{no, r.offset, t, *r.emit})
+			w.emits = append(w.emits, r)
 		case r.wait != nil:
-			w.waits = append(w.waits, pendingWait{no, r.offset, t, *r.wait})
+			w.waits = append(w.waits, r)
 		case r.start != nil:
-			w.starts = append(w.starts, pendingStart{no, r.offset, t, *r.start})
+			w.starts = append(w.starts, r)
 		default:
-			w.settle(no, r.offset, t, r.trace())
+			w.settle(r)
 		}
 	}
 }
 
 // settle keeps how a task came out for a record.
-func (w *sliceWork) settle(no int16, offset int32, t *taskWork, trace Trace) {
-	if trace.Kind == TraceFailed && !t.task.ContinueOnError && w.failed[offset] == nil {
-		w.failed[offset] = trace.Error
+func (w *sliceWork) settle(r *recordWork) {
+	if r.kind == TraceFailed && !r.of.task.ContinueOnError && w.failed[r.offset] == nil {
+		w.failed[r.offset] = r.err
 	}
-	w.traces[no] = append(w.traces[no], trace)
+	w.traces[r.of.no] = append(w.traces[r.of.no], r.trace())
 }
 
 func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, works []*sliceWork) error {

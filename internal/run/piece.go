@@ -73,10 +73,7 @@ func (l *Limits) over(since time.Time, part, of int) bool {
 func (p *piece) grow(ctx context.Context) error {
 	most := p.limits.Memory.Most()
 	need := int64(p.read) + pieceCopies*int64(p.made) - pieceRoom
-	if err := p.room.Grow(ctx, need, max(most-pieceRoom, need)); err != nil {
-		return fmt.Errorf("in-process work: %w", err)
-	}
-	return nil
+	return wrap(p.room.Grow(ctx, need, max(most-pieceRoom, need)), "in-process work")
 }
 
 // openPiece opens a slice from an offset on, as far as what its tasks use of earlier ones is not too much at once;

@@ -74,7 +74,7 @@ func (w *walk) reach(ctx context.Context, b *batchView) (*batchList, error) {
 	}
 	no, err := w.s.q.SliceAt(ctx, w.tx, db.SliceAtParams{BatchID: id, Place: l.start})
 	l.no = no
-	return l, wrap(err, fmt.Sprintf("find position %d of batch %s", l.start, id))
+	return l, wrap(err, "find position %d of batch %s", l.start, id)
 }
 
 // listSome lists the records of the next slices of batches, and returns what is left of them.

@@ -255,9 +255,10 @@ func (t *told) logs(runs []watchedRun) []Log {
 	return out
 }
 
-func wrap(err error, what string) error {
+// wrap says of an error, if there is one, what failed.
+func wrap(err error, what string, args ...any) error {
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", fmt.Sprintf(what, args...), err)
 	}
 	return nil
 }

@@ -99,10 +99,7 @@ func (w *walk) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error)
 		return 0, nil
 	}
 	n, err := w.s.q.EndedRunTotal(ctx, w.tx, db.EndedRunTotalParams{OrgID: w.orgID, FromID: from, ToID: to})
-	if err != nil {
-		return 0, fmt.Errorf("count ended runs: %w", err)
-	}
-	return n, nil
+	return n, wrap(err, "count ended runs")
 }
 
 // takeRecord appends a record to the page, run by run where the list shows runs.

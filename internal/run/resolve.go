@@ -174,8 +174,5 @@ func (c *Change) EndRun(ctx context.Context, batchID uuid.UUID, position int64, 
 		return fmt.Errorf("read the runs of job %s: %w", JobID(batchID, position), err)
 	}
 	err = c.s.q.EndedRunInsert(ctx, c.tx, db.EndedRunInsertParams{OrgID: org, BatchID: batchID, Position: position, Run: last + 1, StepNo: step, Note: note, EndedAt: c.Now})
-	if err != nil {
-		return fmt.Errorf("end the run of job %s: %w", JobID(batchID, position), err)
-	}
-	return nil
+	return wrap(err, "end the run of job %s", JobID(batchID, position))
 }

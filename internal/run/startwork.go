@@ -113,14 +113,6 @@ func (r *recordWork) rehearsed() {
 	}
 }
 
-// pendingStart is what task no of a slice's step starts for the record at an offset.
-type pendingStart struct {
-	no     int16
-	offset int32
-	task   *taskWork
-	flowStart
-}
-
 // tried is a launch, or why there is none.
 type tried struct {
 	*launch
@@ -161,8 +153,8 @@ func (k launchKey) laneOf() *db.FlowLane {
 func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) error {
 	wanted := map[launchKey]tried{}
 	for _, w := range works {
-		for i := range w.starts {
-			wanted[w.starts[i].launchKey] = tried{}
+		for _, r := range w.starts {
+			wanted[r.start.launchKey] = tried{}
 		}
 	}
 	if len(wanted) == 0 {
@@ -178,8 +170,8 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 	later := pg.NewPipeline(c.tx)
 	for _, w := range works {
 		w.refuseStarts(h, wanted)
-		for i := range w.starts {
-			if err := c.startFor(ctx, later, h, w, &w.starts[i], wanted); err != nil {
+		for _, r := range w.starts {
+			if err := c.startFor(ctx, later, h, w, r, wanted); err != nil {
 				return err
 			}
 		}
@@ -192,44 +184,42 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 
 // refuseStarts fails the tasks that cannot start what they want.
 func (w *sliceWork) refuseStarts(h *head, wanted map[launchKey]tried) {
-	w.starts = slices.DeleteFunc(w.starts, func(p pendingStart) bool {
-		reason := wanted[p.launchKey].refused
+	w.starts = slices.DeleteFunc(w.starts, func(r *recordWork) bool {
+		reason := wanted[r.start.launchKey].refused
 		if h.EventDepth >= event.MaxDepth {
 			reason = reasonDepth
 		}
 		if reason == "" {
 			return false
 		}
-		r := recordWork{offset: p.offset}
-		r.fail(p.task, CodeStart, reason)
-		w.settle(p.no, p.offset, p.task, r.trace())
+		r.fail(CodeStart, reason)
+		w.settle(r)
 		return true
 	})
 }
 
 // startFor starts the batch of a task. A record that failed by another task waits for no batch, so none is started to be waited for.
-func (c *Change) startFor(ctx context.Context, later *pg.Pipeline, h *head, w *sliceWork, p *pendingStart, wanted map[launchKey]tried) error {
-	if p.waits > 0 && w.failed[p.offset] != nil {
+func (c *Change) startFor(ctx context.Context, later *pg.Pipeline, h *head, w *sliceWork, r *recordWork, wanted map[launchKey]tried) error {
+	if r.start.waits > 0 && w.failed[r.offset] != nil {
 		return nil
 	}
-	l := wanted[p.launchKey]
-	batch, err := c.startFlow(ctx, later, l.launch, p.as(h, w, l.version))
+	l := wanted[r.start.launchKey]
+	batch, err := c.startFlow(ctx, later, l.launch, r.start.as(h, JobID(h.ID, w.first+int64(r.offset)), l.version))
 	if err != nil {
 		return err
 	}
-	if p.waits > 0 {
-		w.waits = append(w.waits, pendingWait{p.no, p.offset, p.task, wait{lasts: p.waits, child: batch, alone: true}})
+	if r.start.waits > 0 {
+		r.wait = &wait{lasts: r.start.waits, child: batch, alone: true}
+		w.waits = append(w.waits, r)
 		return nil
 	}
-	r := recordWork{offset: p.offset, kind: TraceOK}
 	r.started(batch)
-	w.settle(p.no, p.offset, p.task, r.trace())
+	w.settle(r)
 	return nil
 }
 
-// as is the start that a task wants.
-func (p *pendingStart) as(h *head, w *sliceWork, version int32) StartInput {
-	source := JobID(h.ID, w.first+int64(p.offset))
+// as is the start that a task of a job wants.
+func (p *flowStart) as(h *head, source string, version int32) StartInput {
 	return StartInput{
 		OrgID: h.OrgID, DefinitionID: p.definition, Version: version, Source: Source{Records: [][]byte{p.input}}, Metadata: p.metadata,
 		Lane: p.laneOf(), TriggerType: db.FlowTriggerTypeFlow, TriggerSource: &source, CreatedBy: h.CreatedBy, EventDepth: h.EventDepth + 1,
@@ -253,14 +243,14 @@ func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, l *launch, i
 var errRehearsed = errors.New("rehearsed")
 
 // rehearseStart says whether a start would be refused, and leaves nothing behind.
-func (s *Service) rehearseStart(ctx context.Context, orgID uuid.UUID, t *taskWork, r *recordWork) error {
+func (s *Service) rehearseStart(ctx context.Context, orgID uuid.UUID, r *recordWork) error {
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		l, err := s.tryLaunch(ctx, tx, orgID, r.start.launchKey)
 		if err != nil {
 			return err
 		}
 		if l.refused != "" {
-			r.fail(t, CodeStart, l.refused)
+			r.fail(CodeStart, l.refused)
 		} else {
 			r.rehearsed()
 		}

@@ -51,10 +51,8 @@ func (c *Change) stopPast(ctx context.Context, h *head, counts *Counts) error {
 	}
 	h.StoppedAt = &c.Now
 	reason := fmt.Sprintf("Stopped by its failure threshold: more than %d of %d jobs failed", h.allowed(), h.RecordCount)
-	if err := c.s.q.BatchStop(ctx, c.tx, db.BatchStopParams{ID: h.ID, Reason: reason, Now: c.Now}); err != nil {
-		return fmt.Errorf("stop batch %s: %w", h.ID, err)
-	}
-	return nil
+	err := c.s.q.BatchStop(ctx, c.tx, db.BatchStopParams{ID: h.ID, Reason: reason, Now: c.Now})
+	return wrap(err, "stop batch %s", h.ID)
 }
 
 // closeWaiting closes the queues of a batch, and ends what waits in it. It touches no slice and no job, whatever the size of the

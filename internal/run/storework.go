@@ -68,7 +68,7 @@ func (t *taskWork) carryOut(ctx context.Context, conn db.DBTX, orgID uuid.UUID) 
 	}
 	for i, r := range readers {
 		if found[i].Unknown {
-			r.fail(t, CodeStore, fmt.Sprintf("store: There is no store %q", r.read.Store))
+			r.fail(CodeStore, fmt.Sprintf("store: There is no store %q", r.read.Store))
 			continue
 		}
 		r.output = found[i].Resolved
@@ -76,20 +76,12 @@ func (t *taskWork) carryOut(ctx context.Context, conn db.DBTX, orgID uuid.UUID) 
 	return nil
 }
 
-// pendingWrite is what task no of a slice's step writes for the record at an offset.
-type pendingWrite struct {
-	no     int16
-	offset int32
-	task   *taskWork
-	write  store.Write
-}
-
 // writeStores does what tasks want written, in the order of the records. A write that is refused fails its task.
 func (c *Change) writeStores(ctx context.Context, h *head, works []*sliceWork) error {
 	var writes []store.Write
 	for _, w := range works {
-		for i := range w.writes {
-			writes = append(writes, w.writes[i].write)
+		for _, r := range w.writes {
+			writes = append(writes, *r.write)
 		}
 	}
 	if len(writes) == 0 {
@@ -103,12 +95,10 @@ func (c *Change) writeStores(ctx context.Context, h *head, works []*sliceWork) e
 		return err
 	}
 	for _, w := range works {
-		for i := range w.writes {
-			p := &w.writes[i]
-			r := recordWork{offset: p.offset, kind: TraceOK}
-			r.wrote(p.task, outcomes[0])
+		for _, r := range w.writes {
+			r.wrote(outcomes[0])
 			outcomes = outcomes[1:]
-			w.settle(p.no, p.offset, p.task, r.trace())
+			w.settle(r)
 		}
 	}
 	c.changed = changes
@@ -116,7 +106,7 @@ func (c *Change) writeStores(ctx context.Context, h *head, works []*sliceWork) e
 }
 
 // wrote keeps what became of a record's write.
-func (r *recordWork) wrote(t *taskWork, o store.Outcome) {
+func (r *recordWork) wrote(o store.Outcome) {
 	if len(o.Problems) == 0 {
 		r.output = json.RawMessage(fmt.Sprintf(`{"created":%t}`, o.Created))
 		return
@@ -125,5 +115,5 @@ func (r *recordWork) wrote(t *taskWork, o store.Outcome) {
 	for i, p := range o.Problems {
 		said[i] = strings.Join(p.At, ".") + ": " + p.Msg
 	}
-	r.fail(t, CodeStore, strings.Join(said, "; "))
+	r.fail(CodeStore, strings.Join(said, "; "))
 }

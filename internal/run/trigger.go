@@ -31,10 +31,7 @@ func (s *Service) CountTriggers(ctx context.Context, orgID uuid.UUID, f BatchFil
 		return 0, err
 	}
 	refused, err := s.q.RefusedStartTotal(ctx, pg.Planned{Pool: s.pool}, db.RefusedStartTotalParams{OrgID: orgID, DefinitionID: f.DefinitionID, TriggerType: f.TriggerType})
-	if err != nil {
-		return 0, fmt.Errorf("count refused starts: %w", err)
-	}
-	return started + refused, nil
+	return started + refused, wrap(err, "count refused starts")
 }
 
 // ReadTrigger reads one start. Fault: NotFound.

@@ -74,13 +74,15 @@ var effects = map[string]struct {
 
 // taskWork is one in-process task, carried out for records of a slice together.
 type taskWork struct {
+	no      int16
 	step    *definition.Step
 	task    *definition.Task
 	records []recordWork
 }
 
-// recordWork is what came of a task for one record: an output or an error; or what is still to be done.
+// recordWork is what came of a task for one record: an output or an error; or what is still to be done when the work is settled.
 type recordWork struct {
+	of     *taskWork
 	offset int32
 	kind   string
 	output json.RawMessage
@@ -92,9 +94,9 @@ type recordWork struct {
 	wait   *wait
 }
 
-func (r *recordWork) fail(t *taskWork, code, message string) {
-	*r = recordWork{offset: r.offset, kind: TraceFailed}
-	r.err = &JobError{Code: code, Message: message, StepID: t.step.ID, TaskID: t.task.ID}
+func (r *recordWork) fail(code, message string) {
+	*r = recordWork{of: r.of, offset: r.offset, kind: TraceFailed}
+	r.err = &JobError{Code: code, Message: message, StepID: r.of.step.ID, TaskID: r.of.task.ID}
 }
 
 func (r *recordWork) trace() Trace {
@@ -103,12 +105,12 @@ func (r *recordWork) trace() Trace {
 
 // render evaluates the task's expressions for a record, and does what needs nothing else.
 func (t *taskWork) render(offset int32, env *expr.Env) {
-	t.records = append(t.records, recordWork{offset: offset, kind: TraceOK})
+	t.records = append(t.records, recordWork{of: t, offset: offset, kind: TraceOK})
 	r := &t.records[len(t.records)-1]
 	if t.task.When != nil && !t.task.WhenElement() {
 		ok, err := t.task.When.Eval(env)
 		if err != nil {
-			r.fail(t, CodeExpression, err.Error())
+			r.fail(CodeExpression, err.Error())
 			return
 		}
 		if !ok {
@@ -122,7 +124,7 @@ func (t *taskWork) render(offset int32, env *expr.Env) {
 	}
 	params, err := t.task.Params.Append(nil, env)
 	if err != nil {
-		r.fail(t, CodeExpression, err.Error())
+		r.fail(CodeExpression, err.Error())
 		return
 	}
 	code := CodeFlowFailed
@@ -132,7 +134,7 @@ func (t *taskWork) render(offset int32, env *expr.Env) {
 		r.output, err = utilities[t.task.Action.Utility](params)
 	}
 	if err != nil {
-		r.fail(t, code, err.Error())
+		r.fail(code, err.Error())
 		return
 	}
 	if r.wait != nil && t.task.Match != nil {
@@ -170,17 +172,17 @@ func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definitio
 		if err != nil {
 			return Trace{}, fmt.Errorf("read the clock: %w", err)
 		}
-		r.rehearse(&t, now)
+		r.rehearse(now)
 	case r.write != nil:
 		outcomes, err := store.Rehearse(ctx, s.pool, orgID, []store.Write{*r.write})
 		if err != nil {
 			return Trace{}, err
 		}
-		r.wrote(&t, outcomes[0])
+		r.wrote(outcomes[0])
 	case r.emit != nil:
 		r.emitted(uuid.Nil)
 	case r.start != nil:
-		if err := s.rehearseStart(ctx, orgID, &t, r); err != nil {
+		if err := s.rehearseStart(ctx, orgID, r); err != nil {
 			return Trace{}, err
 		}
 	}

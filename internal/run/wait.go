@@ -82,10 +82,10 @@ func waited(until time.Time) json.RawMessage {
 }
 
 // rehearse is what becomes of a wait that begins now where nothing waits.
-func (r *recordWork) rehearse(t *taskWork, now time.Time) {
+func (r *recordWork) rehearse(now time.Time) {
 	until, err := r.wait.ends(now)
 	if err != nil {
-		r.fail(t, CodeFlowFailed, err.Error())
+		r.fail(CodeFlowFailed, err.Error())
 		return
 	}
 	if r.output = waited(until); r.wait.kind != "" {
@@ -103,14 +103,6 @@ func stepWaits(step *definition.Step) bool {
 	return slices.ContainsFunc(step.Tasks, func(t definition.Task) bool { return waiters[t.Action.Utility] })
 }
 
-// pendingWait is what task no of a slice's step waits for with the record at an offset.
-type pendingWait struct {
-	no     int16
-	offset int32
-	task   *taskWork
-	wait   wait
-}
-
 // openWait is a wait that begins: task no, until a time, or an event whose digest has this key, or the end of a batch; beside where
 // calls of the step are made meanwhile.
 type openWait struct {
@@ -126,25 +118,23 @@ type openWait struct {
 // what is over already is done.
 func (w *sliceWork) beginWaits(now time.Time) {
 	w.waiting = map[int32][]openWait{}
-	for i := range w.waits {
-		p := &w.waits[i]
-		if w.failed[p.offset] != nil {
+	for _, r := range w.waits {
+		if w.failed[r.offset] != nil {
 			continue
 		}
-		r := recordWork{offset: p.offset, kind: TraceOK, wait: &p.wait}
-		ends, err := p.wait.ends(now)
+		ends, err := r.wait.ends(now)
 		switch {
 		case err != nil:
-			r.fail(p.task, CodeFlowFailed, err.Error())
+			r.fail(CodeFlowFailed, err.Error())
 		case !ends.After(now):
 			r.output = waited(ends)
 		default:
-			w.waiting[p.offset] = append(w.waiting[p.offset], openWait{
-				no: p.no, ends: ends, kind: p.wait.kind, key: string(p.wait.key), alone: p.wait.alone, child: p.wait.child, beside: len(w.calls) > 0,
+			w.waiting[r.offset] = append(w.waiting[r.offset], openWait{
+				no: r.of.no, ends: ends, kind: r.wait.kind, key: string(r.wait.key), alone: r.wait.alone, child: r.wait.child, beside: len(w.calls) > 0,
 			})
 			continue
 		}
-		w.settle(p.no, p.offset, p.task, r.trace())
+		w.settle(r)
 	}
 	for offset := range w.failed { // by a wait that could not begin
 		delete(w.waiting, offset)
@@ -213,10 +203,7 @@ func (c *Change) writeWaits(ctx context.Context) error {
 		return nil
 	}
 	c.waits.Now = c.Now
-	if err := c.s.q.WaitInsert(ctx, c.tx, c.waits); err != nil {
-		return fmt.Errorf("begin to wait: %w", err)
-	}
-	return nil
+	return wrap(c.s.q.WaitInsert(ctx, c.tx, c.waits), "begin to wait")
 }
 
 // clearWaits has the waits of a batch of which nothing goes on deleted: there can be very many.

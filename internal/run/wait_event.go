@@ -82,23 +82,21 @@ func (w *sliceWork) fit(room map[string]int64) {
 	if w.fitTogether(room) {
 		return
 	}
-	for i := range w.waits {
-		p := &w.waits[i]
-		open := w.waiting[p.offset]
-		at := slices.IndexFunc(open, func(o openWait) bool { return o.no == p.no })
+	for _, r := range w.waits {
+		open := w.waiting[r.offset]
+		at := slices.IndexFunc(open, func(o openWait) bool { return o.no == r.of.no })
 		if at < 0 || !open[at].unkeyed() {
 			continue
 		}
 		if room[open[at].kind]--; room[open[at].kind] >= 0 {
 			continue
 		}
-		r := recordWork{offset: p.offset}
-		r.fail(p.task, CodeWaits, fmt.Sprintf("There are %d waits for events %s already that only their whole condition tells apart, which is the most; "+
+		r.fail(CodeWaits, fmt.Sprintf("There are %d waits for events %s already that only their whole condition tells apart, which is the most; "+
 			"let match require that a field of the event equals something of the record", MaxUnkeyed, open[at].kind))
-		w.settle(p.no, p.offset, p.task, r.trace())
-		w.waiting[p.offset] = slices.Delete(open, at, at+1)
-		if w.failed[p.offset] != nil {
-			delete(w.waiting, p.offset)
+		w.settle(r)
+		w.waiting[r.offset] = slices.Delete(open, at, at+1)
+		if w.failed[r.offset] != nil {
+			delete(w.waiting, r.offset)
 		}
 	}
 }
