@@ -174,7 +174,7 @@ WHERE ((b.xmin::text::bigint << 32) | s.xmin::text::bigint) <> d.mark;
 
 -- name: SlicesRead :many
 -- Slices of several batches.
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no;
 

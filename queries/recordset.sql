@@ -78,6 +78,3 @@ ORDER BY p.set_id, p.first;
 -- name: PageDelete :execrows
 DELETE FROM flow.page d WHERE d.set_id = @set_id AND d.first IN (
     SELECT p.first FROM flow.page p WHERE p.set_id = @set_id ORDER BY p.first LIMIT @max_rows);
-
--- name: PageInsert :exec
-INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) VALUES (@set_id, @first, @rows, @raw_bytes, @body);

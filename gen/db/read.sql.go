@@ -878,7 +878,7 @@ func (q *Queries) SlicesFrom(ctx context.Context, db DBTX, arg SlicesFromParams)
 }
 
 const slicesRead = `-- name: SlicesRead :many
-SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.apart, s.page_off, s.first_step, s.tasks_done
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 `
@@ -895,6 +895,7 @@ type SlicesReadRow struct {
 	Records   int32
 	State     string
 	StepNo    int16
+	Remaining int32
 	Apart     int32
 	PageOff   int32
 	FirstStep int16
@@ -918,6 +919,7 @@ func (q *Queries) SlicesRead(ctx context.Context, db DBTX, arg SlicesReadParams)
 			&i.Records,
 			&i.State,
 			&i.StepNo,
+			&i.Remaining,
 			&i.Apart,
 			&i.PageOff,
 			&i.FirstStep,

@@ -128,29 +128,6 @@ func (q *Queries) PageDelete(ctx context.Context, db DBTX, arg PageDeleteParams)
 	return result.RowsAffected(), nil
 }
 
-const pageInsert = `-- name: PageInsert :exec
-INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) VALUES ($1, $2, $3, $4, $5)
-`
-
-type PageInsertParams struct {
-	SetID    uuid.UUID
-	First    int64
-	Rows     int32
-	RawBytes int32
-	Body     []byte
-}
-
-func (q *Queries) PageInsert(ctx context.Context, db DBTX, arg PageInsertParams) error {
-	_, err := db.Exec(ctx, pageInsert,
-		arg.SetID,
-		arg.First,
-		arg.Rows,
-		arg.RawBytes,
-		arg.Body,
-	)
-	return err
-}
-
 const pageRead = `-- name: PageRead :many
 SELECT p.set_id, p.first, p.rows, p.raw_bytes, p.body
 FROM (SELECT DISTINCT unnest($1::uuid[]) AS set_id, unnest($2::bigint[]) AS first) n

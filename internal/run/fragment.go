@@ -218,18 +218,6 @@ func eachTrace(body []byte, do func(line []byte) error) error {
 	return nil
 }
 
-func decodeTraces(body []byte) (out []Trace, err error) {
-	err = eachTrace(body, func(line []byte) error {
-		t, err := decodeTrace(line)
-		out = append(out, t)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func decodeTrace(line []byte) (t Trace, err error) {
 	if err := json.Unmarshal(line, &t); err != nil {
 		return t, fmt.Errorf("%w: %w", errFragment, err)

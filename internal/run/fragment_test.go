@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -87,8 +88,10 @@ func TestProperty_LastDecidingTraceWins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		traces := rapid.SliceOfN(anyTrace(), 0, 12).Draw(t, "traces")
 		const records = 10 // fewer than some traces speak of
-		got := make([]json.RawMessage, records)
-		applyOutputs(got, traces)
+		body, err := encodeTraces(traces)
+		require.NoError(t, err)
+		got, err := readOutputs(body, records)
+		require.NoError(t, err)
 		for o := range int32(records) {
 			var want json.RawMessage
 			for _, tr := range traces {
@@ -120,13 +123,34 @@ func TestProperty_DamagedFragment(t *testing.T) {
 	})
 }
 
+func decodeTraces(body []byte) (out []Trace, err error) {
+	err = eachTrace(body, func(line []byte) error {
+		t, err := decodeTrace(line)
+		out = append(out, t)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// readOutputs reads what a fragment says of the outputs of so many records.
+func readOutputs(body []byte, records int) ([]json.RawMessage, error) {
+	name := [2]string{"step", "task"}
+	rec := &Records{Rows: make([][]byte, records), to: int32(records), batch: &Batch{}, outputs: map[[2]string][]json.RawMessage{}}
+	o := outputReader{rec: rec, wanted: map[[2]int16][2]string{{}: name}, sizes: make([]int, records), most: math.MaxInt}
+	err := o.add(0, 0, 0, body)
+	return rec.outputs[name], err
+}
+
 // readAll reads a fragment as all readers do.
 func readAll(body []byte) {
 	traces, err := decodeTraces(body)
 	if err != nil {
 		return
 	}
-	applyOutputs(make([]json.RawMessage, 5), traces)
+	_, _ = readOutputs(body, 5)
 	for i := range traces {
 		_ = traces[i].covers(3)
 		_ = traces[i].decides()

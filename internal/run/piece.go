@@ -2,13 +2,11 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
-	"flowlane/gen/db"
 	"flowlane/internal/memory"
 )
 
@@ -94,99 +92,10 @@ func (s *Service) openPiece(ctx context.Context, b *Batch, ref SliceRef, step in
 	if err != nil {
 		return nil, err
 	}
-	rec := recs[0]
-	rec.from, rec.to = from, int32(len(rec.Rows))
-	if err := s.openSome(ctx, b, rec, names); err != nil {
-		rec.Release()
+	recs[0].from = from
+	if err := s.openOutputs(ctx, s.pool, b, recs, names, pieceBytes); err != nil {
+		recs[0].Release()
 		return nil, err
 	}
-	return rec, nil
-}
-
-// openSome reads the outputs of the named {step, task} pairs for as many records as may be open together.
-func (s *Service) openSome(ctx context.Context, b *Batch, rec *Records, names [][2]string) error {
-	wanted := b.tasksNamed(names)
-	if len(wanted) == 0 {
-		return nil
-	}
-	o := someOutputs{rec: rec, wanted: wanted, sizes: make([]int, len(rec.Rows))}
-	rec.outputs = map[[2]string][]json.RawMessage{}
-	if b.retry {
-		rows, err := s.q.InheritedRead(ctx, s.pool, db.InheritedReadParams{BatchIds: []uuid.UUID{b.ID}, SliceNos: []int32{rec.No}, FromSteps: []int16{0}})
-		if err != nil {
-			return fmt.Errorf("read what batch %s inherited: %w", b.ID, err)
-		}
-		for i := range rows {
-			if err := o.add(rows[i].StepNo, rows[i].TaskNo, rows[i].Off, rows[i].Body); err != nil {
-				return err
-			}
-		}
-	}
-	rows, err := s.q.FragmentsOfSlice(ctx, s.pool, db.FragmentsOfSliceParams{BatchID: b.ID, SliceNo: rec.No, Small: smallFragment})
-	if err != nil {
-		return fmt.Errorf("read outputs of batch %s: %w", b.ID, err)
-	}
-	for _, r := range rows {
-		if _, ok := wanted[[2]int16{r.StepNo, r.TaskNo}]; ok && r.Large {
-			r.Body, err = s.q.FragmentBody(ctx, s.pool, db.FragmentBodyParams{BatchID: b.ID, SliceNo: rec.No, StepNo: r.StepNo, TaskNo: r.TaskNo, Seq: r.Seq})
-			if err != nil {
-				return fmt.Errorf("read outputs of batch %s: %w", b.ID, err)
-			}
-		}
-		if err := o.add(r.StepNo, r.TaskNo, 0, r.Body); err != nil {
-			return err
-		}
-	}
-	rec.bytes = o.bytes
-	return nil
-}
-
-// someOutputs collects outputs of a slice's records from one on, and leaves out the last ones where they are too much.
-type someOutputs struct {
-	rec    *Records
-	wanted map[[2]int16][2]string
-	sizes  []int
-	bytes  int
-}
-
-func (o *someOutputs) add(step, task int16, off int32, body []byte) error {
-	name, ok := o.wanted[[2]int16{step, task}]
-	if !ok {
-		return nil
-	}
-	outs := o.rec.outputs[name]
-	if outs == nil {
-		outs = make([]json.RawMessage, len(o.rec.Rows))
-		o.rec.outputs[name] = outs
-	}
-	return eachTrace(body, func(line []byte) error {
-		if from, to, _, ok := spanOf(line); ok && (to-off <= o.rec.from || from-off >= o.rec.to) {
-			return nil
-		}
-		t, err := decodeTrace(line)
-		if err != nil {
-			return fmt.Errorf("outputs of slice %d: %w", o.rec.No, err)
-		}
-		t.shift(off, int32(len(outs)))
-		if t.decides() {
-			t.each(func(at int32) { o.put(outs, at, t.Output) })
-		}
-		return nil
-	})
-}
-
-func (o *someOutputs) put(outs []json.RawMessage, at int32, output json.RawMessage) {
-	if at < o.rec.from || at >= o.rec.to {
-		return
-	}
-	more := len(output) - len(outs[at])
-	outs[at] = output
-	o.sizes[at], o.bytes = o.sizes[at]+more, o.bytes+more
-	for o.bytes > pieceBytes && o.rec.to > o.rec.from+1 {
-		o.rec.to--
-		for _, outs := range o.rec.outputs {
-			outs[o.rec.to] = nil
-		}
-		o.bytes -= o.sizes[o.rec.to]
-	}
+	return recs[0], nil
 }

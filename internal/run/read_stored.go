@@ -57,22 +57,15 @@ func (s *Service) Output(ctx context.Context, o *StoredOutput) (out json.RawMess
 
 // listFragments lists the fragments of a slice; the large ones are read each time that they are looked at.
 func (s *Service) listFragments(ctx context.Context, tx pgx.Tx, v *sliceView) error {
-	in := db.FragmentsOfSliceParams{BatchID: v.batch.FlowBatch.ID, SliceNo: v.no, Small: smallFragment}
-	rows, err := s.q.FragmentsOfSlice(ctx, tx, in)
+	in := db.FragmentsOfSlicesParams{BatchID: v.batch.FlowBatch.ID, SliceNos: []int32{v.no}, Small: smallFragment}
+	rows, err := s.q.FragmentsOfSlices(ctx, tx, in)
 	if err != nil {
 		return fmt.Errorf("read outputs of batch %s: %w", in.BatchID, err)
 	}
 	for _, r := range rows {
 		f := taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, seq: r.Seq}
 		if r.Large {
-			at := db.FragmentBodyParams{BatchID: in.BatchID, SliceNo: v.no, StepNo: r.StepNo, TaskNo: r.TaskNo, Seq: r.Seq}
-			f.load = func() ([]byte, error) {
-				body, err := s.q.FragmentBody(ctx, tx, at)
-				if err != nil {
-					return nil, fmt.Errorf("read outputs of batch %s: %w", in.BatchID, err)
-				}
-				return body, nil
-			}
+			f.load = func() ([]byte, error) { return s.largeFragment(ctx, tx, in.BatchID, &r) }
 		}
 		v.bodies = append(v.bodies, f)
 	}

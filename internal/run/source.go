@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -281,12 +282,9 @@ func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []Slice
 		if sp := where[ref.No]; sp.records != wholePage {
 			rows = rows[sp.off:][:sp.records]
 		}
-		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, apart: apart[ref.No]}
+		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, apart: apart[ref.No], to: int32(len(rows))}
 	}
-	if len(outputs) > 0 {
-		err = s.openOutputs(ctx, conn, b, out, nos, outputs)
-	}
-	return out, err
+	return out, s.openOutputs(ctx, conn, b, out, outputs, math.MaxInt)
 }
 
 // pages returns the page of each span, by the slice's number.
@@ -331,71 +329,108 @@ func (b *Batch) tasksNamed(names [][2]string) map[[2]int16][2]string {
 	return wanted
 }
 
-// openOutputs reads the outputs of the named {step, task} pairs.
-func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, nos []int32, names [][2]string) error {
+// openOutputs reads the outputs of the named {step, task} pairs, of each slice for as many of its records as most bytes allow; of the
+// first always.
+func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, names [][2]string, most int) error {
 	wanted := b.tasksNamed(names)
-	byNo := map[int32]*Records{}
-	for _, r := range recs {
-		r.outputs = map[[2]string][]json.RawMessage{}
-		byNo[r.No] = r
-	}
-	add := func(no int32, step, task int16, off int32, body []byte) error {
-		name, ok := wanted[[2]int16{step, task}]
-		if !ok {
-			return nil
-		}
-		r := byNo[no]
-		if r.outputs[name] == nil {
-			r.outputs[name] = make([]json.RawMessage, len(r.Rows))
-		}
-		traces, err := decodeTraces(body)
-		if err != nil {
-			return fmt.Errorf("outputs of slice %d of batch %s: %w", no, b.ID, err)
-		}
-		for i := range traces {
-			traces[i].shift(off, int32(len(r.Rows)))
-		}
-		applyOutputs(r.outputs[name], traces)
+	if len(wanted) == 0 {
 		return nil
 	}
+	in, inherited := db.FragmentsOfSlicesParams{BatchID: b.ID, Small: smallFragment}, db.InheritedReadParams{}
+	if most == math.MaxInt { // all is read together
+		in.Small = math.MaxInt32
+	}
+	byNo := map[int32]*outputReader{}
+	for _, r := range recs {
+		r.outputs = map[[2]string][]json.RawMessage{}
+		byNo[r.No] = &outputReader{rec: r, wanted: wanted, sizes: make([]int, len(r.Rows)), most: most}
+		in.SliceNos = append(in.SliceNos, r.No)
+		inherited.BatchIds, inherited.FromSteps = append(inherited.BatchIds, b.ID), append(inherited.FromSteps, 0)
+	}
 	if b.retry {
-		all := db.InheritedReadParams{SliceNos: nos, FromSteps: make([]int16, len(nos))}
-		for range nos {
-			all.BatchIds = append(all.BatchIds, b.ID)
-		}
-		rows, err := s.q.InheritedRead(ctx, conn, all)
+		inherited.SliceNos = in.SliceNos
+		rows, err := s.q.InheritedRead(ctx, conn, inherited)
 		if err != nil {
 			return fmt.Errorf("read what batch %s inherited: %w", b.ID, err)
 		}
-		for _, row := range rows {
-			if err := add(row.SliceNo, row.StepNo, row.TaskNo, row.Off, row.Body); err != nil {
+		for _, r := range rows {
+			if err := byNo[r.SliceNo].add(r.StepNo, r.TaskNo, r.Off, r.Body); err != nil {
 				return err
 			}
 		}
 	}
-	rows, err := s.q.FragmentsOfSlices(ctx, conn, db.FragmentsOfSlicesParams{BatchID: b.ID, SliceNos: nos})
+	rows, err := s.q.FragmentsOfSlices(ctx, conn, in)
 	if err != nil {
 		return fmt.Errorf("read outputs of batch %s: %w", b.ID, err)
 	}
-	for _, row := range rows {
-		if err := add(row.SliceNo, row.StepNo, row.TaskNo, 0, row.Body); err != nil {
+	for _, r := range rows {
+		if _, ok := wanted[[2]int16{r.StepNo, r.TaskNo}]; ok && r.Large {
+			if r.Body, err = s.largeFragment(ctx, conn, b.ID, &r); err != nil {
+				return err
+			}
+		}
+		if err := byNo[r.SliceNo].add(r.StepNo, r.TaskNo, 0, r.Body); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func applyOutputs(outs []json.RawMessage, traces []Trace) {
-	for i := range traces {
-		t := &traces[i]
-		if !t.decides() {
-			continue
+// largeFragment reads the body of a fragment that was not read with the small ones.
+func (s *Service) largeFragment(ctx context.Context, conn db.DBTX, batchID uuid.UUID, r *db.FragmentsOfSlicesRow) ([]byte, error) {
+	at := db.FragmentBodyParams{BatchID: batchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, Seq: r.Seq}
+	body, err := s.q.FragmentBody(ctx, conn, at)
+	return body, wrap(err, "read outputs of batch %s", batchID)
+}
+
+// outputReader collects outputs of a slice's records from one on, and leaves out the last ones where they are too much.
+type outputReader struct {
+	rec    *Records
+	wanted map[[2]int16][2]string
+	sizes  []int
+	most   int
+}
+
+func (o *outputReader) add(step, task int16, off int32, body []byte) error {
+	name, ok := o.wanted[[2]int16{step, task}]
+	if !ok {
+		return nil
+	}
+	outs := o.rec.outputs[name]
+	if outs == nil {
+		outs = make([]json.RawMessage, len(o.rec.Rows))
+		o.rec.outputs[name] = outs
+	}
+	return eachTrace(body, func(line []byte) error {
+		if from, to, _, ok := spanOf(line); ok && (to-off <= o.rec.from || from-off >= o.rec.to) {
+			return nil
 		}
-		for o := t.From; o < t.To && int(o) < len(outs); o++ {
-			if t.covers(o) {
-				outs[o] = t.Output
-			}
+		t, err := decodeTrace(line)
+		if err != nil {
+			return fmt.Errorf("outputs of slice %d of batch %s: %w", o.rec.No, o.rec.batch.ID, err)
 		}
+		t.shift(off, int32(len(outs)))
+		if t.decides() {
+			t.each(func(at int32) { o.put(outs, at, t.Output) })
+		}
+		return nil
+	})
+}
+
+func (o *outputReader) put(outs []json.RawMessage, at int32, output json.RawMessage) {
+	r := o.rec
+	if at < r.from || at >= r.to {
+		return
+	}
+	more := len(output) - len(outs[at])
+	outs[at] = output
+	o.sizes[at], r.bytes = o.sizes[at]+more, r.bytes+more
+	for r.bytes > o.most && r.to > r.from+1 {
+		r.to--
+		for _, outs := range r.outputs {
+			outs[r.to] = nil
+		}
+		r.bytes -= o.sizes[r.to]
 	}
 }
 
