@@ -119,16 +119,16 @@ func (s *Service) askSlice(ctx context.Context, rows []db.WaitCandidatesRow, eve
 		return expr.Env{Metadata: b.Metadata, Vars: b.Vars, Batch: b.facts}
 	}
 	if !task.Match.Static() {
-		found, err := s.q.SliceRows(ctx, s.pool, db.SliceRowsParams{BatchID: b.ID, Nos: []int32{first.SliceNo}})
-		if err != nil || len(found) != 1 {
-			return nil, fmt.Errorf("read slice %d of batch %s: %w", first.SliceNo, b.ID, err)
+		slice, err := s.sliceRow(ctx, s.pool, b.ID, first.SliceNo)
+		if err != nil {
+			return nil, err
 		}
-		recs, err := s.Open(ctx, s.pool, b, []SliceRef{{No: first.SliceNo, First: found[0].First}}, first.StepNo, task.Match.Refs().Steps)
+		recs, err := s.Open(ctx, s.pool, b, []SliceRef{{No: first.SliceNo, First: slice.First}}, first.StepNo, task.Match.Refs().Steps)
 		if err != nil {
 			return nil, err
 		}
 		defer recs[0].Release()
-		env = func(r db.WaitCandidatesRow) expr.Env { return recs[0].Env(int32(r.Position - found[0].First)) }
+		env = func(r db.WaitCandidatesRow) expr.Env { return recs[0].Env(int32(r.Position - slice.First)) }
 	}
 	for _, r := range rows {
 		sees := env(r)

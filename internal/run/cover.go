@@ -41,13 +41,14 @@ func (c *Change) newCover(rows []db.PartsOfSlicesRow) *cover {
 				state = from
 			}
 		}
-		out.parts = append(out.parts, coverPart{
-			Part: Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff,
-				To: r.ToOff, Apart: r.Apart, Element: r.Element, LeftOut: r.LeftOut},
-			state: state,
-		})
+		out.parts = append(out.parts, coverPart{partOf(&r), state})
 	}
 	return out
+}
+
+func partOf(r *db.PartsOfSlicesRow) Part {
+	return Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff, To: r.ToOff,
+		Apart: r.Apart, Attempt: r.Attempt, Element: r.Element, LeftOut: r.LeftOut, ClaimNo: r.ClaimNo}
 }
 
 // withSlice stands for the apart step of a record that is with its slice.

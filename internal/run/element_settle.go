@@ -21,17 +21,12 @@ type elementKey struct {
 	step, task int16
 }
 
-// elementRows are the rows of elements that a settlement reads, takes or adds.
-type elementRows struct {
-	batches  []uuid.UUID
-	position []int64
-	steps    []int16
-	tasks    []int16
-}
+// elementRows are the rows of elements that a settlement reads, or takes.
+type elementRows db.ElementsTakeParams
 
 func (rows *elementRows) add(k elementKey) {
-	rows.batches, rows.position = append(rows.batches, k.batch), append(rows.position, k.position)
-	rows.steps, rows.tasks = append(rows.steps, k.step), append(rows.tasks, k.task)
+	rows.BatchIds, rows.Positions = append(rows.BatchIds, k.batch), append(rows.Positions, k.position)
+	rows.StepNos, rows.TaskNos = append(rows.StepNos, k.step), append(rows.TaskNos, k.task)
 }
 
 // loops are the results of a settlement that speak of single elements.
@@ -67,8 +62,8 @@ func (c *Change) settleElements(ctx context.Context, results []Result) error {
 	if !some {
 		return nil
 	}
-	if len(stored.tasks) > 0 {
-		rows, err := c.s.q.ElementBytes(ctx, c.tx, db.ElementBytesParams{BatchIds: stored.batches, Positions: stored.position, StepNos: stored.steps, TaskNos: stored.tasks})
+	if len(stored.TaskNos) > 0 {
+		rows, err := c.s.q.ElementBytes(ctx, c.tx, db.ElementBytesParams(stored))
 		if err != nil {
 			return fmt.Errorf("read the outputs of elements: %w", err)
 		}
@@ -147,10 +142,10 @@ func (l *loops) write(ctx context.Context) error {
 			return fmt.Errorf("keep the outputs of elements: %w", err)
 		}
 	}
-	if len(l.taken.tasks) == 0 {
+	if len(l.taken.TaskNos) == 0 {
 		return nil
 	}
-	rows, err := l.c.s.q.ElementsTake(ctx, l.c.tx, db.ElementsTakeParams{BatchIds: l.taken.batches, Positions: l.taken.position, StepNos: l.taken.steps, TaskNos: l.taken.tasks})
+	rows, err := l.c.s.q.ElementsTake(ctx, l.c.tx, db.ElementsTakeParams(l.taken))
 	if err != nil {
 		return fmt.Errorf("take the outputs of elements: %w", err)
 	}

@@ -27,7 +27,7 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 		for rows.Next() {
 			var r sliceRow
 			var counts []int64
-			if err := rows.Scan(&r.no, &r.first, &r.records, &r.apart, &r.state, &r.step, &counts); err != nil {
+			if err := rows.Scan(&r.No, &r.First, &r.Records, &r.Apart, &r.State, &r.StepNo, &counts); err != nil {
 				return err
 			}
 			slices, kept = append(slices, r), append(kept, Counts(counts))
@@ -49,7 +49,7 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 				}
 			}
 			if seen != kept[i] {
-				return fmt.Errorf("slice %d (%s, step %d, %d apart): readers see %v, its counters say %v", v.no, v.state, v.step, v.apart, seen, kept[i])
+				return fmt.Errorf("slice %d (%s, step %d, %d apart): readers see %v, its counters say %v", v.No, v.State, v.StepNo, v.Apart, seen, kept[i])
 			}
 		}
 		if counts := JobCounts(b.BatchRow); all != counts {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -71,15 +72,7 @@ const (
 
 // covers reports whether the trace speaks of the record at this offset.
 func (t *Trace) covers(offset int32) bool {
-	if offset < t.From || offset >= t.To {
-		return false
-	}
-	for _, x := range t.LeftOut {
-		if x == offset {
-			return false
-		}
-	}
-	return true
+	return offset >= t.From && offset < t.To && !slices.Contains(t.LeftOut, offset)
 }
 
 // decides reports whether the trace says how the task ended for its records, rather than telling of an attempt.

@@ -167,16 +167,15 @@ func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.Slice
 func (s *Service) workJob(ctx context.Context, b *Batch, p *piece, j db.FlowJob, last *openSlice) (*sliceWork, error) {
 	if !last.has(&j) {
 		last.release()
-		rows, err := s.q.SliceRows(ctx, s.pool, db.SliceRowsParams{BatchID: b.ID, Nos: []int32{j.SliceNo}})
-		if err != nil || len(rows) != 1 {
-			return nil, fmt.Errorf("read the slice of job %s.%d: %w", b.ID, j.Position, err)
+		r, err := s.sliceRow(ctx, s.pool, b.ID, j.SliceNo)
+		if err != nil {
+			return nil, err
 		}
-		r := rows[0]
 		rec, err := s.openPiece(ctx, b, SliceRef{No: r.No, First: r.First}, j.StepNo, int32(j.Position-r.First))
 		if err != nil {
 			return nil, err
 		}
-		*last = openSlice{row: r, step: j.StepNo, rec: rec}
+		*last = openSlice{row: *r, step: j.StepNo, rec: rec}
 	}
 	r := &last.row
 	offset := int32(j.Position - r.First)

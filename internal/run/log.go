@@ -108,8 +108,9 @@ func factsOfPart(p *readPart) []fact {
 	return []fact{{step: p.StepNo, task: p.TaskNo, no: cmp.Or(p.ClaimNo, stillOpen), claim: true, attempt: p.Attempt, at: deref(p.claimedAt).Truncate(time.Millisecond)}}
 }
 
-// story is what the log of one record is told from.
-type story struct {
+// logInputs are what the log of one run is built from.
+type logInputs struct {
+	watchedRun
 	plan *definition.Plan
 	// facts are in order by step and task, as they came.
 	facts []fact
@@ -127,28 +128,28 @@ type story struct {
 	ended bool
 }
 
-// log tells the story. It is a fold over the facts: what is added to them at the end adds events at the end.
-func (s *story) log() Log {
-	slices.SortStableFunc(s.facts, func(a, b fact) int { return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.no, b.no)) })
-	t := teller{plan: s.plan, before: s.before, last: s.began, step: -1, job: Queued, out: Log{Last: entryBegun}}
-	if !s.staged {
-		t.last = s.queued
+// log builds the log. It is a fold over the facts: what is added to them at the end adds events at the end.
+func (in *logInputs) log() Log {
+	slices.SortStableFunc(in.facts, func(a, b fact) int { return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.no, b.no)) })
+	t := logBuilder{plan: in.plan, before: in.before, last: in.began, step: -1, job: Queued, out: Log{Last: entryBegun}}
+	if !in.staged {
+		t.last = in.queued
 		t.emit(Event{Kind: EventJobStatus, At: t.last, Status: string(Queued)})
 	}
-	for i := range s.facts {
-		t.tell(&s.facts[i])
+	for i := range in.facts {
+		t.add(&in.facts[i])
 	}
-	if s.ended {
-		t.close(s, ExecutionCancelled)
-	} else if Terminal(s.status) {
+	if in.ended {
+		t.close(in, ExecutionCancelled)
+	} else if Terminal(in.status) {
 		t.out.Last = max(t.out.Last, entryQueued)
-		t.end(s)
+		t.end(in)
 	}
 	return t.out
 }
 
-// teller tells facts in order.
-type teller struct {
+// logBuilder adds facts in order.
+type logBuilder struct {
 	plan   *definition.Plan
 	before []fact
 	out    Log
@@ -158,24 +159,24 @@ type teller struct {
 	// step is the one under way, -1 before the first; done tells that all of its tasks are.
 	step  int16
 	done  bool
-	tasks []taskTold
+	tasks []taskLogged
 }
 
-// taskTold is where a task of the step under way stands.
-type taskTold struct {
+// taskLogged is where a task of the step under way stands.
+type taskLogged struct {
 	status TaskStatus
 	// stands is where the record stands by the call of the task; empty where none is under way.
 	stands Status
 	err    *JobError
 }
 
-func (t *teller) emit(e Event) {
+func (t *logBuilder) emit(e Event) {
 	t.out.Last++
 	e.No = t.out.Last
 	t.out.Events = append(t.out.Events, e)
 }
 
-func (t *teller) tell(f *fact) {
+func (t *logBuilder) add(f *fact) {
 	if !f.at.IsZero() {
 		t.last = f.at
 	}
@@ -184,7 +185,7 @@ func (t *teller) tell(f *fact) {
 	}
 	step := &t.plan.Steps[f.step]
 	if t.step != f.step {
-		t.step, t.done, t.tasks = f.step, false, make([]taskTold, len(step.Tasks))
+		t.step, t.done, t.tasks = f.step, false, make([]taskLogged, len(step.Tasks))
 		t.emit(Event{Kind: EventStepStarted, At: t.last, Status: string(TaskRunning), StepID: step.ID})
 		for i := range t.before {
 			if b := &t.before[i]; b.step == f.step {
@@ -206,7 +207,7 @@ func (t *teller) tell(f *fact) {
 }
 
 // move takes over what a fact says of its task.
-func (t *teller) move(task *taskTold, f *fact) {
+func (t *logBuilder) move(task *taskLogged, f *fact) {
 	task.err = f.err
 	switch {
 	case f.claim:
@@ -227,7 +228,7 @@ func (t *teller) move(task *taskTold, f *fact) {
 }
 
 // conclude tells what has become of the step and of the job.
-func (t *teller) conclude(step *definition.Step) {
+func (t *logBuilder) conclude(step *definition.Step) {
 	now := Queued
 	for i := range t.tasks {
 		if s := t.tasks[i].stands; s != "" && rank(s) > rank(now) {
@@ -246,7 +247,7 @@ func (t *teller) conclude(step *definition.Step) {
 	t.moveJob(now, nil)
 }
 
-func (t *teller) moveJob(to Status, why *JobError) {
+func (t *logBuilder) moveJob(to Status, why *JobError) {
 	if t.job != to {
 		t.job = to
 		t.emit(Event{Kind: EventJobStatus, At: t.last, Status: string(to), Error: why})
@@ -255,7 +256,7 @@ func (t *teller) moveJob(to Status, why *JobError) {
 
 // standing is the status of the step under way, and whether all of its tasks are settled; over says that nothing waits any
 // more.
-func (t *teller) standing(step *definition.Step, over bool) (TaskStatus, bool) {
+func (t *logBuilder) standing(step *definition.Step, over bool) (TaskStatus, bool) {
 	sum := ExecutionStep{Step: step, Tasks: make([]ExecutionTask, len(step.Tasks))}
 	finished := 0
 	for i := range t.tasks {
@@ -269,7 +270,7 @@ func (t *teller) standing(step *definition.Step, over bool) (TaskStatus, bool) {
 	return sum.Status, finished == len(step.Tasks)
 }
 
-func (t *teller) endStep(step *definition.Step, status TaskStatus) {
+func (t *logBuilder) endStep(step *definition.Step, status TaskStatus) {
 	e := Event{Kind: EventStepCompleted, At: t.last, Status: string(status), StepID: step.ID}
 	if status == TaskFailed {
 		e.Kind = EventStepFailed
@@ -284,7 +285,7 @@ func (t *teller) endStep(step *definition.Step, status TaskStatus) {
 }
 
 // end tells that the record is over.
-func (t *teller) end(s *story) {
+func (t *logBuilder) end(s *logInputs) {
 	if t.step >= 0 && !t.done {
 		step := &t.plan.Steps[t.step]
 		if status, _ := t.standing(step, true); status == TaskFailed {
@@ -299,7 +300,7 @@ func (t *teller) end(s *story) {
 }
 
 // close tells that the execution is over.
-func (t *teller) close(s *story, status ExecutionStatus) {
+func (t *logBuilder) close(s *logInputs, status ExecutionStatus) {
 	if s.over.After(t.last) {
 		t.last = s.over
 	}

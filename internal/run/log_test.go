@@ -49,7 +49,7 @@ func TestLog_Grows(t *testing.T) {
 		}
 		var before []Event
 		for n := range len(facts) + 1 {
-			s := story{plan: plan, began: began, queued: began, status: Started, facts: slices.Clone(facts[:n])}
+			s := logInputs{plan: plan, began: began, queued: began, status: Started, facts: slices.Clone(facts[:n])}
 			// Facts are found by task, not in the order in which they came.
 			slices.SortStableFunc(s.facts, func(a, b fact) int { return int(a.task) - int(b.task) })
 			log := s.log()
@@ -74,7 +74,7 @@ func TestLog_Grows(t *testing.T) {
 func TestLog_Staged(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1_700_000_000, 0)
-	s := story{plan: logPlan(1, 1), began: began, queued: began.Add(time.Hour), staged: true, status: Staged}
+	s := logInputs{plan: logPlan(1, 1), began: began, queued: began.Add(time.Hour), staged: true, status: Staged}
 	assert.Equal(t, Log{Last: entryBegun}, s.log())
 	s.staged, s.status = false, Queued
 	assert.Equal(t, Log{Last: entryQueued, Events: []Event{{No: entryQueued, Kind: EventJobStatus, At: s.queued, Status: "queued"}}}, s.log())
@@ -93,7 +93,7 @@ func TestLog_Staged(t *testing.T) {
 func TestLog_Before(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
-	s := story{plan: logPlan(2, 3), began: at, queued: at, status: Queued,
+	s := logInputs{plan: logPlan(2, 3), began: at, queued: at, status: Queued,
 		before: []fact{{task: 2, kind: TraceSkipped}, {task: 0, kind: TraceOK, called: true}},
 		facts:  []fact{{task: 1, no: 1, claim: true, attempt: 1}, {task: 1, no: 2, kind: TraceOK, called: true, attempt: 1}, {step: 1, no: 3, claim: true, attempt: 1}}}
 	var told []string

@@ -55,16 +55,7 @@ func (t *ExecutionTask) addElement(trace *Trace) {
 	default:
 		return
 	}
-	if trace.EndedAt > 0 {
-		e.CompletedAt = ref(time.UnixMilli(trace.EndedAt).UTC())
-		e.start(*e.CompletedAt)
-	}
-}
-
-func (e *ExecutionElement) start(at time.Time) {
-	if e.StartedAt == nil || at.Before(*e.StartedAt) {
-		e.StartedAt = &at
-	}
+	e.end(trace.EndedAt)
 }
 
 // coverElement takes over where the call of an element stands.

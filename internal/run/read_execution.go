@@ -3,13 +3,11 @@ package run
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"flowlane/gen/db"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
 )
@@ -31,18 +29,18 @@ const (
 
 // ExecutionStep is a step of an execution.
 type ExecutionStep struct {
-	Step                   *definition.Step
-	Status                 TaskStatus
-	StartedAt, CompletedAt *time.Time
-	Tasks                  []ExecutionTask
+	Step   *definition.Step
+	Status TaskStatus
+	Times
+	Tasks []ExecutionTask
 }
 
 // ExecutionTask is a task of an execution.
 type ExecutionTask struct {
-	Task                   *definition.Task
-	Status                 TaskStatus
-	Attempts               int32
-	StartedAt, CompletedAt *time.Time
+	Task     *definition.Task
+	Status   TaskStatus
+	Attempts int32
+	Times
 	// Output is raw JSON; nil where there is none.
 	Output json.RawMessage
 	// Stored is where an output is to be read (Output) that is too large to be here.
@@ -54,11 +52,29 @@ type ExecutionTask struct {
 
 // ExecutionElement is one element of a task that makes a call for each.
 type ExecutionElement struct {
-	Index                  int32
-	Status                 TaskStatus
-	Attempts               int32
-	StartedAt, CompletedAt *time.Time
-	Error                  *JobError
+	Index    int32
+	Status   TaskStatus
+	Attempts int32
+	Times
+	Error *JobError
+}
+
+// Times are when something of an execution began and came to its end; nil for not yet.
+type Times struct{ StartedAt, CompletedAt *time.Time }
+
+// start notes a time at which it was under way.
+func (t *Times) start(at time.Time) {
+	if t.StartedAt == nil || at.Before(*t.StartedAt) {
+		t.StartedAt = &at
+	}
+}
+
+// end notes when it came to its end, in Unix milliseconds; 0 where that is not known.
+func (t *Times) end(at int64) {
+	if at > 0 {
+		t.CompletedAt = new(time.UnixMilli(at).UTC())
+		t.start(*t.CompletedAt)
+	}
 }
 
 // Record reads one record of a batch, with its input, output and history. thing names what is missing if it is not there:
@@ -100,21 +116,11 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		if err != nil {
 			return err
 		}
-		no, err := s.q.SliceAt(ctx, tx, db.SliceAtParams{BatchID: batchID, Place: position})
+		row, err := s.sliceOf(ctx, tx, batchID, position, thing)
 		if err != nil {
-			return fmt.Errorf("find position %d of batch %s: %w", position, batchID, err)
+			return err
 		}
-		found, err := s.q.SliceRows(ctx, tx, db.SliceRowsParams{BatchID: batchID, Nos: []int32{no}})
-		if err != nil {
-			return fmt.Errorf("read slice %d of batch %s: %w", no, batchID, err)
-		}
-		if len(found) == 0 || position < found[0].First || position >= found[0].First+int64(found[0].Records) {
-			return fault.Missing(thing)
-		}
-		r := found[0]
-		row := sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
-			pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
-		views := b.views([]sliceRow{row}, fragmentsFrom{own: noTraces})
+		views := b.views([]sliceRow{{SliceRowsRow: *row}}, fragmentsFrom{own: noTraces})
 		if err := s.open(ctx, tx, views); err != nil {
 			return err
 		}
@@ -134,12 +140,12 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		if err != nil {
 			return err
 		}
-		return do(views[0], int32(position-r.First), inputs)
+		return do(views[0], int32(position-row.First), inputs)
 	})
 }
 
 func (v *sliceView) only(offset int32) []bool {
-	wanted := make([]bool, v.records)
+	wanted := make([]bool, v.Records)
 	wanted[offset] = true
 	return wanted
 }
@@ -216,16 +222,7 @@ func (t *ExecutionTask) add(trace *Trace) {
 		return
 	}
 	t.Output = trace.Output
-	if trace.EndedAt > 0 {
-		t.CompletedAt = ref(time.UnixMilli(trace.EndedAt).UTC())
-		t.start(*t.CompletedAt)
-	}
-}
-
-func (t *ExecutionTask) start(at time.Time) {
-	if t.StartedAt == nil || at.Before(*t.StartedAt) {
-		t.StartedAt = &at
-	}
+	t.end(trace.EndedAt)
 }
 
 // cover takes over where the call of the task stands.
@@ -263,8 +260,8 @@ func (s *ExecutionStep) sum(over bool) {
 			status = TaskCompleted
 		}
 		count[status]++
-		if t.StartedAt != nil && (s.StartedAt == nil || t.StartedAt.Before(*s.StartedAt)) {
-			s.StartedAt = t.StartedAt
+		if t.StartedAt != nil {
+			s.start(*t.StartedAt)
 		}
 		if t.CompletedAt != nil && (s.CompletedAt == nil || t.CompletedAt.After(*s.CompletedAt)) {
 			s.CompletedAt = t.CompletedAt

@@ -98,10 +98,10 @@ func (e *Export) fill() error {
 	}
 	v := e.views[0]
 	from := e.offset
-	if e.offset = min(from+v.atOnce(), v.records); e.offset == v.records {
+	if e.offset = min(from+v.atOnce(), v.Records); e.offset == v.Records {
 		e.views[0] = nil
 		e.views, e.offset = e.views[1:], 0
-		return e.write(v, from, v.records)
+		return e.write(v, from, v.Records)
 	}
 	return e.write(v, from, e.offset)
 }
@@ -131,15 +131,15 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 	n := len(e.views)
 	e.done = n == len(rows) && n < walkSlices
 	if n > 0 {
-		e.no = rows[n-1].no + 1
+		e.no = rows[n-1].No + 1
 	}
 	return nil
 }
 
 func (e *Export) write(v *sliceView, from, to int32) error {
-	wanted := make([]bool, v.records)
+	wanted := make([]bool, v.Records)
 	for o := from; o < to; o++ {
-		wanted[o] = v.first+int64(o) >= e.from && e.match.job(v.statuses[o])
+		wanted[o] = v.First+int64(o) >= e.from && e.match.job(v.statuses[o])
 		if wanted[o] && e.skip > 0 {
 			e.skip--
 			wanted[o] = false
@@ -149,7 +149,7 @@ func (e *Export) write(v *sliceView, from, to int32) error {
 	if err != nil {
 		return err
 	}
-	for o := range v.records {
+	for o := range v.Records {
 		if !wanted[o] {
 			continue
 		}
@@ -157,7 +157,7 @@ func (e *Export) write(v *sliceView, from, to int32) error {
 		if err != nil {
 			return err
 		}
-		e.buf = e.result.append(e.buf, v.first+int64(o), v.statuses[o], outs.of(o), failure)
+		e.buf = e.result.append(e.buf, v.First+int64(o), v.statuses[o], outs.of(o), failure)
 	}
 	return nil
 }

@@ -181,14 +181,14 @@ func (w *walk) take(ctx context.Context, views []*sliceView) error {
 func (v *sliceView) rows(p *recordset.Page) ([][]byte, error) {
 	rows, err := p.Rows()
 	if err != nil {
-		return nil, fmt.Errorf("records from %d of batch %s: %w", v.first, v.batch.FlowBatch.ID, err)
+		return nil, fmt.Errorf("records from %d of batch %s: %w", v.First, v.batch.FlowBatch.ID, err)
 	}
-	return rows[v.pageOff:][:v.records], nil
+	return rows[v.PageOff:][:v.Records], nil
 }
 
 // page is where the rows of the slice are.
 func (v *sliceView) page() recordset.PageRef {
-	return recordset.PageRef{Set: v.batch.FlowBatch.PageSet, First: v.first - int64(v.pageOff)}
+	return recordset.PageRef{Set: v.batch.FlowBatch.PageSet, First: v.First - int64(v.PageOff)}
 }
 
 // readInputs reads the pages of slices. Those that lie in one page share it, so that it is unpacked once: release them when all
@@ -212,7 +212,7 @@ func (w *walk) takeSlice(v *sliceView, rows [][]byte) error {
 }
 
 func (w *walk) takeSome(v *sliceView, from, to int32, rows [][]byte) error {
-	wanted := make([]bool, v.records)
+	wanted := make([]bool, v.Records)
 	some := false
 	for o := from; o < to; o++ {
 		wanted[o] = w.match.job(v.statuses[o]) || len(v.runs[o]) > 0 && w.showsRuns()

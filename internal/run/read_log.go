@@ -27,7 +27,7 @@ type LoggedExecution struct {
 func (s *Service) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32) (*LoggedExecution, error) {
 	var out LoggedExecution
 	err := s.one(ctx, orgID, batchID, position, "Execution", func(v *sliceView, offset int32, rows [][]byte) (err error) {
-		out.SliceNo = v.no
+		out.SliceNo = v.No
 		if !v.hasRun(offset, run) {
 			return fault.Missing("Execution")
 		}
@@ -117,7 +117,7 @@ func (s *Service) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, 
 		}
 		for _, v := range opened {
 			c := byKey[v.key()]
-			logs, err := v.logs(watched[c.I].runsFrom(v.first))
+			logs, err := v.logs(watched[c.I].runsFrom(v.First))
 			if err != nil {
 				return err
 			}
@@ -149,8 +149,7 @@ func (s *Service) changedViews(ctx context.Context, tx pgx.Tx, watched []Watched
 	var out []*sliceView
 	for _, r := range rows {
 		if b := batches[r.BatchID]; b != nil {
-			out = append(out, &sliceView{batch: b, sliceRow: sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
-				pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}})
+			out = append(out, &sliceView{batch: b, sliceRow: sliceRow{SliceRowsRow: db.SliceRowsRow(r)}})
 		}
 	}
 	slices.SortFunc(out, func(a, b *sliceView) int {
@@ -162,20 +161,24 @@ func (s *Service) changedViews(ctx context.Context, tx pgx.Tx, watched []Watched
 
 // logs are those of these runs of records.
 func (v *sliceView) logs(runs []watchedRun) ([]Log, error) {
-	told := v.stories(runs)
-	err := v.traces(told.wanted, func(step, task int16, t *Trace) {
-		facts := factsOf(step, task, t)
-		if t.inherited {
-			told.each(t.From, t.To, func(w watchedRun, s *story) {
-				if t.covers(w.offset) && t.decides() {
-					s.before = append(s.before, facts[len(facts)-1])
-				}
-			})
-			return
+	all, wanted := v.logInputs(runs)
+	each := func(from, to int32, do func(in *logInputs)) {
+		i, _ := slices.BinarySearchFunc(all, from, func(in *logInputs, from int32) int { return cmp.Compare(in.offset, from) })
+		for ; i < len(all) && all[i].offset < to; i++ {
+			do(all[i])
 		}
-		told.each(t.From, t.To, func(w watchedRun, s *story) {
-			if t.covers(w.offset) && v.tells(w.offset, w.run, step, t) && (w.run == 1 || !v.tells(w.offset, w.run-1, step, t)) {
-				s.facts = append(s.facts, facts...)
+	}
+	err := v.traces(wanted, func(step, task int16, t *Trace) {
+		facts := factsOf(step, task, t)
+		each(t.From, t.To, func(in *logInputs) {
+			switch {
+			case !t.covers(in.offset):
+			case t.inherited:
+				if t.decides() {
+					in.before = append(in.before, facts[len(facts)-1])
+				}
+			case v.tells(in.offset, in.run, step, t) && (in.run == 1 || !v.tells(in.offset, in.run-1, step, t)):
+				in.facts = append(in.facts, facts...)
 			}
 		})
 	})
@@ -184,75 +187,49 @@ func (v *sliceView) logs(runs []watchedRun) ([]Log, error) {
 	}
 	for i := range v.parts {
 		p := &v.parts[i]
-		told.each(p.From, p.To, func(w watchedRun, s *story) {
-			if v.concerns(p, w.offset) && !v.ended(w.offset, w.run) {
-				s.facts = append(s.facts, factsOfPart(p)...)
+		each(p.From, p.To, func(in *logInputs) {
+			if v.concerns(p, in.offset) && !v.ended(in.offset, in.run) {
+				in.facts = append(in.facts, factsOfPart(p)...)
 			}
 		})
 	}
-	records, err := v.list(told.wanted, Want{History: true}, nil)
+	records, err := v.list(wanted, Want{History: true}, nil)
 	if err != nil {
 		return nil, err
 	}
 	for i := range records {
-		offset := int32(records[i].Position - v.first)
-		told.each(offset, offset+1, func(w watchedRun, s *story) {
-			r := v.ofRun(records[i], w.offset, w.run)
-			s.status, s.failure, s.over, s.ended = r.Status, r.Error, deref(r.CompletedAt), v.ended(w.offset, w.run)
+		offset := int32(records[i].Position - v.First)
+		each(offset, offset+1, func(in *logInputs) {
+			r := v.ofRun(records[i], offset, in.run)
+			in.status, in.failure, in.over, in.ended = r.Status, r.Error, deref(r.CompletedAt), v.ended(offset, in.run)
 		})
 	}
-	return told.logs(runs), nil
+	logs, out := map[watchedRun]Log{}, make([]Log, len(runs))
+	for _, in := range all {
+		logs[in.watchedRun] = in.log()
+	}
+	for i, w := range runs { // several readers may follow one
+		out[i] = logs[w]
+	}
+	return out, nil
 }
 
-// told is what is told of runs of the records of a slice.
-type told struct {
-	// runs are in order, each once, with their stories; wanted tells which offsets they are of.
-	runs    []watchedRun
-	stories []*story
-	wanted  []bool
-}
-
-func (a watchedRun) compare(b watchedRun) int {
-	return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.run, b.run))
-}
-
-func (v *sliceView) stories(runs []watchedRun) *told {
-	out := &told{runs: slices.Clone(runs), wanted: make([]bool, v.records)}
-	slices.SortFunc(out.runs, watchedRun.compare)
-	out.runs = slices.Compact(out.runs)
+// logInputs begins what the logs of these runs are built from, in order and each once; wanted tells which offsets they are of.
+func (v *sliceView) logInputs(runs []watchedRun) (all []*logInputs, wanted []bool) {
+	runs, wanted = slices.Clone(runs), make([]bool, v.Records)
+	slices.SortFunc(runs, func(a, b watchedRun) int { return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.run, b.run)) })
 	b := &v.batch.FlowBatch
 	queued := later(b.CreatedAt, deref(b.ScheduledAt))
-	for _, w := range out.runs {
-		out.wanted[w.offset] = true
-		s := &story{plan: v.batch.plan, began: b.CreatedAt, queued: queued, staged: v.state == sliceStaged}
+	for _, w := range slices.Compact(runs) {
+		wanted[w.offset] = true
+		in := &logInputs{watchedRun: w, plan: v.batch.plan, began: b.CreatedAt, queued: queued, staged: v.State == sliceStaged}
 		if w.run > 1 {
-			s.began = v.runs[w.offset][w.run-2].EndedAt
-			s.queued = s.began
+			in.began = v.runs[w.offset][w.run-2].EndedAt
+			in.queued = in.began
 		}
-		out.stories = append(out.stories, s)
+		all = append(all, in)
 	}
-	return out
-}
-
-// each calls do for every run of a record between two offsets.
-func (t *told) each(from, to int32, do func(w watchedRun, s *story)) {
-	i, _ := slices.BinarySearchFunc(t.runs, watchedRun{offset: from}, watchedRun.compare)
-	for ; i < len(t.runs) && t.runs[i].offset < to; i++ {
-		do(t.runs[i], t.stories[i])
-	}
-}
-
-// logs are those of these runs, which several readers may follow.
-func (t *told) logs(runs []watchedRun) []Log {
-	all, out := make([]Log, len(t.runs)), make([]Log, len(runs))
-	for i, s := range t.stories {
-		all[i] = s.log()
-	}
-	for i, w := range runs {
-		at, _ := slices.BinarySearchFunc(t.runs, w, watchedRun.compare)
-		out[i] = all[at]
-	}
-	return out
+	return all, wanted
 }
 
 // wrap says of an error, if there is one, what failed.

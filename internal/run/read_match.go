@@ -56,10 +56,9 @@ func (m *matcher) execution(s ExecutionStatus) bool { return m.exec == nil || s 
 // ofSlices returns the statuses by the counters of slices. Those of a batch that is over still count as waiting what will
 // never be sent. What is queued and begun is for the query to tell.
 func (m *matcher) ofSlices(over bool) (statuses []string, begun string) {
-	waiting := []Status{Staged, Queued, Pending}
 	for _, s := range Statuses {
 		shown := s
-		if over && slices.Contains(waiting, s) {
+		if over && unsent(s) {
 			shown = Unprocessed
 		}
 		if !over && m.notBegun(s) {

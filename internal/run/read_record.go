@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -88,11 +89,11 @@ func (v *sliceView) list(wanted []bool, want Want, rows [][]byte) ([]Record, err
 		}
 	}
 	out := make([]Record, 0, n)
-	for o := range v.records {
+	for o := range v.Records {
 		if !wanted[o] {
 			continue
 		}
-		r := Record{Batch: v.batch.BatchRow, Position: v.first + int64(o), Status: v.statuses[o], Run: 1, Created: v.batch.FlowBatch.CreatedAt}
+		r := Record{Batch: v.batch.BatchRow, Position: v.First + int64(o), Status: v.statuses[o], Run: 1, Created: v.batch.FlowBatch.CreatedAt}
 		if rows != nil {
 			r.Input = append(json.RawMessage(nil), rows[o]...)
 		}
@@ -120,17 +121,17 @@ type attemptKey struct {
 func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) {
 	var histories []history
 	if want.History {
-		histories = make([]history, v.records)
+		histories = make([]history, v.Records)
 	}
 	var outs *outputs
 	if want.Output {
-		outs = newOutputs(v.batch.plan, v.records)
+		outs = newOutputs(v.batch.plan, v.Records)
 	}
 	attempts := map[attemptKey][]int32{}
 	carried := func(step, task int16, element int32) []int32 {
 		k := attemptKey{step, task, element}
 		if attempts[k] == nil {
-			attempts[k] = make([]int32, v.records)
+			attempts[k] = make([]int32, v.Records)
 		}
 		return attempts[k]
 	}
@@ -186,20 +187,11 @@ func (v *sliceView) tellPart(p *readPart, wanted []bool, calls []int32, historie
 }
 
 // each calls do with every offset that the trace covers.
-func (t *Trace) each(do func(o int32)) {
-	left := t.LeftOut
-	for o := t.From; o < t.To; o++ {
-		if len(left) > 0 && left[0] == o {
-			left = left[1:]
-			continue
-		}
-		do(o)
-	}
-}
+func (t *Trace) each(do func(o int32)) { eachOffset(t.From, t.To, t.LeftOut, do) }
 
 // begun reports whether anything was done for the record at this offset.
 func (v *sliceView) begun(o int32, h *history) bool {
-	return v.step > v.firstStep || h.touched || v.jobs[o] != nil
+	return v.StepNo > v.FirstStep || h.touched || v.jobs[o] != nil
 }
 
 // date fills in the record's times, attempts and execution status.
@@ -227,17 +219,10 @@ func (v *sliceView) date(r *Record, o int32, h *history) {
 	if !Terminal(r.Status) {
 		return
 	}
-	if closed := firstTime(b.StoppedAt, b.CompletedAt); r.Status == Unprocessed && (j == nil || !Terminal(j.Status)) && closed != nil {
+	if closed := cmp.Or(b.StoppedAt, b.CompletedAt); r.Status == Unprocessed && (j == nil || !Terminal(j.Status)) && closed != nil {
 		r.UpdatedAt = later(r.UpdatedAt, *closed)
 	}
 	r.CompletedAt = ref(r.UpdatedAt)
-}
-
-func firstTime(a, b *time.Time) *time.Time {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 func later(a, b time.Time) time.Time {

@@ -22,10 +22,10 @@ func (s *Service) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView) e
 	in, byBatch := db.EndedRunsReadParams{}, map[uuid.UUID][]*sliceView{}
 	for _, v := range views {
 		b := &v.batch.FlowBatch
-		to := v.first + int64(v.records)
+		to := v.First + int64(v.Records)
 		if byBatch[b.ID] == nil {
 			in.OrgIds, in.BatchIds = append(in.OrgIds, b.OrgID), append(in.BatchIds, b.ID)
-			in.FromPositions, in.ToPositions = append(in.FromPositions, v.first), append(in.ToPositions, to)
+			in.FromPositions, in.ToPositions = append(in.FromPositions, v.First), append(in.ToPositions, to)
 		}
 		in.ToPositions[len(in.ToPositions)-1] = to
 		byBatch[b.ID] = append(byBatch[b.ID], v)
@@ -39,7 +39,7 @@ func (s *Service) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView) e
 	}
 	for _, r := range rows {
 		for _, v := range byBatch[r.BatchID] {
-			if o := r.Position - v.first; o >= 0 && o < int64(v.records) {
+			if o := r.Position - v.First; o >= 0 && o < int64(v.Records) {
 				if v.runs == nil {
 					v.runs = map[int32][]db.EndedRunsReadRow{}
 				}
@@ -104,7 +104,7 @@ func (w *walk) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error)
 
 // takeRecord appends a record to the page, run by run where the list shows runs.
 func (w *walk) takeRecord(v *sliceView, r Record) {
-	offset := int32(r.Position - v.first)
+	offset := int32(r.Position - v.First)
 	runs := int32(len(v.runs[offset])) + 1
 	from := int32(1)
 	switch {

@@ -31,17 +31,12 @@ func (b *batchView) retry() bool { return b.FlowBatch.RetryOf != nil }
 
 func (b *batchView) lastStep() int16 { return int16(len(b.plan.Steps) - 1) }
 
-// sliceRow is a slice as stored; matching is how many of its records a filter can match, by its counters.
+// sliceRow is a slice as stored; matching is how many of its records a filter can match, by its counters. PageOff is how far behind
+// the beginning of its page it begins; it entered at FirstStep, without the tasks of that step (bits by number) that were done
+// before (TasksDone): all zero but in a retry.
 type sliceRow struct {
-	no, records, apart int32
-	first, matching    int64
-	state              string
-	step               int16
-	// pageOff is how far behind the beginning of its page the slice begins. It entered at firstStep, without the tasks of
-	// that step (bits by number) that were done before. All zero but in a retry.
-	pageOff   int32
-	firstStep int16
-	tasksDone int64
+	db.SliceRowsRow
+	matching int64
 }
 
 // readPart is a part with what readers show of the call that covers it.
@@ -109,16 +104,16 @@ func (b *batchView) slicesFrom(no int32, statuses []string) db.SlicesFromParams 
 }
 
 func rowOf(r *db.SlicesFromRow) sliceRow {
-	return sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, matching: r.Matching, state: r.State, step: r.StepNo,
-		pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
+	return sliceRow{db.SliceRowsRow{No: r.No, Records: r.Records, Apart: r.Apart, First: r.First, State: r.State, StepNo: r.StepNo,
+		PageOff: r.PageOff, FirstStep: r.FirstStep, TasksDone: r.TasksDone}, r.Matching}
 }
 
-func (v *sliceView) key() sliceKey { return sliceKey{v.batch.FlowBatch.ID, v.no} }
+func (v *sliceView) key() sliceKey { return sliceKey{v.batch.FlowBatch.ID, v.No} }
 
 // keysOf returns the keys of slices as queries take them.
 func keysOf(views []*sliceView) (batchIDs []uuid.UUID, nos []int32) {
 	for _, v := range views {
-		batchIDs, nos = append(batchIDs, v.batch.FlowBatch.ID), append(nos, v.no)
+		batchIDs, nos = append(batchIDs, v.batch.FlowBatch.ID), append(nos, v.No)
 	}
 	return batchIDs, nos
 }
@@ -167,10 +162,10 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error
 	var apart, covered []*sliceView
 	for _, v := range views {
 		byKey[v.key()] = v
-		if v.apart > 0 {
+		if v.Apart > 0 {
 			apart = append(apart, v)
 		}
-		if v.apart > 0 || v.state == sliceCalling {
+		if v.Apart > 0 || v.State == sliceCalling {
 			covered = append(covered, v)
 		}
 	}
@@ -178,9 +173,6 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error
 		return err
 	}
 	if err := s.readJobs(ctx, tx, apart, byKey); err != nil {
-		return err
-	}
-	if err := s.readInherited(ctx, tx, views, byKey); err != nil {
 		return err
 	}
 	if err := s.readFragments(ctx, tx, views, byKey); err != nil {
@@ -192,49 +184,39 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error
 	return nil
 }
 
-// readInherited reads what slices inherited: before readFragments, because what came last counts.
-func (s *Service) readInherited(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
-	in := db.InheritedReadParams{}
+// readFragments reads what slices inherited, and then their own: what came last counts.
+func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+	var inherited db.InheritedReadParams
+	var own db.FragmentsReadParams
 	for _, v := range views {
 		if v.batch.retry() && v.fragments.inherited < noTraces {
-			in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.no)
-			in.FromSteps = append(in.FromSteps, v.fragments.inherited)
+			inherited.BatchIds, inherited.SliceNos = append(inherited.BatchIds, v.batch.FlowBatch.ID), append(inherited.SliceNos, v.No)
+			inherited.FromSteps = append(inherited.FromSteps, v.fragments.inherited)
 		}
-	}
-	if len(in.BatchIds) == 0 {
-		return nil
-	}
-	found, err := s.q.InheritedRead(ctx, tx, in)
-	if err != nil {
-		return fmt.Errorf("read what batch %s inherited: %w", in.BatchIds[0], err)
-	}
-	for _, f := range found {
-		v := byKey[sliceKey{f.BatchID, f.SliceNo}]
-		v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body, inherited: true, off: f.Off})
-	}
-	return nil
-}
-
-func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
-	in := db.FragmentsReadParams{}
-	for _, v := range views {
 		if v.fragments.own < noTraces {
-			in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.no)
-			in.FromSteps = append(in.FromSteps, v.fragments.own)
+			own.BatchIds, own.SliceNos = append(own.BatchIds, v.batch.FlowBatch.ID), append(own.SliceNos, v.No)
+			own.FromSteps = append(own.FromSteps, v.fragments.own)
 		}
 	}
-	if len(in.BatchIds) == 0 {
+	if len(inherited.BatchIds) > 0 {
+		found, err := s.q.InheritedRead(ctx, tx, inherited)
+		if err != nil {
+			return fmt.Errorf("read what batch %s inherited: %w", inherited.BatchIds[0], err)
+		}
+		for _, f := range found {
+			v := byKey[sliceKey{f.BatchID, f.SliceNo}]
+			v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body, inherited: true, off: f.Off})
+		}
+	}
+	if len(own.BatchIds) == 0 {
 		return nil
 	}
-	found, err := s.q.FragmentsRead(ctx, tx, in)
-	if err != nil {
-		return fmt.Errorf("read outputs of batch %s: %w", in.BatchIds[0], err)
-	}
+	found, err := s.q.FragmentsRead(ctx, tx, own)
 	for _, f := range found {
 		v := byKey[sliceKey{f.BatchID, f.SliceNo}]
 		v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body})
 	}
-	return nil
+	return wrap(err, "read outputs of batch %s", own.BatchIds[0])
 }
 
 func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
@@ -248,8 +230,7 @@ func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, 
 	}
 	for _, r := range rows {
 		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
-		p := Part{StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff, To: r.ToOff, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element, LeftOut: r.LeftOut, ClaimNo: r.ClaimNo}
-		v.parts = append(v.parts, readPart{coverPart{p, partStatus(r.CallState)}, r.ClaimedAt})
+		v.parts = append(v.parts, readPart{coverPart{partOf(&r), partStatus(r.CallState)}, r.ClaimedAt})
 	}
 	return nil
 }
@@ -266,9 +247,9 @@ func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, b
 	for i := range rows {
 		v := byKey[sliceKey{rows[i].BatchID, rows[i].SliceNo}]
 		if v.jobs == nil {
-			v.jobs = make(map[int32]*db.JobsReadRow, v.apart)
+			v.jobs = make(map[int32]*db.JobsReadRow, v.Apart)
 		}
-		v.jobs[int32(rows[i].Position-v.first)] = &rows[i]
+		v.jobs[int32(rows[i].Position-v.First)] = &rows[i]
 	}
 	return nil
 }
@@ -276,15 +257,15 @@ func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, b
 // derive returns the status of every record of the slice, by offset. It is the one place that says what a record is that
 // has no row of its own; the counters of the slice agree with it.
 func (v *sliceView) derive() []Status {
-	out := make([]Status, v.records)
-	base := baseStatus(v.batch.plan, v.state, v.step)
+	out := make([]Status, v.Records)
+	base := baseStatus(v.batch.plan, v.State, v.StepNo)
 	for i := range out {
 		out[i] = base
 	}
-	painted := make([]bool, v.records)
+	painted := make([]bool, v.Records)
 	for i := range v.parts {
 		p := &v.parts[i]
-		if p.Apart || p.StepNo != v.step {
+		if p.Apart || p.StepNo != v.StepNo {
 			continue
 		}
 		p.each(func(o int32) {
@@ -318,9 +299,11 @@ func baseStatus(plan *definition.Plan, state string, step int16) Status {
 }
 
 // each calls do with every offset of the part.
-func (p *Part) each(do func(o int32)) {
-	left := p.LeftOut
-	for o := p.From; o < p.To; o++ {
+func (p *Part) each(do func(o int32)) { eachOffset(p.From, p.To, p.LeftOut, do) }
+
+// eachOffset calls do with the offsets from one to another but for those left out, which ascend.
+func eachOffset(from, to int32, left []int32, do func(o int32)) {
+	for o := from; o < to; o++ {
 		if len(left) > 0 && left[0] == o {
 			left = left[1:]
 			continue
@@ -384,7 +367,7 @@ func (v *sliceView) tracesBy(decode func(step int16, line []byte) (Trace, error)
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("slice %d of batch %s: %w", v.no, v.batch.FlowBatch.ID, err)
+			return fmt.Errorf("slice %d of batch %s: %w", v.No, v.batch.FlowBatch.ID, err)
 		}
 	}
 	return nil
@@ -411,10 +394,10 @@ const fewRecords = 32
 func (v *sliceView) atOnce() int32 {
 	for _, f := range v.bodies {
 		if len(f.body) > blockMax || (len(f.body) > 0 && f.body[0] == encodingStream) {
-			return min(fewRecords, v.records)
+			return min(fewRecords, v.Records)
 		}
 	}
-	return v.records
+	return v.Records
 }
 
 // spanOf reads the range at the beginning of an encoded trace, and the number of its change if that stands there, so that

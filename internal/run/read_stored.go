@@ -32,7 +32,7 @@ func (v *sliceView) stored(step, task int16, offset int32, t *Trace) *StoredOutp
 	if t.large == 0 {
 		return nil
 	}
-	return &StoredOutput{batch: v.batch.FlowBatch.ID, slice: v.no, step: step, task: task, seq: t.seq, offset: offset}
+	return &StoredOutput{batch: v.batch.FlowBatch.ID, slice: v.No, step: step, task: task, seq: t.seq, offset: offset}
 }
 
 // Output reads one output.
@@ -57,7 +57,7 @@ func (s *Service) Output(ctx context.Context, o *StoredOutput) (out json.RawMess
 
 // listFragments lists the fragments of a slice; the large ones are read each time that they are looked at.
 func (s *Service) listFragments(ctx context.Context, tx pgx.Tx, v *sliceView) error {
-	in := db.FragmentsOfSlicesParams{BatchID: v.batch.FlowBatch.ID, SliceNos: []int32{v.no}, Small: smallFragment}
+	in := db.FragmentsOfSlicesParams{BatchID: v.batch.FlowBatch.ID, SliceNos: []int32{v.No}, Small: smallFragment}
 	rows, err := s.q.FragmentsOfSlices(ctx, tx, in)
 	if err != nil {
 		return fmt.Errorf("read outputs of batch %s: %w", in.BatchID, err)

@@ -119,8 +119,7 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 		}
 		rows := make([]sliceRow, len(found))
 		for i, r := range found {
-			rows[i] = sliceRow{no: r.No, records: r.Records, apart: r.Apart, first: r.First, state: r.State, step: r.StepNo,
-				pageOff: r.PageOff, firstStep: r.FirstStep, tasksDone: r.TasksDone}
+			rows[i].SliceRowsRow = r
 		}
 		views := b.views(rows, fragmentsFrom{own: 0, inherited: noTraces})
 		for len(views) > 0 {
@@ -142,7 +141,7 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 }
 
 func (v *sliceView) countBegun() (n int64, err error) {
-	wanted := make([]bool, v.records)
+	wanted := make([]bool, v.Records)
 	for o, s := range v.statuses {
 		wanted[o] = s == Queued
 	}
@@ -150,7 +149,7 @@ func (v *sliceView) countBegun() (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for o := range v.records {
+	for o := range v.Records {
 		if wanted[o] && v.begun(o, &histories[o]) {
 			n++
 		}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 )
 
 // Doubtful is one record in a call of unknown outcome, alone in its part.
@@ -26,7 +28,7 @@ func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position 
 	if h == nil || h.OrgID != orgID {
 		return nil, fault.Missing("Job")
 	}
-	r, err := c.s.sliceOf(ctx, c.tx, batchID, position)
+	r, err := c.s.sliceOf(ctx, c.tx, batchID, position, "Job")
 	if err != nil {
 		return nil, err
 	}
@@ -55,18 +57,30 @@ func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position 
 	return out, nil
 }
 
-// sliceOf reads the slice that holds a position. Fault: NotFound.
-func (s *Service) sliceOf(ctx context.Context, conn db.DBTX, batchID uuid.UUID, position int64) (*db.SliceRowsRow, error) {
+// sliceOf reads the slice that holds the position of a thing. Fault: NotFound.
+func (s *Service) sliceOf(ctx context.Context, conn db.DBTX, batchID uuid.UUID, position int64, thing string) (*db.SliceRowsRow, error) {
 	no, err := s.q.SliceAt(ctx, conn, db.SliceAtParams{BatchID: batchID, Place: position})
 	if err != nil {
 		return nil, fmt.Errorf("find position %d of batch %s: %w", position, batchID, err)
 	}
+	row, err := s.sliceRow(ctx, conn, batchID, no)
+	if err != nil && !pg.IsNoRows(err) {
+		return nil, err
+	}
+	if row == nil || position < row.First || position >= row.First+int64(row.Records) {
+		return nil, fault.Missing(thing)
+	}
+	return row, nil
+}
+
+// sliceRow reads one slice.
+func (s *Service) sliceRow(ctx context.Context, conn db.DBTX, batchID uuid.UUID, no int32) (*db.SliceRowsRow, error) {
 	rows, err := s.q.SliceRows(ctx, conn, db.SliceRowsParams{BatchID: batchID, Nos: []int32{no}})
+	if err == nil && len(rows) != 1 {
+		err = pgx.ErrNoRows
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read slice %d of batch %s: %w", no, batchID, err)
-	}
-	if len(rows) == 0 || position < rows[0].First || position >= rows[0].First+int64(rows[0].Records) {
-		return nil, fault.Missing("Job")
 	}
 	return &rows[0], nil
 }
@@ -152,11 +166,11 @@ func (c *Change) around(ctx context.Context, old *db.PartGetRow, p *Part, offset
 	case offset > 0 || p.SliceNo == old.SliceNo:
 		add(old.SliceNo, old.FromOff, p.SliceNo, offset)
 	default: // the part before ends with the slice before
-		rows, err := c.s.q.SliceRows(ctx, c.tx, db.SliceRowsParams{BatchID: old.BatchID, Nos: []int32{p.SliceNo - 1}})
-		if err != nil || len(rows) != 1 {
-			return in, fmt.Errorf("read slice %d of batch %s: %w", p.SliceNo-1, old.BatchID, err)
+		before, err := c.s.sliceRow(ctx, c.tx, old.BatchID, p.SliceNo-1)
+		if err != nil {
+			return in, err
 		}
-		add(old.SliceNo, old.FromOff, p.SliceNo-1, rows[0].Records)
+		add(old.SliceNo, old.FromOff, before.No, before.Records)
 	}
 	if offset+1 == p.Size && p.SliceNo < old.LastNo {
 		add(p.SliceNo+1, 0, old.LastNo, old.ToOff)

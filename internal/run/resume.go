@@ -52,17 +52,17 @@ type resumePoint struct {
 
 // resumePoints returns where the wanted records of the slice would go on, by offset.
 func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
-	out := make([]resumePoint, v.records)
+	out := make([]resumePoint, v.Records)
 	if v.batch.anew() {
 		return out, nil
 	}
-	for o := range v.records {
-		out[o].step = v.step
+	for o := range v.Records {
+		out[o].step = v.StepNo
 		if j := v.jobs[o]; j != nil {
 			out[o].step = j.StepNo
 		}
-		if out[o].step == v.firstStep {
-			out[o].done = v.tasksDone
+		if out[o].step == v.FirstStep {
+			out[o].done = v.TasksDone
 		}
 	}
 	err := v.tracesBy(func(_ int16, line []byte) (Trace, error) { return decodeTraceHead(line) }, wanted, func(step, task int16, t *Trace) {
@@ -106,7 +106,7 @@ func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, row
 			return nil, err
 		}
 	}
-	whole := func(r sliceRow) bool { return onlyWanted && b.anew() && r.matching == int64(r.records) }
+	whole := func(r sliceRow) bool { return onlyWanted && b.anew() && r.matching == int64(r.Records) }
 	n := 1
 	for n < len(rows) && whole(rows[n]) == whole(rows[0]) {
 		n++
@@ -132,8 +132,8 @@ func (b *batchView) firstStep(ctx context.Context, s *Service, tx pgx.Tx, rows [
 	nos := make([]int32, len(rows))
 	from := b.lastStep()
 	for i, r := range rows {
-		nos[i] = r.no
-		from = min(from, r.step)
+		nos[i] = r.No
+		from = min(from, r.StepNo)
 	}
 	first, err := s.q.JobsFirstStep(ctx, tx, db.JobsFirstStepParams{BatchID: b.FlowBatch.ID, SliceNos: nos})
 	if err != nil {

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -164,39 +165,40 @@ func (r *retrying) collect(ctx context.Context) error {
 			statuses = append(statuses, string(Staged), string(Queued), string(Pending))
 		}
 	}
-	for no := int32(0); ; {
-		rows, err := r.rows(ctx, r.of, statuses, no)
+	err := r.eachOpened(ctx, r.of, statuses, 0, math.MaxInt64, func(views []*sliceView) error { return r.take(ctx, views) })
+	r.flush()
+	return err
+}
+
+// eachOpened calls do with the slices of a batch from a number on that have jobs in these statuses and begin before a position,
+// opened as many at once as fit into memory.
+func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []string, no int32, end int64, do func([]*sliceView) error) error {
+	for {
+		found, err := r.s.q.SlicesFrom(ctx, r.tx, b.slicesFrom(no, statuses))
 		if err != nil {
-			return err
+			return fmt.Errorf("list slices of batch %s: %w", b.FlowBatch.ID, err)
+		}
+		var rows []sliceRow
+		for i := range found {
+			if found[i].First < end {
+				rows = append(rows, rowOf(&found[i]))
+			}
 		}
 		for left := rows; len(left) > 0; {
-			views, err := r.of.openToResume(ctx, r.s, r.tx, left, true)
+			views, err := b.openToResume(ctx, r.s, r.tx, left, b == r.of)
 			if err != nil {
 				return err
 			}
 			left = left[len(views):]
-			if err := r.take(ctx, views); err != nil {
+			if err := do(views); err != nil {
 				return err
 			}
 		}
 		if len(rows) < walkSlices {
-			r.flush()
 			return nil
 		}
-		no = rows[len(rows)-1].no + 1
+		no = rows[len(rows)-1].No + 1
 	}
-}
-
-func (r *retrying) rows(ctx context.Context, b *batchView, statuses []string, no int32) ([]sliceRow, error) {
-	found, err := r.s.q.SlicesFrom(ctx, r.tx, b.slicesFrom(no, statuses))
-	if err != nil {
-		return nil, fmt.Errorf("list slices of batch %s: %w", b.FlowBatch.ID, err)
-	}
-	out := make([]sliceRow, len(found))
-	for i := range found {
-		out[i] = rowOf(&found[i])
-	}
-	return out, nil
 }
 
 // take adds the records of opened slices that are to be tried again.
@@ -209,7 +211,7 @@ func (r *retrying) take(ctx context.Context, views []*sliceView) error {
 	}
 	last := views[len(views)-1]
 	for _, b := range r.newer {
-		if err := r.supersede(ctx, b, chosen, views[0].first, last.first+int64(last.records)); err != nil {
+		if err := r.supersede(ctx, b, chosen, views[0].First, last.First+int64(last.Records)); err != nil {
 			return err
 		}
 	}
@@ -224,9 +226,9 @@ func (r *retrying) take(ctx context.Context, views []*sliceView) error {
 // choose puts the slice's records of certain statuses, and where they go on, among the chosen ones; again, only those that are
 // there already, and the others are taken out.
 func (v *sliceView) choose(chosen map[int64]candidate, fits func(Status) bool, again bool) error {
-	wanted, some := make([]bool, v.records), false
-	for o := range v.records {
-		position := v.first + int64(o)
+	wanted, some := make([]bool, v.Records), false
+	for o := range v.Records {
+		position := v.First + int64(o)
 		_, there := chosen[position]
 		wanted[o] = (v.wanted || fits(v.statuses[o])) && (there || !again)
 		some = some || wanted[o]
@@ -242,7 +244,7 @@ func (v *sliceView) choose(chosen map[int64]candidate, fits func(Status) bool, a
 		return err
 	}
 	for o, w := range wanted {
-		if position := v.first + int64(o); w {
+		if position := v.First + int64(o); w {
 			chosen[position] = candidate{position, v, points[o]}
 		}
 	}
@@ -260,35 +262,14 @@ func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64
 		all[i] = string(s)
 	}
 	fits := func(s Status) bool { return b.over() && BatchTerminal(b.FlowBatch.Status) && Retryable(s) }
-	for {
-		rows, err := r.rows(ctx, b, all, no)
-		if err != nil {
-			return err
-		}
-		more := len(rows) == walkSlices
-		for i := range rows {
-			if rows[i].first >= to {
-				rows, more = rows[:i], false
-				break
-			}
-		}
-		for left := rows; len(left) > 0; {
-			views, err := b.openToResume(ctx, r.s, r.tx, left, false)
-			if err != nil {
+	return r.eachOpened(ctx, b, all, no, to, func(views []*sliceView) error {
+		for _, v := range views {
+			if err := v.choose(chosen, fits, true); err != nil {
 				return err
 			}
-			left = left[len(views):]
-			for _, v := range views {
-				if err := v.choose(chosen, fits, true); err != nil {
-					return err
-				}
-			}
 		}
-		if !more {
-			return nil
-		}
-		no = rows[len(rows)-1].no + 1
-	}
+		return nil
+	})
 }
 
 // insert makes slices of records: each is a run of neighbours that were last in one slice and go on alike.
@@ -324,10 +305,10 @@ func (r *retrying) insert(ctx context.Context, list []candidate) error {
 
 // slice makes the slice of n records from one on, and queues it.
 func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, from *db.InheritedInsertParams) {
-	off := int32(c.position - c.view.first)
+	off := int32(c.position - c.view.First)
 	step := &r.of.plan.Steps[c.at.step]
 	row = db.RetrySliceInsertParams{BatchID: r.batchID, No: r.slices, First: c.position, Records: n, State: resumeState(step, c.at.done), StepNo: c.at.step,
-		Queued: n, PageOff: c.view.pageOff + off, FirstStep: c.at.step, TasksDone: c.at.done}
+		Queued: n, PageOff: c.view.PageOff + off, FirstStep: c.at.step, TasksDone: c.at.done}
 	if r.count == 0 {
 		r.first = c.position
 	}
@@ -341,7 +322,7 @@ func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, 
 		r.queue(row.No, n, c.at)
 	}
 	if c.at.step > 0 || c.at.done != 0 {
-		from = &db.InheritedInsertParams{BatchID: r.batchID, SliceNo: row.No, FromBatch: c.view.batch.FlowBatch.ID, FromSlice: c.view.no, Off: off,
+		from = &db.InheritedInsertParams{BatchID: r.batchID, SliceNo: row.No, FromBatch: c.view.batch.FlowBatch.ID, FromSlice: c.view.No, Off: off,
 			StepNo: c.at.step, TasksDone: c.at.done}
 	}
 	return row, from

@@ -1,6 +1,8 @@
 package run
 
 import (
+	"slices"
+
 	"flowlane/gen/db"
 )
 
@@ -37,12 +39,11 @@ var Statuses = [...]Status{
 type Counts [len(Statuses)]int64
 
 func index(s Status) int {
-	for i, x := range Statuses {
-		if x == s {
-			return i
-		}
+	i := slices.Index(Statuses[:], s)
+	if i < 0 {
+		panic("run: unknown job status " + string(s))
 	}
-	panic("run: unknown job status " + string(s))
+	return i
 }
 
 // Of returns how many jobs stand at s.
@@ -87,14 +88,7 @@ var drawn = map[Status][]Status{
 }
 
 // Allowed reports whether a job may move from one status to another.
-func Allowed(from, to Status) bool {
-	for _, s := range drawn[from] {
-		if s == to {
-			return true
-		}
-	}
-	return false
-}
+func Allowed(from, to Status) bool { return slices.Contains(drawn[from], to) }
 
 // between returns the statuses that lie on the shortest drawn way from one status to another. A record with two calls in
 // a step needs that: it stands where the worst known one stands, so that the end of one call can show the other under way.
@@ -157,7 +151,7 @@ func canHold(b BatchStatus, s Status) bool {
 	case BatchPartiallyFailed, BatchFailed:
 		return Terminal(s)
 	case BatchCancelled:
-		return s != Staged && s != Queued && s != Pending
+		return !unsent(s)
 	}
 	return true
 }
