@@ -42,12 +42,6 @@ CROSS JOIN LATERAL (SELECT * FROM flow.fragment x WHERE x.batch_id = i.from_batc
 WHERE (f.step_no < i.step_no OR f.step_no = i.step_no AND i.tasks_done >> f.task_no & 1 = 1)
 ORDER BY i.batch_id, i.slice_no, f.step_no, f.task_no, i.depth DESC, f.seq;
 
--- name: SliceSpans :many
--- Where the rows of slices are in their pages.
-SELECT s.no, s.first, s.records, s.page_off
-FROM (SELECT DISTINCT unnest(@nos::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT * FROM flow.slice x WHERE x.batch_id = @batch_id AND x.no = n.no OFFSET 0) s ORDER BY s.no;
-
 -- name: JobsFirstStep :one
 -- The first step at which a record that left one of these slices stands.
 SELECT coalesce(min(j.step_no), 32767)::smallint AS step_no

@@ -10,7 +10,6 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/event"
-	"flowlane/internal/fault"
 )
 
 // Cancellation says who cancels a batch and why.
@@ -23,12 +22,9 @@ type Cancellation struct {
 // whatever the size of the batch; readers show as unprocessed what still waits there. Calls under way settle later. Faults: NotFound;
 // Conflict for a batch that is over.
 func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, why Cancellation) (*BatchRow, error) {
-	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
+	c, _, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
 		return nil, err
-	}
-	if BatchTerminal(h.Status) {
-		return nil, fault.New(fault.Conflict, "Batch is already %s", h.Status)
 	}
 	if err := c.closeWaiting(ctx, batchID); err != nil {
 		return nil, err

@@ -90,10 +90,11 @@ func (c *cover) remove(id int64) {
 	c.parts = slices.DeleteFunc(c.parts, func(p coverPart) bool { return p.ID == id })
 }
 
-func (c *cover) set(id int64, s Status) {
+// each calls do with what the cover has of a stored part.
+func (c *cover) each(id int64, do func(p *coverPart)) {
 	for i := range c.parts {
 		if c.parts[i].ID == id {
-			c.parts[i].state = s
+			do(&c.parts[i])
 		}
 	}
 }

@@ -294,20 +294,11 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 	if h.barred() {
 		return errBarred
 	}
-	if err := c.stillReady(ctx, batchID, works); err != nil {
-		return err
-	}
-	if err := c.writeStores(ctx, h, works); err != nil {
-		return err
-	}
-	if err := c.startFlows(ctx, h, works); err != nil {
-		return err
-	}
-	if err := c.admitWaits(ctx, h, works); err != nil { // before events, whose cause must not then wait for the gate
-		return err
-	}
-	if err := c.emitEvents(ctx, h, works); err != nil {
-		return err
+	// Waits come before events, whose cause must not then wait for the gate.
+	for _, do := range []func(context.Context, *head, []*sliceWork) error{c.stillReady, c.writeStores, c.startFlows, c.admitWaits, c.emitEvents} {
+		if err := do(ctx, h, works); err != nil {
+			return err
+		}
 	}
 	for _, w := range works {
 		k := Part{BatchID: batchID, SliceNo: w.no, StepNo: w.step, First: w.first}
@@ -331,16 +322,16 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 var errBarred = errors.New("the batch is over or paused")
 
 // stillReady makes sure that nobody else did the work in the meantime.
-func (c *Change) stillReady(ctx context.Context, batchID uuid.UUID, works []*sliceWork) error {
+func (c *Change) stillReady(ctx context.Context, h *head, works []*sliceWork) error {
 	var nos []int32
 	var keys []jobKey
 	for _, w := range works {
 		nos = append(nos, w.no)
 		if w.job != nil {
-			keys = append(keys, jobKey{batchID, w.job.Position})
+			keys = append(keys, jobKey{h.ID, w.job.Position})
 		}
 	}
-	rows, err := c.s.q.SliceRows(ctx, c.tx, db.SliceRowsParams{BatchID: batchID, Nos: nos})
+	rows, err := c.s.q.SliceRows(ctx, c.tx, db.SliceRowsParams{BatchID: h.ID, Nos: nos})
 	if err != nil {
 		return fmt.Errorf("read slices: %w", err)
 	}
@@ -353,7 +344,7 @@ func (c *Change) stillReady(ctx context.Context, batchID uuid.UUID, works []*sli
 	}
 	for _, w := range works {
 		if w.job != nil {
-			if j := c.jobs[jobKey{batchID, w.job.Position}]; j == nil || !j.Ready || j.StepNo != w.step {
+			if j := c.jobs[jobKey{h.ID, w.job.Position}]; j == nil || !j.Ready || j.StepNo != w.step {
 				return ErrMoved
 			}
 		} else if r := state[w.no]; r.State != sliceReady || r.StepNo != w.step || r.Remaining != w.from {

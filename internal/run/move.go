@@ -314,19 +314,13 @@ func (c *Change) shift(p *Part, from, to Status) {
 // coverSet, coverShrink and coverAdd keep the cover of a slice in step with its parts, where it was loaded.
 func (c *Change) coverSet(p *Part, s Status) {
 	if cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]; cov != nil {
-		cov.set(p.ID, s)
+		cov.each(p.ID, func(q *coverPart) { q.state = s })
 	}
 }
 
 func (c *Change) coverShrink(p *Part, from int32) {
-	cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]
-	if cov == nil {
-		return
-	}
-	for i := range cov.parts {
-		if q := &cov.parts[i]; q.ID == p.ID {
-			q.From = from
-		}
+	if cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]; cov != nil {
+		cov.each(p.ID, func(q *coverPart) { q.From = from })
 	}
 }
 

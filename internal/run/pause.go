@@ -17,12 +17,9 @@ import (
 // in-process work is settled. Calls under way settle as usual. It returns false for a batch that is paused already. Package
 // hold keeps exactly one active hold for each paused batch. Faults: NotFound; Conflict for a batch that is over.
 func (s *Service) Pause(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (paused bool, now time.Time, err error) {
-	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
+	c, h, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
-		return false, now, err
-	}
-	if BatchTerminal(h.Status) {
-		return false, c.Now, fault.New(fault.Conflict, "Batch is already %s", h.Status)
+		return false, timeOf(c), err
 	}
 	if h.Status == BatchPaused {
 		return false, c.Now, nil
@@ -92,6 +89,15 @@ func (s *Service) beginOne(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.U
 		return c, nil, fault.Missing("Batch")
 	}
 	return c, h, nil
+}
+
+// beginOpen is beginOne for a batch that must not be over. Faults: NotFound; Conflict.
+func (s *Service) beginOpen(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (*Change, *head, error) {
+	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
+	if err == nil && BatchTerminal(h.Status) {
+		err = fault.New(fault.Conflict, "Batch is already %s", h.Status)
+	}
+	return c, h, err
 }
 
 // timeOf is when a change began; the zero time for none.

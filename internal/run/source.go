@@ -248,23 +248,26 @@ type SliceRef struct {
 
 // Open reads slices of a batch for a step: their records, who left them, and the outputs that refs name.
 func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []SliceRef, step int16, outputs [][2]string) ([]*Records, error) {
-	spans, nos := make([]span, len(refs)), make([]int32, len(refs))
+	nos, at := make([]int32, len(refs)), make([]recordset.PageRef, len(refs))
 	for i, r := range refs {
-		spans[i], nos[i] = span{no: r.No, page: r.First, records: wholePage}, r.No
+		nos[i] = r.No
 	}
+	parts := map[int32]db.SliceRowsRow{} // what slices of a retry have of their pages; all others are whole ones
 	if b.retry {
-		var err error
-		if spans, err = s.spans(ctx, conn, b.ID, nos); err != nil {
-			return nil, err
+		rows, err := s.q.SliceRows(ctx, conn, db.SliceRowsParams{BatchID: b.ID, Nos: nos})
+		if err != nil {
+			return nil, fmt.Errorf("read slices of batch %s: %w", b.ID, err)
+		}
+		for _, r := range rows {
+			parts[r.No] = r
 		}
 	}
-	pages, err := b.pages(ctx, conn, spans)
-	if err != nil {
-		return nil, err
+	for i, r := range refs {
+		at[i] = recordset.PageRef{Set: b.PageSet, First: r.First - int64(parts[r.No].PageOff)}
 	}
-	where := map[int32]span{}
-	for _, sp := range spans {
-		where[sp.no] = sp
+	pages, err := b.pages(ctx, conn, at)
+	if err != nil {
+		return nil, fmt.Errorf("read records of batch %s: %w", b.ID, err)
 	}
 	var apart map[int32][]int32
 	if step > 0 || entryState(&b.Plan.Steps[0]) == sliceReady { // else nobody can have left yet
@@ -274,27 +277,28 @@ func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []Slice
 	}
 	out := make([]*Records, len(refs))
 	for i, ref := range refs {
-		page := pages[ref.No]
+		page := pages[at[i]]
 		rows, err := page.Rows()
 		if err != nil {
 			return nil, fmt.Errorf("records from %d of batch %s: %w", ref.First, b.ID, err)
 		}
-		if sp := where[ref.No]; sp.records != wholePage {
-			rows = rows[sp.off:][:sp.records]
+		if b.retry {
+			rows = rows[parts[ref.No].PageOff:][:parts[ref.No].Records]
 		}
 		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, apart: apart[ref.No], to: int32(len(rows))}
 	}
 	return out, s.openOutputs(ctx, conn, b, out, outputs, math.MaxInt)
 }
 
-// pages returns the page of each span, by the slice's number.
-func (b *Batch) pages(ctx context.Context, conn db.DBTX, spans []span) (map[int32]*recordset.Page, error) {
+// pages reads pages of the batch. Slices of a retry that lie in one page share it, so that it is unpacked once: release them when all
+// are done.
+func (b *Batch) pages(ctx context.Context, conn db.DBTX, at []recordset.PageRef) (map[recordset.PageRef]*recordset.Page, error) {
 	if b.page == nil {
-		return readSpans(ctx, conn, b.ID, b.PageSet, spans)
+		return recordset.ReadPagesOf(ctx, conn, at)
 	}
-	only, out := b.page.Again(), make(map[int32]*recordset.Page, len(spans))
-	for _, sp := range spans {
-		out[sp.no] = only
+	only, out := b.page.Again(), make(map[recordset.PageRef]*recordset.Page, len(at))
+	for _, ref := range at {
+		out[ref] = only
 	}
 	return out, nil
 }

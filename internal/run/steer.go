@@ -10,7 +10,6 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
-	"flowlane/internal/fault"
 	"flowlane/internal/pacing"
 )
 
@@ -26,16 +25,9 @@ type Steering struct {
 // Steer changes priority and pacing of a batch in the caller's transaction. It touches the batch and its queues, whatever its
 // size. A batch that already is as asked keeps its updated_at. Faults: NotFound; Conflict for a batch that is over.
 func (s *Service) Steer(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, in Steering) (*BatchRow, error) {
-	c, err := s.Begin(ctx, tx, batchID)
+	c, _, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
 		return nil, err
-	}
-	h := c.heads[batchID]
-	if h == nil || h.OrgID != orgID {
-		return nil, fault.Missing("Batch")
-	}
-	if BatchTerminal(h.Status) {
-		return nil, fault.New(fault.Conflict, "Batch is already %s", h.Status)
 	}
 	row, err := s.readBatch(ctx, tx, orgID, batchID)
 	if err != nil {
