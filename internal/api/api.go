@@ -136,7 +136,7 @@ func New(d Deps) (http.Handler, error) {
 		tenantHandler:    tenantHandler{tenants: d.Tenants},
 		storeHandler:     storeHandler{stores: d.Stores},
 		batchHandler:     batchHandler{pool: d.Pool, runs: d.Runs, forecasts: d.Forecasts, exports: newSlots(exportsAtOnce)},
-		triggersHandler:  triggersHandler{runs: d.Runs},
+		triggersHandler:  triggersHandler{pool: d.Pool},
 		jobHandler:       jobHandler{runs: d.Runs, resolver: d.Resolver},
 		executionHandler: executionHandler{runs: d.Runs, streams: d.Streams, heartbeat: heartbeat},
 		usageHandler:     usageHandler{usage: d.Usage},

@@ -37,14 +37,14 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	if err != nil {
 		return nil, err
 	}
-	f := run.BatchFilter{After: after}
+	in := db.BatchListParams{OrgID: caller.OrgID, After: after}
 	if status, ok := params.Status.Get(); ok {
 		value := db.FlowBatchStatus(status)
-		f.Status = &value
+		in.Status = &value
 	}
 	if kind, ok := params.TriggerType.Get(); ok {
 		value := db.FlowTriggerType(kind)
-		f.TriggerType = &value
+		in.TriggerType = &value
 	}
 	definition, known := filterID(params.DefinitionID)
 	schedule, also := filterID(params.ScheduleID)
@@ -52,18 +52,20 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		list := oas.BatchList(nothing[oas.Batch](p))
 		return &list, nil
 	}
-	f.DefinitionID, f.ScheduleID = definition, schedule
-	total, err := h.runs.CountBatches(ctx, caller.OrgID, f)
+	in.DefinitionID, in.ScheduleID = definition, schedule
+	q, conn := db.New(), pg.Planned{Pool: h.pool}
+	total, err := q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Status: in.Status, DefinitionID: definition, ScheduleID: schedule,
+		TriggerType: in.TriggerType})
 	if err != nil {
 		return nil, err
 	}
 	size := func(r run.BatchRow) int { return len(r.FlowBatch.Metadata) }
 	rows, err := gather(&p, size, func(last *run.BatchRow, skip, n int32) ([]run.BatchRow, error) {
-		f.Skip, f.MaxRows = skip, n
+		in.SkipRows, in.MaxRows = skip, n
 		if last != nil {
-			f.After = last.FlowBatch.ID
+			in.After = last.FlowBatch.ID
 		}
-		return h.runs.Batches(ctx, caller.OrgID, f)
+		return q.BatchList(ctx, conn, in)
 	})
 	if err != nil {
 		return nil, err

@@ -3,14 +3,17 @@ package api
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/run"
+	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 )
 
 // triggersHandler serves /flows/triggers. A start and its batch are one row; a refused start has one of its own.
-type triggersHandler struct{ runs *run.Service }
+type triggersHandler struct{ pool *pgxpool.Pool }
 
 func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTriggersParams) (*oas.TriggerList, error) {
 	caller := account.FromContext(ctx)
@@ -27,21 +30,26 @@ func (h triggersHandler) ListTriggers(ctx context.Context, params oas.ListTrigge
 		list := oas.TriggerList(nothing[oas.Trigger](p))
 		return &list, nil
 	}
-	f := run.BatchFilter{DefinitionID: definition, After: after, Skip: p.Skip(), MaxRows: p.Fetch()}
+	in := db.TriggerListParams{OrgID: caller.OrgID, DefinitionID: definition, After: after, SkipRows: p.Skip(), MaxRows: p.Fetch()}
 	if kind, ok := params.TriggerType.Get(); ok {
 		value := db.FlowTriggerType(kind)
-		f.TriggerType = &value
+		in.TriggerType = &value
 	}
-	total, err := h.runs.CountTriggers(ctx, caller.OrgID, f)
+	q, conn := db.New(), pg.Planned{Pool: h.pool}
+	started, err := q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, DefinitionID: definition, TriggerType: in.TriggerType})
 	if err != nil {
 		return nil, err
 	}
-	rows, err := h.runs.Triggers(ctx, caller.OrgID, f)
+	refused, err := q.RefusedStartTotal(ctx, conn, db.RefusedStartTotalParams{OrgID: in.OrgID, DefinitionID: definition, TriggerType: in.TriggerType})
 	if err != nil {
 		return nil, err
 	}
-	key := func(r run.TriggerRow) string { return r.ID.String() }
-	list := oas.TriggerList(listOf(p, rows, total, key, func(r run.TriggerRow) oas.Trigger { return triggerOf(&r) }))
+	rows, err := q.TriggerList(ctx, conn, in)
+	if err != nil {
+		return nil, err
+	}
+	key := func(r db.TriggerListRow) string { return r.ID.String() }
+	list := oas.TriggerList(listOf(p, rows, started+refused, key, func(r db.TriggerListRow) oas.Trigger { return triggerOf(&r) }))
 	return &list, nil
 }
 
@@ -50,15 +58,18 @@ func (h triggersHandler) GetTrigger(ctx context.Context, params oas.GetTriggerPa
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.runs.ReadTrigger(ctx, account.FromContext(ctx).OrgID, id)
+	row, err := db.New().TriggerRead(ctx, h.pool, db.TriggerReadParams{ID: id, OrgID: account.FromContext(ctx).OrgID})
+	if pg.IsNoRows(err) {
+		return nil, fault.Missing("Trigger")
+	}
 	if err != nil {
 		return nil, err
 	}
-	out := triggerOf(row)
-	return &out, nil
+	return new(triggerOf(new(db.TriggerListRow(row)))), nil
 }
 
-func triggerOf(r *run.TriggerRow) oas.Trigger {
+// triggerOf is a start: one with a batch, whose id it has, or, where Status is empty, one that was refused for Reason.
+func triggerOf(r *db.TriggerListRow) oas.Trigger {
 	out := oas.Trigger{
 		ID: r.ID.String(), DefinitionID: r.DefinitionID.String(), DefinitionVersion: int(r.Version), TriggerType: oas.TriggerType(r.TriggerType),
 		TriggerSource: nilString(r.TriggerSource), RecordCount: int(r.RecordCount), CreatedBy: nilID(r.CreatedBy), CreatedAt: r.CreatedAt.UTC(),

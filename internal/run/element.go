@@ -1,9 +1,13 @@
 package run
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
+	"github.com/google/uuid"
+
+	"flowlane/gen/db"
 	"flowlane/internal/expr"
 )
 
@@ -73,4 +77,164 @@ func (t *taskWork) renderElement(env *expr.Env) (output json.RawMessage, code st
 	}
 	output, err = utilities[t.task.Action.Utility](params)
 	return output, CodeFlowFailed, err
+}
+
+// Elements of one record go one after another: the part names the one that is next, and its record goes on alone once there
+// is a second. The outputs of those that are over wait in rows of their own, until the last one is.
+
+// elementKey names a task of a record.
+type elementKey struct {
+	batch      uuid.UUID
+	position   int64
+	step, task int16
+}
+
+// elementRows are the rows of elements that a settlement reads, or takes.
+type elementRows db.ElementsTakeParams
+
+func (rows *elementRows) add(k elementKey) {
+	rows.BatchIds, rows.Positions = append(rows.BatchIds, k.batch), append(rows.Positions, k.position)
+	rows.StepNos, rows.TaskNos = append(rows.StepNos, k.step), append(rows.TaskNos, k.task)
+}
+
+// loops are the results of a settlement that speak of single elements.
+type loops struct {
+	c     *Change
+	bytes map[elementKey]int64
+	// keep are outputs to be kept, taken the tasks that are over, of which last are to be given their output.
+	keep  db.ElementAddParams
+	taken elementRows
+	last  map[elementKey]*Result
+	// outputs are those of the last elements.
+	outputs map[elementKey]json.RawMessage
+}
+
+// settleElements makes, of how elements came out, how the task of their record goes on: with the next element, or with all
+// their outputs. It leaves alone what speaks of a task as a whole.
+func (c *Change) settleElements(ctx context.Context, results []Result) error {
+	l := loops{c: c, bytes: map[elementKey]int64{}, last: map[elementKey]*Result{}, outputs: map[elementKey]json.RawMessage{}}
+	var stored elementRows
+	some := false
+	for i := range results {
+		switch p := &results[i].Part; {
+		case ofElement(&results[i]):
+			some = true
+			if p.Element > 0 {
+				stored.add(keyOfElement(p))
+			}
+		case p.Elements == 0 && p.Element > 0: // the task as a whole failed on its way
+			some = true
+			l.taken.add(keyOfElement(p))
+		}
+	}
+	if !some {
+		return nil
+	}
+	if len(stored.TaskNos) > 0 {
+		rows, err := c.s.q.ElementBytes(ctx, c.tx, db.ElementBytesParams(stored))
+		if err != nil {
+			return fmt.Errorf("read the outputs of elements: %w", err)
+		}
+		for _, r := range rows {
+			l.bytes[elementKey{r.BatchID, r.Position, r.StepNo, r.TaskNo}] = r.Bytes
+		}
+	}
+	for i := range results {
+		if ofElement(&results[i]) {
+			l.settle(&results[i])
+		}
+	}
+	return l.write(ctx)
+}
+
+// ofElement reports whether a result says how one element came out, or that none is left.
+func ofElement(r *Result) bool {
+	return r.Part.Elements > 0 && (len(r.Exceptions) == 0 || (r.Exceptions[0].Kind != TraceRetry && r.Exceptions[0].Kind != TraceSkipped))
+}
+
+func keyOfElement(p *Part) elementKey {
+	return elementKey{p.BatchID, p.First + int64(p.Offsets()[0]), p.StepNo, p.TaskNo}
+}
+
+func (l *loops) settle(r *Result) {
+	p, offset := &r.Part, r.Part.Offsets()[0]
+	k := keyOfElement(p)
+	var failure *JobError
+	output := r.Output
+	if p.Element == p.Elements {
+		output = nil // none was left
+	}
+	if len(r.Exceptions) > 0 {
+		e := r.Exceptions[0]
+		told := *e.Error
+		told.Message = atElement(p.Element, told.Message)
+		e.Error, failure, output = &told, &told, nil
+		if r.Exceptions = []Exception{e}; !l.c.passes(p, &e) {
+			l.taken.add(k)
+			return
+		}
+	}
+	r.Output, r.Exceptions = nil, nil
+	switch {
+	case l.bytes[k]+int64(len(output)) > expr.MaxResult:
+		step := &l.c.heads[p.BatchID].plan.Steps[p.StepNo]
+		e := &JobError{Code: CodeExpression, Message: tooMuchElements, StepID: step.ID, TaskID: step.Tasks[p.TaskNo].ID}
+		r.Exceptions = []Exception{{Offset: offset, Kind: TraceFailed, Error: e}}
+		l.taken.add(k)
+	case p.Element+1 < p.Elements:
+		r.Exceptions = []Exception{{Offset: offset, Kind: TraceElement, Error: failure}}
+		if len(output) > 0 {
+			l.add(k, p.Element, output)
+		}
+	default:
+		if failure != nil {
+			l.c.trace(p, Trace{From: offset, To: offset + 1, Kind: TraceElement, Attempt: p.Attempt, CallID: callText(r.CallID),
+				StartedAt: millis(r.StartedAt), EndedAt: millis(r.EndedAt), Error: failure})
+			p.Element = p.Elements // the trace of the task as a whole tells of no call
+		}
+		l.taken.add(k)
+		l.last[k], l.outputs[k] = r, output
+	}
+}
+
+func (l *loops) add(k elementKey, element int32, output json.RawMessage) {
+	l.keep.BatchIds, l.keep.Positions = append(l.keep.BatchIds, k.batch), append(l.keep.Positions, k.position)
+	l.keep.StepNos, l.keep.TaskNos = append(l.keep.StepNos, k.step), append(l.keep.TaskNos, k.task)
+	l.keep.Elements, l.keep.Outputs = append(l.keep.Elements, element), append(l.keep.Outputs, string(output))
+}
+
+// write keeps the outputs of elements that others follow, and joins those of tasks that are over.
+func (l *loops) write(ctx context.Context) error {
+	if len(l.keep.Outputs) > 0 {
+		if err := l.c.s.q.ElementAdd(ctx, l.c.tx, l.keep); err != nil {
+			return fmt.Errorf("keep the outputs of elements: %w", err)
+		}
+	}
+	if len(l.taken.TaskNos) == 0 {
+		return nil
+	}
+	rows, err := l.c.s.q.ElementsTake(ctx, l.c.tx, db.ElementsTakeParams(l.taken))
+	if err != nil {
+		return fmt.Errorf("take the outputs of elements: %w", err)
+	}
+	outputs := map[elementKey][]json.RawMessage{}
+	for k, r := range l.last {
+		outputs[k] = make([]json.RawMessage, r.Part.Elements)
+		if out := l.outputs[k]; len(out) > 0 {
+			outputs[k][r.Part.Elements-1] = out
+		}
+	}
+	for _, r := range rows {
+		if list := outputs[elementKey{r.BatchID, r.Position, r.StepNo, r.TaskNo}]; int(r.Element) < len(list) {
+			list[r.Element] = json.RawMessage(r.Output)
+		}
+	}
+	for k, list := range outputs {
+		var all joined
+		for _, out := range list {
+			all.add(out)
+		}
+		l.last[k].Output = all.array()
+	}
+	return nil
 }

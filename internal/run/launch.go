@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -10,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/fault"
 )
 
 // launch is what all starts of one version of a definition in one lane have in common. Once it is there, nothing about a start is
@@ -51,4 +53,39 @@ func (s *Service) launch(ctx context.Context, tx pgx.Tx, orgID, definitionID uui
 		}
 	}
 	return l, nil
+}
+
+// Refusal says to people why a start failed. inside tells that nobody outside of the service can mend it: then the error is for the
+// log alone.
+func Refusal(err error) (reason string, inside bool) {
+	if f := (*fault.Error)(nil); errors.As(err, &f) {
+		return f.Detail, false
+	}
+	return "The flow could not be started; the service has logged why", true
+}
+
+// Refused is a start that is refused though nobody who could be told asked for it.
+type Refused struct {
+	OrgID, DefinitionID uuid.UUID
+	TriggerType         db.FlowTriggerType
+	TriggerSource       string
+	CreatedBy           uuid.UUID
+	Reason              string
+}
+
+// NoteRefused leaves a trigger that says why nothing started.
+func (s *Service) NoteRefused(ctx context.Context, tx db.DBTX, r Refused) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("trigger id: %w", err)
+	}
+	n, err := s.q.RefusedStartAdd(ctx, tx, db.RefusedStartAddParams{ID: id, OrgID: r.OrgID, DefinitionID: r.DefinitionID, TriggerType: r.TriggerType,
+		TriggerSource: r.TriggerSource, Reason: r.Reason, CreatedBy: r.CreatedBy})
+	if err != nil {
+		return fmt.Errorf("note a refused start: %w", err)
+	}
+	if n != 1 {
+		return fmt.Errorf("note a refused start: definition %s is not there", r.DefinitionID)
+	}
+	return nil
 }

@@ -14,36 +14,6 @@ import (
 // BatchRow is a batch with its counters, and the record set whose rows it works on.
 type BatchRow = db.BatchListRow
 
-// BatchFilter says which batches a list shows: those that have every value that is set, after the id After, from the
-// Skip-th on, at most MaxRows.
-type BatchFilter struct {
-	Status                   *db.FlowBatchStatus
-	TriggerType              *db.FlowTriggerType
-	DefinitionID, ScheduleID *uuid.UUID
-	After                    uuid.UUID
-	Skip, MaxRows            int32
-}
-
-// Batches lists batches in the order of their creation.
-func (s *Service) Batches(ctx context.Context, orgID uuid.UUID, f BatchFilter) ([]BatchRow, error) {
-	rows, err := s.q.BatchList(ctx, pg.Planned{Pool: s.pool}, db.BatchListParams{OrgID: orgID, After: f.After, Status: f.Status, DefinitionID: f.DefinitionID,
-		ScheduleID: f.ScheduleID, TriggerType: f.TriggerType, SkipRows: f.Skip, MaxRows: f.MaxRows})
-	if err != nil {
-		return nil, fmt.Errorf("list batches: %w", err)
-	}
-	return rows, nil
-}
-
-// CountBatches says how many batches a list has on all pages.
-func (s *Service) CountBatches(ctx context.Context, orgID uuid.UUID, f BatchFilter) (int64, error) {
-	total, err := s.q.BatchTotal(ctx, pg.Planned{Pool: s.pool}, db.BatchTotalParams{OrgID: orgID, Status: f.Status, DefinitionID: f.DefinitionID, ScheduleID: f.ScheduleID,
-		TriggerType: f.TriggerType})
-	if err != nil {
-		return 0, fmt.Errorf("count batches: %w", err)
-	}
-	return total, nil
-}
-
 // ReadBatch reads one batch. Fault: NotFound.
 func (s *Service) ReadBatch(ctx context.Context, orgID, id uuid.UUID) (*BatchRow, error) {
 	return s.readBatch(ctx, s.pool, orgID, id)
