@@ -280,7 +280,8 @@ DELETE FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = @slice_no AN
 
 -- name: SlicesReady :many
 -- Slices with in-process work, for one worker.
-SELECT no, first, records, step_no, apart, first_step, tasks_done, remaining FROM flow.slice WHERE batch_id = @batch_id AND ready
+SELECT batch_id, no, first, records, state, step_no, remaining, apart, page_off, first_step, tasks_done FROM flow.slice
+WHERE batch_id = @batch_id AND ready
     AND EXISTS (SELECT FROM flow.batch b WHERE b.id = @batch_id AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
 ORDER BY no LIMIT @max_slices;
 

@@ -2294,7 +2294,8 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 }
 
 const slicesReady = `-- name: SlicesReady :many
-SELECT no, first, records, step_no, apart, first_step, tasks_done, remaining FROM flow.slice WHERE batch_id = $1 AND ready
+SELECT batch_id, no, first, records, state, step_no, remaining, apart, page_off, first_step, tasks_done FROM flow.slice
+WHERE batch_id = $1 AND ready
     AND EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
 ORDER BY no LIMIT $2
 `
@@ -2305,14 +2306,17 @@ type SlicesReadyParams struct {
 }
 
 type SlicesReadyRow struct {
+	BatchID   uuid.UUID
 	No        int32
 	First     int64
 	Records   int32
+	State     string
 	StepNo    int16
+	Remaining int32
 	Apart     int32
+	PageOff   int32
 	FirstStep int16
 	TasksDone int64
-	Remaining int32
 }
 
 // Slices with in-process work, for one worker.
@@ -2326,14 +2330,17 @@ func (q *Queries) SlicesReady(ctx context.Context, db DBTX, arg SlicesReadyParam
 	for rows.Next() {
 		var i SlicesReadyRow
 		if err := rows.Scan(
+			&i.BatchID,
 			&i.No,
 			&i.First,
 			&i.Records,
+			&i.State,
 			&i.StepNo,
+			&i.Remaining,
 			&i.Apart,
+			&i.PageOff,
 			&i.FirstStep,
 			&i.TasksDone,
-			&i.Remaining,
 		); err != nil {
 			return nil, err
 		}

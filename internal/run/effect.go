@@ -170,10 +170,7 @@ func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) er
 	events := store.Events(h.OrgID, h.EventDepth, c.changed)
 	for _, w := range works {
 		for _, r := range w.emits {
-			id, err := uuid.NewV7()
-			if err != nil {
-				return fmt.Errorf("event id: %w", err)
-			}
+			id := newID()
 			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Depth: h.EventDepth, Payload: r.emission(h, w)})
 			r.emitted(id)
 			w.settle(r)
@@ -192,5 +189,5 @@ func (r *recordWork) emission(h *head, w *sliceWork) any {
 		JobID        string          `json:"job_id"`
 		StepID       string          `json:"step_id"`
 		TaskID       string          `json:"task_id"`
-	}{r.emit.name, r.emit.payload, h.ID, h.DefinitionID, JobID(h.ID, w.first+int64(r.offset)), r.of.step.ID, r.of.task.ID}
+	}{r.emit.name, r.emit.payload, h.ID, h.DefinitionID, JobID(h.ID, w.First+int64(r.offset)), r.of.step.ID, r.of.task.ID}
 }

@@ -104,15 +104,14 @@ type loops struct {
 	// keep are outputs to be kept, taken the tasks that are over, of which last are to be given their output.
 	keep  db.ElementAddParams
 	taken elementRows
-	last  map[elementKey]*Result
-	// outputs are those of the last elements.
-	outputs map[elementKey]json.RawMessage
+	// Their results have the outputs of the last elements.
+	last map[elementKey]*Result
 }
 
 // settleElements makes, of how elements came out, how the task of their record goes on: with the next element, or with all
 // their outputs. It leaves alone what speaks of a task as a whole.
 func (c *Change) settleElements(ctx context.Context, results []Result) error {
-	l := loops{c: c, bytes: map[elementKey]int64{}, last: map[elementKey]*Result{}, outputs: map[elementKey]json.RawMessage{}}
+	l := loops{c: c, bytes: map[elementKey]int64{}, last: map[elementKey]*Result{}}
 	var stored elementRows
 	some := false
 	for i := range results {
@@ -193,7 +192,7 @@ func (l *loops) settle(r *Result) {
 			p.Element = p.Elements // the trace of the task as a whole tells of no call
 		}
 		l.taken.add(k)
-		l.last[k], l.outputs[k] = r, output
+		l.last[k], r.Output = r, output
 	}
 }
 
@@ -220,9 +219,7 @@ func (l *loops) write(ctx context.Context) error {
 	outputs := map[elementKey][]json.RawMessage{}
 	for k, r := range l.last {
 		outputs[k] = make([]json.RawMessage, r.Part.Elements)
-		if out := l.outputs[k]; len(out) > 0 {
-			outputs[k][r.Part.Elements-1] = out
-		}
+		outputs[k][r.Part.Elements-1] = r.Output
 	}
 	for _, r := range rows {
 		if list := outputs[elementKey{r.BatchID, r.Position, r.StepNo, r.TaskNo}]; int(r.Element) < len(list) {

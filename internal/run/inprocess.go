@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 )
 
@@ -76,7 +75,7 @@ func (s *Service) work(ctx context.Context, b *Batch, p *piece, ready []db.Slice
 		if enough() {
 			return works, nil
 		}
-		if err := add(s.workSlice(ctx, b, p, &ready[i])); err != nil {
+		if err := add(s.workSlice(ctx, b, p, new(db.SliceRowsRow(ready[i])))); err != nil {
 			return nil, err
 		}
 	}
@@ -119,10 +118,9 @@ func (o *openSlice) release() {
 
 // sliceWork is the evaluated in-process tasks of a step for a slice, or for one job of it.
 type sliceWork struct {
-	no, records int32
-	first       int64
-	step        int16
-	job         *db.FlowJob
+	db.SliceRowsRow
+	step int16
+	job  *db.FlowJob
 	// done are the tasks of the step, bits by number, that an earlier batch did for all of the slice.
 	done int64
 	// calls are the tasks of the step that make calls, but for those.
@@ -141,16 +139,13 @@ type sliceWork struct {
 	waiting map[int32][]openWait
 }
 
-func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.SlicesReadyRow) (*sliceWork, error) {
+func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.SliceRowsRow) (*sliceWork, error) {
 	rec, err := s.openPiece(ctx, b, SliceRef{No: r.No, First: r.First}, r.StepNo, r.Remaining)
 	if err != nil {
 		return nil, err
 	}
 	defer rec.Release()
-	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: r.StepNo, from: rec.from, to: rec.to}
-	if r.StepNo == r.FirstStep {
-		w.done = r.TasksDone
-	}
+	w := &sliceWork{SliceRowsRow: *r, step: r.StepNo, from: rec.from, to: rec.to, done: doneBefore(r, r.StepNo)}
 	w.calls = undone(callTasks(&b.Plan.Steps[w.step]), w.done)
 	for o := range r.Records {
 		if slices.Contains(rec.apart, o) {
@@ -179,7 +174,7 @@ func (s *Service) workJob(ctx context.Context, b *Batch, p *piece, j db.FlowJob,
 	}
 	r := &last.row
 	offset := int32(j.Position - r.First)
-	w := &sliceWork{no: r.No, records: r.Records, first: r.First, step: j.StepNo, job: &j, from: offset, to: offset + 1,
+	w := &sliceWork{SliceRowsRow: *r, step: j.StepNo, job: &j, from: offset, to: offset + 1,
 		calls: callTasks(&b.Plan.Steps[j.StepNo]), members: []int32{offset}}
 	return w, s.evaluate(ctx, w, b, p, last.rec)
 }
@@ -199,15 +194,10 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 			}
 		}
 	}
-	sizes, had, began, of := make([]int, len(w.members)), p.made, p.limits.now(), w.undone(step)
-	part := 0
-	for i := range step.Tasks {
-		task := &step.Tasks[i]
-		if task.Action.Call != nil || isDone(w.done, i) {
-			continue
-		}
-		t := taskWork{no: int16(i), step: step, task: task}
-		part++
+	sizes, had, began := make([]int, len(w.members)), p.made, p.limits.now()
+	tasks := undone(localTasks(step), w.done)
+	for i, no := range tasks {
+		t, part, of := taskWork{no: no, step: step, task: &step.Tasks[no]}, i+1, len(tasks)
 		for n, o := range w.members {
 			if n > 0 && (p.made-had > pieceBytes/of*part || p.limits.over(began, part, of)) {
 				w.cut(n, &p.made, sizes)
@@ -229,16 +219,6 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 		w.take(&t)
 	}
 	return nil
-}
-
-// undone counts the in-process tasks of the step that are not done.
-func (w *sliceWork) undone(step *definition.Step) (n int) {
-	for i := range step.Tasks {
-		if step.Tasks[i].Action.Call == nil && !isDone(w.done, i) {
-			n++
-		}
-	}
-	return n
 }
 
 // cut leaves the members from the n-th on for another piece.
@@ -301,7 +281,7 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		}
 	}
 	for _, w := range works {
-		k := Part{BatchID: batchID, SliceNo: w.no, StepNo: w.step, First: w.first}
+		k := Part{BatchID: batchID, SliceNo: w.No, StepNo: w.step, First: w.First}
 		for task, traces := range w.traces {
 			k.TaskNo = task
 			for _, t := range traces {
@@ -326,7 +306,7 @@ func (c *Change) stillReady(ctx context.Context, h *head, works []*sliceWork) er
 	var nos []int32
 	var keys []jobKey
 	for _, w := range works {
-		nos = append(nos, w.no)
+		nos = append(nos, w.No)
 		if w.job != nil {
 			keys = append(keys, jobKey{h.ID, w.job.Position})
 		}
@@ -347,7 +327,7 @@ func (c *Change) stillReady(ctx context.Context, h *head, works []*sliceWork) er
 			if j := c.jobs[jobKey{h.ID, w.job.Position}]; j == nil || !j.Ready || j.StepNo != w.step {
 				return ErrMoved
 			}
-		} else if r := state[w.no]; r.State != sliceReady || r.StepNo != w.step || r.Remaining != w.from {
+		} else if r := state[w.No]; r.State != sliceReady || r.StepNo != w.step || r.Remaining != w.from {
 			return ErrMoved
 		}
 	}
@@ -355,7 +335,7 @@ func (c *Change) stillReady(ctx context.Context, h *head, works []*sliceWork) er
 }
 
 func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
-	c.slice(sliceKey{h.ID, w.no})
+	c.slice(sliceKey{h.ID, w.No})
 	gone := w.gone()
 	for _, o := range w.members {
 		if e := w.failed[o]; e != nil {
@@ -366,11 +346,10 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 		}
 	}
 	slices.Sort(gone)
-	s := &db.SliceRowsRow{No: w.no, First: w.first, Records: w.records, StepNo: w.step}
 	members := int32(len(w.all) - len(w.failed))
 	if open := w.together(); len(open) > 0 {
 		c.waitSlice(h, w, *p, gone, open)
-		c.advanceTo(h, w.no, w.step, sliceWaiting, int32(len(open)))
+		c.advanceTo(h, w.No, w.step, sliceWaiting, int32(len(open)))
 		return
 	}
 	for _, o := range w.members {
@@ -379,16 +358,16 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 			members--
 		}
 	}
-	if w.to < w.records {
-		c.advanceTo(h, w.no, w.step, sliceReady, w.to)
+	if w.to < w.Records {
+		c.advanceTo(h, w.No, w.step, sliceReady, w.to)
 		return
 	}
-	c.leaveWork(h, s, members, w.done)
+	c.leaveWork(h, &w.SliceRowsRow, members, w.done)
 }
 
 // gone returns the offsets of the records that left the slice before its step.
 func (w *sliceWork) gone() (out []int32) {
-	member := make([]bool, w.records)
+	member := make([]bool, w.Records)
 	for _, o := range w.all {
 		member[o] = true
 	}
@@ -410,7 +389,7 @@ func (c *Change) leaveBefore(p *Part, offset int32) *job {
 func (c *Change) settleJobWork(h *head, w *sliceWork, p *Part) {
 	j := c.jobs[jobKey{h.ID, w.job.Position}]
 	j.Ready = false
-	c.slice(sliceKey{h.ID, w.no}) // the batch's counters move with the job
+	c.slice(sliceKey{h.ID, w.No}) // the batch's counters move with the job
 	o := w.members[0]
 	if e := w.failed[o]; e != nil {
 		j.Error = ref(errorText(e))
@@ -422,8 +401,8 @@ func (c *Change) settleJobWork(h *head, w *sliceWork, p *Part) {
 		return
 	}
 	if len(w.calls) > 0 {
-		c.queueJob(j, w.first, w.calls)
+		c.queueJob(j, w.First, w.calls)
 		return
 	}
-	c.advanceJob(j, w.first, h.final())
+	c.advanceJob(j, w.First, h.final())
 }

@@ -142,11 +142,7 @@ func (c *Change) writeJobs(ctx context.Context) error {
 	up := db.JobUpdateParams{Now: c.Now}
 	for _, j := range sortedJobs(c.jobs) {
 		if j.isNew {
-			fresh = append(fresh, db.JobInsertParams{
-				BatchID: j.BatchID, Position: j.Position, SliceNo: j.SliceNo, ApartStep: j.ApartStep, StepNo: j.StepNo,
-				Remaining: j.Remaining, Status: j.Status, Ready: j.Ready, Doomed: j.Doomed, Attempts: j.Attempts, Error: j.Error,
-				StartedAt: j.StartedAt, UpdatedAt: c.Now,
-			})
+			fresh = append(fresh, db.JobInsertParams(j.FlowJob))
 			continue
 		}
 		for i, s := range between(j.stored, j.Status) {

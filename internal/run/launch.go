@@ -73,13 +73,11 @@ type Refused struct {
 	Reason              string
 }
 
+func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
 // NoteRefused leaves a trigger that says why nothing started.
 func (s *Service) NoteRefused(ctx context.Context, tx db.DBTX, r Refused) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("trigger id: %w", err)
-	}
-	n, err := s.q.RefusedStartAdd(ctx, tx, db.RefusedStartAddParams{ID: id, OrgID: r.OrgID, DefinitionID: r.DefinitionID, TriggerType: r.TriggerType,
+	n, err := s.q.RefusedStartAdd(ctx, tx, db.RefusedStartAddParams{ID: newID(), OrgID: r.OrgID, DefinitionID: r.DefinitionID, TriggerType: r.TriggerType,
 		TriggerSource: r.TriggerSource, Reason: r.Reason, CreatedBy: r.CreatedBy})
 	if err != nil {
 		return fmt.Errorf("note a refused start: %w", err)

@@ -93,16 +93,23 @@ func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, posit
 	var out *Record
 	var steps []ExecutionStep
 	err := s.one(ctx, orgID, batchID, position, "Execution", func(v *sliceView, offset int32, rows [][]byte) (err error) {
-		if !v.hasRun(offset, run) {
-			return fault.Missing("Execution")
-		}
-		if out, err = v.single(offset, rows, Want{Input: true, History: true}); err != nil {
-			return err
-		}
-		*out = v.ofRun(*out, offset, run)
-		steps, err = v.path(offset, out)
+		out, steps, err = v.execution(offset, run, rows, Want{Input: true, History: true})
 		return err
 	})
+	return out, steps, err
+}
+
+// execution is a run of the record at this offset, and its path. Fault: NotFound.
+func (v *sliceView) execution(offset, run int32, rows [][]byte, want Want) (*Record, []ExecutionStep, error) {
+	if !v.hasRun(offset, run) {
+		return nil, nil, fault.Missing("Execution")
+	}
+	out, err := v.single(offset, rows, want)
+	if err != nil {
+		return nil, nil, err
+	}
+	*out = v.ofRun(*out, offset, run)
+	steps, err := v.path(offset, out)
 	return out, steps, err
 }
 

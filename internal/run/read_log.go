@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/fault"
 )
 
 // LoggedExecution is an execution with its log, as of one moment.
@@ -28,14 +27,7 @@ func (s *Service) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, po
 	var out LoggedExecution
 	err := s.one(ctx, orgID, batchID, position, "Execution", func(v *sliceView, offset int32, rows [][]byte) (err error) {
 		out.SliceNo = v.No
-		if !v.hasRun(offset, run) {
-			return fault.Missing("Execution")
-		}
-		if out.Record, err = v.single(offset, rows, Want{Input: true, Output: true, History: true}); err != nil {
-			return err
-		}
-		*out.Record = v.ofRun(*out.Record, offset, run)
-		if out.Steps, err = v.path(offset, out.Record); err != nil {
+		if out.Record, out.Steps, err = v.execution(offset, run, rows, Want{Input: true, Output: true, History: true}); err != nil {
 			return err
 		}
 		logs, err := v.logs([]watchedRun{{offset, run}})

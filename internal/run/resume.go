@@ -10,17 +10,14 @@ import (
 	"flowlane/internal/definition"
 )
 
-// isDone reports whether a set of tasks, bits by number, has a task.
-func isDone(done int64, task int) bool { return done>>task&1 == 1 }
-
-// undone returns those of the tasks that are not in a set of tasks.
+// undone returns those of the tasks that are not in a set of tasks, bits by number.
 func undone(tasks []int16, done int64) []int16 {
 	if done == 0 {
 		return tasks
 	}
 	var out []int16
 	for _, t := range tasks {
-		if !isDone(done, int(t)) {
+		if done>>t&1 == 0 {
 			out = append(out, t)
 		}
 	}
@@ -32,15 +29,10 @@ func resumeState(step *definition.Step, done int64) string {
 	if done == 0 {
 		return entryState(step)
 	}
-	for i := range step.Tasks {
-		if step.Tasks[i].Action.Call == nil && !isDone(done, i) {
-			return sliceReady
-		}
+	if len(undone(localTasks(step), done)) == 0 && len(undone(callTasks(step), done)) > 0 { // else in-process work finds that all is done
+		return sliceCalling
 	}
-	if len(undone(callTasks(step), done)) == 0 { // in-process work finds that all is done
-		return sliceReady
-	}
-	return sliceCalling
+	return sliceReady
 }
 
 // resumePoint is where a record that is over goes on if it is tried again: at the step at which it stands, without the tasks

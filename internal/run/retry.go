@@ -46,12 +46,9 @@ func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*Started
 	if _, err := s.Begin(ctx, tx, root); err != nil { // one retry at a time of these records
 		return nil, err
 	}
-	r := retrying{s: s, tx: tx, in: in, root: root, lanes: map[laneKey]*laneDelta{}}
+	r := retrying{s: s, tx: tx, in: in, root: root, batchID: newID(), lanes: map[laneKey]*laneDelta{}}
 	if err := r.open(ctx); err != nil {
 		return nil, err
-	}
-	if r.batchID, err = uuid.NewV7(); err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
 	}
 	if err := r.collect(ctx); err != nil {
 		return nil, err

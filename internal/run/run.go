@@ -101,10 +101,15 @@ func finalStatus(plan *definition.Plan) Status {
 }
 
 // callTasks returns the numbers of the step's tasks that make calls.
-func callTasks(step *definition.Step) []int16 {
+func callTasks(step *definition.Step) []int16 { return tasksThat(step, true) }
+
+// localTasks returns the numbers of the step's tasks that are carried out in process.
+func localTasks(step *definition.Step) []int16 { return tasksThat(step, false) }
+
+func tasksThat(step *definition.Step, call bool) []int16 {
 	var out []int16
 	for i := range step.Tasks {
-		if step.Tasks[i].Action.Call != nil {
+		if (step.Tasks[i].Action.Call != nil) == call {
 			out = append(out, int16(i))
 		}
 	}
@@ -113,7 +118,7 @@ func callTasks(step *definition.Step) []int16 {
 
 // entryState returns the state in which a slice enters a step. Records are checked where in-process work is done.
 func entryState(step *definition.Step) string {
-	if step.Input == nil && len(callTasks(step)) == len(step.Tasks) {
+	if step.Input == nil && len(localTasks(step)) == 0 {
 		return sliceCalling
 	}
 	return sliceReady

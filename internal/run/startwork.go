@@ -204,7 +204,7 @@ func (c *Change) startFor(ctx context.Context, later *pg.Pipeline, h *head, w *s
 		return nil
 	}
 	l := wanted[r.start.launchKey]
-	batch, err := c.startFlow(ctx, later, l.launch, r.start.as(h, JobID(h.ID, w.first+int64(r.offset)), l.version))
+	batch, err := c.startFlow(ctx, later, l.launch, r.start.as(h, JobID(h.ID, w.First+int64(r.offset)), l.version))
 	if err != nil {
 		return err
 	}

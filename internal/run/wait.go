@@ -169,14 +169,14 @@ func (w *sliceWork) together() []openWait {
 func (c *Change) waitSlice(h *head, w *sliceWork, p Part, gone []int32, open []openWait) {
 	for _, o := range open {
 		p.TaskNo = o.no
-		c.trace(&p, Trace{From: 0, To: w.records, LeftOut: gone, Kind: TraceWaiting, Attempt: 1, StartedAt: millis(c.Now), EndedAt: millis(c.Now)})
+		c.trace(&p, Trace{From: 0, To: w.Records, LeftOut: gone, Kind: TraceWaiting, Attempt: 1, StartedAt: millis(c.Now), EndedAt: millis(c.Now)})
 		c.addWait(h, &p, wholeSlice, o)
 	}
 }
 
 // waitJob has a record that is set apart wait, and make the calls of its step.
 func (c *Change) waitJob(h *head, w *sliceWork, j *job, p Part, offset int32, open []openWait) {
-	c.queueJob(j, w.first, w.calls)
+	c.queueJob(j, w.First, w.calls)
 	j.Remaining += int16(len(open)) //nolint:gosec // at most 20 tasks
 	for _, o := range open {
 		p.TaskNo = o.no
