@@ -1,9 +1,9 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -96,10 +96,7 @@ func (c *Change) writeClaims(ctx context.Context) error {
 	if err := c.start(ctx, start); err != nil {
 		return err
 	}
-	if err := c.s.q.BatchCountClaim(ctx, c.later, perBatch); err != nil {
-		return fmt.Errorf("count claimed records: %w", err)
-	}
-	return nil
+	return wrap(c.s.q.BatchCountClaim(ctx, c.later, perBatch), "count claimed records")
 }
 
 // moveSlices writes the slices' counters and moves on those whose step is over.
@@ -123,7 +120,6 @@ func (c *Change) moveSlices(ctx context.Context) error {
 	if len(rows) != len(args.Nos) {
 		return fmt.Errorf("move slices: %d of %d are there", len(rows), len(args.Nos))
 	}
-	adv := c.advances
 	for _, r := range rows {
 		h := c.heads[r.BatchID]
 		if r.Remaining != 0 || (r.State != sliceCalling && r.State != sliceDone) {
@@ -137,19 +133,12 @@ func (c *Change) moveSlices(ctx context.Context) error {
 			continue
 		}
 		step, state, remaining := c.advanceSlice(h, &r)
-		adv.BatchIds = append(adv.BatchIds, r.BatchID)
-		adv.Nos = append(adv.Nos, r.No)
-		adv.StepNos = append(adv.StepNos, step)
-		adv.States = append(adv.States, state)
-		adv.Remaining = append(adv.Remaining, remaining)
+		c.advanceTo(h, r.No, step, state, remaining)
 	}
-	if len(adv.Nos) == 0 {
+	if len(c.advances.Nos) == 0 {
 		return nil
 	}
-	if err := c.s.q.SliceAdvance(ctx, c.later, adv); err != nil {
-		return fmt.Errorf("advance slices: %w", err)
-	}
-	return nil
+	return wrap(c.s.q.SliceAdvance(ctx, c.later, c.advances), "advance slices")
 }
 
 // advanceSlice decides where a slice goes whose step is over but not its last, and queues the calls of the next one.
@@ -178,17 +167,7 @@ func (c *Change) queueSlice(batch uuid.UUID, step int16, no int32, first int64, 
 }
 
 func sortedSlices(m map[sliceKey]*sliceDelta) []sliceKey {
-	out := make([]sliceKey, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.SortFunc(out, func(a, b sliceKey) int {
-		if d := bytes.Compare(a.batch[:], b.batch[:]); d != 0 {
-			return d
-		}
-		return int(a.no) - int(b.no)
-	})
-	return out
+	return slices.SortedFunc(maps.Keys(m), sliceKey.compare)
 }
 
 func (c *Change) writeParts(ctx context.Context) error {
@@ -227,10 +206,7 @@ func (c *Change) writeParts(ctx context.Context) error {
 		in.Elements = append(in.Elements, p.Element)
 		in.ReadyAts = append(in.ReadyAts, c.readyAt[i])
 	}
-	if err := c.s.q.PartInsert(ctx, c.later, in); err != nil {
-		return fmt.Errorf("queue parts: %w", err)
-	}
-	return nil
+	return wrap(c.s.q.PartInsert(ctx, c.later, in), "queue parts")
 }
 
 func (c *Change) writeLanes(ctx context.Context) error {
@@ -250,10 +226,7 @@ func (c *Change) writeLanes(ctx context.Context) error {
 	if len(args.Parts) == 0 {
 		return nil
 	}
-	if err := c.s.q.LaneBatchMove(ctx, c.later, args); err != nil {
-		return fmt.Errorf("count queued parts: %w", err)
-	}
-	return nil
+	return wrap(c.s.q.LaneBatchMove(ctx, c.later, args), "count queued parts")
 }
 
 func (c *Change) writeTraces(ctx context.Context) error {
@@ -272,21 +245,16 @@ func (c *Change) writeTraces(ctx context.Context) error {
 	if len(args.Bodies) == 0 {
 		return nil
 	}
-	if err := c.s.q.FragmentInsert(ctx, c.tx, args); err != nil {
-		return fmt.Errorf("write traces: %w", err)
-	}
-	return nil
+	return wrap(c.s.q.FragmentInsert(ctx, c.tx, args), "write traces")
 }
 
 // moveBatches writes the batches' counters, ends those whose jobs are over, and marks the others as running.
 func (c *Change) moveBatches(ctx context.Context) error {
 	deltas := map[uuid.UUID]*Counts{}
 	for k, d := range c.slices {
-		if deltas[k.batch] == nil {
-			deltas[k.batch] = &Counts{}
-		}
+		all := entry(deltas, k.batch)
 		for i, n := range d.counts {
-			deltas[k.batch][i] += n
+			all[i] += n
 		}
 	}
 	args := db.BatchCountMoveParams{}
@@ -333,10 +301,8 @@ func (c *Change) start(ctx context.Context, ids []uuid.UUID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if err := c.s.q.BatchStart(ctx, c.later, db.BatchStartParams{Ids: ids, Began: c.Now, Now: c.Now}); err != nil {
-		return fmt.Errorf("start batches: %w", err)
-	}
-	return nil
+	err := c.s.q.BatchStart(ctx, c.later, db.BatchStartParams{Ids: ids, Began: c.Now, Now: c.Now})
+	return wrap(err, "start batches")
 }
 
 // end ends a batch whose jobs are all over, once writeEnds says so. A paused one ends when it is resumed.
@@ -357,10 +323,8 @@ func (c *Change) writeEnds(ctx context.Context, conn db.DBTX) error {
 	if len(c.ended) == 0 {
 		return nil
 	}
-	if err := c.s.q.BatchEnd(ctx, conn, db.BatchEndParams{Ids: c.ended, Statuses: c.endedAs, Began: c.endedFrom, Now: c.Now}); err != nil {
-		return fmt.Errorf("end %d batches: %w", len(c.ended), err)
-	}
-	return nil
+	err := c.s.q.BatchEnd(ctx, conn, db.BatchEndParams{Ids: c.ended, Statuses: c.endedAs, Began: c.endedFrom, Now: c.Now})
+	return wrap(err, "end %d batches", len(c.ended))
 }
 
 func countsOf(r *db.FlowBatchCount) Counts {

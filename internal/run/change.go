@@ -1,6 +1,8 @@
 package run
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -74,6 +76,14 @@ type (
 		position int64
 	}
 )
+
+func (k sliceKey) compare(o sliceKey) int {
+	return cmp.Or(bytes.Compare(k.batch[:], o.batch[:]), cmp.Compare(k.no, o.no))
+}
+
+func (k laneKey) compare(o laneKey) int {
+	return cmp.Or(bytes.Compare(k.batch[:], o.batch[:]), cmp.Compare(k.step, o.step), cmp.Compare(k.task, o.task))
+}
 
 // head is what a change knows of a batch.
 type head struct {
@@ -263,22 +273,25 @@ func (s *Service) MarkRunning(ctx context.Context, batchIDs []uuid.UUID, began t
 // Plan returns the plan that a batch follows.
 func (c *Change) Plan(batchID uuid.UUID) *definition.Plan { return c.heads[batchID].plan }
 
-func (c *Change) slice(k sliceKey) *sliceDelta {
-	d := c.slices[k]
-	if d == nil {
-		d = &sliceDelta{}
-		c.slices[k] = d
+func (c *Change) slice(k sliceKey) *sliceDelta { return entry(c.slices, k) }
+
+func (c *Change) lane(k laneKey) *laneDelta { return entry(c.lanes, k) }
+
+// entry returns what a map has under a key, which is made now where it has nothing.
+func entry[K comparable, V any](m map[K]*V, k K) *V {
+	v := m[k]
+	if v == nil {
+		v = new(V)
+		m[k] = v
 	}
-	return d
+	return v
 }
 
-func (c *Change) lane(k laneKey) *laneDelta {
-	d := c.lanes[k]
-	if d == nil {
-		d = &laneDelta{}
-		c.lanes[k] = d
+// keepEarliest notes a time under a key unless it has an earlier one.
+func keepEarliest[K comparable](m map[K]time.Time, k K, at time.Time) {
+	if old, ok := m[k]; !ok || at.Before(old) {
+		m[k] = at
 	}
-	return d
 }
 
 func (c *Change) trace(p *Part, t Trace) {
@@ -300,9 +313,7 @@ func (c *Change) enqueue(p Part, records int32, readyAt time.Time) {
 	d.parts++
 	d.records += int64(records)
 	d.delay(readyAt)
-	if old, ok := c.wakeAt[k]; !ok || readyAt.Before(old) {
-		c.wakeAt[k] = readyAt
-	}
+	keepEarliest(c.wakeAt, k, readyAt)
 }
 
 // delay notes that some of a queue waits up to a time.

@@ -32,20 +32,6 @@ func partStatus(callState *string) Status {
 	return Started
 }
 
-func (c *Change) newCover(rows []db.PartsOfSlicesRow) *cover {
-	out := &cover{}
-	for _, r := range rows {
-		state := partStatus(r.CallState)
-		if r.CallID != nil {
-			if from, ok := c.moved[*r.CallID]; ok {
-				state = from
-			}
-		}
-		out.parts = append(out.parts, coverPart{partOf(&r), state})
-	}
-	return out
-}
-
 func partOf(r *db.PartsOfSlicesRow) Part {
 	return Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, From: r.FromOff, To: r.ToOff,
 		Apart: r.Apart, Attempt: r.Attempt, Element: r.Element, LeftOut: r.LeftOut, ClaimNo: r.ClaimNo}
@@ -128,13 +114,15 @@ func (c *Change) loadCovers(ctx context.Context, keys []sliceKey) error {
 	if err != nil {
 		return fmt.Errorf("read parts: %w", err)
 	}
-	by := map[sliceKey][]db.PartsOfSlicesRow{}
 	for _, r := range rows {
-		k := sliceKey{r.BatchID, r.SliceNo}
-		by[k] = append(by[k], r)
-	}
-	for k, rs := range by {
-		c.covers[k] = c.newCover(rs)
+		state := partStatus(r.CallState)
+		if r.CallID != nil {
+			if from, ok := c.moved[*r.CallID]; ok {
+				state = from
+			}
+		}
+		cov := c.covers[sliceKey{r.BatchID, r.SliceNo}]
+		cov.parts = append(cov.parts, coverPart{partOf(&r), state})
 	}
 	return nil
 }

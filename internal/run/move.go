@@ -235,9 +235,7 @@ func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
 		}
 		d.records += int64(p.Records())
 		d.delay(again.ReadyAt)
-		if old, ok := c.wakeAt[k]; !ok || again.ReadyAt.Before(old) {
-			c.wakeAt[k] = again.ReadyAt
-		}
+		keepEarliest(c.wakeAt, k, again.ReadyAt)
 		c.trace(p, Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: TraceRequeued, Attempt: p.Attempt, EndedAt: millis(c.Now), Error: again.Why})
 		c.coverSet(p, Queued)
 		c.shift(p, again.From, Queued)

@@ -1,8 +1,6 @@
 package run
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -67,12 +65,7 @@ type leftToPeople struct {
 func (c *Change) leave(ps []Part) {
 	for i := range ps {
 		p := &ps[i]
-		k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
-		l := c.left[k]
-		if l == nil {
-			l = &leftToPeople{}
-			c.left[k] = l
-		}
+		l := entry(c.left, laneKey{p.BatchID, p.StepNo, p.TaskNo})
 		l.count += int64(p.Records())
 		if room := unresolvedNamed - len(l.jobs); room > 0 {
 			offsets := p.Offsets()
@@ -104,8 +97,4 @@ func (c *Change) tellUnresolved(ctx context.Context) error {
 		}{h.ID, h.DefinitionID, h.Version, step.ID, step.Tasks[k.task].ID, l.count, l.jobs, h.unresolved}})
 	}
 	return c.tell(ctx, events...)
-}
-
-func (k laneKey) compare(o laneKey) int {
-	return cmp.Or(bytes.Compare(k.batch[:], o.batch[:]), cmp.Compare(k.step, o.step), cmp.Compare(k.task, o.task))
 }

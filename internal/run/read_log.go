@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -144,10 +143,7 @@ func (s *Service) changedViews(ctx context.Context, tx pgx.Tx, watched []Watched
 			out = append(out, &sliceView{batch: b, sliceRow: sliceRow{SliceRowsRow: db.SliceRowsRow(r)}})
 		}
 	}
-	slices.SortFunc(out, func(a, b *sliceView) int {
-		x, y := a.key(), b.key()
-		return cmp.Or(bytes.Compare(x.batch[:], y.batch[:]), cmp.Compare(x.no, y.no))
-	})
+	slices.SortFunc(out, func(a, b *sliceView) int { return a.key().compare(b.key()) })
 	return out, nil
 }
 

@@ -254,12 +254,8 @@ func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64
 	if err != nil {
 		return fmt.Errorf("find position %d of batch %s: %w", from, b.FlowBatch.ID, err)
 	}
-	all := make([]string, len(Statuses))
-	for i, s := range Statuses {
-		all[i] = string(s)
-	}
 	fits := func(s Status) bool { return b.over() && BatchTerminal(b.FlowBatch.Status) && Retryable(s) }
-	return r.eachOpened(ctx, b, all, no, to, func(views []*sliceView) error {
+	return r.eachOpened(ctx, b, newMatcher(nil, nil).statuses, no, to, func(views []*sliceView) error {
 		for _, v := range views {
 			if err := v.choose(chosen, fits, true); err != nil {
 				return err
@@ -348,12 +344,9 @@ func (r *retrying) flush() {
 		r.parts.SliceNos = append(r.parts.SliceNos, q.from)
 		r.parts.LastNos = append(r.parts.LastNos, q.to)
 		r.parts.Tos = append(r.parts.Tos, q.end)
-		k := laneKey{r.batchID, q.at.step, t}
-		if r.lanes[k] == nil {
-			r.lanes[k] = &laneDelta{}
-		}
-		r.lanes[k].parts++
-		r.lanes[k].records += q.records
+		d := entry(r.lanes, laneKey{r.batchID, q.at.step, t})
+		d.parts++
+		d.records += q.records
 	}
 }
 

@@ -176,10 +176,7 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 			}
 		}
 	}
-	if err := later.Send(ctx, c.tx); err != nil {
-		return fmt.Errorf("start flows: %w", err)
-	}
-	return nil
+	return wrap(later.Send(ctx, c.tx), "start flows")
 }
 
 // refuseStarts fails the tasks that cannot start what they want.

@@ -16,10 +16,7 @@ import (
 // Wake makes (kind, key) due at a time once the change is applied, keeping the earlier of two times. All wake-ups of a
 // transaction go through here: due rows are locked in one order.
 func (c *Change) Wake(kind, key string, at time.Time) {
-	k := dueKey{kind, key}
-	if old, ok := c.wakes[k]; !ok || at.Before(old) {
-		c.wakes[k] = at
-	}
+	keepEarliest(c.wakes, dueKey{kind, key}, at)
 }
 
 // waking makes everything due that the change gave work to.
