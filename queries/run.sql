@@ -368,8 +368,10 @@ FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
 CROSS JOIN LATERAL (SELECT * FROM flow.job x WHERE x.batch_id = @batch_id AND x.slice_no = n.no AND x.apart_step < @step_no OFFSET 0) j
 ORDER BY j.slice_no, j.position;
 
--- name: PartGet :one
-SELECT id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out FROM flow.part WHERE id = @id;
+-- name: PartTake :one
+-- Takes out a part that is to be cut.
+DELETE FROM flow.part WHERE id = @id
+RETURNING id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out;
 
 -- name: PartInsertCut :one
 -- A record cut out of its part, in the same call.
@@ -380,12 +382,9 @@ RETURNING id;
 -- name: EndedRunInsert :exec
 -- Ends the run of a job that goes on in the next one.
 INSERT INTO flow.ended_run (org_id, batch_id, position, run, step_no, note, ended_at)
-VALUES (@org_id, @batch_id, @position, @run, @step_no, @note, @ended_at);
-
--- name: EndedRunLast :one
--- The last run of a job that is over; 0 for none.
-SELECT coalesce(max(run), 0)::int AS run FROM flow.ended_run
-WHERE org_id = @org_id AND batch_id = @batch_id AND position = @position;
+SELECT @org_id, @batch_id, @position, coalesce(max(r.run), 0) + 1, @step_no::smallint, sqlc.narg('note')::text, @ended_at::timestamptz
+FROM flow.ended_run r
+WHERE r.org_id = @org_id AND r.batch_id = @batch_id AND r.position = @position;
 
 -- name: ElementAdd :exec
 INSERT INTO flow.element (batch_id, position, step_no, task_no, element, output)

@@ -844,14 +844,15 @@ func (q *Queries) ElementsTake(ctx context.Context, db DBTX, arg ElementsTakePar
 
 const endedRunInsert = `-- name: EndedRunInsert :exec
 INSERT INTO flow.ended_run (org_id, batch_id, position, run, step_no, note, ended_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+SELECT $1, $2, $3, coalesce(max(r.run), 0) + 1, $4::smallint, $5::text, $6::timestamptz
+FROM flow.ended_run r
+WHERE r.org_id = $1 AND r.batch_id = $2 AND r.position = $3
 `
 
 type EndedRunInsertParams struct {
 	OrgID    uuid.UUID
 	BatchID  uuid.UUID
 	Position int64
-	Run      int32
 	StepNo   int16
 	Note     *string
 	EndedAt  time.Time
@@ -863,31 +864,11 @@ func (q *Queries) EndedRunInsert(ctx context.Context, db DBTX, arg EndedRunInser
 		arg.OrgID,
 		arg.BatchID,
 		arg.Position,
-		arg.Run,
 		arg.StepNo,
 		arg.Note,
 		arg.EndedAt,
 	)
 	return err
-}
-
-const endedRunLast = `-- name: EndedRunLast :one
-SELECT coalesce(max(run), 0)::int AS run FROM flow.ended_run
-WHERE org_id = $1 AND batch_id = $2 AND position = $3
-`
-
-type EndedRunLastParams struct {
-	OrgID    uuid.UUID
-	BatchID  uuid.UUID
-	Position int64
-}
-
-// The last run of a job that is over; 0 for none.
-func (q *Queries) EndedRunLast(ctx context.Context, db DBTX, arg EndedRunLastParams) (int32, error) {
-	row := db.QueryRow(ctx, endedRunLast, arg.OrgID, arg.BatchID, arg.Position)
-	var run int32
-	err := row.Scan(&run)
-	return run, err
 }
 
 const fragmentBody = `-- name: FragmentBody :one
@@ -1660,53 +1641,6 @@ func (q *Queries) PartDeleteOfCalls(ctx context.Context, db DBTX, callIds []uuid
 	return result.RowsAffected(), nil
 }
 
-const partGet = `-- name: PartGet :one
-SELECT id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out FROM flow.part WHERE id = $1
-`
-
-type PartGetRow struct {
-	ID       int64
-	BatchID  uuid.UUID
-	StepNo   int16
-	TaskNo   int16
-	SliceNo  int32
-	LastNo   int32
-	FromOff  int32
-	ToOff    int32
-	Apart    bool
-	Attempt  int32
-	Element  int32
-	Elements int32
-	CallID   *uuid.UUID
-	CallSeq  *int32
-	ClaimNo  *int64
-	LeftOut  []int32
-}
-
-func (q *Queries) PartGet(ctx context.Context, db DBTX, id int64) (PartGetRow, error) {
-	row := db.QueryRow(ctx, partGet, id)
-	var i PartGetRow
-	err := row.Scan(
-		&i.ID,
-		&i.BatchID,
-		&i.StepNo,
-		&i.TaskNo,
-		&i.SliceNo,
-		&i.LastNo,
-		&i.FromOff,
-		&i.ToOff,
-		&i.Apart,
-		&i.Attempt,
-		&i.Element,
-		&i.Elements,
-		&i.CallID,
-		&i.CallSeq,
-		&i.ClaimNo,
-		&i.LeftOut,
-	)
-	return i, err
-}
-
 const partInsert = `-- name: PartInsert :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, ready_at)
 SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]),
@@ -1884,6 +1818,55 @@ type PartShrinkParams struct {
 func (q *Queries) PartShrink(ctx context.Context, db DBTX, arg PartShrinkParams) error {
 	_, err := db.Exec(ctx, partShrink, arg.Ids, arg.SliceNos, arg.Froms)
 	return err
+}
+
+const partTake = `-- name: PartTake :one
+DELETE FROM flow.part WHERE id = $1
+RETURNING id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out
+`
+
+type PartTakeRow struct {
+	ID       int64
+	BatchID  uuid.UUID
+	StepNo   int16
+	TaskNo   int16
+	SliceNo  int32
+	LastNo   int32
+	FromOff  int32
+	ToOff    int32
+	Apart    bool
+	Attempt  int32
+	Element  int32
+	Elements int32
+	CallID   *uuid.UUID
+	CallSeq  *int32
+	ClaimNo  *int64
+	LeftOut  []int32
+}
+
+// Takes out a part that is to be cut.
+func (q *Queries) PartTake(ctx context.Context, db DBTX, id int64) (PartTakeRow, error) {
+	row := db.QueryRow(ctx, partTake, id)
+	var i PartTakeRow
+	err := row.Scan(
+		&i.ID,
+		&i.BatchID,
+		&i.StepNo,
+		&i.TaskNo,
+		&i.SliceNo,
+		&i.LastNo,
+		&i.FromOff,
+		&i.ToOff,
+		&i.Apart,
+		&i.Attempt,
+		&i.Element,
+		&i.Elements,
+		&i.CallID,
+		&i.CallSeq,
+		&i.ClaimNo,
+		&i.LeftOut,
+	)
+	return i, err
 }
 
 const partsOfCall = `-- name: PartsOfCall :many

@@ -49,11 +49,7 @@ func (p *Part) Records() int32 { return p.To - p.From - int32(len(p.LeftOut)) }
 // Offsets returns the offsets of the part's records, ascending.
 func (p *Part) Offsets() []int32 {
 	out := make([]int32, 0, p.Records())
-	for o := p.From; o < p.To; o++ {
-		if !slices.Contains(p.LeftOut, o) {
-			out = append(out, o)
-		}
-	}
+	p.each(func(o int32) { out = append(out, o) })
 	return out
 }
 

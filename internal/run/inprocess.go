@@ -339,9 +339,7 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 	gone := w.gone()
 	for _, o := range w.members {
 		if e := w.failed[o]; e != nil {
-			j := c.leaveBefore(p, o)
-			j.Error = ref(errorText(e))
-			c.moveJob(j, Failed)
+			c.failJob(c.leaveBefore(p, o), e)
 			gone = append(gone, o)
 		}
 	}
@@ -392,8 +390,7 @@ func (c *Change) settleJobWork(h *head, w *sliceWork, p *Part) {
 	c.slice(sliceKey{h.ID, w.No}) // the batch's counters move with the job
 	o := w.members[0]
 	if e := w.failed[o]; e != nil {
-		j.Error = ref(errorText(e))
-		c.moveJob(j, Failed)
+		c.failJob(j, e)
 		return
 	}
 	if open := w.waiting[o]; len(open) > 0 {

@@ -76,6 +76,12 @@ func (c *Change) moveJob(j *job, to Status) {
 	j.Status = to
 }
 
+// failJob ends a job that failed.
+func (c *Change) failJob(j *job, e *JobError) {
+	j.Error = ref(errorText(e))
+	c.moveJob(j, Failed)
+}
+
 // againJob queues the task of the part again for this job alone.
 func (c *Change) againJob(j *job, p *Part, e *Exception) {
 	if c.heads[j.BatchID].stopped() {

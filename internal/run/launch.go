@@ -42,6 +42,12 @@ func (s *Service) launch(ctx context.Context, tx pgx.Tx, orgID, definitionID uui
 	if l.vars, err = Vars(ctx, tx, plan); err != nil {
 		return nil, err
 	}
+	l.queues, err = s.queuesOf(ctx, tx, orgID, plan, lane)
+	return l, err
+}
+
+// queuesOf finds, and prepares, the queues of a plan.
+func (s *Service) queuesOf(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, lane *db.FlowLane) (out []queue, err error) {
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
 		for _, t := range callTasks(step) {
@@ -49,10 +55,10 @@ func (s *Service) launch(ctx context.Context, tx pgx.Tx, orgID, definitionID uui
 			if q.Route, err = s.router.Route(ctx, tx, orgID, plan, q.Task, lane); err != nil {
 				return nil, err
 			}
-			l.queues = append(l.queues, q)
+			out = append(out, q)
 		}
 	}
-	return l, nil
+	return out, nil
 }
 
 // Refusal says to people why a start failed. inside tells that nobody outside of the service can mend it: then the error is for the

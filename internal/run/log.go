@@ -212,18 +212,12 @@ func (t *logBuilder) move(task *taskLogged, f *fact) {
 	switch {
 	case f.claim:
 		task.status, task.stands = TaskRunning, Started
-	case f.kind == TraceOK:
-		task.status, task.stands = TaskCompleted, ""
-	case f.kind == TraceSkipped:
-		task.status, task.stands = TaskSkipped, ""
-	case f.kind == TraceFailed, f.kind == TraceRejected:
-		task.status, task.stands = TaskFailed, ""
 	case f.kind == TraceUnknown && task.stands == NeedsReconcile:
 		task.status, task.stands = TaskReconciling, Unresolved
 	case f.kind == TraceUnknown:
 		task.status, task.stands = TaskReconciling, NeedsReconcile
 	default:
-		task.status, task.stands = TaskWaiting, ""
+		task.status, task.stands = cmp.Or(endedAs[f.kind], TaskWaiting), ""
 	}
 }
 

@@ -15,10 +15,7 @@ import (
 // Claim moves queued records into calls. pieces are ranges of queued parts, at the front of each part and in order;
 // Part.ID names the part that a piece is taken from.
 func (c *Change) Claim(ctx context.Context, pieces []Piece) error {
-	ps := make([]*Part, len(pieces))
-	for i := range pieces {
-		ps[i] = &pieces[i].Part
-	}
+	ps := partsIn(pieces, func(p *Piece) *Part { return &p.Part })
 	if err := c.look(ctx, ps); err != nil {
 		return err
 	}
@@ -220,7 +217,7 @@ type Again struct {
 // Requeue puts parts back whose call provably did nothing, or may be repeated without harm. Those of one ID stand together,
 // all of them.
 func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
-	if err := c.look(ctx, pointers(ps)); err != nil {
+	if err := c.look(ctx, partsIn(ps, itself)); err != nil {
 		return err
 	}
 	var ids []int64
@@ -266,7 +263,7 @@ func (c *Change) Abandon(ctx context.Context, ps []Part) error {
 }
 
 func (c *Change) mark(ctx context.Context, ps []Part, from, to Status) error {
-	if err := c.look(ctx, pointers(ps)); err != nil {
+	if err := c.look(ctx, partsIn(ps, itself)); err != nil {
 		return err
 	}
 	for i := range ps {
@@ -328,13 +325,7 @@ func (c *Change) coverAdd(p *Part, s Status) {
 	}
 }
 
-func pointers(ps []Part) []*Part {
-	out := make([]*Part, len(ps))
-	for i := range ps {
-		out[i] = &ps[i]
-	}
-	return out
-}
+func itself(p *Part) *Part { return p }
 
 // ErrMoved means that what was chosen without locks is no longer there: choose again.
 var ErrMoved = fmt.Errorf("the work has moved on")

@@ -3,8 +3,10 @@ package run
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
@@ -78,3 +80,125 @@ func Progress(r *BatchRow) float64 {
 	counts := JobCounts(r)
 	return 100 * float64(counts.terminal()) / float64(r.FlowBatch.RecordCount)
 }
+
+// A job has one run, its execution, unless a person had it run again: then each run but the last has a row that says when it
+// ended, and what happened until then is its history. The last one is what the job is.
+
+// CodeRequeued is the error of a run that was ended so that the job could run again.
+const CodeRequeued = "requeued_by_person"
+
+// readRuns reads the ended runs of the records of slices that are read together, those of one batch side by side.
+func (s *Service) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView) error {
+	in, byBatch := db.EndedRunsReadParams{}, map[uuid.UUID][]*sliceView{}
+	for _, v := range views {
+		b := &v.batch.FlowBatch
+		to := v.First + int64(v.Records)
+		if byBatch[b.ID] == nil {
+			in.OrgIds, in.BatchIds = append(in.OrgIds, b.OrgID), append(in.BatchIds, b.ID)
+			in.FromPositions, in.ToPositions = append(in.FromPositions, v.First), append(in.ToPositions, to)
+		}
+		in.ToPositions[len(in.ToPositions)-1] = to
+		byBatch[b.ID] = append(byBatch[b.ID], v)
+	}
+	if len(views) == 0 {
+		return nil
+	}
+	rows, err := s.q.EndedRunsRead(ctx, tx, in)
+	if err != nil {
+		return fmt.Errorf("read runs of batch %s: %w", in.BatchIds[0], err)
+	}
+	for _, r := range rows {
+		for _, v := range byBatch[r.BatchID] {
+			if o := r.Position - v.First; o >= 0 && o < int64(v.Records) {
+				if v.runs == nil {
+					v.runs = map[int32][]db.EndedRunsReadRow{}
+				}
+				v.runs[int32(o)] = append(v.runs[int32(o)], r)
+			}
+		}
+	}
+	return nil
+}
+
+// ofRun turns a record at this offset, as it is read, into one of its runs.
+func (v *sliceView) ofRun(r Record, offset, run int32) Record {
+	ended := v.runs[offset]
+	r.Run = run
+	if run > 1 {
+		r.Created = ended[run-2].EndedAt
+		r.StartedAt = &r.Created
+		r.UpdatedAt = later(r.UpdatedAt, r.Created)
+	}
+	if int(run) > len(ended) {
+		return r
+	}
+	end := &ended[run-1]
+	r.Execution, r.Output = ExecutionCancelled, nil
+	r.CompletedAt, r.UpdatedAt = &end.EndedAt, end.EndedAt
+	r.Error = &JobError{Code: CodeRequeued, Message: "The outcome of a call stayed unknown; a person had the job run again", StepID: v.batch.plan.Steps[end.StepNo].ID}
+	if end.Note != nil {
+		r.Error.Message += ": " + *end.Note
+	}
+	return r
+}
+
+// hasRun reports whether the record at this offset has a run of this number.
+func (v *sliceView) hasRun(offset, run int32) bool {
+	return run >= 1 && int(run) <= len(v.runs[offset])+1
+}
+
+// ended reports whether a run was ended so that the job could run again.
+func (v *sliceView) ended(offset, run int32) bool { return int(run) <= len(v.runs[offset]) }
+
+// tells reports whether a trace of the record at this offset is of the run, or of one before.
+func (v *sliceView) tells(offset, run int32, step int16, t *Trace) bool {
+	ended := v.runs[offset]
+	if int(run) > len(ended) {
+		return true
+	}
+	end := &ended[run-1]
+	return step <= end.StepNo && t.EndedAt <= millis(end.EndedAt)
+}
+
+// showsRuns reports whether the list shows ended runs: an execution that was ended so is cancelled.
+func (w *walk) showsRuns() bool { return w.f.Want.Runs && w.match.execution(ExecutionCancelled) }
+
+// endedRuns counts the ended runs of the batches between two.
+func (w *walk) endedRuns(ctx context.Context, from, to uuid.UUID) (int64, error) {
+	if !w.showsRuns() {
+		return 0, nil
+	}
+	n, err := w.s.q.EndedRunTotal(ctx, w.tx, db.EndedRunTotalParams{OrgID: w.orgID, FromID: from, ToID: to})
+	return n, wrap(err, "count ended runs")
+}
+
+// takeRecord appends a record to the page, run by run where the list shows runs.
+func (w *walk) takeRecord(v *sliceView, r Record) {
+	offset := int32(r.Position - v.First)
+	runs := int32(len(v.runs[offset])) + 1
+	from := int32(1)
+	switch {
+	case !w.f.Want.Runs:
+		from = runs
+	case v.batch.FlowBatch.ID == w.f.FromBatch && r.Position == w.f.FromPosition:
+		from = max(w.f.FromRun, 1)
+	}
+	for run := from; run <= runs && !w.more; run++ {
+		one := v.ofRun(r, offset, run)
+		if run < runs && !w.showsRuns() || run == runs && (!w.match.job(r.Status) || !w.match.execution(one.Execution)) {
+			continue
+		}
+		switch {
+		case w.skip > 0:
+			w.skip--
+		case len(w.out) >= w.f.Limit, w.bytes > pageBytes:
+			w.more = true
+		default:
+			w.bytes += len(r.Input) + len(r.Output)
+			w.out = append(w.out, one)
+		}
+	}
+}
+
+// everything is the limit of a list that is only counted.
+const everything = math.MaxInt32

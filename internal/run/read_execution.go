@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -26,6 +27,9 @@ const (
 	TaskSkipped     TaskStatus = "skipped"
 	TaskCancelled   TaskStatus = "cancelled"
 )
+
+// endedAs is where a task stands by how a trace says that it ended.
+var endedAs = map[string]TaskStatus{TraceOK: TaskCompleted, TraceSkipped: TaskSkipped, TraceFailed: TaskFailed, TraceRejected: TaskFailed}
 
 // ExecutionStep is a step of an execution.
 type ExecutionStep struct {
@@ -215,17 +219,11 @@ func (t *ExecutionTask) add(trace *Trace) {
 		return
 	}
 	t.Error = trace.Error
-	switch trace.Kind {
-	case TraceOK:
-		t.Status = TaskCompleted
-	case TraceSkipped:
-		t.Status = TaskSkipped
-	case TraceFailed, TraceRejected:
-		t.Status = TaskFailed
-	case TraceUnknown: // the call that covers it says where it stands
+	if trace.Kind == TraceUnknown { // the call that covers it says where it stands
 		return
-	default:
-		t.Status = TaskWaiting // for another attempt, or what the task waits for
+	}
+	t.Status = cmp.Or(endedAs[trace.Kind], TaskWaiting) // for another attempt, or what the task waits for
+	if !trace.decides() {
 		return
 	}
 	t.Output = trace.Output

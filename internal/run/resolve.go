@@ -115,12 +115,9 @@ func (c *Change) coveringOf(ctx context.Context, h *head, r *db.SliceRowsRow, po
 // cut puts one record of a stored part into a part of its own. All pieces are new rows: who read the old one must see that it
 // is gone.
 func (c *Change) cut(ctx context.Context, p *Part, offset int32) (*Doubtful, error) {
-	old, err := c.s.q.PartGet(ctx, c.tx, p.ID)
+	old, err := c.s.q.PartTake(ctx, c.tx, p.ID)
 	if err != nil {
-		return nil, fmt.Errorf("read part %d: %w", p.ID, err)
-	}
-	if _, err := c.s.q.PartDelete(ctx, c.tx, []int64{p.ID}); err != nil {
-		return nil, fmt.Errorf("delete part %d: %w", p.ID, err)
+		return nil, fmt.Errorf("take part %d out: %w", p.ID, err)
 	}
 	alone := *p
 	alone.From, alone.To, alone.LeftOut = offset, offset+1, nil
@@ -144,7 +141,7 @@ func (c *Change) cut(ctx context.Context, p *Part, offset int32) (*Doubtful, err
 }
 
 // around returns what a stored part holds before and after a record of one of its slices.
-func (c *Change) around(ctx context.Context, old *db.PartGetRow, p *Part, offset int32) (in db.PartInsertClaimedParams, err error) {
+func (c *Change) around(ctx context.Context, old *db.PartTakeRow, p *Part, offset int32) (in db.PartInsertClaimedParams, err error) {
 	add := func(no, from, last, to int32) {
 		if no > last || no == last && from >= to {
 			return
@@ -183,10 +180,6 @@ func (c *Change) around(ctx context.Context, old *db.PartGetRow, p *Part, offset
 // EndRun ends the run of a job at a step: what comes now belongs to its next one.
 func (c *Change) EndRun(ctx context.Context, batchID uuid.UUID, position int64, step int16, note *string) error {
 	org := c.heads[batchID].OrgID
-	last, err := c.s.q.EndedRunLast(ctx, c.tx, db.EndedRunLastParams{OrgID: org, BatchID: batchID, Position: position})
-	if err != nil {
-		return fmt.Errorf("read the runs of job %s: %w", JobID(batchID, position), err)
-	}
-	err = c.s.q.EndedRunInsert(ctx, c.tx, db.EndedRunInsertParams{OrgID: org, BatchID: batchID, Position: position, Run: last + 1, StepNo: step, Note: note, EndedAt: c.Now})
+	err := c.s.q.EndedRunInsert(ctx, c.tx, db.EndedRunInsertParams{OrgID: org, BatchID: batchID, Position: position, StepNo: step, Note: note, EndedAt: c.Now})
 	return wrap(err, "end the run of job %s", JobID(batchID, position))
 }

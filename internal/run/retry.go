@@ -398,28 +398,25 @@ func (r *retrying) start(ctx context.Context) error {
 
 // queues inserts the queue of every task that makes calls.
 func (r *retrying) queues(ctx context.Context, now time.Time) (wakes []dueKey, err error) {
-	for i := range r.of.plan.Steps {
-		step := &r.of.plan.Steps[i]
-		for _, t := range callTasks(step) {
-			task := &step.Tasks[t]
-			route, err := r.s.router.Route(ctx, r.tx, r.in.OrgID, r.of.plan, task, r.of.FlowBatch.Lane)
-			if err != nil {
-				return nil, err
-			}
-			row := db.LaneBatchInsertParams{BatchID: r.batchID, StepNo: int16(i), TaskNo: t, OrgID: r.in.OrgID, Domain: route.Domain, Bucket: route.Bucket, Lane: route.Lane,
-				High: isHigh(r.of.FlowBatch.Priority), DefinitionID: r.of.FlowBatch.DefinitionID, Version: r.of.FlowBatch.Version}
-			if r.firstTick != nil {
-				row.LapsesAt = &now
-			}
-			if d := r.lanes[laneKey{r.batchID, row.StepNo, t}]; d != nil {
-				row.ReadyParts, row.ReadyRecords = d.parts, d.records
-				wakes = append(wakes, dueKey{DueDispatch, DispatchKey(route.Domain, route.Bucket)})
-			}
-			if err := r.s.q.LaneBatchInsert(ctx, r.tx, row); err != nil {
-				return nil, fmt.Errorf("insert the queue of task %s: %w", task.ID, err)
-			}
-			r.routes = append(r.routes, TaskRoute{StepNo: i, Task: task, Route: route})
+	b := &r.of.FlowBatch
+	queues, err := r.s.queuesOf(ctx, r.tx, r.in.OrgID, r.of.plan, b.Lane)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range queues {
+		row := db.LaneBatchInsertParams{BatchID: r.batchID, StepNo: q.step, TaskNo: q.task, OrgID: r.in.OrgID, Domain: q.Route.Domain,
+			Bucket: q.Route.Bucket, Lane: q.Route.Lane, High: isHigh(b.Priority), DefinitionID: b.DefinitionID, Version: b.Version}
+		if r.firstTick != nil {
+			row.LapsesAt = &now
 		}
+		if d := r.lanes[laneKey{r.batchID, q.step, q.task}]; d != nil {
+			row.ReadyParts, row.ReadyRecords = d.parts, d.records
+			wakes = append(wakes, dueKey{DueDispatch, DispatchKey(row.Domain, row.Bucket)})
+		}
+		if err := r.s.q.LaneBatchInsert(ctx, r.tx, row); err != nil {
+			return nil, fmt.Errorf("insert the queue of task %s: %w", q.Task.ID, err)
+		}
+		r.routes = append(r.routes, q.TaskRoute)
 	}
 	return wakes, nil
 }

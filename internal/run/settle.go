@@ -43,7 +43,7 @@ func (e *Exception) again() bool { return e.Kind == TraceRetry || e.Kind == Trac
 // Settle records how parts came out and moves their records on. Parts must not be settled twice; those of one ID stand
 // together, all of them.
 func (c *Change) Settle(ctx context.Context, results []Result) error {
-	if err := c.look(ctx, parts(results)); err != nil {
+	if err := c.look(ctx, partsIn(results, func(r *Result) *Part { return &r.Part })); err != nil {
 		return err
 	}
 	results = slices.Clone(results) // those of elements are changed
@@ -74,10 +74,11 @@ func (c *Change) Settle(ctx context.Context, results []Result) error {
 	return nil
 }
 
-func parts(results []Result) []*Part {
-	out := make([]*Part, len(results))
-	for i := range results {
-		out[i] = &results[i].Part
+// partsIn returns the part of each.
+func partsIn[T any](list []T, part func(*T) *Part) []*Part {
+	out := make([]*Part, len(list))
+	for i := range list {
+		out[i] = part(&list[i])
 	}
 	return out
 }

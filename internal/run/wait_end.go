@@ -124,11 +124,7 @@ func (e *ending) end(ctx context.Context, rows []db.WaitsOverRow) error {
 		if j == nil || j.StepNo != r.StepNo || j.Remaining == 0 {
 			return fmt.Errorf("job %s waits at step %d, and does not stand there", JobID(e.h.ID, r.Position), r.StepNo)
 		}
-		if r.Beside {
-			e.endBeside(j, &p, trace)
-		} else {
-			e.endJob(s, j, &p, trace)
-		}
+		e.endJob(j, &p, trace, r.Beside)
 	}
 	return e.clean(ctx)
 }
@@ -238,9 +234,7 @@ func (e *ending) endSlice(s *db.SliceRowsRow, p *Part, trace Trace) {
 func (e *ending) failSlice(s *db.SliceRowsRow, p *Part, t *Trace) {
 	for o := range s.Records {
 		if t.covers(o) {
-			j := e.c.leaveBefore(p, o)
-			j.Error = ref(errorText(t.Error))
-			e.c.moveJob(j, Failed)
+			e.c.failJob(e.c.leaveBefore(p, o), t.Error)
 		}
 	}
 	if s.Remaining > 1 {
@@ -250,22 +244,29 @@ func (e *ending) failSlice(s *db.SliceRowsRow, p *Part, t *Trace) {
 	e.c.advanceTo(e.h, s.No, s.StepNo, sliceDone, 0)
 }
 
-// endJob ends a wait of a record that is set apart.
-func (e *ending) endJob(s *db.SliceRowsRow, j *job, p *Part, trace Trace) {
-	trace.From = int32(j.Position - s.First)
-	trace.To = trace.From + 1
-	e.c.trace(p, trace)
-	e.c.slice(sliceKey{e.h.ID, s.No}) // the batch's counters move with the job
-	if e.fails(p, &trace) {
-		if j.Remaining > 1 {
-			e.dropped.Positions = append(e.dropped.Positions, j.Position)
+// endJob ends a wait of a record that is set apart. One that makes calls beside and failed meanwhile waited for nothing more.
+func (e *ending) endJob(j *job, p *Part, trace Trace, beside bool) {
+	e.c.slice(sliceKey{e.h.ID, p.SliceNo}) // the batch's counters move with the job
+	j.Remaining--
+	if j.Doomed == nil {
+		trace.From = int32(j.Position - p.First)
+		trace.To = trace.From + 1
+		e.c.trace(p, trace)
+		switch {
+		case !e.fails(p, &trace):
+		case beside:
+			e.c.doomJob(j, Failed, trace.Error)
+		default:
+			if j.Remaining > 0 {
+				e.dropped.Positions = append(e.dropped.Positions, j.Position)
+			}
+			j.Remaining = 0
+			e.c.failJob(j, trace.Error)
+			return
 		}
-		j.Remaining, j.Error = 0, ref(errorText(trace.Error))
-		e.c.moveJob(j, Failed)
-		return
 	}
-	if j.Remaining--; j.Remaining == 0 {
-		e.c.advanceJob(j, s.First, e.h.final())
+	if j.Remaining == 0 {
+		e.c.advanceJob(j, p.First, e.h.final())
 	}
 }
 
@@ -275,4 +276,67 @@ func doneBefore(s *db.SliceRowsRow, step int16) int64 {
 		return 0
 	}
 	return s.TasksDone
+}
+
+// Calls of a step are made while other tasks of it wait. The record is set apart then, and its remaining tasks are the calls and the waits:
+// whichever is settled last has it go on. Once one has failed it waits for nothing more; what is under way, or queued, is still settled.
+
+// failing returns the records of results that fail while others of their tasks may wait.
+func (c *Change) failing(results []Result) (keys []jobKey) {
+	for i := range results {
+		r := &results[i]
+		h := c.heads[r.Part.BatchID]
+		if !r.Part.Apart || h.stopped() || !stepWaits(&h.plan.Steps[r.Part.StepNo]) {
+			continue
+		}
+		for j := range r.Exceptions {
+			if e := &r.Exceptions[j]; !e.again() && !c.passes(&r.Part, e) {
+				keys = append(keys, jobKey{r.Part.BatchID, r.Part.First + int64(e.Offset)})
+			}
+		}
+	}
+	return keys
+}
+
+// dropWaits ends what else records wait for that are about to fail. A wait that somebody has locked counts until they have ended it.
+func (c *Change) dropWaits(ctx context.Context, keys []jobKey) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	var in db.WaitDropBesideParams
+	for _, k := range keys {
+		in.BatchIds, in.Positions = append(in.BatchIds, k.batch), append(in.Positions, k.position)
+	}
+	rows, err := c.s.q.WaitDropBeside(ctx, c.tx, in)
+	if err != nil {
+		return fmt.Errorf("end waits of records that fail: %w", err)
+	}
+	for _, r := range rows {
+		c.dropped[jobKey{r.BatchID, r.Position}]++
+	}
+	return nil
+}
+
+// doomJob notes how a record will end once its tasks are settled. Of several that failed, the first failure counts; one of ours counts
+// more than a rejection by a provider.
+func (c *Change) doomJob(j *job, as Status, e *JobError) {
+	if j.Doomed == nil || *j.Doomed == Rejected && as == Failed {
+		j.Doomed, j.Error = ref(as), ref(errorText(e))
+	}
+	k := jobKey{j.BatchID, j.Position}
+	j.Remaining -= c.dropped[k]
+	delete(c.dropped, k)
+}
+
+// dropBeside is dropWaits for the records of waits that end with a failure.
+func (e *ending) dropBeside(ctx context.Context, rows []db.WaitsOverRow) error {
+	var keys []jobKey
+	for i := range rows {
+		r := &rows[i]
+		p := Part{StepNo: r.StepNo, TaskNo: r.TaskNo}
+		if t := e.outcome(r); r.Beside && e.fails(&p, &t) {
+			keys = append(keys, jobKey{e.h.ID, r.Position})
+		}
+	}
+	return e.c.dropWaits(ctx, keys)
 }
