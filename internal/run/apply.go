@@ -40,10 +40,10 @@ func (c *Change) Apply(ctx context.Context) error {
 
 // finish makes due what the change gave work to, once all else is written.
 func (c *Change) finish(ctx context.Context) error {
-	if err := c.tellUnresolved(ctx); err != nil {
+	if err := c.publishUnresolved(ctx); err != nil {
 		return err
 	}
-	if err := c.tellEnded(ctx); err != nil {
+	if err := c.publishEnded(ctx); err != nil {
 		return err
 	}
 	return c.wake(ctx)

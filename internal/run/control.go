@@ -21,7 +21,7 @@ import (
 func (s *Service) Pause(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID) (paused bool, now time.Time, err error) {
 	c, h, err := s.beginOpen(ctx, tx, orgID, batchID)
 	if err != nil {
-		return false, timeOf(c), err
+		return false, now, err
 	}
 	if h.Status == BatchPaused {
 		return false, c.Now, nil
@@ -40,8 +40,11 @@ func (s *Service) Pause(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 // returns what happened. Fault: NotFound.
 func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, released func(now time.Time) ([]event.Event, error)) (resumed bool, now time.Time, err error) {
 	c, h, err := s.beginOne(ctx, tx, orgID, batchID)
-	if err != nil || h.Status != BatchPaused {
-		return false, timeOf(c), err
+	if err != nil {
+		return false, now, err
+	}
+	if h.Status != BatchPaused {
+		return false, c.Now, nil
 	}
 	if h.Status, err = s.q.BatchResume(ctx, tx, db.BatchResumeParams{ID: batchID, Now: c.Now}); err != nil {
 		return false, c.Now, fmt.Errorf("resume batch %s: %w", batchID, err)
@@ -54,7 +57,7 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err != nil {
 		return false, c.Now, err
 	}
-	if err := c.tell(ctx, happened...); err != nil {
+	if err := c.publish(ctx, happened...); err != nil {
 		return false, c.Now, err
 	}
 	row, err := s.q.BatchCounts(ctx, tx, batchID)
@@ -102,14 +105,6 @@ func (s *Service) beginOpen(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.
 	return c, h, err
 }
 
-// timeOf is when a change began; the zero time for none.
-func timeOf(c *Change) (now time.Time) {
-	if c != nil {
-		now = c.Now
-	}
-	return now
-}
-
 // Cancellation says who cancels a batch and why.
 type Cancellation struct {
 	Reason *string
@@ -134,7 +129,7 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err != nil {
 		return nil, fmt.Errorf("release the holds of batch %s: %w", batchID, err)
 	}
-	if err := c.tell(ctx, event.Pauses(event.PauseReleased, released)...); err != nil {
+	if err := c.publish(ctx, event.Pauses(event.PauseReleased, released)...); err != nil {
 		return nil, err
 	}
 	if err := account.Audit(ctx, tx, auditType, batchID.String()); err != nil {

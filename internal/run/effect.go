@@ -176,7 +176,7 @@ func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) er
 			w.settle(r)
 		}
 	}
-	return c.tell(ctx, events...)
+	return c.publish(ctx, events...)
 }
 
 // emission is the payload of the event.

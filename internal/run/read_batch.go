@@ -92,12 +92,11 @@ func (s *Service) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView) e
 	in, byBatch := db.EndedRunsReadParams{}, map[uuid.UUID][]*sliceView{}
 	for _, v := range views {
 		b := &v.batch.FlowBatch
-		to := v.First + int64(v.Records)
 		if byBatch[b.ID] == nil {
 			in.OrgIds, in.BatchIds = append(in.OrgIds, b.OrgID), append(in.BatchIds, b.ID)
-			in.FromPositions, in.ToPositions = append(in.FromPositions, v.First), append(in.ToPositions, to)
+			in.FromPositions, in.ToPositions = append(in.FromPositions, v.First), append(in.ToPositions, 0)
 		}
-		in.ToPositions[len(in.ToPositions)-1] = to
+		in.ToPositions[len(in.ToPositions)-1] = v.First + int64(v.Records)
 		byBatch[b.ID] = append(byBatch[b.ID], v)
 	}
 	if len(views) == 0 {

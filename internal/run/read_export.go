@@ -93,19 +93,15 @@ func (e *Export) fill() error {
 		if e.done {
 			return io.EOF
 		}
-		if err := e.s.snapshot(e.ctx, e.load); err != nil {
-			return err
-		}
-		return nil
+		return e.s.snapshot(e.ctx, e.load)
 	}
-	v := e.views[0]
-	from := e.offset
-	if e.offset = min(from+v.atOnce(), v.Records); e.offset == v.Records {
+	v, from := e.views[0], e.offset
+	to := min(from+v.atOnce(), v.Records)
+	if e.offset = to; to == v.Records {
 		e.views[0] = nil
 		e.views, e.offset = e.views[1:], 0
-		return e.write(v, from, v.Records)
 	}
-	return e.write(v, from, e.offset)
+	return e.write(v, from, to)
 }
 
 // load reads the next slices, and the batch again: it may have been cancelled meanwhile.

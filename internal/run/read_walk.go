@@ -123,7 +123,9 @@ func newWalk(s *Service, tx pgx.Tx, orgID uuid.UUID, f RecordFilter) *walk {
 func (w *walk) run(ctx context.Context) error {
 	const batchesAtOnce = 128
 	from, to := w.between()
-	from = greater(from, w.f.FromBatch)
+	if bytes.Compare(w.f.FromBatch[:], from[:]) > 0 {
+		from = w.f.FromBatch
+	}
 	if w.f.BatchID != nil {
 		if from != to {
 			return nil
@@ -227,13 +229,6 @@ func (w *walk) between() (from, to uuid.UUID) {
 		return *w.f.BatchID, *w.f.BatchID
 	}
 	return uuid.Nil, uuid.Max
-}
-
-func greater(a, b uuid.UUID) uuid.UUID {
-	if bytes.Compare(a[:], b[:]) > 0 {
-		return a
-	}
-	return b
 }
 
 // after returns the least id that is greater.

@@ -117,7 +117,7 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 		return nil, err
 	}
 	if st.count == 0 {
-		return out, st.s.tellEnded(ctx, tx, now, st.batchID)
+		return out, st.s.publishEnded(ctx, tx, now, st.batchID)
 	}
 	return out, wakes.start(ctx, tx)
 }

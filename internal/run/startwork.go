@@ -106,39 +106,39 @@ func (r *recordWork) started(batch uuid.UUID) {
 	r.output = fmt.Appendf(nil, `{"batch_id":%q}`, batch)
 }
 
-// rehearsed keeps what a start that is rehearsed would give.
-func (r *recordWork) rehearsed() {
+// dryRun keeps what a start would give.
+func (r *recordWork) dryRun() {
 	if r.started(uuid.Nil); r.start.waits > 0 {
 		r.output = childOutput(uuid.Nil, BatchCompleted, Completed, nil)
 	}
 }
 
-// tried is a launch, or why there is none.
-type tried struct {
+// startCheck is a prepared start, or why there is none.
+type startCheck struct {
 	*launch
 	version int32
 	refused string
 }
 
-// tryLaunch makes the launch of the newest version of a definition. Nothing that it refuses leaves anything behind.
-func (s *Service) tryLaunch(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, k launchKey) (tried, error) {
+// checkStart prepares a start of the newest version of a definition. Nothing that it refuses leaves anything behind.
+func (s *Service) checkStart(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, k launchKey) (startCheck, error) {
 	active, err := definition.Active(ctx, tx, orgID, k.definition)
 	if err != nil {
-		return refusedLaunch(err)
+		return refusedStart(err)
 	}
 	l, err := s.launch(ctx, tx, orgID, k.definition, active.Version, k.laneOf())
 	if err != nil {
-		return refusedLaunch(err)
+		return refusedStart(err)
 	}
-	return tried{launch: l, version: active.Version}, nil
+	return startCheck{launch: l, version: active.Version}, nil
 }
 
-func refusedLaunch(err error) (tried, error) {
+func refusedStart(err error) (startCheck, error) {
 	reason, inside := Refusal(err)
 	if inside {
-		return tried{}, err
+		return startCheck{}, err
 	}
-	return tried{refused: reason}, nil
+	return startCheck{refused: reason}, nil
 }
 
 func (k launchKey) laneOf() *db.FlowLane {
@@ -151,17 +151,17 @@ func (k launchKey) laneOf() *db.FlowLane {
 // startFlows starts the batches that tasks want, in the order of the records. What can be refused is found out before the first is
 // written; a task that is refused fails.
 func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) error {
-	wanted := map[launchKey]tried{}
+	wanted := map[launchKey]startCheck{}
 	for _, w := range works {
 		for _, r := range w.starts {
-			wanted[r.start.launchKey] = tried{}
+			wanted[r.start.launchKey] = startCheck{}
 		}
 	}
 	if len(wanted) == 0 {
 		return nil
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(wanted), launchKey.compare) {
-		l, err := c.s.tryLaunch(ctx, c.tx, h.OrgID, k)
+		l, err := c.s.checkStart(ctx, c.tx, h.OrgID, k)
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 }
 
 // refuseStarts fails the tasks that cannot start what they want.
-func (w *sliceWork) refuseStarts(h *head, wanted map[launchKey]tried) {
+func (w *sliceWork) refuseStarts(h *head, wanted map[launchKey]startCheck) {
 	w.starts = slices.DeleteFunc(w.starts, func(r *recordWork) bool {
 		reason := wanted[r.start.launchKey].refused
 		if h.EventDepth >= event.MaxDepth {
@@ -196,7 +196,7 @@ func (w *sliceWork) refuseStarts(h *head, wanted map[launchKey]tried) {
 }
 
 // startFor starts the batch of a task. A record that failed by another task waits for no batch, so none is started to be waited for.
-func (c *Change) startFor(ctx context.Context, later *pg.Pipeline, h *head, w *sliceWork, r *recordWork, wanted map[launchKey]tried) error {
+func (c *Change) startFor(ctx context.Context, later *pg.Pipeline, h *head, w *sliceWork, r *recordWork, wanted map[launchKey]startCheck) error {
 	if r.start.waits > 0 && w.failed[r.offset] != nil {
 		return nil
 	}
@@ -236,24 +236,24 @@ func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, l *launch, i
 	return out.BatchID, nil
 }
 
-// errRehearsed takes a rehearsal back.
-var errRehearsed = errors.New("rehearsed")
+// errDryRun takes a dry run back.
+var errDryRun = errors.New("dry run")
 
-// rehearseStart says whether a start would be refused, and leaves nothing behind.
-func (s *Service) rehearseStart(ctx context.Context, orgID uuid.UUID, r *recordWork) error {
+// dryRunStart says whether a start would be refused, and leaves nothing behind.
+func (s *Service) dryRunStart(ctx context.Context, orgID uuid.UUID, r *recordWork) error {
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		l, err := s.tryLaunch(ctx, tx, orgID, r.start.launchKey)
+		l, err := s.checkStart(ctx, tx, orgID, r.start.launchKey)
 		if err != nil {
 			return err
 		}
 		if l.refused != "" {
 			r.fail(CodeStart, l.refused)
 		} else {
-			r.rehearsed()
+			r.dryRun()
 		}
-		return errRehearsed
+		return errDryRun
 	})
-	if errors.Is(err, errRehearsed) {
+	if errors.Is(err, errDryRun) {
 		return nil
 	}
 	return err

@@ -172,7 +172,7 @@ func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definitio
 		if err != nil {
 			return Trace{}, fmt.Errorf("read the clock: %w", err)
 		}
-		r.rehearse(now)
+		r.dryRunWait(now)
 	case r.write != nil:
 		outcomes, err := store.Rehearse(ctx, s.pool, orgID, []store.Write{*r.write})
 		if err != nil {
@@ -182,7 +182,7 @@ func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definitio
 	case r.emit != nil:
 		r.emitted(uuid.Nil)
 	case r.start != nil:
-		if err := s.rehearseStart(ctx, orgID, r); err != nil {
+		if err := s.dryRunStart(ctx, orgID, r); err != nil {
 			return Trace{}, err
 		}
 	}

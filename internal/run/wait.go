@@ -81,8 +81,8 @@ func waited(until time.Time) json.RawMessage {
 	return json.RawMessage(`{"waited_until":"` + until.UTC().Format(time.RFC3339Nano) + `"}`)
 }
 
-// rehearse is what becomes of a wait that begins now where nothing waits.
-func (r *recordWork) rehearse(now time.Time) {
+// dryRunWait is what becomes of a wait that begins now where nothing waits.
+func (r *recordWork) dryRunWait(now time.Time) {
 	until, err := r.wait.ends(now)
 	if err != nil {
 		r.fail(CodeFlowFailed, err.Error())

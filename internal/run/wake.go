@@ -101,37 +101,37 @@ func compareDue(a, b dueKey) int {
 	return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.key, b.key))
 }
 
-// tellEnded leaves the events of batches that are over, and has those who listen, or wait for the batches, woken with the rest.
-func (c *Change) tellEnded(ctx context.Context) error {
-	heard, err := event.BatchesEnded(ctx, c.tx, c.ended)
+// publishEnded leaves the events of batches that are over, and has those who listen, or wait for the batches, woken with the rest.
+func (c *Change) publishEnded(ctx context.Context) error {
+	rows, err := event.BatchesEnded(ctx, c.tx, c.ended)
 	if err != nil {
 		return err
 	}
-	c.heard(heard)
+	c.wakeListeners(rows)
 	return c.endParentWaits(ctx)
 }
 
-// tell leaves other events, and has those who listen woken with the rest.
-func (c *Change) tell(ctx context.Context, events ...event.Event) error {
-	heard, err := event.Emit(ctx, c.tx, events...)
-	c.heard(heard)
+// publish leaves other events, and has those who listen woken with the rest.
+func (c *Change) publish(ctx context.Context, events ...event.Event) error {
+	rows, err := event.Emit(ctx, c.tx, events...)
+	c.wakeListeners(rows)
 	return err
 }
 
-func (c *Change) heard(rows []event.DueRow) {
+func (c *Change) wakeListeners(rows []event.DueRow) {
 	for _, r := range rows {
 		c.Wake(r.Kind, r.Key, c.Now)
 	}
 }
 
-// tellEnded is for a batch that is over when it is started, and wakes nobody else.
-func (s *Service) tellEnded(ctx context.Context, tx pgx.Tx, now time.Time, batchID uuid.UUID) error {
-	heard, err := event.BatchesEnded(ctx, tx, []uuid.UUID{batchID})
+// publishEnded is for a batch that is over when it is started, and wakes nobody else.
+func (s *Service) publishEnded(ctx context.Context, tx pgx.Tx, now time.Time, batchID uuid.UUID) error {
+	rows, err := event.BatchesEnded(ctx, tx, []uuid.UUID{batchID})
 	if err != nil {
 		return err
 	}
-	keys := make([]dueKey, len(heard))
-	for i, r := range heard {
+	keys := make([]dueKey, len(rows))
+	for i, r := range rows {
 		keys[i] = dueKey{r.Kind, r.Key}
 	}
 	return s.wakeAll(ctx, tx, keys, now)
@@ -165,8 +165,8 @@ func (c *Change) leave(ps []Part) {
 	}
 }
 
-// tellUnresolved leaves the events of records that are left to people.
-func (c *Change) tellUnresolved(ctx context.Context) error {
+// publishUnresolved leaves the events of records that are left to people.
+func (c *Change) publishUnresolved(ctx context.Context) error {
 	var events []event.Event
 	for _, k := range slices.SortedFunc(maps.Keys(c.left), laneKey.compare) {
 		h, l := c.heads[k.batch], c.left[k]
@@ -185,5 +185,5 @@ func (c *Change) tellUnresolved(ctx context.Context) error {
 			UnresolvedCount   int64     `json:"unresolved_count"`
 		}{h.ID, h.DefinitionID, h.Version, step.ID, step.Tasks[k.task].ID, l.count, l.jobs, h.unresolved}})
 	}
-	return c.tell(ctx, events...)
+	return c.publish(ctx, events...)
 }
