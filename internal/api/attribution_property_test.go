@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/api/apitest"
-	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 )
 
 // spender is a credential of one of two organizations for one of two accounts. The name of a deleted one is nil.
@@ -61,7 +61,7 @@ func (s *stack) spend(r *rand.Rand, tenancy string, by []*spender) spent {
 			if r.IntN(2) == 0 {
 				foreign = r.IntN(most + 1)
 			}
-			start, end := dispatch.WindowAt(now, seconds, time.UTC)
+			start, end := quota.WindowAt(now, seconds, time.UTC)
 			_, err := s.app.Pool.Exec(s.t.Context(), `INSERT INTO flow.ledger (domain, bucket, window_seconds, starts_at, ends_at, own, foreign_spend, by_credential)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (domain, bucket, window_seconds, starts_at)
 				DO UPDATE SET own = excluded.own, foreign_spend = excluded.foreign_spend, by_credential = excluded.by_credential`,
@@ -113,8 +113,8 @@ func TestProperty_Attribution(t *testing.T) {
 		seen := attribution(t, client, tenancy)
 		for bucket, windows := range written {
 			for seconds, calls := range windows {
-				start, _ := dispatch.WindowAt(began, seconds, time.UTC)
-				if end, _ := dispatch.WindowAt(time.Now(), seconds, time.UTC); !end.Equal(start) {
+				start, _ := quota.WindowAt(began, seconds, time.UTC)
+				if end, _ := quota.WindowAt(time.Now(), seconds, time.UTC); !end.Equal(start) {
 					continue // a new window has begun meanwhile
 				}
 				compared++

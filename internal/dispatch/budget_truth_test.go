@@ -10,6 +10,7 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/forecast"
 	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -68,13 +69,13 @@ func (b *bundle) counted(bucket string) map[int]int64 {
 	return out
 }
 
-func (b *bundle) used(heads *forecast.Service, bucket string) map[int]dispatch.Span {
+func (b *bundle) used(heads *forecast.Service, bucket string) map[int]quota.Window {
 	b.t.Helper()
 	h, err := heads.Headroom(b.t.Context(), b.org, b.tenancy)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	out := map[int]dispatch.Span{}
+	out := map[int]quota.Window{}
 	for _, w := range h.Buckets[bucket].Windows {
 		out[w.Seconds] = w
 	}

@@ -11,6 +11,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/pg"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -27,12 +28,12 @@ const (
 // queueRow is the queue of one task of one batch, chosen to go next.
 type queueRow db.QueueChooseRow
 
-func (r *queueRow) laneKey() LaneKey { return LaneKey{r.OrgID, r.Lane} }
+func (r *queueRow) laneKey() quota.LaneKey { return quota.LaneKey{Org: r.OrgID, Lane: r.Lane} }
 
 // standing is where the lane of a queue would start.
-func (r *queueRow) standing() Standing {
-	s := Standing{LaneKey: r.laneKey(), Weight: int(r.Weight)}
-	s.OrgTag.Finish, s.Tag.Finish = begins(r.OrgVtime, r.OrgClock), begins(r.Vtime, r.Clock)
+func (r *queueRow) standing() quota.LaneShare {
+	s := quota.LaneShare{LaneKey: r.laneKey(), Weight: int(r.Weight)}
+	s.OrgTag.Finish, s.Tag.Finish = quota.Begins(r.OrgVtime, r.OrgClock), quota.Begins(r.Vtime, r.Clock)
 	if s.Weight == 0 {
 		s.Weight = standardWeight[r.Lane]
 	}
@@ -67,14 +68,14 @@ type picked struct {
 // covers the records of the others would not be what it was when they were looked at. order is whose turn it is, call
 // by call.
 func pick(rows []queueRow, room func(*queueRow) int) (out []picked, order []int) {
-	var lanes []Demand
+	var lanes []quota.Demand
 	queues := map[int][]*queueRow{}
 	places := 0
 	for i := range rows {
 		row := &rows[i]
 		free := max(room(row), 0)
 		if len(lanes) == 0 || lanes[len(lanes)-1].LaneKey != row.laneKey() {
-			lanes = append(lanes, Demand{Standing: row.standing()})
+			lanes = append(lanes, quota.Demand{LaneShare: row.standing()})
 			places = min(places+free, groupMax)
 		}
 		lane := &lanes[len(lanes)-1]
@@ -84,7 +85,7 @@ func pick(rows []queueRow, room func(*queueRow) int) (out []picked, order []int)
 		}
 	}
 	at, batches := map[*queueRow]int{}, map[uuid.UUID]*queueRow{}
-	for _, lane := range Share(lanes, places) {
+	for _, lane := range quota.Allot(lanes, places) {
 		for len(queues[lane]) > 0 {
 			row := queues[lane][0]
 			first := batches[row.BatchID]

@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/pg"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -32,7 +33,7 @@ type claimed struct {
 	// maxInFlight is how many calls of a lane may be under way.
 	maxInFlight int
 	// full are the lanes that have as many calls under way as they may.
-	full []LaneKey
+	full []quota.LaneKey
 	// elsewhere: another budget that the calls spend too is in the way until nextAt; blocked has their queues.
 	elsewhere bool
 	// decided tells that records were settled without a call.
@@ -123,12 +124,12 @@ type claim struct {
 	now   time.Time
 	lanes []db.BudgetLanesRow
 	// standings are the same for fair queueing.
-	standings []Standing
+	standings []quota.LaneShare
 	// countsIn are the windows that the calls are debited in.
 	countsIn json.RawMessage
 	// spans are the windows that the granted calls are debited in.
-	spans   []Span
-	granted tally
+	spans   []quota.Window
+	granted quota.Tally
 	// covered are the queues that people hold.
 	covered []db.HoldCoversRow
 	change  *run.Change
@@ -244,14 +245,14 @@ func (c *claim) free(ctx context.Context, calls []*prepared) ([]*prepared, error
 	if err != nil {
 		return nil, err
 	}
-	room := map[LaneKey]int{}
+	room := map[quota.LaneKey]int{}
 	for i := range c.lanes {
 		l := &c.lanes[i]
 		most := c.budget.MaxInFlight
 		if l.MaxCalls > 0 {
 			most = min(most, l.MaxCalls)
 		}
-		room[LaneKey{l.OrgID, l.Lane}] = int(most) - c.flight.underWay(LaneKey{l.OrgID, l.Lane})
+		room[quota.LaneKey{Org: l.OrgID, Lane: l.Lane}] = int(most) - c.flight.underWay(quota.LaneKey{Org: l.OrgID, Lane: l.Lane})
 	}
 	var out []*prepared
 	waits := map[queueKey]bool{}
@@ -336,11 +337,11 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared,
 			longest = max(longest, p.timeout)
 		}
 	}
-	grant := Grant{Calls: wanted}
+	grant := quota.Grant{Calls: wanted}
 	switch {
 	case wanted == 0:
 	case !until.IsZero():
-		grant, c.out.elsewhere = Grant{NextAt: until}, c.lanes[0].BackoffUntil.IsZero()
+		grant, c.out.elsewhere = quota.Grant{NextAt: until}, c.lanes[0].BackoffUntil.IsZero()
 	case c.meter != nil:
 		if grant, err = c.grant(ctx, wanted, longest); err != nil {
 			return nil, err
@@ -370,32 +371,32 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared,
 }
 
 // grant asks what the spacing and the windows of the budget allow; longest is how long a call may take.
-func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (Grant, error) {
+func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (quota.Grant, error) {
 	spans, err := c.meter.spans(ctx, c.tx, c.now, c.now.Add(longest))
 	if err != nil {
-		return Grant{}, err
+		return quota.Grant{}, err
 	}
 	grant, escalated := c.allow(spans, wanted, c.meter.all()...)
 	if len(c.meter.also) > 0 && !grant.NextAt.IsZero() {
-		own := slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Bucket != "" })
+		own := slices.DeleteFunc(slices.Clone(spans), func(s quota.Window) bool { return s.Bucket != "" })
 		first, _ := c.allow(own, wanted, c.meter)
 		c.out.elsewhere = grant.Calls < first.Calls
 	}
 	c.out.escalated = escalated
-	c.spans, c.granted = spans, tally{}
-	c.countsIn = CountsOf(spans).encode()
+	c.spans, c.granted = spans, quota.Tally{}
+	c.countsIn = quota.CountsOf(spans).Encode()
 	return grant, nil
 }
 
 // allow says how many of the wanted calls budgets allow together that have these spans.
-func (c *claim) allow(spans []Span, wanted int, budgets ...*meter) (grant Grant, escalated bool) {
+func (c *claim) allow(spans []quota.Window, wanted int, budgets ...*meter) (grant quota.Grant, escalated bool) {
 	var next time.Time
 	var spacing time.Duration
 	for _, m := range budgets {
 		next, spacing = later(next, m.next), max(spacing, m.spacing)
 	}
-	grant = Space(c.now, next, spacing, wanted)
-	within, escalated := Afford(c.now, spans, grant.Calls, c.unread())
+	grant = quota.Space(c.now, next, spacing, wanted)
+	within, escalated := quota.Afford(c.now, spans, grant.Calls, c.unread())
 	if within.Calls < grant.Calls {
 		grant = within
 	}
@@ -500,7 +501,7 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 func (c *claim) rows(calls []*prepared) db.CallInsertParams {
 	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.owner, ClaimedAt: c.now, CountsIn: c.countsIn}
 	if in.CountsIn == nil {
-		in.CountsIn = CountsIn{}.encode()
+		in.CountsIn = quota.CountsIn{}.Encode()
 	}
 	for _, p := range calls {
 		if p.empty() {

@@ -20,6 +20,7 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
+	"flowlane/internal/quota"
 )
 
 // Refresh reads the limits and counters of an account from its provider and takes them over: limits replace the catalog's
@@ -168,7 +169,7 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	}
 	freed := false
 	for _, c := range counters {
-		if _, _, ok := Counted(r.from, r.to, c.WindowSeconds, m.loc); !ok {
+		if _, _, ok := quota.Counted(r.from, r.to, c.WindowSeconds, m.loc); !ok {
 			young = true // the next one can tell
 			continue
 		}
@@ -186,19 +187,16 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	return young, scarce, nil
 }
 
-// longestWindow is longer than any window: a day can have 25 hours.
-const longestWindow = 26 * time.Hour
-
 // recent counts, by window, our calls that a reading up to since may not hold: those that went or were answered since, and those
 // of which nobody knows whether they arrived. young tells that a later reading will hold some of them.
 func (m *meter) recent(ctx context.Context, tx pgx.Tx, since time.Time) (out map[[2]int64]int, young bool, err error) {
-	rows, err := db.New().CallsSince(ctx, tx, db.CallsSinceParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Since: since, Oldest: since.Add(-longestWindow)})
+	rows, err := db.New().CallsSince(ctx, tx, db.CallsSinceParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Since: since, Oldest: since.Add(-quota.LongestWindow)})
 	if err != nil {
 		return nil, false, fmt.Errorf("read recent calls of %s: %w", m.key, err)
 	}
 	out = map[[2]int64]int{}
 	for _, r := range rows {
-		in, err := decodeCounts(r.CountsIn)
+		in, err := quota.DecodeCounts(r.CountsIn)
 		if err != nil {
 			return nil, false, err
 		}
@@ -224,7 +222,7 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 			return false, false, fmt.Errorf("write a limit of %s: %w", m.key, err)
 		}
 	}
-	start, end, _ := Counted(read.from, read.to, c.WindowSeconds, m.loc)
+	start, end, _ := quota.Counted(read.from, read.to, c.WindowSeconds, m.loc)
 	rows, err := d.q.LedgerRead(ctx, tx, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: start})
 	if err != nil {
 		return false, false, fmt.Errorf("read the ledger of %s: %w", m.key, err)
@@ -235,11 +233,11 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 			row = r
 		}
 	}
-	if Outdated(deref(row.ObservedAt), read.asOf) {
+	if quota.Outdated(deref(row.ObservedAt), read.asOf) {
 		return false, false, nil
 	}
 	young := recent[[2]int64{int64(c.WindowSeconds), start.Unix()}]
-	r := TakeOver(&Span{Own: int(row.Own), Foreign: int(row.ForeignSpend), Unsure: int(row.Unsure)}, c.Value, young)
+	r := quota.Compare(&quota.Window{Own: int(row.Own), Foreign: int(row.ForeignSpend), Unsure: int(row.Unsure)}, c.Value, young)
 	drift, worst := d.drift(m, &row, c.Value, r.Drift)
 	observed, at := int32(c.Value), read.until
 	var limit *int32
@@ -252,42 +250,9 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 	if err != nil {
 		return false, false, fmt.Errorf("observe %s: %w", m.key, err)
 	}
-	scarce = limit != nil && Escalated([]Span{{Cap: int(*limit), Own: int(row.Own), Foreign: r.Foreign}})
+	scarce = limit != nil && quota.Escalated([]quota.Window{{Cap: int(*limit), Own: int(row.Own), Foreign: r.Foreign}})
 	return r.Freed, scarce, nil
 }
-
-// Taken is what a reading of the provider's counters says of a window.
-type Taken struct {
-	// Foreign is the most that others can have spent, Unsure how much of that may be young calls of our own, Drift how far the
-	// reading is from the ledger.
-	Foreign, Unsure, Drift int
-	// Freed tells that others spent less than was thought.
-	Freed bool
-}
-
-// TakeOver compares a window with the provider's reading of it; recent are own debits that are too young for it. Others spent between
-// what the reading holds beyond all of our debits, and what it holds beyond those that it surely has. What was likely before stays
-// likely while it lies between.
-func TakeOver(s *Span, observed, recent int) Taken {
-	foreign := Foreign(observed, s.Own, recent)
-	likely := min(max(s.Foreign-s.Unsure, Foreign(observed, s.Own, 0)), foreign)
-	return Taken{Foreign: foreign, Unsure: foreign - likely, Drift: Drift(observed, s.Own, recent, s.Foreign), Freed: foreign < s.Foreign}
-}
-
-// Counted returns the window of this length that a counter speaks of which the provider read between from and to by its own
-// clock; ok is false where that cannot be told, because another one began meanwhile.
-func Counted(from, to time.Time, seconds int, loc *time.Location) (start, end time.Time, ok bool) {
-	start, end = WindowAt(from, seconds, loc)
-	return start, end, to.Before(end)
-}
-
-// Outdated reports whether the last reading of a window that was taken over may be a later one than this: the process was stopped
-// meanwhile, or two of them read at the same time. observedAt is up to when that one counts at most.
-func Outdated(observedAt, asOf time.Time) bool { return observedAt.After(asOf) }
-
-// Foreign is what others spent in a window: what the provider counted beyond our own debits that its reading can hold.
-// recent are own debits that are too young for it.
-func Foreign(observed, own, recent int) int { return max(0, observed-max(0, own-recent)) }
 
 // readFirst reads the counters of an account before a pass sends, where the last reading of this process is old: what
 // others spent is then known, and no call of ours is too young for the reading.
@@ -366,7 +331,7 @@ func (d *Dispatcher) Counters(ctx context.Context, lease *due.Lease) (next time.
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read the ledger of %s: %w", lease.Key, err)
 	}
-	pause := NextReading(r.young, r.scarce, open, r.every, r.mature)
+	pause := quota.NextReading(r.young, r.scarce, open, r.every, r.mature)
 	if pause == 0 || !open {
 		return time.Time{}, nil
 	}

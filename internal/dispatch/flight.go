@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -43,11 +44,11 @@ type flight struct {
 
 	mu sync.Mutex
 	// lanes and orgs count the calls that are not answered yet. open are those that are not settled.
-	lanes map[LaneKey]int
+	lanes map[quota.LaneKey]int
 	orgs  map[uuid.UUID]int
 	open  map[uuid.UUID]struct{}
 	// others are the calls that other processes may have under way, as the pass saw it when it began.
-	others map[LaneKey]int
+	others map[quota.LaneKey]int
 	// answered wait for their settlement.
 	answered []finished
 	working  bool
@@ -74,7 +75,7 @@ func (d *Dispatcher) join(k budgetKey) *flight {
 	defer d.flights.mu.Unlock()
 	f := d.flights.of[k]
 	if f == nil {
-		f = &flight{d: d, key: k, lanes: map[LaneKey]int{}, orgs: map[uuid.UUID]int{}, open: map[uuid.UUID]struct{}{},
+		f = &flight{d: d, key: k, lanes: map[quota.LaneKey]int{}, orgs: map[uuid.UUID]int{}, open: map[uuid.UUID]struct{}{},
 			changed: make(chan struct{}, 1), more: make(chan struct{}, 1)}
 		if d.flights.of == nil {
 			d.flights.of = map[budgetKey]*flight{}
@@ -112,7 +113,7 @@ func (d *Dispatcher) drop(f *flight) {
 }
 
 // room is how many more calls of a lane may go: of an organization most at once, or what it chose for the lane.
-func (f *flight) room(lane LaneKey, most, ofLane int) int {
+func (f *flight) room(lane quota.LaneKey, most, ofLane int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	free := most - f.orgs[lane.Org]
@@ -128,7 +129,7 @@ func (f *flight) room(lane LaneKey, most, ofLane int) int {
 }
 
 // underWay is how many calls of a lane are under way: written down, and not answered as far as is known here.
-func (f *flight) underWay(lane LaneKey) int {
+func (f *flight) underWay(lane quota.LaneKey) int {
 	if f == nil {
 		return 0
 	}
@@ -139,9 +140,9 @@ func (f *flight) underWay(lane LaneKey) int {
 
 // besides notes which calls other processes may have under way.
 func (f *flight) besides(calls []db.CallsOfOthersRow) {
-	others := map[LaneKey]int{}
+	others := map[quota.LaneKey]int{}
 	for _, c := range calls {
-		others[LaneKey{c.OrgID, c.Lane}] = int(c.Calls)
+		others[quota.LaneKey{Org: c.OrgID, Lane: c.Lane}] = int(c.Calls)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

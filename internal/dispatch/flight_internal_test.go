@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"flowlane/gen/db"
+	"flowlane/internal/quota"
 )
 
 // What other processes may have under way takes room as our own calls do: of the organization, and of the lane.
@@ -15,7 +16,7 @@ func TestFlight_Others(t *testing.T) {
 	d := &Dispatcher{}
 	f := d.join(budgetKey{"http://receiver.example", "calls"})
 	org, other := uuid.New(), uuid.New()
-	bulk, backfill := LaneKey{org, db.FlowLaneBulk}, LaneKey{org, db.FlowLaneBackfill}
+	bulk, backfill := quota.LaneKey{Org: org, Lane: db.FlowLaneBulk}, quota.LaneKey{Org: org, Lane: db.FlowLaneBackfill}
 	f.besides([]db.CallsOfOthersRow{{OrgID: org, Lane: db.FlowLaneBulk, Calls: 3}, {OrgID: other, Lane: db.FlowLaneBulk, Calls: 9}})
 	assert.Equal(t, 7, f.room(bulk, 10, 0), "of the organization")
 	assert.Equal(t, 1, f.room(bulk, 10, 4), "of the lane")

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +16,8 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/pg"
+	"flowlane/internal/provider"
+	"flowlane/internal/quota"
 )
 
 // errBudgetMoved means that a debit met a fuller window than was read: choose again.
@@ -63,7 +64,7 @@ func capsAndZone(ctx context.Context, conn db.DBTX, tenancyID, bucket string, b 
 		caps[int(seconds)] = int(r.Caps[i])
 	}
 	for seconds, n := range caps {
-		caps[seconds] = AfterMargin(n, int(r.Margin))
+		caps[seconds] = quota.AfterMargin(n, int(r.Margin))
 	}
 	return caps, r.TimeZone, nil
 }
@@ -125,7 +126,7 @@ func Mature(a *catalog.Account) time.Duration {
 }
 
 // counts reports whether the provider counts refused calls in these windows of a call.
-func (m *meter) counts(w Window) bool {
+func (m *meter) counts(w quota.WindowKind) bool {
 	b := m.svc.RateBuckets[cmp.Or(w.Bucket, m.key.bucket)]
 	return b != nil && b.CountsRefused
 }
@@ -160,7 +161,7 @@ func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey, also
 }
 
 // spans returns every window in which a call may count that arrives between from and to, with its spend, in all of its budgets.
-func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) (out []Span, err error) {
+func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) (out []quota.Window, err error) {
 	for _, b := range m.all() {
 		spans, err := b.ownSpans(ctx, conn, from, to)
 		if err != nil {
@@ -171,8 +172,8 @@ func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) (ou
 	return out, nil
 }
 
-func (m *meter) ownSpans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]Span, error) {
-	out := Spans(m.caps, from, to, m.skew, m.loc)
+func (m *meter) ownSpans(ctx context.Context, conn db.DBTX, from, to time.Time) ([]quota.Window, error) {
+	out := quota.Windows(m.caps, from, to, m.skew, m.loc)
 	rows, err := db.New().LedgerRead(ctx, conn, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: from.Add(-m.skew)})
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger of %s: %w", m.key, err)
@@ -189,32 +190,10 @@ func (m *meter) ownSpans(ctx context.Context, conn db.DBTX, from, to time.Time) 
 	return out, nil
 }
 
-// tally counts calls by the credential that spends them, the zero id those without one.
-type tally map[uuid.UUID]int
-
-func (t tally) sum() (n int) {
-	for _, calls := range t {
-		n += calls
-	}
-	return n
-}
-
-// encode is the stored form, times sign. It leaves out the calls that nobody spends.
-func (t tally) encode(sign int) json.RawMessage {
-	out := make(map[string]int, len(t))
-	for id, n := range t {
-		if id != uuid.Nil {
-			out[id.String()] = sign * n
-		}
-	}
-	b, _ := json.Marshal(out) // numbers alone: cannot fail
-	return b
-}
-
 // debit spends calls in every span, or fails with errBudgetMoved and leaves it to the caller to roll back.
-func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []Span, calls tally) error {
+func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []quota.Window, calls quota.Tally) error {
 	for _, b := range m.all() {
-		own := slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Bucket != b.as })
+		own := slices.DeleteFunc(slices.Clone(spans), func(s quota.Window) bool { return s.Bucket != b.as })
 		if err := b.debitOwn(ctx, tx, own, calls); err != nil {
 			return err
 		}
@@ -222,9 +201,9 @@ func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []Span, calls tally)
 	return nil
 }
 
-func (m *meter) debitOwn(ctx context.Context, tx pgx.Tx, spans []Span, calls tally) error {
-	p := db.LedgerDebitParams{Domain: m.key.domain, Bucket: m.key.bucket, ByCredential: calls.encode(1)}
-	n := calls.sum()
+func (m *meter) debitOwn(ctx context.Context, tx pgx.Tx, spans []quota.Window, calls quota.Tally) error {
+	p := db.LedgerDebitParams{Domain: m.key.domain, Bucket: m.key.bucket, ByCredential: calls.Encode(1)}
+	n := calls.Sum()
 	for i := range spans {
 		s := &spans[i]
 		p.Seconds = append(p.Seconds, int32(s.Seconds))
@@ -247,19 +226,19 @@ func (m *meter) debitOwn(ctx context.Context, tx pgx.Tx, spans []Span, calls tal
 type releases struct {
 	key budgetKey
 	// calls are by bucket and window.
-	calls map[string]map[[2]int64]tally
+	calls map[string]map[[2]int64]quota.Tally
 }
 
-func (r *releases) add(c CountsIn, credentialID uuid.UUID) {
+func (r *releases) add(c quota.CountsIn, credentialID uuid.UUID) {
 	for w, starts := range c {
 		bucket := cmp.Or(w.Bucket, r.key.bucket)
 		if r.calls[bucket] == nil {
-			r.calls[bucket] = map[[2]int64]tally{}
+			r.calls[bucket] = map[[2]int64]quota.Tally{}
 		}
 		for _, start := range starts {
 			k := [2]int64{int64(w.Seconds), start}
 			if r.calls[bucket][k] == nil {
-				r.calls[bucket][k] = tally{}
+				r.calls[bucket][k] = quota.Tally{}
 			}
 			r.calls[bucket][k][credentialID]++
 		}
@@ -273,12 +252,27 @@ func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
 		for _, k := range slices.SortedFunc(maps.Keys(calls), func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) }) {
 			p.Seconds = append(p.Seconds, int32(k[0]))
 			p.Starts = append(p.Starts, time.Unix(k[1], 0))
-			p.Calls = append(p.Calls, int32(calls[k].sum()))
-			p.Less = append(p.Less, string(calls[k].encode(-1)))
+			p.Calls = append(p.Calls, int32(calls[k].Sum()))
+			p.Less = append(p.Less, string(calls[k].Encode(-1)))
 		}
 		if err := db.New().LedgerRelease(ctx, tx, p); err != nil {
 			return fmt.Errorf("release %s of %s: %w", bucket, r.key.domain, err)
 		}
 	}
 	return nil
+}
+
+// Counts reports whether the provider may have counted a call of which it said this. What it took counts, even where its work failed
+// later. What it refused counts where it counts refusals, and so does what a lookup does not find (no reason): it may have been
+// refused. What never came to it does not count.
+func Counts(r *provider.Reading, refusals bool) bool {
+	switch r.Kind {
+	case provider.NotArrived:
+		return refusals && r.Reason == ""
+	case provider.RetryLater:
+		return refusals
+	case provider.Refused:
+		return r.Reason == provider.ReasonImportFailed || refusals && r.Reason == provider.ReasonRefused
+	}
+	return true
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"flowlane/internal/pg"
 	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/quota"
 )
 
 func testMeter(skew time.Duration, caps map[int]int) *meter {
@@ -66,10 +65,10 @@ func TestLedger_Concurrent(t *testing.T) {
 	for i := range 8 {
 		random, who := rand.New(rand.NewPCG(7, uint64(i))), uuid.UUID{15: byte(1 + i/2)}
 		all.Go(func() {
-			var held []CountsIn
+			var held []quota.CountsIn
 			for range 60 {
-				r := releases{key: m.key, calls: map[string]map[[2]int64]tally{}}
-				var spans []Span
+				r := releases{key: m.key, calls: map[string]map[[2]int64]quota.Tally{}}
+				var spans []quota.Window
 				n, at := 1+random.IntN(3), edge.Add(time.Duration(random.IntN(240)-120)*time.Second)
 				release := len(held) > 0 && random.IntN(5) < 2
 				err := pg.InTx(context.Background(), pool, func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -80,7 +79,7 @@ func TestLedger_Concurrent(t *testing.T) {
 					if spans, err = m.spans(ctx, tx, at, at.Add(10*time.Second)); err != nil {
 						return err
 					}
-					return m.debit(ctx, tx, spans, tally{who: n})
+					return m.debit(ctx, tx, spans, quota.Tally{who: n})
 				})
 				mu.Lock()
 				switch {
@@ -91,11 +90,11 @@ func TestLedger_Concurrent(t *testing.T) {
 				case release:
 					held = held[:len(held)-1]
 					for k, n := range r.calls[m.key.bucket] {
-						left[k] -= int32(n.sum())
+						left[k] -= int32(n.Sum())
 					}
 				default:
 					for range n {
-						held = append(held, CountsOf(spans))
+						held = append(held, quota.CountsOf(spans))
 					}
 					for _, s := range spans {
 						left[[2]int64{int64(s.Seconds), s.Start.Unix()}] += int32(n)
@@ -122,7 +121,7 @@ func TestLedger_DebitIsAllOrNothing(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return m.debit(ctx, tx, spans, tally{uuid.Nil: n})
+			return m.debit(ctx, tx, spans, quota.Tally{uuid.Nil: n})
 		})
 	}
 	require.ErrorIs(t, debit(4), errBudgetMoved, "more than the hour has")
@@ -137,33 +136,7 @@ func TestLedger_DebitIsAllOrNothing(t *testing.T) {
 	require.ErrorIs(t, debit(1), errBudgetMoved, "what others spent counts")
 	require.NoError(t, debit(0))
 
-	r := releases{key: m.key, calls: map[string]map[[2]int64]tally{"b": {{60, at.Unix() - 30}: {uuid.Nil: 9}, {3600, at.Unix() - 30}: {uuid.Nil: 1}, {86400, 0}: {uuid.Nil: 1}}}}
+	r := releases{key: m.key, calls: map[string]map[[2]int64]quota.Tally{"b": {{60, at.Unix() - 30}: {uuid.Nil: 9}, {3600, at.Unix() - 30}: {uuid.Nil: 1}, {86400, 0}: {uuid.Nil: 1}}}}
 	require.NoError(t, pg.InTx(t.Context(), pool, r.write))
 	require.Equal(t, map[[2]int64]int32{{60, at.Unix() - 30}: 0, {3600, at.Unix() - 30}: 1}, spent(t, pool))
-}
-
-// A settled call keeps the windows in which it can have counted, and gives back the others.
-func TestProperty_Keep(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		m := testMeter(time.Duration(rapid.IntRange(0, 4).Draw(t, "skew"))*time.Second, map[int]int{60: 1, 3600: 1, 86400: 1})
-		claimed := time.Date(2026, 1, 6, 0, 0, rapid.IntRange(-100, 100).Draw(t, "claimed"), 0, time.UTC)
-		timeout := time.Duration(rapid.IntRange(1, 90).Draw(t, "timeout")) * time.Second
-		answered := claimed.Add(time.Duration(rapid.Float64Range(0, 1).Draw(t, "answered") * float64(timeout)))
-		var debited []Span
-		for _, seconds := range WindowLengths {
-			debited = append(debited, Touched(claimed.Add(-m.skew), claimed.Add(timeout+m.skew), seconds, m.loc)...)
-		}
-		in, err := decodeCounts(CountsOf(debited).encode())
-		require.NoError(t, err)
-		kept, released := in.Keep(Arrival{claimed, answered}, m.skew, m.loc)
-		for _, s := range debited {
-			can := s.End.After(claimed.Add(-m.skew)) && !s.Start.After(answered.Add(m.skew))
-			require.Equal(t, can, slices.Contains(kept[Window{Seconds: s.Seconds}], s.Start.Unix()), "kept: %v", s)
-			require.Equal(t, !can, slices.Contains(released[Window{Seconds: s.Seconds}], s.Start.Unix()), "released: %v", s)
-		}
-		kept, released = in.Keep(Arrival{}, m.skew, m.loc)
-		require.Empty(t, kept, "a call that did not arrive")
-		require.Equal(t, in, released)
-	})
 }

@@ -27,10 +27,6 @@ type Margin struct {
 	UpdatedAt *time.Time
 }
 
-// AfterMargin is what a margin leaves of a cap, in whole calls: at least one of a cap that allows any. A margin slows an account
-// down, and never stops it.
-func AfterMargin(limit, percent int) int { return max(limit*percent/100, min(limit, 1)) }
-
 // Margins returns those of every bucket of an account, in the order of their names. Fault: NotFound for the account.
 func (d *Dispatcher) Margins(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]Margin, error) {
 	domain, err := d.account(ctx, orgID, tenancyID)

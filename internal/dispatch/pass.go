@@ -12,6 +12,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -41,7 +42,7 @@ type pass struct {
 	ready int
 	// blocked are queues, full lanes that something bars until a call settles.
 	blocked map[queueKey]bool
-	full    map[LaneKey]bool
+	full    map[quota.LaneKey]bool
 	// shut are blocked queues whose calls spend another budget too that has no room before again.
 	shut  map[queueKey]bool
 	again time.Time
@@ -61,7 +62,7 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	if !ok {
 		return time.Time{}, fmt.Errorf("dispatch: %q names no budget", lease.Key)
 	}
-	p := &pass{d: d, key: budgetKey{domain, bucket}, lease: lease, blocked: map[queueKey]bool{}, full: map[LaneKey]bool{}, shut: map[queueKey]bool{}}
+	p := &pass{d: d, key: budgetKey{domain, bucket}, lease: lease, blocked: map[queueKey]bool{}, full: map[quota.LaneKey]bool{}, shut: map[queueKey]bool{}}
 	p.flight = d.join(p.key)
 	defer func() {
 		if p.flight.leave(p.waits(), p.settled) && ctx.Err() == nil {

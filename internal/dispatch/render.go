@@ -23,6 +23,7 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/memory"
 	"flowlane/internal/provider"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -75,7 +76,7 @@ func (p *prepared) batches() []uuid.UUID {
 	return out
 }
 
-func (p *prepared) laneKey() LaneKey { return LaneKey{p.orgID, p.lane} }
+func (p *prepared) laneKey() quota.LaneKey { return quota.LaneKey{Org: p.orgID, Lane: p.lane} }
 
 // empty reports whether there is nothing to send: every record was decided without a call.
 func (p *prepared) empty() bool { return p.records == 0 && !p.probe }

@@ -10,6 +10,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/provider"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -22,7 +23,7 @@ func (s *settlement) later(call *openCall, v *verdict) {
 	if v.reading.Reason == provider.ReasonRateLimited {
 		switch {
 		case s.meter != nil:
-			until = BackoffUntil(s.now, v.reading.RetryAfter, v.reading.WindowSeconds, s.meter.skew, s.meter.loc)
+			until = quota.BackoffUntil(s.now, v.reading.RetryAfter, v.reading.WindowSeconds, s.meter.skew, s.meter.loc)
 		case !v.reading.Named:
 			until = s.refusedForRate(call)
 		}
@@ -51,7 +52,7 @@ func (s *settlement) refusedForRate(call *openCall) time.Time {
 	if !s.counted {
 		s.counted = true
 		s.refusals++
-		s.closedUntil = s.now.Add(RateBackoff(int(s.refusals), s.d.Random()))
+		s.closedUntil = s.now.Add(quota.RateBackoff(int(s.refusals), s.d.Random()))
 	}
 	return s.closedUntil
 }

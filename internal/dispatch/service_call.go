@@ -11,6 +11,7 @@ import (
 	"flowlane/internal/credential"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
+	"flowlane/internal/quota"
 )
 
 // note debits a question of the service's own about an account, where the provider may have counted it: a test of a credential, or a
@@ -37,9 +38,9 @@ func (d *Dispatcher) note(ctx context.Context, q credential.Question, took time.
 				return err
 			}
 			asked := now.Add(-took)
-			spans := Spans(m.caps, asked, now, m.skew, m.loc)
+			spans := quota.Windows(m.caps, asked, now, m.skew, m.loc)
 			p := db.CallNoteParams{ID: newID(), OrgID: q.OrgID, Domain: k.domain, Bucket: k.bucket, Owner: d.opts.Owner,
-				AskedAt: asked, AnsweredAt: now, CountsIn: CountsOf(spans).encode()}
+				AskedAt: asked, AnsweredAt: now, CountsIn: quota.CountsOf(spans).Encode()}
 			for i := range spans {
 				p.Seconds, p.Caps = append(p.Seconds, int32(spans[i].Seconds)), append(p.Caps, int32(spans[i].Cap))
 				p.Starts, p.Ends = append(p.Starts, spans[i].Start), append(p.Ends, spans[i].End)

@@ -13,6 +13,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -193,7 +194,7 @@ type settlement struct {
 
 func newSettlement(d *Dispatcher, k budgetKey, m *meter) *settlement {
 	return &settlement{d: d, key: k, meter: m, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
-		settled: map[windowKey]settledWindows{}, backoffs: map[string]time.Time{}, released: releases{key: k, calls: map[string]map[[2]int64]tally{}},
+		settled: map[windowKey]settledWindows{}, backoffs: map[string]time.Time{}, released: releases{key: k, calls: map[string]map[[2]int64]quota.Tally{}},
 		resolved: map[uuid.UUID][]db.ResolutionsOfCallsRow{}}
 }
 

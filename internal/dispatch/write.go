@@ -13,6 +13,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/credential"
 	"flowlane/internal/provider"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -49,23 +50,23 @@ func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time
 type windowKey struct {
 	counts  string
 	counted bool
-	arrival Arrival
+	arrival quota.Arrival
 }
 
 // settledWindows are the windows that a settled call counts in, as text ("" for no change), and those that it does not.
 type settledWindows struct {
 	text     string
-	released CountsIn
+	released quota.CountsIn
 }
 
 // windows splits those of a call: where it counts, be it only with providers that count what they refuse, and where it does not.
 func (s *settlement) windows(call *openCall, counted, refused bool) settledWindows {
-	k := windowKey{string(call.CountsIn), counted, ArrivalOf(call.ClaimedAt, call.SendBefore, s.now, refused)}
+	k := windowKey{string(call.CountsIn), counted, quota.ArrivalOf(call.ClaimedAt, call.SendBefore, s.now, refused)}
 	if w, ok := s.settled[k]; ok {
 		return w
 	}
 	var w settledWindows
-	in, err := decodeCounts(call.CountsIn)
+	in, err := quota.DecodeCounts(call.CountsIn)
 	if err != nil { // it goes on counting in all of them, which is never too little
 		s.d.opts.Log.Error("a call's windows cannot be read", "call", call.ID, "error", err)
 		return w
@@ -78,7 +79,7 @@ func (s *settlement) windows(call *openCall, counted, refused bool) settledWindo
 		}
 	}
 	if len(released) > 0 {
-		w = settledWindows{string(kept.encode()), released}
+		w = settledWindows{string(kept.Encode()), released}
 	}
 	s.settled[k] = w
 	return w

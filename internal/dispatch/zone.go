@@ -7,18 +7,18 @@ import (
 	"maps"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/pg"
+	"flowlane/internal/quota"
 )
 
 // errZone means that the windows of a budget are not yet aligned to the time zone of its account.
 var errZone = errors.New("the account has another time zone")
 
 // zoneReach is how far back calls may lie that count in a window which is not over.
-const zoneReach = longestWindow + 2*time.Hour
+const zoneReach = quota.LongestWindow + 2*time.Hour
 
 // aligned does something under the lock of a budget, again where the budget had to be aligned first.
 func (d *Dispatcher) aligned(ctx context.Context, k budgetKey, do func() error) error {
@@ -86,7 +86,7 @@ func (m *meter) alignCalls(ctx context.Context, tx pgx.Tx, now time.Time) error 
 	}
 	var p db.CallsAlignParams
 	for _, c := range calls {
-		in, err := decodeCounts(c.CountsIn)
+		in, err := quota.DecodeCounts(c.CountsIn)
 		if err != nil {
 			return err
 		}
@@ -94,15 +94,15 @@ func (m *meter) alignCalls(ctx context.Context, tx pgx.Tx, now time.Time) error 
 		if c.Bucket != m.key.bucket {
 			as = m.key.bucket
 		}
-		maps.DeleteFunc(in, func(w Window, _ []int64) bool { return w.Bucket == as })
+		maps.DeleteFunc(in, func(w quota.WindowKind, _ []int64) bool { return w.Bucket == as })
 		if len(in) == had {
 			continue // it does not count here
 		}
-		for w, starts := range CountsOf(Spans(m.caps, c.ClaimedAt, c.Until, m.skew, m.loc)) {
-			in[Window{w.Seconds, as}] = starts
+		for w, starts := range quota.CountsOf(quota.Windows(m.caps, c.ClaimedAt, c.Until, m.skew, m.loc)) {
+			in[quota.WindowKind{Seconds: w.Seconds, Bucket: as}] = starts
 		}
 		p.Ids = append(p.Ids, c.ID)
-		p.CountsIn = append(p.CountsIn, string(in.encode()))
+		p.CountsIn = append(p.CountsIn, string(in.Encode()))
 	}
 	if err := db.New().CallsAlign(ctx, tx, p); err != nil {
 		return fmt.Errorf("align the calls of %s: %w", m.key, err)
@@ -121,83 +121,26 @@ func (m *meter) alignLedger(ctx context.Context, tx pgx.Tx, now time.Time) error
 	if err != nil {
 		return fmt.Errorf("read the ledger of %s: %w", m.key, err)
 	}
-	var spent []Spending
+	var spent []quota.Spending
 	for _, c := range calls {
-		spent = append(spent, Spending{Arrival{c.ClaimedAt, c.Until}, c.CredentialID, int(c.Calls)})
+		spent = append(spent, quota.Spending{Arrival: quota.Arrival{From: c.ClaimedAt, To: c.Until}, CredentialID: c.CredentialID, Calls: int(c.Calls)})
 	}
-	var others []Span
+	var others []quota.Window
 	for _, r := range rows {
-		others = append(others, Span{Seconds: int(r.WindowSeconds), Start: r.StartsAt, End: r.EndsAt, Foreign: int(r.ForeignSpend)})
+		others = append(others, quota.Window{Seconds: int(r.WindowSeconds), Start: r.StartsAt, End: r.EndsAt, Foreign: int(r.ForeignSpend)})
 	}
 	p := db.LedgerAlignParams{Domain: m.key.domain, Bucket: m.key.bucket}
-	for _, w := range Align(m.caps, spent, others, now, m.skew, m.loc) {
+	for _, w := range quota.Align(m.caps, spent, others, now, m.skew, m.loc) {
 		p.Seconds = append(p.Seconds, int32(w.Seconds))
 		p.Starts = append(p.Starts, w.Start)
 		p.Ends = append(p.Ends, w.End)
 		p.Own = append(p.Own, int32(w.Own))
 		p.ForeignSpend = append(p.ForeignSpend, int32(w.Foreign))
 		p.Caps = append(p.Caps, int32(w.Cap))
-		p.ByCredential = append(p.ByCredential, string(w.by.encode(1)))
+		p.ByCredential = append(p.ByCredential, string(w.By.Encode(1)))
 	}
 	if err := q.LedgerAlign(ctx, tx, p); err != nil {
 		return fmt.Errorf("align %s: %w", m.key, err)
 	}
 	return nil
-}
-
-// Spending is calls that can have arrived in the same time.
-type Spending struct {
-	Arrival
-	CredentialID uuid.UUID
-	Calls        int
-}
-
-// Aligned is a window with what may count in it.
-type Aligned struct {
-	Span
-	by tally
-}
-
-// Align returns the windows that are not over, of budgets with these effective caps by window length, with all that may count in them:
-// our calls by when they can have arrived, and what others spent by windows of another zone, in any of which it may lie.
-func Align(caps map[int]int, calls []Spending, others []Span, now time.Time, skew time.Duration, loc *time.Location) []Aligned {
-	var out []Aligned
-	at := map[[2]int64]int{}
-	window := func(s *Span) *Aligned {
-		k := [2]int64{int64(s.Seconds), s.Start.Unix()}
-		if i, ok := at[k]; ok {
-			return &out[i]
-		}
-		at[k] = len(out)
-		out = append(out, Aligned{Span: *s, by: tally{}})
-		return &out[len(out)-1]
-	}
-	open := func(spans []Span) (left []Span) {
-		for _, s := range spans {
-			if s.End.Add(skew).After(now) {
-				left = append(left, s)
-			}
-		}
-		return left
-	}
-	for _, c := range calls {
-		for _, s := range open(Spans(caps, c.From, c.To, skew, loc)) {
-			w := window(&s)
-			w.Own += c.Calls
-			w.by[c.CredentialID] += c.Calls
-		}
-	}
-	for i := range others {
-		o := &others[i]
-		limit, limited := caps[o.Seconds]
-		if !limited || o.Foreign == 0 {
-			continue
-		}
-		last := o.End.Add(-time.Nanosecond)
-		for _, s := range open(Spans(map[int]int{o.Seconds: limit}, o.Start, last, 0, loc)) {
-			s.Lag = skew
-			window(&s).Foreign += o.Foreign
-		}
-	}
-	return out
 }

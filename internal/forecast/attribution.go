@@ -14,6 +14,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 )
 
 // Attribution says by whom the current windows of an account were spent.
@@ -63,7 +64,7 @@ func (s *Service) Attribution(ctx context.Context, orgID uuid.UUID, tenancyID st
 }
 
 // spenders are the calls of a window by credential.
-func (s *spend) spenders(bucket string, w *dispatch.Span) map[uuid.UUID]int {
+func (s *spend) spenders(bucket string, w *quota.Window) map[uuid.UUID]int {
 	for i := range s.rows {
 		if r := &s.rows[i]; r.Bucket == bucket && int(r.WindowSeconds) == w.Seconds && r.StartsAt.Equal(w.Start) {
 			return r.calls

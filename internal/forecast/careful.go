@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 )
 
 // careful is how many of n calls go where the provider's counters are read before each: a reading counts young calls twice, so
@@ -15,7 +16,7 @@ func (d *drain) careful(n int64) int64 {
 	if d.Young == 0 || len(d.spans) == 0 {
 		return n
 	}
-	if before := int64(dispatch.BeforeEscalation(d.spans)); before > 0 {
+	if before := int64(quota.BeforeEscalation(d.spans)); before > 0 {
 		if before = min(before, d.doubled()); before > 0 {
 			d.sentAt, d.read = d.at, false
 			return min(n, before)

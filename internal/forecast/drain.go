@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 )
 
 // Horizon is how far Drain looks ahead: what takes longer is not promised at all.
@@ -102,7 +103,7 @@ func drainWithin(effort int, now time.Time, rate Rate, work []Work) (out Drained
 // drainOnce is Drain where the work goes in an order.
 func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drained {
 	d := drain{Rate: rate, order: o, at: now, sentAt: now, own: map[spanKey]int{}, waited: map[Source]time.Duration{},
-		bound: map[int]time.Duration{}, windows: make([]touched, len(dispatch.WindowLengths))}
+		bound: map[int]time.Duration{}, windows: make([]touched, len(quota.WindowLengths))}
 	d.look()
 	d.queue(work)
 	d.tightest, d.ahead = tightest(d.spans), d.lead()
@@ -194,7 +195,7 @@ type drain struct {
 	left int64
 	// own is what windows hold that no call counts in at the moment, spans those that one counts in until they change.
 	own    map[spanKey]int
-	spans  []dispatch.Span
+	spans  []quota.Window
 	change time.Time
 	// windows are spans by length, in the order of dispatch.WindowLengths.
 	windows []touched
@@ -236,7 +237,7 @@ func (d *drain) step() {
 		ours, _ := d.ready()
 		d.leap(ours)
 	}
-	grant := dispatch.Decide(d.at, d.spans, int(min(ready, math.MaxInt32)))
+	grant := quota.Decide(d.at, d.spans, int(min(ready, math.MaxInt32)))
 	if grant.Calls == 0 {
 		d.bound[grant.Binding] += grant.NextAt.Sub(d.at)
 		d.wait(grant.NextAt, SourceWindow)
@@ -253,7 +254,7 @@ func (d *drain) step() {
 	if n = d.careful(n); n == 0 {
 		return
 	}
-	if d.each && per > dispatch.LookHoldsFor { // calls so far apart that each has a look of its own
+	if d.each && per > quota.ReadingHoldsFor { // calls so far apart that each has a look of its own
 		per += dispatch.LookFor
 		n = max(1, min(n, int64(d.change.Sub(d.at)/per)))
 	}
@@ -289,7 +290,7 @@ func (d *drain) atOnce() int {
 
 // shut is the length of a window that lets nothing through; 0 for none.
 func (d *drain) shut() int {
-	for _, seconds := range dispatch.WindowLengths {
+	for _, seconds := range quota.WindowLengths {
 		if limit, limited := d.Caps[seconds]; limited && limit <= 0 {
 			return seconds
 		}
@@ -299,7 +300,7 @@ func (d *drain) shut() int {
 
 // touched are the windows of one length that a call may count in, until others do.
 type touched struct {
-	spans  []dispatch.Span
+	spans  []quota.Window
 	change time.Time
 }
 
@@ -313,7 +314,7 @@ func (d *drain) look() {
 		held = held[copy(d.windows[i].spans, held):]
 	}
 	d.spans, d.change = d.spans[:0], d.at.Add(Horizon)
-	for i, seconds := range dispatch.WindowLengths {
+	for i, seconds := range quota.WindowLengths {
 		limit, limited := d.Caps[seconds]
 		if !limited {
 			continue
@@ -333,7 +334,7 @@ func (d *drain) touch(t *touched, seconds, limit int) {
 		d.own[keyOfSpan(&t.spans[i])] = t.spans[i].Own
 	}
 	ahead := d.Reach + d.Skew
-	t.spans = dispatch.Touched(d.at.Add(-d.Skew), d.at.Add(ahead), seconds, d.Loc)
+	t.spans = quota.WindowsTouched(d.at.Add(-d.Skew), d.at.Add(ahead), seconds, d.Loc)
 	for i := range t.spans {
 		s := &t.spans[i]
 		own, seen := d.own[keyOfSpan(s)]
@@ -372,7 +373,7 @@ func (d *drain) source() Source {
 // window is the one that was waited for most; else the one with the least left.
 func (d *drain) window() int {
 	out := 0
-	for _, seconds := range dispatch.WindowLengths {
+	for _, seconds := range quota.WindowLengths {
 		if d.bound[seconds] > d.bound[out] {
 			out = seconds
 		}
@@ -383,7 +384,7 @@ func (d *drain) window() int {
 	return out
 }
 
-func tightest(spans []dispatch.Span) int {
+func tightest(spans []quota.Window) int {
 	out, least := 0, math.MaxInt
 	for i := range spans {
 		if left := spans[i].Remaining(); left <= least {
@@ -393,7 +394,7 @@ func tightest(spans []dispatch.Span) int {
 	return out
 }
 
-func keyOfSpan(s *dispatch.Span) spanKey { return spanKey{s.Seconds, s.Start.Unix()} }
+func keyOfSpan(s *quota.Window) spanKey { return spanKey{s.Seconds, s.Start.Unix()} }
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {

@@ -12,6 +12,7 @@ import (
 
 	"flowlane/internal/dispatch"
 	"flowlane/internal/forecast"
+	"flowlane/internal/quota"
 )
 
 // world is a budget and its work, as Drain is asked about it, and as a dispatcher then goes about it call by call.
@@ -44,7 +45,7 @@ func newWorld(r *rand.Rand) *world {
 	hour := 1 + r.IntN(60*minute)
 	daily := 1 + r.IntN(24*hour)
 	caps := map[int]int{60: minute, 3600: hour, 86400: daily}
-	for _, seconds := range dispatch.WindowLengths {
+	for _, seconds := range quota.WindowLengths {
 		if r.IntN(5) == 0 && len(caps) > 1 {
 			delete(caps, seconds)
 		}
@@ -65,7 +66,7 @@ func newWorld(r *rand.Rand) *world {
 		w.rate.NotBefore = w.now.Add(time.Duration(r.IntN(5000)) * time.Second)
 	}
 	for seconds, limit := range caps {
-		start, _ := dispatch.WindowAt(w.now, seconds, loc)
+		start, _ := quota.WindowAt(w.now, seconds, loc)
 		w.used[windowKey(seconds, start)] = r.IntN(limit + limit/5 + 1)
 	}
 	for range 1 + r.IntN(3) {
@@ -178,10 +179,10 @@ func (p *played) settle() (last time.Time) {
 		}
 		for seconds := range p.rate.Caps {
 			kept := map[time.Time]bool{}
-			for _, s := range dispatch.Touched(f.claimed.Add(-p.rate.Skew), f.ends.Add(p.rate.Skew), seconds, p.rate.Loc) {
+			for _, s := range quota.WindowsTouched(f.claimed.Add(-p.rate.Skew), f.ends.Add(p.rate.Skew), seconds, p.rate.Loc) {
 				kept[s.Start] = true
 			}
-			for _, s := range dispatch.Touched(f.claimed.Add(-p.rate.Skew), f.claimed.Add(p.timeout+p.rate.Skew), seconds, p.rate.Loc) {
+			for _, s := range quota.WindowsTouched(f.claimed.Add(-p.rate.Skew), f.claimed.Add(p.timeout+p.rate.Skew), seconds, p.rate.Loc) {
 				if !kept[s.Start] {
 					p.own[windowKey(seconds, s.Start)]--
 				}
@@ -222,19 +223,19 @@ func (p *played) claim() time.Time {
 		sooner(p.nextCall)
 		return next
 	}
-	var spans []dispatch.Span
-	for _, seconds := range dispatch.WindowLengths {
+	var spans []quota.Window
+	for _, seconds := range quota.WindowLengths {
 		limit, limited := p.rate.Caps[seconds]
 		if !limited {
 			continue
 		}
-		for _, s := range dispatch.Touched(p.at.Add(-p.rate.Skew), p.at.Add(p.timeout+p.rate.Skew), seconds, p.rate.Loc) {
+		for _, s := range quota.WindowsTouched(p.at.Add(-p.rate.Skew), p.at.Add(p.timeout+p.rate.Skew), seconds, p.rate.Loc) {
 			s.Cap, s.Lag, s.Own = limit, p.rate.Skew, p.own[windowKey(seconds, s.Start)]
 			s.Foreign = p.used[windowKey(seconds, s.Start)]
 			spans = append(spans, s)
 		}
 	}
-	grant := dispatch.Decide(p.at, spans, 1)
+	grant := quota.Decide(p.at, spans, 1)
 	if grant.Calls == 0 {
 		sooner(grant.NextAt.Add(p.late()))
 		return next

@@ -16,6 +16,7 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -234,7 +235,7 @@ func (e *Estimate) called(a *catalog.Action, timeout time.Duration) {
 	e.timeout, e.exclusive = max(e.timeout, timeout), e.exclusive || a.Call.ExclusiveOver != ""
 }
 
-func (e *Estimate) day(w *dispatch.Span) {
+func (e *Estimate) day(w *quota.Window) {
 	likely := w.Likely()
 	left := int64(likely.Remaining())
 	e.Day = &Day{

@@ -18,6 +18,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/fault"
+	"flowlane/internal/quota"
 	"flowlane/internal/tenant"
 )
 
@@ -185,23 +186,23 @@ func (s *Service) ledger(ctx context.Context, conn db.DBTX, d *Domain, out *spen
 }
 
 // current returns the windows of a bucket that are open now, those that it has caps for.
-func (s *spend) current(bucket string, caps map[int]int) []dispatch.Span {
+func (s *spend) current(bucket string, caps map[int]int) []quota.Window {
 	return s.spans(bucket, caps, s.now, s.now)
 }
 
 // touched returns every window in which a call may count that is sent now.
-func (s *spend) touched(bucket string, caps map[int]int) []dispatch.Span {
+func (s *spend) touched(bucket string, caps map[int]int) []quota.Window {
 	return s.spans(bucket, caps, s.now.Add(-s.skew), s.now.Add(s.skew))
 }
 
-func (s *spend) spans(bucket string, caps map[int]int, from, to time.Time) []dispatch.Span {
-	var out []dispatch.Span
-	for _, seconds := range dispatch.WindowLengths {
+func (s *spend) spans(bucket string, caps map[int]int, from, to time.Time) []quota.Window {
+	var out []quota.Window
+	for _, seconds := range quota.WindowLengths {
 		limit, limited := caps[seconds]
 		if !limited {
 			continue
 		}
-		for _, w := range dispatch.Touched(from, to, seconds, s.loc) {
+		for _, w := range quota.WindowsTouched(from, to, seconds, s.loc) {
 			w.Cap, w.Lag = limit, s.skew
 			for _, r := range s.rows {
 				if r.Bucket == bucket && int(r.WindowSeconds) == seconds && r.StartsAt.Equal(w.Start) {

@@ -9,6 +9,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 )
 
 // Headroom is what is left of the budgets of an account.
@@ -23,7 +24,7 @@ type Headroom struct {
 type Bucket struct {
 	Label string
 	// Windows are the current ones, in ascending length.
-	Windows []dispatch.Span
+	Windows []quota.Window
 	// NextAllowedAt is when the organization's next call may be sent; nil where nothing holds it, and where people do without
 	// an end.
 	NextAllowedAt *time.Time
@@ -63,8 +64,8 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 			return nil, err
 		}
 		touched := sp.touched(b.name, caps)
-		next := allowedFrom(dispatch.Decide(sp.now, likely(touched), 1).NextAt, held, delays[b.name])
-		left := Bucket{Label: b.Label, Windows: likely(sp.current(b.name, caps)), Escalated: s.counts(d.PlatformID) && dispatch.Escalated(touched)}
+		next := allowedFrom(quota.Decide(sp.now, likely(touched), 1).NextAt, held, delays[b.name])
+		left := Bucket{Label: b.Label, Windows: likely(sp.current(b.name, caps)), Escalated: s.counts(d.PlatformID) && quota.Escalated(touched)}
 		if next.After(sp.now) && next.Before(noEnd) {
 			left.NextAllowedAt = &next
 		}
@@ -74,8 +75,8 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 }
 
 // likely are spans without what is unsure.
-func likely(spans []dispatch.Span) []dispatch.Span {
-	out := make([]dispatch.Span, len(spans))
+func likely(spans []quota.Window) []quota.Window {
+	out := make([]quota.Window, len(spans))
 	for i := range spans {
 		out[i] = spans[i].Likely()
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 )
 
 // hour is how a run stood at its first step in an hour: when, how far into the hour, and what its windows below a day held.
@@ -24,7 +24,7 @@ func (d *drain) leap(ours int64) {
 	if d.at.Before(last.ends) {
 		return
 	}
-	began, over := dispatch.WindowAt(d.at, 3600, d.Loc)
+	began, over := quota.WindowAt(d.at, 3600, d.Loc)
 	d.hour = hour{began: began, ends: over, into: d.at.Sub(began), sent: d.sent, bound: maps.Clone(d.bound)}
 	day, n := math.MaxInt, 0
 	for i := range d.spans {
@@ -42,7 +42,7 @@ func (d *drain) leap(ours int64) {
 	if d.hour.into != last.into || d.hour.own != last.own || calls == 0 || !began.Equal(last.began.Add(time.Hour)) {
 		return
 	}
-	_, ends := dispatch.WindowAt(d.at, daySeconds, d.Loc)
+	_, ends := quota.WindowAt(d.at, daySeconds, d.Loc)
 	if _, changes := d.at.In(d.Loc).ZoneBounds(); !changes.IsZero() {
 		ends = earlier(ends, changes)
 	}

@@ -14,6 +14,7 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
+	"flowlane/internal/quota"
 )
 
 // Queue is what waits for the budgets of an account, and when it will be done.
@@ -442,9 +443,9 @@ func (c *Completion) finish(b *backlog, bucket string, rate Rate, work []Work, w
 
 // contested tells that a window is nearly spent of which others spend, too, and which the work does not fit into: how much
 // they will leave of it nobody can tell.
-func contested(spans []dispatch.Span, calls int64) bool {
+func contested(spans []quota.Window, calls int64) bool {
 	for i := range spans {
-		if s := &spans[i]; s.Foreign > 0 && calls > int64(s.Remaining()) && dispatch.Escalated(spans[i:i+1]) {
+		if s := &spans[i]; s.Foreign > 0 && calls > int64(s.Remaining()) && quota.Escalated(spans[i:i+1]) {
 			return true
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -30,10 +30,10 @@ type books struct {
 	// seen is what others spent by the last readings, seenAt what of it was known at the last debit.
 	seen, seenAt map[window]int
 	// waited is how many calls of others went since a lane that had work had its last one.
-	waited map[dispatch.LaneKey]int
+	waited map[quota.LaneKey]int
 	// paid is the weight with which each lane was charged last, among the most that all of its organization weighed since: it waits
 	// as long as that explains, whatever it weighs now.
-	paid, among map[dispatch.LaneKey]int
+	paid, among map[quota.LaneKey]int
 }
 
 // released is what a paced batch was given and took since its last tick.
@@ -53,7 +53,7 @@ func (c *checker) fail(format string, args ...any) {
 
 func (c *checker) of(b *budget) *books {
 	if c.books[b] == nil {
-		c.books[b] = &books{map[window]int{}, map[window]int{}, map[window]int{}, map[window]int{}, map[dispatch.LaneKey]int{}, map[dispatch.LaneKey]int{}, map[dispatch.LaneKey]int{}}
+		c.books[b] = &books{map[window]int{}, map[window]int{}, map[window]int{}, map[window]int{}, map[quota.LaneKey]int{}, map[quota.LaneKey]int{}, map[quota.LaneKey]int{}}
 	}
 	return c.books[b]
 }
@@ -75,7 +75,7 @@ func (c *checker) window(b *budget, k window) {
 
 // claims: no debit raises a window above its effective cap; nothing goes that is held, over, or not released; no more calls of a
 // lane are under way than may be; and no lane that has work waits longer than its weight explains.
-func (c *checker) claims(b *budget, calls []*call, spans []dispatch.Span, among []dispatch.LaneKey) {
+func (c *checker) claims(b *budget, calls []*call, spans []quota.Window, among []quota.LaneKey) {
 	k := c.of(b)
 	lowest := 100
 	for _, org := range b.account.orgs {
@@ -133,11 +133,11 @@ func (c *checker) claim(call *call) {
 }
 
 // turns counts how long lanes wait that have work.
-func (c *checker) turns(b *budget, went dispatch.LaneKey, n int, among []dispatch.LaneKey) {
+func (c *checker) turns(b *budget, went quota.LaneKey, n int, among []quota.LaneKey) {
 	k := c.of(b)
 	waited := k.waited
-	k.waited = map[dispatch.LaneKey]int{}
-	weigh := func(lane dispatch.LaneKey) (all, lanes int) {
+	k.waited = map[quota.LaneKey]int{}
+	weigh := func(lane quota.LaneKey) (all, lanes int) {
 		for l, s := range b.account.lanes {
 			if l.Org == lane.Org {
 				all, lanes = all+s.weight, lanes+1
@@ -205,7 +205,7 @@ func (c *checker) accepts(call *call) {
 }
 
 // releases: a settled call gives back windows.
-func (c *checker) releases(b *budget, out dispatch.CountsIn) {
+func (c *checker) releases(b *budget, out quota.CountsIn) {
 	eachWindow(out, func(k window) {
 		c.of(b).booked[k]--
 		c.window(b, k)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -25,7 +25,7 @@ type claimed struct {
 	escalated bool
 	blocked   *batch
 	busy      bool
-	full      *dispatch.LaneKey
+	full      *quota.LaneKey
 	moved     bool
 }
 
@@ -65,18 +65,18 @@ func (b *budget) choose(skip map[*batch]bool) []*batch {
 }
 
 // turns says in what order the lanes of batches go.
-func (b *budget) turns(out []*batch) map[dispatch.LaneKey]int {
-	ready := map[dispatch.LaneKey]int{}
+func (b *budget) turns(out []*batch) map[quota.LaneKey]int {
+	ready := map[quota.LaneKey]int{}
 	for _, t := range out {
 		b.standing(t.lane)
 		ready[t.lane] = 1
 	}
-	lanes := make([]dispatch.Demand, len(b.standings))
+	lanes := make([]quota.Demand, len(b.standings))
 	for i, s := range b.standings {
-		lanes[i] = dispatch.Demand{Standing: s, Ready: ready[s.LaneKey]}
+		lanes[i] = quota.Demand{LaneShare: s, Ready: ready[s.LaneKey]}
 	}
-	turn := map[dispatch.LaneKey]int{}
-	for no, i := range dispatch.Share(lanes, len(lanes)) {
+	turn := map[quota.LaneKey]int{}
+	for no, i := range quota.Allot(lanes, len(lanes)) {
 		turn[lanes[i].LaneKey] = no
 	}
 	return turn
@@ -89,7 +89,7 @@ func (t *batch) claimable(now time.Time) bool {
 
 // claim is transaction 1: it writes calls down as intents, or changes nothing. unread tells that the provider's counters
 // must be read first near exhaustion; among are the lanes that compete for it.
-func (b *budget) claim(calls []rendered, unread bool, among []dispatch.LaneKey) (out claimed) {
+func (b *budget) claim(calls []rendered, unread bool, among []quota.LaneKey) (out claimed) {
 	w, t := b.w, calls[0].batch
 	room := b.most
 	if most := b.account.lanes[t.lane].most; most > 0 {
@@ -131,18 +131,18 @@ func (b *budget) claim(calls []rendered, unread bool, among []dispatch.LaneKey) 
 }
 
 // afford asks what the backoff, the spacing and the windows of the budget allow.
-func (b *budget) afford(wanted int, unread bool) (grant dispatch.Grant, spans []dispatch.Span, spaced, escalated bool) {
+func (b *budget) afford(wanted int, unread bool) (grant quota.Grant, spans []quota.Window, spaced, escalated bool) {
 	now := b.w.now
 	if b.backoff.After(now) {
-		return dispatch.Grant{NextAt: b.backoff}, nil, false, false
+		return quota.Grant{NextAt: b.backoff}, nil, false, false
 	}
-	grant = dispatch.Space(now, b.nextCallAt, b.spacing, wanted)
+	grant = quota.Space(now, b.nextCallAt, b.spacing, wanted)
 	spaced = grant.NextAt.After(now)
 	if grant.Calls == 0 {
 		return grant, nil, spaced, false
 	}
 	spans = b.spans(now)
-	within, escalated := dispatch.Afford(now, spans, grant.Calls, unread)
+	within, escalated := quota.Afford(now, spans, grant.Calls, unread)
 	if within.Calls < grant.Calls {
 		grant, spaced = within, false
 	}
@@ -150,7 +150,7 @@ func (b *budget) afford(wanted int, unread bool) (grant dispatch.Grant, spans []
 }
 
 // take writes the calls down and takes their records off the queue.
-func (b *budget) take(calls []rendered, wanted int, spans []dispatch.Span, out *claimed) {
+func (b *budget) take(calls []rendered, wanted int, spans []quota.Window, out *claimed) {
 	w, t := b.w, calls[0].batch
 	for _, k := range calls {
 		c := w.newCall(b, spans)
@@ -169,15 +169,15 @@ func (b *budget) take(calls []rendered, wanted int, spans []dispatch.Span, out *
 		t.become(run.BatchRunning)
 	}
 	b.standing(t.lane)
-	dispatch.Charge(b.standings, t.lane, len(calls))
+	quota.Charge(b.standings, t.lane, len(calls))
 	b.spent()
 }
 
 // newCall writes down a call.
-func (w *world) newCall(b *budget, spans []dispatch.Span) *call {
+func (w *world) newCall(b *budget, spans []quota.Window) *call {
 	w.calls++
 	w.stats.calls++
-	c := &call{no: w.calls, b: b, state: "intent", claimedAt: w.now, sendBefore: w.now.Add(b.timeout), counts: dispatch.CountsOf(spans)}
+	c := &call{no: w.calls, b: b, state: "intent", claimedAt: w.now, sendBefore: w.now.Add(b.timeout), counts: quota.CountsOf(spans)}
 	b.open, b.recent = append(b.open, c), append(b.recent, c)
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 )
 
 func (a *account) countersKey() dueKey { return dueKey{dispatch.DueCounters, a.no} }
@@ -19,7 +20,7 @@ func (a *account) look(p *process, then func()) {
 		if ok {
 			p.looked[a.no] = now
 			if young {
-				w.wake(a.countersKey(), now.Add(dispatch.NextReading(true, scarce, true, a.every, a.mature())))
+				w.wake(a.countersKey(), now.Add(quota.NextReading(true, scarce, true, a.every, a.mature())))
 			}
 		}
 		then()
@@ -34,7 +35,7 @@ func (a *account) count(p *process, r *dueRow, lease int) {
 			young = true
 		}
 		open := a.spentUntil.After(w.now)
-		pause := dispatch.NextReading(young, scarce, open, a.every, a.mature())
+		pause := quota.NextReading(young, scarce, open, a.every, a.mature())
 		if pause == 0 || !open {
 			w.finish(r, lease, time.Time{})
 			return
@@ -103,21 +104,21 @@ func (b *budget) takeOver(counters []counter, asOf, until, from, to time.Time) (
 	freed := false
 	caps := b.caps()
 	for _, c := range counters {
-		start, _, ok := dispatch.Counted(from, to, c.seconds, a.loc)
+		start, _, ok := quota.Counted(from, to, c.seconds, a.loc)
 		if !ok {
 			calls++
 			continue
 		}
 		k := window{c.seconds, start.Unix()}
 		r := b.row(k)
-		if dispatch.Outdated(r.observedAt, asOf) {
+		if quota.Outdated(r.observedAt, asOf) {
 			continue
 		}
 		r.observedAt = until
-		taken := dispatch.TakeOver(&dispatch.Span{Own: r.own, Foreign: r.foreign, Unsure: r.unsure}, c.value, recent[k])
+		taken := quota.Compare(&quota.Window{Own: r.own, Foreign: r.foreign, Unsure: r.unsure}, c.value, recent[k])
 		r.foreign, r.unsure = taken.Foreign, taken.Unsure
 		freed = freed || taken.Freed
-		scarce = scarce || dispatch.Escalated([]dispatch.Span{{Cap: caps[c.seconds], Own: r.own, Foreign: r.foreign}})
+		scarce = scarce || quota.Escalated([]quota.Window{{Cap: caps[c.seconds], Own: r.own, Foreign: r.foreign}})
 		w.check.observes(b, k, c)
 	}
 	if freed {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"flowlane/internal/dispatch"
 	"flowlane/internal/forecast"
+	"flowlane/internal/quota"
 )
 
 // promise is what was said of an organization's work for a budget, and of which records.
@@ -34,7 +34,7 @@ func (p *promise) String() string {
 }
 
 // rate is how fast the budget goes, by what the database knows, where calls of these lanes wait.
-func (b *budget) rate(lanes []dispatch.LaneKey) forecast.Rate {
+func (b *budget) rate(lanes []quota.LaneKey) forecast.Rate {
 	a := b.account
 	r := forecast.Rate{Caps: b.caps(), Loc: a.loc, Skew: a.skew, HeldUntil: b.backoff, NotBefore: b.nextCallAt, Spacing: b.spacing,
 		InFlight: b.most, Others: len(a.orgs) - 1, Young: a.mature(), Used: func(seconds int, start time.Time) int {
@@ -113,7 +113,7 @@ func (b *budget) ask(org uuid.UUID) *promise {
 	p := &promise{b: b, org: org, asked: w.now, least: b.least()}
 	calls := int64(0)
 	var work []forecast.Work
-	var lanes []dispatch.LaneKey
+	var lanes []quota.LaneKey
 	for _, t := range b.batches {
 		from, forever := w.heldUntil(t)
 		if len(t.queue) == 0 || forever {
@@ -159,8 +159,8 @@ func (b *budget) unforeseeable(calls int64) bool {
 	caps := b.caps()
 	for _, k := range b.provider.windows() {
 		r := b.row(k)
-		s := dispatch.Span{Cap: caps[k.seconds], Own: r.own, Foreign: r.foreign}
-		if b.provider.others[k] > r.foreign || r.foreign > 0 && calls > int64(s.Remaining()) && dispatch.Escalated([]dispatch.Span{s}) {
+		s := quota.Window{Cap: caps[k.seconds], Own: r.own, Foreign: r.foreign}
+		if b.provider.others[k] > r.foreign || r.foreign > 0 && calls > int64(s.Remaining()) && quota.Escalated([]quota.Window{s}) {
 			return true
 		}
 	}

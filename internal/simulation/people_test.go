@@ -8,8 +8,8 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
-	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -53,7 +53,7 @@ func (w *world) drawBatch() *batch {
 	r := w.r
 	b := w.budgets[r.IntN(len(w.budgets))]
 	lane := db.AllFlowLaneValues()[r.IntN(4)]
-	t := &batch{budget: b, lane: dispatch.LaneKey{Org: b.account.orgs[r.IntN(len(b.account.orgs))], Lane: lane}, high: w.chance(4)}
+	t := &batch{budget: b, lane: quota.LaneKey{Org: b.account.orgs[r.IntN(len(b.account.orgs))], Lane: lane}, high: w.chance(4)}
 	t.check = []string{"safe", "keyed", "lookup", "lookup", "none", "at_least_once"}[r.IntN(6)]
 	t.settles = time.Duration(r.IntN(30)) * time.Second
 	t.retry = definition.Retry{MaxAttempts: 1 + r.IntN(5), Initial: time.Duration(r.IntN(20)) * time.Second, Max: 5 * time.Minute, Factor: 2}
@@ -128,7 +128,7 @@ func (w *world) planPeople() {
 	})
 	w.sometimes(12, func() {
 		a := w.accounts[w.r.IntN(len(w.accounts))]
-		k := dispatch.LaneKey{Org: a.orgs[w.r.IntN(len(a.orgs))], Lane: db.AllFlowLaneValues()[w.r.IntN(4)]}
+		k := quota.LaneKey{Org: a.orgs[w.r.IntN(len(a.orgs))], Lane: db.AllFlowLaneValues()[w.r.IntN(4)]}
 		a.lanes[k] = laneSetting{weight: 1 + w.r.IntN(60), most: w.r.IntN(4)}
 		for _, b := range a.budgets {
 			w.check.reweighs(b)

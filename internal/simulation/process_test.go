@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -118,16 +119,16 @@ type pass struct {
 	r        *dueRow
 	lease    int
 	inFlight int
-	flying   map[dispatch.LaneKey]int
+	flying   map[quota.LaneKey]int
 	blocked  map[*batch]bool
-	full     map[dispatch.LaneKey]bool
+	full     map[quota.LaneKey]bool
 	// poked is when the pass looks again.
 	poked time.Time
 	ended bool
 }
 
 func (b *budget) pass(p *process, r *dueRow, lease int) {
-	ps := &pass{b: b, p: p, r: r, lease: lease, flying: map[dispatch.LaneKey]int{}, blocked: map[*batch]bool{}, full: map[dispatch.LaneKey]bool{}}
+	ps := &pass{b: b, p: p, r: r, lease: lease, flying: map[quota.LaneKey]int{}, blocked: map[*batch]bool{}, full: map[quota.LaneKey]bool{}}
 	b.w.passing[r.key] = ps
 	if a := b.account; a.every > 0 && p.lapsed(p.asked, a.no, a.every) {
 		a.look(p, func() { ps.poke(0) })
@@ -167,7 +168,7 @@ func (ps *pass) step() {
 	}
 	var chosen *batch
 	n := 0
-	var among []dispatch.LaneKey
+	var among []quota.LaneKey
 	for _, t := range ps.b.choose(ps.blocked) {
 		room := free
 		if most := ps.b.account.lanes[t.lane].most; most > 0 {
@@ -201,9 +202,9 @@ func (b *budget) render(t *batch, room int, now time.Time) (out []rendered) {
 }
 
 // claim claims what was rendered, and sends what it got.
-func (ps *pass) claim(calls []rendered, checked bool, among []dispatch.LaneKey) {
+func (ps *pass) claim(calls []rendered, checked bool, among []quota.LaneKey) {
 	w, a, p := ps.b.w, ps.b.account, ps.p
-	unread := a.every > 0 && !checked && !dispatch.LookHolds(p.looked[a.no], w.now)
+	unread := a.every > 0 && !checked && !quota.ReadingHolds(p.looked[a.no], w.now)
 	started := p.clock()
 	got := ps.b.claim(calls, unread, among)
 	if got.escalated {

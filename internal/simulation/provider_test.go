@@ -3,8 +3,8 @@ package simulation
 import (
 	"time"
 
-	"flowlane/internal/dispatch"
 	"flowlane/internal/provider"
+	"flowlane/internal/quota"
 )
 
 // platform is the other side of a bucket. It counts what it takes, and some what they refuse, by its own clock, and takes no more than
@@ -73,9 +73,9 @@ type verdict struct {
 // windows are those that a call counts in which arrives now, by the provider's clock.
 func (p *platform) windows() (out []window) {
 	at := p.b.w.now.Add(p.b.account.offset)
-	for _, seconds := range dispatch.WindowLengths {
+	for _, seconds := range quota.WindowLengths {
 		if _, limited := p.b.raw[seconds]; limited {
-			start, _ := dispatch.WindowAt(at, seconds, p.b.account.loc)
+			start, _ := quota.WindowAt(at, seconds, p.b.account.loc)
 			out = append(out, window{seconds, start.Unix()})
 		}
 	}

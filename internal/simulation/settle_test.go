@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -68,7 +69,7 @@ func (b *budget) one(c *call, v verdict) {
 	case retryLater:
 		until := w.now.Add(max(v.retryAfter, time.Second))
 		if v.limited {
-			until = dispatch.BackoffUntil(w.now, v.retryAfter, v.seconds, b.account.skew, b.account.loc)
+			until = quota.BackoffUntil(w.now, v.retryAfter, v.seconds, b.account.skew, b.account.loc)
 			b.backoff = later(b.backoff, until)
 		}
 		b.moveCall(c, "refused", v)
@@ -143,7 +144,7 @@ func (b *budget) doubt(c *call, v verdict) {
 func (b *budget) moveCall(c *call, state string, v verdict) {
 	w := b.w
 	if state != "unknown" && state != "unresolved" {
-		arrival := dispatch.ArrivalOf(c.claimedAt, c.sendBefore, w.now, dispatch.Counts(v.reading(), b.refusals))
+		arrival := quota.ArrivalOf(c.claimedAt, c.sendBefore, w.now, dispatch.Counts(v.reading(), b.refusals))
 		kept, released := c.counts.Keep(arrival, b.account.skew, b.account.loc)
 		c.counts = kept
 		eachWindow(released, func(k window) {
@@ -250,7 +251,7 @@ func (b *budget) lookUp(p *process, c *call, done func()) {
 			done()
 		})
 	}
-	probe, escalated, next := b.debitOne(a.every > 0 && !dispatch.LookHolds(p.looked[a.no], w.now))
+	probe, escalated, next := b.debitOne(a.every > 0 && !quota.ReadingHolds(p.looked[a.no], w.now))
 	if escalated {
 		a.look(p, func() {
 			started = p.clock()

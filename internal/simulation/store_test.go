@@ -9,6 +9,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/dispatch"
 	"flowlane/internal/pacing"
+	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
 
@@ -18,12 +19,12 @@ type window struct {
 	start   int64
 }
 
-func windowOf(s *dispatch.Span) window { return window{s.Seconds, s.Start.Unix()} }
+func windowOf(s *quota.Window) window { return window{s.Seconds, s.Start.Unix()} }
 
 // eachWindow goes through the windows of a call in one order.
-func eachWindow(c dispatch.CountsIn, do func(window)) {
-	for _, seconds := range dispatch.WindowLengths {
-		for _, start := range c[dispatch.Window{Seconds: seconds}] {
+func eachWindow(c quota.CountsIn, do func(window)) {
+	for _, seconds := range quota.WindowLengths {
+		for _, start := range c[quota.WindowKind{Seconds: seconds}] {
 			do(window{seconds, start})
 		}
 	}
@@ -52,7 +53,7 @@ type budget struct {
 	timeout, latency    time.Duration
 	ledger              map[window]*row
 	nextCallAt, backoff time.Time
-	standings           []dispatch.Standing
+	standings           []quota.LaneShare
 	batches             []*batch
 	// open are the calls that are not over, recent those that a reading may miss, too.
 	open, recent []*call
@@ -76,7 +77,7 @@ func (b *budget) caps() map[int]int {
 	lowest := b.lowest()
 	out := make(map[int]int, len(b.raw))
 	for seconds, n := range b.raw {
-		out[seconds] = dispatch.AfterMargin(n, lowest)
+		out[seconds] = quota.AfterMargin(n, lowest)
 	}
 	return out
 }
@@ -100,8 +101,8 @@ func (b *budget) row(k window) *row {
 }
 
 // spans are the windows that a call may count in which is sent from now on, with their spend.
-func (b *budget) spans(now time.Time) []dispatch.Span {
-	out := dispatch.Spans(b.caps(), now, now.Add(b.timeout), b.account.skew, b.account.loc)
+func (b *budget) spans(now time.Time) []quota.Window {
+	out := quota.Windows(b.caps(), now, now.Add(b.timeout), b.account.skew, b.account.loc)
 	for i := range out {
 		s := &out[i]
 		if r := b.ledger[windowOf(s)]; r != nil {
@@ -112,7 +113,7 @@ func (b *budget) spans(now time.Time) []dispatch.Span {
 }
 
 // debit is the conditional debit: all rows or none.
-func (b *budget) debit(spans []dispatch.Span, n int) bool {
+func (b *budget) debit(spans []quota.Window, n int) bool {
 	for i := range spans {
 		if r := b.row(windowOf(&spans[i])); r.own+r.foreign+n > spans[i].Cap {
 			return false
@@ -153,7 +154,7 @@ func (b *budget) wakeWaiting() {
 }
 
 // inFlight counts the calls under way by lane.
-func (b *budget) inFlight(k dispatch.LaneKey, now time.Time) (n int) {
+func (b *budget) inFlight(k quota.LaneKey, now time.Time) (n int) {
 	for _, c := range b.open {
 		if c.state == "intent" && c.lane == k && c.sendBefore.After(now.Add(-margin)) && !c.probe {
 			n++
@@ -163,11 +164,11 @@ func (b *budget) inFlight(k dispatch.LaneKey, now time.Time) (n int) {
 }
 
 // standing returns where a lane stands; it is made where it has not sent yet.
-func (b *budget) standing(k dispatch.LaneKey) *dispatch.Standing {
-	i := slices.IndexFunc(b.standings, func(s dispatch.Standing) bool { return s.LaneKey == k })
+func (b *budget) standing(k quota.LaneKey) *quota.LaneShare {
+	i := slices.IndexFunc(b.standings, func(s quota.LaneShare) bool { return s.LaneKey == k })
 	if i < 0 {
-		s := dispatch.Standing{LaneKey: k}
-		if o := slices.IndexFunc(b.standings, func(s dispatch.Standing) bool { return s.Org == k.Org }); o >= 0 {
+		s := quota.LaneShare{LaneKey: k}
+		if o := slices.IndexFunc(b.standings, func(s quota.LaneShare) bool { return s.Org == k.Org }); o >= 0 {
 			s.OrgTag = b.standings[o].OrgTag
 		}
 		i, b.standings = len(b.standings), append(b.standings, s)
@@ -180,7 +181,7 @@ func (b *budget) standing(k dispatch.LaneKey) *dispatch.Standing {
 type batch struct {
 	w      *world
 	no     int
-	lane   dispatch.LaneKey
+	lane   quota.LaneKey
 	budget *budget
 	status run.BatchStatus
 	// pausedFrom is the status before the pause, paused the mark of its queue.
@@ -220,7 +221,7 @@ type record struct {
 type call struct {
 	no         int
 	b          *budget
-	lane       dispatch.LaneKey
+	lane       quota.LaneKey
 	batch      *batch
 	records    []*record
 	check      string
@@ -229,7 +230,7 @@ type call struct {
 	claimedAt  time.Time
 	sendBefore time.Time
 	answeredAt time.Time
-	counts     dispatch.CountsIn
+	counts     quota.CountsIn
 	checks     int
 	nextAt     time.Time
 	// arrivedAt is when the provider had it, accepted whether it took it; visibleAt is when its lookup knows of it.

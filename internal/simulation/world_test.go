@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
-	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 )
 
 // fault is a deliberate mistake of the store, which the checker must catch.
@@ -91,7 +91,7 @@ type account struct {
 	// spentUntil is when the last window ends in which we spent.
 	spentUntil time.Time
 	budgets    []*budget
-	lanes      map[dispatch.LaneKey]laneSetting
+	lanes      map[quota.LaneKey]laneSetting
 }
 
 type laneSetting struct{ weight, most int }
@@ -214,7 +214,7 @@ func (w *world) trouble(oneIn int) bool { return w.chance(oneIn) && !w.quiet }
 
 func (w *world) addAccount(no int) {
 	r := w.r
-	a := &account{no: no, loc: zones[w.zone], skew: time.Duration(r.IntN(6)) * time.Second, lanes: map[dispatch.LaneKey]laneSetting{}}
+	a := &account{no: no, loc: zones[w.zone], skew: time.Duration(r.IntN(6)) * time.Second, lanes: map[quota.LaneKey]laneSetting{}}
 	switch { // the third is shared
 	case no < 2:
 		a.orgs = w.orgs[:1]
@@ -230,7 +230,7 @@ func (w *world) addAccount(no int) {
 	}
 	for _, org := range a.orgs {
 		for _, lane := range db.AllFlowLaneValues() {
-			a.lanes[dispatch.LaneKey{Org: org, Lane: lane}] = laneSetting{weight: 1 + r.IntN(60)}
+			a.lanes[quota.LaneKey{Org: org, Lane: lane}] = laneSetting{weight: 1 + r.IntN(60)}
 		}
 	}
 	for i := range 2 {

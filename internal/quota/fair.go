@@ -1,10 +1,8 @@
-package dispatch
+package quota
 
 import (
 	"bytes"
 	"container/heap"
-	"context"
-	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -18,13 +16,13 @@ type LaneTag struct{ Start, Finish int64 }
 
 // charged is the tag after a charge for n calls, where clock is the latest start of its competitors.
 func (t LaneTag) charged(clock int64, n, weight int) LaneTag {
-	start := begins(t.Finish, clock)
+	start := Begins(t.Finish, clock)
 	return LaneTag{Start: start, Finish: start + int64(n)*fairUnit/int64(weight)}
 }
 
-// begins is where the next charge of what was charged up to finish begins. What had nothing to send begins where the others are: it
+// Begins is where the next charge of what was charged up to finish begins. What had nothing to send begins where the others are: it
 // does not come back with the credit of the time in which it wanted nothing, and once it has gone, those go that it is level with.
-func begins(finish, clock int64) int64 {
+func Begins(finish, clock int64) int64 {
 	if finish < clock {
 		return clock + 1
 	}
@@ -39,9 +37,9 @@ type LaneKey struct {
 	Lane db.FlowLane
 }
 
-// Standing is where a lane of an organization stands in the queue for a budget. Organizations that share the budget have
+// LaneShare is where a lane of an organization stands in the queue for a budget. Organizations that share the budget have
 // equal shares of it, whatever the weights of their lanes, which divide an organization's own share.
-type Standing struct {
+type LaneShare struct {
 	LaneKey
 	// OrgTag is the organization's place among the organizations, Tag the lane's among the organization's lanes.
 	OrgTag, Tag LaneTag
@@ -50,19 +48,19 @@ type Standing struct {
 
 // Demand is a lane that has calls ready.
 type Demand struct {
-	Standing
+	LaneShare
 	// Ready is how many calls it may send now: none for a lane that only tells where the others are.
 	Ready int
 }
 
-// Share says which lane gets each place of a group of calls, in the order in which the calls go: indexes of lanes, fewer than
+// Allot says which lane gets each place of a group of calls, in the order in which the calls go: indexes of lanes, fewer than
 // places where fewer calls are ready. The organization with the least virtual time goes next, of it the lane with the least,
 // of equal ones the heavier. Idle lanes of the budget are given too, with none ready, or each Finish is what it begins at.
-func Share(lanes []Demand, places int) (order []int) {
-	at := make([]Standing, len(lanes))
+func Allot(lanes []Demand, places int) (order []int) {
+	at := make([]LaneShare, len(lanes))
 	left := make([]int, len(lanes))
 	for i := range lanes {
-		at[i], left[i] = lanes[i].Standing, lanes[i].Ready
+		at[i], left[i] = lanes[i].LaneShare, lanes[i].Ready
 	}
 	f := newFair(at)
 	var next orgQueue
@@ -88,15 +86,15 @@ func Share(lanes []Demand, places int) (order []int) {
 }
 
 // Charge charges the lane for n calls, and its organization, also while it is alone: who has not sent yet goes before it then.
-func Charge(all []Standing, lane LaneKey, n int) (charged Standing) {
+func Charge(all []LaneShare, lane LaneKey, n int) (charged LaneShare) {
 	f := newFair(all)
-	own := slices.IndexFunc(all, func(s Standing) bool { return s.LaneKey == lane })
+	own := slices.IndexFunc(all, func(s LaneShare) bool { return s.LaneKey == lane })
 	f.charge(own, n)
 	return all[own]
 }
 
 // ChargeGroup charges the lanes of the calls of a group, in the order in which they go, and returns those lanes.
-func ChargeGroup(all []Standing, calls []LaneKey) (charged []Standing) {
+func ChargeGroup(all []LaneShare, calls []LaneKey) (charged []LaneShare) {
 	f := newFair(all)
 	own := make(map[LaneKey]int, len(all))
 	for i := range all {
@@ -118,7 +116,7 @@ func ChargeGroup(all []Standing, calls []LaneKey) (charged []Standing) {
 
 // fair is a contest of lanes for one budget.
 type fair struct {
-	lanes []Standing
+	lanes []LaneShare
 	orgs  map[uuid.UUID]*fairOrg
 	// clock is the latest start of a charge of the organizations.
 	clock int64
@@ -133,7 +131,7 @@ type fairOrg struct {
 	clock int64
 }
 
-func newFair(lanes []Standing) *fair {
+func newFair(lanes []LaneShare) *fair {
 	f := &fair{lanes: lanes, orgs: map[uuid.UUID]*fairOrg{}}
 	for i := range lanes {
 		s := &lanes[i]
@@ -172,9 +170,9 @@ func (o *fairOrg) next(f *fair, left []int) (lane int) {
 	return lane
 }
 
-func (o *fairOrg) before(a, b *Standing) bool {
+func (o *fairOrg) before(a, b *LaneShare) bool {
 	// What was idle starts now, whenever it sent last: it is level with others that were.
-	at, bt := begins(a.Tag.Finish, o.clock), begins(b.Tag.Finish, o.clock)
+	at, bt := Begins(a.Tag.Finish, o.clock), Begins(b.Tag.Finish, o.clock)
 	switch {
 	case at != bt:
 		return at < bt
@@ -199,44 +197,11 @@ func (q orgQueue) Less(i, j int) bool {
 func (q orgQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
 
 // Push is never called: an organization that has no more calls does not come back.
-func (q *orgQueue) Push(o any) { *q = append(*q, o.(*fairOrg)) } //nolint:errcheck,forcetypeassert // the only type
+func (q *orgQueue) Push(o any) { *q = append(*q, o.(*fairOrg)) }
 
 // Pop is the one of container/heap.
 func (q *orgQueue) Pop() any {
 	last := (*q)[len(*q)-1]
 	*q = (*q)[:len(*q)-1]
 	return last
-}
-
-// standings are the lanes of a claim's budget as Charge takes them.
-func standings(rows []db.BudgetLanesRow) []Standing {
-	out := make([]Standing, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		out[i] = Standing{LaneKey: LaneKey{r.OrgID, r.Lane}, OrgTag: LaneTag{r.OrgVstart, r.OrgVtime}, Tag: LaneTag{r.Vstart, r.Vtime}, Weight: int(r.Weight)}
-		if r.Weight == 0 {
-			out[i].Weight = standardWeight[r.Lane]
-		}
-	}
-	return out
-}
-
-// charge moves the virtual times of the lanes of calls and of their organizations on.
-func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*prepared) error {
-	var lanes []LaneKey
-	for _, p := range calls {
-		if !p.empty() {
-			lanes = append(lanes, p.laneKey())
-		}
-	}
-	for _, s := range ChargeGroup(c.standings, lanes) {
-		err := c.d.q.LaneCharge(ctx, conn, db.LaneChargeParams{
-			Domain: c.key.domain, Bucket: c.key.bucket, OrgID: s.Org, OrgVstart: s.OrgTag.Start, OrgVtime: s.OrgTag.Finish,
-			Lane: s.Lane, Vstart: s.Tag.Start, Vtime: s.Tag.Finish,
-		})
-		if err != nil {
-			return fmt.Errorf("charge lane %s: %w", s.Lane, err)
-		}
-	}
-	return nil
 }

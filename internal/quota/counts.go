@@ -1,4 +1,4 @@
-package dispatch
+package quota
 
 import (
 	"encoding/json"
@@ -7,25 +7,25 @@ import (
 	"strings"
 	"time"
 
-	"flowlane/internal/provider"
+	"github.com/google/uuid"
 )
 
 // CountsIn is the windows that a call counts in: start times in Unix seconds.
-type CountsIn map[Window][]int64
+type CountsIn map[WindowKind][]int64
 
-// Window is a kind of window. Bucket names another budget that a call spends; it is empty for that of its queue.
-type Window struct {
+// WindowKind is a kind of window. Bucket names another budget that a call spends; it is empty for that of its queue.
+type WindowKind struct {
 	Seconds int
 	Bucket  string
 }
 
 // MarshalText implements encoding.TextMarshaler.
-func (w Window) MarshalText() ([]byte, error) {
+func (w WindowKind) MarshalText() ([]byte, error) {
 	return []byte(strings.TrimSuffix(strconv.Itoa(w.Seconds)+" "+w.Bucket, " ")), nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (w *Window) UnmarshalText(text []byte) (err error) {
+func (w *WindowKind) UnmarshalText(text []byte) (err error) {
 	seconds, bucket, _ := strings.Cut(string(text), " ")
 	w.Bucket = bucket
 	if w.Seconds, err = strconv.Atoi(seconds); err != nil {
@@ -35,21 +35,23 @@ func (w *Window) UnmarshalText(text []byte) (err error) {
 }
 
 // CountsOf are the windows of spans.
-func CountsOf(spans []Span) CountsIn {
+func CountsOf(spans []Window) CountsIn {
 	c := CountsIn{}
 	for i := range spans {
-		k := Window{spans[i].Seconds, spans[i].Bucket}
+		k := WindowKind{spans[i].Seconds, spans[i].Bucket}
 		c[k] = append(c[k], spans[i].Start.Unix())
 	}
 	return c
 }
 
-func (c CountsIn) encode() json.RawMessage {
+// Encode is the stored form; DecodeCounts reads it.
+func (c CountsIn) Encode() json.RawMessage {
 	b, _ := json.Marshal(c) // integers alone: cannot fail
 	return b
 }
 
-func decodeCounts(raw json.RawMessage) (CountsIn, error) {
+// DecodeCounts reads the windows that a call counts in.
+func DecodeCounts(raw json.RawMessage) (CountsIn, error) {
 	c := CountsIn{}
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, fmt.Errorf("the windows of a call: %w", err)
@@ -66,22 +68,7 @@ func ArrivalOf(claimedAt, sendBefore, now time.Time, counted bool) Arrival {
 	if !counted {
 		return Arrival{}
 	}
-	return Arrival{claimedAt, earlier(now, sendBefore)}
-}
-
-// Counts reports whether the provider may have counted a call of which it said this. What it took counts, even where its work failed
-// later. What it refused counts where it counts refusals, and so does what a lookup does not find (no reason): it may have been
-// refused. What never came to it does not count.
-func Counts(r *provider.Reading, refusals bool) bool {
-	switch r.Kind {
-	case provider.NotArrived:
-		return refusals && r.Reason == ""
-	case provider.RetryLater:
-		return refusals
-	case provider.Refused:
-		return r.Reason == provider.ReasonImportFailed || refusals && r.Reason == provider.ReasonRefused
-	}
-	return true
+	return Arrival{claimedAt, soonest(now, sendBefore)}
 }
 
 // Keep splits the windows by whether a call with this arrival can have counted in them. skew is how far the provider's clock
@@ -91,7 +78,7 @@ func (c CountsIn) Keep(a Arrival, skew time.Duration, loc *time.Location) (kept,
 	for k, starts := range c {
 		touched := map[int64]bool{}
 		if !a.From.IsZero() {
-			for _, s := range Touched(a.From.Add(-skew), a.To.Add(skew), k.Seconds, loc) {
+			for _, s := range WindowsTouched(a.From.Add(-skew), a.To.Add(skew), k.Seconds, loc) {
 				touched[s.Start.Unix()] = true
 			}
 		}
@@ -106,7 +93,30 @@ func (c CountsIn) Keep(a Arrival, skew time.Duration, loc *time.Location) (kept,
 	return kept, released
 }
 
-func earlier(a, b time.Time) time.Time {
+// Tally counts calls by the credential that spends them, the zero id those without one.
+type Tally map[uuid.UUID]int
+
+// Sum is how many calls there are.
+func (t Tally) Sum() (n int) {
+	for _, calls := range t {
+		n += calls
+	}
+	return n
+}
+
+// Encode is the stored form, times sign. It leaves out the calls that nobody spends.
+func (t Tally) Encode(sign int) json.RawMessage {
+	out := make(map[string]int, len(t))
+	for id, n := range t {
+		if id != uuid.Nil {
+			out[id.String()] = sign * n
+		}
+	}
+	b, _ := json.Marshal(out) // numbers alone: cannot fail
+	return b
+}
+
+func soonest(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}

@@ -1,4 +1,4 @@
-package dispatch
+package quota
 
 import (
 	"fmt"
@@ -104,10 +104,10 @@ type ledger struct {
 	own           map[[2]int64]int
 }
 
-func (l *ledger) spans(now time.Time) []Span {
-	var out []Span
+func (l *ledger) spans(now time.Time) []Window {
+	var out []Window
 	for _, seconds := range WindowLengths {
-		for _, s := range Touched(now.Add(-l.skew), now.Add(l.timeout+l.skew), seconds, l.loc) {
+		for _, s := range WindowsTouched(now.Add(-l.skew), now.Add(l.timeout+l.skew), seconds, l.loc) {
 			s.Cap, s.Own, s.Lag = l.caps[seconds], l.own[[2]int64{int64(seconds), s.Start.Unix()}], l.skew
 			out = append(out, s)
 		}
@@ -115,7 +115,7 @@ func (l *ledger) spans(now time.Time) []Span {
 	return out
 }
 
-func (l *ledger) debit(spans []Span, n int) {
+func (l *ledger) debit(spans []Window, n int) {
 	for _, s := range spans {
 		l.own[[2]int64{int64(s.Seconds), s.Start.Unix()}] += n
 	}
@@ -139,7 +139,7 @@ func anyLedger(t *rapid.T) (*ledger, time.Time) {
 	return l, now
 }
 
-// Touched names every window that holds an instant between two times, and no other.
+// WindowsTouched names every window that holds an instant between two times, and no other.
 func TestProperty_Touched(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -150,7 +150,7 @@ func TestProperty_Touched(t *testing.T) {
 		if rapid.Bool().Draw(t, "edge") {
 			_, to = WindowAt(to, seconds, loc)
 		}
-		spans := Touched(from, to, seconds, loc)
+		spans := WindowsTouched(from, to, seconds, loc)
 		require.False(t, spans[0].Start.After(from))
 		require.True(t, spans[len(spans)-1].End.After(to))
 		require.False(t, spans[len(spans)-1].Start.After(to))

@@ -1,4 +1,4 @@
-package dispatch
+package quota
 
 import (
 	"cmp"
@@ -67,7 +67,7 @@ func minOf(list []int) int {
 
 // contest is a budget for which lanes of organizations compete, by the rule alone.
 type contest struct {
-	lanes []Standing
+	lanes []LaneShare
 	group int
 	// got counts the calls of each lane, waited those of others since its last one.
 	got, waited, longest map[LaneKey]int
@@ -77,7 +77,7 @@ func drawContest(t *rapid.T) *contest {
 	c := &contest{group: rapid.IntRange(1, 16).Draw(t, "group"), got: map[LaneKey]int{}, waited: map[LaneKey]int{}, longest: map[LaneKey]int{}}
 	for org := range rapid.IntRange(1, 4).Draw(t, "organizations") {
 		for _, lane := range db.AllFlowLaneValues()[:rapid.IntRange(1, 4).Draw(t, "lanes")] {
-			c.lanes = append(c.lanes, Standing{LaneKey: LaneKey{uuid.UUID{byte(org)}, lane}, Weight: rapid.IntRange(1, 100).Draw(t, "weight")})
+			c.lanes = append(c.lanes, LaneShare{LaneKey: LaneKey{uuid.UUID{byte(org)}, lane}, Weight: rapid.IntRange(1, 100).Draw(t, "weight")})
 		}
 	}
 	return c
@@ -86,7 +86,7 @@ func drawContest(t *rapid.T) *contest {
 // serve gives calls to whoever goes next of those that have work, until so many went.
 func (c *contest) serve(calls int, works func(LaneKey) bool) {
 	for sent := 0; sent < calls; {
-		next := Share(c.demand(func(k LaneKey) int {
+		next := Allot(c.demand(func(k LaneKey) int {
 			if works(k) {
 				return 1
 			}
@@ -109,7 +109,7 @@ func (c *contest) serve(calls int, works func(LaneKey) bool) {
 func (c *contest) demand(ready func(LaneKey) int) []Demand {
 	out := make([]Demand, len(c.lanes))
 	for i, s := range c.lanes {
-		out[i] = Demand{Standing: s, Ready: ready(s.LaneKey)}
+		out[i] = Demand{LaneShare: s, Ready: ready(s.LaneKey)}
 	}
 	return out
 }
@@ -178,13 +178,13 @@ func TestProperty_SharesOrder(t *testing.T) {
 // Whoever was alone with a budget lets a newcomer go first, whom it did not know of.
 func TestShares_Newcomer(t *testing.T) {
 	t.Parallel()
-	alone := []Standing{{LaneKey: LaneKey{uuid.UUID{1}, db.FlowLaneBulk}, Weight: 100}}
+	alone := []LaneShare{{LaneKey: LaneKey{uuid.UUID{1}, db.FlowLaneBulk}, Weight: 100}}
 	for range 10 {
 		Charge(alone, alone[0].LaneKey, 7)
 	}
-	newcomer := Standing{LaneKey: LaneKey{uuid.UUID{2}, db.FlowLaneBackfill}, Weight: 1}
-	both := []Standing{alone[0], newcomer}
-	first := func() int { return Share([]Demand{{both[0], 1}, {both[1], 1}}, 1)[0] }
+	newcomer := LaneShare{LaneKey: LaneKey{uuid.UUID{2}, db.FlowLaneBackfill}, Weight: 1}
+	both := []LaneShare{alone[0], newcomer}
+	first := func() int { return Allot([]Demand{{both[0], 1}, {both[1], 1}}, 1)[0] }
 	require.Equal(t, 1, first())
 	Charge(both, newcomer.LaneKey, 8)
 	require.Equal(t, 0, first(), "it comes without credit")
@@ -193,14 +193,14 @@ func TestShares_Newcomer(t *testing.T) {
 // An organization that comes back goes first, once: then others go that waited all the time, wherever they are in the list.
 func TestShares_Return(t *testing.T) {
 	t.Parallel()
-	back := Standing{LaneKey: LaneKey{uuid.UUID{1}, db.FlowLaneBulk}, Weight: 1}
-	waits := Standing{LaneKey: LaneKey{uuid.UUID{2}, db.FlowLaneBulk}, Weight: 1}
-	both := []Standing{back, waits}
+	back := LaneShare{LaneKey: LaneKey{uuid.UUID{1}, db.FlowLaneBulk}, Weight: 1}
+	waits := LaneShare{LaneKey: LaneKey{uuid.UUID{2}, db.FlowLaneBulk}, Weight: 1}
+	both := []LaneShare{back, waits}
 	Charge(both, back.LaneKey, 1)
 	for range 10 {
 		Charge(both, waits.LaneKey, 1)
 	}
-	require.Equal(t, []int{0, 1, 0, 1}, Share([]Demand{{both[0], 9}, {both[1], 9}}, 4))
+	require.Equal(t, []int{0, 1, 0, 1}, Allot([]Demand{{both[0], 9}, {both[1], 9}}, 4))
 }
 
 // Each call of a group goes where the weights say, from the first on: at no time has a lane that has work got more than a call
@@ -216,7 +216,7 @@ func TestProperty_ShareOfGroup(t *testing.T) {
 		}
 		places := rapid.IntRange(0, 400).Draw(t, "places")
 		lanes := c.demand(func(k LaneKey) int { return ready[k] })
-		order := Share(lanes, places)
+		order := Allot(lanes, places)
 		require.Len(t, order, min(places, all))
 		left, got, orgs := maps.Clone(ready), map[LaneKey]int{}, map[uuid.UUID]int{}
 		for _, i := range order {
@@ -242,7 +242,7 @@ func TestProperty_ShareOfGroup(t *testing.T) {
 			ready[lanes[i].LaneKey]--
 		}
 		ChargeGroup(c.lanes, keys)
-		rest := Share(c.demand(func(k LaneKey) int { return ready[k] }), len(order)-first)
+		rest := Allot(c.demand(func(k LaneKey) int { return ready[k] }), len(order)-first)
 		require.True(t, slices.Equal(order[first:], rest), "%v is not %v", order[first:], rest)
 	})
 }
@@ -250,8 +250,8 @@ func TestProperty_ShareOfGroup(t *testing.T) {
 // Lanes that wait since before either sent anything: the heavier goes first, and the lighter does not hold it up.
 func TestShare_AfterHold(t *testing.T) {
 	t.Parallel()
-	light := Standing{LaneKey: LaneKey{Lane: db.FlowLaneBackfill}, Weight: 5}
-	heavy := Standing{LaneKey: LaneKey{Lane: db.FlowLaneInteractive}, Weight: 50}
+	light := LaneShare{LaneKey: LaneKey{Lane: db.FlowLaneBackfill}, Weight: 5}
+	heavy := LaneShare{LaneKey: LaneKey{Lane: db.FlowLaneInteractive}, Weight: 50}
 	for _, tc := range []struct {
 		name         string
 		light, heavy LaneTag
@@ -263,8 +263,8 @@ func TestShare_AfterHold(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			light.Tag, heavy.Tag = tc.light, tc.heavy
-			other := Standing{LaneKey: LaneKey{Lane: db.FlowLaneBulk}, Weight: 15, Tag: LaneTag{Start: tc.idle, Finish: tc.idle + 1}}
-			order := Share([]Demand{{light, 600}, {heavy, 600}, {other, 0}}, 23)
+			other := LaneShare{LaneKey: LaneKey{Lane: db.FlowLaneBulk}, Weight: 15, Tag: LaneTag{Start: tc.idle, Finish: tc.idle + 1}}
+			order := Allot([]Demand{{light, 600}, {heavy, 600}, {other, 0}}, 23)
 			require.Equal(t, []int{1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, order)
 		})
 	}

@@ -1,0 +1,49 @@
+package quota
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestCounters_Outdated: a reading that comes after a later one changes nothing.
+// Others spent between what a reading holds beyond all of our calls, and what it holds beyond those that it surely has; what is shown
+// lies there, keeps what it was where it can, and never says less than the provider told.
+func TestProperty_Compare(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		own := rapid.IntRange(0, 500).Draw(t, "own")
+		young, others := rapid.IntRange(0, own).Draw(t, "young"), rapid.IntRange(0, 100).Draw(t, "others")
+		observed := own - rapid.IntRange(0, young).Draw(t, "missing") + others
+		was := Window{Own: own, Foreign: rapid.IntRange(0, 600).Draw(t, "foreign")}
+		was.Unsure = rapid.IntRange(0, was.Foreign).Draw(t, "unsure")
+		taken := Compare(&was, observed, young)
+		now := Window{Own: own, Foreign: taken.Foreign, Unsure: taken.Unsure}
+		shown := now.Likely()
+		require.GreaterOrEqual(t, now.Foreign, others, "claims never go by less than others spent")
+		require.GreaterOrEqual(t, shown.Used(), observed, "clamped up")
+		require.LessOrEqual(t, shown.Used(), now.Used())
+		if before := was.Likely().Foreign; before >= observed-own && before <= taken.Foreign {
+			require.Equal(t, before, shown.Foreign, "nothing says that it changed")
+		}
+		if young == 0 {
+			require.Equal(t, others, shown.Foreign)
+		}
+	})
+}
+
+// TestCounted: a counter that was read around the beginning of a window may speak of either.
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	start, end, ok := Counted(at, at.Add(59*time.Second), 60, time.UTC)
+	require.True(t, ok)
+	require.Equal(t, []time.Time{at, at.Add(time.Minute)}, []time.Time{start, end})
+	_, _, ok = Counted(at.Add(-time.Second), at, 60, time.UTC)
+	require.False(t, ok)
+	require.False(t, Outdated(at, at))
+	require.True(t, Outdated(at.Add(1), at))
+	require.False(t, Outdated(time.Time{}, at))
+}
