@@ -944,11 +944,11 @@ func (q *Queries) FragmentInsert(ctx context.Context, db DBTX, arg FragmentInser
 }
 
 const fragmentsMany = `-- name: FragmentsMany :many
-SELECT f.batch_id, f.slice_no, f.task_no, array_agg(f.seq ORDER BY f.seq)::bigint[] AS seqs, array_agg(f.body ORDER BY f.seq)::bytea[] AS bodies
+SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, array_agg(f.seq ORDER BY f.seq)::bigint[] AS seqs, array_agg(f.body ORDER BY f.seq)::bytea[] AS bodies
 FROM flow.fragment f
 JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no, unnest($3::smallint[]) AS step_no) d
     ON f.batch_id = d.batch_id AND f.slice_no = d.slice_no AND f.step_no = d.step_no
-GROUP BY f.batch_id, f.slice_no, f.task_no HAVING count(*) > $4::int AND sum(octet_length(f.body)) <= $5::bigint
+GROUP BY f.batch_id, f.slice_no, f.step_no, f.task_no HAVING count(*) > $4::int AND sum(octet_length(f.body)) <= $5::bigint
 `
 
 type FragmentsManyParams struct {
@@ -962,6 +962,7 @@ type FragmentsManyParams struct {
 type FragmentsManyRow struct {
 	BatchID uuid.UUID
 	SliceNo int32
+	StepNo  int16
 	TaskNo  int16
 	Seqs    []int64
 	Bodies  [][]byte
@@ -986,6 +987,7 @@ func (q *Queries) FragmentsMany(ctx context.Context, db DBTX, arg FragmentsManyP
 		if err := rows.Scan(
 			&i.BatchID,
 			&i.SliceNo,
+			&i.StepNo,
 			&i.TaskNo,
 			&i.Seqs,
 			&i.Bodies,

@@ -29,10 +29,8 @@ func (s *Service) Pause(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 	if err := s.q.BatchPause(ctx, tx, db.BatchPauseParams{ID: batchID, Now: c.Now}); err != nil {
 		return false, c.Now, fmt.Errorf("pause batch %s: %w", batchID, err)
 	}
-	if err := s.q.LaneBatchPause(ctx, tx, batchID); err != nil {
-		return false, c.Now, fmt.Errorf("pause the queues of batch %s: %w", batchID, err)
-	}
-	return true, c.Now, nil
+	err = s.q.LaneBatchPause(ctx, tx, batchID)
+	return err == nil, c.Now, wrap(err, "pause the queues of batch %s", batchID)
 }
 
 // Resume puts a paused batch back to the status that it had, in the caller's transaction, and ends it if all of its jobs came

@@ -252,10 +252,6 @@ func (c *Change) compact(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read fragments: %w", err)
 	}
-	steps := map[sliceKey]int16{}
-	for i, no := range c.over.SliceNos {
-		steps[sliceKey{c.over.BatchIds[i], no}] = c.over.StepNos[i]
-	}
 	in := db.FragmentInsertParams{}
 	for _, r := range rows {
 		plain := []byte{encodingPlain}
@@ -271,13 +267,12 @@ func (c *Change) compact(ctx context.Context) error {
 		if len(plain) > joinedMost {
 			continue
 		}
-		step := steps[sliceKey{r.BatchID, r.SliceNo}]
-		err := c.s.q.FragmentDelete(ctx, c.tx, db.FragmentDeleteParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: step, TaskNo: r.TaskNo, Seqs: r.Seqs})
+		err := c.s.q.FragmentDelete(ctx, c.tx, db.FragmentDeleteParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, Seqs: r.Seqs})
 		if err != nil {
 			return fmt.Errorf("delete joined fragments: %w", err)
 		}
 		in.BatchIds, in.SliceNos = append(in.BatchIds, r.BatchID), append(in.SliceNos, r.SliceNo)
-		in.StepNos, in.TaskNos = append(in.StepNos, step), append(in.TaskNos, r.TaskNo)
+		in.StepNos, in.TaskNos = append(in.StepNos, r.StepNo), append(in.TaskNos, r.TaskNo)
 		in.Bodies = append(in.Bodies, packFragment(plain))
 	}
 	if len(in.Bodies) == 0 {

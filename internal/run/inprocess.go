@@ -147,15 +147,12 @@ func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.Slice
 	defer rec.Release()
 	w := &sliceWork{SliceRowsRow: *r, step: r.StepNo, from: rec.from, to: rec.to, done: doneBefore(r, r.StepNo)}
 	w.calls = undone(callTasks(&b.Plan.Steps[w.step]), w.done)
-	for o := range r.Records {
-		if slices.Contains(rec.apart, o) {
-			continue
-		}
+	eachOffset(0, r.Records, rec.apart, func(o int32) {
 		w.all = append(w.all, o)
 		if o >= w.from && o < w.to {
 			w.members = append(w.members, o)
 		}
-	}
+	})
 	return w, s.evaluate(ctx, w, b, p, rec)
 }
 
@@ -365,15 +362,7 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 
 // gone returns the offsets of the records that left the slice before its step.
 func (w *sliceWork) gone() (out []int32) {
-	member := make([]bool, w.Records)
-	for _, o := range w.all {
-		member[o] = true
-	}
-	for o, is := range member {
-		if !is {
-			out = append(out, int32(o))
-		}
-	}
+	eachOffset(0, w.Records, w.all, func(o int32) { out = append(out, o) })
 	return out
 }
 

@@ -5,13 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/expr"
 	"flowlane/internal/fault"
+	"flowlane/internal/jsonraw"
+	"flowlane/internal/schema"
 )
 
 // launch is what all starts of one version of a definition in one lane have in common. Once it is there, nothing about a start is
@@ -71,20 +77,14 @@ func Refusal(err error) (reason string, inside bool) {
 }
 
 // Refused is a start that is refused though nobody who could be told asked for it.
-type Refused struct {
-	OrgID, DefinitionID uuid.UUID
-	TriggerType         db.FlowTriggerType
-	TriggerSource       string
-	CreatedBy           uuid.UUID
-	Reason              string
-}
+type Refused = db.RefusedStartAddParams
 
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 // NoteRefused leaves a trigger that says why nothing started.
 func (s *Service) NoteRefused(ctx context.Context, tx db.DBTX, r Refused) error {
-	n, err := s.q.RefusedStartAdd(ctx, tx, db.RefusedStartAddParams{ID: newID(), OrgID: r.OrgID, DefinitionID: r.DefinitionID, TriggerType: r.TriggerType,
-		TriggerSource: r.TriggerSource, Reason: r.Reason, CreatedBy: r.CreatedBy})
+	r.ID = newID()
+	n, err := s.q.RefusedStartAdd(ctx, tx, r)
 	if err != nil {
 		return fmt.Errorf("note a refused start: %w", err)
 	}
@@ -92,4 +92,87 @@ func (s *Service) NoteRefused(ctx context.Context, tx db.DBTX, r Refused) error 
 		return fmt.Errorf("note a refused start: definition %s is not there", r.DefinitionID)
 	}
 	return nil
+}
+
+// InputTemplate makes the record of a batch from the payload of what starts it. Nil passes the payload, which must then be an object.
+type InputTemplate struct{ template *expr.Template }
+
+// CompileInput compiles an object whose strings may hold expressions over payload; nil for none. It returns what is wrong with it,
+// at its places below at.
+func CompileInput(text json.RawMessage, at ...string) (*InputTemplate, []fault.Field) {
+	if text == nil {
+		return nil, nil
+	}
+	out, errs := expr.Compile(text, expr.Scope{Payload: true})
+	if len(errs) == 0 {
+		errs = out.NULs()
+	}
+	if len(errs) > 0 {
+		return nil, BadExpressions(errs, at...)
+	}
+	return &InputTemplate{out}, nil
+}
+
+// BadExpressions names expressions that do not compile, each at its place below at.
+func BadExpressions(errs []expr.Error, at ...string) []fault.Field {
+	fields := make([]fault.Field, len(errs))
+	for i, e := range errs {
+		fields[i] = fault.Field{Loc: append(slices.Clone(at), e.Path...), Msg: e.Error(), Type: "value_error"}
+	}
+	return fields
+}
+
+// Record makes the record of a payload. The error is an *expr.EvalError.
+func (t *InputTemplate) Record(payload json.RawMessage) ([]byte, error) {
+	if t == nil {
+		return payload, nil
+	}
+	record, err := t.template.Append(nil, &expr.Env{Payload: payload})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // its text is for the author
+	}
+	if jsonraw.HasNUL(record) { // a function can make one
+		return nil, &expr.EvalError{Msg: "the record that it makes contains a NUL character, which cannot be stored"}
+	}
+	return record, nil
+}
+
+// CodeInput is the code of the error of a record that breaks its flow's input schema.
+const CodeInput = "input_invalid"
+
+// Bounds of what the error of a record tells.
+const (
+	problemsTold = 3
+	placeTold    = 100
+)
+
+// CheckInput returns why a record cannot enter a step; nil where it can.
+func CheckInput(step *definition.Step, record []byte) *JobError {
+	if step.Input == nil {
+		return nil
+	}
+	problems := step.Input.Check(record)
+	if len(problems) == 0 {
+		return nil
+	}
+	var told []string
+	for i, p := range problems {
+		if i == problemsTold {
+			more := strconv.Itoa(len(problems) - i)
+			if len(problems) >= schema.MaxProblems {
+				more = "many"
+			}
+			told = append(told, "and "+more+" more")
+			break
+		}
+		at := strings.Join(p.Path, ".")
+		if at == "" {
+			at = "the record"
+		}
+		if len(at) > placeTold {
+			at = strings.ToValidUTF8(at[:placeTold], "") + "..."
+		}
+		told = append(told, at+" "+p.Message)
+	}
+	return &JobError{Code: CodeInput, Message: "The record does not fit the input schema: " + strings.Join(told, "; ")}
 }

@@ -2,9 +2,9 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -335,12 +335,7 @@ func intsText(v []int32) string {
 	if len(v) == 0 {
 		return ""
 	}
-	b := []byte{'{'}
-	for i, x := range v {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(x), 10)
-	}
-	return string(append(b, '}'))
+	b, _ := json.Marshal(v) // numbers alone: cannot fail
+	b[0], b[len(b)-1] = '{', '}'
+	return string(b)
 }

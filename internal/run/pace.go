@@ -22,10 +22,7 @@ func firstTick(p *pacing.Policy, last *time.Time, now time.Time, scheduled *time
 	if scheduled != nil && scheduled.After(now) {
 		now = *scheduled
 	}
-	if last == nil {
-		return p.First(time.Time{}, now)
-	}
-	return p.First(*last, now)
+	return p.First(deref(last), now)
 }
 
 // Tick releases what the policy of a batch allows from now on, where a tick is due, and returns the next one; zero where there

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -212,12 +213,7 @@ func (r *retrying) take(ctx context.Context, views []*sliceView) error {
 			return err
 		}
 	}
-	list := make([]candidate, 0, len(chosen))
-	for _, c := range chosen {
-		list = append(list, c)
-	}
-	slices.SortFunc(list, func(a, b candidate) int { return int(a.position - b.position) })
-	return r.insert(ctx, list)
+	return r.insert(ctx, slices.SortedFunc(maps.Values(chosen), func(a, b candidate) int { return int(a.position - b.position) }))
 }
 
 // choose puts the slice's records of certain statuses, and where they go on, among the chosen ones; again, only those that are

@@ -137,8 +137,8 @@ func (t *taskWork) render(offset int32, env *expr.Env) {
 		r.fail(code, err.Error())
 		return
 	}
-	if r.wait != nil && t.task.Match != nil {
-		r.wait.matching(t.task.Match, env)
+	if m := t.task.Match; r.wait != nil && m != nil { // which events can end the wait
+		r.wait.alone, r.wait.key = !m.Static(), m.Key(env)
 	}
 }
 

@@ -167,34 +167,33 @@ func (w *sliceWork) together() []openWait {
 
 // waitSlice has all members of a slice wait; gone are the offsets of records that left it.
 func (c *Change) waitSlice(h *head, w *sliceWork, p Part, gone []int32, open []openWait) {
-	for _, o := range open {
-		p.TaskNo = o.no
-		c.trace(&p, Trace{From: 0, To: w.Records, LeftOut: gone, Kind: TraceWaiting, Attempt: 1, StartedAt: millis(c.Now), EndedAt: millis(c.Now)})
-		c.addWait(h, &p, wholeSlice, o)
-	}
+	p.From, p.To, p.LeftOut = 0, w.Records, gone
+	c.addWaits(h, p, wholeSlice, open)
 }
 
 // waitJob has a record that is set apart wait, and make the calls of its step.
 func (c *Change) waitJob(h *head, w *sliceWork, j *job, p Part, offset int32, open []openWait) {
 	c.queueJob(j, w.First, w.calls)
 	j.Remaining += int16(len(open)) //nolint:gosec // at most 20 tasks
-	for _, o := range open {
-		p.TaskNo = o.no
-		c.trace(&p, Trace{From: offset, To: offset + 1, Kind: TraceWaiting, Attempt: 1, StartedAt: millis(c.Now), EndedAt: millis(c.Now)})
-		c.addWait(h, &p, j.Position, o)
-	}
+	p.From, p.To = offset, offset+1
+	c.addWaits(h, p, j.Position, open)
 }
 
 // wholeSlice is the position of a wait of all members of a slice.
 const wholeSlice = -1
 
-func (c *Change) addWait(h *head, p *Part, position int64, o openWait) {
-	a := &c.waits
-	a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID), append(a.SliceNos, p.SliceNo)
-	a.Positions, a.StepNos, a.TaskNos = append(a.Positions, position), append(a.StepNos, p.StepNo), append(a.TaskNos, o.no)
-	a.EndsAts, a.EventKinds, a.MatchKeys = append(a.EndsAts, o.ends), append(a.EventKinds, o.kind), append(a.MatchKeys, []byte(o.key))
-	a.Children, a.Besides = append(a.Children, o.child), append(a.Besides, o.beside)
-	c.Wake(DueWait, h.ID.String(), o.ends)
+// addWaits has the records of a part wait.
+func (c *Change) addWaits(h *head, p Part, position int64, open []openWait) {
+	a, now := &c.waits, millis(c.Now)
+	for _, o := range open {
+		p.TaskNo = o.no
+		c.trace(&p, Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: TraceWaiting, Attempt: 1, StartedAt: now, EndedAt: now})
+		a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID), append(a.SliceNos, p.SliceNo)
+		a.Positions, a.StepNos, a.TaskNos = append(a.Positions, position), append(a.StepNos, p.StepNo), append(a.TaskNos, o.no)
+		a.EndsAts, a.EventKinds, a.MatchKeys = append(a.EndsAts, o.ends), append(a.EventKinds, o.kind), append(a.MatchKeys, []byte(o.key))
+		a.Children, a.Besides = append(a.Children, o.child), append(a.Besides, o.beside)
+		c.Wake(DueWait, h.ID.String(), o.ends)
+	}
 }
 
 // writeWaits inserts the waits that begin.

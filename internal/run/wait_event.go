@@ -34,11 +34,6 @@ func prepareEventWait(r *recordWork, params []byte) error {
 	return err
 }
 
-// matching notes which events can end the wait.
-func (w *wait) matching(m *expr.Match, env *expr.Env) {
-	w.alone, w.key = !m.Static(), m.Key(env)
-}
-
 // eventOutput is an event as tasks and conditions see it.
 func eventOutput(a *db.ArrivalsReadRow) json.RawMessage {
 	out := fmt.Appendf(nil, `{"id":%q,"kind":%q,"occurred_at":%q,"payload":`, a.EventID, a.EventKind, a.OccurredAt.UTC().Format(time.RFC3339Nano))
