@@ -1,6 +1,9 @@
 -- name: AuditInsert :exec
+-- A key of zeros stands for none.
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
-VALUES (@id, @org_id, flow.clock(), @account_id, sqlc.narg('api_key_id'), @action, @resource_type, @resource_id, 'succeeded', @request_id);
+SELECT unnest(@ids::uuid[]), unnest(@org_ids::uuid[]), flow.clock(), unnest(@account_ids::uuid[]),
+    nullif(unnest(@key_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@actions::text[]), @resource_type::text,
+    unnest(@resource_ids::text[]), 'succeeded', unnest(@request_ids::text[]);
 
 -- name: AuditDenied :exec
 -- One row a minute for each account and operation, so that nobody fills the log by knocking.

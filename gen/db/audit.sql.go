@@ -82,30 +82,33 @@ func (q *Queries) AuditDenied(ctx context.Context, db DBTX, arg AuditDeniedParam
 
 const auditInsert = `-- name: AuditInsert :exec
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
-VALUES ($1, $2, flow.clock(), $3, $4, $5, $6, $7, 'succeeded', $8)
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), flow.clock(), unnest($3::uuid[]),
+    nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($5::text[]), $6::text,
+    unnest($7::text[]), 'succeeded', unnest($8::text[])
 `
 
 type AuditInsertParams struct {
-	ID           uuid.UUID
-	OrgID        uuid.UUID
-	AccountID    uuid.UUID
-	ApiKeyID     *uuid.UUID
-	Action       string
-	ResourceType *string
-	ResourceID   *string
-	RequestID    string
+	Ids          []uuid.UUID
+	OrgIds       []uuid.UUID
+	AccountIds   []uuid.UUID
+	KeyIds       []uuid.UUID
+	Actions      []string
+	ResourceType string
+	ResourceIds  []string
+	RequestIds   []string
 }
 
+// A key of zeros stands for none.
 func (q *Queries) AuditInsert(ctx context.Context, db DBTX, arg AuditInsertParams) error {
 	_, err := db.Exec(ctx, auditInsert,
-		arg.ID,
-		arg.OrgID,
-		arg.AccountID,
-		arg.ApiKeyID,
-		arg.Action,
+		arg.Ids,
+		arg.OrgIds,
+		arg.AccountIds,
+		arg.KeyIds,
+		arg.Actions,
 		arg.ResourceType,
-		arg.ResourceID,
-		arg.RequestID,
+		arg.ResourceIds,
+		arg.RequestIds,
 	)
 	return err
 }

@@ -42,8 +42,8 @@ func (c Caller) keyID() *uuid.UUID {
 	return &c.KeyID
 }
 
-// acting is a caller and what it asked for.
-type acting struct {
+// Actor is a caller and what it asked for.
+type Actor struct {
 	Caller
 
 	operation Operation
@@ -53,20 +53,25 @@ type callerKey struct{}
 
 // NewContext returns a context that carries the caller and what it asked for.
 func NewContext(ctx context.Context, c Caller, o Operation) context.Context {
-	return context.WithValue(ctx, callerKey{}, acting{c, o})
+	return context.WithValue(ctx, callerKey{}, &Actor{c, o})
 }
 
 // Authenticated reports whether the context carries a caller.
 func Authenticated(ctx context.Context) bool {
-	_, ok := ctx.Value(callerKey{}).(acting)
-	return ok
+	return ActorFrom(ctx) != nil
+}
+
+// ActorFrom returns who acts in this context; nil where nobody called.
+func ActorFrom(ctx context.Context) *Actor {
+	a, _ := ctx.Value(callerKey{}).(*Actor)
+	return a
 }
 
 // FromContext returns the caller of this request. It panics without one: an operation that needs a caller but is not
 // secured is a mistake in the document, and must not run as nobody.
 func FromContext(ctx context.Context) Caller {
-	a, ok := ctx.Value(callerKey{}).(acting)
-	if !ok {
+	a := ActorFrom(ctx)
+	if a == nil {
 		panic("account: no caller in the context; the operation is not secured")
 	}
 	return a.Caller

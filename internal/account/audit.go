@@ -21,19 +21,28 @@ type Operation struct {
 // calls it once, in the transaction of the change, so that neither happens without the other. What happens without a
 // caller, such as due work and commands, leaves no row.
 func Audit(ctx context.Context, tx db.DBTX, resourceType, resourceID string) error {
-	a, ok := ctx.Value(callerKey{}).(acting)
-	if !ok {
+	return AuditAll(ctx, tx, resourceType, []string{resourceID}, ActorFrom(ctx))
+}
+
+// AuditAll is Audit for several resources that each have an actor of their own; nil for none.
+func AuditAll(ctx context.Context, tx db.DBTX, resourceType string, resourceIDs []string, actors ...*Actor) error {
+	in := db.AuditInsertParams{ResourceType: resourceType}
+	for i, a := range actors {
+		if a == nil {
+			continue
+		}
+		id, err := uuid.NewV7()
+		if err != nil {
+			return err
+		}
+		in.Ids, in.OrgIds, in.AccountIds, in.KeyIds = append(in.Ids, id), append(in.OrgIds, a.OrgID), append(in.AccountIds, a.AccountID), append(in.KeyIds, a.KeyID)
+		in.Actions, in.RequestIds = append(in.Actions, a.operation.ID), append(in.RequestIds, a.operation.RequestID)
+		in.ResourceIds = append(in.ResourceIds, resourceIDs[i])
+	}
+	if len(in.Ids) == 0 {
 		return nil
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
-	}
-	err = db.New().AuditInsert(ctx, tx, db.AuditInsertParams{
-		ID: id, OrgID: a.OrgID, AccountID: a.AccountID, ApiKeyID: a.keyID(), Action: a.operation.ID,
-		ResourceType: &resourceType, ResourceID: &resourceID, RequestID: a.operation.RequestID,
-	})
-	if err != nil {
+	if err := db.New().AuditInsert(ctx, tx, in); err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	return nil
@@ -41,7 +50,7 @@ func Audit(ctx context.Context, tx db.DBTX, resourceType, resourceID string) err
 
 // AuditDenied writes down that the caller of this request lacks the role for what it asked.
 func (s *Service) AuditDenied(ctx context.Context) error {
-	a := ctx.Value(callerKey{}).(acting)
+	a := ActorFrom(ctx)
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
