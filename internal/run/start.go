@@ -79,27 +79,27 @@ type TaskRoute struct {
 // Start starts a batch in the caller's transaction: nothing of it remains if that rolls back. Faults: 404 and 409 of the
 // record set and the credentials.
 func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*StartedBatch, error) {
+	switch small, err := in.Small(); {
+	case err != nil:
+		return nil, err
+	case small != nil:
+		small.By = account.ActorFrom(ctx)
+		alone := Alike{In: in, Each: []Small{*small}}
+		if err = s.StartAlike(ctx, tx, in.Now, &alone); err == nil {
+			err = alone.Refused
+		}
+		if err != nil {
+			return nil, err
+		}
+		return alone.Out[0], nil
+	}
 	l, err := s.launch(ctx, tx, in.OrgID, in.DefinitionID, in.Version, in.Lane)
 	if err != nil {
 		return nil, err
 	}
-	now := in.Now
-	if now.IsZero() {
-		if now, err = s.q.Clock(ctx, tx); err != nil {
-			return nil, fmt.Errorf("read the clock: %w", err)
-		}
-	}
-	if in.ScheduledAt == nil && in.Pacing == nil && in.Source.RecordSetID == uuid.Nil {
-		switch sheet, err := recordset.OneSheet(in.Source.Records); {
-		case err != nil:
-			return nil, err //nolint:wrapcheck // says everything
-		case sheet != nil:
-			out, err := s.startSmall(ctx, tx, l, &in, []smallStart{{sheet, in.metadata()}}, now)
-			if err != nil {
-				return nil, err
-			}
-			return out[0], nil
-		}
+	now, err := s.now(ctx, tx, in.Now)
+	if err != nil {
+		return nil, err
 	}
 	st := starting{s: s, tx: tx, launch: l, in: &in, now: now, staged: in.ScheduledAt != nil && in.ScheduledAt.After(now), later: pg.NewPipeline(tx)}
 	if in.Pacing != nil {

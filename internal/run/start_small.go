@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,56 +12,96 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 )
 
-// Alike is one of several starts that differ in nothing but their record and metadata.
+// Alike are starts that differ in nothing but their records, metadata and caller; In says everything else, and has no source, metadata,
+// time or pacing.
 type Alike struct {
-	Record   []byte
-	Metadata json.RawMessage
+	In   StartInput
+	Each []Small
+	// Out is what was started, one for each; nil where Refused says why nothing was.
+	Out     []*StartedBatch
+	Refused error
 }
 
-// StartAlike starts a batch of one record for each in the caller's transaction: all of them or none. in says everything
-// else; it has no source, no metadata, no time and no pacing. Faults as those of Start.
-func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, in StartInput, each []Alike) ([]*StartedBatch, error) {
-	if len(each) == 0 {
+// Small is a start of few records.
+type Small struct {
+	Sheet    *recordset.Sheet
+	Metadata json.RawMessage
+	// By is who started it; nil where nobody did.
+	By *account.Actor
+}
+
+// Small returns what starts by StartAlike: a start at once and not paced of records that fit one page; nil for another.
+func (in *StartInput) Small() (*Small, error) {
+	if in.ScheduledAt != nil || in.Pacing != nil || in.Source.RecordSetID != uuid.Nil {
 		return nil, nil
 	}
-	l, err := s.launch(ctx, tx, in.OrgID, in.DefinitionID, in.Version, in.Lane)
+	sheet, err := recordset.OneSheet(in.Source.Records)
+	if err != nil || sheet == nil {
+		return nil, err //nolint:wrapcheck // says everything
+	}
+	return &Small{Sheet: sheet, Metadata: in.metadata()}, nil
+}
+
+// now is the database's time, unless it is known.
+func (s *Service) now(ctx context.Context, tx pgx.Tx, known time.Time) (time.Time, error) {
+	if !known.IsZero() {
+		return known, nil
+	}
+	now, err := s.q.Clock(ctx, tx)
 	if err != nil {
-		return nil, err
+		return now, fmt.Errorf("read the clock: %w", err)
 	}
-	now := in.Now
-	if now.IsZero() {
-		if now, err = s.q.Clock(ctx, tx); err != nil {
-			return nil, fmt.Errorf("read the clock: %w", err)
-		}
+	return now, nil
+}
+
+// StartAlike starts batches whose records fit one page each in the caller's transaction: of each group all or none. One statement writes
+// a group, and all goes out together. The faults by which a group is refused are those of Start; an error ends the transaction.
+func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, groups ...*Alike) error {
+	later := pg.NewPipeline(tx)
+	var wakes []dueKey
+	var ids []string
+	var actors []*account.Actor
+	now, err := s.now(ctx, tx, now)
+	if err != nil {
+		return err
 	}
-	small := make([]smallStart, 0, len(each))
-	var out []*StartedBatch
-	for i := range each {
-		sheet, err := recordset.OneSheet([][]byte{each[i].Record})
+	for _, g := range groups {
+		l, err := s.launch(ctx, tx, g.In.OrgID, g.In.DefinitionID, g.In.Version, g.In.Lane)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // says everything
+			var refusal *fault.Error
+			if g.Refused = err; !errors.As(err, &refusal) {
+				return err
+			}
+			continue
 		}
-		if sheet == nil {
-			return nil, fmt.Errorf("a record of %d bytes fits no page", len(each[i].Record))
+		keys, err := s.addAlike(ctx, later, l, g, now)
+		if err != nil {
+			return err
 		}
-		small = append(small, smallStart{sheet, each[i].Metadata})
+		wakes = append(wakes, keys...)
+		for i := range g.Out {
+			ids, actors = append(ids, g.Out[i].BatchID.String()), append(actors, g.Each[i].By)
+		}
 	}
-	out, err = s.startSmall(ctx, tx, l, &in, small, now)
-	return out, err
+	if err := account.AuditAll(ctx, later, auditType, ids, actors...); err != nil {
+		return err //nolint:wrapcheck // says everything
+	}
+	var w wakings
+	s.wake(ctx, &w, wakes, now)
+	if err := later.Send(ctx, tx, w.asks...); err != nil {
+		return fmt.Errorf("insert batches: %w", err)
+	}
+	return w.start(ctx, tx)
 }
 
-// smallStart is what starts of few records do not have in common.
-type smallStart struct {
-	sheet    *recordset.Sheet
-	metadata json.RawMessage
-}
-
-// startSmall starts batches whose records fit one page each, now and not paced: one statement writes all of them.
-func (s *Service) startSmall(ctx context.Context, tx pgx.Tx, l *launch, in *StartInput, each []smallStart, now time.Time) ([]*StartedBatch, error) {
+// addAlike leaves a group with later, and returns what it wakes.
+func (s *Service) addAlike(ctx context.Context, later *pg.Pipeline, l *launch, g *Alike, now time.Time) (wakes []dueKey, err error) {
+	in := &g.In
 	p := db.BatchesStartParams{OrgID: in.OrgID, DefinitionID: in.DefinitionID, Version: in.Version, TriggerType: in.TriggerType,
 		TriggerSource: in.TriggerSource, Lane: in.Lane, CreatedBy: in.CreatedBy, Now: now, Priority: in.Priority, High: isHigh(in.Priority),
 		ScheduleID: in.ScheduleID, EventDepth: in.EventDepth, State: entryState(&l.plan.Steps[0])}
@@ -68,7 +109,6 @@ func (s *Service) startSmall(ctx context.Context, tx pgx.Tx, l *launch, in *Star
 	if p.Calls {
 		p.CallTasks = int32(len(callTasks(&l.plan.Steps[0]))) //nolint:gosec // at most 50 tasks
 	}
-	var wakes []dueKey
 	for i := range l.queues {
 		q := &l.queues[i]
 		p.Steps, p.Tasks = append(p.Steps, q.step), append(p.Tasks, q.task)
@@ -77,51 +117,40 @@ func (s *Service) startSmall(ctx context.Context, tx pgx.Tx, l *launch, in *Star
 			wakes = append(wakes, dueKey{DueDispatch, DispatchKey(q.Route.Domain, q.Route.Bucket)})
 		}
 	}
-	later := pg.NewPipeline(tx)
-	out := make([]*StartedBatch, len(each))
-	for i := range each {
-		started, err := s.addSmall(ctx, l, in, &p, &each[i], now)
+	for i := range g.Each {
+		started, err := s.addSmall(ctx, l, in, &p, &g.Each[i], now)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = started
-		if !p.Calls {
+		if g.Out = append(g.Out, started); !p.Calls {
 			wakes = append(wakes, dueKey{DueSlices, started.BatchID.String()})
 		}
 	}
 	if err := s.q.BatchesStart(ctx, later, p); err != nil {
 		return nil, fmt.Errorf("insert batches: %w", err)
 	}
-	for i := range out {
+	for i := range g.Out {
 		if l.vars != nil {
-			if err := s.q.BatchVarsAdd(ctx, later, db.BatchVarsAddParams{BatchID: out[i].BatchID, Vars: string(l.vars)}); err != nil {
+			if err := s.q.BatchVarsAdd(ctx, later, db.BatchVarsAddParams{BatchID: g.Out[i].BatchID, Vars: string(l.vars)}); err != nil {
 				return nil, fmt.Errorf("insert the batch's variables: %w", err)
 			}
 		}
-		if err := account.Audit(ctx, later, auditType, out[i].BatchID.String()); err != nil {
-			return nil, err //nolint:wrapcheck // says everything
-		}
 	}
-	var w wakings
-	s.wake(ctx, &w, wakes, now)
-	if err := later.Send(ctx, tx, w.asks...); err != nil {
-		return nil, fmt.Errorf("insert batches: %w", err)
-	}
-	return out, w.start(ctx, tx)
+	return wakes, nil
 }
 
 // addSmall adds a batch to those that are started.
-func (s *Service) addSmall(ctx context.Context, l *launch, in *StartInput, p *db.BatchesStartParams, one *smallStart, now time.Time) (*StartedBatch, error) {
+func (s *Service) addSmall(ctx context.Context, l *launch, in *StartInput, p *db.BatchesStartParams, one *Small, now time.Time) (*StartedBatch, error) {
 	batch, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
-	p.Ids, p.Metadata = append(p.Ids, batch), append(p.Metadata, string(one.metadata))
-	p.PageSets, p.Rows = append(p.PageSets, one.sheet.SetID), append(p.Rows, one.sheet.Rows)
-	p.RawBytes, p.Bodies = append(p.RawBytes, one.sheet.RawBytes), append(p.Bodies, one.sheet.Body)
-	out := &StartedBatch{BatchID: batch, Status: BatchQueued, RecordCount: int64(one.sheet.Rows)}
+	p.Ids, p.Metadata = append(p.Ids, batch), append(p.Metadata, string(one.Metadata))
+	p.PageSets, p.Rows = append(p.PageSets, one.Sheet.SetID), append(p.Rows, one.Sheet.Rows)
+	p.RawBytes, p.Bodies = append(p.RawBytes, one.Sheet.RawBytes), append(p.Bodies, one.Sheet.Body)
+	out := &StartedBatch{BatchID: batch, Status: BatchQueued, RecordCount: int64(one.Sheet.Rows)}
 	for i := range l.queues {
 		out.Routes = append(out.Routes, l.queues[i].TaskRoute)
 	}
-	return out, s.remember(ctx, l, in, out, one.sheet.SetID, one.metadata, one.sheet.Page(), now)
+	return out, s.remember(ctx, l, in, out, one.Sheet.SetID, one.Metadata, one.Sheet.Page(), now)
 }

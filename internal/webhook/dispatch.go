@@ -13,6 +13,7 @@ import (
 	"flowlane/internal/due"
 	"flowlane/internal/expr"
 	"flowlane/internal/pg"
+	"flowlane/internal/recordset"
 	"flowlane/internal/run"
 )
 
@@ -170,18 +171,28 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 	if err != nil {
 		return fmt.Errorf("lock deliveries of webhook %s: %w", w.ID, err)
 	}
-	source, done := FormatID(w.ID), db.DeliveryDispatchedParams{WebhookID: w.ID}
-	each := make([]run.Alike, len(open))
-	for i, d := range open {
-		each[i] = run.Alike{Record: records[d.ID], Metadata: fmt.Appendf(nil, `{"webhook_id":%q,"delivery_id":%q}`, source, d.ID)}
+	if len(open) == 0 {
+		return nil
 	}
-	started, err := s.Runs.StartAlike(ctx, tx, run.StartInput{OrgID: w.OrgID, DefinitionID: w.DefinitionID, Version: active.Version,
-		TriggerType: db.FlowTriggerTypeWebhook, TriggerSource: &source, CreatedBy: &w.CreatedBy}, each)
-	if err != nil {
+	source, done := FormatID(w.ID), db.DeliveryDispatchedParams{WebhookID: w.ID}
+	group := run.Alike{In: run.StartInput{OrgID: w.OrgID, DefinitionID: w.DefinitionID, Version: active.Version,
+		TriggerType: db.FlowTriggerTypeWebhook, TriggerSource: &source, CreatedBy: &w.CreatedBy}}
+	for _, d := range open {
+		sheet, err := recordset.OneSheet([][]byte{records[d.ID]})
+		if err != nil || sheet == nil {
+			return fmt.Errorf("a record of %d bytes fits no page: %w", len(records[d.ID]), err)
+		}
+		metadata := fmt.Appendf(nil, `{"webhook_id":%q,"delivery_id":%q}`, source, d.ID)
+		group.Each = append(group.Each, run.Small{Sheet: sheet, Metadata: metadata})
+	}
+	if err := s.Runs.StartAlike(ctx, tx, time.Time{}, &group); err != nil {
 		return err
 	}
-	for i := range started {
-		done.Ids, done.BatchIds = append(done.Ids, open[i].ID), append(done.BatchIds, started[i].BatchID)
+	if group.Refused != nil {
+		return group.Refused
+	}
+	for i, started := range group.Out {
+		done.Ids, done.BatchIds = append(done.Ids, open[i].ID), append(done.BatchIds, started.BatchID)
 	}
 	if err := s.q.DeliveryDispatched(ctx, tx, done); err != nil {
 		return fmt.Errorf("note the batches of webhook %s: %w", w.ID, err)
