@@ -25,6 +25,12 @@ SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id AND deleted_at
 -- Holds off changes and the deletion until the start is over; starts do not wait for each other.
 SELECT * FROM flow.definition WHERE org_id = @org_id AND id = @id AND deleted_at IS NULL FOR KEY SHARE;
 
+-- name: DefinitionsForStart :many
+-- Those that are active, and that nobody changes just now: it waits for nobody.
+SELECT d.org_id, d.id, d.version FROM flow.definition d
+WHERE (d.org_id, d.id) IN (SELECT unnest(@org_ids::uuid[]), unnest(@ids::uuid[])) AND d.deleted_at IS NULL AND d.status = 'active'
+FOR KEY SHARE SKIP LOCKED;
+
 -- name: Definitions :many
 -- In insertion order; `after` is the last id of the page before (all zeros for the first).
 SELECT sqlc.embed(d), v.doc

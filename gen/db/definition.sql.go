@@ -469,6 +469,44 @@ func (q *Queries) Definitions(ctx context.Context, db DBTX, arg DefinitionsParam
 	return items, nil
 }
 
+const definitionsForStart = `-- name: DefinitionsForStart :many
+SELECT d.org_id, d.id, d.version FROM flow.definition d
+WHERE (d.org_id, d.id) IN (SELECT unnest($1::uuid[]), unnest($2::uuid[])) AND d.deleted_at IS NULL AND d.status = 'active'
+FOR KEY SHARE SKIP LOCKED
+`
+
+type DefinitionsForStartParams struct {
+	OrgIds []uuid.UUID
+	Ids    []uuid.UUID
+}
+
+type DefinitionsForStartRow struct {
+	OrgID   uuid.UUID
+	ID      uuid.UUID
+	Version int32
+}
+
+// Those that are active, and that nobody changes just now: it waits for nobody.
+func (q *Queries) DefinitionsForStart(ctx context.Context, db DBTX, arg DefinitionsForStartParams) ([]DefinitionsForStartRow, error) {
+	rows, err := db.Query(ctx, definitionsForStart, arg.OrgIds, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DefinitionsForStartRow
+	for rows.Next() {
+		var i DefinitionsForStartRow
+		if err := rows.Scan(&i.OrgID, &i.ID, &i.Version); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteDefinition = `-- name: DeleteDefinition :exec
 UPDATE flow.definition SET deleted_at = flow.clock(), updated_at = flow.clock(), variable_set_id = NULL
 WHERE org_id = $1 AND id = $2

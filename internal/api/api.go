@@ -126,7 +126,7 @@ func New(d Deps) (http.Handler, error) {
 		definitionGroup: definitionGroup{
 			definitionHandler: definitionHandler{definitions: d.Definitions, templates: d.Templates},
 			dryRunHandler:     dryRunHandler{dryRuns: d.DryRuns},
-			triggerHandler:    triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts},
+			triggerHandler:    newTriggerHandler(d),
 		},
 		templateHandler:  templates,
 		variableHandler:  variableHandler{variables: d.Variables},

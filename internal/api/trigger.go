@@ -26,6 +26,13 @@ type triggerHandler struct {
 	plans       *definition.Plans
 	runs        *run.Service
 	forecasts   *forecast.Service
+	together    *together
+}
+
+func newTriggerHandler(d Deps) triggerHandler {
+	h := triggerHandler{pool: d.Pool, definitions: d.Definitions, plans: d.Plans, runs: d.Runs, forecasts: d.Forecasts, together: &together{log: d.Log}}
+	h.together.h = &h
+	return h
 }
 
 func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTriggerRequest, params oas.TriggerDefinitionParams) (*oas.TriggerResult, error) {
@@ -39,10 +46,22 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 		return nil, err
 	}
 	in.OrgID, in.DefinitionID, in.CreatedBy, in.TriggerType = caller.OrgID, id, &caller.AccountID, db.FlowTriggerTypeApiCall
+	started, err := h.together.start(ctx, in)
+	if started == nil && err == nil {
+		return h.alone(ctx, in)
+	}
+	if err != nil {
+		return nil, startFailed(ctx, err)
+	}
+	return triggerResultOf(started, nil), nil
+}
+
+// alone starts a trigger in a transaction of its own.
+func (h triggerHandler) alone(ctx context.Context, in run.StartInput) (*oas.TriggerResult, error) {
 	var started *run.StartedBatch
 	var estimate *forecast.Estimate
 	var txID string
-	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if txID, err = h.version(ctx, tx, &in); err != nil {
 			return err
 		}
@@ -50,12 +69,12 @@ func (h triggerHandler) TriggerDefinition(ctx context.Context, req oas.OptTrigge
 			return err
 		}
 		if in.Pacing != nil {
-			if err = h.forecasts.Slower(ctx, tx, caller.OrgID, started.BatchID, in.Pacing); err != nil {
+			if err = h.forecasts.Slower(ctx, tx, in.OrgID, started.BatchID, in.Pacing); err != nil {
 				return err
 			}
 		}
 		// Before the commit: nothing of the batch is spent yet.
-		if estimate, err = h.forecasts.OfBatch(ctx, tx, caller.OrgID, started); err != nil {
+		if estimate, err = h.forecasts.OfBatch(ctx, tx, in.OrgID, started); err != nil {
 			return err
 		}
 		return keep(ctx, tx, http.StatusOK, triggerResultOf(started, estimate))
@@ -89,6 +108,7 @@ func (h triggerHandler) version(ctx context.Context, tx pgx.Tx, in *run.StartInp
 	if err != nil {
 		return "", err
 	}
+	h.together.known(plan)
 	return txID, plan.Runnable()
 }
 

@@ -1,0 +1,258 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
+	"flowlane/internal/account"
+	"flowlane/internal/definition"
+	"flowlane/internal/pg"
+	"flowlane/internal/run"
+)
+
+const (
+	// togetherMost and togetherBytes bound the triggers that share a transaction.
+	togetherMost  = 64
+	togetherBytes = 2 << 20
+	// togetherAtOnce is how many such transactions run at once, where full ones wait.
+	togetherAtOnce = 4
+	// togetherTimeout bounds one.
+	togetherTimeout = 10 * time.Second
+)
+
+// together starts triggers that come at the same time in one transaction: the first goes at once, those that come meanwhile are the
+// next group. Each has its own caller and its own answer, and what cannot be started so is left to a transaction of its own, which
+// also finds out why. No group waits for somebody who holds a definition, so that nobody suffers for another.
+type together struct {
+	h   *triggerHandler
+	log *slog.Logger
+	// metered are the definitions of which the last version seen spends budgets: estimating that is work of its own.
+	metered sync.Map
+
+	mu      sync.Mutex
+	serving int
+	waiting []*shared
+}
+
+// shared is a trigger that shares a transaction.
+type shared struct {
+	ctx  context.Context //nolint:containedctx // ends when the caller leaves
+	in   run.StartInput
+	one  *run.Small
+	done chan struct{}
+	// started is nil where it must be started alone, or nobody knows whether it was: then err says so.
+	started *run.StartedBatch
+	err     error
+}
+
+// start starts a trigger together with others; nil where it must be started alone.
+func (t *together) start(ctx context.Context, in run.StartInput) (*run.StartedBatch, error) {
+	if _, metered := t.metered.Load(in.DefinitionID); metered || exchangeOf(ctx).attempt != nil {
+		return nil, nil
+	}
+	one, err := in.Small()
+	if err != nil || one == nil {
+		return nil, err
+	}
+	// What belongs to the request is copied: its caller may leave.
+	one.By, one.Metadata = account.ActorFrom(ctx), bytes.Clone(one.Metadata)
+	in.Source.Records, in.Metadata = nil, nil
+	s := &shared{ctx: ctx, in: in, one: one, done: make(chan struct{})}
+	t.join(s)
+	select {
+	case <-s.done:
+		return s.started, s.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the start: %w", ctx.Err())
+	}
+}
+
+// join has a trigger served with the next group.
+func (t *together) join(s *shared) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting = append(t.waiting, s)
+	if t.serving == 0 || t.serving < togetherAtOnce && len(t.waiting) >= togetherMost {
+		t.serving++
+		go t.serve()
+	}
+}
+
+func (t *together) serve() {
+	for group := t.next(); len(group) > 0; group = t.next() {
+		ctx, cancel := context.WithTimeout(context.Background(), togetherTimeout)
+		t.startGroup(ctx, group)
+		cancel()
+	}
+}
+
+// next takes a group; none where nobody waits, or others see to those who do.
+func (t *together) next() []*shared {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, bytes := 0, 0
+	for n < min(len(t.waiting), togetherMost) && bytes < togetherBytes {
+		bytes += len(t.waiting[n].one.Sheet.Body) + len(t.waiting[n].one.Metadata)
+		n++
+	}
+	if n == 0 || n == len(t.waiting) && n < togetherMost && t.serving > 1 {
+		t.serving--
+		return nil
+	}
+	group := t.waiting[:n:n]
+	t.waiting = append([]*shared(nil), t.waiting[n:]...)
+	return group
+}
+
+// startGroup starts those whose callers are still there.
+func (t *together) startGroup(ctx context.Context, all []*shared) {
+	var parties []*party
+	var txID string
+	committing := false
+	defer func() {
+		if v := recover(); v != nil {
+			t.log.ErrorContext(ctx, "panic", "panic", v, "stack", string(debug.Stack()))
+			if committing {
+				tell(parties, errGroupBroke)
+			}
+		}
+		for _, s := range all {
+			close(s.done)
+		}
+	}()
+	here := slices.DeleteFunc(slices.Clone(all), func(s *shared) bool { return s.ctx.Err() != nil })
+	err := pg.InTxShared(ctx, t.h.pool, func(ctx context.Context, tx pgx.Tx) error {
+		versions, now, id, err := t.versions(ctx, tx, here)
+		if err != nil {
+			return err
+		}
+		txID, parties = id, partiesOf(here, versions)
+		alike := make([]*run.Alike, len(parties))
+		for i, p := range parties {
+			alike[i] = &p.Alike
+		}
+		err = t.h.runs.StartAlike(ctx, tx, now, alike...)
+		committing = err == nil
+		return err
+	})
+	if err != nil {
+		err = t.h.unlessCommitted(ctx, txID, err)
+	}
+	if err == nil || pg.CommitUnknown(err) { // else each starts alone, and meets its own refusal
+		tell(parties, err)
+	}
+}
+
+// flow is a definition and whose it is.
+type flow struct{ org, definition uuid.UUID }
+
+// versions finds the versions of the definitions that can be started now and spend no budget, the time, and the name of the transaction.
+func (t *together) versions(ctx context.Context, tx pgx.Tx, all []*shared) (out map[flow]int32, now time.Time, txID string, err error) {
+	out = map[flow]int32{}
+	for _, s := range all {
+		out[flow{s.in.OrgID, s.in.DefinitionID}] = 0
+	}
+	var asked db.DefinitionsForStartParams
+	for f := range out {
+		asked.OrgIds, asked.Ids = append(asked.OrgIds, f.org), append(asked.Ids, f.definition)
+	}
+	clear(out)
+	var found []db.DefinitionsForStartRow
+	err = pg.Together(ctx, tx, func(conn pg.DB) (err error) {
+		found, err = db.New().DefinitionsForStart(ctx, conn, asked)
+		return err
+	}, func(conn pg.DB) (err error) {
+		now, err = db.New().Clock(ctx, conn)
+		return err
+	}, func(conn pg.DB) (err error) {
+		txID, err = pg.TxID(ctx, conn)
+		return err
+	})
+	for _, d := range found {
+		plan, err := t.h.plans.Plan(ctx, tx, d.OrgID, d.ID, d.Version)
+		if err != nil {
+			return nil, now, "", err
+		}
+		if !t.known(plan) {
+			out[flow{d.OrgID, d.ID}] = d.Version
+		}
+	}
+	return out, now, txID, err
+}
+
+// known notes, and says, whether a plan spends budgets.
+func (t *together) known(plan *definition.Plan) (metered bool) {
+	for i := range plan.Steps {
+		for j := range plan.Steps[i].Tasks {
+			metered = metered || len(plan.Steps[i].Tasks[j].Action.Buckets) > 0
+		}
+	}
+	if metered {
+		t.metered.Store(plan.DefinitionID, true)
+	} else {
+		t.metered.Delete(plan.DefinitionID)
+	}
+	return metered
+}
+
+// party are triggers of a group that differ in nothing but their records, metadata and request.
+type party struct {
+	run.Alike
+
+	members []*shared
+}
+
+// partiesOf parts a group by what its triggers start; what has no version is in none.
+func partiesOf(all []*shared, versions map[flow]int32) (out []*party) {
+	type key struct {
+		flow
+		account        uuid.UUID
+		lane, priority string
+	}
+	byKey := map[key]*party{}
+	for _, s := range all {
+		f := flow{s.in.OrgID, s.in.DefinitionID}
+		version, ok := versions[f]
+		if !ok {
+			continue
+		}
+		k := key{flow: f, account: *s.in.CreatedBy}
+		if s.in.Lane != nil {
+			k.lane = string(*s.in.Lane)
+		}
+		if s.in.Priority != nil {
+			k.priority = *s.in.Priority
+		}
+		p := byKey[k]
+		if p == nil {
+			p = &party{Alike: run.Alike{In: s.in}}
+			p.In.Version, byKey[k], out = version, p, append(out, p)
+		}
+		p.Each, p.members = append(p.Each, *s.one), append(p.members, s)
+	}
+	return out
+}
+
+var errGroupBroke = errors.New("api: a group of starts broke off after it was sent")
+
+// tell tells those of whom the transaction has started a batch; err tells that nobody knows whether it has.
+func tell(parties []*party, err error) {
+	for _, p := range parties {
+		for i, started := range p.Out {
+			if p.members[i].err = err; err == nil {
+				p.members[i].started = started
+			}
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/api/apitest"
+	"flowlane/internal/app"
+)
+
+const requestSteps = `[{"id":"a","tasks":[{"id":"c","action_id":"core__http__request","params":{"method":"GET","url":"SIM/nothing"}}]}]`
+
+// together is a trigger that is sent at the same time as others, and what it must be answered.
+type together struct {
+	client         *apitest.Client
+	flow, body     string
+	status         int
+	detail         string
+	caller, output string
+	res            apitest.Response
+}
+
+// sendTogether sends each of them with its number as request id.
+func sendTogether(all []*together) {
+	var group sync.WaitGroup
+	begin := make(chan struct{})
+	for i, one := range all {
+		group.Go(func() {
+			<-begin
+			one.res = one.client.Do(http.MethodPost, "/flows/definitions/"+one.flow+"/trigger", one.body, "X-Request-Id", fmt.Sprint("number-", i))
+		})
+	}
+	close(begin)
+	group.Wait()
+}
+
+// refusePoison has the database refuse batches whose metadata says so.
+const refusePoison = `CREATE FUNCTION public.refuse_poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	IF NEW.metadata LIKE '%poison%' THEN RAISE EXCEPTION 'poison'; END IF;
+	RETURN NEW;
+END $$;
+CREATE TRIGGER refuse_poison BEFORE INSERT ON flow.batch FOR EACH ROW EXECUTE FUNCTION public.refuse_poison();`
+
+// TestTrigger_Together: of many triggers of two organizations, three callers and several flows at once, which share transactions, each is
+// answered for itself, starts one batch of its own record or none, and stands in the audit log as its own caller's.
+func TestTrigger_Together(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	_, err := s.app.Pool.Exec(t.Context(), refusePoison)
+	require.NoError(t, err)
+	person := s.Bearer(s.issuer.Token(s.orgID(s.Key), map[string]any{"role": "admin", "sub": "somebody"}))
+	mine, transforms, requests, uploads := s.define(transformSteps), s.define(transformSteps), s.define(requestSteps), s.define(uploadSteps)
+	theirs := s.other.Do(http.MethodPost, "/flows/definitions", `{"name":"f","status":"active","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	draft := s.Do(http.MethodPost, "/flows/definitions", `{"name":"d","steps":`+transformSteps+`}`).Want(http.StatusCreated).JSON()["id"].(string)
+	set := s.Do(http.MethodPost, "/flows/variables", `{"name":"v","keys":[{"name":"k"}],"versions":[{"name":"a","values":{}}]}`).Want(http.StatusCreated).JSON()["id"].(string)
+	varied := s.Do(http.MethodPost, "/flows/definitions", fmt.Sprintf(`{"name":"v","status":"active","variable_set_id":%q,"variable_version":"a","steps":%s}`,
+		set, strings.ReplaceAll(transformSteps, "input.n", "vars.k"))).Want(http.StatusCreated).JSON()["id"].(string)
+	s.Do(http.MethodPut, "/flows/variables/"+set, `{"name":"v","keys":[{"name":"other"}],"versions":[{"name":"a","values":{}}]}`).Want(http.StatusOK)
+	unready := s.define(strings.ReplaceAll(uploadSteps, "CRED", s.revoked()))
+
+	callers := map[*apitest.Client]string{s.Client: readMe(s.Client).Account.ID, person: readMe(person).Account.ID, s.other: readMe(s.other).Account.ID}
+	var all []*together
+	add := func(client *apitest.Client, flow, body string, status int, detail string) *together {
+		one := &together{client: client, flow: flow, body: body, status: status, detail: detail, caller: callers[client]}
+		all = append(all, one)
+		return one
+	}
+	for i := range 12 {
+		body := func(more string) string {
+			return fmt.Sprintf(`{"input_data":{"n":%d},"metadata":{"no":%d}%s}`, len(all), len(all), more)
+		}
+		for _, more := range []string{"", `,"lane":"backfill"`, `,"priority":"high"`} {
+			for _, c := range []*apitest.Client{s.Client, person} {
+				one := add(c, []string{mine, transforms}[i%2], body(more), http.StatusOK, "")
+				one.output = fmt.Sprint(len(all) - 1)
+			}
+		}
+		add(s.other, theirs, body(""), http.StatusOK, "").output = fmt.Sprint(len(all) - 1)
+		add(s.Client, requests, body(""), http.StatusOK, "")
+		add(s.Client, uploads, body(""), http.StatusOK, "")
+		add(s.Client, mine, fmt.Sprintf(`{"records":[{"n":%d},{"n":2}],"metadata":{"no":%d}}`, len(all), len(all)), http.StatusOK, "").output = fmt.Sprint(len(all) - 1)
+		add(s.other, mine, body(""), http.StatusNotFound, "Definition not found")
+		add(s.Client, theirs, body(""), http.StatusNotFound, "Definition not found")
+		add(s.Client, uuid.NewString(), body(""), http.StatusNotFound, "Definition not found")
+		add(s.Client, draft, body(""), http.StatusBadRequest, "Definition is not active")
+		add(s.Client, varied, body(""), http.StatusConflict, `VariableSet "v" has no key "k" any more, which the definition uses; change the definition or the set`)
+		add(s.Client, unready, body(""), http.StatusConflict, "Credential is revoked: set its status to active, or choose another")
+		add(s.Client, mine, `{"records":[{}],"input_data":{}}`, http.StatusUnprocessableEntity, "")
+		if i%6 == 5 {
+			add(s.Client, mine, body("")[:len(body(""))-2]+`,"x":"poison"}}`, http.StatusServiceUnavailable, "Workflow start failed, records cleaned up")
+		}
+	}
+	sendTogether(all)
+
+	started := 0
+	for i, one := range all {
+		if one.status != http.StatusOK {
+			if one.detail != "" {
+				one.res.Detail(one.status, one.detail)
+			} else {
+				one.res.Want(one.status)
+			}
+			assert.Zero(t, s.number("SELECT count(*) FROM flow.batch WHERE (metadata::json->>'no')::int = $1", i), one.body)
+			continue
+		}
+		started++
+		got := one.res.Want(http.StatusOK).JSON()
+		batch := got["batch_id"].(string)
+		assert.Equal(t, one.flow == uploads, got["estimate"] != nil)
+		b := one.client.Do(http.MethodGet, "/flows/batches/"+batch, nil).Want(http.StatusOK).JSON()
+		assert.Equal(t, map[string]any{"no": float64(i)}, b["metadata"])
+		assert.Equal(t, []any{one.flow, strings.Contains(one.body, "backfill"), strings.Contains(one.body, "high"), got["record_count"]},
+			[]any{b["definition_id"], b["lane"] == "backfill", b["priority"] == "high", b["record_count"]})
+		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE (metadata::json->>'no')::int = $1", i))
+		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.audit_log WHERE resource_id = $1 AND request_id = $2 AND account_id = $3 AND action = 'triggerDefinition'",
+			batch, fmt.Sprint("number-", i), one.caller), "by whom")
+		assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE id = $1 AND created_by = $2", batch, one.caller))
+		if one.output != "" {
+			(&stack{Client: one.client, t: t}).await(batch)
+			job := one.client.Do(http.MethodGet, "/flows/jobs/"+batch+".0", nil).Want(http.StatusOK)
+			assert.Contains(t, string(job.Body), `"output":`+one.output+`,`)
+		}
+	}
+	assert.Equal(t, started, s.number("SELECT count(*) FROM flow.batch"))
+	assert.Equal(t, started, s.number("SELECT count(*) FROM flow.audit_log WHERE action = 'triggerDefinition'"))
+	transactions := s.number("SELECT count(DISTINCT xmin::text) FROM flow.audit_log WHERE action = 'triggerDefinition'")
+	assert.Less(t, transactions, started, "none shared a transaction")
+	t.Logf("%d triggers of %d were started in %d transactions", started, len(all), transactions)
+}
+
+// revoked returns the id of a credential that is not active.
+func (s *stack) revoked() string {
+	s.t.Helper()
+	id := s.Do(http.MethodPost, "/credentials", `{"name":"off","platform_id":"dialer","auth_method":"basic_auth","credentials":{"username":"acme","password":"x"}}`).
+		Want(http.StatusCreated).JSON()["id"].(string)
+	s.change(id, `"status":"revoked"`)
+	return id
+}
+
+// TestTrigger_TogetherBroken: while connections break at any time, each trigger starts one batch, or none where it is answered 503; of
+// one of which nobody knows, one or none.
+func TestTrigger_TogetherBroken(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	flow := s.define(transformSteps)
+	// A transaction takes long enough to be met.
+	_, err := s.app.Pool.Exec(t.Context(), `CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$;
+		CREATE TRIGGER take_time BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.take_time();`)
+	require.NoError(t, err)
+	killed := s.breakAt("DefinitionsForStart", "BatchesStart", "DueWake")
+	var all []*together
+	for round := range 8 {
+		var now []*together
+		for i := range 60 {
+			now = append(now, &together{client: s.Client, flow: flow, body: fmt.Sprintf(`{"metadata":{"no":%d}}`, round*60+i)})
+		}
+		sendTogether(now)
+		all = append(all, now...)
+	}
+	for i, one := range all {
+		n := s.number("SELECT count(*) FROM flow.batch WHERE (metadata::json->>'no')::int = $1", i)
+		switch {
+		case one.res.Status == http.StatusOK:
+			assert.Equal(t, 1, n)
+			assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE id = $1 AND (metadata::json->>'no')::int = $2", one.res.JSON()["batch_id"], i))
+		case strings.Contains(string(one.res.Body), "did not confirm"):
+			assert.LessOrEqual(t, n, 1)
+		default:
+			assert.Zero(t, n)
+			one.res.Want(http.StatusServiceUnavailable)
+		}
+	}
+	assert.Positive(t, killed(), "no connection was lost: the test shows less than it should")
+}
+
+// gate has transactions that call await_gate wait until it is open.
+const gate = `CREATE TABLE public.gate (open boolean);
+CREATE FUNCTION public.await_gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	WHILE NOT EXISTS (SELECT FROM public.gate WHERE open) LOOP PERFORM pg_sleep(0.005); END LOOP;
+	RETURN NULL;
+END $$;`
+
+// gated has starts wait at the gate, in a query that begins so.
+func (s *stack) gated(trigger, query string) (reached func(), open func()) {
+	s.t.Helper()
+	_, err := s.app.Pool.Exec(s.t.Context(), gate+trigger)
+	require.NoError(s.t, err)
+	return func() {
+			s.t.Helper()
+			s.eventually(func() bool {
+				return s.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE $1 AND wait_event = 'PgSleep'`, query+"%") == 1
+			})
+		}, func() {
+			s.t.Helper()
+			s.eventually(func() bool {
+				_, err := s.app.Pool.Exec(s.t.Context(), "INSERT INTO public.gate VALUES (true)")
+				return err == nil
+			})
+		}
+}
+
+// TestTrigger_TogetherUnconfirmed: what a commit without an answer has started is not started again.
+func TestTrigger_TogetherUnconfirmed(t *testing.T) {
+	t.Parallel()
+	s, wire := serveOverWire(t, &logBuffer{})
+	flow := s.define(transformSteps)
+	reached, _ := s.gated("CREATE CONSTRAINT TRIGGER await_gate AFTER INSERT ON flow.batch DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.await_gate();", "commit")
+	answer := make(chan apitest.Response, 1)
+	go func() { answer <- s.Do(http.MethodPost, "/flows/definitions/"+flow+"/trigger", nil) }()
+	reached()
+	u, err := url.Parse(s.config.DatabaseURL)
+	require.NoError(t, err)
+	u.Host = wire.server
+	beside, err := pgx.Connect(t.Context(), u.String())
+	require.NoError(t, err)
+	defer func() { _ = beside.Close(context.WithoutCancel(t.Context())) }()
+	wire.set(true)
+	_, err = beside.Exec(t.Context(), "INSERT INTO public.gate VALUES (true)")
+	require.NoError(t, err)
+	s.eventually(func() bool {
+		var n int
+		require.NoError(t, beside.QueryRow(t.Context(), "SELECT count(*) FROM flow.batch").Scan(&n))
+		return n == 1
+	})
+	wire.set(false)
+	id := (<-answer).Want(http.StatusOK).JSON()["batch_id"]
+	assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch"))
+	assert.Equal(t, 1, s.number("SELECT count(*) FROM flow.batch WHERE id = $1", id))
+}
+
+// TestTrigger_CallerLeaves: the start of a caller that leaves while it is under way goes on, once, and those that come meanwhile are
+// started when it is over.
+func TestTrigger_CallerLeaves(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	s := serveStack(t, false, func(c *app.Config) {
+		c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	flow := s.define(transformSteps)
+	reached, open := s.gated("CREATE TRIGGER await_gate BEFORE INSERT ON flow.batch FOR EACH STATEMENT EXECUTE FUNCTION public.await_gate();", "-- name: BatchesStart ")
+	ctx, leave := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/v1/flows/definitions/"+flow+"/trigger", strings.NewReader(`{"metadata":{"no":-1}}`))
+	require.NoError(t, err)
+	req.Header.Set("X-Api-Key", s.Key)
+	req.Header.Set("Content-Type", "application/json")
+	left := make(chan error, 1)
+	go func() {
+		res, err := s.HTTP.Do(req)
+		if err == nil {
+			_ = res.Body.Close()
+		}
+		left <- err
+	}()
+	reached()
+	leave()
+	require.ErrorIs(t, <-left, context.Canceled)
+	s.eventually(func() bool { return strings.Contains(log.String(), "request was given up") })
+	var all []*together
+	for i := range 20 {
+		all = append(all, &together{client: s.Client, flow: flow, body: fmt.Sprintf(`{"metadata":{"no":%d}}`, i)})
+	}
+	open()
+	sendTogether(all)
+	for i, one := range all {
+		var metadata string
+		id := one.res.Want(http.StatusOK).JSON()["batch_id"]
+		require.NoError(t, s.app.Pool.QueryRow(t.Context(), "SELECT metadata FROM flow.batch WHERE id = $1", id).Scan(&metadata))
+		assert.JSONEq(t, fmt.Sprintf(`{"no":%d}`, i), metadata)
+	}
+	s.eventually(func() bool {
+		return s.number("SELECT count(*) FROM flow.batch WHERE (metadata::json->>'no')::int = -1") == 1
+	})
+	assert.Equal(t, len(all)+1, s.number("SELECT count(*) FROM flow.batch"))
+}
