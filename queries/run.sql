@@ -136,10 +136,12 @@ WHERE c.batch_id = d.batch_id
 RETURNING c.*;
 
 -- name: BatchStart :exec
--- Marks as running what is queued. A batch that somebody works on just now is left to them.
-UPDATE flow.batch SET status = 'running', started_at = @began::timestamptz, updated_at = @now::timestamptz
-WHERE id IN (
-    SELECT b.id FROM flow.batch b WHERE b.id = ANY(@ids::uuid[]) AND b.status = 'queued' FOR UPDATE SKIP LOCKED
+-- Marks as running what is queued, or was when it was paused. A batch that somebody works on just now is left to them.
+UPDATE flow.batch b SET status = CASE WHEN b.status = 'queued' THEN 'running' ELSE b.status END, paused_from = CASE WHEN b.status = 'paused' THEN 'running'::flow.batch_status END,
+    started_at = @began::timestamptz, updated_at = @now::timestamptz
+WHERE b.id IN (
+    SELECT q.id FROM flow.batch q WHERE q.id = ANY(@ids::uuid[]) AND (q.status = 'queued' OR q.status = 'paused' AND q.paused_from = 'queued')
+    FOR UPDATE SKIP LOCKED
 );
 
 -- name: BatchEnd :exec

@@ -508,9 +508,11 @@ func (q *Queries) BatchResume(ctx context.Context, db DBTX, arg BatchResumeParam
 }
 
 const batchStart = `-- name: BatchStart :exec
-UPDATE flow.batch SET status = 'running', started_at = $1::timestamptz, updated_at = $2::timestamptz
-WHERE id IN (
-    SELECT b.id FROM flow.batch b WHERE b.id = ANY($3::uuid[]) AND b.status = 'queued' FOR UPDATE SKIP LOCKED
+UPDATE flow.batch b SET status = CASE WHEN b.status = 'queued' THEN 'running' ELSE b.status END, paused_from = CASE WHEN b.status = 'paused' THEN 'running'::flow.batch_status END,
+    started_at = $1::timestamptz, updated_at = $2::timestamptz
+WHERE b.id IN (
+    SELECT q.id FROM flow.batch q WHERE q.id = ANY($3::uuid[]) AND (q.status = 'queued' OR q.status = 'paused' AND q.paused_from = 'queued')
+    FOR UPDATE SKIP LOCKED
 )
 `
 
@@ -520,7 +522,7 @@ type BatchStartParams struct {
 	Ids   []uuid.UUID
 }
 
-// Marks as running what is queued. A batch that somebody works on just now is left to them.
+// Marks as running what is queued, or was when it was paused. A batch that somebody works on just now is left to them.
 func (q *Queries) BatchStart(ctx context.Context, db DBTX, arg BatchStartParams) error {
 	_, err := db.Exec(ctx, batchStart, arg.Began, arg.Now, arg.Ids)
 	return err

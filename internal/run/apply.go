@@ -286,7 +286,7 @@ func (c *Change) moveBatches(ctx context.Context) error {
 		switch {
 		case counts.terminal() == rows[i].RecordCount && h.Status != BatchPaused && !BatchTerminal(h.Status):
 			c.end(h, &counts)
-		case h.Status == BatchQueued:
+		case h.Status == BatchQueued, h.Status == BatchPaused:
 			start = append(start, h.ID)
 		}
 	}

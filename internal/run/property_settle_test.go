@@ -83,7 +83,7 @@ func (p *play) settle(kind bool) {
 	}
 	for _, v := range verdicts {
 		p.each(v.call.parts, func(r *modelRecord, _ *Part, _ int32) {
-			r.slice.batch.touched = r.slice.batch.touched || !r.slice.batch.paused
+			r.slice.batch.touched = true
 		})
 	}
 }
