@@ -111,8 +111,10 @@ SELECT next_at FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND nex
 
 -- name: DeliveryLockWaiting :many
 -- Locks those of the deliveries that still wait for their start, in the order in which copies of them are counted.
-SELECT id, attempts, (SELECT flow.clock())::timestamptz AS now FROM flow.webhook_delivery
-WHERE webhook_id = @webhook_id AND id = ANY(@ids::uuid[]) AND next_at IS NOT NULL ORDER BY message_id COLLATE "C" FOR NO KEY UPDATE;
+SELECT d.id, d.attempts, (SELECT flow.clock())::timestamptz AS now
+FROM (SELECT @webhook_id::uuid AS webhook_id, unnest(@ids::uuid[]) AS id) n
+JOIN flow.webhook_delivery d ON d.webhook_id = n.webhook_id AND d.id = n.id
+WHERE d.next_at IS NOT NULL ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d;
 
 -- name: DeliveryDispatched :exec
 UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id

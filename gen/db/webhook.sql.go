@@ -192,8 +192,10 @@ func (q *Queries) DeliveryLock(ctx context.Context, db DBTX, arg DeliveryLockPar
 }
 
 const deliveryLockWaiting = `-- name: DeliveryLockWaiting :many
-SELECT id, attempts, (SELECT flow.clock())::timestamptz AS now FROM flow.webhook_delivery
-WHERE webhook_id = $1 AND id = ANY($2::uuid[]) AND next_at IS NOT NULL ORDER BY message_id COLLATE "C" FOR NO KEY UPDATE
+SELECT d.id, d.attempts, (SELECT flow.clock())::timestamptz AS now
+FROM (SELECT $1::uuid AS webhook_id, unnest($2::uuid[]) AS id) n
+JOIN flow.webhook_delivery d ON d.webhook_id = n.webhook_id AND d.id = n.id
+WHERE d.next_at IS NOT NULL ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d
 `
 
 type DeliveryLockWaitingParams struct {
