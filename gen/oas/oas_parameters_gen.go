@@ -3914,7 +3914,7 @@ func decodeGetTenantParams(args [1]string, argsEscaped bool, r *http.Request) (p
 
 // GetTriggerParams is parameters of getTrigger operation.
 type GetTriggerParams struct {
-	// The start, as a trigger's answer names it.
+	// The start, as a trigger's answer names it. It is also the id of the batch that it started.
 	TriggerID string
 }
 

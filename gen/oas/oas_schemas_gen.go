@@ -19402,6 +19402,7 @@ func (s *TriggerRequest) SetScheduledAt(val OptDateTime) {
 
 // Ref: #/components/schemas/TriggerResult
 type TriggerResult struct {
+	// The start; it has the id of its batch.
 	TriggerID string `json:"trigger_id"`
 	BatchID   string `json:"batch_id"`
 	// The one execution of a batch with one record; else null.

@@ -1690,6 +1690,9 @@ export type TriggerRequest = {
 };
 
 export type TriggerResult = {
+    /**
+     * The start; it has the id of its batch.
+     */
     trigger_id: string;
     batch_id: string;
     /**
@@ -6979,7 +6982,7 @@ export type GetTriggerData = {
     body?: never;
     path: {
         /**
-         * The start, as a trigger's answer names it.
+         * The start, as a trigger's answer names it. It is also the id of the batch that it started.
          */
         trigger_id: string;
     };
