@@ -128,6 +128,16 @@ func (f *flight) room(lane quota.LaneKey, most, ofLane int) int {
 	return min(free, answeredMost*most-len(f.open))
 }
 
+// free is how many places are left of most, whoever has the others.
+func (f *flight) free(most int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.orgs {
+		most -= n
+	}
+	return most
+}
+
 // underWay is how many calls of a lane are under way: written down, and not answered as far as is known here.
 func (f *flight) underWay(lane quota.LaneKey) int {
 	if f == nil {

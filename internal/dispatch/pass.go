@@ -19,6 +19,8 @@ import (
 const (
 	// batchWait is how long a pass without work waits for more before it gives its lease and its place back.
 	batchWait = 30 * time.Millisecond
+	// placesWait is how long a pass with work left waits for more places than one.
+	placesWait = 2 * time.Millisecond
 	// passTurn is how long a pass goes on before others get its place.
 	passTurn = time.Second
 	// lookAgain is when a pass comes back that left work behind which something bars: who bars it wakes the budget, and
@@ -142,8 +144,11 @@ func (p *pass) await(ctx context.Context) bool {
 	for {
 		select {
 		case <-p.flight.changed:
-			waited := p.waits()
+			waited, full := p.waits(), len(p.full) > 0
 			p.settle()
+			if full {
+				p.gather(ctx)
+			}
 			if waited {
 				return true
 			}
@@ -155,6 +160,22 @@ func (p *pass) await(ctx context.Context) bool {
 			return true
 		case <-timer.C:
 			return false
+		}
+	}
+}
+
+// gather waits a moment until more places are free than the first: a claim of several calls costs little more than one.
+func (p *pass) gather(ctx context.Context) {
+	timer := time.NewTimer(placesWait)
+	defer timer.Stop()
+	for p.flight.free(p.maxInFlight) < p.maxInFlight/4 {
+		select {
+		case <-p.flight.changed:
+			p.settle()
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -202,7 +223,6 @@ func (p *pass) look(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, 
 		if p.room(&p.opened[i]) > 0 {
 			return true, next, nil
 		}
-		p.full[p.opened[i].laneKey()] = true
 	}
 	next, err = p.d.q.QueueNextReady(ctx, tx, db.QueueNextReadyParams{Domain: p.key.domain, Bucket: p.key.bucket, ChosenAt: p.chosenAt})
 	if err != nil {
@@ -281,6 +301,9 @@ func (p *pass) room(row *queueRow) int {
 	free := p.flight.room(row.laneKey(), p.maxInFlight, int(row.MaxCalls))
 	if p.spaced {
 		free = min(free, 1)
+	}
+	if free <= 0 {
+		p.full[row.laneKey()] = true
 	}
 	return free
 }
