@@ -165,6 +165,16 @@ func (w *localWorkers) leave(l *line) *Lease {
 	return next
 }
 
+// waiting is how many leases of a kind are in line.
+func (w *localWorkers) waiting(kind string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.process == nil {
+		return 0
+	}
+	return w.line(kind).waiting
+}
+
 // line returns the line of a kind; mu is held.
 func (w *localWorkers) line(kind string) *line {
 	l := w.lines[kind]

@@ -16,6 +16,9 @@ const (
 	// scanRows bounds one transaction of the scanner; when it comes back full, the next follows at once.
 	scanRows    = 200
 	scanTimeout = 10 * time.Second
+	// scannedMost bounds what a process takes into the line of a kind that it has not made due itself: the rest become
+	// jobs, which processes with less to do take.
+	scannedMost = 64
 	// scanApart is the least time between two scans that nobody asked for at once.
 	scanApart = 20 * time.Millisecond
 )
@@ -96,12 +99,17 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string, whole bool) (start
 			}
 			started += len(jobs)
 		}
+		most := map[string]int{}
 		for _, row := range rows {
 			k, err := s.kind(row.Kind)
 			if err != nil {
 				return err
 			}
-			if l := s.granted(k, JobArgs{row.Kind, row.Key, row.LeaseNo}, row.Failures, asked); !s.runLocally(ctx, l) {
+			if _, begun := most[row.Kind]; !begun {
+				most[row.Kind] = scannedMost - s.local.waiting(row.Kind)
+			}
+			l := s.granted(k, JobArgs{row.Kind, row.Key, row.LeaseNo}, row.Failures, asked)
+			if most[row.Kind]--; most[row.Kind] < 0 || !s.runLocally(ctx, l) {
 				jobs = append(jobs, l.job())
 			}
 		}
