@@ -12,7 +12,7 @@ func batchOf(r *run.BatchRow) oas.Batch {
 		ID: b.ID.String(), DefinitionID: b.DefinitionID.String(), DefinitionVersion: int(b.Version), OrgID: b.OrgID.String(),
 		TriggerID: b.ID.String(), TriggerType: oas.TriggerType(b.TriggerType), TriggerSource: nilString(b.TriggerSource),
 		ScheduleID: nilID(b.ScheduleID), RecordSetID: nilID(r.RecordSetID), RetryOf: nilID(b.RetryOf), Metadata: oas.FreeObject(b.Metadata),
-		Status: oas.BatchStatus(b.Status), StatusReason: nilString(b.CancelReason), RecordCount: int(b.RecordCount),
+		Status: oas.BatchStatus(run.StatusOf(r)), StatusReason: nilString(b.CancelReason), RecordCount: int(b.RecordCount),
 		JobCounts: jobCountsOf(run.JobCounts(r)), ProgressPercent: run.Progress(r),
 		ScheduledAt: nilTime(b.ScheduledAt), StartedAt: nilTime(b.StartedAt), CompletedAt: nilTime(b.CompletedAt),
 		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(),

@@ -201,3 +201,12 @@ func (w *walk) takeRecord(v *sliceView, r Record) {
 
 // everything is the limit of a list that is only counted.
 const everything = math.MaxInt32
+
+// StatusOf is where a batch stands for those who read it: one whose calls are under way is running, also before it is marked so.
+func StatusOf(r *BatchRow) BatchStatus {
+	counts := countsOf(&r.FlowBatchCount)
+	if r.FlowBatch.Status == BatchQueued && counts.Of(Staged)+counts.Of(Queued) < r.FlowBatch.RecordCount {
+		return BatchRunning
+	}
+	return r.FlowBatch.Status
+}

@@ -125,7 +125,7 @@ func (d *day) watchDay() {
 // legal are the moves of batches, jobs and holds that the interface knows.
 var legal = map[string]map[string][]string{
 	"batch": {
-		"queued": {"running", "paused", "cancelled", "completed"}, "paused": {"queued", "running", "cancelled"},
+		"queued": {"running", "paused", "cancelled", "completed", "partially_failed", "failed"}, "paused": {"queued", "running", "cancelled"},
 		"running": {"paused", "completed", "partially_failed", "failed", "cancelled"},
 	},
 	"job": {
