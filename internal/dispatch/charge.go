@@ -8,10 +8,8 @@ import (
 	"flowlane/internal/quota"
 )
 
-//nolint:errcheck,forcetypeassert // the only type
-
-// standings are the lanes of a claim's budget as Charge takes them.
-func standings(rows []db.BudgetLanesRow) []quota.LaneShare {
+// laneShares are the lanes of a claim's budget as Charge takes them.
+func laneShares(rows []db.BudgetLanesRow) []quota.LaneShare {
 	out := make([]quota.LaneShare, len(rows))
 	for i := range rows {
 		r := &rows[i]
@@ -31,7 +29,7 @@ func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*prepared) err
 			lanes = append(lanes, p.laneKey())
 		}
 	}
-	for _, s := range quota.ChargeGroup(c.standings, lanes) {
+	for _, s := range quota.ChargeGroup(c.shares, lanes) {
 		err := c.d.q.LaneCharge(ctx, conn, db.LaneChargeParams{
 			Domain: c.key.domain, Bucket: c.key.bucket, OrgID: s.Org, OrgVstart: s.OrgTag.Start, OrgVtime: s.OrgTag.Finish,
 			Lane: s.Lane, Vstart: s.Tag.Start, Vtime: s.Tag.Finish,

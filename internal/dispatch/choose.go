@@ -30,8 +30,8 @@ type queueRow db.QueueChooseRow
 
 func (r *queueRow) laneKey() quota.LaneKey { return quota.LaneKey{Org: r.OrgID, Lane: r.Lane} }
 
-// standing is where the lane of a queue would start.
-func (r *queueRow) standing() quota.LaneShare {
+// laneShare is where the lane of a queue would start.
+func (r *queueRow) laneShare() quota.LaneShare {
 	s := quota.LaneShare{LaneKey: r.laneKey(), Weight: int(r.Weight)}
 	s.OrgTag.Finish, s.Tag.Finish = quota.Begins(r.OrgVtime, r.OrgClock), quota.Begins(r.Vtime, r.Clock)
 	if s.Weight == 0 {
@@ -75,7 +75,7 @@ func pick(rows []queueRow, room func(*queueRow) int) (out []picked, order []int)
 		row := &rows[i]
 		free := max(room(row), 0)
 		if len(lanes) == 0 || lanes[len(lanes)-1].LaneKey != row.laneKey() {
-			lanes = append(lanes, quota.Demand{LaneShare: row.standing()})
+			lanes = append(lanes, quota.Demand{LaneShare: row.laneShare()})
 			places = min(places+free, groupMax)
 		}
 		lane := &lanes[len(lanes)-1]

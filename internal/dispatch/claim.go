@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/catalog"
 	"flowlane/internal/pg"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
@@ -123,8 +122,8 @@ type claim struct {
 	// now is the database's time, taken under the budget's lock.
 	now   time.Time
 	lanes []db.BudgetLanesRow
-	// standings are the same for fair queueing.
-	standings []quota.LaneShare
+	// shares are the same for fair queueing.
+	shares []quota.LaneShare
 	// countsIn are the windows that the calls are debited in.
 	countsIn json.RawMessage
 	// spans are the windows that the granted calls are debited in.
@@ -235,7 +234,7 @@ func (c *claim) read(ctx context.Context, calls []*prepared, budget ...pg.Ask) (
 	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget, c.others...); err != nil {
 		return err
 	}
-	c.standings = standings(c.lanes)
+	c.shares = laneShares(c.lanes)
 	return nil
 }
 
@@ -496,53 +495,3 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 	c.out.at, c.out.unmarked = c.now, c.change.Unmarked()
 	return err
 }
-
-// rows are the intents of calls.
-func (c *claim) rows(calls []*prepared) db.CallInsertParams {
-	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.owner, ClaimedAt: c.now, CountsIn: c.countsIn}
-	if in.CountsIn == nil {
-		in.CountsIn = quota.CountsIn{}.Encode()
-	}
-	for _, p := range calls {
-		if p.empty() {
-			continue
-		}
-		in.Ids = append(in.Ids, p.id)
-		in.OrgIds = append(in.OrgIds, p.orgID)
-		in.Lanes = append(in.Lanes, string(p.lane))
-		in.ActionIds = append(in.ActionIds, p.action.ID)
-		in.CredentialIds = append(in.CredentialIds, p.credentialID.UUID)
-		in.Attempts = append(in.Attempts, max(p.attempt, 1))
-		in.Records = append(in.Records, int32(p.records))
-		in.Digests = append(in.Digests, p.digest)
-		in.FirstKeys = append(in.FirstKeys, p.firstKey)
-		in.LastKeys = append(in.LastKeys, p.lastKey)
-		in.Params = append(in.Params, string(p.params))
-		in.OutcomeChecks = append(in.OutcomeChecks, p.outcomeCheck())
-		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
-		p.claimedAt, p.sendBefore, p.countsIn, p.meter, p.refusals = c.now, c.now.Add(p.timeout), in.CountsIn, c.meter, c.budget.Refusals
-		in.SendBefores = append(in.SendBefores, p.sendBefore)
-	}
-	return in
-}
-
-// outcomeCheck is how the outcome of the call is found out, or that its author chose to send again.
-func (p *prepared) outcomeCheck() string {
-	if p.task != nil && p.task.AtLeastOnce && (p.check == catalog.CheckLookup || p.check == catalog.CheckNone) {
-		return checkAuthor
-	}
-	return string(p.check)
-}
-
-// The states of a call.
-const (
-	stateIntent     = "intent"
-	stateUnknown    = "unknown"
-	stateAwaiting   = "awaiting"
-	stateSettled    = "settled"
-	stateRefused    = "refused"
-	stateUnresolved = "unresolved"
-)
-
-// checkAuthor stands for an outcome check where the flow's author chose to send again.
-const checkAuthor = "at_least_once"

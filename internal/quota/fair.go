@@ -197,7 +197,7 @@ func (q orgQueue) Less(i, j int) bool {
 func (q orgQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
 
 // Push is never called: an organization that has no more calls does not come back.
-func (q *orgQueue) Push(o any) { *q = append(*q, o.(*fairOrg)) }
+func (q *orgQueue) Push(o any) { *q = append(*q, o.(*fairOrg)) } //nolint:errcheck,forcetypeassert // the only type
 
 // Pop is the one of container/heap.
 func (q *orgQueue) Pop() any {
