@@ -46,8 +46,8 @@ FROM (SELECT @id::uuid AS id) asked
     ) w ON true;
 
 -- name: WebhookAccept :many
--- Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch: all of it, under the lock
--- of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
+-- Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch, unless their batches are started
+-- in the same transaction: all of it, under the lock of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
 -- room for so many; copies need none, however low the limit has become. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
 -- webhook. That a message is known the unique index says, whatever the planner knows of the table, and whoever wrote it down while
 -- this statement waited for the lock. They come in the order of their messages, in which starts lock deliveries, too.
@@ -65,10 +65,11 @@ WITH hook AS MATERIALIZED (
     WHERE m.secret_version = @secret_version::bigint AND m.now BETWEEN @earliest::timestamptz AND @latest::timestamptz AND (@needed::int = 0 OR m.most - m.used >= @needed)
 ), added AS (
     INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
-        body, packed, size_bytes, status, next_at)
+        body, packed, size_bytes, status, attempts, batch_id, next_at)
     SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''),
-        n.body, n.packed, n.size_bytes, 'accepted', t.now
-    FROM taken t, (SELECT unnest(@ids::uuid[]) AS id, unnest(@message_ids::text[]) AS message_id, unnest(@copies::bigint[]) AS copies,
+        n.body, n.packed, n.size_bytes, CASE WHEN @started::boolean THEN 'dispatched' ELSE 'accepted' END, @started::int,
+        CASE WHEN @started THEN n.batch_id END, CASE WHEN NOT @started THEN t.now END
+    FROM taken t, (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id, unnest(@message_ids::text[]) AS message_id, unnest(@copies::bigint[]) AS copies,
         unnest(@content_types::text[]) AS content_type, unnest(@content_encodings::text[]) AS content_encoding,
         unnest(@bodies::bytea[]) AS body, unnest(@packed::boolean[]) AS packed, unnest(@sizes::int[]) AS size_bytes) n
     ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
@@ -77,12 +78,18 @@ WITH hook AS MATERIALIZED (
     UPDATE flow.webhook w SET window_began_at = t.began, window_used = t.used + n.new, delivery_count = w.delivery_count + n.new
     FROM taken t, (SELECT count(*) FILTER (WHERE a.new) AS new FROM added a) n
     WHERE w.id = t.id AND n.new > 0
-    RETURNING flow.wake(@due_kind::text, w.id::text, t.now, @lease_seconds::float8) AS startable
+    RETURNING NOT @started AND flow.wake(@due_kind::text, w.id::text, t.now, @lease_seconds::float8) AS startable
 )
 SELECT m.secret_version, m.now::timestamptz AS now, m.began::timestamptz AS began, m.used::bigint AS used, m.most::bigint AS most,
     coalesce(a.id, '00000000-0000-0000-0000-000000000000')::uuid AS delivery_id, coalesce(a.message_id, '')::text AS message_id,
-    coalesce((SELECT c.startable FROM counted c), false)::boolean AS startable
+    coalesce(a.new, false)::boolean AS new, coalesce((SELECT c.startable FROM counted c), false)::boolean AS startable
 FROM spanned m LEFT JOIN added a ON true;
+
+-- name: WebhookStart :one
+-- A webhook and the version of its flow, where that can be started, and nobody changes it just now: it waits for nobody.
+SELECT sqlc.embed(w), d.version FROM flow.webhook w JOIN flow.definition d ON d.org_id = w.org_id AND d.id = w.definition_id
+WHERE w.id = @id AND d.deleted_at IS NULL AND d.status = 'active'
+FOR KEY SHARE OF d SKIP LOCKED;
 
 -- name: WebhookForDispatch :one
 -- Also one that was deleted: what it has accepted is still dispatched.

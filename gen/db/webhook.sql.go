@@ -415,23 +415,24 @@ WITH hook AS MATERIALIZED (
     WHERE m.secret_version = $3::bigint AND m.now BETWEEN $4::timestamptz AND $5::timestamptz AND ($6::int = 0 OR m.most - m.used >= $6)
 ), added AS (
     INSERT INTO flow.webhook_delivery AS d (webhook_id, id, org_id, message_id, received_at, duplicates, content_type, content_encoding,
-        body, packed, size_bytes, status, next_at)
+        body, packed, size_bytes, status, attempts, batch_id, next_at)
     SELECT t.id, n.id, t.org_id, n.message_id, t.now, n.copies, nullif(n.content_type, ''), nullif(n.content_encoding, ''),
-        n.body, n.packed, n.size_bytes, 'accepted', t.now
-    FROM taken t, (SELECT unnest($7::uuid[]) AS id, unnest($8::text[]) AS message_id, unnest($9::bigint[]) AS copies,
-        unnest($10::text[]) AS content_type, unnest($11::text[]) AS content_encoding,
-        unnest($12::bytea[]) AS body, unnest($13::boolean[]) AS packed, unnest($14::int[]) AS size_bytes) n
+        n.body, n.packed, n.size_bytes, CASE WHEN $7::boolean THEN 'dispatched' ELSE 'accepted' END, $7::int,
+        CASE WHEN $7 THEN n.batch_id END, CASE WHEN NOT $7 THEN t.now END
+    FROM taken t, (SELECT unnest($8::uuid[]) AS id, unnest($9::uuid[]) AS batch_id, unnest($10::text[]) AS message_id, unnest($11::bigint[]) AS copies,
+        unnest($12::text[]) AS content_type, unnest($13::text[]) AS content_encoding,
+        unnest($14::bytea[]) AS body, unnest($15::boolean[]) AS packed, unnest($16::int[]) AS size_bytes) n
     ON CONFLICT (webhook_id, message_id) DO UPDATE SET duplicates = d.duplicates + 1 + excluded.duplicates
     RETURNING d.id, d.message_id, d.xmax = 0 AS new -- xmax: what is changed has it of its lock
 ), counted AS (
     UPDATE flow.webhook w SET window_began_at = t.began, window_used = t.used + n.new, delivery_count = w.delivery_count + n.new
     FROM taken t, (SELECT count(*) FILTER (WHERE a.new) AS new FROM added a) n
     WHERE w.id = t.id AND n.new > 0
-    RETURNING flow.wake($15::text, w.id::text, t.now, $16::float8) AS startable
+    RETURNING NOT $7 AND flow.wake($17::text, w.id::text, t.now, $18::float8) AS startable
 )
 SELECT m.secret_version, m.now::timestamptz AS now, m.began::timestamptz AS began, m.used::bigint AS used, m.most::bigint AS most,
     coalesce(a.id, '00000000-0000-0000-0000-000000000000')::uuid AS delivery_id, coalesce(a.message_id, '')::text AS message_id,
-    coalesce((SELECT c.startable FROM counted c), false)::boolean AS startable
+    coalesce(a.new, false)::boolean AS new, coalesce((SELECT c.startable FROM counted c), false)::boolean AS startable
 FROM spanned m LEFT JOIN added a ON true
 `
 
@@ -442,7 +443,9 @@ type WebhookAcceptParams struct {
 	Earliest         time.Time
 	Latest           time.Time
 	Needed           int32
+	Started          bool
 	Ids              []uuid.UUID
+	BatchIds         []uuid.UUID
 	MessageIds       []string
 	Copies           []int64
 	ContentTypes     []string
@@ -462,11 +465,12 @@ type WebhookAcceptRow struct {
 	Most          int64
 	DeliveryID    uuid.UUID
 	MessageID     string
+	New           bool
 	Startable     bool
 }
 
-// Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch: all of it, under the lock
-// of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
+// Adds deliveries of different messages, or counts copies of those that are known, and wakes the dispatch, unless their batches are started
+// in the same transaction: all of it, under the lock of a webhook that is switched on, or nothing where its secrets are others, the time is not between two times, or its minute has no
 // room for so many; copies need none, however low the limit has become. Returns a row for each message; one without a delivery where nothing was done, and none where there is no such
 // webhook. That a message is known the unique index says, whatever the planner knows of the table, and whoever wrote it down while
 // this statement waited for the lock. They come in the order of their messages, in which starts lock deliveries, too.
@@ -478,7 +482,9 @@ func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptP
 		arg.Earliest,
 		arg.Latest,
 		arg.Needed,
+		arg.Started,
 		arg.Ids,
+		arg.BatchIds,
 		arg.MessageIds,
 		arg.Copies,
 		arg.ContentTypes,
@@ -504,6 +510,7 @@ func (q *Queries) WebhookAccept(ctx context.Context, db DBTX, arg WebhookAcceptP
 			&i.Most,
 			&i.DeliveryID,
 			&i.MessageID,
+			&i.New,
 			&i.Startable,
 		); err != nil {
 			return nil, err
@@ -809,6 +816,46 @@ func (q *Queries) WebhookRotate(ctx context.Context, db DBTX, arg WebhookRotateP
 		arg.ID,
 	)
 	return err
+}
+
+const webhookStart = `-- name: WebhookStart :one
+SELECT w.id, w.org_id, w.place, w.definition_id, w.description, w.mode, w.provider, w.input_template, w.dispatch_retry, w.rate_limit, w.enabled, w.secret_version, w.window_began_at, w.window_used, w.delivery_count, w.created_by, w.created_at, w.updated_at, w.deleted_at, d.version FROM flow.webhook w JOIN flow.definition d ON d.org_id = w.org_id AND d.id = w.definition_id
+WHERE w.id = $1 AND d.deleted_at IS NULL AND d.status = 'active'
+FOR KEY SHARE OF d SKIP LOCKED
+`
+
+type WebhookStartRow struct {
+	FlowWebhook FlowWebhook
+	Version     int32
+}
+
+// A webhook and the version of its flow, where that can be started, and nobody changes it just now: it waits for nobody.
+func (q *Queries) WebhookStart(ctx context.Context, db DBTX, id uuid.UUID) (WebhookStartRow, error) {
+	row := db.QueryRow(ctx, webhookStart, id)
+	var i WebhookStartRow
+	err := row.Scan(
+		&i.FlowWebhook.ID,
+		&i.FlowWebhook.OrgID,
+		&i.FlowWebhook.Place,
+		&i.FlowWebhook.DefinitionID,
+		&i.FlowWebhook.Description,
+		&i.FlowWebhook.Mode,
+		&i.FlowWebhook.Provider,
+		&i.FlowWebhook.InputTemplate,
+		&i.FlowWebhook.DispatchRetry,
+		&i.FlowWebhook.RateLimit,
+		&i.FlowWebhook.Enabled,
+		&i.FlowWebhook.SecretVersion,
+		&i.FlowWebhook.WindowBeganAt,
+		&i.FlowWebhook.WindowUsed,
+		&i.FlowWebhook.DeliveryCount,
+		&i.FlowWebhook.CreatedBy,
+		&i.FlowWebhook.CreatedAt,
+		&i.FlowWebhook.UpdatedAt,
+		&i.FlowWebhook.DeletedAt,
+		&i.Version,
+	)
+	return i, err
 }
 
 const webhookUpdate = `-- name: WebhookUpdate :exec

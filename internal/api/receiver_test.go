@@ -89,7 +89,7 @@ func (s *stack) record(batch string) string {
 func (s *stack) deadDelivery(h hook) string {
 	s.t.Helper()
 	id := s.send(h, s.unique(), "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
-	_, err := s.app.Pool.Exec(s.t.Context(), `UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL, attempts = 1, last_error = 'x' WHERE id = $1`, id)
+	_, err := s.app.Pool.Exec(s.t.Context(), `UPDATE flow.webhook_delivery SET status = 'dead', next_at = NULL, batch_id = NULL, attempts = 1, last_error = 'x' WHERE id = $1`, id)
 	require.NoError(s.t, err)
 	return id
 }
@@ -317,15 +317,23 @@ func countOf(all []int, one int) (n int) {
 	return n
 }
 
-// What was acknowledged is dispatched by whoever is there next.
+// The batch of a message is there once it is acknowledged, and what could not be started then is dispatched by whoever is there next.
 func TestReceiver_OutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	h := s.webhook(s.webhookBody())
+	flow := s.define(transformSteps)
+	h := s.webhook(hookOf(flow))
 	want := map[string]bool{}
-	for i := range 20 {
-		want[s.send(h, fmt.Sprint(i), "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)] = true
+	send := func(from int) {
+		for i := range 10 {
+			want[s.send(h, fmt.Sprint(from+i), "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)] = true
+		}
 	}
+	send(0)
+	assert.Equal(t, 10, s.count("flow.batch"))
+	s.editing(flow, func() { send(10) })
+	assert.Equal(t, 10, s.count("flow.batch"))
+	assert.Equal(t, 10, s.count("flow.webhook_delivery WHERE status = 'accepted'"))
 	s.Do(http.MethodDelete, "/flows/webhooks/"+h.id, nil).Want(http.StatusNoContent)
 	s.restart(true)
 	s.eventually(func() bool { return s.count("flow.webhook_delivery WHERE status = 'dispatched'") == len(want) })

@@ -29,6 +29,8 @@ type Alike struct {
 
 // Small is a start of few records.
 type Small struct {
+	// ID is that of the batch; zero for a new one.
+	ID       uuid.UUID
 	Sheet    *recordset.Sheet
 	Metadata json.RawMessage
 	// By is who started it; nil where nobody did.
@@ -141,9 +143,11 @@ func (s *Service) addAlike(ctx context.Context, later *pg.Pipeline, l *launch, g
 
 // addSmall adds a batch to those that are started.
 func (s *Service) addSmall(ctx context.Context, l *launch, in *StartInput, p *db.BatchesStartParams, one *Small, now time.Time) (*StartedBatch, error) {
-	batch, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
+	batch, err := one.ID, error(nil)
+	if batch == uuid.Nil {
+		if batch, err = uuid.NewV7(); err != nil {
+			return nil, fmt.Errorf("make an id: %w", err)
+		}
 	}
 	p.Ids, p.Metadata = append(p.Ids, batch), append(p.Metadata, string(one.Metadata))
 	p.PageSets, p.Rows = append(p.PageSets, one.Sheet.SetID), append(p.Rows, one.Sheet.Rows)

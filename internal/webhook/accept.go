@@ -97,7 +97,7 @@ func (s *Service) write(ctx context.Context, w *writing) error {
 		if err != nil || len(w.groups) == 0 {
 			return err
 		}
-		rows, err := s.q.WebhookAccept(ctx, s.Pool, in)
+		rows, err := s.add(ctx, in)
 		if err != nil {
 			return fmt.Errorf("write deliveries: %w", err)
 		}

@@ -13,7 +13,6 @@ import (
 	"flowlane/internal/due"
 	"flowlane/internal/expr"
 	"flowlane/internal/pg"
-	"flowlane/internal/recordset"
 	"flowlane/internal/run"
 )
 
@@ -174,18 +173,13 @@ func (s *Service) start(ctx context.Context, tx pgx.Tx, w *Webhook, all []waitin
 	if len(open) == 0 {
 		return nil
 	}
-	source, done := FormatID(w.ID), db.DeliveryDispatchedParams{WebhookID: w.ID}
-	group := run.Alike{In: run.StartInput{OrgID: w.OrgID, DefinitionID: w.DefinitionID, Version: active.Version,
-		TriggerType: db.FlowTriggerTypeWebhook, TriggerSource: &source, CreatedBy: &w.CreatedBy}}
+	group, done := groupOf(&w.FlowWebhook, active.Version), db.DeliveryDispatchedParams{WebhookID: w.ID}
 	for _, d := range open {
-		sheet, err := recordset.OneSheet([][]byte{records[d.ID]})
-		if err != nil || sheet == nil {
-			return fmt.Errorf("a record of %d bytes fits no page: %w", len(records[d.ID]), err)
+		if err := addTo(group, records[d.ID], d.ID, uuid.Nil); err != nil {
+			return err
 		}
-		metadata := fmt.Appendf(nil, `{"webhook_id":%q,"delivery_id":%q}`, source, d.ID)
-		group.Each = append(group.Each, run.Small{Sheet: sheet, Metadata: metadata})
 	}
-	if err := s.Runs.StartAlike(ctx, tx, time.Time{}, &group); err != nil {
+	if err := s.Runs.StartAlike(ctx, tx, time.Time{}, group); err != nil {
 		return err
 	}
 	if group.Refused != nil {
