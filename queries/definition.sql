@@ -58,7 +58,8 @@ RETURNING *;
 
 -- name: DefinitionHasLiveBatch :one
 SELECT EXISTS (
-    SELECT FROM flow.batch WHERE definition_id = @definition_id AND status IN ('queued', 'running', 'paused') AND org_id = @org_id
+    SELECT FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
+    WHERE c.org_id = @org_id AND c.status IN ('queued', 'running', 'paused') AND b.definition_id = @definition_id
 );
 
 -- name: DeleteDefinition :exec

@@ -126,7 +126,7 @@ WHERE q.batch_id = ANY(@batch_ids::uuid[]) AND q.domain = @domain AND q.bucket =
 -- name: CallBarred :one
 -- Whether a call of these batches must not go out now: one of them is over, stopped or paused, or people hold its lane. One statement
 -- sees every hold and cancel that was answered before it began.
-SELECT (EXISTS (SELECT FROM flow.batch b WHERE b.id = ANY(@batch_ids::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
+SELECT (EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = ANY(@batch_ids::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
     OR EXISTS (SELECT FROM flow.holds_over(@org_id, @domain, @lane::flow.lane)))::boolean AS barred;
 
 -- name: HoldOpenBackoff :exec

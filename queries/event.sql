@@ -15,7 +15,8 @@ INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, 
 SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, flow.batch_event(b.id), (SELECT flow.clock())
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) e
 JOIN flow.batch b ON b.id = e.batch_id
-JOIN flow.event_subscription s ON s.org_id = b.org_id AND s.event_kind = 'batch.' || b.status::text AND s.enabled
+JOIN flow.batch_count c ON c.batch_id = b.id
+JOIN flow.event_subscription s ON s.org_id = b.org_id AND s.event_kind = 'batch.' || c.status::text AND s.enabled
 ORDER BY b.id, s.id
 RETURNING subscription_id;
 
@@ -26,7 +27,7 @@ SELECT flow.event_waited(@org_ids::uuid[], @kinds::text[])::boolean[] AS waited;
 -- name: EventBatchesWaited :one
 -- As EventWaited, of batches that are over in this transaction.
 SELECT flow.event_waited(array_agg(b.org_id ORDER BY e.place), array_agg('batch.' || b.status::text ORDER BY e.place))::boolean[] AS waited
-FROM (SELECT unnest(@batch_ids::uuid[]) AS id, generate_series(1, cardinality(@batch_ids::uuid[])) AS place) e JOIN flow.batch b ON b.id = e.id;
+FROM (SELECT unnest(@batch_ids::uuid[]) AS id, generate_series(1, cardinality(@batch_ids::uuid[])) AS place) e JOIN flow.batch_count b ON b.batch_id = e.id;
 
 -- name: EventArrive :exec
 -- Leaves events, in their order, for the tasks that wait.
@@ -39,9 +40,9 @@ ORDER BY e.place;
 -- name: EventBatchesArrive :many
 -- As EventArrive, of batches that are over in this transaction; says in which organizations.
 INSERT INTO flow.event_arrival (org_id, event_id, event_kind, payload, occurred_at)
-SELECT b.org_id, e.id, 'batch.' || b.status::text, flow.batch_event(b.id), (SELECT flow.clock())
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) e JOIN flow.batch b ON b.id = e.batch_id
-ORDER BY b.id
+SELECT b.org_id, e.id, 'batch.' || b.status::text, flow.batch_event(b.batch_id), (SELECT flow.clock())
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) e JOIN flow.batch_count b ON b.batch_id = e.batch_id
+ORDER BY b.batch_id
 RETURNING org_id;
 
 -- name: EventSubscriptionLimit :one

@@ -19,7 +19,7 @@ SELECT w.org_id, w.definition_id, w.version, w.step_no, w.task_no, w.bucket, w.l
     CASE WHEN y.parts = @most_delayed::int THEN w.records ELSE least(coalesce(y.records, 0), w.records) END::bigint AS delayed_records,
     coalesce(y.ready_at, '0001-01-01 00:00:00+00')::timestamptz AS delayed_until
 FROM waits w
-LEFT JOIN LATERAL (SELECT * FROM flow.batch a WHERE a.id = w.alone OFFSET 0) b ON true
+LEFT JOIN LATERAL (SELECT * FROM flow.batch_count a WHERE a.batch_id = w.alone OFFSET 0) b ON true
 LEFT JOIN LATERAL (
     SELECT max(p.ends_at) AS ends_at, array_agg(DISTINCT p.cause ORDER BY p.cause) AS causes FROM (
         SELECT o.ends_at, o.cause FROM flow.holds_over(w.org_id, @domain, w.lane) o

@@ -2,12 +2,12 @@
 -- In insertion order, from one id on. record_set_id is null where the trigger brought its own rows.
 SELECT sqlc.embed(b), sqlc.embed(c), r.id AS record_set_id
 FROM flow.batch b
-JOIN flow.batch_count c ON c.batch_id = b.id
+JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
-WHERE b.org_id = @org_id AND b.id > @after
-    AND (sqlc.narg('status')::flow.batch_status IS NULL OR b.status = sqlc.narg('status'))
+WHERE b.org_id = @org_id AND b.id > @after AND c.batch_id > @after
+    AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
-    AND (sqlc.narg('schedule_id')::uuid IS NULL OR b.schedule_id = sqlc.narg('schedule_id'))
+    AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))
     AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
 ORDER BY b.id LIMIT @max_rows OFFSET @skip_rows;
 
@@ -29,12 +29,20 @@ JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE;
 
 -- name: BatchTotal :one
-SELECT count(*) FROM flow.batch b
+-- Only the table is read that has what is filtered by: nothing is left of the join with the other one.
+SELECT count(*) FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 WHERE b.org_id = @org_id
-    AND (sqlc.narg('status')::flow.batch_status IS NULL OR b.status = sqlc.narg('status'))
+    AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
     AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
-    AND (sqlc.narg('schedule_id')::uuid IS NULL OR b.schedule_id = sqlc.narg('schedule_id'))
+    AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'))
     AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'));
+
+-- name: BatchTotalOfState :one
+-- As BatchTotal, where nothing is asked for but status or schedule.
+SELECT count(*) FROM flow.batch_count c
+WHERE c.org_id = @org_id
+    AND (sqlc.narg('status')::flow.batch_status IS NULL OR c.status = sqlc.narg('status'))
+    AND (sqlc.narg('schedule_id')::uuid IS NULL OR c.schedule_id = sqlc.narg('schedule_id'));
 
 -- name: BatchIDs :many
 -- Batches between two ids that have jobs that match, in insertion order, from the one on that has the match behind skip_jobs others:
@@ -54,10 +62,10 @@ SELECT r.id, r.matching, r.before FROM (
             + CASE WHEN @ended_runs::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END
             + coalesce(x.begun, 0))::bigint AS matching
         FROM flow.batch b
-        LEFT JOIN flow.batch_count c ON c.batch_id = b.id
+        LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN @from_id AND @to_id
         LEFT JOIN (SELECT unnest(@of_begun::uuid[]) AS id, unnest(@begun::bigint[]) AS begun) x ON x.id = b.id
         WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id
-            AND (@every::boolean OR @ended_runs::boolean OR b.status = ANY(ARRAY['queued', 'running', 'paused',
+            AND (@every::boolean OR @ended_runs::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
                 CASE WHEN @in_completed::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_failed::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
                 CASE WHEN @in_failed::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_cancelled::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
     ) d WHERE d.matching > 0
@@ -72,8 +80,8 @@ SELECT coalesce(sum(CASE WHEN @every::boolean THEN b.record_count ELSE
         + CASE WHEN 'failed' = ANY(@statuses::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY(@statuses::text[]) THEN c.cancelled ELSE 0 END
         + CASE WHEN 'accepted' = ANY(@statuses::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY(@statuses::text[]) THEN c.rejected ELSE 0 END
         + CASE WHEN 'unprocessed' = ANY(@statuses::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY(@statuses::text[]) THEN c.unresolved ELSE 0 END END), 0)::bigint AS total
-FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id
-WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id AND (@every::boolean OR b.status = ANY(ARRAY['queued', 'running', 'paused',
+FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN @from_id AND @to_id
+WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id AND (@every::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
         CASE WHEN @in_completed::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_failed::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
         CASE WHEN @in_failed::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN @in_cancelled::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]));
 
@@ -81,18 +89,18 @@ WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id AND (@every::boole
 -- Batches between two ids that are under way and have queued jobs that were worked on before, or may have been: how many stand
 -- past their first step, and the slices at it for which something was done, so that they must be looked at. No slice behind
 -- the last one that has a fragment is one of those, which rules most out.
-SELECT b.id, s.begun, s.mixed::int[] AS mixed
-FROM flow.batch b
-CROSS JOIN LATERAL (SELECT max(f.slice_no) AS no FROM flow.fragment f WHERE f.batch_id = b.id OFFSET 0) l
+SELECT b.batch_id AS id, s.begun, s.mixed::int[] AS mixed
+FROM flow.batch_count b
+CROSS JOIN LATERAL (SELECT max(f.slice_no) AS no FROM flow.fragment f WHERE f.batch_id = b.batch_id OFFSET 0) l
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(a.queued) FILTER (WHERE a.step_no > a.first_step), 0)::bigint AS begun,
         coalesce(array_agg(a.no ORDER BY a.no) FILTER (WHERE a.step_no = a.first_step AND a.no <= l.no
             AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = a.batch_id AND f.slice_no = a.no)), '{}') AS mixed
-    FROM flow.slice a WHERE a.batch_id = b.id AND a.queued > 0 OFFSET 0
+    FROM flow.slice a WHERE a.batch_id = b.batch_id AND a.queued > 0 OFFSET 0
 ) s
-WHERE b.org_id = @org_id AND b.id BETWEEN @from_id AND @to_id AND b.status IN ('running', 'paused') AND b.started_at IS NOT NULL AND b.stopped_at IS NULL
+WHERE b.org_id = @org_id AND b.batch_id BETWEEN @from_id AND @to_id AND b.status IN ('running', 'paused') AND b.started_at IS NOT NULL AND b.stopped_at IS NULL
     AND (s.begun > 0 OR cardinality(s.mixed) > 0)
-ORDER BY b.id;
+ORDER BY b.batch_id;
 
 -- name: SliceAt :one
 -- The slice that holds a position.
@@ -163,14 +171,16 @@ CROSS JOIN LATERAL (SELECT * FROM flow.fragment a WHERE a.batch_id = d.batch_id 
 ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq;
 
 -- name: SlicesChanged :many
--- Which of these slices are no longer as they were at their mark. Every change of a slice, or of its batch, writes its row
--- anew, so the transactions that last wrote the two make a mark that nobody has to keep.
-SELECT d.i::int AS i, ((b.xmin::text::bigint << 32) | s.xmin::text::bigint)::bigint AS mark
+-- Which of these slices are no longer as they were at their mark. Every change of a slice writes its row anew, so the transaction that
+-- last wrote it, with where its batch stands, makes a mark that nobody has to keep.
+SELECT d.i::int AS i, m.mark::bigint AS mark
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@marks::bigint[]) AS mark,
         generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
-JOIN flow.batch b ON b.id = d.batch_id
+JOIN flow.batch_count b ON b.batch_id = d.batch_id
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
-WHERE ((b.xmin::text::bigint << 32) | s.xmin::text::bigint) <> d.mark;
+CROSS JOIN LATERAL (SELECT (array_position(enum_range(NULL::flow.batch_status), b.status)::bigint * 2 + (b.stopped_at IS NOT NULL)::int) << 32
+    | s.xmin::text::bigint AS mark OFFSET 0) m
+WHERE m.mark <> d.mark;
 
 -- name: SlicesRead :many
 -- Slices of several batches.

@@ -5,10 +5,15 @@ SELECT id, retry_no FROM flow.batch WHERE org_id = @org_id AND (id = @root::uuid
 -- name: RetryBatchInsert :exec
 -- A batch over records of another one.
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
-    created_at, updated_at, retry_of, retry_root, retry_no, priority, pacing, paced_at, pace_next_at, event_depth)
-SELECT @id, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, @record_count, b.page_set, b.lane, @created_by, @now, @now,
-    b.id, @root::uuid, @retry_no, b.priority, b.pacing, b.paced_at, @pace_next_at, b.event_depth
+    created_at, retry_of, retry_root, retry_no, event_depth)
+SELECT @id, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, @record_count, b.page_set, b.lane, @created_by, @now,
+    b.id, @root::uuid, @retry_no, b.event_depth
 FROM flow.batch b WHERE b.id = @retry_of AND b.org_id = @org_id;
+
+-- name: RetryCountInsert :exec
+INSERT INTO flow.batch_count (batch_id, org_id, record_count, queued, priority, pacing, paced_at, pace_next_at, updated_at)
+SELECT @batch_id, c.org_id, @record_count::bigint, @record_count::bigint, c.priority, c.pacing, c.paced_at, @pace_next_at, @now
+FROM flow.batch_count c WHERE c.batch_id = @retry_of;
 
 -- name: RetryVarsCopy :exec
 INSERT INTO flow.batch_vars (batch_id, vars) SELECT @batch_id, v.vars FROM flow.batch_vars v WHERE v.batch_id = @retry_of;

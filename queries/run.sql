@@ -5,23 +5,22 @@ SELECT flow.clock()::timestamptz;
 -- Locks batches against every other change, in one order, and reads them. The clock stands outside, where it is read after
 -- each row's lock was had: beside FOR UPDATE it would be read before.
 WITH locked AS MATERIALIZED (
-    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at, c.change_no,
-        (c.failed + c.rejected)::bigint AS failures, (b.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.created_by
+    SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
+        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.created_by, ARRAY[c.staged, c.queued, c.pending, c.started,
+            c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved]::bigint[] AS counts
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
-    WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
+    WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c
 )
 SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 
 -- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY(@ids::uuid[]);
+SELECT id, org_id, definition_id, version, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY(@ids::uuid[]);
 
 -- name: BatchInsert :exec
-INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, status, record_count,
-    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at, schedule_id,
-    event_depth)
-VALUES (@id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, @metadata, @status, @record_count,
-    @page_set, @lane, @scheduled_at, @started_at, @completed_at, @created_by, @created_at, @created_at, @priority, @pacing, @pace_next_at,
-    sqlc.narg('schedule_id'), @event_depth);
+INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
+    scheduled_at, created_by, created_at, event_depth)
+VALUES (@id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, @metadata, @record_count, @page_set, @lane,
+    @scheduled_at, @created_by, @created_at, @event_depth);
 
 -- name: BatchesStart :exec
 -- Batches that alike ones start, each with its records in one page: everything that they consist of, in one statement. calls: the first
@@ -33,13 +32,14 @@ WITH started AS MATERIALIZED (
     SELECT unnest(@steps::smallint[]) AS step_no, unnest(@tasks::smallint[]) AS task_no, unnest(@domains::text[]) AS domain,
         unnest(@buckets::text[]) AS bucket, unnest(@lanes::text[])::flow.lane AS lane
 ), batch AS (
-    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, status, record_count,
-        page_set, lane, created_by, created_at, updated_at, priority, schedule_id, event_depth)
-    SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, s.metadata, 'queued', s.rows,
-        s.page_set, @lane, @created_by, @now, @now, @priority, sqlc.narg('schedule_id'), @event_depth
+    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
+        created_by, created_at, event_depth)
+    SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, s.metadata, s.rows, s.page_set, @lane,
+        @created_by, @now, @event_depth
     FROM started s
 ), count AS (
-    INSERT INTO flow.batch_count (batch_id, record_count, queued) SELECT s.id, s.rows, s.rows FROM started s
+    INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, priority, record_count, queued, updated_at)
+    SELECT s.id, @org_id, sqlc.narg('schedule_id'), @priority, s.rows, s.rows, @now FROM started s
 ), page AS (
     INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
 ), slice AS (
@@ -55,8 +55,12 @@ SELECT s.id, q.step_no, q.task_no, @org_id, q.domain, q.bucket, q.lane, CASE WHE
 FROM started s CROSS JOIN queue q;
 
 -- name: BatchCountInsert :exec
-INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)
-SELECT @batch_id, @record_count::bigint, CASE WHEN @staged::boolean THEN @record_count::bigint ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE @record_count::bigint END;
+-- One without records is over. staged: its records wait for its time.
+INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
+    record_count, staged, queued)
+SELECT @batch_id, @org_id, sqlc.narg('schedule_id'), CASE WHEN @record_count::bigint = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
+    CASE WHEN @record_count = 0 THEN @now::timestamptz END, CASE WHEN @record_count = 0 THEN @now END, @now, @priority, @pacing, @pace_next_at,
+    @record_count, CASE WHEN @staged::boolean THEN @record_count ELSE 0 END, CASE WHEN @staged THEN 0 ELSE @record_count END;
 
 -- name: SliceInsert :exec
 -- One slice for each page of the set.
@@ -116,8 +120,14 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, 
         unnest(@states::text[]) AS state, unnest(@remaining::int[]) AS remaining) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no;
 
--- name: BatchCountMove :many
+-- name: BatchCountMove :exec
+-- Counts what happened to the jobs of batches. One that ended as something is over; what was over so soon that nobody marked it as running
+-- began when its work did.
 UPDATE flow.batch_count c SET
+    status = CASE WHEN d.ended_as <> '' THEN d.ended_as::flow.batch_status ELSE c.status END,
+    started_at = CASE WHEN d.ended_as <> '' THEN coalesce(c.started_at, d.began) ELSE c.started_at END,
+    completed_at = CASE WHEN d.ended_as <> '' THEN @now::timestamptz ELSE c.completed_at END,
+    updated_at = CASE WHEN d.ended_as <> '' THEN @now ELSE c.updated_at END,
     change_no = c.change_no + 1,
     staged = c.staged + (@deltas::bigint[])[d.i * 12 + 1],
     queued = c.queued + (@deltas::bigint[])[d.i * 12 + 2],
@@ -131,24 +141,18 @@ UPDATE flow.batch_count c SET
     rejected = c.rejected + (@deltas::bigint[])[d.i * 12 + 10],
     unprocessed = c.unprocessed + (@deltas::bigint[])[d.i * 12 + 11],
     unresolved = c.unresolved + (@deltas::bigint[])[d.i * 12 + 12]
-FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, generate_series(0, cardinality(@batch_ids::uuid[]) - 1) AS i) d
-WHERE c.batch_id = d.batch_id
-RETURNING c.*;
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@ended_as::text[]) AS ended_as, unnest(@began::timestamptz[]) AS began,
+        generate_series(0, cardinality(@batch_ids::uuid[]) - 1) AS i) d
+WHERE c.batch_id = d.batch_id;
 
 -- name: BatchStart :exec
 -- Marks as running what is queued, or was when it was paused. A batch that somebody works on just now is left to them.
-UPDATE flow.batch b SET status = CASE WHEN b.status = 'queued' THEN 'running' ELSE b.status END, paused_from = CASE WHEN b.status = 'paused' THEN 'running'::flow.batch_status END,
+UPDATE flow.batch_count b SET status = CASE WHEN b.status = 'queued' THEN 'running' ELSE b.status END, paused_from = CASE WHEN b.status = 'paused' THEN 'running'::flow.batch_status END,
     started_at = @began::timestamptz, updated_at = @now::timestamptz
-WHERE b.id IN (
-    SELECT q.id FROM flow.batch q WHERE q.id = ANY(@ids::uuid[]) AND (q.status = 'queued' OR q.status = 'paused' AND q.paused_from = 'queued')
+WHERE b.batch_id IN (
+    SELECT q.batch_id FROM flow.batch_count q WHERE q.batch_id = ANY(@ids::uuid[]) AND (q.status = 'queued' OR q.status = 'paused' AND q.paused_from = 'queued')
     FOR UPDATE SKIP LOCKED
 );
-
--- name: BatchEnd :exec
--- Ends batches: what was over so soon that nobody marked it as running began when its work did.
-UPDATE flow.batch b SET status = d.status::flow.batch_status, started_at = coalesce(b.started_at, d.began), completed_at = @now::timestamptz,
-    updated_at = @now::timestamptz
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@statuses::text[]) AS status, unnest(@began::timestamptz[]) AS began) d WHERE b.id = d.id;
 
 -- name: LaneBatchMove :exec
 UPDATE flow.lane_batch l SET ready_parts = l.ready_parts + d.parts, ready_records = l.ready_records + d.records, allowance = l.allowance - d.claimed,
@@ -189,13 +193,13 @@ RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS ready;
 UPDATE flow.lane_batch SET high = @high WHERE batch_id = @batch_id AND high <> @high;
 
 -- name: BatchSteer :exec
-UPDATE flow.batch SET priority = @priority, pacing = @pacing, pace_next_at = @pace_next_at, updated_at = @now::timestamptz WHERE id = @id;
+UPDATE flow.batch_count SET priority = @priority, pacing = @pacing, pace_next_at = @pace_next_at, updated_at = @now::timestamptz WHERE batch_id = @batch_id;
 
 -- name: BatchTick :exec
-UPDATE flow.batch SET paced_at = @paced_at::timestamptz, pace_next_at = @pace_next_at::timestamptz WHERE id = @id;
+UPDATE flow.batch_count SET paced_at = @paced_at::timestamptz, pace_next_at = @pace_next_at::timestamptz WHERE batch_id = @batch_id;
 
 -- name: BatchPacing :one
-SELECT pacing, pace_next_at::timestamptz AS pace_next_at FROM flow.batch WHERE id = @id;
+SELECT pacing, pace_next_at::timestamptz AS pace_next_at FROM flow.batch_count WHERE batch_id = @batch_id;
 
 -- name: LaneBatchReady :exec
 UPDATE flow.lane_batch SET ready_parts = @parts, ready_records = @records WHERE batch_id = @batch_id AND step_no = @step_no AND task_no = @task_no;
@@ -282,25 +286,25 @@ DELETE FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = @slice_no AN
 
 -- name: SlicesReady :many
 -- Slices with in-process work, for one worker.
-SELECT batch_id, no, first, records, state, step_no, remaining, apart, page_off, first_step, tasks_done FROM flow.slice
-WHERE batch_id = @batch_id AND ready
-    AND EXISTS (SELECT FROM flow.batch b WHERE b.id = @batch_id AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
-ORDER BY no LIMIT @max_slices;
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done FROM flow.slice s
+WHERE s.batch_id = @batch_id AND s.ready
+    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = @batch_id AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
+ORDER BY s.no LIMIT @max_slices;
 
 -- name: JobsReady :many
-SELECT * FROM flow.job WHERE batch_id = @batch_id AND ready
-    AND EXISTS (SELECT FROM flow.batch b WHERE b.id = @batch_id AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
-ORDER BY position LIMIT @max_jobs;
+SELECT j.* FROM flow.job j WHERE j.batch_id = @batch_id AND j.ready
+    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = @batch_id AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
+ORDER BY j.position LIMIT @max_jobs;
 
 -- name: BatchGet :one
-SELECT b.*, sqlc.embed(c) FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = @id AND b.org_id = @org_id;
+SELECT sqlc.embed(b), sqlc.embed(c) FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = @id AND b.org_id = @org_id;
 
 -- name: BatchPause :exec
 -- The trigger of the table remembers the status before.
-UPDATE flow.batch SET status = 'paused', updated_at = @now::timestamptz WHERE id = @id;
+UPDATE flow.batch_count SET status = 'paused', updated_at = @now::timestamptz WHERE batch_id = @batch_id;
 
 -- name: BatchResume :one
-UPDATE flow.batch SET status = paused_from, updated_at = @now::timestamptz WHERE id = @id AND status = 'paused' RETURNING status;
+UPDATE flow.batch_count SET status = paused_from, updated_at = @now::timestamptz WHERE batch_id = @batch_id AND status = 'paused' RETURNING status;
 
 -- name: LaneBatchPause :exec
 UPDATE flow.lane_batch SET paused = true WHERE batch_id = @batch_id;
@@ -308,18 +312,13 @@ UPDATE flow.lane_batch SET paused = true WHERE batch_id = @batch_id;
 -- name: LaneBatchResume :many
 UPDATE flow.lane_batch SET paused = false WHERE batch_id = @batch_id RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS waiting;
 
--- name: BatchCounts :one
-SELECT * FROM flow.batch_count WHERE batch_id = @batch_id;
-
 -- name: BatchStop :exec
 -- Nothing more of the batch is sent; it ends once nothing is open.
-UPDATE flow.batch SET stopped_at = @now::timestamptz, cancel_reason = @reason::text, updated_at = @now::timestamptz WHERE id = @id;
+UPDATE flow.batch_count SET stopped_at = @now::timestamptz, cancel_reason = @reason::text, updated_at = @now::timestamptz WHERE batch_id = @batch_id;
 
 -- name: BatchCancel :exec
-UPDATE flow.batch SET status = 'cancelled', cancel_reason = coalesce(sqlc.narg('reason')::text, cancel_reason), completed_at = @now::timestamptz, updated_at = @now::timestamptz WHERE id = @id;
-
--- name: BatchCountClose :exec
-UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0 WHERE batch_id = @batch_id;
+UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0, status = 'cancelled', cancel_reason = coalesce(sqlc.narg('reason')::text, cancel_reason), completed_at = @now::timestamptz, updated_at = @now::timestamptz
+WHERE batch_id = @batch_id;
 
 -- name: BudgetEnsure :exec
 INSERT INTO flow.budget (domain, bucket, service_id, metered, time_zone, max_in_flight)

@@ -7,13 +7,13 @@ VALUES (@id, @org_id, @definition_id, @description, @cron_expression, @enabled, 
 -- name: ScheduleGet :one
 -- A schedule, what became of the batch that it started last, and the time.
 SELECT sqlc.embed(s), b.status AS last_status, flow.clock()::timestamptz AS now
-FROM flow.schedule s LEFT JOIN flow.batch b ON b.id = s.last_batch_id
+FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
 WHERE s.org_id = @org_id AND s.id = @id;
 
 -- name: ScheduleList :many
 -- In insertion order; `after` is the last id of the page before (all zeros for the first).
 SELECT sqlc.embed(s), b.status AS last_status, flow.clock()::timestamptz AS now
-FROM flow.schedule s LEFT JOIN flow.batch b ON b.id = s.last_batch_id
+FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
 WHERE s.org_id = @org_id AND s.id > @after ORDER BY s.id LIMIT @max_rows OFFSET @skip;
 
 -- name: ScheduleCount :one
@@ -46,7 +46,7 @@ UPDATE flow.schedule SET last_fired_at = @fired_at, last_batch_id = sqlc.narg('b
 -- name: ScheduleOverlaps :one
 -- Whether a batch that the schedule started is not over.
 SELECT EXISTS (
-    SELECT FROM flow.batch b WHERE b.schedule_id = @schedule_id AND b.status IN ('queued', 'running', 'paused')
+    SELECT FROM flow.batch_count b WHERE b.schedule_id = @schedule_id AND b.status IN ('queued', 'running', 'paused')
 );
 
 -- name: ScheduleNames :one

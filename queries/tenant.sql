@@ -54,8 +54,8 @@ UPDATE flow.tenant SET label = @label WHERE org_id = @org_id AND tenancy_id = @t
 -- name: TenantBusy :one
 -- Why a tenant cannot go: credentials that are bound to it, and batches that are not over with calls for it.
 SELECT EXISTS (SELECT FROM flow.credential c WHERE c.org_id = @org_id AND c.tenancy_id = @tenancy_id::text AND c.deleted_at IS NULL) AS bound,
-    EXISTS (SELECT FROM flow.batch b WHERE b.org_id = @org_id AND b.status IN ('queued', 'running', 'paused')
-        AND EXISTS (SELECT FROM flow.lane_batch q WHERE q.batch_id = b.id AND q.domain = @tenancy_id::text)) AS working;
+    EXISTS (SELECT FROM flow.batch_count b WHERE b.org_id = @org_id AND b.status IN ('queued', 'running', 'paused')
+        AND EXISTS (SELECT FROM flow.lane_batch q WHERE q.batch_id = b.batch_id AND q.domain = @tenancy_id::text)) AS working;
 
 -- name: TenantDelete :exec
 DELETE FROM flow.tenant WHERE org_id = @org_id AND tenancy_id = @tenancy_id;

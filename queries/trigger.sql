@@ -3,9 +3,9 @@
 
 -- name: TriggerList :many
 SELECT t.* FROM (
-    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
+    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
         b.created_by, b.created_at, ''::text AS reason
-    FROM flow.batch b
+    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
     WHERE b.org_id = @org_id AND b.id > @after
         AND (sqlc.narg('definition_id')::uuid IS NULL OR b.definition_id = sqlc.narg('definition_id'))
         AND (sqlc.narg('trigger_type')::flow.trigger_type IS NULL OR b.trigger_type = sqlc.narg('trigger_type'))
@@ -18,9 +18,9 @@ SELECT t.* FROM (
 ) t ORDER BY t.id LIMIT @max_rows OFFSET @skip_rows;
 
 -- name: TriggerRead :one
-SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
+SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
     b.created_by, b.created_at, ''::text AS reason
-FROM flow.batch b WHERE b.id = @id AND (b.org_id = @org_id) IS TRUE
+FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = @id AND (b.org_id = @org_id) IS TRUE
 UNION ALL
 SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
 FROM flow.refused_start r WHERE r.id = @id AND (r.org_id = @org_id) IS TRUE;

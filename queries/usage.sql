@@ -46,7 +46,7 @@ SELECT id, name FROM flow.credential WHERE org_id = @org_id AND id = ANY(@ids::u
 
 -- name: DashboardSeries :many
 -- Batches that were started since a time, with the sums of their counters in the order of the job statuses, by interval and status.
-SELECT date_bin(make_interval(secs => @interval_seconds::float8), b.created_at, @from_time::timestamptz)::timestamptz AS starts_at, b.status, count(*) AS batches,
+SELECT date_bin(make_interval(secs => @interval_seconds::float8), b.created_at, @from_time::timestamptz)::timestamptz AS starts_at, c.status, count(*) AS batches,
     ARRAY[sum(c.staged), sum(c.queued), sum(c.pending), sum(c.started), sum(c.needs_reconcile), sum(c.completed), sum(c.failed), sum(c.cancelled),
         sum(c.accepted), sum(c.rejected), sum(c.unprocessed), sum(c.unresolved)]::bigint[] AS jobs
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
@@ -58,9 +58,9 @@ GROUP BY 1, 2 ORDER BY 1, 2;
 WITH sums AS MATERIALIZED (
     SELECT b.definition_id, count(*) AS batches, coalesce(sum(b.record_count), 0)::bigint AS jobs,
         sum(c.completed + c.accepted)::bigint AS succeeded, sum(c.failed + c.rejected)::bigint AS failed,
-        count(*) FILTER (WHERE b.completed_at IS NOT NULL AND b.started_at IS NOT NULL) AS ended,
-        coalesce(avg(extract(epoch FROM b.completed_at - b.started_at)), 0)::float8 AS average_seconds,
-        coalesce(max(extract(epoch FROM b.completed_at - b.started_at)), 0)::float8 AS max_seconds
+        count(*) FILTER (WHERE c.completed_at IS NOT NULL AND c.started_at IS NOT NULL) AS ended,
+        coalesce(avg(extract(epoch FROM c.completed_at - c.started_at)), 0)::float8 AS average_seconds,
+        coalesce(max(extract(epoch FROM c.completed_at - c.started_at)), 0)::float8 AS max_seconds
     FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
     WHERE b.org_id = @org_id AND b.created_at >= @from_time AND b.created_at <= @to_time
     GROUP BY b.definition_id

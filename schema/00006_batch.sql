@@ -23,36 +23,21 @@ CREATE TABLE flow.batch (
     version int NOT NULL,
     trigger_type flow.trigger_type NOT NULL,
     trigger_source text,
-    schedule_id uuid,
     event_depth smallint NOT NULL DEFAULT 0,
     retry_of uuid,
     retry_root uuid,
     retry_no int NOT NULL DEFAULT 0,
     metadata text NOT NULL,
-    status flow.batch_status NOT NULL DEFAULT 'queued',
-    paused_from flow.batch_status,
     record_count bigint NOT NULL CHECK (record_count >= 0),
     page_set uuid NOT NULL,
     lane flow.lane,
-    priority text CHECK (priority IN ('normal', 'high')),
-    pacing jsonb,
-    paced_at timestamptz,
-    pace_next_at timestamptz,
-    cancel_reason text,
     scheduled_at timestamptz,
-    started_at timestamptz,
-    stopped_at timestamptz,
-    completed_at timestamptz,
     created_by uuid,
     created_at timestamptz NOT NULL,
-    updated_at timestamptz NOT NULL,
-    CHECK ((retry_of IS NULL) = (retry_root IS NULL)),
-    CHECK ((pacing IS NULL) = (pace_next_at IS NULL))
+    CHECK ((retry_of IS NULL) = (retry_root IS NULL))
 );
 CREATE INDEX batch_by_definition ON flow.batch (definition_id, id);
 -- Lists of things that come by the million find their page by what they are filtered by.
-CREATE INDEX batch_by_status ON flow.batch (org_id, status, id);
-CREATE INDEX batch_by_schedule ON flow.batch (schedule_id, id) WHERE schedule_id IS NOT NULL;
 CREATE INDEX batch_by_trigger_type ON flow.batch (org_id, trigger_type, id) WHERE trigger_type <> 'api_call';
 CREATE UNIQUE INDEX batch_by_retry_root ON flow.batch (retry_root, retry_no) WHERE retry_root IS NOT NULL;
 -- Sums over the batches of a time need no more than this.
@@ -60,62 +45,42 @@ CREATE INDEX batch_by_time ON flow.batch (org_id, created_at) INCLUDE (definitio
 -- What is counted, or passed over, of all jobs of an organization is a sum over its batches: it needs no more than
 -- this.
 CREATE INDEX batch_by_org ON flow.batch (org_id, id) INCLUDE (record_count);
--- A slot may wait for those that are not over.
-CREATE INDEX batch_live_by_schedule ON flow.batch (schedule_id) WHERE schedule_id IS NOT NULL AND status IN ('queued', 'running', 'paused');
-COMMENT ON TABLE flow.batch IS 'The work of one trigger, whose id it has: records, stored as pages, through one version of a definition.';
+COMMENT ON TABLE flow.batch IS 'The work of one trigger, whose id it has: records, stored as pages, through one version of a definition. Written once; what changes of it is in batch_count.';
 COMMENT ON COLUMN flow.batch.id IS 'Its first part orders batches by their start; a job is named after it and its position.';
 COMMENT ON COLUMN flow.batch.org_id IS 'The organization that triggered it.';
 COMMENT ON COLUMN flow.batch.definition_id IS 'What is done with the records.';
 COMMENT ON COLUMN flow.batch.version IS 'Which version of the definition; never changes.';
 COMMENT ON COLUMN flow.batch.trigger_type IS 'What started it.';
 COMMENT ON COLUMN flow.batch.trigger_source IS 'What exactly started it, for a retry the earlier batch; null where the type says all.';
-COMMENT ON COLUMN flow.batch.schedule_id IS 'The schedule that started it; null for none.';
 COMMENT ON COLUMN flow.batch.event_depth IS 'How many starts by events lie between the one that somebody else made and this one; the event of a batch carries it on.';
 COMMENT ON COLUMN flow.batch.retry_of IS 'The batch whose records it works on again; null for all but retries.';
 COMMENT ON COLUMN flow.batch.retry_root IS 'The first batch of those that retry each other''s records: its row orders them. Null for all but retries.';
 COMMENT ON COLUMN flow.batch.retry_no IS 'Place among the retries of the same root; 0 for all others.';
 COMMENT ON COLUMN flow.batch.metadata IS 'A JSON object of the trigger''s, as text: key order and digits stay as they were sent.';
-COMMENT ON COLUMN flow.batch.status IS 'Where it stands; a trigger refuses moves that are not drawn in run/status.go.';
-COMMENT ON COLUMN flow.batch.paused_from IS 'The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.';
 COMMENT ON COLUMN flow.batch.record_count IS 'How many jobs it has; never changes.';
 COMMENT ON COLUMN flow.batch.page_set IS 'The set of pages with its records; a retry shares that of the earlier batch.';
 COMMENT ON COLUMN flow.batch.lane IS 'The lane that the trigger asked for; null where definition or catalog decide.';
-COMMENT ON COLUMN flow.batch.priority IS 'normal or high: high goes before others of its lane; null for normal.';
-COMMENT ON COLUMN flow.batch.pacing IS 'The pacing policy, as the API shows it; null where the batch is not paced.';
-COMMENT ON COLUMN flow.batch.paced_at IS 'The last tick, of whatever policy; kept when pacing ends, so that a new policy does not release too soon.';
-COMMENT ON COLUMN flow.batch.pace_next_at IS 'The next tick; null where the batch is not paced.';
-COMMENT ON COLUMN flow.batch.cancel_reason IS 'What the person who cancelled it said; null otherwise.';
 COMMENT ON COLUMN flow.batch.scheduled_at IS 'When it is to begin; null for at once.';
-COMMENT ON COLUMN flow.batch.started_at IS 'When its first job began; null before.';
-COMMENT ON COLUMN flow.batch.stopped_at IS 'When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.';
-COMMENT ON COLUMN flow.batch.completed_at IS 'When its last job ended; null before.';
 COMMENT ON COLUMN flow.batch.created_by IS 'The account that triggered it; null for work without a caller.';
 COMMENT ON COLUMN flow.batch.created_at IS 'When the trigger was accepted.';
-COMMENT ON COLUMN flow.batch.updated_at IS 'When status or settings changed last.';
-
--- +goose StatementBegin
-CREATE FUNCTION flow.batch_moves() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF (OLD.status, NEW.status) NOT IN (
-        ('queued', 'running'), ('queued', 'paused'), ('queued', 'cancelled'), ('queued', 'completed'), ('queued', 'partially_failed'),
-        ('queued', 'failed'),
-        ('paused', 'queued'), ('paused', 'running'), ('paused', 'cancelled'),
-        ('running', 'paused'), ('running', 'completed'), ('running', 'partially_failed'), ('running', 'failed'), ('running', 'cancelled')
-    ) OR (OLD.status = 'paused' AND NEW.status NOT IN (OLD.paused_from, 'cancelled')) THEN
-        RAISE EXCEPTION 'batch % cannot move from % to %', OLD.id, OLD.status, NEW.status USING ERRCODE = 'check_violation';
-    END IF;
-    NEW.paused_from := CASE WHEN NEW.status = 'paused' THEN OLD.status END;
-    RETURN NEW;
-END $$;
--- +goose StatementEnd
-COMMENT ON FUNCTION flow.batch_moves() IS 'Refuses moves of a batch''s status that are not drawn.';
-CREATE TRIGGER batch_moves BEFORE UPDATE OF status ON flow.batch
-    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION flow.batch_moves();
 
 -- change_no is raised under the lock of the batch; what a change leaves in fragments is numbered by it, so that readers
 -- can tell in which order things came that different tasks did.
 CREATE TABLE flow.batch_count (
     batch_id uuid PRIMARY KEY,
+    org_id uuid NOT NULL,
+    schedule_id uuid,
+    status flow.batch_status NOT NULL DEFAULT 'queued',
+    paused_from flow.batch_status,
+    priority text CHECK (priority IN ('normal', 'high')),
+    pacing jsonb,
+    paced_at timestamptz,
+    pace_next_at timestamptz,
+    cancel_reason text,
+    started_at timestamptz,
+    stopped_at timestamptz,
+    completed_at timestamptz,
+    updated_at timestamptz NOT NULL,
     record_count bigint NOT NULL,
     staged bigint NOT NULL DEFAULT 0,
     queued bigint NOT NULL DEFAULT 0,
@@ -130,13 +95,32 @@ CREATE TABLE flow.batch_count (
     unprocessed bigint NOT NULL DEFAULT 0,
     unresolved bigint NOT NULL DEFAULT 0,
     change_no bigint NOT NULL DEFAULT 0,
+    CHECK ((pacing IS NULL) = (pace_next_at IS NULL)),
     CHECK (least(staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed,
         unresolved) >= 0),
     CHECK (staged + queued + pending + started + needs_reconcile + completed + failed + cancelled + accepted + rejected
         + unprocessed + unresolved = record_count)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE flow.batch_count IS 'How many jobs of a batch stand where. A constraint keeps their sum: a change that loses a record does not commit.';
-COMMENT ON COLUMN flow.batch_count.batch_id IS 'The batch whose jobs are counted.';
+CREATE INDEX batch_count_by_status ON flow.batch_count (org_id, status, batch_id);
+CREATE INDEX batch_count_by_schedule ON flow.batch_count (schedule_id, batch_id) WHERE schedule_id IS NOT NULL;
+-- A slot may wait for those that are not over.
+CREATE INDEX batch_count_live_by_schedule ON flow.batch_count (schedule_id)
+    WHERE schedule_id IS NOT NULL AND status IN ('queued', 'running', 'paused');
+COMMENT ON TABLE flow.batch_count IS 'What changes of a batch: its status, how its work goes on, how many jobs stand where. Whoever changes a batch locks this row. A constraint keeps the sum of the counters: a change that loses a record does not commit.';
+COMMENT ON COLUMN flow.batch_count.batch_id IS 'Whose state it is.';
+COMMENT ON COLUMN flow.batch_count.org_id IS 'The organization that triggered it, for the index.';
+COMMENT ON COLUMN flow.batch_count.schedule_id IS 'The schedule that started it; null for none.';
+COMMENT ON COLUMN flow.batch_count.status IS 'Where it stands; a trigger refuses moves that are not drawn in run/status.go.';
+COMMENT ON COLUMN flow.batch_count.paused_from IS 'The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.';
+COMMENT ON COLUMN flow.batch_count.priority IS 'normal or high: high goes before others of its lane; null for normal.';
+COMMENT ON COLUMN flow.batch_count.pacing IS 'The pacing policy, as the API shows it; null where the batch is not paced.';
+COMMENT ON COLUMN flow.batch_count.paced_at IS 'The last tick, of whatever policy; kept when pacing ends, so that a new policy does not release too soon.';
+COMMENT ON COLUMN flow.batch_count.pace_next_at IS 'The next tick; null where the batch is not paced.';
+COMMENT ON COLUMN flow.batch_count.cancel_reason IS 'What the person who cancelled it said; null otherwise.';
+COMMENT ON COLUMN flow.batch_count.started_at IS 'When its first job began; null before.';
+COMMENT ON COLUMN flow.batch_count.stopped_at IS 'When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.';
+COMMENT ON COLUMN flow.batch_count.completed_at IS 'When its last job ended; null before.';
+COMMENT ON COLUMN flow.batch_count.updated_at IS 'When status or settings changed last.';
 COMMENT ON COLUMN flow.batch_count.record_count IS 'What all the others must add up to.';
 COMMENT ON COLUMN flow.batch_count.staged IS 'Jobs that are staged now.';
 COMMENT ON COLUMN flow.batch_count.queued IS 'Jobs that are queued now.';
@@ -151,6 +135,25 @@ COMMENT ON COLUMN flow.batch_count.rejected IS 'Jobs that are rejected now.';
 COMMENT ON COLUMN flow.batch_count.unprocessed IS 'Jobs that are unprocessed now.';
 COMMENT ON COLUMN flow.batch_count.unresolved IS 'Jobs that are unresolved now.';
 COMMENT ON COLUMN flow.batch_count.change_no IS 'How many changes there were of the batch: orders what different tasks did. Streams number events by it.';
+
+-- +goose StatementBegin
+CREATE FUNCTION flow.batch_moves() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.status, NEW.status) NOT IN (
+        ('queued', 'running'), ('queued', 'paused'), ('queued', 'cancelled'), ('queued', 'completed'), ('queued', 'partially_failed'),
+        ('queued', 'failed'),
+        ('paused', 'queued'), ('paused', 'running'), ('paused', 'cancelled'),
+        ('running', 'paused'), ('running', 'completed'), ('running', 'partially_failed'), ('running', 'failed'), ('running', 'cancelled')
+    ) OR (OLD.status = 'paused' AND NEW.status NOT IN (OLD.paused_from, 'cancelled')) THEN
+        RAISE EXCEPTION 'batch % cannot move from % to %', OLD.batch_id, OLD.status, NEW.status USING ERRCODE = 'check_violation';
+    END IF;
+    NEW.paused_from := CASE WHEN NEW.status = 'paused' THEN OLD.status END;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.batch_moves() IS 'Refuses moves of a batch''s status that are not drawn.';
+CREATE TRIGGER batch_moves BEFORE UPDATE OF status ON flow.batch_count
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION flow.batch_moves();
 
 CREATE TABLE flow.batch_vars (
     batch_id uuid PRIMARY KEY,

@@ -265,7 +265,7 @@ COMMENT ON FUNCTION flow.event_waited(uuid[], text[]) IS 'Which of these events,
 -- +goose StatementBegin
 CREATE FUNCTION flow.batch_event(batch uuid) RETURNS json LANGUAGE sql STABLE AS $$
 SELECT json_build_object('batch_id', b.id, 'definition_id', b.definition_id, 'definition_version', b.version,
-    'status', b.status, 'record_count', b.record_count, 'job_counts', json_build_object('staged', c.staged, 'queued', c.queued, 'pending', c.pending,
+    'status', c.status, 'record_count', b.record_count, 'job_counts', json_build_object('staged', c.staged, 'queued', c.queued, 'pending', c.pending,
         'started', c.started, 'needs_reconcile', c.needs_reconcile, 'completed', c.completed, 'failed', c.failed, 'cancelled', c.cancelled,
         'accepted', c.accepted, 'rejected', c.rejected, 'unprocessed', c.unprocessed, 'unresolved', c.unresolved),
     'trigger_type', b.trigger_type, 'trigger_source', b.trigger_source, 'retry_of', b.retry_of, 'metadata', b.metadata::json)

@@ -19,8 +19,8 @@ SELECT q.domain, q.bucket, q.lane, q.org_id, count(*) AS queues, sum(q.ready_par
         OR (q.org_id, q.domain) IN (SELECT org_id, domain FROM held WHERE scope = 'domain')
         OR (q.org_id, q.domain, q.lane) IN (SELECT org_id, domain, lane FROM held WHERE scope = 'lane')
         OR (q.domain, q.bucket) IN (SELECT domain, bucket FROM held WHERE scope = 'bucket')), 0)::bigint AS held_records,
-    max(clock.now - coalesce(b.started_at, b.scheduled_at, b.created_at)) AS oldest_age
-FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id, clock
+    max(clock.now - coalesce(c.started_at, b.scheduled_at, b.created_at)) AS oldest_age
+FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id JOIN flow.batch_count c ON c.batch_id = b.id, clock
 WHERE q.open AND q.ready_parts > 0
 GROUP BY q.domain, q.bucket, q.lane, q.org_id;
 COMMENT ON VIEW ops.queue IS 'What waits for calls, by budget, lane and organization. Only what has something waiting has a row.';

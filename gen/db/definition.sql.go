@@ -287,17 +287,18 @@ func (q *Queries) DefinitionForUpdate(ctx context.Context, db DBTX, arg Definiti
 
 const definitionHasLiveBatch = `-- name: DefinitionHasLiveBatch :one
 SELECT EXISTS (
-    SELECT FROM flow.batch WHERE definition_id = $1 AND status IN ('queued', 'running', 'paused') AND org_id = $2
+    SELECT FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
+    WHERE c.org_id = $1 AND c.status IN ('queued', 'running', 'paused') AND b.definition_id = $2
 )
 `
 
 type DefinitionHasLiveBatchParams struct {
-	DefinitionID uuid.UUID
 	OrgID        uuid.UUID
+	DefinitionID uuid.UUID
 }
 
 func (q *Queries) DefinitionHasLiveBatch(ctx context.Context, db DBTX, arg DefinitionHasLiveBatchParams) (bool, error) {
-	row := db.QueryRow(ctx, definitionHasLiveBatch, arg.DefinitionID, arg.OrgID)
+	row := db.QueryRow(ctx, definitionHasLiveBatch, arg.OrgID, arg.DefinitionID)
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err

@@ -338,7 +338,7 @@ func (q *Queries) BudgetsWaiting(ctx context.Context, db DBTX, domain string) ([
 }
 
 const callBarred = `-- name: CallBarred :one
-SELECT (EXISTS (SELECT FROM flow.batch b WHERE b.id = ANY($1::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
+SELECT (EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = ANY($1::uuid[]) AND (b.status NOT IN ('queued', 'running') OR b.stopped_at IS NOT NULL))
     OR EXISTS (SELECT FROM flow.holds_over($2, $3, $4::flow.lane)))::boolean AS barred
 `
 

@@ -13,7 +13,7 @@ import (
 )
 
 const holdBudgets = `-- name: HoldBudgets :many
-SELECT DISTINCT q.domain, q.bucket FROM flow.batch b JOIN flow.lane_batch q ON q.batch_id = b.id
+SELECT DISTINCT q.domain, q.bucket FROM flow.batch_count b JOIN flow.lane_batch q ON q.batch_id = b.batch_id
 WHERE b.org_id = $1 AND b.status IN ('queued', 'running') AND q.open AND q.ready_parts > 0
     AND ($2::text IS NULL OR q.domain = $2) AND ($3::flow.lane IS NULL OR q.lane = $3)
 ORDER BY q.domain, q.bucket

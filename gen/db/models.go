@@ -445,7 +445,7 @@ type FlowAuditLog struct {
 	RequestID string
 }
 
-// The work of one trigger, whose id it has: records, stored as pages, through one version of a definition.
+// The work of one trigger, whose id it has: records, stored as pages, through one version of a definition. Written once; what changes of it is in batch_count.
 type FlowBatch struct {
 	// Its first part orders batches by their start; a job is named after it and its position.
 	ID uuid.UUID
@@ -459,8 +459,6 @@ type FlowBatch struct {
 	TriggerType FlowTriggerType
 	// What exactly started it, for a retry the earlier batch; null where the type says all.
 	TriggerSource *string
-	// The schedule that started it; null for none.
-	ScheduleID *uuid.UUID
 	// How many starts by events lie between the one that somebody else made and this one; the event of a batch carries it on.
 	EventDepth int16
 	// The batch whose records it works on again; null for all but retries.
@@ -471,16 +469,32 @@ type FlowBatch struct {
 	RetryNo int32
 	// A JSON object of the trigger's, as text: key order and digits stay as they were sent.
 	Metadata string
-	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
-	Status FlowBatchStatus
-	// The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.
-	PausedFrom *FlowBatchStatus
 	// How many jobs it has; never changes.
 	RecordCount int64
 	// The set of pages with its records; a retry shares that of the earlier batch.
 	PageSet uuid.UUID
 	// The lane that the trigger asked for; null where definition or catalog decide.
 	Lane *FlowLane
+	// When it is to begin; null for at once.
+	ScheduledAt *time.Time
+	// The account that triggered it; null for work without a caller.
+	CreatedBy *uuid.UUID
+	// When the trigger was accepted.
+	CreatedAt time.Time
+}
+
+// What changes of a batch: its status, how its work goes on, how many jobs stand where. Whoever changes a batch locks this row. A constraint keeps the sum of the counters: a change that loses a record does not commit.
+type FlowBatchCount struct {
+	// Whose state it is.
+	BatchID uuid.UUID
+	// The organization that triggered it, for the index.
+	OrgID uuid.UUID
+	// The schedule that started it; null for none.
+	ScheduleID *uuid.UUID
+	// Where it stands; a trigger refuses moves that are not drawn in run/status.go.
+	Status FlowBatchStatus
+	// The status of a paused batch before it was paused, to which its release restores it; null unless it is paused.
+	PausedFrom *FlowBatchStatus
 	// normal or high: high goes before others of its lane; null for normal.
 	Priority *string
 	// The pacing policy, as the API shows it; null where the batch is not paced.
@@ -491,26 +505,14 @@ type FlowBatch struct {
 	PaceNextAt *time.Time
 	// What the person who cancelled it said; null otherwise.
 	CancelReason *string
-	// When it is to begin; null for at once.
-	ScheduledAt *time.Time
 	// When its first job began; null before.
 	StartedAt *time.Time
 	// When its failure threshold stopped it: nothing more is sent, and it ends as failed once nothing is open.
 	StoppedAt *time.Time
 	// When its last job ended; null before.
 	CompletedAt *time.Time
-	// The account that triggered it; null for work without a caller.
-	CreatedBy *uuid.UUID
-	// When the trigger was accepted.
-	CreatedAt time.Time
 	// When status or settings changed last.
 	UpdatedAt time.Time
-}
-
-// How many jobs of a batch stand where. A constraint keeps their sum: a change that loses a record does not commit.
-type FlowBatchCount struct {
-	// The batch whose jobs are counted.
-	BatchID uuid.UUID
 	// What all the others must add up to.
 	RecordCount int64
 	// Jobs that are staged now.

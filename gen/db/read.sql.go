@@ -26,10 +26,10 @@ SELECT r.id, r.matching, r.before FROM (
             + CASE WHEN $3::boolean THEN (SELECT count(*) FROM flow.ended_run r WHERE r.org_id = b.org_id AND r.batch_id = b.id) ELSE 0 END
             + coalesce(x.begun, 0))::bigint AS matching
         FROM flow.batch b
-        LEFT JOIN flow.batch_count c ON c.batch_id = b.id
-        LEFT JOIN (SELECT unnest($4::uuid[]) AS id, unnest($5::bigint[]) AS begun) x ON x.id = b.id
-        WHERE b.org_id = $6 AND b.id BETWEEN $7 AND $8
-            AND ($1::boolean OR $3::boolean OR b.status = ANY(ARRAY['queued', 'running', 'paused',
+        LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN $4 AND $5
+        LEFT JOIN (SELECT unnest($6::uuid[]) AS id, unnest($7::bigint[]) AS begun) x ON x.id = b.id
+        WHERE b.org_id = $8 AND b.id BETWEEN $4 AND $5
+            AND ($1::boolean OR $3::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
                 CASE WHEN $9::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $10::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
                 CASE WHEN $10::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $11::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
     ) d WHERE d.matching > 0
@@ -40,11 +40,11 @@ type BatchIDsParams struct {
 	Every       bool
 	Statuses    []string
 	EndedRuns   bool
+	FromID      uuid.UUID
+	ToID        uuid.UUID
 	OfBegun     []uuid.UUID
 	Begun       []int64
 	OrgID       uuid.UUID
-	FromID      uuid.UUID
-	ToID        uuid.UUID
 	InCompleted bool
 	InFailed    bool
 	InCancelled bool
@@ -67,11 +67,11 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 		arg.Every,
 		arg.Statuses,
 		arg.EndedRuns,
+		arg.FromID,
+		arg.ToID,
 		arg.OfBegun,
 		arg.Begun,
 		arg.OrgID,
-		arg.FromID,
-		arg.ToID,
 		arg.InCompleted,
 		arg.InFailed,
 		arg.InCancelled,
@@ -97,14 +97,14 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 }
 
 const batchList = `-- name: BatchList :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
-JOIN flow.batch_count c ON c.batch_id = b.id
+JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
-WHERE b.org_id = $1 AND b.id > $2
-    AND ($3::flow.batch_status IS NULL OR b.status = $3)
+WHERE b.org_id = $1 AND b.id > $2 AND c.batch_id > $2
+    AND ($3::flow.batch_status IS NULL OR c.status = $3)
     AND ($4::uuid IS NULL OR b.definition_id = $4)
-    AND ($5::uuid IS NULL OR b.schedule_id = $5)
+    AND ($5::uuid IS NULL OR c.schedule_id = $5)
     AND ($6::flow.trigger_type IS NULL OR b.trigger_type = $6)
 ORDER BY b.id LIMIT $8 OFFSET $7
 `
@@ -152,30 +152,31 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.FlowBatch.Version,
 			&i.FlowBatch.TriggerType,
 			&i.FlowBatch.TriggerSource,
-			&i.FlowBatch.ScheduleID,
 			&i.FlowBatch.EventDepth,
 			&i.FlowBatch.RetryOf,
 			&i.FlowBatch.RetryRoot,
 			&i.FlowBatch.RetryNo,
 			&i.FlowBatch.Metadata,
-			&i.FlowBatch.Status,
-			&i.FlowBatch.PausedFrom,
 			&i.FlowBatch.RecordCount,
 			&i.FlowBatch.PageSet,
 			&i.FlowBatch.Lane,
-			&i.FlowBatch.Priority,
-			&i.FlowBatch.Pacing,
-			&i.FlowBatch.PacedAt,
-			&i.FlowBatch.PaceNextAt,
-			&i.FlowBatch.CancelReason,
 			&i.FlowBatch.ScheduledAt,
-			&i.FlowBatch.StartedAt,
-			&i.FlowBatch.StoppedAt,
-			&i.FlowBatch.CompletedAt,
 			&i.FlowBatch.CreatedBy,
 			&i.FlowBatch.CreatedAt,
-			&i.FlowBatch.UpdatedAt,
 			&i.FlowBatchCount.BatchID,
+			&i.FlowBatchCount.OrgID,
+			&i.FlowBatchCount.ScheduleID,
+			&i.FlowBatchCount.Status,
+			&i.FlowBatchCount.PausedFrom,
+			&i.FlowBatchCount.Priority,
+			&i.FlowBatchCount.Pacing,
+			&i.FlowBatchCount.PacedAt,
+			&i.FlowBatchCount.PaceNextAt,
+			&i.FlowBatchCount.CancelReason,
+			&i.FlowBatchCount.StartedAt,
+			&i.FlowBatchCount.StoppedAt,
+			&i.FlowBatchCount.CompletedAt,
+			&i.FlowBatchCount.UpdatedAt,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
 			&i.FlowBatchCount.Queued,
@@ -203,7 +204,7 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 }
 
 const batchRead = `-- name: BatchRead :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
@@ -233,30 +234,31 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 		&i.FlowBatch.Version,
 		&i.FlowBatch.TriggerType,
 		&i.FlowBatch.TriggerSource,
-		&i.FlowBatch.ScheduleID,
 		&i.FlowBatch.EventDepth,
 		&i.FlowBatch.RetryOf,
 		&i.FlowBatch.RetryRoot,
 		&i.FlowBatch.RetryNo,
 		&i.FlowBatch.Metadata,
-		&i.FlowBatch.Status,
-		&i.FlowBatch.PausedFrom,
 		&i.FlowBatch.RecordCount,
 		&i.FlowBatch.PageSet,
 		&i.FlowBatch.Lane,
-		&i.FlowBatch.Priority,
-		&i.FlowBatch.Pacing,
-		&i.FlowBatch.PacedAt,
-		&i.FlowBatch.PaceNextAt,
-		&i.FlowBatch.CancelReason,
 		&i.FlowBatch.ScheduledAt,
-		&i.FlowBatch.StartedAt,
-		&i.FlowBatch.StoppedAt,
-		&i.FlowBatch.CompletedAt,
 		&i.FlowBatch.CreatedBy,
 		&i.FlowBatch.CreatedAt,
-		&i.FlowBatch.UpdatedAt,
 		&i.FlowBatchCount.BatchID,
+		&i.FlowBatchCount.OrgID,
+		&i.FlowBatchCount.ScheduleID,
+		&i.FlowBatchCount.Status,
+		&i.FlowBatchCount.PausedFrom,
+		&i.FlowBatchCount.Priority,
+		&i.FlowBatchCount.Pacing,
+		&i.FlowBatchCount.PacedAt,
+		&i.FlowBatchCount.PaceNextAt,
+		&i.FlowBatchCount.CancelReason,
+		&i.FlowBatchCount.StartedAt,
+		&i.FlowBatchCount.StoppedAt,
+		&i.FlowBatchCount.CompletedAt,
+		&i.FlowBatchCount.UpdatedAt,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
 		&i.FlowBatchCount.Queued,
@@ -277,11 +279,11 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 }
 
 const batchTotal = `-- name: BatchTotal :one
-SELECT count(*) FROM flow.batch b
+SELECT count(*) FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 WHERE b.org_id = $1
-    AND ($2::flow.batch_status IS NULL OR b.status = $2)
+    AND ($2::flow.batch_status IS NULL OR c.status = $2)
     AND ($3::uuid IS NULL OR b.definition_id = $3)
-    AND ($4::uuid IS NULL OR b.schedule_id = $4)
+    AND ($4::uuid IS NULL OR c.schedule_id = $4)
     AND ($5::flow.trigger_type IS NULL OR b.trigger_type = $5)
 `
 
@@ -293,6 +295,7 @@ type BatchTotalParams struct {
 	TriggerType  *FlowTriggerType
 }
 
+// Only the table is read that has what is filtered by: nothing is left of the join with the other one.
 func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams) (int64, error) {
 	row := db.QueryRow(ctx, batchTotal,
 		arg.OrgID,
@@ -306,8 +309,29 @@ func (q *Queries) BatchTotal(ctx context.Context, db DBTX, arg BatchTotalParams)
 	return count, err
 }
 
+const batchTotalOfState = `-- name: BatchTotalOfState :one
+SELECT count(*) FROM flow.batch_count c
+WHERE c.org_id = $1
+    AND ($2::flow.batch_status IS NULL OR c.status = $2)
+    AND ($3::uuid IS NULL OR c.schedule_id = $3)
+`
+
+type BatchTotalOfStateParams struct {
+	OrgID      uuid.UUID
+	Status     *FlowBatchStatus
+	ScheduleID *uuid.UUID
+}
+
+// As BatchTotal, where nothing is asked for but status or schedule.
+func (q *Queries) BatchTotalOfState(ctx context.Context, db DBTX, arg BatchTotalOfStateParams) (int64, error) {
+	row := db.QueryRow(ctx, batchTotalOfState, arg.OrgID, arg.Status, arg.ScheduleID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const batchesRead = `-- name: BatchesRead :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
 JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -342,30 +366,31 @@ func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParam
 			&i.FlowBatch.Version,
 			&i.FlowBatch.TriggerType,
 			&i.FlowBatch.TriggerSource,
-			&i.FlowBatch.ScheduleID,
 			&i.FlowBatch.EventDepth,
 			&i.FlowBatch.RetryOf,
 			&i.FlowBatch.RetryRoot,
 			&i.FlowBatch.RetryNo,
 			&i.FlowBatch.Metadata,
-			&i.FlowBatch.Status,
-			&i.FlowBatch.PausedFrom,
 			&i.FlowBatch.RecordCount,
 			&i.FlowBatch.PageSet,
 			&i.FlowBatch.Lane,
-			&i.FlowBatch.Priority,
-			&i.FlowBatch.Pacing,
-			&i.FlowBatch.PacedAt,
-			&i.FlowBatch.PaceNextAt,
-			&i.FlowBatch.CancelReason,
 			&i.FlowBatch.ScheduledAt,
-			&i.FlowBatch.StartedAt,
-			&i.FlowBatch.StoppedAt,
-			&i.FlowBatch.CompletedAt,
 			&i.FlowBatch.CreatedBy,
 			&i.FlowBatch.CreatedAt,
-			&i.FlowBatch.UpdatedAt,
 			&i.FlowBatchCount.BatchID,
+			&i.FlowBatchCount.OrgID,
+			&i.FlowBatchCount.ScheduleID,
+			&i.FlowBatchCount.Status,
+			&i.FlowBatchCount.PausedFrom,
+			&i.FlowBatchCount.Priority,
+			&i.FlowBatchCount.Pacing,
+			&i.FlowBatchCount.PacedAt,
+			&i.FlowBatchCount.PaceNextAt,
+			&i.FlowBatchCount.CancelReason,
+			&i.FlowBatchCount.StartedAt,
+			&i.FlowBatchCount.StoppedAt,
+			&i.FlowBatchCount.CompletedAt,
+			&i.FlowBatchCount.UpdatedAt,
 			&i.FlowBatchCount.RecordCount,
 			&i.FlowBatchCount.Staged,
 			&i.FlowBatchCount.Queued,
@@ -393,18 +418,18 @@ func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParam
 }
 
 const begunBatches = `-- name: BegunBatches :many
-SELECT b.id, s.begun, s.mixed::int[] AS mixed
-FROM flow.batch b
-CROSS JOIN LATERAL (SELECT max(f.slice_no) AS no FROM flow.fragment f WHERE f.batch_id = b.id OFFSET 0) l
+SELECT b.batch_id AS id, s.begun, s.mixed::int[] AS mixed
+FROM flow.batch_count b
+CROSS JOIN LATERAL (SELECT max(f.slice_no) AS no FROM flow.fragment f WHERE f.batch_id = b.batch_id OFFSET 0) l
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(a.queued) FILTER (WHERE a.step_no > a.first_step), 0)::bigint AS begun,
         coalesce(array_agg(a.no ORDER BY a.no) FILTER (WHERE a.step_no = a.first_step AND a.no <= l.no
             AND EXISTS (SELECT FROM flow.fragment f WHERE f.batch_id = a.batch_id AND f.slice_no = a.no)), '{}') AS mixed
-    FROM flow.slice a WHERE a.batch_id = b.id AND a.queued > 0 OFFSET 0
+    FROM flow.slice a WHERE a.batch_id = b.batch_id AND a.queued > 0 OFFSET 0
 ) s
-WHERE b.org_id = $1 AND b.id BETWEEN $2 AND $3 AND b.status IN ('running', 'paused') AND b.started_at IS NOT NULL AND b.stopped_at IS NULL
+WHERE b.org_id = $1 AND b.batch_id BETWEEN $2 AND $3 AND b.status IN ('running', 'paused') AND b.started_at IS NOT NULL AND b.stopped_at IS NULL
     AND (s.begun > 0 OR cardinality(s.mixed) > 0)
-ORDER BY b.id
+ORDER BY b.batch_id
 `
 
 type BegunBatchesParams struct {
@@ -572,8 +597,8 @@ SELECT coalesce(sum(CASE WHEN $1::boolean THEN b.record_count ELSE
         + CASE WHEN 'failed' = ANY($2::text[]) THEN c.failed ELSE 0 END + CASE WHEN 'cancelled' = ANY($2::text[]) THEN c.cancelled ELSE 0 END
         + CASE WHEN 'accepted' = ANY($2::text[]) THEN c.accepted ELSE 0 END + CASE WHEN 'rejected' = ANY($2::text[]) THEN c.rejected ELSE 0 END
         + CASE WHEN 'unprocessed' = ANY($2::text[]) THEN c.unprocessed ELSE 0 END + CASE WHEN 'unresolved' = ANY($2::text[]) THEN c.unresolved ELSE 0 END END), 0)::bigint AS total
-FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id
-WHERE b.org_id = $3 AND b.id BETWEEN $4 AND $5 AND ($1::boolean OR b.status = ANY(ARRAY['queued', 'running', 'paused',
+FROM flow.batch b LEFT JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id AND c.batch_id BETWEEN $3 AND $4
+WHERE b.org_id = $5 AND b.id BETWEEN $3 AND $4 AND ($1::boolean OR c.status = ANY(ARRAY['queued', 'running', 'paused',
         CASE WHEN $6::boolean THEN 'completed'::flow.batch_status ELSE 'queued' END, CASE WHEN $7::boolean THEN 'failed'::flow.batch_status ELSE 'queued' END,
         CASE WHEN $7::boolean THEN 'partially_failed'::flow.batch_status ELSE 'queued' END, CASE WHEN $8::boolean THEN 'cancelled'::flow.batch_status ELSE 'queued' END]))
 `
@@ -581,9 +606,9 @@ WHERE b.org_id = $3 AND b.id BETWEEN $4 AND $5 AND ($1::boolean OR b.status = AN
 type JobTotalParams struct {
 	Every       bool
 	Statuses    []string
-	OrgID       uuid.UUID
 	FromID      uuid.UUID
 	ToID        uuid.UUID
+	OrgID       uuid.UUID
 	InCompleted bool
 	InFailed    bool
 	InCancelled bool
@@ -594,9 +619,9 @@ func (q *Queries) JobTotal(ctx context.Context, db DBTX, arg JobTotalParams) (in
 	row := db.QueryRow(ctx, jobTotal,
 		arg.Every,
 		arg.Statuses,
-		arg.OrgID,
 		arg.FromID,
 		arg.ToID,
+		arg.OrgID,
 		arg.InCompleted,
 		arg.InFailed,
 		arg.InCancelled,
@@ -735,12 +760,14 @@ func (q *Queries) SliceSizes(ctx context.Context, db DBTX, arg SliceSizesParams)
 }
 
 const slicesChanged = `-- name: SlicesChanged :many
-SELECT d.i::int AS i, ((b.xmin::text::bigint << 32) | s.xmin::text::bigint)::bigint AS mark
+SELECT d.i::int AS i, m.mark::bigint AS mark
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3::bigint[]) AS mark,
         generate_series(0, cardinality($2::int[]) - 1) AS i) d
-JOIN flow.batch b ON b.id = d.batch_id
+JOIN flow.batch_count b ON b.batch_id = d.batch_id
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
-WHERE ((b.xmin::text::bigint << 32) | s.xmin::text::bigint) <> d.mark
+CROSS JOIN LATERAL (SELECT (array_position(enum_range(NULL::flow.batch_status), b.status)::bigint * 2 + (b.stopped_at IS NOT NULL)::int) << 32
+    | s.xmin::text::bigint AS mark OFFSET 0) m
+WHERE m.mark <> d.mark
 `
 
 type SlicesChangedParams struct {
@@ -754,8 +781,8 @@ type SlicesChangedRow struct {
 	Mark int64
 }
 
-// Which of these slices are no longer as they were at their mark. Every change of a slice, or of its batch, writes its row
-// anew, so the transactions that last wrote the two make a mark that nobody has to keep.
+// Which of these slices are no longer as they were at their mark. Every change of a slice writes its row anew, so the transaction that
+// last wrote it, with where its batch stands, makes a mark that nobody has to keep.
 func (q *Queries) SlicesChanged(ctx context.Context, db DBTX, arg SlicesChangedParams) ([]SlicesChangedRow, error) {
 	rows, err := db.Query(ctx, slicesChanged, arg.BatchIds, arg.Nos, arg.Marks)
 	if err != nil {

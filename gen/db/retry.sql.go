@@ -109,10 +109,10 @@ func (q *Queries) JobsFirstStep(ctx context.Context, db DBTX, arg JobsFirstStepP
 
 const retryBatchInsert = `-- name: RetryBatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
-    created_at, updated_at, retry_of, retry_root, retry_no, priority, pacing, paced_at, pace_next_at, event_depth)
-SELECT $1, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, $2, b.page_set, b.lane, $3, $4, $4,
-    b.id, $5::uuid, $6, b.priority, b.pacing, b.paced_at, $7, b.event_depth
-FROM flow.batch b WHERE b.id = $8 AND b.org_id = $9
+    created_at, retry_of, retry_root, retry_no, event_depth)
+SELECT $1, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, $2, b.page_set, b.lane, $3, $4,
+    b.id, $5::uuid, $6, b.event_depth
+FROM flow.batch b WHERE b.id = $7 AND b.org_id = $8
 `
 
 type RetryBatchInsertParams struct {
@@ -122,7 +122,6 @@ type RetryBatchInsertParams struct {
 	Now         time.Time
 	Root        uuid.UUID
 	RetryNo     int32
-	PaceNextAt  *time.Time
 	RetryOf     uuid.UUID
 	OrgID       uuid.UUID
 }
@@ -136,9 +135,33 @@ func (q *Queries) RetryBatchInsert(ctx context.Context, db DBTX, arg RetryBatchI
 		arg.Now,
 		arg.Root,
 		arg.RetryNo,
-		arg.PaceNextAt,
 		arg.RetryOf,
 		arg.OrgID,
+	)
+	return err
+}
+
+const retryCountInsert = `-- name: RetryCountInsert :exec
+INSERT INTO flow.batch_count (batch_id, org_id, record_count, queued, priority, pacing, paced_at, pace_next_at, updated_at)
+SELECT $1, c.org_id, $2::bigint, $2::bigint, c.priority, c.pacing, c.paced_at, $3, $4
+FROM flow.batch_count c WHERE c.batch_id = $5
+`
+
+type RetryCountInsertParams struct {
+	BatchID     uuid.UUID
+	RecordCount int64
+	PaceNextAt  *time.Time
+	Now         time.Time
+	RetryOf     uuid.UUID
+}
+
+func (q *Queries) RetryCountInsert(ctx context.Context, db DBTX, arg RetryCountInsertParams) error {
+	_, err := db.Exec(ctx, retryCountInsert,
+		arg.BatchID,
+		arg.RecordCount,
+		arg.PaceNextAt,
+		arg.Now,
+		arg.RetryOf,
 	)
 	return err
 }

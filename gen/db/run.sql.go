@@ -14,17 +14,18 @@ import (
 )
 
 const batchCancel = `-- name: BatchCancel :exec
-UPDATE flow.batch SET status = 'cancelled', cancel_reason = coalesce($1::text, cancel_reason), completed_at = $2::timestamptz, updated_at = $2::timestamptz WHERE id = $3
+UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0, status = 'cancelled', cancel_reason = coalesce($1::text, cancel_reason), completed_at = $2::timestamptz, updated_at = $2::timestamptz
+WHERE batch_id = $3
 `
 
 type BatchCancelParams struct {
-	Reason *string
-	Now    time.Time
-	ID     uuid.UUID
+	Reason  *string
+	Now     time.Time
+	BatchID uuid.UUID
 }
 
 func (q *Queries) BatchCancel(ctx context.Context, db DBTX, arg BatchCancelParams) error {
-	_, err := db.Exec(ctx, batchCancel, arg.Reason, arg.Now, arg.ID)
+	_, err := db.Exec(ctx, batchCancel, arg.Reason, arg.Now, arg.BatchID)
 	return err
 }
 
@@ -44,90 +45,85 @@ func (q *Queries) BatchCountClaim(ctx context.Context, db DBTX, arg BatchCountCl
 	return err
 }
 
-const batchCountClose = `-- name: BatchCountClose :exec
-UPDATE flow.batch_count SET unprocessed = unprocessed + staged + queued + pending, staged = 0, queued = 0, pending = 0 WHERE batch_id = $1
-`
-
-func (q *Queries) BatchCountClose(ctx context.Context, db DBTX, batchID uuid.UUID) error {
-	_, err := db.Exec(ctx, batchCountClose, batchID)
-	return err
-}
-
 const batchCountInsert = `-- name: BatchCountInsert :exec
-INSERT INTO flow.batch_count (batch_id, record_count, staged, queued)
-SELECT $1, $2::bigint, CASE WHEN $3::boolean THEN $2::bigint ELSE 0 END, CASE WHEN $3::boolean THEN 0 ELSE $2::bigint END
+INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
+    record_count, staged, queued)
+SELECT $1, $2, $3, CASE WHEN $4::bigint = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
+    CASE WHEN $4 = 0 THEN $5::timestamptz END, CASE WHEN $4 = 0 THEN $5 END, $5, $6, $7, $8,
+    $4, CASE WHEN $9::boolean THEN $4 ELSE 0 END, CASE WHEN $9 THEN 0 ELSE $4 END
 `
 
 type BatchCountInsertParams struct {
 	BatchID     uuid.UUID
+	OrgID       uuid.UUID
+	ScheduleID  *uuid.UUID
 	RecordCount int64
+	Now         time.Time
+	Priority    *string
+	Pacing      json.RawMessage
+	PaceNextAt  *time.Time
 	Staged      bool
 }
 
+// One without records is over. staged: its records wait for its time.
 func (q *Queries) BatchCountInsert(ctx context.Context, db DBTX, arg BatchCountInsertParams) error {
-	_, err := db.Exec(ctx, batchCountInsert, arg.BatchID, arg.RecordCount, arg.Staged)
+	_, err := db.Exec(ctx, batchCountInsert,
+		arg.BatchID,
+		arg.OrgID,
+		arg.ScheduleID,
+		arg.RecordCount,
+		arg.Now,
+		arg.Priority,
+		arg.Pacing,
+		arg.PaceNextAt,
+		arg.Staged,
+	)
 	return err
 }
 
-const batchCountMove = `-- name: BatchCountMove :many
+const batchCountMove = `-- name: BatchCountMove :exec
 UPDATE flow.batch_count c SET
+    status = CASE WHEN d.ended_as <> '' THEN d.ended_as::flow.batch_status ELSE c.status END,
+    started_at = CASE WHEN d.ended_as <> '' THEN coalesce(c.started_at, d.began) ELSE c.started_at END,
+    completed_at = CASE WHEN d.ended_as <> '' THEN $1::timestamptz ELSE c.completed_at END,
+    updated_at = CASE WHEN d.ended_as <> '' THEN $1 ELSE c.updated_at END,
     change_no = c.change_no + 1,
-    staged = c.staged + ($1::bigint[])[d.i * 12 + 1],
-    queued = c.queued + ($1::bigint[])[d.i * 12 + 2],
-    pending = c.pending + ($1::bigint[])[d.i * 12 + 3],
-    started = c.started + ($1::bigint[])[d.i * 12 + 4],
-    needs_reconcile = c.needs_reconcile + ($1::bigint[])[d.i * 12 + 5],
-    completed = c.completed + ($1::bigint[])[d.i * 12 + 6],
-    failed = c.failed + ($1::bigint[])[d.i * 12 + 7],
-    cancelled = c.cancelled + ($1::bigint[])[d.i * 12 + 8],
-    accepted = c.accepted + ($1::bigint[])[d.i * 12 + 9],
-    rejected = c.rejected + ($1::bigint[])[d.i * 12 + 10],
-    unprocessed = c.unprocessed + ($1::bigint[])[d.i * 12 + 11],
-    unresolved = c.unresolved + ($1::bigint[])[d.i * 12 + 12]
-FROM (SELECT unnest($2::uuid[]) AS batch_id, generate_series(0, cardinality($2::uuid[]) - 1) AS i) d
+    staged = c.staged + ($2::bigint[])[d.i * 12 + 1],
+    queued = c.queued + ($2::bigint[])[d.i * 12 + 2],
+    pending = c.pending + ($2::bigint[])[d.i * 12 + 3],
+    started = c.started + ($2::bigint[])[d.i * 12 + 4],
+    needs_reconcile = c.needs_reconcile + ($2::bigint[])[d.i * 12 + 5],
+    completed = c.completed + ($2::bigint[])[d.i * 12 + 6],
+    failed = c.failed + ($2::bigint[])[d.i * 12 + 7],
+    cancelled = c.cancelled + ($2::bigint[])[d.i * 12 + 8],
+    accepted = c.accepted + ($2::bigint[])[d.i * 12 + 9],
+    rejected = c.rejected + ($2::bigint[])[d.i * 12 + 10],
+    unprocessed = c.unprocessed + ($2::bigint[])[d.i * 12 + 11],
+    unresolved = c.unresolved + ($2::bigint[])[d.i * 12 + 12]
+FROM (SELECT unnest($3::uuid[]) AS batch_id, unnest($4::text[]) AS ended_as, unnest($5::timestamptz[]) AS began,
+        generate_series(0, cardinality($3::uuid[]) - 1) AS i) d
 WHERE c.batch_id = d.batch_id
-RETURNING c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no
 `
 
 type BatchCountMoveParams struct {
+	Now      time.Time
 	Deltas   []int64
 	BatchIds []uuid.UUID
+	EndedAs  []string
+	Began    []time.Time
 }
 
-func (q *Queries) BatchCountMove(ctx context.Context, db DBTX, arg BatchCountMoveParams) ([]FlowBatchCount, error) {
-	rows, err := db.Query(ctx, batchCountMove, arg.Deltas, arg.BatchIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []FlowBatchCount
-	for rows.Next() {
-		var i FlowBatchCount
-		if err := rows.Scan(
-			&i.BatchID,
-			&i.RecordCount,
-			&i.Staged,
-			&i.Queued,
-			&i.Pending,
-			&i.Started,
-			&i.NeedsReconcile,
-			&i.Completed,
-			&i.Failed,
-			&i.Cancelled,
-			&i.Accepted,
-			&i.Rejected,
-			&i.Unprocessed,
-			&i.Unresolved,
-			&i.ChangeNo,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// Counts what happened to the jobs of batches. One that ended as something is over; what was over so soon that nobody marked it as running
+// began when its work did.
+func (q *Queries) BatchCountMove(ctx context.Context, db DBTX, arg BatchCountMoveParams) error {
+	_, err := db.Exec(ctx, batchCountMove,
+		arg.Now,
+		arg.Deltas,
+		arg.BatchIds,
+		arg.EndedAs,
+		arg.Began,
+	)
+	return err
 }
 
 const batchCountRelease = `-- name: BatchCountRelease :exec
@@ -139,59 +135,8 @@ func (q *Queries) BatchCountRelease(ctx context.Context, db DBTX, batchID uuid.U
 	return err
 }
 
-const batchCounts = `-- name: BatchCounts :one
-SELECT batch_id, record_count, staged, queued, pending, started, needs_reconcile, completed, failed, cancelled, accepted, rejected, unprocessed, unresolved, change_no FROM flow.batch_count WHERE batch_id = $1
-`
-
-func (q *Queries) BatchCounts(ctx context.Context, db DBTX, batchID uuid.UUID) (FlowBatchCount, error) {
-	row := db.QueryRow(ctx, batchCounts, batchID)
-	var i FlowBatchCount
-	err := row.Scan(
-		&i.BatchID,
-		&i.RecordCount,
-		&i.Staged,
-		&i.Queued,
-		&i.Pending,
-		&i.Started,
-		&i.NeedsReconcile,
-		&i.Completed,
-		&i.Failed,
-		&i.Cancelled,
-		&i.Accepted,
-		&i.Rejected,
-		&i.Unprocessed,
-		&i.Unresolved,
-		&i.ChangeNo,
-	)
-	return i, err
-}
-
-const batchEnd = `-- name: BatchEnd :exec
-UPDATE flow.batch b SET status = d.status::flow.batch_status, started_at = coalesce(b.started_at, d.began), completed_at = $1::timestamptz,
-    updated_at = $1::timestamptz
-FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS status, unnest($4::timestamptz[]) AS began) d WHERE b.id = d.id
-`
-
-type BatchEndParams struct {
-	Now      time.Time
-	Ids      []uuid.UUID
-	Statuses []string
-	Began    []time.Time
-}
-
-// Ends batches: what was over so soon that nobody marked it as running began when its work did.
-func (q *Queries) BatchEnd(ctx context.Context, db DBTX, arg BatchEndParams) error {
-	_, err := db.Exec(ctx, batchEnd,
-		arg.Now,
-		arg.Ids,
-		arg.Statuses,
-		arg.Began,
-	)
-	return err
-}
-
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.schedule_id, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.status, b.paused_from, b.record_count, b.page_set, b.lane, b.priority, b.pacing, b.paced_at, b.pace_next_at, b.cancel_reason, b.scheduled_at, b.started_at, b.stopped_at, b.completed_at, b.created_by, b.created_at, b.updated_at, c.batch_id, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -200,35 +145,7 @@ type BatchGetParams struct {
 }
 
 type BatchGetRow struct {
-	ID             uuid.UUID
-	OrgID          uuid.UUID
-	DefinitionID   uuid.UUID
-	Version        int32
-	TriggerType    FlowTriggerType
-	TriggerSource  *string
-	ScheduleID     *uuid.UUID
-	EventDepth     int16
-	RetryOf        *uuid.UUID
-	RetryRoot      *uuid.UUID
-	RetryNo        int32
-	Metadata       string
-	Status         FlowBatchStatus
-	PausedFrom     *FlowBatchStatus
-	RecordCount    int64
-	PageSet        uuid.UUID
-	Lane           *FlowLane
-	Priority       *string
-	Pacing         json.RawMessage
-	PacedAt        *time.Time
-	PaceNextAt     *time.Time
-	CancelReason   *string
-	ScheduledAt    *time.Time
-	StartedAt      *time.Time
-	StoppedAt      *time.Time
-	CompletedAt    *time.Time
-	CreatedBy      *uuid.UUID
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
+	FlowBatch      FlowBatch
 	FlowBatchCount FlowBatchCount
 }
 
@@ -236,36 +153,37 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 	row := db.QueryRow(ctx, batchGet, arg.ID, arg.OrgID)
 	var i BatchGetRow
 	err := row.Scan(
-		&i.ID,
-		&i.OrgID,
-		&i.DefinitionID,
-		&i.Version,
-		&i.TriggerType,
-		&i.TriggerSource,
-		&i.ScheduleID,
-		&i.EventDepth,
-		&i.RetryOf,
-		&i.RetryRoot,
-		&i.RetryNo,
-		&i.Metadata,
-		&i.Status,
-		&i.PausedFrom,
-		&i.RecordCount,
-		&i.PageSet,
-		&i.Lane,
-		&i.Priority,
-		&i.Pacing,
-		&i.PacedAt,
-		&i.PaceNextAt,
-		&i.CancelReason,
-		&i.ScheduledAt,
-		&i.StartedAt,
-		&i.StoppedAt,
-		&i.CompletedAt,
-		&i.CreatedBy,
-		&i.CreatedAt,
-		&i.UpdatedAt,
+		&i.FlowBatch.ID,
+		&i.FlowBatch.OrgID,
+		&i.FlowBatch.DefinitionID,
+		&i.FlowBatch.Version,
+		&i.FlowBatch.TriggerType,
+		&i.FlowBatch.TriggerSource,
+		&i.FlowBatch.EventDepth,
+		&i.FlowBatch.RetryOf,
+		&i.FlowBatch.RetryRoot,
+		&i.FlowBatch.RetryNo,
+		&i.FlowBatch.Metadata,
+		&i.FlowBatch.RecordCount,
+		&i.FlowBatch.PageSet,
+		&i.FlowBatch.Lane,
+		&i.FlowBatch.ScheduledAt,
+		&i.FlowBatch.CreatedBy,
+		&i.FlowBatch.CreatedAt,
 		&i.FlowBatchCount.BatchID,
+		&i.FlowBatchCount.OrgID,
+		&i.FlowBatchCount.ScheduleID,
+		&i.FlowBatchCount.Status,
+		&i.FlowBatchCount.PausedFrom,
+		&i.FlowBatchCount.Priority,
+		&i.FlowBatchCount.Pacing,
+		&i.FlowBatchCount.PacedAt,
+		&i.FlowBatchCount.PaceNextAt,
+		&i.FlowBatchCount.CancelReason,
+		&i.FlowBatchCount.StartedAt,
+		&i.FlowBatchCount.StoppedAt,
+		&i.FlowBatchCount.CompletedAt,
+		&i.FlowBatchCount.UpdatedAt,
 		&i.FlowBatchCount.RecordCount,
 		&i.FlowBatchCount.Staged,
 		&i.FlowBatchCount.Queued,
@@ -285,7 +203,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 }
 
 const batchHeads = `-- name: BatchHeads :many
-SELECT id, org_id, definition_id, version, status, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY($1::uuid[])
+SELECT id, org_id, definition_id, version, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY($1::uuid[])
 `
 
 type BatchHeadsRow struct {
@@ -293,7 +211,6 @@ type BatchHeadsRow struct {
 	OrgID        uuid.UUID
 	DefinitionID uuid.UUID
 	Version      int32
-	Status       FlowBatchStatus
 	PageSet      uuid.UUID
 	Metadata     string
 	CreatedAt    time.Time
@@ -315,7 +232,6 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 			&i.OrgID,
 			&i.DefinitionID,
 			&i.Version,
-			&i.Status,
 			&i.PageSet,
 			&i.Metadata,
 			&i.CreatedAt,
@@ -333,12 +249,10 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 }
 
 const batchInsert = `-- name: BatchInsert :exec
-INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, status, record_count,
-    page_set, lane, scheduled_at, started_at, completed_at, created_by, created_at, updated_at, priority, pacing, pace_next_at, schedule_id,
-    event_depth)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-    $10, $11, $12, $13, $14, $15, $16, $16, $17, $18, $19,
-    $20, $21)
+INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
+    scheduled_at, created_by, created_at, event_depth)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+    $11, $12, $13, $14)
 `
 
 type BatchInsertParams struct {
@@ -349,19 +263,12 @@ type BatchInsertParams struct {
 	TriggerType   FlowTriggerType
 	TriggerSource *string
 	Metadata      string
-	Status        FlowBatchStatus
 	RecordCount   int64
 	PageSet       uuid.UUID
 	Lane          *FlowLane
 	ScheduledAt   *time.Time
-	StartedAt     *time.Time
-	CompletedAt   *time.Time
 	CreatedBy     *uuid.UUID
 	CreatedAt     time.Time
-	Priority      *string
-	Pacing        json.RawMessage
-	PaceNextAt    *time.Time
-	ScheduleID    *uuid.UUID
 	EventDepth    int16
 }
 
@@ -374,19 +281,12 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 		arg.TriggerType,
 		arg.TriggerSource,
 		arg.Metadata,
-		arg.Status,
 		arg.RecordCount,
 		arg.PageSet,
 		arg.Lane,
 		arg.ScheduledAt,
-		arg.StartedAt,
-		arg.CompletedAt,
 		arg.CreatedBy,
 		arg.CreatedAt,
-		arg.Priority,
-		arg.Pacing,
-		arg.PaceNextAt,
-		arg.ScheduleID,
 		arg.EventDepth,
 	)
 	return err
@@ -394,12 +294,13 @@ func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParam
 
 const batchLock = `-- name: BatchLock :many
 WITH locked AS MATERIALIZED (
-    SELECT b.id, b.org_id, b.definition_id, b.version, b.status, b.page_set, b.metadata, b.created_at, b.record_count, b.stopped_at, c.change_no,
-        (c.failed + c.rejected)::bigint AS failures, (b.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.created_by
+    SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
+        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.created_by, ARRAY[c.staged, c.queued, c.pending, c.started,
+            c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved]::bigint[] AS counts
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
-    WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c, b
+    WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c
 )
-SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.failures, locked.paced, locked.event_depth, locked.created_by, flow.clock()::timestamptz AS now FROM locked
+SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.paced, locked.event_depth, locked.created_by, locked.counts, flow.clock()::timestamptz AS now FROM locked
 `
 
 type BatchLockRow struct {
@@ -414,10 +315,10 @@ type BatchLockRow struct {
 	RecordCount  int64
 	StoppedAt    *time.Time
 	ChangeNo     int64
-	Failures     int64
 	Paced        bool
 	EventDepth   int16
 	CreatedBy    *uuid.UUID
+	Counts       []int64
 	Now          time.Time
 }
 
@@ -444,10 +345,10 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 			&i.RecordCount,
 			&i.StoppedAt,
 			&i.ChangeNo,
-			&i.Failures,
 			&i.Paced,
 			&i.EventDepth,
 			&i.CreatedBy,
+			&i.Counts,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -461,7 +362,7 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 }
 
 const batchPacing = `-- name: BatchPacing :one
-SELECT pacing, pace_next_at::timestamptz AS pace_next_at FROM flow.batch WHERE id = $1
+SELECT pacing, pace_next_at::timestamptz AS pace_next_at FROM flow.batch_count WHERE batch_id = $1
 `
 
 type BatchPacingRow struct {
@@ -469,49 +370,49 @@ type BatchPacingRow struct {
 	PaceNextAt time.Time
 }
 
-func (q *Queries) BatchPacing(ctx context.Context, db DBTX, id uuid.UUID) (BatchPacingRow, error) {
-	row := db.QueryRow(ctx, batchPacing, id)
+func (q *Queries) BatchPacing(ctx context.Context, db DBTX, batchID uuid.UUID) (BatchPacingRow, error) {
+	row := db.QueryRow(ctx, batchPacing, batchID)
 	var i BatchPacingRow
 	err := row.Scan(&i.Pacing, &i.PaceNextAt)
 	return i, err
 }
 
 const batchPause = `-- name: BatchPause :exec
-UPDATE flow.batch SET status = 'paused', updated_at = $1::timestamptz WHERE id = $2
+UPDATE flow.batch_count SET status = 'paused', updated_at = $1::timestamptz WHERE batch_id = $2
 `
 
 type BatchPauseParams struct {
-	Now time.Time
-	ID  uuid.UUID
+	Now     time.Time
+	BatchID uuid.UUID
 }
 
 // The trigger of the table remembers the status before.
 func (q *Queries) BatchPause(ctx context.Context, db DBTX, arg BatchPauseParams) error {
-	_, err := db.Exec(ctx, batchPause, arg.Now, arg.ID)
+	_, err := db.Exec(ctx, batchPause, arg.Now, arg.BatchID)
 	return err
 }
 
 const batchResume = `-- name: BatchResume :one
-UPDATE flow.batch SET status = paused_from, updated_at = $1::timestamptz WHERE id = $2 AND status = 'paused' RETURNING status
+UPDATE flow.batch_count SET status = paused_from, updated_at = $1::timestamptz WHERE batch_id = $2 AND status = 'paused' RETURNING status
 `
 
 type BatchResumeParams struct {
-	Now time.Time
-	ID  uuid.UUID
+	Now     time.Time
+	BatchID uuid.UUID
 }
 
 func (q *Queries) BatchResume(ctx context.Context, db DBTX, arg BatchResumeParams) (FlowBatchStatus, error) {
-	row := db.QueryRow(ctx, batchResume, arg.Now, arg.ID)
+	row := db.QueryRow(ctx, batchResume, arg.Now, arg.BatchID)
 	var status FlowBatchStatus
 	err := row.Scan(&status)
 	return status, err
 }
 
 const batchStart = `-- name: BatchStart :exec
-UPDATE flow.batch b SET status = CASE WHEN b.status = 'queued' THEN 'running' ELSE b.status END, paused_from = CASE WHEN b.status = 'paused' THEN 'running'::flow.batch_status END,
+UPDATE flow.batch_count b SET status = CASE WHEN b.status = 'queued' THEN 'running' ELSE b.status END, paused_from = CASE WHEN b.status = 'paused' THEN 'running'::flow.batch_status END,
     started_at = $1::timestamptz, updated_at = $2::timestamptz
-WHERE b.id IN (
-    SELECT q.id FROM flow.batch q WHERE q.id = ANY($3::uuid[]) AND (q.status = 'queued' OR q.status = 'paused' AND q.paused_from = 'queued')
+WHERE b.batch_id IN (
+    SELECT q.batch_id FROM flow.batch_count q WHERE q.batch_id = ANY($3::uuid[]) AND (q.status = 'queued' OR q.status = 'paused' AND q.paused_from = 'queued')
     FOR UPDATE SKIP LOCKED
 )
 `
@@ -529,7 +430,7 @@ func (q *Queries) BatchStart(ctx context.Context, db DBTX, arg BatchStartParams)
 }
 
 const batchSteer = `-- name: BatchSteer :exec
-UPDATE flow.batch SET priority = $1, pacing = $2, pace_next_at = $3, updated_at = $4::timestamptz WHERE id = $5
+UPDATE flow.batch_count SET priority = $1, pacing = $2, pace_next_at = $3, updated_at = $4::timestamptz WHERE batch_id = $5
 `
 
 type BatchSteerParams struct {
@@ -537,7 +438,7 @@ type BatchSteerParams struct {
 	Pacing     json.RawMessage
 	PaceNextAt *time.Time
 	Now        time.Time
-	ID         uuid.UUID
+	BatchID    uuid.UUID
 }
 
 func (q *Queries) BatchSteer(ctx context.Context, db DBTX, arg BatchSteerParams) error {
@@ -546,39 +447,39 @@ func (q *Queries) BatchSteer(ctx context.Context, db DBTX, arg BatchSteerParams)
 		arg.Pacing,
 		arg.PaceNextAt,
 		arg.Now,
-		arg.ID,
+		arg.BatchID,
 	)
 	return err
 }
 
 const batchStop = `-- name: BatchStop :exec
-UPDATE flow.batch SET stopped_at = $1::timestamptz, cancel_reason = $2::text, updated_at = $1::timestamptz WHERE id = $3
+UPDATE flow.batch_count SET stopped_at = $1::timestamptz, cancel_reason = $2::text, updated_at = $1::timestamptz WHERE batch_id = $3
 `
 
 type BatchStopParams struct {
-	Now    time.Time
-	Reason string
-	ID     uuid.UUID
+	Now     time.Time
+	Reason  string
+	BatchID uuid.UUID
 }
 
 // Nothing more of the batch is sent; it ends once nothing is open.
 func (q *Queries) BatchStop(ctx context.Context, db DBTX, arg BatchStopParams) error {
-	_, err := db.Exec(ctx, batchStop, arg.Now, arg.Reason, arg.ID)
+	_, err := db.Exec(ctx, batchStop, arg.Now, arg.Reason, arg.BatchID)
 	return err
 }
 
 const batchTick = `-- name: BatchTick :exec
-UPDATE flow.batch SET paced_at = $1::timestamptz, pace_next_at = $2::timestamptz WHERE id = $3
+UPDATE flow.batch_count SET paced_at = $1::timestamptz, pace_next_at = $2::timestamptz WHERE batch_id = $3
 `
 
 type BatchTickParams struct {
 	PacedAt    time.Time
 	PaceNextAt time.Time
-	ID         uuid.UUID
+	BatchID    uuid.UUID
 }
 
 func (q *Queries) BatchTick(ctx context.Context, db DBTX, arg BatchTickParams) error {
-	_, err := db.Exec(ctx, batchTick, arg.PacedAt, arg.PaceNextAt, arg.ID)
+	_, err := db.Exec(ctx, batchTick, arg.PacedAt, arg.PaceNextAt, arg.BatchID)
 	return err
 }
 
@@ -590,13 +491,14 @@ WITH started AS MATERIALIZED (
     SELECT unnest($12::smallint[]) AS step_no, unnest($13::smallint[]) AS task_no, unnest($14::text[]) AS domain,
         unnest($15::text[]) AS bucket, unnest($16::text[])::flow.lane AS lane
 ), batch AS (
-    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, status, record_count,
-        page_set, lane, created_by, created_at, updated_at, priority, schedule_id, event_depth)
-    SELECT s.id, $1, $4, $5, $17, $18, s.metadata, 'queued', s.rows,
-        s.page_set, $19, $20, $21, $21, $22, $23, $24
+    INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
+        created_by, created_at, event_depth)
+    SELECT s.id, $1, $4, $5, $17, $18, s.metadata, s.rows, s.page_set, $19,
+        $20, $21, $22
     FROM started s
 ), count AS (
-    INSERT INTO flow.batch_count (batch_id, record_count, queued) SELECT s.id, s.rows, s.rows FROM started s
+    INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, priority, record_count, queued, updated_at)
+    SELECT s.id, $1, $23, $24, s.rows, s.rows, $21 FROM started s
 ), page AS (
     INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
 ), slice AS (
@@ -634,9 +536,9 @@ type BatchesStartParams struct {
 	Lane          *FlowLane
 	CreatedBy     *uuid.UUID
 	Now           time.Time
-	Priority      *string
-	ScheduleID    *uuid.UUID
 	EventDepth    int16
+	ScheduleID    *uuid.UUID
+	Priority      *string
 	State         string
 	CallTasks     int32
 }
@@ -666,9 +568,9 @@ func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartPar
 		arg.Lane,
 		arg.CreatedBy,
 		arg.Now,
-		arg.Priority,
-		arg.ScheduleID,
 		arg.EventDepth,
+		arg.ScheduleID,
+		arg.Priority,
 		arg.State,
 		arg.CallTasks,
 	)
@@ -1193,9 +1095,9 @@ func (q *Queries) JobsAt(ctx context.Context, db DBTX, arg JobsAtParams) ([]Flow
 }
 
 const jobsReady = `-- name: JobsReady :many
-SELECT batch_id, position, slice_no, apart_step, step_no, remaining, status, ready, doomed, attempts, error, started_at, updated_at FROM flow.job WHERE batch_id = $1 AND ready
-    AND EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
-ORDER BY position LIMIT $2
+SELECT j.batch_id, j.position, j.slice_no, j.apart_step, j.step_no, j.remaining, j.status, j.ready, j.doomed, j.attempts, j.error, j.started_at, j.updated_at FROM flow.job j WHERE j.batch_id = $1 AND j.ready
+    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1 AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
+ORDER BY j.position LIMIT $2
 `
 
 type JobsReadyParams struct {
@@ -2281,10 +2183,10 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 }
 
 const slicesReady = `-- name: SlicesReady :many
-SELECT batch_id, no, first, records, state, step_no, remaining, apart, page_off, first_step, tasks_done FROM flow.slice
-WHERE batch_id = $1 AND ready
-    AND EXISTS (SELECT FROM flow.batch b WHERE b.id = $1 AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
-ORDER BY no LIMIT $2
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done FROM flow.slice s
+WHERE s.batch_id = $1 AND s.ready
+    AND EXISTS (SELECT FROM flow.batch_count b WHERE b.batch_id = $1 AND b.status IN ('queued', 'running') AND b.stopped_at IS NULL)
+ORDER BY s.no LIMIT $2
 `
 
 type SlicesReadyParams struct {

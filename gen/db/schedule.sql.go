@@ -231,7 +231,7 @@ func (q *Queries) ScheduleFired(ctx context.Context, db DBTX, arg ScheduleFiredP
 
 const scheduleGet = `-- name: ScheduleGet :one
 SELECT s.id, s.org_id, s.definition_id, s.description, s.cron_expression, s.enabled, s.input_data, s.metadata, s.catch_up_seconds, s.overlap_policy, s.decided_upto, s.last_fired_at, s.last_batch_id, s.created_by, s.created_at, s.updated_at, b.status AS last_status, flow.clock()::timestamptz AS now
-FROM flow.schedule s LEFT JOIN flow.batch b ON b.id = s.last_batch_id
+FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
 WHERE s.org_id = $1 AND s.id = $2
 `
 
@@ -275,7 +275,7 @@ func (q *Queries) ScheduleGet(ctx context.Context, db DBTX, arg ScheduleGetParam
 
 const scheduleList = `-- name: ScheduleList :many
 SELECT s.id, s.org_id, s.definition_id, s.description, s.cron_expression, s.enabled, s.input_data, s.metadata, s.catch_up_seconds, s.overlap_policy, s.decided_upto, s.last_fired_at, s.last_batch_id, s.created_by, s.created_at, s.updated_at, b.status AS last_status, flow.clock()::timestamptz AS now
-FROM flow.schedule s LEFT JOIN flow.batch b ON b.id = s.last_batch_id
+FROM flow.schedule s LEFT JOIN flow.batch_count b ON b.batch_id = s.last_batch_id
 WHERE s.org_id = $1 AND s.id > $2 ORDER BY s.id LIMIT $4 OFFSET $3
 `
 
@@ -419,7 +419,7 @@ func (q *Queries) ScheduleNames(ctx context.Context, db DBTX, arg ScheduleNamesP
 
 const scheduleOverlaps = `-- name: ScheduleOverlaps :one
 SELECT EXISTS (
-    SELECT FROM flow.batch b WHERE b.schedule_id = $1 AND b.status IN ('queued', 'running', 'paused')
+    SELECT FROM flow.batch_count b WHERE b.schedule_id = $1 AND b.status IN ('queued', 'running', 'paused')
 )
 `
 

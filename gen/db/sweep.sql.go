@@ -141,7 +141,7 @@ WITH RECURSIVE b AS (
     ) x WHERE b.n < $1::int
 ), judged AS MATERIALIZED (
     SELECT b.batch_id, b.n, NOT EXISTS (SELECT FROM flow.due d WHERE d.kind = 'slices' AND d.key = b.batch_id::text)
-        AND EXISTS (SELECT FROM flow.batch l WHERE l.id = b.batch_id AND l.status IN ('queued', 'running') AND l.stopped_at IS NULL) AS lost FROM b
+        AND EXISTS (SELECT FROM flow.batch_count l WHERE l.batch_id = b.batch_id AND l.status IN ('queued', 'running') AND l.stopped_at IS NULL) AS lost FROM b
 )
 SELECT batch_id::uuid AS batch_id, lost::boolean AS lost FROM judged WHERE lost OR n = $1::int ORDER BY n
 `
@@ -186,7 +186,7 @@ WITH RECURSIVE b AS (
     ) x WHERE b.n < $1::int
 ), judged AS MATERIALIZED (
     SELECT b.batch_id, b.n, NOT EXISTS (SELECT FROM flow.due d WHERE d.kind = 'wait' AND d.key = b.batch_id::text)
-        AND EXISTS (SELECT FROM flow.batch l WHERE l.id = b.batch_id AND l.status IN ('queued', 'running') AND l.stopped_at IS NULL) AS lost FROM b
+        AND EXISTS (SELECT FROM flow.batch_count l WHERE l.batch_id = b.batch_id AND l.status IN ('queued', 'running') AND l.stopped_at IS NULL) AS lost FROM b
 )
 SELECT batch_id::uuid AS batch_id, lost::boolean AS lost FROM judged WHERE lost OR n = $1::int ORDER BY n
 `

@@ -32,8 +32,8 @@ func (q *Queries) TenantAdd(ctx context.Context, db DBTX, arg TenantAddParams) (
 
 const tenantBusy = `-- name: TenantBusy :one
 SELECT EXISTS (SELECT FROM flow.credential c WHERE c.org_id = $1 AND c.tenancy_id = $2::text AND c.deleted_at IS NULL) AS bound,
-    EXISTS (SELECT FROM flow.batch b WHERE b.org_id = $1 AND b.status IN ('queued', 'running', 'paused')
-        AND EXISTS (SELECT FROM flow.lane_batch q WHERE q.batch_id = b.id AND q.domain = $2::text)) AS working
+    EXISTS (SELECT FROM flow.batch_count b WHERE b.org_id = $1 AND b.status IN ('queued', 'running', 'paused')
+        AND EXISTS (SELECT FROM flow.lane_batch q WHERE q.batch_id = b.batch_id AND q.domain = $2::text)) AS working
 `
 
 type TenantBusyParams struct {

@@ -83,9 +83,9 @@ func (q *Queries) RefusedStartTotal(ctx context.Context, db DBTX, arg RefusedSta
 const triggerList = `-- name: TriggerList :many
 
 SELECT t.id, t.definition_id, t.version, t.trigger_type, t.trigger_source, t.status, t.record_count, t.created_by, t.created_at, t.reason FROM (
-    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
+    SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
         b.created_by, b.created_at, ''::text AS reason
-    FROM flow.batch b
+    FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
     WHERE b.org_id = $1 AND b.id > $2
         AND ($3::uuid IS NULL OR b.definition_id = $3)
         AND ($4::flow.trigger_type IS NULL OR b.trigger_type = $4)
@@ -161,9 +161,9 @@ func (q *Queries) TriggerList(ctx context.Context, db DBTX, arg TriggerListParam
 }
 
 const triggerRead = `-- name: TriggerRead :one
-SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.status::text AS status, b.record_count,
+SELECT b.id, b.definition_id, b.version, b.trigger_type, b.trigger_source, c.status::text AS status, b.record_count,
     b.created_by, b.created_at, ''::text AS reason
-FROM flow.batch b WHERE b.id = $1 AND (b.org_id = $2) IS TRUE
+FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND (b.org_id = $2) IS TRUE
 UNION ALL
 SELECT r.id, r.definition_id, r.version, r.trigger_type, r.trigger_source, ''::text, 0::bigint, r.created_by, r.created_at, r.reason
 FROM flow.refused_start r WHERE r.id = $1 AND (r.org_id = $2) IS TRUE

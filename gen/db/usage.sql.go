@@ -17,9 +17,9 @@ const dashboardDefinitions = `-- name: DashboardDefinitions :many
 WITH sums AS MATERIALIZED (
     SELECT b.definition_id, count(*) AS batches, coalesce(sum(b.record_count), 0)::bigint AS jobs,
         sum(c.completed + c.accepted)::bigint AS succeeded, sum(c.failed + c.rejected)::bigint AS failed,
-        count(*) FILTER (WHERE b.completed_at IS NOT NULL AND b.started_at IS NOT NULL) AS ended,
-        coalesce(avg(extract(epoch FROM b.completed_at - b.started_at)), 0)::float8 AS average_seconds,
-        coalesce(max(extract(epoch FROM b.completed_at - b.started_at)), 0)::float8 AS max_seconds
+        count(*) FILTER (WHERE c.completed_at IS NOT NULL AND c.started_at IS NOT NULL) AS ended,
+        coalesce(avg(extract(epoch FROM c.completed_at - c.started_at)), 0)::float8 AS average_seconds,
+        coalesce(max(extract(epoch FROM c.completed_at - c.started_at)), 0)::float8 AS max_seconds
     FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
     WHERE b.org_id = $1 AND b.created_at >= $2 AND b.created_at <= $3
     GROUP BY b.definition_id
@@ -144,7 +144,7 @@ func (q *Queries) DashboardHolds(ctx context.Context, db DBTX, arg DashboardHold
 }
 
 const dashboardSeries = `-- name: DashboardSeries :many
-SELECT date_bin(make_interval(secs => $1::float8), b.created_at, $2::timestamptz)::timestamptz AS starts_at, b.status, count(*) AS batches,
+SELECT date_bin(make_interval(secs => $1::float8), b.created_at, $2::timestamptz)::timestamptz AS starts_at, c.status, count(*) AS batches,
     ARRAY[sum(c.staged), sum(c.queued), sum(c.pending), sum(c.started), sum(c.needs_reconcile), sum(c.completed), sum(c.failed), sum(c.cancelled),
         sum(c.accepted), sum(c.rejected), sum(c.unprocessed), sum(c.unresolved)]::bigint[] AS jobs
 FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id

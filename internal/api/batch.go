@@ -54,8 +54,13 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	}
 	in.DefinitionID, in.ScheduleID = definition, schedule
 	q, conn := db.New(), pg.Planned{Pool: h.pool}
-	total, err := q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Status: in.Status, DefinitionID: definition, ScheduleID: schedule,
-		TriggerType: in.TriggerType})
+	var total int64
+	if (in.Status != nil || schedule != nil) && definition == nil && in.TriggerType == nil {
+		total, err = q.BatchTotalOfState(ctx, conn, db.BatchTotalOfStateParams{OrgID: in.OrgID, Status: in.Status, ScheduleID: schedule})
+	} else {
+		total, err = q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Status: in.Status, DefinitionID: definition,
+			ScheduleID: schedule, TriggerType: in.TriggerType})
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -7,24 +7,24 @@ import (
 )
 
 func batchOf(r *run.BatchRow) oas.Batch {
-	b := &r.FlowBatch
+	b, state := &r.FlowBatch, &r.FlowBatchCount
 	out := oas.Batch{
 		ID: b.ID.String(), DefinitionID: b.DefinitionID.String(), DefinitionVersion: int(b.Version), OrgID: b.OrgID.String(),
 		TriggerID: b.ID.String(), TriggerType: oas.TriggerType(b.TriggerType), TriggerSource: nilString(b.TriggerSource),
-		ScheduleID: nilID(b.ScheduleID), RecordSetID: nilID(r.RecordSetID), RetryOf: nilID(b.RetryOf), Metadata: oas.FreeObject(b.Metadata),
-		Status: oas.BatchStatus(run.StatusOf(r)), StatusReason: nilString(b.CancelReason), RecordCount: int(b.RecordCount),
+		ScheduleID: nilID(state.ScheduleID), RecordSetID: nilID(r.RecordSetID), RetryOf: nilID(b.RetryOf), Metadata: oas.FreeObject(b.Metadata),
+		Status: oas.BatchStatus(run.StatusOf(r)), StatusReason: nilString(state.CancelReason), RecordCount: int(b.RecordCount),
 		JobCounts: jobCountsOf(run.JobCounts(r)), ProgressPercent: run.Progress(r),
-		ScheduledAt: nilTime(b.ScheduledAt), StartedAt: nilTime(b.StartedAt), CompletedAt: nilTime(b.CompletedAt),
-		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(),
+		ScheduledAt: nilTime(b.ScheduledAt), StartedAt: nilTime(state.StartedAt), CompletedAt: nilTime(state.CompletedAt),
+		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: state.UpdatedAt.UTC(),
 		Lane: oas.NilLane{Null: true}, Priority: oas.NilPriority{Null: true},
 	}
 	if b.Lane != nil {
 		out.Lane = oas.NewNilLane(oas.Lane(*b.Lane))
 	}
-	if b.Priority != nil {
-		out.Priority = oas.NewNilPriority(oas.Priority(*b.Priority))
+	if state.Priority != nil {
+		out.Priority = oas.NewNilPriority(oas.Priority(*state.Priority))
 	}
-	policy, _ := pacing.Decode(b.Pacing) // what Encode wrote: cannot fail
+	policy, _ := pacing.Decode(state.Pacing) // what Encode wrote: cannot fail
 	out.Pacing = pacingOf(policy)
 	return out
 }

@@ -388,7 +388,7 @@ func TestEvent_Depth(t *testing.T) {
 	s.trigger(flow, oneRecord)
 	got := s.subscription(id, event.MaxDepth, 1)
 	assert.Contains(t, got["last_error"], "the last of 8 starts by events and flows in a row")
-	assert.Equal(t, event.MaxDepth+1, s.count("flow.batch WHERE status = 'completed'"))
+	assert.Equal(t, event.MaxDepth+1, s.count("flow.batch_count WHERE status = 'completed'"))
 	s.trigger(flow, oneRecord)
 	last := s.subscription(id, 2*event.MaxDepth, 2)
 

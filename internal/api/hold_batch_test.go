@@ -46,7 +46,7 @@ func TestHold_Batch(t *testing.T) {
 	assert.Equal(t, []any{"released", released[0]["released_by"]}, []any{second["status"], second["released_by"]}, "a cancel releases")
 	s.Do(http.MethodPost, path+"/pause", nil).Detail(http.StatusConflict, "Batch is already cancelled")
 	assert.Empty(t, s.resumed(path+"/resume"))
-	assert.Zero(t, s.number(`SELECT count(*) FROM flow.batch WHERE paused_from IS NOT NULL`))
+	assert.Zero(t, s.number(`SELECT count(*) FROM flow.batch_count WHERE paused_from IS NOT NULL`))
 }
 
 // Nothing of a paused batch is worked on in the service, and all of it once it is resumed.

@@ -202,13 +202,14 @@ func fill(t *testing.T, pool *pgxpool.Pool, org apitest.Tenant) {
 			SELECT ` + id + `, $1, 'd', CASE i % 1000 WHEN 7 THEN 'archived' ELSE 'active' END, 'a'` + rows,
 		`INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by) SELECT ` + id + `, 1, $1, '{"steps":[]}', 'a'` + rows,
 		`INSERT INTO flow.record_set (id, org_id, chunk_size, staging_expires_at) SELECT ` + id + `, $1, 1, flow.clock() + interval '1 day'` + rows,
-		`INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, metadata, record_count, page_set, created_at, updated_at, status)
+		`INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, metadata, record_count, page_set, created_at)
 			SELECT ` + id + `, $1, ` + id + `, 1, CASE i % 1000 WHEN 7 THEN 'webhook' ELSE 'api_call' END::flow.trigger_type, '{}', 1, ` + id + `,
-			flow.clock(), flow.clock(), CASE i % 1000 WHEN 7 THEN 'running' ELSE 'queued' END::flow.batch_status` + rows,
+			flow.clock()` + rows,
 		`INSERT INTO flow.pause (id, org_id, scope, status, cause, created_at, expires_at)
 			SELECT ` + id + `, $1, CASE i % 1000 WHEN 7 THEN 'lane' ELSE 'global' END, CASE i % 1000 WHEN 7 THEN 'active' ELSE 'released' END, 'admin_request',
 			flow.clock() + i * interval '1 second', flow.clock() + interval '1 day' - i * interval '1 second'` + rows,
-		`INSERT INTO flow.batch_count (batch_id, record_count, queued) SELECT ` + id + `, 1, 1` + rows + ` WHERE $1::uuid IS NOT NULL`,
+		`INSERT INTO flow.batch_count (batch_id, org_id, status, record_count, queued, updated_at)
+			SELECT ` + id + `, $1, CASE i % 1000 WHEN 7 THEN 'running' ELSE 'queued' END::flow.batch_status, 1, 1, flow.clock()` + rows,
 	} {
 		_, err := pool.Exec(t.Context(), sql, org.ID, many)
 		require.NoError(t, err)

@@ -120,7 +120,7 @@ func TestBatch_Update(t *testing.T) {
 	assert.Equal(t, "normal", after["priority"])
 	assert.Nil(t, after["pacing"])
 
-	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.batch SET status = 'paused'")
+	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.batch_count SET status = 'paused'")
 	require.NoError(t, err)
 	after = patch(paced())
 	assert.Equal(t, "paused", after["status"])

@@ -24,7 +24,7 @@ func (s *stack) doubt(batch, state string) {
 		`UPDATE flow.lane_batch SET ready_parts = 0, ready_records = 0 WHERE batch_id = $1`,
 		`UPDATE flow.slice SET ` + status + ` = queued, queued = 0 WHERE batch_id = $1`,
 		`UPDATE flow.batch_count SET ` + status + ` = queued, queued = 0 WHERE batch_id = $1`,
-		`UPDATE flow.batch SET status = 'running', started_at = flow.clock() WHERE id = $1`,
+		`UPDATE flow.batch_count SET status = 'running', started_at = flow.clock() WHERE batch_id = $1`,
 	} {
 		_, err := s.app.Pool.Exec(context.WithoutCancel(s.t.Context()), sql, batch)
 		require.NoError(s.t, err)

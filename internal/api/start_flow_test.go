@@ -47,7 +47,7 @@ func TestStartFlow_Once(t *testing.T) {
 		s.worker()
 	}
 	assert.Equal(t, "completed", s.await(batch)["status"])
-	s.eventually(func() bool { return s.count("flow.batch WHERE status <> 'completed'") == 0 })
+	s.eventually(func() bool { return s.count("flow.batch_count WHERE status <> 'completed'") == 0 })
 	assert.Positive(t, killed(), "no connection was lost: the test shows less than it should")
 	children := s.children()
 	assert.Len(t, children, records-1)
@@ -84,7 +84,7 @@ func TestStartFlow_Depth(t *testing.T) {
 	s := serveStack(t, true)
 	flow := s.define(`[{"id":"s","tasks":[` + starting(`{"definition_id":"{{ batch.definition_id }}"}`, "") + `]}]`)
 	s.trigger(flow, oneRecord)
-	s.eventually(func() bool { return s.count("flow.batch WHERE status = 'failed'") == 1 })
+	s.eventually(func() bool { return s.count("flow.batch_count WHERE status = 'failed'") == 1 })
 	assert.Equal(t, event.MaxDepth+1, s.count("flow.batch"))
 	last := s.get("/flows/batches?status=failed")["items"].([]any)[0].(map[string]any)["id"].(string)
 	failure := s.get("/flows/jobs/" + last + ".0")["error"].(map[string]any)
@@ -163,7 +163,7 @@ func TestStartFlow_Calls(t *testing.T) {
 	child := s.define(uploadSteps)
 	flow := s.define(`[{"id":"s","tasks":[` + starting(fmt.Sprintf(`{"definition_id":%q,"input":{"id":"{{ input.id }}"}}`, child), "") + `]}]`)
 	s.await(s.trigger(flow, `{"records":[{"id":"a"},{"id":"b"},{"id":"c"}]}`))
-	s.eventually(func() bool { return s.count("flow.batch WHERE status = 'completed'") == 4 })
+	s.eventually(func() bool { return s.count("flow.batch_count WHERE status = 'completed'") == 4 })
 	assert.Equal(t, map[string]int{"a": 1, "b": 1, "c": 1}, s.sim.Arrivals("demo"))
 }
 

@@ -73,7 +73,7 @@ func TestStartFlow_WaitOnce(t *testing.T) {
 		{"id":"end","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":["{{ steps.s.slow.output }}","{{ steps.s.calls.output }}"]}}]}]`)
 	killed := s.breakAt("WaitInsert", "WaitChildrenOver", "WaitsOver", "WaitDelete", "BatchesRead", "BatchCountMove")
 	batch := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(n))))
-	s.settle(func() bool { return s.count("flow.batch WHERE status = 'completed'") == n+n/2 })
+	s.settle(func() bool { return s.count("flow.batch_count WHERE status = 'completed'") == n+n/2 })
 	s.waiting(batch, n/2)
 	s.settle(func() bool { return s.get("/flows/jobs/" + batch + ".0")["status"] == "completed" })
 	assert.Equal(t, []string{"completed", "completed", "completed"}, s.execution(batch, 0).statuses())
@@ -81,7 +81,7 @@ func TestStartFlow_WaitOnce(t *testing.T) {
 	s.later(day / 24)
 	s.inTheEnd(batch)
 	assert.Positive(t, killed(), "no connection was lost: the test shows less than it should")
-	assert.Equal(t, 1+2*n, s.count("flow.batch WHERE status = 'completed'"))
+	assert.Equal(t, 1+2*n, s.count("flow.batch_count WHERE status = 'completed'"))
 	assert.Zero(t, s.count("flow.wait"))
 	seen := map[string]bool{}
 	results := s.pages("/flows/batches/"+batch+"/results", 500)
@@ -170,10 +170,10 @@ func TestStartFlow_WaitSteered(t *testing.T) {
 	assert.Equal(t, []string{"cancelled", "completed", "cancelled"}, s.execution(cancelled, 0).statuses())
 	s.settle(func() bool { return s.count("flow.wait WHERE child IS NULL") == 4 }) // those that they started wait, too
 	s.later(day / 24)
-	s.settle(func() bool { return s.count("flow.batch WHERE status = 'completed'") == 2 })
+	s.settle(func() bool { return s.count("flow.batch_count WHERE status = 'completed'") == 2 })
 	s.later(day)
 	s.settle(func() bool {
-		return s.count("flow.batch WHERE status = 'completed'") == 4 && s.count("flow.due WHERE kind = 'wait'") == 0
+		return s.count("flow.batch_count WHERE status = 'completed'") == 4 && s.count("flow.due WHERE kind = 'wait'") == 0
 	})
 	assert.Equal(t, 2, s.count("flow.wait"))
 	assert.InDelta(t, 2, s.get("/flows/batches/" + paused)["job_counts"].(map[string]any)["queued"], 0)

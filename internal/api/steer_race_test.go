@@ -18,10 +18,10 @@ import (
 const batchLog = `CREATE TABLE public.batch_log (no bigint GENERATED ALWAYS AS IDENTITY, id uuid, status text, paused_from text, shown text);
 CREATE FUNCTION public.note_batch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO public.batch_log (id, status, paused_from, shown)
-	VALUES (NEW.id, NEW.status, NEW.paused_from, concat_ws(' ', NEW.status, coalesce(NEW.priority, '-'), coalesce(NEW.pacing->>'records_per_period', '-')));
+	VALUES (NEW.batch_id, NEW.status, NEW.paused_from, concat_ws(' ', NEW.status, coalesce(NEW.priority, '-'), coalesce(NEW.pacing->>'records_per_period', '-')));
 	RETURN NEW;
 END $$;
-CREATE TRIGGER note_batch AFTER INSERT OR UPDATE ON flow.batch FOR EACH ROW EXECUTE FUNCTION public.note_batch();`
+CREATE TRIGGER note_batch AFTER INSERT OR UPDATE ON flow.batch_count FOR EACH ROW EXECUTE FUNCTION public.note_batch();`
 
 // version is a batch as it once was: its status, that before a pause, and what the API shows of its steering.
 type version struct {
@@ -184,7 +184,7 @@ func TestBatch_SteeredByManyAtOnce(t *testing.T) {
 			}
 			wg.Wait()
 			statuses := r.check()
-			assert.Zero(t, s.number(`SELECT count(*) FROM flow.batch b JOIN flow.lane_batch q ON q.batch_id = b.id WHERE b.status <> 'cancelled'
+			assert.Zero(t, s.number(`SELECT count(*) FROM flow.batch_count b JOIN flow.lane_batch q ON q.batch_id = b.batch_id WHERE b.status <> 'cancelled'
 				AND (q.paused, q.high, q.allowance IS NULL) IS DISTINCT FROM (b.status = 'paused', coalesce(b.priority = 'high', false), b.pacing IS NULL)`), "its queues are steered as it is")
 			if cancel {
 				assert.Equal(t, 1, statuses["cancel 200"], "%v", statuses)

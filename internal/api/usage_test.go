@@ -321,7 +321,7 @@ func TestDashboard_OfRawRows(t *testing.T) {
 		s := byDefinition[b.DefinitionID]
 		s.batches++
 		var began, ended *time.Time // to the microsecond
-		require.NoError(t, w.app.Pool.QueryRow(t.Context(), "SELECT started_at, completed_at FROM flow.batch WHERE id = $1", b.ID).Scan(&began, &ended))
+		require.NoError(t, w.app.Pool.QueryRow(t.Context(), "SELECT started_at, completed_at FROM flow.batch_count WHERE batch_id = $1", b.ID).Scan(&began, &ended))
 		if began != nil && ended != nil {
 			s.times = append(s.times, ended.Sub(*began).Seconds())
 		}

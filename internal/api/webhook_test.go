@@ -160,7 +160,7 @@ func TestWebhook_KeepsItsDefinition(t *testing.T) {
 	s.send(h, "started", "{}").Want(http.StatusAccepted)
 	assert.Equal(t, 1, s.count("flow.batch WHERE definition_id = $1", two), "in the commit that acknowledges it")
 	s.Do(http.MethodDelete, "/flows/definitions/"+two, nil).Want(http.StatusConflict)
-	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.batch SET status = 'cancelled'")
+	_, err := s.app.Pool.Exec(t.Context(), "UPDATE flow.batch_count SET status = 'cancelled'")
 	require.NoError(t, err)
 	s.editing(two, func() { s.send(h, "m", "{}").Want(http.StatusAccepted) })
 	s.Do(http.MethodDelete, "/flows/webhooks/"+h.id, nil).Want(http.StatusNoContent)

@@ -52,7 +52,7 @@ func TestRun_Stops_InFlight(t *testing.T) {
 				t.Errorf("it took %s to stop, more than %s", d, most)
 			}
 			var state, status string
-			if err := p.Pool.QueryRow(t.Context(), "SELECT c.state, b.status FROM flow.call c, flow.batch b").Scan(&state, &status); err != nil {
+			if err := p.Pool.QueryRow(t.Context(), "SELECT c.state, b.status FROM flow.call c, flow.batch_count b").Scan(&state, &status); err != nil {
 				t.Fatal(err)
 			}
 			if state != tt.state || status != tt.status {

@@ -86,9 +86,9 @@ func TestSweep(t *testing.T) {
 		// lose takes its due row away, done says that it was done.
 		lose, done string
 	}{
-		run.DueDispatch: {call, "DELETE FROM flow.due WHERE kind = 'dispatch'", "(SELECT bool_and(status = 'completed') FROM flow.batch)"},
+		run.DueDispatch: {call, "DELETE FROM flow.due WHERE kind = 'dispatch'", "(SELECT bool_and(status = 'completed') FROM flow.batch_count)"},
 		run.DueSlices: {`{"id":"t","action_id":"core__flow__transform","params":{"value":1}}`,
-			"DELETE FROM flow.due WHERE kind = 'slices'", "(SELECT bool_and(status = 'completed') FROM flow.batch)"},
+			"DELETE FROM flow.due WHERE kind = 'slices'", "(SELECT bool_and(status = 'completed') FROM flow.batch_count)"},
 		// The queue is shut: a call that goes out has a due row for the calls of its budget.
 		"reconcile": {call, `WITH gone AS (DELETE FROM flow.due WHERE kind IN ('reconcile', 'dispatch')), shut AS (UPDATE flow.lane_batch SET open = false)
 			INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner, records, digest, params, outcome_check, claimed_at,
@@ -118,7 +118,7 @@ func TestSweep_Waits(t *testing.T) {
 	p.awaits(t, "EXISTS (SELECT FROM flow.due WHERE kind = 'wait' AND NOT leased)")
 	p.exec(t, "DELETE FROM flow.due WHERE kind = 'wait'")
 	pgtest.MoveClock(t, p.Pool, 2*time.Hour)
-	p.awaits(t, "(SELECT bool_and(status = 'completed') FROM flow.batch)")
+	p.awaits(t, "(SELECT bool_and(status = 'completed') FROM flow.batch_count)")
 	p.counts(t, run.DueWait)
 }
 
@@ -147,7 +147,7 @@ func TestSweep_NothingLost(t *testing.T) {
 	if n := lost(); n != 2 {
 		t.Errorf("%d pieces of work are lost, want both: the test shows nothing", n)
 	}
-	idle.exec(t, "UPDATE flow.batch SET stopped_at = flow.clock() WHERE id <> '"+batch.String()+"'")
+	idle.exec(t, "UPDATE flow.batch_count SET stopped_at = flow.clock() WHERE batch_id <> '"+batch.String()+"'")
 	for undo, do := range map[string]string{
 		"DELETE FROM flow.pause": `INSERT INTO flow.pause (id, org_id, scope, cause, created_at) SELECT gen_random_uuid(), id, 'global', 'c', flow.clock()
 			FROM flow.organization`,

@@ -122,14 +122,6 @@ func (g *grown) batchColumns() map[string]string {
 	at := "timestamptz " + quoteText(g.created.UTC().Format(time.RFC3339Nano))
 	columns := map[string]string{
 		"id": quoteID(g.id), "page_set": quoteID(g.pageSet), "created_at": at, "record_count": "0",
-		"status": quoteText(g.status) + "::flow.batch_status", "started_at": at + " + interval '10 ms'",
-		"completed_at": at + " + interval '4 s'", "updated_at": at + " + interval '4 s'",
-	}
-	switch g.status {
-	case "queued":
-		columns["started_at"], columns["completed_at"], columns["updated_at"] = "NULL", "NULL", at
-	case "running":
-		columns["completed_at"] = "NULL"
 	}
 	if g.retryOf != nil {
 		columns["retry_of"], columns["retry_root"] = quoteID(g.retryOf.id), quoteID(g.retryOf.id)
@@ -184,11 +176,19 @@ func copyRows(ctx context.Context, tx pgx.Tx, c rowCopy) error {
 func (g *grown) count(ctx context.Context, tx pgx.Tx) error {
 	sums := make([]string, len(jobStatuses))
 	for i, s := range jobStatuses {
-		sums[i] = "sum(" + s + ")"
+		sums[i] = "sum(s." + s + ")"
+	}
+	started, completed, updated := "b.created_at + interval '10 ms'", "b.created_at + interval '4 s'", "b.created_at + interval '4 s'"
+	switch g.status {
+	case "queued":
+		started, completed, updated = "NULL", "NULL", "b.created_at"
+	case "running":
+		completed = "NULL"
 	}
 	statements := []string{
-		"INSERT INTO flow.batch_count (batch_id, record_count, " + strings.Join(jobStatuses, ", ") + ") SELECT $1, sum(records), " + strings.Join(sums, ", ") +
-			" FROM flow.slice WHERE batch_id = $1",
+		"INSERT INTO flow.batch_count (batch_id, org_id, status, started_at, completed_at, updated_at, record_count, " + strings.Join(jobStatuses, ", ") +
+			") SELECT b.id, b.org_id, " + quoteText(g.status) + ", " + started + ", " + completed + ", " + updated + ", sum(s.records), " + strings.Join(sums, ", ") +
+			" FROM flow.batch b JOIN flow.slice s ON s.batch_id = b.id WHERE b.id = $1 GROUP BY b.id",
 		"UPDATE flow.batch b SET record_count = c.record_count FROM flow.batch_count c WHERE c.batch_id = b.id AND b.id = $1",
 	}
 	if g.status == "cancelled" {
@@ -261,16 +261,18 @@ func copySmall(ctx context.Context, pool *pgxpool.Pool, source uuid.UUID, defini
 		columns["queued"] = waits + "::int * " + size
 		return columns
 	}
+	state := counters("b.id")
+	state["status"] = "CASE WHEN " + waits + " THEN 'running' ELSE t.status END"
+	state["started_at"], state["updated_at"] = at+" + interval '5 ms'", at+" + interval '50 ms'"
+	state["completed_at"] = "CASE WHEN NOT " + waits + " THEN " + at + " + interval '50 ms' END"
 	slice := counters("b.id")
 	slice["state"] = "CASE WHEN " + waits + " THEN 'calling' ELSE t.state END"
 	slice["remaining"] = waits + "::int * " + size
 	copies := []rowCopy{
 		{"flow.batch", "t.id = b.source", "b.i", map[string]string{
 			"id": "b.id", "page_set": "b.page_set", "created_at": at, "definition_id": "b.definition_id",
-			"status":     "CASE WHEN " + waits + " THEN 'running' ELSE t.status END",
-			"started_at": at + " + interval '5 ms'", "completed_at": "CASE WHEN NOT " + waits + " THEN " + at + " + interval '50 ms' END", "updated_at": at + " + interval '50 ms'",
 		}},
-		{"flow.batch_count", ofBlock, "b.i", counters("b.id")},
+		{"flow.batch_count", ofBlock, "b.i", state},
 		{"flow.slice", ofBlock, "b.i", slice},
 		{"flow.fragment", ofBlock + " AND NOT " + waits, "b.i", map[string]string{"batch_id": "b.id"}},
 		{"flow.page", "t.set_id = (SELECT page_set FROM flow.batch WHERE id = b.source)", "b.i", map[string]string{"set_id": "b.page_set"}},

@@ -266,7 +266,7 @@ func (e *env) over(ctx context.Context, batch uuid.UUID) error {
 	defer tick.Stop()
 	for {
 		var over bool
-		err := e.pool.QueryRow(ctx, "SELECT completed_at IS NOT NULL FROM flow.batch WHERE id = $1", batch).Scan(&over)
+		err := e.pool.QueryRow(ctx, "SELECT completed_at IS NOT NULL FROM flow.batch_count WHERE batch_id = $1", batch).Scan(&over)
 		if err != nil || over {
 			return err
 		}

@@ -154,7 +154,7 @@ func rawOfSlices(ctx context.Context, pool *pgxpool.Pool, answer []byte, sql str
 
 // rawFigures sums up the batches of 30 days in one query.
 func rawFigures(ctx context.Context, pool *pgxpool.Pool, s *service, _ []byte) (time.Duration, error) {
-	return drain(ctx, pool, `SELECT b.status, count(*), sum(c.record_count), sum(c.accepted + c.completed), sum(c.failed + c.rejected)
+	return drain(ctx, pool, `SELECT c.status, count(*), sum(c.record_count), sum(c.accepted + c.completed), sum(c.failed + c.rejected)
 		FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.org_id = $1 AND b.created_at >= flow.clock() - interval '30 days' GROUP BY 1`, s.org)
 }
 

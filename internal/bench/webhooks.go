@@ -333,7 +333,7 @@ func (t *turns) end() ([]time.Duration, error) {
 
 // running says whether a batch of many records runs.
 func (s *service) running(ctx context.Context, e *env) (yes bool, err error) {
-	err = e.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.batch WHERE status IN ('queued', 'running') AND record_count > 1 AND org_id = $1)", s.org).Scan(&yes)
+	err = e.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM flow.batch_count WHERE status IN ('queued', 'running') AND record_count > 1 AND org_id = $1)", s.org).Scan(&yes)
 	return yes, err
 }
 

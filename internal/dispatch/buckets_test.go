@@ -84,7 +84,7 @@ func TestBuckets_Backoff(t *testing.T) {
 	t.Parallel()
 	b := twoBuckets(t, map[int]int64{60: 10_000, 3600: 10_000, 86400: 10_000})
 	b.start(b.define(modifies), 1, plainRow)
-	b.eventually(`SELECT EXISTS (SELECT FROM flow.batch WHERE status = 'completed')`)
+	b.eventually(`SELECT EXISTS (SELECT FROM flow.batch_count WHERE status = 'completed')`)
 	b.exec(`INSERT INTO flow.pause (id, scope, domain, bucket, cause, created_at, expires_at)
 		SELECT gen_random_uuid(), 'bucket', domain, 'query', 'rate_limited', flow.clock(), flow.clock() + interval '1 hour' FROM flow.budget WHERE bucket = 'query'`)
 	waits := b.start(b.define(modifies), 300, func(i int) string { return plainRow(1 + i) })

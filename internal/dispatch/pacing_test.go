@@ -151,14 +151,14 @@ func TestPacing_ReplacedBetweenTicks(t *testing.T) {
 	later := closedToday(b)
 	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 40, plainRow, pacedBy(&pacing.Policy{Records: 10, PeriodMinutes: 1440, Window: later}))
 	b.quiet()
-	b.exec("UPDATE flow.batch SET paced_at = flow.clock()", "UPDATE flow.lane_batch SET allowance = 5, lapses_at = flow.clock() + interval '1 hour'") // 5 are sent
+	b.exec("UPDATE flow.batch_count SET paced_at = flow.clock()", "UPDATE flow.lane_batch SET allowance = 5, lapses_at = flow.clock() + interval '1 hour'") // 5 are sent
 	for _, tt := range []struct{ records, left int }{{50, 5}, {7, 2}, {4, 0}, {50, 0}} {
 		b.exec("UPDATE flow.lane_batch SET lapses_at = flow.clock() + interval '1 hour'")
 		b.steer(id, run.Steering{Pacing: &pacing.Policy{Records: int64(tt.records), PeriodMinutes: 720, Window: later}})
 		assert.Equal(t, tt.left, b.count("SELECT allowance FROM flow.lane_batch"), "%d records", tt.records)
 		assert.Equal(t, 1, b.count("SELECT count(*) FROM flow.lane_batch WHERE lapses_at <= flow.clock()"), "the window is closed")
 		if tt.records == 50 { // as it would be without the policy before
-			b.exec(fmt.Sprintf("UPDATE flow.batch SET pacing = jsonb_set(pacing, '{records_per_period}', '%d')", 10))
+			b.exec(fmt.Sprintf("UPDATE flow.batch_count SET pacing = jsonb_set(pacing, '{records_per_period}', '%d')", 10))
 		}
 	}
 	b.steer(id, run.Steering{RemovePacing: true})
@@ -207,7 +207,7 @@ func TestPriority_GoesFirstInItsLane(t *testing.T) {
 	b.steer(second, run.Steering{Priority: new("high")})
 	b.quiet() // a pass that the start woke may have chosen before
 	boosted := b.now()
-	over := func() bool { return b.count("SELECT count(*) FROM flow.batch WHERE completed_at IS NULL") == 0 }
+	over := func() bool { return b.count("SELECT count(*) FROM flow.batch_count WHERE completed_at IS NULL") == 0 }
 	for minutes := 0; !over(); minutes++ {
 		require.Less(t, minutes, 30, "both come to their end")
 		b.minutePasses()
@@ -244,7 +244,7 @@ CREATE FUNCTION log_batch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	RETURN NULL;
 END $$;
 CREATE TRIGGER log_queue AFTER UPDATE ON flow.lane_batch FOR EACH ROW EXECUTE FUNCTION log_queue();
-CREATE TRIGGER log_batch AFTER UPDATE ON flow.batch FOR EACH ROW EXECUTE FUNCTION log_batch();`
+CREATE TRIGGER log_batch AFTER UPDATE ON flow.batch_count FOR EACH ROW EXECUTE FUNCTION log_batch();`
 
 // moderate is a lapse of the test machine between the time that a claim is judged by and the time that the log has.
 const moderate = time.Minute
@@ -319,7 +319,7 @@ func (p *paceScenario) policy() *pacing.Policy {
 func (p *paceScenario) ahead() {
 	minutes := 1 + p.rnd.IntN(45)
 	if p.rnd.IntN(4) > 0 {
-		minutes = 1 + p.count("SELECT greatest(0, ceil(extract(epoch FROM coalesce(pace_next_at, flow.clock()) - flow.clock()) / 60))::int FROM flow.batch")
+		minutes = 1 + p.count("SELECT greatest(0, ceil(extract(epoch FROM coalesce(pace_next_at, flow.clock()) - flow.clock()) / 60))::int FROM flow.batch_count")
 	}
 	p.pass(time.Duration(minutes) * time.Minute)
 }
@@ -346,7 +346,7 @@ func (p *paceScenario) hold() {
 }
 
 func (p *paceScenario) over() bool {
-	return p.count("SELECT count(*) FROM flow.batch WHERE completed_at IS NOT NULL") == 1
+	return p.count("SELECT count(*) FROM flow.batch_count WHERE completed_at IS NOT NULL") == 1
 }
 
 // replace gives the batch another policy, unless its last records have gone out meanwhile.

@@ -265,12 +265,12 @@ func (b *bundle) awaitUntil(id uuid.UUID, done func(run.BatchStatus, db.FlowBatc
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		if done(row.Status, row.FlowBatchCount) {
-			return row.Status, row.FlowBatchCount
+		if done(row.FlowBatchCount.Status, row.FlowBatchCount) {
+			return row.FlowBatchCount.Status, row.FlowBatchCount
 		}
 		select {
 		case <-deadline:
-			b.t.Fatalf("batch %s is still %s: %+v", id, row.Status, row.FlowBatchCount)
+			b.t.Fatalf("batch %s is still %s: %+v", id, row.FlowBatchCount.Status, row.FlowBatchCount)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

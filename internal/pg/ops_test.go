@@ -122,9 +122,10 @@ INSERT INTO flow.call (id, org_id, domain, bucket, lane, action_id, state, owner
     SELECT gen_random_uuid(), gen_random_uuid(), 'd' || n % 50, 'b', 'bulk', 'a', CASE WHEN n % 4000 = 0 THEN 'unresolved' WHEN n % 4000 = 1 THEN 'unknown'
         WHEN n % 4000 = 2 THEN 'intent' ELSE 'settled' END, 'o', 1, '', '{}', 'none', now() - n * interval '10 seconds', now() - n * interval '10 seconds', '{}'
     FROM generate_series(1, 40000) n;
-INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, metadata, status, record_count, page_set, created_at, updated_at)
-    SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, 'api_call', '{}', 'completed', 1, gen_random_uuid(), now(), now()
+INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, metadata, record_count, page_set, created_at)
+    SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, 'api_call', '{}', 1, gen_random_uuid(), now()
     FROM generate_series(1, 20000) n;
+INSERT INTO flow.batch_count (batch_id, org_id, status, record_count, completed, updated_at) SELECT id, org_id, 'completed', 1, 1, now() FROM flow.batch;
 INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, definition_id, version, domain, bucket, lane, ready_parts, ready_records)
     SELECT id, 0, 0, org_id, definition_id, version, 'd1', 'b', 'bulk', CASE WHEN no % 1000 = 0 THEN 1 ELSE 0 END, CASE WHEN no % 1000 = 0 THEN 1 ELSE 0 END
     FROM (SELECT *, row_number() OVER () AS no FROM flow.batch) b;
@@ -156,7 +157,7 @@ func TestOps_Cheap(t *testing.T) {
 	for _, view := range names(t, conn, "SELECT relname FROM pg_class WHERE relnamespace = 'ops'::regnamespace AND relkind = 'v'") {
 		plan := strings.Join(names(t, conn, "EXPLAIN SELECT * FROM ops."+view), "\n")
 		assert.NotRegexp(t, `Seq Scan on (call|batch|lane_batch|ledger|pause)\b`, plan, view)
-		assert.NotRegexp(t, `(?i)\b(part|slice|job|fragment|page|record_chunk|batch_count|store_record)\b`, strings.ReplaceAll(plan, "river_job", ""), view)
+		assert.NotRegexp(t, `(?i)\b(part|slice|job|fragment|page|record_chunk|store_record)\b`, strings.ReplaceAll(plan, "river_job", ""), view)
 		for _, index := range indexes[view] {
 			assert.Contains(t, plan, index, view)
 		}

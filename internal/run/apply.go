@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -248,52 +249,55 @@ func (c *Change) writeTraces(ctx context.Context) error {
 	return wrap(c.s.q.FragmentInsert(ctx, c.tx, args), "write traces")
 }
 
-// moveBatches writes the batches' counters, ends those whose jobs are over, and marks the others as running.
+// moveBatches writes what the change does to batches.
 func (c *Change) moveBatches(ctx context.Context) error {
 	deltas := map[uuid.UUID]*Counts{}
 	for k, d := range c.slices {
-		all := entry(deltas, k.batch)
-		for i, n := range d.counts {
-			all[i] += n
-		}
+		entry(deltas, k.batch).add(&d.counts)
 	}
-	args := db.BatchCountMoveParams{}
+	return c.moveCounts(ctx, deltas)
+}
+
+// moveCounts writes the counters of batches, ends those whose jobs are over, and marks the others as running. A paused one ends when it
+// is resumed.
+func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) error {
+	args := db.BatchCountMoveParams{Now: c.Now}
+	var start []uuid.UUID
 	for id, d := range deltas {
 		h := c.heads[id]
+		h.counts.add(d)
+		if err := c.stopPast(ctx, h); err != nil {
+			return err
+		}
 		if h.stopped() {
 			for _, s := range []Status{Staged, Queued, Pending} {
-				d.move(s, Unprocessed, d.Of(s))
+				n := h.counts.Of(s)
+				d.move(s, Unprocessed, n)
+				h.counts.move(s, Unprocessed, n)
 			}
 		}
-		args.BatchIds = append(args.BatchIds, id)
-		args.Deltas = append(args.Deltas, d[:]...)
+		endedAs, began := "", time.Time{}
+		switch {
+		case h.counts.terminal() == h.RecordCount && h.Status != BatchPaused && !BatchTerminal(h.Status):
+			endedAs, began = string(h.outcome()), h.began
+			if began.IsZero() {
+				began = c.Now
+			}
+			c.ended = append(c.ended, id)
+		case h.Status == BatchQueued, h.Status == BatchPaused:
+			start = append(start, id)
+		}
+		h.abandoned = d.Of(Unresolved)
+		args.BatchIds, args.Deltas = append(args.BatchIds, id), append(args.Deltas, d[:]...)
+		args.EndedAs, args.Began = append(args.EndedAs, endedAs), append(args.Began, began)
 	}
 	if len(args.BatchIds) == 0 {
 		return nil
 	}
-	var start []uuid.UUID
-	rows, err := c.s.q.BatchCountMove(ctx, c.tx, args)
-	if err != nil {
+	if err := c.s.q.BatchCountMove(ctx, c.later, args); err != nil {
 		return fmt.Errorf("count jobs: %w", err)
 	}
-	for i := range rows {
-		counts := countsOf(&rows[i])
-		h := c.heads[rows[i].BatchID]
-		h.unresolved, h.abandoned = rows[i].Unresolved, deltas[h.ID].Of(Unresolved)
-		if err := c.stopPast(ctx, h, &counts); err != nil {
-			return err
-		}
-		switch {
-		case counts.terminal() == rows[i].RecordCount && h.Status != BatchPaused && !BatchTerminal(h.Status):
-			c.end(h, &counts)
-		case h.Status == BatchQueued, h.Status == BatchPaused:
-			start = append(start, h.ID)
-		}
-	}
-	if err := c.start(ctx, start); err != nil {
-		return err
-	}
-	return c.writeEnds(ctx, c.later)
+	return c.start(ctx, start)
 }
 
 // start marks batches as running.
@@ -305,26 +309,12 @@ func (c *Change) start(ctx context.Context, ids []uuid.UUID) error {
 	return wrap(err, "start batches")
 }
 
-// end ends a batch whose jobs are all over, once writeEnds says so. A paused one ends when it is resumed.
-func (c *Change) end(h *head, counts *Counts) {
-	status := counts.outcome()
+// outcome is how a batch ends whose jobs are all over.
+func (h *head) outcome() BatchStatus {
 	if h.StoppedAt != nil {
-		status = BatchFailed
+		return BatchFailed
 	}
-	began := h.began
-	if began.IsZero() {
-		began = c.Now
-	}
-	c.ended, c.endedAs, c.endedFrom = append(c.ended, h.ID), append(c.endedAs, string(status)), append(c.endedFrom, began)
-}
-
-// writeEnds writes down which batches came to their end.
-func (c *Change) writeEnds(ctx context.Context, conn db.DBTX) error {
-	if len(c.ended) == 0 {
-		return nil
-	}
-	err := c.s.q.BatchEnd(ctx, conn, db.BatchEndParams{Ids: c.ended, Statuses: c.endedAs, Began: c.endedFrom, Now: c.Now})
-	return wrap(err, "end %d batches", len(c.ended))
+	return h.counts.outcome()
 }
 
 func countsOf(r *db.FlowBatchCount) Counts {

@@ -84,12 +84,15 @@ func (k laneKey) compare(o laneKey) int {
 // head is what a change knows of a batch.
 type head struct {
 	db.BatchLockRow
-	plan  *definition.Plan
-	lanes map[laneKey]Route
+	plan *definition.Plan
+	// counts are how many of its jobs stand where, failing how many of them have failed, with what the change does so far.
+	counts  Counts
+	failing int64
+	lanes   map[laneKey]Route
 	// began is when the earliest of the calls was sent that the change settles; zero where there is none.
 	began time.Time
-	// unresolved is how many of its jobs wait for a person once the change is written, abandoned how many came to in it.
-	unresolved, abandoned int64
+	// abandoned is how many of its jobs came to wait for a person in the change.
+	abandoned int64
 }
 
 func (h *head) final() Status        { return finalStatus(h.plan) }
@@ -161,10 +164,8 @@ type Change struct {
 	left map[laneKey]*leftToPeople
 	// changed are records of stores that tasks have written.
 	changed []store.Changed
-	// ended are the batches that come to their end, endedAs how, and endedFrom when their work began at the earliest.
-	ended     []uuid.UUID
-	endedAs   []string
-	endedFrom []time.Time
+	// ended are the batches that come to their end.
+	ended []uuid.UUID
 	// unmarked are batches that go into calls as a whole and are not marked as running for it: most are over soon.
 	unmarked []uuid.UUID
 }
@@ -230,7 +231,8 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *Locking) (c *Ch
 		if err != nil {
 			return nil, fmt.Errorf("plan of batch %s: %w", r.ID, err)
 		}
-		c.heads[r.ID] = &head{BatchLockRow: r, plan: plan}
+		counts := Counts(r.Counts)
+		c.heads[r.ID] = &head{BatchLockRow: r, plan: plan, counts: counts, failing: counts.failures()}
 		if r.Now.After(c.Now) {
 			c.Now = r.Now
 		}

@@ -26,7 +26,7 @@ func (s *Service) Pause(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 	if h.Status == BatchPaused {
 		return false, c.Now, nil
 	}
-	if err := s.q.BatchPause(ctx, tx, db.BatchPauseParams{ID: batchID, Now: c.Now}); err != nil {
+	if err := s.q.BatchPause(ctx, tx, db.BatchPauseParams{BatchID: batchID, Now: c.Now}); err != nil {
 		return false, c.Now, fmt.Errorf("pause batch %s: %w", batchID, err)
 	}
 	err = s.q.LaneBatchPause(ctx, tx, batchID)
@@ -44,7 +44,7 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if h.Status != BatchPaused {
 		return false, c.Now, nil
 	}
-	if h.Status, err = s.q.BatchResume(ctx, tx, db.BatchResumeParams{ID: batchID, Now: c.Now}); err != nil {
+	if h.Status, err = s.q.BatchResume(ctx, tx, db.BatchResumeParams{BatchID: batchID, Now: c.Now}); err != nil {
 		return false, c.Now, fmt.Errorf("resume batch %s: %w", batchID, err)
 	}
 	queues, err := s.q.LaneBatchResume(ctx, tx, batchID)
@@ -58,14 +58,12 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err := c.publish(ctx, happened...); err != nil {
 		return false, c.Now, err
 	}
-	row, err := s.q.BatchCounts(ctx, tx, batchID)
-	if err != nil {
-		return false, c.Now, fmt.Errorf("count the jobs of batch %s: %w", batchID, err)
-	}
-	if counts := countsOf(&row); counts.terminal() == row.RecordCount {
-		c.end(h, &counts)
-		if err := c.writeEnds(ctx, tx); err != nil {
+	if h.counts.terminal() == h.RecordCount {
+		if err := c.moveCounts(ctx, map[uuid.UUID]*Counts{batchID: {}}); err != nil {
 			return false, c.Now, err
+		}
+		if err := c.later.Send(ctx, tx); err != nil {
+			return false, c.Now, fmt.Errorf("end batch %s: %w", batchID, err)
 		}
 		return true, c.Now, c.finish(ctx)
 	}
@@ -120,7 +118,7 @@ func (s *Service) Cancel(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err := c.closeWaiting(ctx, batchID); err != nil {
 		return nil, err
 	}
-	if err := s.q.BatchCancel(ctx, tx, db.BatchCancelParams{ID: batchID, Reason: why.Reason, Now: c.Now}); err != nil {
+	if err := s.q.BatchCancel(ctx, tx, db.BatchCancelParams{BatchID: batchID, Reason: why.Reason, Now: c.Now}); err != nil {
 		return nil, fmt.Errorf("cancel batch %s: %w", batchID, err)
 	}
 	released, err := s.q.HoldsOfBatchRelease(ctx, tx, db.HoldsOfBatchReleaseParams{Now: c.Now, ReleasedBy: why.By, BatchID: batchID})
@@ -160,39 +158,33 @@ func (h *head) allowed() int64 {
 // fails counts a job that fails. It returns false where it must not: the batch is past its threshold by what this change
 // did before, and the job needs no call to fail, so that it is left unprocessed like all that waits.
 func (h *head) fails(from Status) bool {
-	if waits := from == Queued || from == Pending; waits && h.Failures > h.allowed() {
+	if waits := from == Queued || from == Pending; waits && h.failing > h.allowed() {
 		return false
 	}
-	h.Failures++
+	h.failing++
 	return true
 }
 
-// stopPast stops a batch that is past its failure threshold, in the transaction that takes it there. counts are those of the
-// batch, and follow. Calls under way settle later; the batch ends once nothing is open.
-func (c *Change) stopPast(ctx context.Context, h *head, counts *Counts) error {
-	if h.stopped() || counts.failures() <= h.allowed() {
+// stopPast stops a batch that is past its failure threshold, in the transaction that takes it there. Calls under way settle later; the
+// batch ends once nothing is open.
+func (c *Change) stopPast(ctx context.Context, h *head) error {
+	if h.stopped() || h.counts.failures() <= h.allowed() {
 		return nil
 	}
 	if err := c.closeWaiting(ctx, h.ID); err != nil {
 		return err
 	}
-	for _, s := range []Status{Staged, Queued, Pending} {
-		counts.move(s, Unprocessed, counts.Of(s))
-	}
 	h.StoppedAt = &c.Now
 	reason := fmt.Sprintf("Stopped by its failure threshold: more than %d of %d jobs failed", h.allowed(), h.RecordCount)
-	err := c.s.q.BatchStop(ctx, c.tx, db.BatchStopParams{ID: h.ID, Reason: reason, Now: c.Now})
+	err := c.s.q.BatchStop(ctx, c.tx, db.BatchStopParams{BatchID: h.ID, Reason: reason, Now: c.Now})
 	return wrap(err, "stop batch %s", h.ID)
 }
 
-// closeWaiting closes the queues of a batch, and ends what waits in it. It touches no slice and no job, whatever the size of the
-// batch: they stay where they were, and readers show as unprocessed what waits there.
+// closeWaiting closes the queues of a batch, whose counters then say that what waits in it is over. It touches no slice and no job,
+// whatever the size of the batch: they stay where they were, and readers show as unprocessed what waits there.
 func (c *Change) closeWaiting(ctx context.Context, batchID uuid.UUID) error {
 	if _, err := c.s.q.LaneBatchClose(ctx, c.tx, batchID); err != nil {
 		return fmt.Errorf("close the queues of batch %s: %w", batchID, err)
-	}
-	if err := c.s.q.BatchCountClose(ctx, c.tx, batchID); err != nil {
-		return fmt.Errorf("count the jobs of batch %s: %w", batchID, err)
 	}
 	c.clearWaits(batchID)
 	return nil

@@ -53,7 +53,7 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 			}
 		}
 		if counts := JobCounts(b.BatchRow); all != counts {
-			return fmt.Errorf("batch %s: readers see %v, its counters say %v", b.FlowBatch.Status, all, counts)
+			return fmt.Errorf("batch %s: readers see %v, its counters say %v", b.FlowBatchCount.Status, all, counts)
 		}
 		return nil
 	})

@@ -48,7 +48,7 @@ func (s *Service) Tick(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (next 
 	}
 	tick := policy.Tick(row.PaceNextAt, c.Now)
 	next = policy.Next(tick)
-	if err := s.q.BatchTick(ctx, tx, db.BatchTickParams{ID: batchID, PacedAt: tick, PaceNextAt: next}); err != nil {
+	if err := s.q.BatchTick(ctx, tx, db.BatchTickParams{BatchID: batchID, PacedAt: tick, PaceNextAt: next}); err != nil {
 		return next, fmt.Errorf("pace batch %s: %w", batchID, err)
 	}
 	queues, err := s.q.LaneBatchRelease(ctx, tx, db.LaneBatchReleaseParams{BatchID: batchID, Allowance: policy.Records, LapsesAt: policy.Lapses(tick)})
@@ -112,7 +112,7 @@ func (s *Service) Steer(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 	if err != nil {
 		return nil, err
 	}
-	st := steering{c: c, was: row.FlowBatch}
+	st := steering{c: c, was: row.FlowBatchCount, scheduledAt: row.FlowBatch.ScheduledAt}
 	if err := st.apply(ctx, &in); err != nil {
 		return nil, err
 	}
@@ -128,16 +128,18 @@ func isHigh(priority *string) bool { return priority != nil && *priority == "hig
 // steering is a change of a batch's priority and pacing under way.
 type steering struct {
 	c   *Change
-	was db.FlowBatch
+	was db.FlowBatchCount
+	// scheduledAt is when the batch was to begin; nil for at once.
+	scheduledAt *time.Time
 }
 
 func (st *steering) apply(ctx context.Context, in *Steering) error {
-	to := db.BatchSteerParams{ID: st.was.ID, Now: st.c.Now, Priority: st.was.Priority, Pacing: st.was.Pacing, PaceNextAt: st.was.PaceNextAt}
+	to := db.BatchSteerParams{BatchID: st.was.BatchID, Now: st.c.Now, Priority: st.was.Priority, Pacing: st.was.Pacing, PaceNextAt: st.was.PaceNextAt}
 	changed := false
 	if in.Priority != nil && (to.Priority == nil || *to.Priority != *in.Priority) {
 		to.Priority, changed = in.Priority, true
-		if err := st.c.s.q.LaneBatchRank(ctx, st.c.tx, db.LaneBatchRankParams{BatchID: to.ID, High: isHigh(in.Priority)}); err != nil {
-			return fmt.Errorf("rank the queues of batch %s: %w", to.ID, err)
+		if err := st.c.s.q.LaneBatchRank(ctx, st.c.tx, db.LaneBatchRankParams{BatchID: to.BatchID, High: isHigh(in.Priority)}); err != nil {
+			return fmt.Errorf("rank the queues of batch %s: %w", to.BatchID, err)
 		}
 	}
 	switch {
@@ -160,7 +162,7 @@ func (st *steering) apply(ctx context.Context, in *Steering) error {
 	}
 	if changed {
 		if err := st.c.s.q.BatchSteer(ctx, st.c.tx, to); err != nil {
-			return fmt.Errorf("steer batch %s: %w", to.ID, err)
+			return fmt.Errorf("steer batch %s: %w", to.BatchID, err)
 		}
 	}
 	return st.c.wake(ctx)
@@ -170,25 +172,25 @@ func (st *steering) apply(ctx context.Context, in *Steering) error {
 // none, stays as far as the new one allows it.
 func (st *steering) pace(ctx context.Context, old, policy *pacing.Policy) (*time.Time, error) {
 	now := st.c.Now
-	args := db.LaneBatchPaceParams{BatchID: st.was.ID, Gives: policy.Records, Until: policy.Until(now, now.Add(policy.Period()))}
+	args := db.LaneBatchPaceParams{BatchID: st.was.BatchID, Gives: policy.Records, Until: policy.Until(now, now.Add(policy.Period()))}
 	if old == nil {
 		args.Until = now
 	} else {
 		args.Was = old.Records
 	}
 	if err := st.c.s.q.LaneBatchPace(ctx, st.c.tx, args); err != nil {
-		return nil, fmt.Errorf("pace the queues of batch %s: %w", st.was.ID, err)
+		return nil, fmt.Errorf("pace the queues of batch %s: %w", st.was.BatchID, err)
 	}
-	first := firstTick(policy, st.was.PacedAt, now, st.was.ScheduledAt)
-	st.c.Wake(DuePacing, st.was.ID.String(), first)
+	first := firstTick(policy, st.was.PacedAt, now, st.scheduledAt)
+	st.c.Wake(DuePacing, st.was.BatchID.String(), first)
 	return &first, nil
 }
 
 // unpace lets everything go that waits for a tick.
 func (st *steering) unpace(ctx context.Context) error {
-	rows, err := st.c.s.q.LaneBatchUnpace(ctx, st.c.tx, st.was.ID)
+	rows, err := st.c.s.q.LaneBatchUnpace(ctx, st.c.tx, st.was.BatchID)
 	if err != nil {
-		return fmt.Errorf("unpace the queues of batch %s: %w", st.was.ID, err)
+		return fmt.Errorf("unpace the queues of batch %s: %w", st.was.BatchID, err)
 	}
 	for _, r := range rows {
 		if r.Ready {

@@ -110,9 +110,9 @@ func TestRecords_Skip(t *testing.T) {
 		}
 	}
 	// What a step before did is not to be told from the counters of a batch.
-	_, err := w.pool.Exec(w.ctx, `WITH begun AS (UPDATE flow.slice s SET step_no = 1 FROM flow.batch b WHERE b.id = s.batch_id AND s.queued > 0 AND s.first = 0
+	_, err := w.pool.Exec(w.ctx, `WITH begun AS (UPDATE flow.slice s SET step_no = 1 FROM flow.batch_count b WHERE b.batch_id = s.batch_id AND s.queued > 0 AND s.first = 0
 			AND b.status = 'queued' RETURNING s.batch_id)
-		UPDATE flow.batch b SET status = 'running', started_at = b.created_at FROM begun WHERE begun.batch_id = b.id`)
+		UPDATE flow.batch_count b SET status = 'running', started_at = b.updated_at FROM begun WHERE begun.batch_id = b.batch_id`)
 	require.NoError(t, err)
 	for _, filter := range []RecordFilter{
 		{}, {Status: ref(Queued)}, {Status: ref(Staged)}, {Status: ref(Unprocessed)}, {Status: ref(Failed)},

@@ -205,8 +205,8 @@ const everything = math.MaxInt32
 // StatusOf is where a batch stands for those who read it: one whose calls are under way is running, also before it is marked so.
 func StatusOf(r *BatchRow) BatchStatus {
 	counts := countsOf(&r.FlowBatchCount)
-	if r.FlowBatch.Status == BatchQueued && counts.Of(Staged)+counts.Of(Queued) < r.FlowBatch.RecordCount {
+	if r.FlowBatchCount.Status == BatchQueued && counts.Of(Staged)+counts.Of(Queued) < r.FlowBatch.RecordCount {
 		return BatchRunning
 	}
-	return r.FlowBatch.Status
+	return r.FlowBatchCount.Status
 }

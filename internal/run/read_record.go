@@ -203,7 +203,7 @@ func (v *sliceView) begun(o int32, h *history) bool {
 
 // date fills in the record's times, attempts and execution status.
 func (v *sliceView) date(r *Record, o int32, h *history) {
-	b := &v.batch.FlowBatch
+	b := &v.batch.FlowBatchCount
 	begun := v.begun(o, h) || (Terminal(r.Status) && r.Status != Unprocessed)
 	r.Execution, r.Attempts = executionOf(r.Status, begun), h.attempts
 	switch {
@@ -212,7 +212,7 @@ func (v *sliceView) date(r *Record, o int32, h *history) {
 	case begun && b.StartedAt != nil:
 		r.StartedAt = b.StartedAt
 	}
-	r.UpdatedAt = b.CreatedAt
+	r.UpdatedAt = v.batch.FlowBatch.CreatedAt
 	if r.StartedAt != nil {
 		r.UpdatedAt = later(r.UpdatedAt, *r.StartedAt)
 	}

@@ -23,7 +23,7 @@ type batchView struct {
 
 // over reports whether what waits will never be sent.
 func (b *batchView) over() bool {
-	return BatchTerminal(b.FlowBatch.Status) || b.FlowBatch.StoppedAt != nil
+	return BatchTerminal(b.FlowBatchCount.Status) || b.FlowBatchCount.StoppedAt != nil
 }
 
 // retry reports whether the batch works on records of another one: its positions have gaps, and outputs come from there.

@@ -149,7 +149,7 @@ func (p *process) watch(id uuid.UUID, cancel bool) {
 		p.checkLists(id)
 		row := must(p.Runs.ReadBatch(p.t.Context(), p.org, id))
 		states[fmt.Sprint(run.JobCounts(row))] = true
-		if n == cancelAfter && !run.BatchTerminal(row.FlowBatch.Status) {
+		if n == cancelAfter && !run.BatchTerminal(row.FlowBatchCount.Status) {
 			err := pg.InTx(p.t.Context(), p.Pool, func(ctx context.Context, tx pgx.Tx) error {
 				_, err := p.Runs.Cancel(ctx, tx, p.org, id, run.Cancellation{})
 				return err
@@ -160,12 +160,12 @@ func (p *process) watch(id uuid.UUID, cancel bool) {
 			}
 		}
 		counts := run.JobCounts(row)
-		if run.BatchTerminal(row.FlowBatch.Status) && counts.Of(run.Started)+counts.Of(run.NeedsReconcile) == 0 {
+		if run.BatchTerminal(row.FlowBatchCount.Status) && counts.Of(run.Started)+counts.Of(run.NeedsReconcile) == 0 {
 			break
 		}
 		select {
 		case <-deadline:
-			p.t.Fatalf("the batch is still %s: %v", row.FlowBatch.Status, counts)
+			p.t.Fatalf("the batch is still %s: %v", row.FlowBatchCount.Status, counts)
 		default:
 		}
 	}

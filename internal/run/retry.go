@@ -120,8 +120,8 @@ func (r *retrying) open(ctx context.Context) (err error) {
 		return err
 	}
 	b := &r.of.FlowBatch
-	if !BatchTerminal(b.Status) {
-		return fault.New(fault.Conflict, "Batch is %s; only a batch that is over can be retried", b.Status)
+	if status := r.of.FlowBatchCount.Status; !BatchTerminal(status) {
+		return fault.New(fault.Conflict, "Batch is %s; only a batch that is over can be retried", status)
 	}
 	if err := r.of.plan.Runnable(); err != nil {
 		return err
@@ -250,7 +250,7 @@ func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64
 	if err != nil {
 		return fmt.Errorf("find position %d of batch %s: %w", from, b.FlowBatch.ID, err)
 	}
-	fits := func(s Status) bool { return b.over() && BatchTerminal(b.FlowBatch.Status) && Retryable(s) }
+	fits := func(s Status) bool { return b.over() && BatchTerminal(b.FlowBatchCount.Status) && Retryable(s) }
 	return r.eachOpened(ctx, b, newMatcher(nil, nil).statuses, no, to, func(views []*sliceView) error {
 		for _, v := range views {
 			if err := v.choose(chosen, fits, true); err != nil {
@@ -353,17 +353,18 @@ func (r *retrying) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	if r.policy, err = pacing.Parse(r.of.FlowBatch.Pacing); err != nil {
+	if r.policy, err = pacing.Parse(r.of.FlowBatchCount.Pacing); err != nil {
 		return err
 	}
 	if r.policy != nil {
-		r.firstTick = new(firstTick(r.policy, r.of.FlowBatch.PacedAt, now, nil))
+		r.firstTick = new(firstTick(r.policy, r.of.FlowBatchCount.PacedAt, now, nil))
 	}
-	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{PaceNextAt: r.firstTick, ID: r.batchID, RecordCount: r.count, CreatedBy: r.in.CreatedBy, Now: now,
+	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{ID: r.batchID, RecordCount: r.count, CreatedBy: r.in.CreatedBy, Now: now,
 		Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}); err != nil {
 		return fmt.Errorf("insert the batch: %w", err)
 	}
-	if err := q.BatchCountInsert(ctx, r.tx, db.BatchCountInsertParams{BatchID: r.batchID, RecordCount: r.count}); err != nil {
+	if err := q.RetryCountInsert(ctx, r.tx, db.RetryCountInsertParams{BatchID: r.batchID, RetryOf: r.in.BatchID, RecordCount: r.count,
+		PaceNextAt: r.firstTick, Now: now}); err != nil {
 		return fmt.Errorf("insert the batch's counters: %w", err)
 	}
 	if err := q.RetryVarsCopy(ctx, r.tx, db.RetryVarsCopyParams{BatchID: r.batchID, RetryOf: r.in.BatchID}); err != nil {
@@ -401,7 +402,7 @@ func (r *retrying) queues(ctx context.Context, now time.Time) (wakes []dueKey, e
 	}
 	for _, q := range queues {
 		row := db.LaneBatchInsertParams{BatchID: r.batchID, StepNo: q.step, TaskNo: q.task, OrgID: r.in.OrgID, Domain: q.Route.Domain,
-			Bucket: q.Route.Bucket, Lane: q.Route.Lane, High: isHigh(b.Priority), DefinitionID: b.DefinitionID, Version: b.Version}
+			Bucket: q.Route.Bucket, Lane: q.Route.Lane, High: isHigh(r.of.FlowBatchCount.Priority), DefinitionID: b.DefinitionID, Version: b.Version}
 		if r.firstTick != nil {
 			row.LapsesAt = &now
 		}

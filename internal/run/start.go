@@ -223,22 +223,19 @@ func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
 func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
 	row := db.BatchInsertParams{
 		ID: st.batchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version,
-		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(st.in.metadata()), Status: out.Status,
+		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(st.in.metadata()),
 		RecordCount: out.RecordCount, PageSet: st.pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
-		CreatedAt: st.now, Priority: st.in.Priority, PaceNextAt: st.firstTick, ScheduleID: st.in.ScheduleID,
-		EventDepth: st.in.EventDepth,
-	}
-	if st.in.Pacing != nil {
-		row.Pacing = st.in.Pacing.Encode()
-	}
-	if out.RecordCount == 0 {
-		row.StartedAt, row.CompletedAt = &st.now, &st.now
+		CreatedAt: st.now, EventDepth: st.in.EventDepth,
 	}
 	if err := st.s.q.BatchInsert(ctx, st.later, row); err != nil {
 		return fmt.Errorf("insert the batch: %w", err)
 	}
-	err := st.s.q.BatchCountInsert(ctx, st.later, db.BatchCountInsertParams{BatchID: st.batchID, RecordCount: out.RecordCount, Staged: st.staged})
-	if err != nil {
+	state := db.BatchCountInsertParams{BatchID: st.batchID, OrgID: st.in.OrgID, ScheduleID: st.in.ScheduleID, RecordCount: out.RecordCount,
+		Staged: st.staged, Priority: st.in.Priority, PaceNextAt: st.firstTick, Now: st.now}
+	if st.in.Pacing != nil {
+		state.Pacing = st.in.Pacing.Encode()
+	}
+	if err := st.s.q.BatchCountInsert(ctx, st.later, state); err != nil {
 		return fmt.Errorf("insert the batch's counters: %w", err)
 	}
 	if st.vars == nil {

@@ -49,6 +49,13 @@ func index(s Status) int {
 // Of returns how many jobs stand at s.
 func (c *Counts) Of(s Status) int64 { return c[index(s)] }
 
+// add adds other counts, which may be negative.
+func (c *Counts) add(d *Counts) {
+	for i, n := range d {
+		c[i] += n
+	}
+}
+
 // move takes n jobs from one status to another.
 func (c *Counts) move(from, to Status, n int64) {
 	c[index(from)] -= n

@@ -214,7 +214,7 @@ func TestBatch_PausedGoesBack(t *testing.T) {
 		for _, to := range all {
 			b := w.start(t, plan, def, []modelInput{{}}, 2, false, false)
 			set := func(s BatchStatus) error {
-				_, err := w.pool.Exec(w.ctx, "UPDATE flow.batch SET status = $2 WHERE id = $1", b.id, s)
+				_, err := w.pool.Exec(w.ctx, "UPDATE flow.batch_count SET status = $2 WHERE batch_id = $1", b.id, s)
 				return err
 			}
 			require.NoError(t, set(from))
@@ -222,7 +222,7 @@ func TestBatch_PausedGoesBack(t *testing.T) {
 			err := set(to)
 			require.Equal(t, to == from || to == BatchPaused || to == BatchCancelled, err == nil, "paused from %s to %s: %v", from, to, err)
 			remembered := 0
-			require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT count(*) FROM flow.batch WHERE id = $1 AND (status = 'paused') <> (paused_from IS NOT NULL)", b.id).Scan(&remembered))
+			require.NoError(t, w.pool.QueryRow(w.ctx, "SELECT count(*) FROM flow.batch_count WHERE batch_id = $1 AND (status = 'paused') <> (paused_from IS NOT NULL)", b.id).Scan(&remembered))
 			require.Zero(t, remembered, "the status before is kept while the batch is paused, and no longer")
 		}
 	}

@@ -24,7 +24,7 @@ func TestTell(t *testing.T) {
 	w.s.Tell(func(batchIDs []uuid.UUID) {
 		row, err := w.s.ReadBatch(w.ctx, w.org, b.id)
 		require.NoError(t, err)
-		told, seen = append(told, batchIDs), append(seen, string(row.FlowBatch.Status))
+		told, seen = append(told, batchIDs), append(seen, string(row.FlowBatchCount.Status))
 	})
 	abort := errors.New("abort")
 	cancel := func(result error) error {

@@ -93,7 +93,7 @@ func (e *ending) readChildren(ctx context.Context, rows []db.WaitsOverRow) (int,
 		if v == nil {
 			return 0, fmt.Errorf("batch %s waits for batch %s, which is not there", e.h.ID, id)
 		}
-		if e.children[id] = (&child{row: v.BatchRow}); v.FlowBatch.Status == BatchCompleted {
+		if e.children[id] = (&child{row: v.BatchRow}); v.FlowBatchCount.Status == BatchCompleted {
 			completed = append(completed, v)
 		}
 	}
@@ -114,7 +114,7 @@ func (e *ending) readResults(ctx context.Context, rows []db.WaitsOverRow, comple
 		e.children[r.Batch.FlowBatch.ID].record = r
 	}
 	fit := slices.IndexFunc(rows, func(r db.WaitsOverRow) bool {
-		return r.Child != nil && e.children[*r.Child].record == nil && e.children[*r.Child].row.FlowBatch.Status == BatchCompleted
+		return r.Child != nil && e.children[*r.Child].record == nil && e.children[*r.Child].row.FlowBatchCount.Status == BatchCompleted
 	})
 	if fit < 0 {
 		return len(rows), nil
@@ -127,14 +127,14 @@ func (e *ending) readResults(ctx context.Context, rows []db.WaitsOverRow, comple
 
 // outcome says how a wait for the batch came out that was over at a time at the latest: an output, or an error.
 func (b *child) outcome(latest time.Time) (output json.RawMessage, code, message string) {
-	row := &b.row.FlowBatch
+	row := &b.row.FlowBatchCount
 	switch {
 	case row.CompletedAt == nil || row.CompletedAt.After(latest):
-		return nil, CodeTimeout, fmt.Sprintf("Batch %s, which the task started, was not over in time", row.ID)
+		return nil, CodeTimeout, fmt.Sprintf("Batch %s, which the task started, was not over in time", row.BatchID)
 	case b.record == nil:
-		return nil, CodeFlowFailed, fmt.Sprintf("Batch %s, which the task started, ended as %s", row.ID, row.Status)
+		return nil, CodeFlowFailed, fmt.Sprintf("Batch %s, which the task started, ended as %s", row.BatchID, row.Status)
 	}
-	return childOutput(row.ID, row.Status, b.record.Status, b.record.Output), "", ""
+	return childOutput(row.BatchID, row.Status, b.record.Status, b.record.Output), "", ""
 }
 
 // childOutput is the output of a task that waited for a batch.

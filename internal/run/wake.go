@@ -170,7 +170,7 @@ func (c *Change) publishUnresolved(ctx context.Context) error {
 	var events []event.Event
 	for _, k := range slices.SortedFunc(maps.Keys(c.left), laneKey.compare) {
 		h, l := c.heads[k.batch], c.left[k]
-		if h.unresolved-h.abandoned >= unresolvedMost {
+		if h.counts.Of(Unresolved)-h.abandoned >= unresolvedMost {
 			continue
 		}
 		step := &h.plan.Steps[k.step]
@@ -183,7 +183,7 @@ func (c *Change) publishUnresolved(ctx context.Context) error {
 			JobCount          int64     `json:"job_count"`
 			JobIDs            []string  `json:"job_ids"`
 			UnresolvedCount   int64     `json:"unresolved_count"`
-		}{h.ID, h.DefinitionID, h.Version, step.ID, step.Tasks[k.task].ID, l.count, l.jobs, h.unresolved}})
+		}{h.ID, h.DefinitionID, h.Version, step.ID, step.Tasks[k.task].ID, l.count, l.jobs, h.counts.Of(Unresolved)}})
 	}
 	return c.publish(ctx, events...)
 }

@@ -54,7 +54,7 @@ func (d *day) seconds(minutes int) int {
 func (d *day) running() []*batch {
 	d.Helper()
 	return some(d.batches, func(b *batch) bool {
-		return !b.cancelled && d.count("SELECT count(*) FROM flow.batch WHERE id = $1 AND completed_at IS NULL", b.id) == 1
+		return !b.cancelled && d.count("SELECT count(*) FROM flow.batch_count WHERE batch_id = $1 AND completed_at IS NULL", b.id) == 1
 	})
 }
 

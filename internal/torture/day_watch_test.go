@@ -32,10 +32,10 @@ END $$;
 CREATE TRIGGER debited AFTER INSERT OR UPDATE ON flow.ledger FOR EACH ROW EXECUTE FUNCTION torture.debited();
 
 CREATE FUNCTION torture.batch_stepped() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-	INSERT INTO torture.step SELECT 'batch', NEW.id, OLD.status, NEW.status, OLD.paused_from WHERE NEW.status <> OLD.status;
+	INSERT INTO torture.step SELECT 'batch', NEW.batch_id, OLD.status, NEW.status, OLD.paused_from WHERE NEW.status <> OLD.status;
 	RETURN NULL;
 END $$;
-CREATE TRIGGER stepped AFTER UPDATE ON flow.batch FOR EACH ROW EXECUTE FUNCTION torture.batch_stepped();
+CREATE TRIGGER stepped AFTER UPDATE ON flow.batch_count FOR EACH ROW EXECUTE FUNCTION torture.batch_stepped();
 CREATE FUNCTION torture.job_stepped() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO torture.step SELECT 'job', NEW.batch_id || '.' || NEW.position, OLD.status, NEW.status WHERE NEW.status <> OLD.status;
 	RETURN NULL;
@@ -56,14 +56,14 @@ CREATE TRIGGER claimed AFTER INSERT OR UPDATE OF call_id ON flow.part FOR EACH R
 
 CREATE FUNCTION torture.paced() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	IF TG_OP = 'INSERT' OR NEW.pacing IS DISTINCT FROM OLD.pacing THEN
-		INSERT INTO torture.pace (batch_id, what, policy) VALUES (NEW.id, 'policy', NEW.pacing);
+		INSERT INTO torture.pace (batch_id, what, policy) VALUES (NEW.batch_id, 'policy', NEW.pacing);
 	END IF;
 	IF TG_OP = 'UPDATE' AND NEW.paced_at IS DISTINCT FROM OLD.paced_at THEN
-		INSERT INTO torture.pace (batch_id, what, tick) VALUES (NEW.id, 'tick', NEW.paced_at);
+		INSERT INTO torture.pace (batch_id, what, tick) VALUES (NEW.batch_id, 'tick', NEW.paced_at);
 	END IF;
 	RETURN NULL;
 END $$;
-CREATE TRIGGER paced AFTER INSERT OR UPDATE ON flow.batch FOR EACH ROW EXECUTE FUNCTION torture.paced();
+CREATE TRIGGER paced AFTER INSERT OR UPDATE ON flow.batch_count FOR EACH ROW EXECUTE FUNCTION torture.paced();
 CREATE FUNCTION torture.taken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO torture.pace (batch_id, what, queue, n) VALUES (NEW.batch_id, 'claim', NEW.step_no || '.' || NEW.task_no, OLD.ready_records - NEW.ready_records);
 	RETURN NULL;
@@ -145,7 +145,7 @@ func (d *day) checkDay() {
 		d.Error("nothing was written down: the test shows nothing")
 	}
 	d.none("batches that did not go back to where they were", "SELECT to_jsonb(v)::text FROM torture.step v WHERE what = 'batch' AND was = 'paused' AND is_now NOT IN (before, 'cancelled')")
-	d.none("queues that are paused without a paused batch", `SELECT to_jsonb(q)::text FROM flow.lane_batch q JOIN flow.batch b ON b.id = q.batch_id WHERE q.paused AND b.status <> 'paused' AND q.open`)
+	d.none("queues that are paused without a paused batch", `SELECT to_jsonb(q)::text FROM flow.lane_batch q JOIN flow.batch_count b ON b.batch_id = q.batch_id WHERE q.paused AND b.status <> 'paused' AND q.open`)
 	rows := d.all("SELECT DISTINCT ON (what, was, is_now) what, was, is_now, id FROM torture.step")
 	for _, r := range rows {
 		what, was, now := r[0].(string), r[1].(string), r[2].(string)

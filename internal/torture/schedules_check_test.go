@@ -82,9 +82,9 @@ func (d *diary) check(rested time.Time) {
 // read reads the batches of all schedules, in the order in which they were started.
 func (v *verdict) read() {
 	v.Helper()
-	rows, err := v.pool.Query(v.Context(), `SELECT b.id::text, b.schedule_id::text, b.definition_id::text, b.status::text,
-			b.trigger_type = 'schedule' AND b.trigger_source = b.schedule_id::text, b.created_at, b.completed_at
-		FROM flow.batch b WHERE b.schedule_id IS NOT NULL ORDER BY b.created_at`)
+	rows, err := v.pool.Query(v.Context(), `SELECT b.id::text, c.schedule_id::text, b.definition_id::text, c.status::text,
+			b.trigger_type = 'schedule' AND b.trigger_source = c.schedule_id::text, b.created_at, c.completed_at
+		FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE c.schedule_id IS NOT NULL ORDER BY b.created_at`)
 	if err != nil {
 		v.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (v *verdict) read() {
 			v.byID[list[i].ID] = &list[i]
 		}
 	}
-	if others := v.count("SELECT count(*) FROM flow.batch WHERE schedule_id IS NULL"); others > 0 {
+	if others := v.count("SELECT count(*) FROM flow.batch_count WHERE schedule_id IS NULL"); others > 0 {
 		v.blame("%d batches are of no schedule", others)
 	}
 }

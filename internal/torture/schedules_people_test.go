@@ -211,7 +211,7 @@ func (d *diary) ended(f *fire, status string) bool {
 		return status == "failure"
 	}
 	var is string
-	if err := d.pool.QueryRow(d.Context(), "SELECT status FROM flow.batch WHERE id = $1", f.BatchID).Scan(&is); err != nil {
+	if err := d.pool.QueryRow(d.Context(), "SELECT status FROM flow.batch_count WHERE batch_id = $1", f.BatchID).Scan(&is); err != nil {
 		d.Fatal(err)
 	}
 	want := map[string]string{"completed": "success", "failed": "failure"}[is]

@@ -24,8 +24,8 @@ const (
 	waiting = "SELECT count(*) FROM flow.webhook_delivery WHERE next_at IS NOT NULL"
 	doubted = "SELECT count(*) FROM flow.call WHERE state = 'unresolved'"
 	// unended batches are not over, and wait for no person.
-	unended = `SELECT count(*) FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id
-		WHERE b.status IN ('queued', 'running', 'paused') AND c.unresolved < c.record_count`
+	unended = `SELECT count(*) FROM flow.batch_count c
+		WHERE c.status IN ('queued', 'running', 'paused') AND c.unresolved < c.record_count`
 )
 
 // residentSize is how much memory a process has, in bytes.
@@ -110,7 +110,7 @@ func (f *soakFlow) ends() []soakEnd {
 func (s *soak) check() {
 	s.Helper()
 	rows := must(s.pool.Query(s.Context(), `SELECT d.message_id::int, d.duplicates, coalesce(b.metadata::json ->> 'delivery_id' = d.id::text, false),
-			CASE WHEN c.unresolved = 1 THEN 'unresolved' ELSE coalesce(b.status::text, d.status) END
+			CASE WHEN c.unresolved = 1 THEN 'unresolved' ELSE coalesce(c.status::text, d.status) END
 		FROM flow.webhook_delivery d LEFT JOIN flow.batch b ON b.id = d.batch_id LEFT JOIN flow.batch_count c ON c.batch_id = b.id`))
 	seen := make([]bool, len(s.sent))
 	ended := map[string]int{}

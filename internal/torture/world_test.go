@@ -207,13 +207,13 @@ func (w *world) status(b *batch) (run.BatchStatus, db.FlowBatchCount) {
 		w.Fatal(err)
 	}
 	row.FlowBatchCount.ChangeNo = 0 // how many changes it took is nobody's business
-	return row.Status, row.FlowBatchCount
+	return row.FlowBatchCount.Status, row.FlowBatchCount
 }
 
 // open returns how many batches are not over.
 func (w *world) open() int {
 	w.Helper()
-	return w.count("SELECT count(*) FROM flow.batch WHERE status IN ('queued', 'running', 'paused')")
+	return w.count("SELECT count(*) FROM flow.batch_count WHERE status IN ('queued', 'running', 'paused')")
 }
 
 func (w *world) count(sql string, args ...any) (n int) {
