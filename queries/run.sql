@@ -362,6 +362,12 @@ SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.
 FROM (SELECT DISTINCT unnest(@nos::int[]) AS no) n
 CROSS JOIN LATERAL (SELECT * FROM flow.slice x WHERE x.batch_id = @batch_id AND x.no = n.no OFFSET 0) s ORDER BY s.no;
 
+-- name: SliceOf :one
+-- The slice that holds a position.
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
+FROM flow.slice s
+WHERE s.batch_id = @batch_id AND s.no = (SELECT flow.slice_at(@batch_id, @position::bigint)) AND @position >= s.first AND @position < s.first + s.records;
+
 -- name: JobPositionsApart :many
 -- Records that left their slice before a step, and so are not part of its tasks' ranges.
 SELECT j.slice_no, j.position
@@ -369,16 +375,29 @@ FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
 CROSS JOIN LATERAL (SELECT * FROM flow.job x WHERE x.batch_id = @batch_id AND x.slice_no = n.no AND x.apart_step < @step_no OFFSET 0) j
 ORDER BY j.slice_no, j.position;
 
--- name: PartTake :one
--- Takes out a part that is to be cut.
-DELETE FROM flow.part WHERE id = @id
-RETURNING id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out;
-
--- name: PartInsertCut :one
--- A record cut out of its part, in the same call.
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no)
-VALUES (@batch_id, @step_no, @task_no, @slice_no, @slice_no, @from_off, @to_off, @apart, @attempt, @element, @elements, @call_id, @call_seq, @claim_no)
-RETURNING id;
+-- name: PartCut :many
+-- Puts one record of a part into a part of its own, in the same call. What comes before the record ends with the slice before where the
+-- record is the first of its slice, what comes behind it begins with the next one where it is the last. All pieces are new rows: who
+-- read the old one must see that it is gone. Only a part of one slice has records left out.
+WITH old AS (
+    DELETE FROM flow.part p WHERE p.id = @id
+    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out
+),
+piece AS (
+    SELECT (ARRAY[old.slice_no, s.no, coalesce(a.no, s.no)])[i]::int AS slice_no, (ARRAY[old.from_off, d.off, CASE WHEN a.no IS NULL THEN d.off + 1 ELSE 0 END])[i]::int AS from_off,
+        (ARRAY[coalesce(b.no, s.no), s.no, old.last_no])[i]::int AS last_no, (ARRAY[coalesce(b.records, d.off), d.off + 1, old.to_off])[i]::int AS to_off
+    FROM generate_series(1, 3) i CROSS JOIN (SELECT @slice_no::int AS no, @off::int AS off) d CROSS JOIN old
+    JOIN flow.slice s ON s.batch_id = old.batch_id AND s.no = d.no
+    LEFT JOIN flow.slice b ON b.batch_id = s.batch_id AND b.no = s.no - 1 AND b.no >= old.slice_no AND d.off = 0
+    LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no AND d.off = s.records - 1
+)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out)
+SELECT old.batch_id, old.step_no, old.task_no, n.slice_no, n.last_no, n.from_off, n.to_off, old.apart, old.attempt, old.element, old.elements,
+    old.call_id, old.call_seq, old.claim_no, nullif(ARRAY(SELECT o FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off), '{}')
+FROM old CROSS JOIN piece n
+WHERE n.slice_no < n.last_no OR n.slice_no = n.last_no
+    AND n.to_off - n.from_off > (SELECT count(*) FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off)
+RETURNING id, slice_no, from_off, elements, call_id;
 
 -- name: EndedRunInsert :exec
 -- Ends the run of a job that goes on in the next one.

@@ -1523,6 +1523,71 @@ func (q *Queries) PartClaim(ctx context.Context, db DBTX, arg PartClaimParams) e
 	return err
 }
 
+const partCut = `-- name: PartCut :many
+WITH old AS (
+    DELETE FROM flow.part p WHERE p.id = $1
+    RETURNING batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out
+),
+piece AS (
+    SELECT (ARRAY[old.slice_no, s.no, coalesce(a.no, s.no)])[i]::int AS slice_no, (ARRAY[old.from_off, d.off, CASE WHEN a.no IS NULL THEN d.off + 1 ELSE 0 END])[i]::int AS from_off,
+        (ARRAY[coalesce(b.no, s.no), s.no, old.last_no])[i]::int AS last_no, (ARRAY[coalesce(b.records, d.off), d.off + 1, old.to_off])[i]::int AS to_off
+    FROM generate_series(1, 3) i CROSS JOIN (SELECT $2::int AS no, $3::int AS off) d CROSS JOIN old
+    JOIN flow.slice s ON s.batch_id = old.batch_id AND s.no = d.no
+    LEFT JOIN flow.slice b ON b.batch_id = s.batch_id AND b.no = s.no - 1 AND b.no >= old.slice_no AND d.off = 0
+    LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no AND d.off = s.records - 1
+)
+INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out)
+SELECT old.batch_id, old.step_no, old.task_no, n.slice_no, n.last_no, n.from_off, n.to_off, old.apart, old.attempt, old.element, old.elements,
+    old.call_id, old.call_seq, old.claim_no, nullif(ARRAY(SELECT o FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off), '{}')
+FROM old CROSS JOIN piece n
+WHERE n.slice_no < n.last_no OR n.slice_no = n.last_no
+    AND n.to_off - n.from_off > (SELECT count(*) FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off)
+RETURNING id, slice_no, from_off, elements, call_id
+`
+
+type PartCutParams struct {
+	ID      int64
+	SliceNo int32
+	Off     int32
+}
+
+type PartCutRow struct {
+	ID       int64
+	SliceNo  int32
+	FromOff  int32
+	Elements int32
+	CallID   *uuid.UUID
+}
+
+// Puts one record of a part into a part of its own, in the same call. What comes before the record ends with the slice before where the
+// record is the first of its slice, what comes behind it begins with the next one where it is the last. All pieces are new rows: who
+// read the old one must see that it is gone. Only a part of one slice has records left out.
+func (q *Queries) PartCut(ctx context.Context, db DBTX, arg PartCutParams) ([]PartCutRow, error) {
+	rows, err := db.Query(ctx, partCut, arg.ID, arg.SliceNo, arg.Off)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PartCutRow
+	for rows.Next() {
+		var i PartCutRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.SliceNo,
+			&i.FromOff,
+			&i.Elements,
+			&i.CallID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const partDelete = `-- name: PartDelete :execrows
 DELETE FROM flow.part WHERE id = ANY($1::bigint[])
 `
@@ -1630,50 +1695,6 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 	return err
 }
 
-const partInsertCut = `-- name: PartInsertCut :one
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no)
-VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-RETURNING id
-`
-
-type PartInsertCutParams struct {
-	BatchID  uuid.UUID
-	StepNo   int16
-	TaskNo   int16
-	SliceNo  int32
-	FromOff  int32
-	ToOff    int32
-	Apart    bool
-	Attempt  int32
-	Element  int32
-	Elements int32
-	CallID   *uuid.UUID
-	CallSeq  *int32
-	ClaimNo  *int64
-}
-
-// A record cut out of its part, in the same call.
-func (q *Queries) PartInsertCut(ctx context.Context, db DBTX, arg PartInsertCutParams) (int64, error) {
-	row := db.QueryRow(ctx, partInsertCut,
-		arg.BatchID,
-		arg.StepNo,
-		arg.TaskNo,
-		arg.SliceNo,
-		arg.FromOff,
-		arg.ToOff,
-		arg.Apart,
-		arg.Attempt,
-		arg.Element,
-		arg.Elements,
-		arg.CallID,
-		arg.CallSeq,
-		arg.ClaimNo,
-	)
-	var id int64
-	err := row.Scan(&id)
-	return id, err
-}
-
 const partInsertWhole = `-- name: PartInsertWhole :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
 SELECT s.batch_id, $1, $2, 0, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = $3 ORDER BY s.no DESC LIMIT 1
@@ -1724,55 +1745,6 @@ type PartShrinkParams struct {
 func (q *Queries) PartShrink(ctx context.Context, db DBTX, arg PartShrinkParams) error {
 	_, err := db.Exec(ctx, partShrink, arg.Ids, arg.SliceNos, arg.Froms)
 	return err
-}
-
-const partTake = `-- name: PartTake :one
-DELETE FROM flow.part WHERE id = $1
-RETURNING id, batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, elements, call_id, call_seq, claim_no, left_out
-`
-
-type PartTakeRow struct {
-	ID       int64
-	BatchID  uuid.UUID
-	StepNo   int16
-	TaskNo   int16
-	SliceNo  int32
-	LastNo   int32
-	FromOff  int32
-	ToOff    int32
-	Apart    bool
-	Attempt  int32
-	Element  int32
-	Elements int32
-	CallID   *uuid.UUID
-	CallSeq  *int32
-	ClaimNo  *int64
-	LeftOut  []int32
-}
-
-// Takes out a part that is to be cut.
-func (q *Queries) PartTake(ctx context.Context, db DBTX, id int64) (PartTakeRow, error) {
-	row := db.QueryRow(ctx, partTake, id)
-	var i PartTakeRow
-	err := row.Scan(
-		&i.ID,
-		&i.BatchID,
-		&i.StepNo,
-		&i.TaskNo,
-		&i.SliceNo,
-		&i.LastNo,
-		&i.FromOff,
-		&i.ToOff,
-		&i.Apart,
-		&i.Attempt,
-		&i.Element,
-		&i.Elements,
-		&i.CallID,
-		&i.CallSeq,
-		&i.ClaimNo,
-		&i.LeftOut,
-	)
-	return i, err
 }
 
 const partsOfCall = `-- name: PartsOfCall :many
@@ -2106,6 +2078,51 @@ func (q *Queries) SliceMove(ctx context.Context, db DBTX, arg SliceMoveParams) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const sliceOf = `-- name: SliceOf :one
+SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
+FROM flow.slice s
+WHERE s.batch_id = $1 AND s.no = (SELECT flow.slice_at($1, $2::bigint)) AND $2 >= s.first AND $2 < s.first + s.records
+`
+
+type SliceOfParams struct {
+	BatchID  uuid.UUID
+	Position int64
+}
+
+type SliceOfRow struct {
+	BatchID   uuid.UUID
+	No        int32
+	First     int64
+	Records   int32
+	State     string
+	StepNo    int16
+	Remaining int32
+	Apart     int32
+	PageOff   int32
+	FirstStep int16
+	TasksDone int64
+}
+
+// The slice that holds a position.
+func (q *Queries) SliceOf(ctx context.Context, db DBTX, arg SliceOfParams) (SliceOfRow, error) {
+	row := db.QueryRow(ctx, sliceOf, arg.BatchID, arg.Position)
+	var i SliceOfRow
+	err := row.Scan(
+		&i.BatchID,
+		&i.No,
+		&i.First,
+		&i.Records,
+		&i.State,
+		&i.StepNo,
+		&i.Remaining,
+		&i.Apart,
+		&i.PageOff,
+		&i.FirstStep,
+		&i.TasksDone,
+	)
+	return i, err
 }
 
 const sliceRelease = `-- name: SliceRelease :execrows

@@ -10,7 +10,6 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
-	"flowlane/internal/pg"
 )
 
 // cover is the parts of one slice: which of its records wait for, or are in, a call of which task.
@@ -144,53 +143,31 @@ type Doubtful struct {
 // alone: one part for each of its tasks that is in doubt. The calls must be locked, and nothing else may have happened in the
 // change yet. Faults: NotFound; Conflict where nothing about the record is in doubt.
 func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position int64) ([]Doubtful, error) {
-	h := c.heads[batchID]
-	if h == nil || h.OrgID != orgID {
-		return nil, fault.Missing("Job")
-	}
-	r, err := c.s.sliceOf(ctx, c.tx, batchID, position, "Job")
-	if err != nil {
-		return nil, err
-	}
-	covering, status, err := c.coveringOf(ctx, h, r, position)
+	v, err := c.s.viewAt(ctx, c.tx, orgID, batchID, position, "Job", fragmentsFrom{own: noTraces, inherited: noTraces})
 	if err != nil {
 		return nil, err
 	}
 	var out []Doubtful
-	for i := range covering {
-		p := &covering[i]
-		if p.state != NeedsReconcile && p.state != Unresolved {
+	offset := int32(position - v.First)
+	for i := range v.parts {
+		p := &v.parts[i]
+		if p.state != NeedsReconcile && p.state != Unresolved || p.StepNo != v.stepOf(offset) || !v.concerns(p, offset) {
 			continue
 		}
-		p.First, p.Size = r.First, r.Records
-		d, err := c.cut(ctx, &p.Part, int32(position-r.First))
+		pieces, err := c.s.q.PartCut(ctx, c.tx, db.PartCutParams{ID: p.ID, SliceNo: v.No, Off: offset})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("cut a record out of part %d: %w", p.ID, err)
 		}
-		d.From = p.state
-		out = append(out, *d)
+		own := pieces[slices.IndexFunc(pieces, func(r db.PartCutRow) bool { return r.SliceNo == v.No && r.FromOff == offset })]
+		alone := p.Part
+		alone.ID, alone.First, alone.Size, alone.From, alone.To, alone.LeftOut = own.ID, v.First, v.Records, offset, offset+1, nil
+		alone.Elements = own.Elements
+		out = append(out, Doubtful{Part: alone, CallID: *own.CallID, From: p.state})
 	}
 	if len(out) == 0 {
-		return nil, fault.New(fault.Conflict, "Job is %s; only a job that is needs_reconcile or unresolved can be resolved", status)
+		return nil, fault.New(fault.Conflict, "Job is %s; only a job that is needs_reconcile or unresolved can be resolved", v.statuses[offset])
 	}
-	clear(c.covers) // they have the parts as they were
 	return out, nil
-}
-
-// sliceOf reads the slice that holds the position of a thing. Fault: NotFound.
-func (s *Service) sliceOf(ctx context.Context, conn db.DBTX, batchID uuid.UUID, position int64, thing string) (*db.SliceRowsRow, error) {
-	no, err := s.q.SliceAt(ctx, conn, db.SliceAtParams{BatchID: batchID, Place: position})
-	if err != nil {
-		return nil, fmt.Errorf("find position %d of batch %s: %w", position, batchID, err)
-	}
-	row, err := s.sliceRow(ctx, conn, batchID, no)
-	if err != nil && !pg.IsNoRows(err) {
-		return nil, err
-	}
-	if row == nil || position < row.First || position >= row.First+int64(row.Records) {
-		return nil, fault.Missing(thing)
-	}
-	return row, nil
 }
 
 // sliceRow reads one slice.
@@ -203,98 +180,6 @@ func (s *Service) sliceRow(ctx context.Context, conn db.DBTX, batchID uuid.UUID,
 		return nil, fmt.Errorf("read slice %d of batch %s: %w", no, batchID, err)
 	}
 	return &rows[0], nil
-}
-
-// coveringOf returns the parts that speak of a record now, and where it stands.
-func (c *Change) coveringOf(ctx context.Context, h *head, r *db.SliceRowsRow, position int64) ([]coverPart, Status, error) {
-	k, at := sliceKey{h.ID, r.No}, jobKey{h.ID, position}
-	if err := c.loadCovers(ctx, []sliceKey{k}); err != nil {
-		return nil, "", err
-	}
-	if err := c.loadJobs(ctx, []jobKey{at}); err != nil {
-		return nil, "", err
-	}
-	offset := int32(position - r.First)
-	var covering []coverPart
-	var status Status
-	if j := c.jobs[at]; j != nil {
-		covering, status = c.covers[k].covering(j.StepNo, offset, j.ApartStep), j.Status
-	} else {
-		covering = c.covers[k].covering(r.StepNo, offset, withSlice)
-		status = baseStatus(h.plan, r.State, r.StepNo)
-		if s, ok := c.covers[k].status(r.StepNo, offset, withSlice); ok {
-			status = s
-		}
-	}
-	if h.stopped() && unsent(status) {
-		status = Unprocessed
-	}
-	return covering, status, nil
-}
-
-// cut puts one record of a stored part into a part of its own. All pieces are new rows: who read the old one must see that it
-// is gone.
-func (c *Change) cut(ctx context.Context, p *Part, offset int32) (*Doubtful, error) {
-	old, err := c.s.q.PartTake(ctx, c.tx, p.ID)
-	if err != nil {
-		return nil, fmt.Errorf("take part %d out: %w", p.ID, err)
-	}
-	alone := *p
-	alone.From, alone.To, alone.LeftOut = offset, offset+1, nil
-	alone.ID, err = c.s.q.PartInsertCut(ctx, c.tx, db.PartInsertCutParams{BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
-		FromOff: offset, ToOff: offset + 1, Apart: p.Apart, Attempt: old.Attempt, Element: old.Element, Elements: old.Elements,
-		CallID: old.CallID, CallSeq: old.CallSeq, ClaimNo: old.ClaimNo})
-	if err != nil {
-		return nil, fmt.Errorf("cut a record out of part %d: %w", p.ID, err)
-	}
-	alone.Attempt, alone.Element, alone.Elements, alone.ClaimNo = old.Attempt, old.Element, old.Elements, deref(old.ClaimNo)
-	around, err := c.around(ctx, &old, p, offset)
-	if err != nil {
-		return nil, err
-	}
-	if len(around.Froms) > 0 {
-		if err := c.s.q.PartInsertClaimed(ctx, c.tx, around); err != nil {
-			return nil, fmt.Errorf("insert the rest of part %d: %w", p.ID, err)
-		}
-	}
-	return &Doubtful{Part: alone, CallID: *old.CallID}, nil
-}
-
-// around returns what a stored part holds before and after a record of one of its slices.
-func (c *Change) around(ctx context.Context, old *db.PartTakeRow, p *Part, offset int32) (in db.PartInsertClaimedParams, err error) {
-	add := func(no, from, last, to int32) {
-		if no > last || no == last && from >= to {
-			return
-		}
-		var leftOut []int32
-		for _, o := range old.LeftOut { // only a part of one slice has any
-			if o >= from && o < to {
-				leftOut = append(leftOut, o)
-			}
-		}
-		if no == last && len(leftOut) == int(to-from) {
-			return
-		}
-		first, end := Part{BatchID: old.BatchID, StepNo: old.StepNo, TaskNo: old.TaskNo, SliceNo: no, From: from, To: to, Attempt: old.Attempt, LeftOut: leftOut},
-			Part{SliceNo: last, To: to}
-		addClaimed(&in, []*Piece{{Part: first, CallID: *old.CallID, Seq: deref(old.CallSeq)}, {Part: end}}, deref(old.ClaimNo))
-	}
-	switch {
-	case offset > 0 || p.SliceNo == old.SliceNo:
-		add(old.SliceNo, old.FromOff, p.SliceNo, offset)
-	default: // the part before ends with the slice before
-		before, err := c.s.sliceRow(ctx, c.tx, old.BatchID, p.SliceNo-1)
-		if err != nil {
-			return in, err
-		}
-		add(old.SliceNo, old.FromOff, before.No, before.Records)
-	}
-	if offset+1 == p.Size && p.SliceNo < old.LastNo {
-		add(p.SliceNo+1, 0, old.LastNo, old.ToOff)
-	} else {
-		add(p.SliceNo, offset+1, old.LastNo, old.ToOff)
-	}
-	return in, nil
 }
 
 // EndRun ends the run of a job at a step: what comes now belongs to its next one.

@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"flowlane/gen/db"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/pg"
 )
 
 // TaskStatus is where a task, or a step, of an execution stands.
@@ -120,24 +123,14 @@ func (v *sliceView) execution(offset, run int32, rows [][]byte, want Want) (*Rec
 // one opens the slice of one record.
 func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, thing string, do func(v *sliceView, offset int32, rows [][]byte) error) error {
 	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		b, err := s.view(ctx, tx, orgID, batchID)
-		if fault.Is(err, fault.NotFound) {
-			return fault.Missing(thing)
-		}
+		v, err := s.viewAt(ctx, tx, orgID, batchID, position, thing, fragmentsFrom{own: noTraces})
 		if err != nil {
 			return err
 		}
-		row, err := s.sliceOf(ctx, tx, batchID, position, thing)
-		if err != nil {
+		if err := s.listFragments(ctx, tx, v); err != nil {
 			return err
 		}
-		views := b.views([]sliceRow{{SliceRowsRow: *row}}, fragmentsFrom{own: noTraces})
-		if err := s.open(ctx, tx, views); err != nil {
-			return err
-		}
-		if err := s.listFragments(ctx, tx, views[0]); err != nil {
-			return err
-		}
+		views := []*sliceView{v}
 		if err := s.readRuns(ctx, tx, views); err != nil {
 			return err
 		}
@@ -145,14 +138,34 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		if err != nil {
 			return err
 		}
-		page := pages[views[0].page()]
+		page := pages[v.page()]
 		defer page.Release()
-		inputs, err := views[0].rows(page)
+		inputs, err := v.rows(page)
 		if err != nil {
 			return err
 		}
-		return do(views[0], int32(position-row.First), inputs)
+		return do(v, int32(position-v.First), inputs)
 	})
+}
+
+// viewAt opens the slice that holds the position of a thing. Fault: NotFound.
+func (s *Service) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, position int64, thing string, fragments fragmentsFrom) (*sliceView, error) {
+	b, err := s.view(ctx, tx, orgID, batchID)
+	if fault.Is(err, fault.NotFound) {
+		return nil, fault.Missing(thing)
+	}
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.q.SliceOf(ctx, tx, db.SliceOfParams{BatchID: batchID, Position: position})
+	if pg.IsNoRows(err) {
+		return nil, fault.Missing(thing)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the slice of position %d of batch %s: %w", position, batchID, err)
+	}
+	views := b.views([]sliceRow{{SliceRowsRow: db.SliceRowsRow(row)}}, fragments)
+	return views[0], s.open(ctx, tx, views)
 }
 
 func (v *sliceView) only(offset int32) []bool {

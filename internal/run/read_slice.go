@@ -324,6 +324,14 @@ func (v *sliceView) concerns(p *readPart, o int32) bool {
 	return p.Apart || p.StepNo == j.ApartStep
 }
 
+// stepOf is the step at which the record at this offset stands.
+func (v *sliceView) stepOf(o int32) int16 {
+	if j := v.jobs[o]; j != nil {
+		return j.StepNo
+	}
+	return v.StepNo
+}
+
 // traces decodes those traces of the slice that cover a wanted offset, and gives each to do in the order in which they
 // came, by step and task; each knows the number of its change.
 func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) error {

@@ -49,10 +49,7 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 		return out, nil
 	}
 	for o := range v.Records {
-		out[o].step = v.StepNo
-		if j := v.jobs[o]; j != nil {
-			out[o].step = j.StepNo
-		}
+		out[o].step = v.stepOf(o)
 		if out[o].step == v.FirstStep {
 			out[o].done = v.TasksDone
 		}
