@@ -164,9 +164,11 @@ JOIN flow.batch b ON b.id = s.batch_id
 ORDER BY s.i;
 
 -- name: FragmentsRead :many
--- Those of slices, of each from a step on, in the order in which they came: the last one counts. OFFSET 0 as in JobsRead.
-SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.body
-FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no, unnest(@from_steps::smallint[]) AS from_step) d
+-- Those of slices, of each from a step on, in the order in which they came: the last one counts. The bodies of large ones are left
+-- out: each is read by itself. OFFSET 0 as in JobsRead.
+SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq, octet_length(f.body) > @small::int AS large,
+    (CASE WHEN octet_length(f.body) > @small::int THEN '' ELSE f.body END)::bytea AS body
+FROM (SELECT DISTINCT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no, unnest(@from_steps::smallint[]) AS from_step) d
 CROSS JOIN LATERAL (SELECT * FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= d.from_step OFFSET 0) f
 ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq;
 
@@ -189,11 +191,13 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no) 
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no;
 
 -- name: EndedRunsRead :many
--- The runs of jobs that are over, of the positions between two of each batch.
-SELECT r.batch_id, r.position, r.run, r.step_no, r.note, r.ended_at
-FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@batch_ids::uuid[]) AS batch_id, unnest(@from_positions::bigint[]) AS from_position,
-        unnest(@to_positions::bigint[]) AS to_position) d
-JOIN flow.ended_run r ON r.org_id = d.org_id AND r.batch_id = d.batch_id AND r.position >= d.from_position AND r.position < d.to_position
+-- The runs that are over of the jobs of slices. OFFSET 0 as in JobsRead.
+SELECT r.batch_id, s.no AS slice_no, r.position, r.run, r.step_no, r.note, r.ended_at
+FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS no) d
+JOIN flow.batch b ON b.id = d.batch_id
+CROSS JOIN LATERAL (SELECT x.no, x.first, x.records FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
+CROSS JOIN LATERAL (SELECT * FROM flow.ended_run e WHERE e.org_id = b.org_id AND e.batch_id = d.batch_id AND e.position >= s.first
+    AND e.position < s.first + s.records OFFSET 0) r
 ORDER BY r.batch_id, r.position, r.run;
 
 -- name: EndedRunTotal :one

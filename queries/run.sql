@@ -262,14 +262,6 @@ WHERE j.batch_id = d.batch_id AND j.position = d.position;
 INSERT INTO flow.fragment (batch_id, slice_no, step_no, task_no, body)
 SELECT unnest(@batch_ids::uuid[]), unnest(@slice_nos::int[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@bodies::bytea[]);
 
--- name: FragmentsOfSlices :many
--- Those of slices, with the bodies of the small ones; each of the others is read by itself.
-SELECT f.slice_no, f.step_no, f.task_no, f.seq, octet_length(f.body) > @small::int AS large,
-    (CASE WHEN octet_length(f.body) > @small::int THEN '' ELSE f.body END)::bytea AS body
-FROM (SELECT DISTINCT unnest(@slice_nos::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT * FROM flow.fragment x WHERE x.batch_id = @batch_id AND x.slice_no = n.no OFFSET 0) f
-ORDER BY f.slice_no, f.step_no, f.task_no, f.seq;
-
 -- name: FragmentBody :one
 SELECT body FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = @slice_no AND step_no = @step_no AND task_no = @task_no AND seq = @seq;
 

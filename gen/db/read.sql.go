@@ -485,22 +485,23 @@ func (q *Queries) EndedRunTotal(ctx context.Context, db DBTX, arg EndedRunTotalP
 }
 
 const endedRunsRead = `-- name: EndedRunsRead :many
-SELECT r.batch_id, r.position, r.run, r.step_no, r.note, r.ended_at
-FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS batch_id, unnest($3::bigint[]) AS from_position,
-        unnest($4::bigint[]) AS to_position) d
-JOIN flow.ended_run r ON r.org_id = d.org_id AND r.batch_id = d.batch_id AND r.position >= d.from_position AND r.position < d.to_position
+SELECT r.batch_id, s.no AS slice_no, r.position, r.run, r.step_no, r.note, r.ended_at
+FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
+JOIN flow.batch b ON b.id = d.batch_id
+CROSS JOIN LATERAL (SELECT x.no, x.first, x.records FROM flow.slice x WHERE x.batch_id = d.batch_id AND x.no = d.no OFFSET 0) s
+CROSS JOIN LATERAL (SELECT org_id, batch_id, position, run, step_no, note, ended_at FROM flow.ended_run e WHERE e.org_id = b.org_id AND e.batch_id = d.batch_id AND e.position >= s.first
+    AND e.position < s.first + s.records OFFSET 0) r
 ORDER BY r.batch_id, r.position, r.run
 `
 
 type EndedRunsReadParams struct {
-	OrgIds        []uuid.UUID
-	BatchIds      []uuid.UUID
-	FromPositions []int64
-	ToPositions   []int64
+	BatchIds []uuid.UUID
+	SliceNos []int32
 }
 
 type EndedRunsReadRow struct {
 	BatchID  uuid.UUID
+	SliceNo  int32
 	Position int64
 	Run      int32
 	StepNo   int16
@@ -508,14 +509,9 @@ type EndedRunsReadRow struct {
 	EndedAt  time.Time
 }
 
-// The runs of jobs that are over, of the positions between two of each batch.
+// The runs that are over of the jobs of slices. OFFSET 0 as in JobsRead.
 func (q *Queries) EndedRunsRead(ctx context.Context, db DBTX, arg EndedRunsReadParams) ([]EndedRunsReadRow, error) {
-	rows, err := db.Query(ctx, endedRunsRead,
-		arg.OrgIds,
-		arg.BatchIds,
-		arg.FromPositions,
-		arg.ToPositions,
-	)
+	rows, err := db.Query(ctx, endedRunsRead, arg.BatchIds, arg.SliceNos)
 	if err != nil {
 		return nil, err
 	}
@@ -525,6 +521,7 @@ func (q *Queries) EndedRunsRead(ctx context.Context, db DBTX, arg EndedRunsReadP
 		var i EndedRunsReadRow
 		if err := rows.Scan(
 			&i.BatchID,
+			&i.SliceNo,
 			&i.Position,
 			&i.Run,
 			&i.StepNo,
@@ -542,13 +539,15 @@ func (q *Queries) EndedRunsRead(ctx context.Context, db DBTX, arg EndedRunsReadP
 }
 
 const fragmentsRead = `-- name: FragmentsRead :many
-SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.body
-FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no, unnest($3::smallint[]) AS from_step) d
+SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq, octet_length(f.body) > $1::int AS large,
+    (CASE WHEN octet_length(f.body) > $1::int THEN '' ELSE f.body END)::bytea AS body
+FROM (SELECT DISTINCT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::smallint[]) AS from_step) d
 CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, body FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= d.from_step OFFSET 0) f
 ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq
 `
 
 type FragmentsReadParams struct {
+	Small     int32
 	BatchIds  []uuid.UUID
 	SliceNos  []int32
 	FromSteps []int16
@@ -559,12 +558,20 @@ type FragmentsReadRow struct {
 	SliceNo int32
 	StepNo  int16
 	TaskNo  int16
+	Seq     int64
+	Large   bool
 	Body    []byte
 }
 
-// Those of slices, of each from a step on, in the order in which they came: the last one counts. OFFSET 0 as in JobsRead.
+// Those of slices, of each from a step on, in the order in which they came: the last one counts. The bodies of large ones are left
+// out: each is read by itself. OFFSET 0 as in JobsRead.
 func (q *Queries) FragmentsRead(ctx context.Context, db DBTX, arg FragmentsReadParams) ([]FragmentsReadRow, error) {
-	rows, err := db.Query(ctx, fragmentsRead, arg.BatchIds, arg.SliceNos, arg.FromSteps)
+	rows, err := db.Query(ctx, fragmentsRead,
+		arg.Small,
+		arg.BatchIds,
+		arg.SliceNos,
+		arg.FromSteps,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -577,6 +584,8 @@ func (q *Queries) FragmentsRead(ctx context.Context, db DBTX, arg FragmentsReadP
 			&i.SliceNo,
 			&i.StepNo,
 			&i.TaskNo,
+			&i.Seq,
+			&i.Large,
 			&i.Body,
 		); err != nil {
 			return nil, err

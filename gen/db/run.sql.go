@@ -906,57 +906,6 @@ func (q *Queries) FragmentsMany(ctx context.Context, db DBTX, arg FragmentsManyP
 	return items, nil
 }
 
-const fragmentsOfSlices = `-- name: FragmentsOfSlices :many
-SELECT f.slice_no, f.step_no, f.task_no, f.seq, octet_length(f.body) > $1::int AS large,
-    (CASE WHEN octet_length(f.body) > $1::int THEN '' ELSE f.body END)::bytea AS body
-FROM (SELECT DISTINCT unnest($2::int[]) AS no) n
-CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, body FROM flow.fragment x WHERE x.batch_id = $3 AND x.slice_no = n.no OFFSET 0) f
-ORDER BY f.slice_no, f.step_no, f.task_no, f.seq
-`
-
-type FragmentsOfSlicesParams struct {
-	Small    int32
-	SliceNos []int32
-	BatchID  uuid.UUID
-}
-
-type FragmentsOfSlicesRow struct {
-	SliceNo int32
-	StepNo  int16
-	TaskNo  int16
-	Seq     int64
-	Large   bool
-	Body    []byte
-}
-
-// Those of slices, with the bodies of the small ones; each of the others is read by itself.
-func (q *Queries) FragmentsOfSlices(ctx context.Context, db DBTX, arg FragmentsOfSlicesParams) ([]FragmentsOfSlicesRow, error) {
-	rows, err := db.Query(ctx, fragmentsOfSlices, arg.Small, arg.SliceNos, arg.BatchID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []FragmentsOfSlicesRow
-	for rows.Next() {
-		var i FragmentsOfSlicesRow
-		if err := rows.Scan(
-			&i.SliceNo,
-			&i.StepNo,
-			&i.TaskNo,
-			&i.Seq,
-			&i.Large,
-			&i.Body,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 type JobInsertParams struct {
 	BatchID   uuid.UUID
 	Position  int64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -20,6 +21,15 @@ type cover struct {
 type coverPart struct {
 	Part
 	state Status // Queued, Started, NeedsReconcile or Unresolved
+	// claimedAt is when the call was made that covers it; nil for none.
+	claimedAt *time.Time
+}
+
+// concerns reports whether the part speaks of the record at this offset. A record that left its slice at apartStep still belongs to
+// the slice's parts of that step; withSlice is one that did not leave.
+func (p *coverPart) concerns(offset int32, apartStep int16) bool {
+	own := p.Apart == (apartStep != withSlice) || (!p.Apart && apartStep == p.StepNo)
+	return own && offset >= p.From && offset < p.To && !slices.Contains(p.LeftOut, offset)
 }
 
 // partStatus returns the status that a call's state gives the records that it covers; "" stands for no call.
@@ -44,33 +54,24 @@ func partOf(r *db.PartsOfSlicesRow) Part {
 // withSlice stands for the apart step of a record that is with its slice.
 const withSlice = -2
 
-// covering returns the parts of a step that speak of the record at this offset. A record that left its slice at apartStep
-// still belongs to the slice's parts of that step; withSlice is one that did not leave.
-func (c *cover) covering(step int16, offset int32, apartStep int16) []coverPart {
-	var out []coverPart
-	for _, p := range c.parts {
-		own := p.Apart == (apartStep != withSlice) || (!p.Apart && apartStep == step)
-		if own && p.StepNo == step && offset >= p.From && offset < p.To && !slices.Contains(p.LeftOut, offset) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// status returns where the record at this offset stands by its parts of one step; ok is false where none covers it.
+// status returns where the record at this offset stands by its parts of one step, and how many these are.
 // What is worst known wins: nobody knows, before under way, before waiting.
-func (c *cover) status(step int16, offset int32, apartStep int16) (s Status, ok bool) {
-	for _, p := range c.covering(step, offset, apartStep) {
-		if !ok || rank(p.state) > rank(s) {
-			s, ok = p.state, true
+func (c *cover) status(step int16, offset int32, apartStep int16) (s Status, parts int16) {
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.StepNo != step || !p.concerns(offset, apartStep) {
+			continue
+		}
+		if parts++; parts == 1 || rank(p.state) > rank(s) {
+			s = p.state
 		}
 	}
-	return s, ok
+	return s, parts
 }
 
 // standing is status of a record with tasks that are not settled: one that no part covers waits, or would but for a cancel.
 func (c *cover) standing(step int16, offset int32, apartStep int16) Status {
-	if s, ok := c.status(step, offset, apartStep); ok {
+	if s, parts := c.status(step, offset, apartStep); parts > 0 {
 		return s
 	}
 	return Queued
@@ -126,7 +127,7 @@ func (c *Change) loadCovers(ctx context.Context, keys []sliceKey) error {
 			}
 		}
 		cov := c.covers[sliceKey{r.BatchID, r.SliceNo}]
-		cov.parts = append(cov.parts, coverPart{partOf(&r), state})
+		cov.parts = append(cov.parts, coverPart{partOf(&r), state, r.ClaimedAt})
 	}
 	return nil
 }
@@ -143,7 +144,7 @@ type Doubtful struct {
 // alone: one part for each of its tasks that is in doubt. The calls must be locked, and nothing else may have happened in the
 // change yet. Faults: NotFound; Conflict where nothing about the record is in doubt.
 func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position int64) ([]Doubtful, error) {
-	v, err := c.s.viewAt(ctx, c.tx, orgID, batchID, position, "Job", fragmentsFrom{own: noTraces, inherited: noTraces})
+	v, err := c.s.viewAt(ctx, c.tx, orgID, batchID, position, "Job", needs{own: noTraces, inherited: noTraces})
 	if err != nil {
 		return nil, err
 	}

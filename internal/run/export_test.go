@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"flowlane/gen/db"
 )
 
 // CheckReads compares, as of one moment, what readers see of every record of a batch with the counters of its slices and
@@ -22,17 +24,17 @@ func (s *Service) CheckReads(ctx context.Context, orgID, batchID uuid.UUID) erro
 		if err != nil {
 			return err
 		}
-		var slices []sliceRow
+		var slices []db.SliceRowsRow
 		var kept []Counts
 		for rows.Next() {
-			var r sliceRow
+			var r db.SliceRowsRow
 			var counts []int64
 			if err := rows.Scan(&r.No, &r.First, &r.Records, &r.Apart, &r.State, &r.StepNo, &counts); err != nil {
 				return err
 			}
 			slices, kept = append(slices, r), append(kept, Counts(counts))
 		}
-		views := b.views(slices, fragmentsFrom{})
+		views := b.views(slices, needs{})
 		if err := s.open(ctx, tx, views); err != nil {
 			return err
 		}

@@ -52,9 +52,9 @@ type Trace struct {
 	Error     *JobError       `json:"r,omitempty"`
 	// inherited: it happened in an earlier batch, whose records this one tries again.
 	inherited bool
-	// seq is the number of the fragment that it was read from, where its output stands if large is not 0: so many bytes.
+	// seq is the number of the fragment that it was read from, where its output stands if that is too large to be here.
 	seq   int64
-	large int
+	large bool
 }
 
 // The kinds of a trace.

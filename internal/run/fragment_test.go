@@ -213,7 +213,7 @@ func TestEachTrace_Streams(t *testing.T) {
 	stop := errors.New("stop")
 	require.ErrorIs(t, eachTrace(body, func([]byte) error { return stop }), stop)
 
-	v := sliceView{sliceRow: sliceRow{SliceRowsRow: db.SliceRowsRow{Records: 200}}, bodies: []taskBody{{body: []byte{encodingPlain}}, {body: body}}}
+	v := sliceView{SliceRowsRow: db.SliceRowsRow{Records: 200}, bodies: []taskBody{{body: []byte{encodingPlain}}, {body: body}}}
 	require.EqualValues(t, fewRecords, v.atOnce())
 	v.bodies = v.bodies[:1]
 	require.EqualValues(t, 200, v.atOnce())

@@ -101,7 +101,7 @@ func factsOf(step, task int16, t *Trace) []fact {
 }
 
 // factsOfPart returns what a part tells that speaks of the record. Its time is as exact as that of the trace to come.
-func factsOfPart(p *readPart) []fact {
+func factsOfPart(p *coverPart) []fact {
 	if p.state == Queued {
 		return nil
 	}

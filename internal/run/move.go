@@ -297,7 +297,7 @@ func (c *Change) shift(p *Part, from, to Status) {
 	for _, o := range p.Offsets() {
 		k := jobKey{p.BatchID, p.First + int64(o)}
 		if j := c.jobs[k]; j != nil {
-			if s, ok := cov.status(p.StepNo, o, j.ApartStep); ok {
+			if s, parts := cov.status(p.StepNo, o, j.ApartStep); parts > 0 {
 				c.moveJob(j, s)
 			}
 			continue

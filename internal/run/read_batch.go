@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
@@ -86,38 +85,6 @@ func Progress(r *BatchRow) float64 {
 
 // CodeRequeued is the error of a run that was ended so that the job could run again.
 const CodeRequeued = "requeued_by_person"
-
-// readRuns reads the ended runs of the records of slices that are read together, those of one batch side by side.
-func (s *Service) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView) error {
-	in, byBatch := db.EndedRunsReadParams{}, map[uuid.UUID][]*sliceView{}
-	for _, v := range views {
-		b := &v.batch.FlowBatch
-		if byBatch[b.ID] == nil {
-			in.OrgIds, in.BatchIds = append(in.OrgIds, b.OrgID), append(in.BatchIds, b.ID)
-			in.FromPositions, in.ToPositions = append(in.FromPositions, v.First), append(in.ToPositions, 0)
-		}
-		in.ToPositions[len(in.ToPositions)-1] = v.First + int64(v.Records)
-		byBatch[b.ID] = append(byBatch[b.ID], v)
-	}
-	if len(views) == 0 {
-		return nil
-	}
-	rows, err := s.q.EndedRunsRead(ctx, tx, in)
-	if err != nil {
-		return fmt.Errorf("read runs of batch %s: %w", in.BatchIds[0], err)
-	}
-	for _, r := range rows {
-		for _, v := range byBatch[r.BatchID] {
-			if o := r.Position - v.First; o >= 0 && o < int64(v.Records) {
-				if v.runs == nil {
-					v.runs = map[int32][]db.EndedRunsReadRow{}
-				}
-				v.runs[int32(o)] = append(v.runs[int32(o)], r)
-			}
-		}
-	}
-	return nil
-}
 
 // ofRun turns a record at this offset, as it is read, into one of its runs.
 func (v *sliceView) ofRun(r Record, offset, run int32) Record {

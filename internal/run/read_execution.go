@@ -123,18 +123,11 @@ func (v *sliceView) execution(offset, run int32, rows [][]byte, want Want) (*Rec
 // one opens the slice of one record.
 func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, thing string, do func(v *sliceView, offset int32, rows [][]byte) error) error {
 	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		v, err := s.viewAt(ctx, tx, orgID, batchID, position, thing, fragmentsFrom{own: noTraces})
+		v, err := s.viewAt(ctx, tx, orgID, batchID, position, thing, needs{lazy: true, runs: true})
 		if err != nil {
 			return err
 		}
-		if err := s.listFragments(ctx, tx, v); err != nil {
-			return err
-		}
-		views := []*sliceView{v}
-		if err := s.readRuns(ctx, tx, views); err != nil {
-			return err
-		}
-		pages, err := readInputs(ctx, tx, views)
+		pages, err := readInputs(ctx, tx, []*sliceView{v})
 		if err != nil {
 			return err
 		}
@@ -149,7 +142,7 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 }
 
 // viewAt opens the slice that holds the position of a thing. Fault: NotFound.
-func (s *Service) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, position int64, thing string, fragments fragmentsFrom) (*sliceView, error) {
+func (s *Service) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID, position int64, thing string, n needs) (*sliceView, error) {
 	b, err := s.view(ctx, tx, orgID, batchID)
 	if fault.Is(err, fault.NotFound) {
 		return nil, fault.Missing(thing)
@@ -164,7 +157,7 @@ func (s *Service) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if err != nil {
 		return nil, fmt.Errorf("read the slice of position %d of batch %s: %w", position, batchID, err)
 	}
-	views := b.views([]sliceRow{{SliceRowsRow: db.SliceRowsRow(row)}}, fragments)
+	views := b.views([]db.SliceRowsRow{db.SliceRowsRow(row)}, n)
 	return views[0], s.open(ctx, tx, views)
 }
 
@@ -192,15 +185,18 @@ func (v *sliceView) path(offset int32, r *Record) ([]ExecutionStep, error) {
 			steps[i].Tasks[j] = ExecutionTask{Task: &step.Tasks[j], Status: TaskPending}
 		}
 	}
-	light := func(_ int16, line []byte) (Trace, error) { return decodeTraceLight(line) }
-	err := v.tracesBy(light, v.only(offset), func(step, task int16, t *Trace) {
+	err := v.traces(light, v.only(offset), func(step, task int16, t *Trace) {
 		if !t.covers(offset) || !v.tells(offset, r.Run, step, t) {
 			return
 		}
 		of := &steps[step].Tasks[task]
 		of.add(t)
 		if t.decides() {
-			of.Stored = v.stored(step, task, offset, t)
+			of.Stored = nil
+			if t.large {
+				fragment := db.FragmentBodyParams{BatchID: v.batch.FlowBatch.ID, SliceNo: v.No, StepNo: step, TaskNo: task, Seq: t.seq}
+				of.Stored = &StoredOutput{fragment, offset}
+			}
 		}
 	})
 	if err != nil {
@@ -244,7 +240,7 @@ func (t *ExecutionTask) add(trace *Trace) {
 }
 
 // cover takes over where the call of the task stands.
-func (t *ExecutionTask) cover(p *readPart) {
+func (t *ExecutionTask) cover(p *coverPart) {
 	switch p.state {
 	case Queued:
 		t.Status = TaskWaiting
@@ -373,7 +369,7 @@ func (t *ExecutionTask) addElement(trace *Trace) {
 }
 
 // coverElement takes over where the call of an element stands.
-func (t *ExecutionTask) coverElement(p *readPart, status TaskStatus) {
+func (t *ExecutionTask) coverElement(p *coverPart, status TaskStatus) {
 	e := t.element(p.Element)
 	if e == nil {
 		return

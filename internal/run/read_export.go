@@ -119,17 +119,18 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	rows := make([]sliceRow, len(found))
+	views := make([]*sliceView, len(found))
 	for i := range found {
-		rows[i] = rowOf(&found[i])
+		views[i] = e.batch.found(&found[i])
+		views[i].needs = Want{Output: true}.of(e.batch)
 	}
-	if e.views, err = e.s.openFitting(ctx, tx, e.batch.views(rows, Want{Output: true}.fragments(e.batch)), false); err != nil {
+	if e.views, err = e.s.openFitting(ctx, tx, views, false); err != nil {
 		return err
 	}
 	n := len(e.views)
-	e.done = n == len(rows) && n < walkSlices
+	e.done = n == len(found) && n < walkSlices
 	if n > 0 {
-		e.no = rows[n-1].No + 1
+		e.no = found[n-1].No + 1
 	}
 	return nil
 }

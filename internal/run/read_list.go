@@ -107,7 +107,6 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 
 // enough leaves out the slices that the skip passes over. Their counters are exact but for what is queued and begun.
 func (w *walk) enough(l *batchList, found []db.SlicesFromRow) (out []*sliceView) {
-	fragments := w.f.Want.fragments(l.batchView)
 	for i := range found {
 		r := &found[i]
 		if r.First >= l.end {
@@ -117,8 +116,10 @@ func (w *walk) enough(l *batchList, found []db.SlicesFromRow) (out []*sliceView)
 			w.skip -= r.Matching
 			continue
 		}
-		out = append(out, &sliceView{sliceRow: rowOf(r), batch: l.batchView, fragments: fragments,
-			from: int32(min(max(l.start-r.First, 0), int64(r.Records))), to: int32(min(l.end-r.First, int64(r.Records)))})
+		v := l.found(r)
+		v.needs = w.f.Want.of(l.batchView)
+		v.from, v.to = int32(min(max(l.start-r.First, 0), int64(r.Records))), int32(min(l.end-r.First, int64(r.Records)))
+		out = append(out, v)
 	}
 	return out
 }
@@ -134,11 +135,6 @@ func (w *walk) slices(ctx context.Context, views []*sliceView) error {
 		opened, err := w.s.openFitting(ctx, w.tx, views[:n], w.f.Want.Input)
 		if err != nil {
 			return err
-		}
-		if w.f.Want.Runs {
-			if err := w.s.readRuns(ctx, w.tx, opened); err != nil {
-				return err
-			}
 		}
 		if err := w.take(ctx, opened); err != nil {
 			return err

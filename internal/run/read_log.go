@@ -103,9 +103,6 @@ func (s *Service) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, 
 		if err != nil {
 			return err
 		}
-		if err := s.readRuns(ctx, tx, opened); err != nil {
-			return err
-		}
 		for _, v := range opened {
 			c := byKey[v.key()]
 			logs, err := v.logs(watched[c.I].runsFrom(v.First))
@@ -140,7 +137,7 @@ func (s *Service) changedViews(ctx context.Context, tx pgx.Tx, watched []Watched
 	var out []*sliceView
 	for _, r := range rows {
 		if b := batches[r.BatchID]; b != nil {
-			out = append(out, &sliceView{batch: b, sliceRow: sliceRow{SliceRowsRow: db.SliceRowsRow(r)}})
+			out = append(out, &sliceView{batch: b, SliceRowsRow: db.SliceRowsRow(r), needs: needs{runs: true}})
 		}
 	}
 	slices.SortFunc(out, func(a, b *sliceView) int { return a.key().compare(b.key()) })
@@ -156,7 +153,7 @@ func (v *sliceView) logs(runs []watchedRun) ([]Log, error) {
 			do(all[i])
 		}
 	}
-	err := v.traces(wanted, func(step, task int16, t *Trace) {
+	err := v.traces(light, wanted, func(step, task int16, t *Trace) {
 		facts := factsOf(step, task, t)
 		each(t.From, t.To, func(in *logInputs) {
 			switch {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
@@ -50,16 +49,16 @@ type Want struct {
 	Runs bool
 }
 
-// fragments are those that tell it. What was inherited is no history of the batch.
-func (w Want) fragments(b *batchView) fragmentsFrom {
-	from := fragmentsFrom{own: noTraces, inherited: noTraces}
+// of is what must be read of slices of a batch. What was inherited is no history of it.
+func (w Want) of(b *batchView) needs {
+	n := needs{own: noTraces, inherited: noTraces, runs: w.Runs}
 	if w.Output {
-		from = fragmentsFrom{own: b.lastStep(), inherited: b.lastStep()}
+		n.own, n.inherited = b.lastStep(), b.lastStep()
 	}
 	if w.History {
-		from.own = 0
+		n.own = 0
 	}
-	return from
+	return n
 }
 
 // history is what the traces and open calls of a record tell.
@@ -146,9 +145,9 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 		if outs != nil && step == v.batch.lastStep() {
 			return decodeTrace(line)
 		}
-		return decodeTraceLight(line)
+		return light(step, line)
 	}
-	err := v.tracesBy(decode, wanted, func(step, task int16, t *Trace) {
+	err := v.traces(decode, wanted, func(step, task int16, t *Trace) {
 		if outs != nil && step == v.batch.lastStep() {
 			outs.add(task, t)
 		}
@@ -179,7 +178,7 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 }
 
 // tellPart adds what a part tells of the wanted records: their calls of its task, and when the one under way began.
-func (v *sliceView) tellPart(p *readPart, wanted []bool, calls []int32, histories []history) {
+func (v *sliceView) tellPart(p *coverPart, wanted []bool, calls []int32, histories []history) {
 	for o := p.From; o < p.To; o++ {
 		if !wanted[o] || !v.concerns(p, o) {
 			continue
@@ -332,27 +331,15 @@ const outputInline = 8 << 10
 
 // StoredOutput says where the output of a task for a record is.
 type StoredOutput struct {
-	batch      uuid.UUID
-	slice      int32
-	step, task int16
-	seq        int64
-	offset     int32
-}
-
-// stored returns where the output of a trace is that was passed over; nil where it was not.
-func (v *sliceView) stored(step, task int16, offset int32, t *Trace) *StoredOutput {
-	if t.large == 0 {
-		return nil
-	}
-	return &StoredOutput{batch: v.batch.FlowBatch.ID, slice: v.No, step: step, task: task, seq: t.seq, offset: offset}
+	fragment db.FragmentBodyParams
+	offset   int32
 }
 
 // Output reads one output.
 func (s *Service) Output(ctx context.Context, o *StoredOutput) (out json.RawMessage, err error) {
-	at := db.FragmentBodyParams{BatchID: o.batch, SliceNo: o.slice, StepNo: o.step, TaskNo: o.task, Seq: o.seq}
-	body, err := s.q.FragmentBody(ctx, s.pool, at)
+	body, err := s.q.FragmentBody(ctx, s.pool, o.fragment)
 	if err != nil {
-		return nil, fmt.Errorf("read an output of batch %s: %w", o.batch, err)
+		return nil, fmt.Errorf("read an output of batch %s: %w", o.fragment.BatchID, err)
 	}
 	err = eachTrace(body, func(line []byte) error {
 		if from, to, _, ok := spanOf(line); ok && (o.offset < from || o.offset >= to) {
@@ -367,31 +354,13 @@ func (s *Service) Output(ctx context.Context, o *StoredOutput) (out json.RawMess
 	return out, err
 }
 
-// listFragments lists the fragments of a slice; the large ones are read each time that they are looked at.
-func (s *Service) listFragments(ctx context.Context, tx pgx.Tx, v *sliceView) error {
-	in := db.FragmentsOfSlicesParams{BatchID: v.batch.FlowBatch.ID, SliceNos: []int32{v.No}, Small: smallFragment}
-	rows, err := s.q.FragmentsOfSlices(ctx, tx, in)
-	if err != nil {
-		return fmt.Errorf("read outputs of batch %s: %w", in.BatchID, err)
-	}
-	for _, r := range rows {
-		f := taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, seq: r.Seq}
-		if r.Large {
-			f.load = func() ([]byte, error) { return s.largeFragment(ctx, tx, in.BatchID, &r) }
-		}
-		v.bodies = append(v.bodies, f)
-	}
-	return nil
-}
-
-// decodeTraceLight passes over an output that is large. Only an error comes behind it, which a task that came out
-// well has not.
-func decodeTraceLight(line []byte) (Trace, error) {
+// light decodes a trace but for an output that is large. Only an error comes behind it, which a task that came out well has not.
+func light(_ int16, line []byte) (Trace, error) {
 	head, rest, found := bytes.Cut(line, []byte(`,"o":`)) // no text stands before it
 	if !found || len(rest) <= outputInline || !bytes.Contains(head, []byte(`"k":"`+TraceOK+`"`)) {
 		return decodeTrace(line)
 	}
 	t, err := decodeTrace(append(bytes.Clone(head), '}'))
-	t.large = len(rest)
+	t.large = true
 	return t, err
 }

@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
+	"math"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -31,26 +30,14 @@ func (b *batchView) retry() bool { return b.FlowBatch.RetryOf != nil }
 
 func (b *batchView) lastStep() int16 { return int16(len(b.plan.Steps) - 1) }
 
-// sliceRow is a slice as stored; matching is how many of its records a filter can match, by its counters. PageOff is how far behind
-// the beginning of its page it begins; it entered at FirstStep, without the tasks of that step (bits by number) that were done
-// before (TasksDone): all zero but in a retry.
-type sliceRow struct {
-	db.SliceRowsRow
-	matching int64
-}
-
-// readPart is a part with what readers show of the call that covers it.
-type readPart struct {
-	coverPart
-	claimedAt *time.Time
-}
-
-// sliceView is a slice opened for reading.
+// sliceView is a slice opened for reading. PageOff is how far behind the beginning of its page it begins; it entered at FirstStep,
+// without the tasks of that step (bits by number) that were done before (TasksDone): all zero but in a retry.
 type sliceView struct {
-	sliceRow
+	db.SliceRowsRow
 	batch *batchView
-	// fragments are those that its reader needs.
-	fragments fragmentsFrom
+	needs needs
+	// matching is how many of its records a filter can match, by its counters, where slices were looked for.
+	matching int64
 	// from and to are the offsets between which a list shows records of it.
 	from, to int32
 	statuses []Status
@@ -58,7 +45,7 @@ type sliceView struct {
 	wanted bool
 	// jobs are the records set apart, by offset.
 	jobs  map[int32]*db.JobsReadRow
-	parts []readPart
+	parts []coverPart
 	// runs are the ended runs by offset, where they were read.
 	runs map[int32][]db.EndedRunsReadRow
 	// bodies are the fragments as stored, by step and task in the order in which they came.
@@ -76,26 +63,36 @@ type taskBody struct {
 	seq  int64
 }
 
-// fragmentsFrom are the first steps whose fragments a reader needs: of the batch itself, and of those that it inherited from.
-// Each record of a retry can inherit from a whole slice, so who does not need that had better say so.
-type fragmentsFrom struct {
+// needs are what a reader needs of slices beside where their records stand; those that are opened together differ in their
+// first steps alone.
+type needs struct {
+	// own and inherited are the first steps whose fragments it needs: of the batch itself, and of those that it inherited from. Each
+	// record of a retry can inherit from a whole slice, so who does not need that had better say so.
 	own, inherited int16
-	// bare jobs, without their errors, are enough, for all slices that are opened together.
+	// lazy: large fragments are read one by one, whenever they are looked at.
+	lazy bool
+	// bare jobs, without their errors, are enough.
 	bare bool
+	// runs are the ended runs.
+	runs bool
 }
-
-func (f fragmentsFrom) any() bool { return f.own < noTraces || f.inherited < noTraces }
 
 // noTraces as first step says that no fragments are wanted.
 const noTraces = 1 << 14
 
 // views are slices of the batch, not opened yet.
-func (b *batchView) views(rows []sliceRow, fragments fragmentsFrom) []*sliceView {
+func (b *batchView) views(rows []db.SliceRowsRow, n needs) []*sliceView {
 	out := make([]*sliceView, len(rows))
 	for i, r := range rows {
-		out[i] = &sliceView{sliceRow: r, batch: b, fragments: fragments}
+		out[i] = &sliceView{SliceRowsRow: r, batch: b, needs: n}
 	}
 	return out
+}
+
+// found is a slice that was looked for, not opened yet.
+func (b *batchView) found(r *db.SlicesFromRow) *sliceView {
+	return &sliceView{batch: b, matching: r.Matching, SliceRowsRow: db.SliceRowsRow{No: r.No, Records: r.Records, Apart: r.Apart, First: r.First,
+		State: r.State, StepNo: r.StepNo, PageOff: r.PageOff, FirstStep: r.FirstStep, TasksDone: r.TasksDone}}
 }
 
 // slicesFrom asks for the next slices of the batch, from a number on, that have jobs in these statuses.
@@ -103,17 +100,14 @@ func (b *batchView) slicesFrom(no int32, statuses []string) db.SlicesFromParams 
 	return db.SlicesFromParams{Statuses: statuses, OverStatuses: statuses, BatchIds: []uuid.UUID{b.FlowBatch.ID}, FromNos: []int32{no}, Over: []bool{false}, MaxRows: walkSlices}
 }
 
-func rowOf(r *db.SlicesFromRow) sliceRow {
-	return sliceRow{db.SliceRowsRow{No: r.No, Records: r.Records, Apart: r.Apart, First: r.First, State: r.State, StepNo: r.StepNo,
-		PageOff: r.PageOff, FirstStep: r.FirstStep, TasksDone: r.TasksDone}, r.Matching}
-}
-
 func (v *sliceView) key() sliceKey { return sliceKey{v.batch.FlowBatch.ID, v.No} }
 
-// keysOf returns the keys of slices as queries take them.
-func keysOf(views []*sliceView) (batchIDs []uuid.UUID, nos []int32) {
+// keysOf returns the keys of those slices that are meant, as queries take them.
+func keysOf(views []*sliceView, meant func(*sliceView) bool) (batchIDs []uuid.UUID, nos []int32) {
 	for _, v := range views {
-		batchIDs, nos = append(batchIDs, v.batch.FlowBatch.ID), append(nos, v.No)
+		if meant(v) {
+			batchIDs, nos = append(batchIDs, v.batch.FlowBatch.ID), append(nos, v.No)
+		}
 	}
 	return batchIDs, nos
 }
@@ -131,10 +125,10 @@ func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView
 // fit returns how many of the first slices fit into memory together, at least one.
 func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) (int, error) {
 	in, traces := db.SliceSizesParams{Pages: pages}, false
-	in.BatchIds, in.SliceNos = keysOf(views)
 	for _, v := range views {
-		in.FromSteps, in.InheritedFrom = append(in.FromSteps, v.fragments.own), append(in.InheritedFrom, v.fragments.inherited)
-		traces = traces || v.fragments.any()
+		in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.No)
+		in.FromSteps, in.InheritedFrom = append(in.FromSteps, v.needs.own), append(in.InheritedFrom, v.needs.inherited)
+		traces = traces || v.needs.own < noTraces || v.needs.inherited < noTraces
 	}
 	if len(views) < 2 || !traces && !pages {
 		return len(views), nil
@@ -152,31 +146,18 @@ func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, pages 
 	return len(views), nil
 }
 
-// open reads slices, which can be of several batches, with the fragments that their reader needs. All queries must see one state
-// of the database.
+// open reads slices, which can be of several batches, with what their reader needs. All queries must see one state of the database.
 func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error {
-	if len(views) == 0 {
-		return nil
-	}
 	byKey := make(map[sliceKey]*sliceView, len(views))
-	var apart, covered []*sliceView
 	for _, v := range views {
 		byKey[v.key()] = v
-		if v.Apart > 0 {
-			apart = append(apart, v)
+	}
+	for _, read := range []func(context.Context, pgx.Tx, []*sliceView, map[sliceKey]*sliceView) error{
+		s.readParts, s.readJobs, s.readRuns, s.readInherited, s.readFragments, // of fragments, what came last counts
+	} {
+		if err := read(ctx, tx, views, byKey); err != nil {
+			return err
 		}
-		if v.Apart > 0 || v.State == sliceCalling {
-			covered = append(covered, v)
-		}
-	}
-	if err := s.readParts(ctx, tx, covered, byKey); err != nil {
-		return err
-	}
-	if err := s.readJobs(ctx, tx, apart, byKey); err != nil {
-		return err
-	}
-	if err := s.readFragments(ctx, tx, views, byKey); err != nil {
-		return err
 	}
 	for _, v := range views {
 		v.statuses = v.derive()
@@ -184,66 +165,25 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error
 	return nil
 }
 
-// readFragments reads what slices inherited, and then their own: what came last counts.
-func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
-	var inherited db.InheritedReadParams
-	var own db.FragmentsReadParams
-	for _, v := range views {
-		if v.batch.retry() && v.fragments.inherited < noTraces {
-			inherited.BatchIds, inherited.SliceNos = append(inherited.BatchIds, v.batch.FlowBatch.ID), append(inherited.SliceNos, v.No)
-			inherited.FromSteps = append(inherited.FromSteps, v.fragments.inherited)
-		}
-		if v.fragments.own < noTraces {
-			own.BatchIds, own.SliceNos = append(own.BatchIds, v.batch.FlowBatch.ID), append(own.SliceNos, v.No)
-			own.FromSteps = append(own.FromSteps, v.fragments.own)
-		}
-	}
-	if len(inherited.BatchIds) > 0 {
-		found, err := s.q.InheritedRead(ctx, tx, inherited)
-		if err != nil {
-			return fmt.Errorf("read what batch %s inherited: %w", inherited.BatchIds[0], err)
-		}
-		for _, f := range found {
-			v := byKey[sliceKey{f.BatchID, f.SliceNo}]
-			v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body, inherited: true, off: f.Off})
-		}
-	}
-	if len(own.BatchIds) == 0 {
-		return nil
-	}
-	found, err := s.q.FragmentsRead(ctx, tx, own)
-	for _, f := range found {
-		v := byKey[sliceKey{f.BatchID, f.SliceNo}]
-		v.bodies = append(v.bodies, taskBody{step: f.StepNo, task: f.TaskNo, body: f.Body})
-	}
-	return wrap(err, "read outputs of batch %s", own.BatchIds[0])
-}
-
 func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
-	if len(views) == 0 {
+	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Apart > 0 || v.State == sliceCalling })
+	if len(nos) == 0 {
 		return nil
 	}
-	batchIDs, nos := keysOf(views)
 	rows, err := s.q.PartsOfSlices(ctx, tx, db.PartsOfSlicesParams{BatchIds: batchIDs, SliceNos: nos})
-	if err != nil {
-		return fmt.Errorf("read parts of batch %s: %w", batchIDs[0], err)
-	}
 	for _, r := range rows {
 		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
-		v.parts = append(v.parts, readPart{coverPart{partOf(&r), partStatus(r.CallState)}, r.ClaimedAt})
+		v.parts = append(v.parts, coverPart{partOf(&r), partStatus(r.CallState), r.ClaimedAt})
 	}
-	return nil
+	return wrap(err, "read parts of slices")
 }
 
 func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
-	if len(views) == 0 {
+	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.Apart > 0 })
+	if len(nos) == 0 {
 		return nil
 	}
-	batchIDs, nos := keysOf(views)
-	rows, err := s.q.JobsRead(ctx, tx, db.JobsReadParams{Bare: views[0].fragments.bare, BatchIds: batchIDs, SliceNos: nos})
-	if err != nil {
-		return fmt.Errorf("read jobs of batch %s: %w", batchIDs[0], err)
-	}
+	rows, err := s.q.JobsRead(ctx, tx, db.JobsReadParams{Bare: views[0].needs.bare, BatchIds: batchIDs, SliceNos: nos})
 	for i := range rows {
 		v := byKey[sliceKey{rows[i].BatchID, rows[i].SliceNo}]
 		if v.jobs == nil {
@@ -251,7 +191,69 @@ func (s *Service) readJobs(ctx context.Context, tx pgx.Tx, views []*sliceView, b
 		}
 		v.jobs[int32(rows[i].Position-v.First)] = &rows[i]
 	}
-	return nil
+	return wrap(err, "read jobs of slices")
+}
+
+func (s *Service) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+	batchIDs, nos := keysOf(views, func(v *sliceView) bool { return v.needs.runs })
+	if len(nos) == 0 {
+		return nil
+	}
+	rows, err := s.q.EndedRunsRead(ctx, tx, db.EndedRunsReadParams{BatchIds: batchIDs, SliceNos: nos})
+	for _, r := range rows {
+		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
+		if v.runs == nil {
+			v.runs = map[int32][]db.EndedRunsReadRow{}
+		}
+		o := int32(r.Position - v.First)
+		v.runs[o] = append(v.runs[o], r)
+	}
+	return wrap(err, "read runs of slices")
+}
+
+func (s *Service) readInherited(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+	var in db.InheritedReadParams
+	for _, v := range views {
+		if v.batch.retry() && v.needs.inherited < noTraces {
+			in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.No)
+			in.FromSteps = append(in.FromSteps, v.needs.inherited)
+		}
+	}
+	if len(in.SliceNos) == 0 {
+		return nil
+	}
+	rows, err := s.q.InheritedRead(ctx, tx, in)
+	for _, r := range rows {
+		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
+		v.bodies = append(v.bodies, taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, inherited: true, off: r.Off})
+	}
+	return wrap(err, "read what slices inherited")
+}
+
+func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
+	in := db.FragmentsReadParams{Small: math.MaxInt32}
+	for _, v := range views {
+		if v.needs.own < noTraces {
+			in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.No)
+			in.FromSteps = append(in.FromSteps, v.needs.own)
+		}
+		if v.needs.lazy {
+			in.Small = smallFragment
+		}
+	}
+	if len(in.SliceNos) == 0 {
+		return nil
+	}
+	rows, err := s.q.FragmentsRead(ctx, tx, in)
+	for _, r := range rows {
+		f := taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, seq: r.Seq}
+		if r.Large {
+			f.load = func() ([]byte, error) { return s.largeFragment(ctx, tx, &r) }
+		}
+		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
+		v.bodies = append(v.bodies, f)
+	}
+	return wrap(err, "read outputs of slices")
 }
 
 // derive returns the status of every record of the slice, by offset. It is the one place that says what a record is that
@@ -313,15 +315,11 @@ func eachOffset(from, to int32, left []int32, do func(o int32)) {
 }
 
 // concerns reports whether the part speaks of the record at this offset of the slice.
-func (v *sliceView) concerns(p *readPart, o int32) bool {
-	if o < p.From || o >= p.To || slices.Contains(p.LeftOut, o) {
-		return false
+func (v *sliceView) concerns(p *coverPart, o int32) bool {
+	if j := v.jobs[o]; j != nil {
+		return p.concerns(o, j.ApartStep)
 	}
-	j := v.jobs[o]
-	if j == nil {
-		return !p.Apart
-	}
-	return p.Apart || p.StepNo == j.ApartStep
+	return p.concerns(o, withSlice)
 }
 
 // stepOf is the step at which the record at this offset stands.
@@ -333,13 +331,8 @@ func (v *sliceView) stepOf(o int32) int16 {
 }
 
 // traces decodes those traces of the slice that cover a wanted offset, and gives each to do in the order in which they
-// came, by step and task; each knows the number of its change.
-func (v *sliceView) traces(wanted []bool, do func(step, task int16, t *Trace)) error {
-	return v.tracesBy(func(_ int16, line []byte) (Trace, error) { return decodeTrace(line) }, wanted, do)
-}
-
-// tracesBy is traces for readers that need less of each than all.
-func (v *sliceView) tracesBy(decode func(step int16, line []byte) (Trace, error), wanted []bool, do func(step, task int16, t *Trace)) error {
+// came, by step and task; each knows the number of its change. decode may read less of one than all.
+func (v *sliceView) traces(decode func(step int16, line []byte) (Trace, error), wanted []bool, do func(step, task int16, t *Trace)) error {
 	// before[o] is how many offsets below o are wanted.
 	before := make([]int32, len(wanted)+1)
 	for o, w := range wanted {

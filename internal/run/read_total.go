@@ -117,11 +117,7 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 		if err != nil {
 			return 0, fmt.Errorf("read slices of batch %s: %w", id, err)
 		}
-		rows := make([]sliceRow, len(found))
-		for i, r := range found {
-			rows[i].SliceRowsRow = r
-		}
-		views := b.views(rows, fragmentsFrom{own: 0, inherited: noTraces})
+		views := b.views(found, needs{inherited: noTraces})
 		for len(views) > 0 {
 			opened, err := w.s.openFitting(ctx, w.tx, views, false)
 			if err != nil {

@@ -54,7 +54,7 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 			out[o].done = v.TasksDone
 		}
 	}
-	err := v.tracesBy(func(_ int16, line []byte) (Trace, error) { return decodeTraceHead(line) }, wanted, func(step, task int16, t *Trace) {
+	err := v.traces(func(_ int16, line []byte) (Trace, error) { return decodeTraceHead(line) }, wanted, func(step, task int16, t *Trace) {
 		if t.inherited || !t.decides() {
 			return
 		}
@@ -82,32 +82,30 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 	return out, nil
 }
 
-// openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where the rows are those of the
-// statuses that are wanted, a slice that has no others is not read at all if its records can only begin anew.
-func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, rows []sliceRow, onlyWanted bool) ([]*sliceView, error) {
-	from := fragmentsFrom{inherited: noTraces, bare: true}
+// openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where they were looked for by the
+// statuses that are wanted, one that has no others is not read at all if its records can only begin anew.
+func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView, onlyWanted bool) ([]*sliceView, error) {
+	need := needs{inherited: noTraces, bare: true}
 	switch {
 	case b.anew():
-		from.own = noTraces
+		need.own = noTraces
 	case b.lastStep() > 0:
 		var err error
-		if from.own, err = b.firstStep(ctx, s, tx, rows); err != nil {
+		if need.own, err = b.firstStep(ctx, s, tx, views); err != nil {
 			return nil, err
 		}
 	}
-	whole := func(r sliceRow) bool { return onlyWanted && b.anew() && r.matching == int64(r.Records) }
+	for _, v := range views {
+		v.needs, v.wanted = need, onlyWanted && b.anew() && v.matching == int64(v.Records)
+	}
 	n := 1
-	for n < len(rows) && whole(rows[n]) == whole(rows[0]) {
+	for n < len(views) && views[n].wanted == views[0].wanted {
 		n++
 	}
-	views := b.views(rows[:n], from)
-	if !whole(rows[0]) {
-		return s.openFitting(ctx, tx, views, false)
+	if views[0].wanted {
+		return views[:n], nil
 	}
-	for _, v := range views {
-		v.wanted = true
-	}
-	return views, nil
+	return s.openFitting(ctx, tx, views[:n], false)
 }
 
 // anew reports whether whatever is tried again begins anew: nothing comes before or beside the only task, and that is a call. The
@@ -117,12 +115,12 @@ func (b *batchView) anew() bool {
 }
 
 // firstStep is the first at which a record of these slices stands.
-func (b *batchView) firstStep(ctx context.Context, s *Service, tx pgx.Tx, rows []sliceRow) (int16, error) {
-	nos := make([]int32, len(rows))
+func (b *batchView) firstStep(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView) (int16, error) {
+	nos := make([]int32, len(views))
 	from := b.lastStep()
-	for i, r := range rows {
-		nos[i] = r.No
-		from = min(from, r.StepNo)
+	for i, v := range views {
+		nos[i] = v.No
+		from = min(from, v.StepNo)
 	}
 	first, err := s.q.JobsFirstStep(ctx, tx, db.JobsFirstStepParams{BatchID: b.FlowBatch.ID, SliceNos: nos})
 	if err != nil {

@@ -176,13 +176,13 @@ func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []stri
 		if err != nil {
 			return fmt.Errorf("list slices of batch %s: %w", b.FlowBatch.ID, err)
 		}
-		var rows []sliceRow
+		var all []*sliceView
 		for i := range found {
 			if found[i].First < end {
-				rows = append(rows, rowOf(&found[i]))
+				all = append(all, b.found(&found[i]))
 			}
 		}
-		for left := rows; len(left) > 0; {
+		for left := all; len(left) > 0; {
 			views, err := b.openToResume(ctx, r.s, r.tx, left, b == r.of)
 			if err != nil {
 				return err
@@ -192,10 +192,10 @@ func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []stri
 				return err
 			}
 		}
-		if len(rows) < walkSlices {
+		if len(all) < walkSlices {
 			return nil
 		}
-		no = rows[len(rows)-1].No + 1
+		no = all[len(all)-1].No + 1
 	}
 }
 

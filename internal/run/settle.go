@@ -226,7 +226,7 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 		c.slice(k).remaining--
 	}
 	if j == nil {
-		open := int16(len(cov.covering(p.StepNo, offset, withSlice)))
+		_, open := cov.status(p.StepNo, offset, withSlice)
 		diverges := !c.passes(p, e) || (open == 0 && h.last(p.StepNo) && c.endsAs(p, e) != h.final())
 		if !diverges {
 			c.slice(k).counts.move(before, c.stands(p, offset), 1)
@@ -255,7 +255,7 @@ func (c *Change) stands(p *Part, offset int32) Status {
 	if j := c.jobs[jobKey{p.BatchID, p.First + int64(offset)}]; j != nil {
 		return j.Status
 	}
-	if s, ok := c.covers[sliceKey{p.BatchID, p.SliceNo}].status(p.StepNo, offset, withSlice); ok {
+	if s, parts := c.covers[sliceKey{p.BatchID, p.SliceNo}].status(p.StepNo, offset, withSlice); parts > 0 {
 		return s
 	}
 	if h := c.heads[p.BatchID]; h.last(p.StepNo) {

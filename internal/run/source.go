@@ -340,7 +340,7 @@ func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, recs 
 	if len(wanted) == 0 {
 		return nil
 	}
-	in, inherited := db.FragmentsOfSlicesParams{BatchID: b.ID, Small: smallFragment}, db.InheritedReadParams{}
+	in := db.FragmentsReadParams{Small: smallFragment}
 	if most == math.MaxInt { // all is read together
 		in.Small = math.MaxInt32
 	}
@@ -348,12 +348,10 @@ func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, recs 
 	for _, r := range recs {
 		r.outputs = map[[2]string][]json.RawMessage{}
 		byNo[r.No] = &outputReader{rec: r, wanted: wanted, sizes: make([]int, len(r.Rows)), most: most}
-		in.SliceNos = append(in.SliceNos, r.No)
-		inherited.BatchIds, inherited.FromSteps = append(inherited.BatchIds, b.ID), append(inherited.FromSteps, 0)
+		in.BatchIds, in.SliceNos, in.FromSteps = append(in.BatchIds, b.ID), append(in.SliceNos, r.No), append(in.FromSteps, 0)
 	}
 	if b.retry {
-		inherited.SliceNos = in.SliceNos
-		rows, err := s.q.InheritedRead(ctx, conn, inherited)
+		rows, err := s.q.InheritedRead(ctx, conn, db.InheritedReadParams{BatchIds: in.BatchIds, SliceNos: in.SliceNos, FromSteps: in.FromSteps})
 		if err != nil {
 			return fmt.Errorf("read what batch %s inherited: %w", b.ID, err)
 		}
@@ -363,13 +361,13 @@ func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, recs 
 			}
 		}
 	}
-	rows, err := s.q.FragmentsOfSlices(ctx, conn, in)
+	rows, err := s.q.FragmentsRead(ctx, conn, in)
 	if err != nil {
 		return fmt.Errorf("read outputs of batch %s: %w", b.ID, err)
 	}
 	for _, r := range rows {
 		if _, ok := wanted[[2]int16{r.StepNo, r.TaskNo}]; ok && r.Large {
-			if r.Body, err = s.largeFragment(ctx, conn, b.ID, &r); err != nil {
+			if r.Body, err = s.largeFragment(ctx, conn, &r); err != nil {
 				return err
 			}
 		}
@@ -381,10 +379,10 @@ func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, recs 
 }
 
 // largeFragment reads the body of a fragment that was not read with the small ones.
-func (s *Service) largeFragment(ctx context.Context, conn db.DBTX, batchID uuid.UUID, r *db.FragmentsOfSlicesRow) ([]byte, error) {
-	at := db.FragmentBodyParams{BatchID: batchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, Seq: r.Seq}
+func (s *Service) largeFragment(ctx context.Context, conn db.DBTX, r *db.FragmentsReadRow) ([]byte, error) {
+	at := db.FragmentBodyParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, Seq: r.Seq}
 	body, err := s.q.FragmentBody(ctx, conn, at)
-	return body, wrap(err, "read outputs of batch %s", batchID)
+	return body, wrap(err, "read outputs of batch %s", r.BatchID)
 }
 
 // outputReader collects outputs of a slice's records from one on, and leaves out the last ones where they are too much.
