@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,7 +24,7 @@ type batchList struct {
 func (w *walk) list(ctx context.Context, batches []*batchView) error {
 	var rest []*batchList
 	for _, b := range batches {
-		l, err := w.reach(ctx, b)
+		l, err := w.begin(ctx, b)
 		if err != nil {
 			return err
 		}
@@ -40,33 +41,26 @@ func (w *walk) list(ctx context.Context, batches []*batchView) error {
 	return nil
 }
 
-// reach finds where the list begins in a batch.
-func (w *walk) reach(ctx context.Context, b *batchView) (*batchList, error) {
+// begin finds where the list begins in a batch.
+func (w *walk) begin(ctx context.Context, b *batchView) (*batchList, error) {
 	id := b.FlowBatch.ID
 	l := &batchList{batchView: b, end: b.FlowBatch.RecordCount}
 	if l.start, l.whole = w.start(id); b.retry() {
 		l.end = math.MaxInt64
 	}
-	ended := w.ended
-	if ended > 0 && (w.skip > 0 || l.start < l.whole) {
-		var err error
-		if ended, err = w.endedRuns(ctx, id, id); err != nil {
-			return nil, err
-		}
-	}
-	if ended == 0 {
-		l.start = l.whole
-	}
 	if p := w.f.Position; p != nil {
-		if *p < l.start {
-			l.end = l.start
-			return l, nil
+		l.start, l.end = max(*p, l.start), min(*p+1, l.end)
+	} else if w.skip > 0 && w.match.all() && !b.retry() {
+		ended := w.ended
+		if ended > 0 {
+			var err error
+			if ended, err = w.endedRuns(ctx, id, id); err != nil {
+				return nil, err
+			}
 		}
-		l.start, l.end = *p, min(*p+1, l.end)
-	} else if w.skip > 0 && w.match.all() && ended == 0 && !b.retry() {
-		l.start, w.skip = l.start+w.skip, 0
-		if l.start >= l.end {
-			w.skip = l.start - l.end
+		if ended == 0 { // each record has one run
+			l.start = l.whole + w.skip
+			w.skip = max(l.start-l.end, 0)
 		}
 	}
 	if l.start == 0 || l.start >= l.end {
@@ -90,38 +84,25 @@ func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchLi
 		return nil, fmt.Errorf("list slices of batch %s: %w", in.BatchIds[0], err)
 	}
 	var views []*sliceView
-	for i, l := range list {
-		n := 0
-		for n < len(found) && int(found[n].I) == i {
-			n++
-		}
-		views = append(views, w.enough(l, found[:n])...)
-		if n == walkSlices && found[n-1].First+int64(found[n-1].Records) < l.end {
-			l.no, rest = found[n-1].No+1, list[i:]
-			break
-		}
-		found = found[n:]
-	}
-	return rest, w.slices(ctx, views)
-}
-
-// enough leaves out the slices that the skip passes over. Their counters are exact but for what is queued and begun.
-func (w *walk) enough(l *batchList, found []db.SlicesFromRow) (out []*sliceView) {
 	for i := range found {
 		r := &found[i]
-		if r.First >= l.end {
+		l := list[r.I]
+		switch {
+		case r.First >= l.end:
+		case len(views) == 0 && w.match.begun == "" && r.First >= l.whole && w.skip >= r.Matching:
+			w.skip -= r.Matching // counters are exact but for what is queued and begun
+		default:
+			v := l.found(r)
+			v.needs = w.f.Want.of(l.batchView)
+			v.from, v.to = int32(min(max(l.start-r.First, 0), int64(r.Records))), int32(min(l.end-r.First, int64(r.Records)))
+			views = append(views, v)
+		}
+		if last := i + 1 - walkSlices; last >= 0 && found[last].I == r.I && r.First+int64(r.Records) < l.end { // the batch has more
+			l.no, rest = r.No+1, list[r.I:]
 			break
 		}
-		if len(out) == 0 && w.match.begun == "" && r.First >= l.whole && w.skip >= r.Matching {
-			w.skip -= r.Matching
-			continue
-		}
-		v := l.found(r)
-		v.needs = w.f.Want.of(l.batchView)
-		v.from, v.to = int32(min(max(l.start-r.First, 0), int64(r.Records))), int32(min(l.end-r.First, int64(r.Records)))
-		out = append(out, v)
 	}
-	return out
+	return rest, w.slices(ctx, views)
 }
 
 // slices lists the records of these slices, opening as few at once as the page can need and as fit into memory.
@@ -197,33 +178,23 @@ func readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (map[records
 	return recordset.ReadPagesOf(ctx, tx, refs)
 }
 
+// takeSlice appends the matching records of a slice to the page.
 func (w *walk) takeSlice(v *sliceView, rows [][]byte) error {
 	step := v.atOnce()
 	for from := v.from; from < v.to && !w.more; from += step {
-		if err := w.takeSome(v, from, min(from+step, v.to), rows); err != nil {
+		wanted := make([]bool, v.Records)
+		for o := from; o < min(from+step, v.to); o++ {
+			wanted[o] = w.match.job(v.statuses[o]) || len(v.runs[o]) > 0 && w.showsRuns()
+		}
+		if !slices.Contains(wanted, true) {
+			continue
+		}
+		found, err := v.list(wanted, w.f.Want, rows)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (w *walk) takeSome(v *sliceView, from, to int32, rows [][]byte) error {
-	wanted := make([]bool, v.Records)
-	some := false
-	for o := from; o < to; o++ {
-		wanted[o] = w.match.job(v.statuses[o]) || len(v.runs[o]) > 0 && w.showsRuns()
-		some = some || wanted[o]
-	}
-	if !some {
-		return nil
-	}
-	found, err := v.list(wanted, w.f.Want, rows)
-	if err != nil {
-		return err
-	}
-	for _, r := range found {
-		if w.takeRecord(v, r); w.more {
-			return nil
+		for _, r := range found {
+			w.takeRecord(v, r)
 		}
 	}
 	return nil

@@ -34,7 +34,7 @@ func (w *walk) total(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("count jobs: %w", err)
 	}
-	for _, begun := range w.begun.jobs {
+	for _, begun := range w.begunJobs {
 		n += begun
 	}
 	return n + w.ended, nil
@@ -70,13 +70,6 @@ func (w *walk) one(ctx context.Context) (int64, error) {
 	return int64(len(alone.out)), nil
 }
 
-// begunJobs correct what the counters of batches say of a list of pending or of running executions: by how many queued records
-// that were worked on before, which are not pending but running.
-type begunJobs struct {
-	batches []uuid.UUID
-	jobs    []int64
-}
-
 // countBegun finds the queued records of the batches between two that were worked on before, where it matters.
 func (w *walk) countBegun(ctx context.Context, from, to uuid.UUID) error {
 	if w.match.begun == "" {
@@ -98,7 +91,7 @@ func (w *walk) countBegun(ctx context.Context, from, to uuid.UUID) error {
 		if n += b.Begun; w.match.begun == "no" {
 			n = -n
 		}
-		w.begun.batches, w.begun.jobs = append(w.begun.batches, b.ID), append(w.begun.jobs, n)
+		w.begunBatches, w.begunJobs = append(w.begunBatches, b.ID), append(w.begunJobs, n)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
-	"flowlane/internal/fault"
 )
 
 // RecordFilter says which records a list shows, and which page of it: from the record at FromPosition of FromBatch on, the
@@ -103,9 +102,12 @@ type walk struct {
 	match matcher
 	// plans are in force in tx.
 	plans string
-	// ended is how many ended runs the list has, begun what counters do not tell. Both are known once it is counted.
-	ended int64
-	begun begunJobs
+	// ended is how many ended runs the list has. By so many begunJobs, those queued records of begunBatches that were worked on
+	// before, counters say too few running or, negative, too many pending executions. All are known once the list is counted.
+	ended        int64
+	begunBatches []uuid.UUID
+	begunJobs    []int64
+
 	skip  int64
 	out   []Record
 	bytes int
@@ -130,14 +132,7 @@ func (w *walk) run(ctx context.Context) error {
 		if from != to {
 			return nil
 		}
-		b, err := w.s.view(ctx, w.tx, w.orgID, to)
-		if fault.Is(err, fault.NotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return w.list(ctx, []*batchView{b})
+		return w.listFound(ctx, []db.BatchIDsRow{{ID: to}})
 	}
 	for !w.more {
 		found, err := w.batches(ctx, from, to, batchesAtOnce)
@@ -180,7 +175,7 @@ func (w *walk) together(found []db.BatchIDsRow) int {
 // need is how many matching records the page lacks, with those to pass over and the one that shows that there are more.
 func (w *walk) need() int64 { return w.skip + int64(w.f.Limit-len(w.out)) + 1 }
 
-// listFound lists the records of batches that batches found.
+// listFound lists the records of batches that are there.
 func (w *walk) listFound(ctx context.Context, found []db.BatchIDsRow) error {
 	if err := w.plan(ctx, keptPlans); err != nil {
 		return err
@@ -193,9 +188,11 @@ func (w *walk) listFound(ctx context.Context, found []db.BatchIDsRow) error {
 	if err != nil {
 		return err
 	}
-	list := make([]*batchView, len(found))
-	for i, b := range found {
-		list[i] = views[b.ID]
+	var list []*batchView
+	for _, b := range found {
+		if v := views[b.ID]; v != nil {
+			list = append(list, v)
+		}
 	}
 	return w.list(ctx, list)
 }
@@ -213,7 +210,7 @@ func (w *walk) batches(ctx context.Context, from, to uuid.UUID, most int32) ([]d
 	}
 	found, err := w.s.q.BatchIDs(ctx, conn, db.BatchIDsParams{Every: w.match.all(), Statuses: w.match.statuses,
 		InCompleted: w.match.in(BatchCompleted), InFailed: w.match.in(BatchFailed), InCancelled: w.match.in(BatchCancelled),
-		EndedRuns: w.ended > 0, OfBegun: w.begun.batches, Begun: w.begun.jobs, OrgID: w.orgID, FromID: from, ToID: to, SkipJobs: skip, MaxRows: most})
+		EndedRuns: w.ended > 0, OfBegun: w.begunBatches, Begun: w.begunJobs, OrgID: w.orgID, FromID: from, ToID: to, SkipJobs: skip, MaxRows: most})
 	if err != nil {
 		return nil, fmt.Errorf("list batches: %w", err)
 	}
