@@ -24,11 +24,6 @@ const (
 	CSV    ExportFormat = "csv"
 )
 
-// resultWriter appends one result.
-type resultWriter interface {
-	append(b []byte, position int64, status Status, output json.RawMessage, failure *JobError) []byte
-}
-
 // Export is the results of a batch, read as they are needed: memory holds a few slices, whatever the size of the batch. Each record is shown as it stands when it is read. It is not safe for concurrent use.
 type Export struct {
 	ctx   context.Context //nolint:containedctx // an io.Reader has no other place for it
@@ -44,7 +39,8 @@ type Export struct {
 	done   bool
 	buf    []byte
 	at     int
-	result resultWriter
+	// result appends one result.
+	result func(b []byte, r *Record) []byte
 }
 
 // Export opens the results of a batch in position order: from position from on, of the matching ones all but the first
@@ -67,9 +63,9 @@ func (s *Service) Export(ctx context.Context, orgID, batchID uuid.UUID, as Expor
 		return nil, err
 	}
 	if as == CSV {
-		e.result, e.buf = newCSVWriter(batchID.String())
+		e.result, e.buf = appendCSV, appendRow(nil, csvColumns...)
 	} else {
-		e.result = newLineWriter(batchID)
+		e.result = new(lineWriter).append
 	}
 	return e, nil
 }
@@ -144,49 +140,33 @@ func (e *Export) write(v *sliceView, from, to int32) error {
 			wanted[o] = false
 		}
 	}
-	_, outs, err := v.tell(wanted, Want{Output: true})
+	found, err := v.list(wanted, Want{Output: true}, nil)
 	if err != nil {
 		return err
 	}
-	for o := range v.Records {
-		if !wanted[o] {
-			continue
-		}
-		failure, err := v.failure(o)
-		if err != nil {
-			return err
-		}
-		e.buf = e.result.append(e.buf, v.First+int64(o), v.statuses[o], outs.of(o), failure)
+	for i := range found {
+		e.buf = e.result(e.buf, &found[i])
 	}
 	return nil
 }
 
 // lineWriter writes results by hand. Neighbours mostly have the same end, which is kept.
 type lineWriter struct {
-	// middle stands between the position and its repetition in the job's id.
-	middle []byte
 	status Status
 	output json.RawMessage
 	end    []byte
 }
 
-func newLineWriter(batchID uuid.UUID) *lineWriter {
-	return &lineWriter{middle: []byte(`,"job_id":"` + batchID.String() + `.`)}
-}
-
-func (w *lineWriter) append(b []byte, position int64, status Status, output json.RawMessage, failure *JobError) []byte {
-	b = append(b, `{"position":`...)
-	at := len(b)
-	b = strconv.AppendInt(b, position, 10)
-	digits := b[at:len(b):len(b)]
-	b = append(b, w.middle...)
-	b = append(b, digits...)
-	if failure != nil {
-		return appendFailure(appendOutcome(b, status, output), failure)
+func (w *lineWriter) append(b []byte, r *Record) []byte {
+	b = strconv.AppendInt(append(b, `{"position":`...), r.Position, 10)
+	b = append(append(b, `,"job_id":"`...), r.Batch.FlowBatch.ID.String()...)
+	b = strconv.AppendInt(append(b, '.'), r.Position, 10)
+	if r.Error != nil {
+		return appendFailure(appendOutcome(b, r.Status, r.Output), r.Error)
 	}
-	if w.end == nil || w.status != status || !same(w.output, output) {
-		w.status, w.output = status, output
-		w.end = append(appendOutcome(w.end[:0], status, output), "null}\n"...)
+	if w.end == nil || w.status != r.Status || !same(w.output, r.Output) {
+		w.status, w.output = r.Status, r.Output
+		w.end = append(appendOutcome(w.end[:0], r.Status, r.Output), "null}\n"...)
 	}
 	return append(b, w.end...)
 }
@@ -232,27 +212,18 @@ func appendFailure(b []byte, f *JobError) []byte {
 // csvColumns are the columns of an export as CSV.
 var csvColumns = []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id", "provider_code", "provider_message"}
 
-// csvWriter writes results as rows of RFC 4180. The package encoding/csv does not keep line breaks within texts as they are
+// appendCSV writes a result as a row of RFC 4180. The package encoding/csv does not keep line breaks within texts as they are
 // where lines end as the RFC says.
-type csvWriter struct {
-	batch string
-}
-
-// newCSVWriter returns the writer, and the line of column names.
-func newCSVWriter(batch string) (w csvWriter, header []byte) {
-	return csvWriter{batch}, appendRow(nil, csvColumns...)
-}
-
-func (w csvWriter) append(b []byte, position int64, status Status, output json.RawMessage, failure *JobError) []byte {
-	at, out := strconv.FormatInt(position, 10), string(output)
+func appendCSV(b []byte, r *Record) []byte {
+	at, out, failure := strconv.FormatInt(r.Position, 10), string(r.Output), r.Error
 	if out == "null" {
 		out = ""
 	}
 	if failure == nil {
 		failure = &JobError{}
 	}
-	return appendRow(b, at, w.batch+"."+at, string(status), out, failure.Code, literal(failure.Message), literal(failure.StepID), literal(failure.TaskID),
-		literal(failure.ProviderCode), literal(failure.ProviderMessage))
+	return appendRow(b, at, r.Batch.FlowBatch.ID.String()+"."+at, string(r.Status), out, failure.Code, literal(failure.Message),
+		literal(failure.StepID), literal(failure.TaskID), literal(failure.ProviderCode), literal(failure.ProviderMessage))
 }
 
 func appendRow(b []byte, fields ...string) []byte {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -88,13 +89,7 @@ func (v *sliceView) list(wanted []bool, want Want, rows [][]byte) ([]Record, err
 	if err != nil {
 		return nil, err
 	}
-	n := 0
-	for _, w := range wanted {
-		if w {
-			n++
-		}
-	}
-	out := make([]Record, 0, n)
+	var out []Record
 	for o := range v.Records {
 		if !wanted[o] {
 			continue
@@ -104,7 +99,7 @@ func (v *sliceView) list(wanted []bool, want Want, rows [][]byte) ([]Record, err
 			r.Input = append(json.RawMessage(nil), rows[o]...)
 		}
 		if outputs != nil {
-			r.Output = outputs.of(o)
+			r.Output = outputs.at(o)
 		}
 		if r.Error, err = v.failure(o); err != nil {
 			return nil, err
@@ -117,10 +112,10 @@ func (v *sliceView) list(wanted []bool, want Want, rows [][]byte) ([]Record, err
 	return out, nil
 }
 
-// attemptKey names what has attempts of its own: a task, or one element of it.
+// attemptKey names what has attempts of its own: a task, or one element of it, for the record at an offset.
 type attemptKey struct {
-	step, task int16
-	element    int32
+	step, task      int16
+	element, offset int32
 }
 
 // tell reads the traces of the wanted records once, for their history and their output.
@@ -133,14 +128,7 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 	if want.Output {
 		outs = newOutputs(v.batch.plan, v.Records)
 	}
-	attempts := map[attemptKey][]int32{}
-	carried := func(step, task int16, element int32) []int32 {
-		k := attemptKey{step, task, element}
-		if attempts[k] == nil {
-			attempts[k] = make([]int32, v.Records)
-		}
-		return attempts[k]
-	}
+	attempts := map[attemptKey]int32{}
 	decode := func(step int16, line []byte) (Trace, error) {
 		if outs != nil && step == v.batch.lastStep() {
 			return decodeTrace(line)
@@ -154,11 +142,11 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 		if !want.History || t.inherited {
 			return
 		}
-		calls := carried(step, task, t.Element)
 		t.each(func(o int32) {
 			histories[o].saw(t.StartedAt, t.EndedAt)
 			if t.CallID != "" {
-				calls[o] = max(calls[o], t.Attempt)
+				k := attemptKey{step, task, t.Element, o}
+				attempts[k] = max(attempts[k], t.Attempt)
 			}
 		})
 	})
@@ -167,29 +155,24 @@ func (v *sliceView) tell(wanted []bool, want Want) ([]history, *outputs, error) 
 	}
 	for i := range v.parts {
 		p := &v.parts[i]
-		v.tellPart(p, wanted, carried(p.StepNo, p.TaskNo, p.Element), histories)
+		p.each(func(o int32) {
+			if !wanted[o] || !v.concerns(p, o) {
+				return
+			}
+			made := p.Attempt
+			if p.state == Queued {
+				made--
+			} else {
+				histories[o].saw(millis(deref(p.claimedAt)), 0)
+			}
+			k := attemptKey{p.StepNo, p.TaskNo, p.Element, o}
+			attempts[k] = max(attempts[k], made)
+		})
 	}
-	for _, calls := range attempts {
-		for o, n := range calls {
-			histories[o].attempts += n
-		}
+	for k, n := range attempts {
+		histories[k.offset].attempts += n
 	}
 	return histories, outs, nil
-}
-
-// tellPart adds what a part tells of the wanted records: their calls of its task, and when the one under way began.
-func (v *sliceView) tellPart(p *coverPart, wanted []bool, calls []int32, histories []history) {
-	for o := p.From; o < p.To; o++ {
-		if !wanted[o] || !v.concerns(p, o) {
-			continue
-		}
-		if p.state == Queued {
-			calls[o] = max(calls[o], p.Attempt-1)
-			continue
-		}
-		calls[o] = max(calls[o], p.Attempt)
-		histories[o].saw(millis(deref(p.claimedAt)), 0)
-	}
 }
 
 // each calls do with every offset that the trace covers.
@@ -253,71 +236,49 @@ func (v *sliceView) failure(o int32) (*JobError, error) {
 // outputs are what the records of a slice gave in the last step: the output of its task, or an object by task id where it
 // has several.
 type outputs struct {
-	ids []string
-	// traces are in force where decided[task][offset] says so; -1 stands for none.
-	traces  []Trace
-	decided [][]int32
-	// last is the composed object of the offset that had the traces in key.
-	key  []int32
+	tasks []definition.Task
+	// decided are the traces in force, by offset and task; nil for none.
+	decided [][]*Trace
+	// last is the object composed of the traces of.
+	of   []*Trace
 	last json.RawMessage
 }
 
 func newOutputs(plan *definition.Plan, records int32) *outputs {
-	step := &plan.Steps[len(plan.Steps)-1]
-	out := &outputs{decided: make([][]int32, len(step.Tasks))}
-	for i := range step.Tasks {
-		out.ids = append(out.ids, step.Tasks[i].ID)
-		out.decided[i] = make([]int32, records)
-		for o := range out.decided[i] {
-			out.decided[i][o] = -1
-		}
+	out := &outputs{tasks: plan.Steps[len(plan.Steps)-1].Tasks, decided: make([][]*Trace, records)}
+	for o := range out.decided {
+		out.decided[o] = make([]*Trace, len(out.tasks))
 	}
 	return out
 }
 
 func (s *outputs) add(task int16, t *Trace) {
-	if !t.decides() {
-		return
+	if t.decides() {
+		t.each(func(o int32) { s.decided[o][task] = t })
 	}
-	n := int32(len(s.traces))
-	s.traces = append(s.traces, *t)
-	t.each(func(o int32) { s.decided[task][o] = n })
 }
 
-// of returns the output of the record at this offset; nil where there is none. Records that share their traces share it.
-func (s *outputs) of(o int32) json.RawMessage {
-	if len(s.ids) == 1 {
-		if n := s.decided[0][o]; n >= 0 {
-			return s.traces[n].Output
-		}
+// at returns the output of the record at this offset; nil where there is none. Records that share their traces share it.
+func (s *outputs) at(o int32) json.RawMessage {
+	traces := s.decided[o]
+	switch {
+	case !slices.ContainsFunc(traces, func(t *Trace) bool { return t != nil }):
 		return nil
-	}
-	some, same := false, len(s.key) == len(s.ids)
-	for i := range s.ids {
-		n := s.decided[i][o]
-		some = some || n >= 0
-		same = same && s.key[i] == n
-	}
-	if !some {
-		return nil
-	}
-	if same {
+	case len(traces) == 1:
+		return traces[0].Output
+	case slices.Equal(traces, s.of):
 		return s.last
 	}
-	s.key, s.last = s.key[:0], nil
-	for i, id := range s.ids {
-		n := s.decided[i][o]
-		s.key = append(s.key, n)
-		sep := byte(',')
-		if i == 0 {
-			sep = '{'
-		}
-		s.last = append(strconv.AppendQuote(append(s.last, sep), id), ':')
-		if n >= 0 && len(s.traces[n].Output) > 0 {
-			s.last = append(s.last, s.traces[n].Output...)
+	s.of, s.last = traces, nil
+	sep := byte('{')
+	for i, t := range traces {
+		s.last = append(strconv.AppendQuote(append(s.last, sep), s.tasks[i].ID), ':')
+		if t != nil && len(t.Output) > 0 {
+			s.last = append(s.last, t.Output...)
 		} else {
 			s.last = append(s.last, "null"...)
 		}
+		sep = ','
 	}
 	s.last = append(s.last, '}')
 	return s.last
