@@ -255,7 +255,7 @@ func (t *logBuilder) standing(step *definition.Step, over bool) (TaskStatus, boo
 	finished := 0
 	for i := range t.tasks {
 		status := cmp.Or(t.tasks[i].status, TaskPending)
-		sum.Tasks[i] = ExecutionTask{Task: &step.Tasks[i], Status: status}
+		sum.Tasks[i] = ExecutionTask{Task: &step.Tasks[i], Attempted: Attempted{Status: status}}
 		if status == TaskCompleted || status == TaskSkipped || status == TaskFailed {
 			finished++
 		}

@@ -44,22 +44,24 @@ type ExecutionStep struct {
 
 // ExecutionTask is a task of an execution.
 type ExecutionTask struct {
-	Task     *definition.Task
-	Status   TaskStatus
-	Attempts int32
-	Times
+	Task *definition.Task
+	Attempted
 	// Output is raw JSON; nil where there is none.
 	Output json.RawMessage
 	// Stored is where an output is to be read (Output) that is too large to be here.
 	Stored *StoredOutput
-	Error  *JobError
 	// Elements are those that were called for, in order; nil where the task has no for_each.
 	Elements []ExecutionElement
 }
 
 // ExecutionElement is one element of a task that makes a call for each.
 type ExecutionElement struct {
-	Index    int32
+	Index int32
+	Attempted
+}
+
+// Attempted is how far a task, or one element of it, came.
+type Attempted struct {
 	Status   TaskStatus
 	Attempts int32
 	Times
@@ -182,7 +184,7 @@ func (v *sliceView) path(offset int32, r *Record) ([]ExecutionStep, error) {
 		step := &v.batch.plan.Steps[i]
 		steps[i] = ExecutionStep{Step: step, Tasks: make([]ExecutionTask, len(step.Tasks))}
 		for j := range step.Tasks {
-			steps[i].Tasks[j] = ExecutionTask{Task: &step.Tasks[j], Status: TaskPending}
+			steps[i].Tasks[j] = ExecutionTask{Task: &step.Tasks[j], Attempted: Attempted{Status: TaskPending}}
 		}
 	}
 	err := v.traces(light, v.only(offset), func(step, task int16, t *Trace) {
@@ -205,7 +207,11 @@ func (v *sliceView) path(offset int32, r *Record) ([]ExecutionStep, error) {
 	ended := v.ended(offset, r.Run)
 	for i := range v.parts {
 		if p := &v.parts[i]; v.concerns(p, offset) && !ended {
-			steps[p.StepNo].Tasks[p.TaskNo].cover(p)
+			t := &steps[p.StepNo].Tasks[p.TaskNo]
+			t.cover(p)
+			if e := t.element(p.Element); e != nil {
+				e.cover(p)
+			}
 		}
 	}
 	for i := range steps {
@@ -216,12 +222,10 @@ func (v *sliceView) path(offset int32, r *Record) ([]ExecutionStep, error) {
 
 // add takes over what a trace tells.
 func (t *ExecutionTask) add(trace *Trace) {
-	if trace.StartedAt > 0 {
-		t.start(time.UnixMilli(trace.StartedAt).UTC())
-	}
-	t.addElement(trace)
-	if trace.CallID != "" || (t.Task.Action.Call == nil && trace.Kind != TraceSkipped) {
-		t.attempt(trace.Attempt)
+	counts := trace.CallID != "" || (t.Task.Action.Call == nil && trace.Kind != TraceSkipped)
+	t.saw(trace, counts)
+	if trace.CallID != "" || trace.Kind == TraceElement || trace.Kind == TraceRequeued || trace.Kind == TraceUnknown { // else it speaks of the task as a whole
+		t.addElement(trace)
 	}
 	if trace.Kind == TraceElement {
 		t.Status = TaskWaiting // for its next element
@@ -232,30 +236,56 @@ func (t *ExecutionTask) add(trace *Trace) {
 		return
 	}
 	t.Status = cmp.Or(endedAs[trace.Kind], TaskWaiting) // for another attempt, or what the task waits for
-	if !trace.decides() {
-		return
+	if trace.decides() {
+		t.Output = trace.Output
+		t.end(trace.EndedAt)
 	}
-	t.Output = trace.Output
-	t.end(trace.EndedAt)
 }
 
-// cover takes over where the call of the task stands.
-func (t *ExecutionTask) cover(p *coverPart) {
-	switch p.state {
-	case Queued:
-		t.Status = TaskWaiting
-		t.coverElement(p, TaskWaiting)
-		t.attempt(p.Attempt - 1)
+// addElement takes over what a trace tells of an element.
+func (t *ExecutionTask) addElement(trace *Trace) {
+	e := t.element(trace.Element)
+	if e == nil {
 		return
-	case Started:
-		t.Status = TaskRunning
-	default:
-		t.Status = TaskReconciling
 	}
-	t.coverElement(p, t.Status)
-	t.attempt(p.Attempt)
-	if p.claimedAt != nil {
-		t.start(*p.claimedAt)
+	e.saw(trace, trace.CallID != "")
+	e.Error = trace.Error
+	switch {
+	case trace.Kind == TraceOK, trace.Kind == TraceElement && trace.Error == nil:
+		e.Status = TaskCompleted
+	case trace.Kind == TraceElement, trace.Kind == TraceFailed:
+		e.Status = TaskFailed
+	default:
+		return
+	}
+	e.end(trace.EndedAt)
+}
+
+// saw takes over when an attempt began, and counts it where it counts.
+func (a *Attempted) saw(trace *Trace, counts bool) {
+	if trace.StartedAt > 0 {
+		a.start(time.UnixMilli(trace.StartedAt).UTC())
+	}
+	if counts {
+		a.Attempts = max(a.Attempts, trace.Attempt)
+	}
+}
+
+// cover takes over where the call stands of the part that covers it.
+func (a *Attempted) cover(part *coverPart) {
+	made := part.Attempt
+	switch part.state {
+	case Queued:
+		a.Status = TaskWaiting
+		made--
+	case Started:
+		a.Status = TaskRunning
+	default:
+		a.Status = TaskReconciling
+	}
+	a.Attempts = max(a.Attempts, made)
+	if part.claimedAt != nil {
+		a.start(*part.claimedAt)
 	}
 }
 
@@ -267,8 +297,8 @@ func (s *ExecutionStep) sum(over bool) {
 		t := &s.Tasks[i]
 		if over && (t.Status == TaskPending || t.Status == TaskWaiting) {
 			t.Status = TaskCancelled
-			t.cancelElements()
 		}
+		t.sumElements(t.Status == TaskCancelled)
 		status := t.Status
 		if status == TaskFailed && t.Task.ContinueOnError {
 			status = TaskCompleted
@@ -314,18 +344,6 @@ func stepStatus(count map[TaskStatus]int, finished, tasks int) TaskStatus {
 	return TaskPending
 }
 
-// attempt counts an attempt of the task; one with elements has those of all of them.
-func (t *ExecutionTask) attempt(n int32) {
-	if t.Task.ForEach == nil || t.Task.Action.Call == nil {
-		t.Attempts = max(t.Attempts, n)
-		return
-	}
-	t.Attempts = 0
-	for i := range t.Elements {
-		t.Attempts += t.Elements[i].Attempts
-	}
-}
-
 // element returns the element with this number, nil where the task makes no call for each. They come in order.
 func (t *ExecutionTask) element(index int32) *ExecutionElement {
 	if t.Task.ForEach == nil || t.Task.Action.Call == nil {
@@ -336,60 +354,21 @@ func (t *ExecutionTask) element(index int32) *ExecutionElement {
 			return &t.Elements[i]
 		}
 	}
-	t.Elements = append(t.Elements, ExecutionElement{Index: index, Status: TaskWaiting})
+	t.Elements = append(t.Elements, ExecutionElement{index, Attempted{Status: TaskWaiting}})
 	return &t.Elements[len(t.Elements)-1]
 }
 
-// addElement takes over what a trace tells of an element.
-func (t *ExecutionTask) addElement(trace *Trace) {
-	ofTask := trace.CallID == "" && trace.Kind != TraceElement && trace.Kind != TraceRequeued && trace.Kind != TraceUnknown
-	if ofTask {
+// sumElements counts the attempts of a task with elements, and ends those that wait where it is cancelled.
+func (t *ExecutionTask) sumElements(cancelled bool) {
+	if t.Task.ForEach == nil || t.Task.Action.Call == nil {
 		return
 	}
-	e := t.element(trace.Element)
-	if e == nil {
-		return
-	}
-	if trace.CallID != "" {
-		e.Attempts = max(e.Attempts, trace.Attempt)
-	}
-	if trace.StartedAt > 0 {
-		e.start(time.UnixMilli(trace.StartedAt).UTC())
-	}
-	e.Error = trace.Error
-	switch {
-	case trace.Kind == TraceOK, trace.Kind == TraceElement && trace.Error == nil:
-		e.Status = TaskCompleted
-	case trace.Kind == TraceElement, trace.Kind == TraceFailed:
-		e.Status = TaskFailed
-	default:
-		return
-	}
-	e.end(trace.EndedAt)
-}
-
-// coverElement takes over where the call of an element stands.
-func (t *ExecutionTask) coverElement(p *coverPart, status TaskStatus) {
-	e := t.element(p.Element)
-	if e == nil {
-		return
-	}
-	e.Status = status
-	if status == TaskWaiting {
-		e.Attempts = max(e.Attempts, p.Attempt-1)
-		return
-	}
-	e.Attempts = max(e.Attempts, p.Attempt)
-	if p.claimedAt != nil {
-		e.start(*p.claimedAt)
-	}
-}
-
-// cancelElements ends those that wait in an execution that is over.
-func (t *ExecutionTask) cancelElements() {
+	t.Attempts = 0
 	for i := range t.Elements {
-		if t.Elements[i].Status == TaskWaiting {
-			t.Elements[i].Status = TaskCancelled
+		e := &t.Elements[i]
+		t.Attempts += e.Attempts
+		if cancelled && e.Status == TaskWaiting {
+			e.Status = TaskCancelled
 		}
 	}
 }
