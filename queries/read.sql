@@ -185,10 +185,11 @@ CROSS JOIN LATERAL (SELECT (array_position(enum_range(NULL::flow.batch_status), 
 WHERE m.mark <> d.mark;
 
 -- name: SlicesRead :many
--- Slices of several batches.
+-- Slices of several batches, those of one side by side and in their order.
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no) d
-JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no;
+JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+ORDER BY s.batch_id, s.no;
 
 -- name: EndedRunsRead :many
 -- The runs that are over of the jobs of slices. OFFSET 0 as in JobsRead.

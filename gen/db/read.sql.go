@@ -917,6 +917,7 @@ const slicesRead = `-- name: SlicesRead :many
 SELECT s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
+ORDER BY s.batch_id, s.no
 `
 
 type SlicesReadParams struct {
@@ -938,7 +939,7 @@ type SlicesReadRow struct {
 	TasksDone int64
 }
 
-// Slices of several batches.
+// Slices of several batches, those of one side by side and in their order.
 func (q *Queries) SlicesRead(ctx context.Context, db DBTX, arg SlicesReadParams) ([]SlicesReadRow, error) {
 	rows, err := db.Query(ctx, slicesRead, arg.BatchIds, arg.Nos)
 	if err != nil {

@@ -100,17 +100,14 @@ func factsOf(step, task int16, t *Trace) []fact {
 	return []fact{begin, end}
 }
 
-// factsOfPart returns what a part tells that speaks of the record. Its time is as exact as that of the trace to come.
-func factsOfPart(p *coverPart) []fact {
-	if p.state == Queued {
-		return nil
-	}
-	return []fact{{step: p.StepNo, task: p.TaskNo, no: cmp.Or(p.ClaimNo, stillOpen), claim: true, attempt: p.Attempt, at: deref(p.claimedAt).Truncate(time.Millisecond)}}
+// factOfPart returns what a part in a call tells. Its time is as exact as that of the trace to come.
+func factOfPart(p *coverPart) fact {
+	return fact{step: p.StepNo, task: p.TaskNo, no: cmp.Or(p.ClaimNo, stillOpen), claim: true, attempt: p.Attempt, at: deref(p.claimedAt).Truncate(time.Millisecond)}
 }
 
 // logInputs are what the log of one run is built from.
 type logInputs struct {
-	watchedRun
+	run  int32
 	plan *definition.Plan
 	// facts are in order by step and task, as they came.
 	facts []fact
@@ -131,7 +128,7 @@ type logInputs struct {
 // log builds the log. It is a fold over the facts: what is added to them at the end adds events at the end.
 func (in *logInputs) log() Log {
 	slices.SortStableFunc(in.facts, func(a, b fact) int { return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.no, b.no)) })
-	t := logBuilder{plan: in.plan, before: in.before, last: in.began, step: -1, job: Queued, out: Log{Last: entryBegun}}
+	t := logBuilder{logInputs: in, last: in.began, step: -1, job: Queued, out: Log{Last: entryBegun}}
 	if !in.staged {
 		t.last = in.queued
 		t.emit(Event{Kind: EventJobStatus, At: t.last, Status: string(Queued)})
@@ -140,19 +137,18 @@ func (in *logInputs) log() Log {
 		t.add(&in.facts[i])
 	}
 	if in.ended {
-		t.close(in, ExecutionCancelled)
+		t.close(ExecutionCancelled)
 	} else if Terminal(in.status) {
 		t.out.Last = max(t.out.Last, entryQueued)
-		t.end(in)
+		t.end()
 	}
 	return t.out
 }
 
 // logBuilder adds facts in order.
 type logBuilder struct {
-	plan   *definition.Plan
-	before []fact
-	out    Log
+	*logInputs
+	out Log
 	// last is when the last thing happened.
 	last time.Time
 	job  Status
@@ -279,25 +275,21 @@ func (t *logBuilder) endStep(step *definition.Step, status TaskStatus) {
 }
 
 // end tells that the record is over.
-func (t *logBuilder) end(s *logInputs) {
+func (t *logBuilder) end() {
 	if t.step >= 0 && !t.done {
 		step := &t.plan.Steps[t.step]
 		if status, _ := t.standing(step, true); status == TaskFailed {
 			t.endStep(step, status)
 		}
 	}
-	if s.over.After(t.last) {
-		t.last = s.over
-	}
-	t.moveJob(s.status, s.failure)
-	t.close(s, executionOf(s.status, true))
+	t.last = later(t.last, t.over)
+	t.moveJob(t.status, t.failure)
+	t.close(executionOf(t.status, true))
 }
 
 // close tells that the execution is over.
-func (t *logBuilder) close(s *logInputs, status ExecutionStatus) {
-	if s.over.After(t.last) {
-		t.last = s.over
-	}
-	t.emit(Event{Kind: EventExecutionStatus, At: t.last, Status: string(status), Error: s.failure})
+func (t *logBuilder) close(status ExecutionStatus) {
+	t.last = later(t.last, t.over)
+	t.emit(Event{Kind: EventExecutionStatus, At: t.last, Status: string(status), Error: t.failure})
 	t.emit(Event{Kind: EventClosed, At: t.last, Status: string(status)})
 }

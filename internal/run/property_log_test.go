@@ -36,7 +36,7 @@ func (p *play) follow(b *modelBatch, marked bool, do func(s *modelSlice, mark in
 			watched[i].Mark = s.mark
 		}
 		for _, r := range s.records {
-			watched[i].Positions = append(watched[i].Positions, s.first+int64(r.offset))
+			watched[i].Runs = append(watched[i].Runs, WatchedRun{s.first + int64(r.offset), 1})
 		}
 	}
 	require.NoError(p.t, p.s.Follow(p.ctx, watched, func(i int, mark int64, logs []Log) { do(b.slices[i], mark, logs) }))

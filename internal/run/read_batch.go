@@ -86,19 +86,26 @@ func Progress(r *BatchRow) float64 {
 // CodeRequeued is the error of a run that was ended so that the job could run again.
 const CodeRequeued = "requeued_by_person"
 
+// endOf is how a run of the record at this offset was ended so that the job could run again; nil for the last one.
+func (v *sliceView) endOf(offset, run int32) *db.EndedRunsReadRow {
+	if ended := v.runs[offset]; run > 0 && int(run) <= len(ended) {
+		return &ended[run-1]
+	}
+	return nil
+}
+
 // ofRun turns a record at this offset, as it is read, into one of its runs.
 func (v *sliceView) ofRun(r Record, offset, run int32) Record {
-	ended := v.runs[offset]
 	r.Run = run
-	if run > 1 {
-		r.Created = ended[run-2].EndedAt
+	if before := v.endOf(offset, run-1); before != nil {
+		r.Created = before.EndedAt
 		r.StartedAt = &r.Created
 		r.UpdatedAt = later(r.UpdatedAt, r.Created)
 	}
-	if int(run) > len(ended) {
+	end := v.endOf(offset, run)
+	if end == nil {
 		return r
 	}
-	end := &ended[run-1]
 	r.Execution, r.Output = ExecutionCancelled, nil
 	r.CompletedAt, r.UpdatedAt = &end.EndedAt, end.EndedAt
 	r.Error = &JobError{Code: CodeRequeued, Message: "The outcome of a call stayed unknown; a person had the job run again", StepID: v.batch.plan.Steps[end.StepNo].ID}
@@ -108,22 +115,10 @@ func (v *sliceView) ofRun(r Record, offset, run int32) Record {
 	return r
 }
 
-// hasRun reports whether the record at this offset has a run of this number.
-func (v *sliceView) hasRun(offset, run int32) bool {
-	return run >= 1 && int(run) <= len(v.runs[offset])+1
-}
-
-// ended reports whether a run was ended so that the job could run again.
-func (v *sliceView) ended(offset, run int32) bool { return int(run) <= len(v.runs[offset]) }
-
 // tells reports whether a trace of the record at this offset is of the run, or of one before.
 func (v *sliceView) tells(offset, run int32, step int16, t *Trace) bool {
-	ended := v.runs[offset]
-	if int(run) > len(ended) {
-		return true
-	}
-	end := &ended[run-1]
-	return step <= end.StepNo && t.EndedAt <= millis(end.EndedAt)
+	end := v.endOf(offset, run)
+	return end == nil || step <= end.StepNo && t.EndedAt <= millis(end.EndedAt)
 }
 
 // showsRuns reports whether the list shows ended runs: an execution that was ended so is cancelled.

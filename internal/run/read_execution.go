@@ -110,7 +110,7 @@ func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, posit
 
 // execution is a run of the record at this offset, and its path. Fault: NotFound.
 func (v *sliceView) execution(offset, run int32, rows [][]byte, want Want) (*Record, []ExecutionStep, error) {
-	if !v.hasRun(offset, run) {
+	if run < 1 || int(run) > len(v.runs[offset])+1 {
 		return nil, nil, fault.Missing("Execution")
 	}
 	out, err := v.single(offset, rows, want)
@@ -204,7 +204,7 @@ func (v *sliceView) path(offset int32, r *Record) ([]ExecutionStep, error) {
 	if err != nil {
 		return nil, err
 	}
-	ended := v.ended(offset, r.Run)
+	ended := v.endOf(offset, r.Run) != nil
 	for i := range v.parts {
 		if p := &v.parts[i]; v.concerns(p, offset) && !ended {
 			t := &steps[p.StepNo].Tasks[p.TaskNo]

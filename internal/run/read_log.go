@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,7 +28,7 @@ func (s *Service) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, po
 		if out.Record, out.Steps, err = v.execution(offset, run, rows, Want{Input: true, Output: true, History: true}); err != nil {
 			return err
 		}
-		logs, err := v.logs([]watchedRun{{offset, run}})
+		logs, err := v.logs([]WatchedRun{{position, run}})
 		out.Log = logs[0]
 		return err
 	})
@@ -45,23 +44,13 @@ type Watched struct {
 	SliceNo        int32
 	// Mark is that of the state that was read last; 0 for none.
 	Mark int64
-	// Positions are those of the records that are followed, and Runs which run of each; none for the first of all.
-	Positions []int64
-	Runs      []int32
+	Runs []WatchedRun
 }
 
-// watchedRun is a run of the record at an offset of a slice.
-type watchedRun struct{ offset, run int32 }
-
-func (w *Watched) runsFrom(first int64) []watchedRun {
-	out := make([]watchedRun, len(w.Positions))
-	for i, p := range w.Positions {
-		out[i] = watchedRun{int32(p - first), 1}
-		if w.Runs != nil {
-			out[i].run = w.Runs[i]
-		}
-	}
-	return out
+// WatchedRun is a run of a record that is followed.
+type WatchedRun struct {
+	Position int64
+	Run      int32
 }
 
 // Follow reads the watched slices that are no longer as they were at their mark, and calls do for each with its number in
@@ -90,37 +79,10 @@ func (s *Service) Follow(ctx context.Context, watched []Watched, do func(i int, 
 
 // followSome reads these changed slices, of however many batches, together: what is followed may have thousands.
 func (s *Service) followSome(ctx context.Context, tx pgx.Tx, watched []Watched, changed []db.SlicesChangedRow, do func(i int, mark int64, logs []Log)) error {
-	views, err := s.changedViews(ctx, tx, watched, changed)
-	if err != nil {
-		return err
-	}
-	byKey := make(map[sliceKey]db.SlicesChangedRow, len(changed))
-	for _, c := range changed {
-		byKey[sliceKey{watched[c.I].BatchID, watched[c.I].SliceNo}] = c
-	}
-	for len(views) > 0 {
-		opened, err := s.openFitting(ctx, tx, views, false)
-		if err != nil {
-			return err
-		}
-		for _, v := range opened {
-			c := byKey[v.key()]
-			logs, err := v.logs(watched[c.I].runsFrom(v.First))
-			if err != nil {
-				return err
-			}
-			do(int(c.I), c.Mark, logs)
-		}
-		views = views[len(opened):]
-	}
-	return nil
-}
-
-// changedViews returns the changed slices, those of one batch side by side and in their order.
-func (s *Service) changedViews(ctx context.Context, tx pgx.Tx, watched []Watched, changed []db.SlicesChangedRow) ([]*sliceView, error) {
-	which, in := db.BatchesReadParams{}, db.SlicesReadParams{}
+	which, in, byKey := db.BatchesReadParams{}, db.SlicesReadParams{}, make(map[sliceKey]db.SlicesChangedRow, len(changed))
 	for _, c := range changed {
 		w := &watched[c.I]
+		byKey[sliceKey{w.BatchID, w.SliceNo}] = c
 		in.BatchIds, in.Nos = append(in.BatchIds, w.BatchID), append(in.Nos, w.SliceNo)
 		if !slices.Contains(which.Ids, w.BatchID) {
 			which.OrgIds, which.Ids = append(which.OrgIds, w.OrgID), append(which.Ids, w.BatchID)
@@ -128,42 +90,50 @@ func (s *Service) changedViews(ctx context.Context, tx pgx.Tx, watched []Watched
 	}
 	batches, err := s.viewsOf(ctx, tx, which)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	rows, err := s.q.SlicesRead(ctx, tx, in)
 	if err != nil {
-		return nil, fmt.Errorf("read followed slices: %w", err)
+		return fmt.Errorf("read followed slices: %w", err)
 	}
-	var out []*sliceView
+	var views []*sliceView
 	for _, r := range rows {
 		if b := batches[r.BatchID]; b != nil {
-			out = append(out, &sliceView{batch: b, SliceRowsRow: db.SliceRowsRow(r), needs: needs{runs: true}})
+			views = append(views, &sliceView{batch: b, SliceRowsRow: db.SliceRowsRow(r), needs: needs{runs: true}})
 		}
 	}
-	slices.SortFunc(out, func(a, b *sliceView) int { return a.key().compare(b.key()) })
-	return out, nil
+	return s.openEach(ctx, tx, views, func(v *sliceView) error {
+		c := byKey[v.key()]
+		logs, err := v.logs(watched[c.I].Runs)
+		if err == nil {
+			do(int(c.I), c.Mark, logs)
+		}
+		return err
+	})
 }
 
 // logs are those of these runs of records.
-func (v *sliceView) logs(runs []watchedRun) ([]Log, error) {
-	all, wanted := v.logInputs(runs)
-	each := func(from, to int32, do func(in *logInputs)) {
-		i, _ := slices.BinarySearchFunc(all, from, func(in *logInputs, from int32) int { return cmp.Compare(in.offset, from) })
-		for ; i < len(all) && all[i].offset < to; i++ {
-			do(all[i])
+func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
+	all, at, wanted := map[WatchedRun]*logInputs{}, make([][]*logInputs, v.Records), make([]bool, v.Records)
+	for _, w := range runs {
+		if all[w] == nil { // several readers may follow one
+			o := int32(w.Position - v.First)
+			all[w] = v.logInputs(o, w.Run)
+			at[o], wanted[o] = append(at[o], all[w]), true
 		}
 	}
 	err := v.traces(light, wanted, func(step, task int16, t *Trace) {
 		facts := factsOf(step, task, t)
-		each(t.From, t.To, func(in *logInputs) {
-			switch {
-			case !t.covers(in.offset):
-			case t.inherited:
-				if t.decides() {
-					in.before = append(in.before, facts[len(facts)-1])
+		t.each(func(o int32) {
+			for _, in := range at[o] {
+				switch {
+				case t.inherited:
+					if t.decides() {
+						in.before = append(in.before, facts[len(facts)-1])
+					}
+				case v.tells(o, in.run, step, t) && (in.run == 1 || !v.tells(o, in.run-1, step, t)):
+					in.facts = append(in.facts, facts...)
 				}
-			case v.tells(in.offset, in.run, step, t) && (in.run == 1 || !v.tells(in.offset, in.run-1, step, t)):
-				in.facts = append(in.facts, facts...)
 			}
 		})
 	})
@@ -172,9 +142,11 @@ func (v *sliceView) logs(runs []watchedRun) ([]Log, error) {
 	}
 	for i := range v.parts {
 		p := &v.parts[i]
-		each(p.From, p.To, func(in *logInputs) {
-			if v.concerns(p, in.offset) && !v.ended(in.offset, in.run) {
-				in.facts = append(in.facts, factsOfPart(p)...)
+		p.each(func(o int32) {
+			for _, in := range at[o] {
+				if p.state != Queued && v.concerns(p, o) && v.endOf(o, in.run) == nil {
+					in.facts = append(in.facts, factOfPart(p))
+				}
 			}
 		})
 	}
@@ -183,38 +155,27 @@ func (v *sliceView) logs(runs []watchedRun) ([]Log, error) {
 		return nil, err
 	}
 	for i := range records {
-		offset := int32(records[i].Position - v.First)
-		each(offset, offset+1, func(in *logInputs) {
-			r := v.ofRun(records[i], offset, in.run)
-			in.status, in.failure, in.over, in.ended = r.Status, r.Error, deref(r.CompletedAt), v.ended(offset, in.run)
-		})
+		o := int32(records[i].Position - v.First)
+		for _, in := range at[o] {
+			r := v.ofRun(records[i], o, in.run)
+			in.status, in.failure, in.over, in.ended = r.Status, r.Error, deref(r.CompletedAt), v.endOf(o, in.run) != nil
+		}
 	}
-	logs, out := map[watchedRun]Log{}, make([]Log, len(runs))
-	for _, in := range all {
-		logs[in.watchedRun] = in.log()
-	}
-	for i, w := range runs { // several readers may follow one
-		out[i] = logs[w]
+	out := make([]Log, len(runs))
+	for i, w := range runs {
+		out[i] = all[w].log()
 	}
 	return out, nil
 }
 
-// logInputs begins what the logs of these runs are built from, in order and each once; wanted tells which offsets they are of.
-func (v *sliceView) logInputs(runs []watchedRun) (all []*logInputs, wanted []bool) {
-	runs, wanted = slices.Clone(runs), make([]bool, v.Records)
-	slices.SortFunc(runs, func(a, b watchedRun) int { return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.run, b.run)) })
+// logInputs begins what the log of a run of the record at this offset is built from.
+func (v *sliceView) logInputs(offset, run int32) *logInputs {
 	b := &v.batch.FlowBatch
-	queued := later(b.CreatedAt, deref(b.ScheduledAt))
-	for _, w := range slices.Compact(runs) {
-		wanted[w.offset] = true
-		in := &logInputs{watchedRun: w, plan: v.batch.plan, began: b.CreatedAt, queued: queued, staged: v.State == sliceStaged}
-		if w.run > 1 {
-			in.began = v.runs[w.offset][w.run-2].EndedAt
-			in.queued = in.began
-		}
-		all = append(all, in)
+	in := &logInputs{run: run, plan: v.batch.plan, began: b.CreatedAt, queued: later(b.CreatedAt, deref(b.ScheduledAt)), staged: v.State == sliceStaged}
+	if before := v.endOf(offset, run-1); before != nil {
+		in.began, in.queued = before.EndedAt, before.EndedAt
 	}
-	return all, wanted
+	return in
 }
 
 // wrap says of an error, if there is one, what failed.

@@ -122,6 +122,23 @@ func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView
 	return views[:n], s.open(ctx, tx, views[:n])
 }
 
+// openEach opens slices, as many at once as fit into memory, and calls do with each.
+func (s *Service) openEach(ctx context.Context, tx pgx.Tx, views []*sliceView, do func(v *sliceView) error) error {
+	for len(views) > 0 {
+		opened, err := s.openFitting(ctx, tx, views, false)
+		if err != nil {
+			return err
+		}
+		for _, v := range opened {
+			if err := do(v); err != nil {
+				return err
+			}
+		}
+		views = views[len(opened):]
+	}
+	return nil
+}
+
 // fit returns how many of the first slices fit into memory together, at least one.
 func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) (int, error) {
 	in, traces := db.SliceSizesParams{Pages: pages}, false

@@ -110,20 +110,13 @@ func (w *walk) begunAmong(ctx context.Context, id uuid.UUID, nos []int32) (begun
 		if err != nil {
 			return 0, fmt.Errorf("read slices of batch %s: %w", id, err)
 		}
-		views := b.views(found, needs{inherited: noTraces})
-		for len(views) > 0 {
-			opened, err := w.s.openFitting(ctx, w.tx, views, false)
-			if err != nil {
-				return 0, err
-			}
-			for _, v := range opened {
-				n, err := v.countBegun()
-				if err != nil {
-					return 0, err
-				}
-				begun += n
-			}
-			views = views[len(opened):]
+		err = w.s.openEach(ctx, w.tx, b.views(found, needs{inherited: noTraces}), func(v *sliceView) error {
+			n, err := v.countBegun()
+			begun += n
+			return err
+		})
+		if err != nil {
+			return 0, err
 		}
 	}
 	return begun, nil

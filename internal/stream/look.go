@@ -69,7 +69,7 @@ type watching struct {
 	watched []run.Watched
 	slices  []*slice
 	joined  []int
-	// who listens to the positions of each.
+	// who listens to the runs of each.
 	who [][]*Listener
 }
 
@@ -110,7 +110,7 @@ func (w *watching) add(h *Hub, batch uuid.UUID) {
 		if s.who == nil {
 			s.line()
 		}
-		w.watched = append(w.watched, run.Watched{OrgID: s.org, BatchID: batch, SliceNo: no, Mark: s.mark, Positions: s.positions, Runs: s.runs})
+		w.watched = append(w.watched, run.Watched{OrgID: s.org, BatchID: batch, SliceNo: no, Mark: s.mark, Runs: s.runs})
 		w.slices, w.joined, w.who = append(w.slices, s), append(w.joined, s.joined), append(w.who, s.who)
 	}
 }
@@ -118,9 +118,9 @@ func (w *watching) add(h *Hub, batch uuid.UUID) {
 // line puts the listeners in one order. What a look has keeps the order in which it was.
 func (s *slice) line() {
 	n := len(s.listeners)
-	s.who, s.positions, s.runs = make([]*Listener, 0, n), make([]int64, 0, n), make([]int32, 0, n)
+	s.who, s.runs = make([]*Listener, 0, n), make([]run.WatchedRun, 0, n)
 	for l := range s.listeners {
-		s.who, s.positions, s.runs = append(s.who, l), append(s.positions, l.position), append(s.runs, l.run)
+		s.who, s.runs = append(s.who, l), append(s.runs, run.WatchedRun{Position: l.position, Run: l.run})
 	}
 }
 

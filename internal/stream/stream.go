@@ -68,9 +68,8 @@ type slice struct {
 	joined    int
 	listeners map[*Listener]struct{}
 	// who are the listeners with what they follow, in one order; nil when somebody came or left.
-	who       []*Listener
-	positions []int64
-	runs      []int32
+	who  []*Listener
+	runs []run.WatchedRun
 }
 
 // New returns a Hub without listeners. When life ends, so do all that it has, and it takes no more.

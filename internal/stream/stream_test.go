@@ -55,7 +55,7 @@ func (b *book) Follow(_ context.Context, watched []run.Watched, do func(i int, m
 		b.mu.Lock()
 		b.read++
 		b.mu.Unlock()
-		logs := make([]run.Log, len(w.Positions))
+		logs := make([]run.Log, len(w.Runs))
 		for j := range logs {
 			for no := int64(2); no <= last; no++ {
 				logs[j].Events = append(logs[j].Events, run.Event{No: no, Kind: run.EventJobStatus})
