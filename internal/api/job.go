@@ -53,7 +53,7 @@ func (h jobHandler) GetJob(ctx context.Context, params oas.GetJobParams) (*oas.J
 	if !ok {
 		return nil, fault.Missing("Job")
 	}
-	r, err := h.runs.Record(ctx, account.FromContext(ctx).OrgID, batch, position, "Job")
+	r, err := h.runs.Record(ctx, account.FromContext(ctx).OrgID, batch, position)
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func TestLateAnswerToACallPartlyResolved(t *testing.T) {
 	}
 	for position, want := range map[int64]run.Status{5: run.Rejected, 11: run.Rejected, 12: run.Accepted, 40: run.Accepted, 41: run.Rejected, 42: run.Rejected, 43: run.Accepted, 98: run.Rejected,
 		97: run.Accepted} {
-		r := must(b.runs.Record(t.Context(), b.org, batch, position, "Job"))
+		r := must(b.runs.Record(t.Context(), b.org, batch, position))
 		if r.Status != want {
 			t.Errorf("record %d is %s, want %s", position, r.Status, want)
 		}
@@ -147,7 +147,7 @@ func TestResolveAgainstALateAnswer(t *testing.T) {
 		if by {
 			want, n = run.Rejected, n+1
 		}
-		if r := must(b.runs.Record(t.Context(), b.org, batch, int64(i), "Job")); r.Status != want {
+		if r := must(b.runs.Record(t.Context(), b.org, batch, int64(i))); r.Status != want {
 			t.Errorf("record %d is %s, want %s", i, r.Status, want)
 		}
 	}

@@ -34,22 +34,11 @@ func (s *Service) readBatch(ctx context.Context, conn db.DBTX, orgID, id uuid.UU
 
 // view reads a batch with its plan. Fault: NotFound.
 func (s *Service) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*batchView, error) {
-	row, err := s.readBatch(ctx, conn, orgID, id)
-	if err != nil {
-		return nil, err
+	views, err := s.viewsOf(ctx, conn, db.BatchesReadParams{OrgIds: []uuid.UUID{orgID}, Ids: []uuid.UUID{id}})
+	if err == nil && views[id] == nil {
+		err = fault.Missing("Batch")
 	}
-	return s.viewOf(ctx, conn, row)
-}
-
-// viewOf is the view of a batch that was read.
-func (s *Service) viewOf(ctx context.Context, conn db.DBTX, row *BatchRow) (*batchView, error) {
-	b := &row.FlowBatch
-	plan, err := s.plans.Plan(ctx, conn, b.OrgID, b.DefinitionID, b.Version)
-	if err != nil {
-		return nil, fmt.Errorf("plan of batch %s: %w", b.ID, err)
-	}
-	row.FlowBatch.Metadata = "" // no record shows it, and a list of records keeps the batches of all of them
-	return &batchView{BatchRow: row, plan: plan}, nil
+	return views[id], err
 }
 
 // viewsOf are the views of batches, by id.
@@ -60,10 +49,13 @@ func (s *Service) viewsOf(ctx context.Context, conn db.DBTX, which db.BatchesRea
 	}
 	out := make(map[uuid.UUID]*batchView, len(found))
 	for _, r := range found {
-		row := BatchRow(r)
-		if out[row.FlowBatch.ID], err = s.viewOf(ctx, conn, &row); err != nil {
-			return nil, err
+		b := &r.FlowBatch
+		plan, err := s.plans.Plan(ctx, conn, b.OrgID, b.DefinitionID, b.Version)
+		if err != nil {
+			return nil, fmt.Errorf("plan of batch %s: %w", b.ID, err)
 		}
+		b.Metadata = "" // no record shows it, and a list of records keeps the batches of all of them
+		out[b.ID] = &batchView{BatchRow: ref(BatchRow(r)), plan: plan}
 	}
 	return out, nil
 }

@@ -86,48 +86,36 @@ func (t *Times) end(at int64) {
 	}
 }
 
-// Record reads one record of a batch, with its input, output and history. thing names what is missing if it is not there:
-// "Job" or "Execution". Fault: NotFound.
-func (s *Service) Record(ctx context.Context, orgID, batchID uuid.UUID, position int64, thing string) (*Record, error) {
-	var out *Record
-	err := s.one(ctx, orgID, batchID, position, thing, func(v *sliceView, offset int32, rows [][]byte) (err error) {
-		out, err = v.single(offset, rows, Want{Input: true, Output: true, History: true})
-		return err
-	})
-	return out, err
+// Record reads one record of a batch, with its input, output and history. Fault: NotFound.
+func (s *Service) Record(ctx context.Context, orgID, batchID uuid.UUID, position int64) (*Record, error) {
+	return s.one(ctx, orgID, batchID, position, 0, Want{Input: true, Output: true, History: true}, func(*sliceView, *Record) error { return nil })
 }
 
 // Execution reads a run of a record of a batch: its path through every step and task. Fault: NotFound.
 func (s *Service) Execution(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32) (*Record, []ExecutionStep, error) {
-	var out *Record
 	var steps []ExecutionStep
-	err := s.one(ctx, orgID, batchID, position, "Execution", func(v *sliceView, offset int32, rows [][]byte) (err error) {
-		out, steps, err = v.execution(offset, run, rows, Want{Input: true, History: true})
+	out, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, History: true}, func(v *sliceView, r *Record) (err error) {
+		steps, err = v.path(r)
 		return err
 	})
 	return out, steps, err
 }
 
-// execution is a run of the record at this offset, and its path. Fault: NotFound.
-func (v *sliceView) execution(offset, run int32, rows [][]byte, want Want) (*Record, []ExecutionStep, error) {
-	if run < 1 || int(run) > len(v.runs[offset])+1 {
-		return nil, nil, fault.Missing("Execution")
+// one reads a run of a record, from 1, or its job for 0, and calls do with it while its slice is open.
+func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32, want Want, do func(v *sliceView, r *Record) error) (*Record, error) {
+	thing := "Execution"
+	if run == 0 {
+		thing = "Job"
 	}
-	out, err := v.single(offset, rows, want)
-	if err != nil {
-		return nil, nil, err
-	}
-	*out = v.ofRun(*out, offset, run)
-	steps, err := v.path(offset, out)
-	return out, steps, err
-}
-
-// one opens the slice of one record.
-func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position int64, thing string, do func(v *sliceView, offset int32, rows [][]byte) error) error {
-	return s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	var out *Record
+	err := s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		v, err := s.viewAt(ctx, tx, orgID, batchID, position, thing, needs{lazy: true, runs: true})
 		if err != nil {
 			return err
+		}
+		offset := int32(position - v.First)
+		if int(run) > len(v.runs[offset])+1 {
+			return fault.Missing(thing)
 		}
 		pages, err := readInputs(ctx, tx, []*sliceView{v})
 		if err != nil {
@@ -139,8 +127,19 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		if err != nil {
 			return err
 		}
-		return do(v, int32(position-v.First), inputs)
+		found, err := v.list(v.only(offset), want, inputs)
+		if err != nil {
+			return err
+		}
+		if out = &found[0]; run > 0 {
+			*out = v.ofRun(*out, offset, run)
+		}
+		return do(v, out)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // viewAt opens the slice that holds the position of a thing. Fault: NotFound.
@@ -169,16 +168,9 @@ func (v *sliceView) only(offset int32) []bool {
 	return wanted
 }
 
-func (v *sliceView) single(offset int32, rows [][]byte, want Want) (*Record, error) {
-	found, err := v.list(v.only(offset), want, rows)
-	if err != nil {
-		return nil, err
-	}
-	return &found[0], nil
-}
-
-// path tells how the record at this offset came through every step.
-func (v *sliceView) path(offset int32, r *Record) ([]ExecutionStep, error) {
+// path tells how a run of a record came through every step.
+func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
+	offset := int32(r.Position - v.First)
 	steps := make([]ExecutionStep, len(v.batch.plan.Steps))
 	for i := range steps {
 		step := &v.batch.plan.Steps[i]

@@ -102,16 +102,14 @@ func (e *Export) fill() error {
 
 // load reads the next slices, and the batch again: it may have been cancelled meanwhile.
 func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
-	id := e.batch.FlowBatch.ID
+	b := &e.batch.FlowBatch
 	if !e.batch.over() {
-		row, err := e.s.readBatch(ctx, tx, e.batch.FlowBatch.OrgID, id)
-		if err != nil {
+		var err error
+		if e.batch, err = e.s.view(ctx, tx, b.OrgID, b.ID); err != nil {
 			return err
 		}
-		e.batch = &batchView{BatchRow: row, plan: e.batch.plan}
 	}
-	statuses, _ := e.match.ofSlices(e.batch.over())
-	found, err := e.s.q.SlicesFrom(ctx, tx, e.batch.slicesFrom(e.no, statuses))
+	found, err := e.s.q.SlicesFrom(ctx, tx, e.batch.slicesFrom(e.no, e.match.statuses, e.match.over))
 	if err != nil {
 		return err
 	}

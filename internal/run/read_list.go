@@ -73,9 +73,8 @@ func (w *walk) begin(ctx context.Context, b *batchView) (*batchList, error) {
 
 // listSome lists the records of the next slices of batches, and returns what is left of them.
 func (w *walk) listSome(ctx context.Context, list []*batchList) (rest []*batchList, err error) {
-	in := db.SlicesFromParams{EndedRuns: w.ended > 0, OrgID: w.orgID, MaxRows: walkSlices}
-	in.Statuses, in.Begun = w.match.ofSlices(false)
-	in.OverStatuses, _ = w.match.ofSlices(true)
+	in := db.SlicesFromParams{Statuses: w.match.statuses, OverStatuses: w.match.over, Begun: w.match.begun, EndedRuns: w.ended > 0,
+		OrgID: w.orgID, MaxRows: walkSlices}
 	for _, l := range list {
 		in.BatchIds, in.FromNos, in.Over = append(in.BatchIds, l.FlowBatch.ID), append(in.FromNos, l.no), append(in.Over, l.over())
 	}

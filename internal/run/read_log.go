@@ -23,18 +23,21 @@ type LoggedExecution struct {
 // ExecutionLog reads a run of a record of a batch, with what happened in it. Fault: NotFound.
 func (s *Service) ExecutionLog(ctx context.Context, orgID, batchID uuid.UUID, position int64, run int32) (*LoggedExecution, error) {
 	var out LoggedExecution
-	err := s.one(ctx, orgID, batchID, position, "Execution", func(v *sliceView, offset int32, rows [][]byte) (err error) {
+	r, err := s.one(ctx, orgID, batchID, position, run, Want{Input: true, Output: true, History: true}, func(v *sliceView, r *Record) (err error) {
 		out.SliceNo = v.No
-		if out.Record, out.Steps, err = v.execution(offset, run, rows, Want{Input: true, Output: true, History: true}); err != nil {
+		if out.Steps, err = v.path(r); err != nil {
 			return err
 		}
 		logs, err := v.logs([]WatchedRun{{position, run}})
-		out.Log = logs[0]
+		if err == nil {
+			out.Log = logs[0]
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	out.Record = r
 	return &out, nil
 }
 

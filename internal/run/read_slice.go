@@ -95,9 +95,10 @@ func (b *batchView) found(r *db.SlicesFromRow) *sliceView {
 		State: r.State, StepNo: r.StepNo, PageOff: r.PageOff, FirstStep: r.FirstStep, TasksDone: r.TasksDone}}
 }
 
-// slicesFrom asks for the next slices of the batch, from a number on, that have jobs in these statuses.
-func (b *batchView) slicesFrom(no int32, statuses []string) db.SlicesFromParams {
-	return db.SlicesFromParams{Statuses: statuses, OverStatuses: statuses, BatchIds: []uuid.UUID{b.FlowBatch.ID}, FromNos: []int32{no}, Over: []bool{false}, MaxRows: walkSlices}
+// slicesFrom asks for the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it is over.
+func (b *batchView) slicesFrom(no int32, statuses, over []string) db.SlicesFromParams {
+	return db.SlicesFromParams{Statuses: statuses, OverStatuses: over, BatchIds: []uuid.UUID{b.FlowBatch.ID}, FromNos: []int32{no}, Over: []bool{b.over()},
+		MaxRows: walkSlices}
 }
 
 func (v *sliceView) key() sliceKey { return sliceKey{v.batch.FlowBatch.ID, v.No} }

@@ -141,34 +141,33 @@ func (v *sliceView) countBegun() (n int64, err error) {
 
 // matcher is the filter by status, as far as the counters of batches and slices can answer it, and the rest.
 type matcher struct {
-	// statuses of jobs that match by the counters of batches, but for those that are queued and begun.
-	statuses []string
-	status   *Status
-	exec     *ExecutionStatus
-	// begun is 'yes' or 'no' where a queued record matches only if it was, or was not, worked on before.
+	// statuses of jobs that match by the counters, but for those that are queued and begun; over are those by the counters of slices
+	// of a batch that is over, which still count as waiting what will never be sent.
+	statuses, over []string
+	status         *Status
+	exec           *ExecutionStatus
+	// begun is 'yes' or 'no' where a queued record matches only if it was, or was not, worked on before: most were not.
 	begun string
 }
 
 func newMatcher(status *Status, exec *ExecutionStatus) matcher {
 	m := matcher{status: status, exec: exec}
-	if exec != nil {
-		switch *exec {
-		case ExecutionPending:
-			m.begun = "no"
-		case ExecutionRunning:
-			m.begun = "yes"
-		}
+	switch deref(exec) {
+	case ExecutionPending:
+		m.begun = "no"
+	case ExecutionRunning:
+		m.begun = "yes"
 	}
 	for _, s := range Statuses {
-		if m.job(s) && !m.notBegun(s) {
+		if m.job(s) && !(m.begun == "yes" && (s == Staged || s == Queued)) {
 			m.statuses = append(m.statuses, string(s))
+		}
+		if m.job(s) && !unsent(s) || m.job(Unprocessed) && unsent(s) {
+			m.over = append(m.over, string(s))
 		}
 	}
 	return m
 }
-
-// notBegun reports whether records whose jobs have this status match only if they were worked on before: most were not.
-func (m *matcher) notBegun(s Status) bool { return m.begun == "yes" && (s == Staged || s == Queued) }
 
 // in reports whether batches of this status can have jobs that match.
 func (m *matcher) in(b BatchStatus) bool {
@@ -189,24 +188,3 @@ func (m *matcher) job(s Status) bool {
 }
 
 func (m *matcher) execution(s ExecutionStatus) bool { return m.exec == nil || s == *m.exec }
-
-// ofSlices returns the statuses by the counters of slices. Those of a batch that is over still count as waiting what will
-// never be sent. What is queued and begun is for the query to tell.
-func (m *matcher) ofSlices(over bool) (statuses []string, begun string) {
-	for _, s := range Statuses {
-		shown := s
-		if over && unsent(s) {
-			shown = Unprocessed
-		}
-		if !over && m.notBegun(s) {
-			continue
-		}
-		if m.job(shown) {
-			statuses = append(statuses, string(s))
-		}
-	}
-	if over {
-		return statuses, ""
-	}
-	return statuses, m.begun
-}

@@ -172,7 +172,7 @@ func (r *retrying) collect(ctx context.Context) error {
 // opened as many at once as fit into memory.
 func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []string, no int32, end int64, do func([]*sliceView) error) error {
 	for {
-		found, err := r.s.q.SlicesFrom(ctx, r.tx, b.slicesFrom(no, statuses))
+		found, err := r.s.q.SlicesFrom(ctx, r.tx, b.slicesFrom(no, statuses, statuses))
 		if err != nil {
 			return fmt.Errorf("list slices of batch %s: %w", b.FlowBatch.ID, err)
 		}
