@@ -22,11 +22,6 @@ INSERT INTO flow.batch_vars (batch_id, vars) SELECT @batch_id, v.vars FROM flow.
 INSERT INTO flow.slice (batch_id, no, first, records, state, step_no, remaining, queued, page_off, first_step, tasks_done)
 VALUES (@batch_id, @no, @first, @records, @state, @step_no, @remaining, @queued, @page_off, @first_step, @tasks_done);
 
--- name: RetryPartInsert :exec
--- Queues the records of slices that follow each other for one task.
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
-SELECT @batch_id, unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@slice_nos::int[]), unnest(@last_nos::int[]), 0, unnest(@tos::int[]);
-
 -- name: InheritedInsert :copyfrom
 INSERT INTO flow.inherited (batch_id, slice_no, depth, from_batch, from_slice, off, step_no, tasks_done)
 VALUES (@batch_id, @slice_no, @depth, @from_batch, @from_slice, @off, @step_no, @tasks_done);

@@ -69,10 +69,24 @@ SELECT @batch_id, row_number() OVER (ORDER BY p.first) - 1, p.first, p.rows, @st
     CASE WHEN @staged::boolean THEN p.rows ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE p.rows END
 FROM flow.page p WHERE p.set_id = @page_set;
 
--- name: PartInsertWhole :exec
--- Queues every record of a batch for one task.
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
-SELECT s.batch_id, @step_no, @task_no, 0, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = @batch_id ORDER BY s.no DESC LIMIT 1;
+-- name: SlicesQueue :exec
+-- Queues the records of a batch that begins, where their slices enter calls: for each task one part of all slices that follow each
+-- other and lack the same tasks.
+WITH run AS (
+    SELECT s.step_no, s.tasks_done, min(s.no) AS slice_no, max(s.no) AS last_no, sum(s.records) AS records, (array_agg(s.records ORDER BY s.no DESC))[1] AS to_off
+    FROM (SELECT x.*, x.no - row_number() OVER (PARTITION BY x.step_no, x.tasks_done ORDER BY x.no) AS before
+        FROM flow.slice x WHERE x.batch_id = @batch_id AND x.state = 'calling') s
+    GROUP BY s.step_no, s.tasks_done, s.before
+), queued AS MATERIALIZED (
+    SELECT l.batch_id, l.step_no, l.task_no, r.slice_no, r.last_no, r.to_off, r.records
+    FROM run r JOIN flow.lane_batch l ON l.batch_id = @batch_id AND l.step_no = r.step_no AND r.tasks_done >> l.task_no & 1 = 0
+), part AS (
+    INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
+    SELECT q.batch_id, q.step_no, q.task_no, q.slice_no, q.last_no, 0, q.to_off FROM queued q ORDER BY q.slice_no, q.task_no
+)
+UPDATE flow.lane_batch l SET ready_parts = q.parts, ready_records = q.records
+FROM (SELECT step_no, task_no, count(*) AS parts, sum(records) AS records FROM queued GROUP BY step_no, task_no) q
+WHERE l.batch_id = @batch_id AND l.step_no = q.step_no AND l.task_no = q.task_no;
 
 -- name: SliceRelease :execrows
 UPDATE flow.slice SET state = @state, queued = staged, staged = 0 WHERE batch_id = @batch_id AND state = 'staged';
@@ -162,20 +176,22 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@step_nos::smallint[
 WHERE l.batch_id = d.batch_id AND l.step_no = d.step_no AND l.task_no = d.task_no;
 
 -- name: LaneBatchInsert :exec
--- The queue of a task. That of a paced batch (lapses_at is set) has nothing to claim before the first tick.
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version, allowance, lapses_at)
-VALUES (@batch_id, @step_no, @task_no, @org_id, @domain, @bucket, @lane, @ready_parts, @ready_records, @high, @definition_id, @version,
-    CASE WHEN sqlc.narg('lapses_at')::timestamptz IS NOT NULL THEN 0 END, sqlc.narg('lapses_at')::timestamptz);
+-- The queues of a new batch. Those of a paced one have nothing to claim before the first tick.
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, high, definition_id, version, allowance, lapses_at)
+SELECT b.id, q.step_no, q.task_no, b.org_id, q.domain, q.bucket, q.lane::flow.lane, coalesce(c.priority = 'high', false), b.definition_id, b.version,
+    CASE WHEN c.pacing IS NOT NULL THEN 0 END, CASE WHEN c.pacing IS NOT NULL THEN b.created_at END
+FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id CROSS JOIN (SELECT unnest(@step_nos::smallint[]) AS step_no, unnest(@task_nos::smallint[]) AS task_no,
+    unnest(@domains::text[]) AS domain, unnest(@buckets::text[]) AS bucket, unnest(@lanes::text[]) AS lane) q
+WHERE b.id = @batch_id;
 
 -- name: LaneAllowances :many
 -- What the queues of paced batches may still claim, and until when.
 SELECT batch_id, step_no, task_no, allowance::bigint AS allowance, lapses_at::timestamptz AS lapses_at
 FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]) AND allowance IS NOT NULL;
 
--- name: LaneBatchRelease :many
+-- name: LaneBatchRelease :exec
 -- A tick: what was not used lapses.
-UPDATE flow.lane_batch SET allowance = @allowance::bigint, lapses_at = @lapses_at::timestamptz WHERE batch_id = @batch_id
-RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS ready;
+UPDATE flow.lane_batch SET allowance = @allowance::bigint, lapses_at = @lapses_at::timestamptz WHERE batch_id = @batch_id;
 
 -- name: LaneBatchPace :exec
 -- Puts queues under another policy until its first tick: what was released and not used stays, as far as both policies
@@ -185,9 +201,8 @@ UPDATE flow.lane_batch l SET allowance = greatest(0, least(coalesce(l.allowance,
 FROM (SELECT @was::bigint AS was, @gives::bigint AS gives, @until::timestamptz AS until) d
 WHERE l.batch_id = @batch_id;
 
--- name: LaneBatchUnpace :many
-UPDATE flow.lane_batch SET allowance = NULL, lapses_at = NULL WHERE batch_id = @batch_id
-RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS ready;
+-- name: LaneBatchUnpace :exec
+UPDATE flow.lane_batch SET allowance = NULL, lapses_at = NULL WHERE batch_id = @batch_id;
 
 -- name: LaneBatchRank :exec
 UPDATE flow.lane_batch SET high = @high WHERE batch_id = @batch_id AND high <> @high;
@@ -201,14 +216,11 @@ UPDATE flow.batch_count SET paced_at = @paced_at::timestamptz, pace_next_at = @p
 -- name: BatchPacing :one
 SELECT pacing, pace_next_at::timestamptz AS pace_next_at FROM flow.batch_count WHERE batch_id = @batch_id;
 
--- name: LaneBatchReady :exec
-UPDATE flow.lane_batch SET ready_parts = @parts, ready_records = @records WHERE batch_id = @batch_id AND step_no = @step_no AND task_no = @task_no;
-
 -- name: LaneBatchOfBatches :many
-SELECT batch_id, step_no, task_no, domain, bucket, lane FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]);
+SELECT batch_id, step_no, task_no, domain, bucket, lane, (open AND ready_parts > 0)::boolean AS ready FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]);
 
--- name: LaneBatchClose :many
-UPDATE flow.lane_batch SET open = false WHERE batch_id = @batch_id RETURNING domain, bucket;
+-- name: LaneBatchClose :exec
+UPDATE flow.lane_batch SET open = false WHERE batch_id = @batch_id;
 
 -- name: PartInsert :exec
 INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off, apart, attempt, element, ready_at)
@@ -301,8 +313,8 @@ UPDATE flow.batch_count SET status = paused_from, updated_at = @now::timestamptz
 -- name: LaneBatchPause :exec
 UPDATE flow.lane_batch SET paused = true WHERE batch_id = @batch_id;
 
--- name: LaneBatchResume :many
-UPDATE flow.lane_batch SET paused = false WHERE batch_id = @batch_id RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS waiting;
+-- name: LaneBatchResume :exec
+UPDATE flow.lane_batch SET paused = false WHERE batch_id = @batch_id;
 
 -- name: BatchStop :exec
 -- Nothing more of the batch is sent; it ends once nothing is open.

@@ -201,33 +201,6 @@ func (q *Queries) RetryLineage(ctx context.Context, db DBTX, arg RetryLineagePar
 	return items, nil
 }
 
-const retryPartInsert = `-- name: RetryPartInsert :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
-SELECT $1, unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::int[]), unnest($5::int[]), 0, unnest($6::int[])
-`
-
-type RetryPartInsertParams struct {
-	BatchID  uuid.UUID
-	StepNos  []int16
-	TaskNos  []int16
-	SliceNos []int32
-	LastNos  []int32
-	Tos      []int32
-}
-
-// Queues the records of slices that follow each other for one task.
-func (q *Queries) RetryPartInsert(ctx context.Context, db DBTX, arg RetryPartInsertParams) error {
-	_, err := db.Exec(ctx, retryPartInsert,
-		arg.BatchID,
-		arg.StepNos,
-		arg.TaskNos,
-		arg.SliceNos,
-		arg.LastNos,
-		arg.Tos,
-	)
-	return err
-}
-
 type RetrySliceInsertParams struct {
 	BatchID   uuid.UUID
 	No        int32

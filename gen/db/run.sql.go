@@ -1128,73 +1128,42 @@ func (q *Queries) LaneAllowances(ctx context.Context, db DBTX, batchIds []uuid.U
 	return items, nil
 }
 
-const laneBatchClose = `-- name: LaneBatchClose :many
-UPDATE flow.lane_batch SET open = false WHERE batch_id = $1 RETURNING domain, bucket
+const laneBatchClose = `-- name: LaneBatchClose :exec
+UPDATE flow.lane_batch SET open = false WHERE batch_id = $1
 `
 
-type LaneBatchCloseRow struct {
-	Domain string
-	Bucket string
-}
-
-func (q *Queries) LaneBatchClose(ctx context.Context, db DBTX, batchID uuid.UUID) ([]LaneBatchCloseRow, error) {
-	rows, err := db.Query(ctx, laneBatchClose, batchID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LaneBatchCloseRow
-	for rows.Next() {
-		var i LaneBatchCloseRow
-		if err := rows.Scan(&i.Domain, &i.Bucket); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) LaneBatchClose(ctx context.Context, db DBTX, batchID uuid.UUID) error {
+	_, err := db.Exec(ctx, laneBatchClose, batchID)
+	return err
 }
 
 const laneBatchInsert = `-- name: LaneBatchInsert :exec
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version, allowance, lapses_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-    CASE WHEN $13::timestamptz IS NOT NULL THEN 0 END, $13::timestamptz)
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, high, definition_id, version, allowance, lapses_at)
+SELECT b.id, q.step_no, q.task_no, b.org_id, q.domain, q.bucket, q.lane::flow.lane, coalesce(c.priority = 'high', false), b.definition_id, b.version,
+    CASE WHEN c.pacing IS NOT NULL THEN 0 END, CASE WHEN c.pacing IS NOT NULL THEN b.created_at END
+FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id CROSS JOIN (SELECT unnest($1::smallint[]) AS step_no, unnest($2::smallint[]) AS task_no,
+    unnest($3::text[]) AS domain, unnest($4::text[]) AS bucket, unnest($5::text[]) AS lane) q
+WHERE b.id = $6
 `
 
 type LaneBatchInsertParams struct {
-	BatchID      uuid.UUID
-	StepNo       int16
-	TaskNo       int16
-	OrgID        uuid.UUID
-	Domain       string
-	Bucket       string
-	Lane         FlowLane
-	ReadyParts   int32
-	ReadyRecords int64
-	High         bool
-	DefinitionID uuid.UUID
-	Version      int32
-	LapsesAt     *time.Time
+	StepNos []int16
+	TaskNos []int16
+	Domains []string
+	Buckets []string
+	Lanes   []string
+	BatchID uuid.UUID
 }
 
-// The queue of a task. That of a paced batch (lapses_at is set) has nothing to claim before the first tick.
+// The queues of a new batch. Those of a paced one have nothing to claim before the first tick.
 func (q *Queries) LaneBatchInsert(ctx context.Context, db DBTX, arg LaneBatchInsertParams) error {
 	_, err := db.Exec(ctx, laneBatchInsert,
+		arg.StepNos,
+		arg.TaskNos,
+		arg.Domains,
+		arg.Buckets,
+		arg.Lanes,
 		arg.BatchID,
-		arg.StepNo,
-		arg.TaskNo,
-		arg.OrgID,
-		arg.Domain,
-		arg.Bucket,
-		arg.Lane,
-		arg.ReadyParts,
-		arg.ReadyRecords,
-		arg.High,
-		arg.DefinitionID,
-		arg.Version,
-		arg.LapsesAt,
 	)
 	return err
 }
@@ -1231,7 +1200,7 @@ func (q *Queries) LaneBatchMove(ctx context.Context, db DBTX, arg LaneBatchMoveP
 }
 
 const laneBatchOfBatches = `-- name: LaneBatchOfBatches :many
-SELECT batch_id, step_no, task_no, domain, bucket, lane FROM flow.lane_batch WHERE batch_id = ANY($1::uuid[])
+SELECT batch_id, step_no, task_no, domain, bucket, lane, (open AND ready_parts > 0)::boolean AS ready FROM flow.lane_batch WHERE batch_id = ANY($1::uuid[])
 `
 
 type LaneBatchOfBatchesRow struct {
@@ -1241,6 +1210,7 @@ type LaneBatchOfBatchesRow struct {
 	Domain  string
 	Bucket  string
 	Lane    FlowLane
+	Ready   bool
 }
 
 func (q *Queries) LaneBatchOfBatches(ctx context.Context, db DBTX, batchIds []uuid.UUID) ([]LaneBatchOfBatchesRow, error) {
@@ -1259,6 +1229,7 @@ func (q *Queries) LaneBatchOfBatches(ctx context.Context, db DBTX, batchIds []uu
 			&i.Domain,
 			&i.Bucket,
 			&i.Lane,
+			&i.Ready,
 		); err != nil {
 			return nil, err
 		}
@@ -1319,32 +1290,8 @@ func (q *Queries) LaneBatchRank(ctx context.Context, db DBTX, arg LaneBatchRankP
 	return err
 }
 
-const laneBatchReady = `-- name: LaneBatchReady :exec
-UPDATE flow.lane_batch SET ready_parts = $1, ready_records = $2 WHERE batch_id = $3 AND step_no = $4 AND task_no = $5
-`
-
-type LaneBatchReadyParams struct {
-	Parts   int32
-	Records int64
-	BatchID uuid.UUID
-	StepNo  int16
-	TaskNo  int16
-}
-
-func (q *Queries) LaneBatchReady(ctx context.Context, db DBTX, arg LaneBatchReadyParams) error {
-	_, err := db.Exec(ctx, laneBatchReady,
-		arg.Parts,
-		arg.Records,
-		arg.BatchID,
-		arg.StepNo,
-		arg.TaskNo,
-	)
-	return err
-}
-
-const laneBatchRelease = `-- name: LaneBatchRelease :many
+const laneBatchRelease = `-- name: LaneBatchRelease :exec
 UPDATE flow.lane_batch SET allowance = $1::bigint, lapses_at = $2::timestamptz WHERE batch_id = $3
-RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS ready
 `
 
 type LaneBatchReleaseParams struct {
@@ -1353,92 +1300,28 @@ type LaneBatchReleaseParams struct {
 	BatchID   uuid.UUID
 }
 
-type LaneBatchReleaseRow struct {
-	Domain string
-	Bucket string
-	Ready  bool
-}
-
 // A tick: what was not used lapses.
-func (q *Queries) LaneBatchRelease(ctx context.Context, db DBTX, arg LaneBatchReleaseParams) ([]LaneBatchReleaseRow, error) {
-	rows, err := db.Query(ctx, laneBatchRelease, arg.Allowance, arg.LapsesAt, arg.BatchID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LaneBatchReleaseRow
-	for rows.Next() {
-		var i LaneBatchReleaseRow
-		if err := rows.Scan(&i.Domain, &i.Bucket, &i.Ready); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) LaneBatchRelease(ctx context.Context, db DBTX, arg LaneBatchReleaseParams) error {
+	_, err := db.Exec(ctx, laneBatchRelease, arg.Allowance, arg.LapsesAt, arg.BatchID)
+	return err
 }
 
-const laneBatchResume = `-- name: LaneBatchResume :many
-UPDATE flow.lane_batch SET paused = false WHERE batch_id = $1 RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS waiting
+const laneBatchResume = `-- name: LaneBatchResume :exec
+UPDATE flow.lane_batch SET paused = false WHERE batch_id = $1
 `
 
-type LaneBatchResumeRow struct {
-	Domain  string
-	Bucket  string
-	Waiting bool
+func (q *Queries) LaneBatchResume(ctx context.Context, db DBTX, batchID uuid.UUID) error {
+	_, err := db.Exec(ctx, laneBatchResume, batchID)
+	return err
 }
 
-func (q *Queries) LaneBatchResume(ctx context.Context, db DBTX, batchID uuid.UUID) ([]LaneBatchResumeRow, error) {
-	rows, err := db.Query(ctx, laneBatchResume, batchID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LaneBatchResumeRow
-	for rows.Next() {
-		var i LaneBatchResumeRow
-		if err := rows.Scan(&i.Domain, &i.Bucket, &i.Waiting); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const laneBatchUnpace = `-- name: LaneBatchUnpace :many
+const laneBatchUnpace = `-- name: LaneBatchUnpace :exec
 UPDATE flow.lane_batch SET allowance = NULL, lapses_at = NULL WHERE batch_id = $1
-RETURNING domain, bucket, (open AND ready_parts > 0)::boolean AS ready
 `
 
-type LaneBatchUnpaceRow struct {
-	Domain string
-	Bucket string
-	Ready  bool
-}
-
-func (q *Queries) LaneBatchUnpace(ctx context.Context, db DBTX, batchID uuid.UUID) ([]LaneBatchUnpaceRow, error) {
-	rows, err := db.Query(ctx, laneBatchUnpace, batchID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LaneBatchUnpaceRow
-	for rows.Next() {
-		var i LaneBatchUnpaceRow
-		if err := rows.Scan(&i.Domain, &i.Bucket, &i.Ready); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) LaneBatchUnpace(ctx context.Context, db DBTX, batchID uuid.UUID) error {
+	_, err := db.Exec(ctx, laneBatchUnpace, batchID)
+	return err
 }
 
 const partClaim = `-- name: PartClaim :exec
@@ -1641,23 +1524,6 @@ func (q *Queries) PartInsertClaimed(ctx context.Context, db DBTX, arg PartInsert
 		arg.ClaimNos,
 		arg.LeftOut,
 	)
-	return err
-}
-
-const partInsertWhole = `-- name: PartInsertWhole :exec
-INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
-SELECT s.batch_id, $1, $2, 0, s.no, 0, s.records FROM flow.slice s WHERE s.batch_id = $3 ORDER BY s.no DESC LIMIT 1
-`
-
-type PartInsertWholeParams struct {
-	StepNo  int16
-	TaskNo  int16
-	BatchID uuid.UUID
-}
-
-// Queues every record of a batch for one task.
-func (q *Queries) PartInsertWhole(ctx context.Context, db DBTX, arg PartInsertWholeParams) error {
-	_, err := db.Exec(ctx, partInsertWhole, arg.StepNo, arg.TaskNo, arg.BatchID)
 	return err
 }
 
@@ -2146,6 +2012,31 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const slicesQueue = `-- name: SlicesQueue :exec
+WITH run AS (
+    SELECT s.step_no, s.tasks_done, min(s.no) AS slice_no, max(s.no) AS last_no, sum(s.records) AS records, (array_agg(s.records ORDER BY s.no DESC))[1] AS to_off
+    FROM (SELECT x.batch_id, x.no, x.first, x.records, x.page_off, x.state, x.ready, x.first_step, x.tasks_done, x.step_no, x.remaining, x.apart, x.staged, x.queued, x.pending, x.started, x.needs_reconcile, x.completed, x.failed, x.cancelled, x.accepted, x.rejected, x.unprocessed, x.unresolved, x.no - row_number() OVER (PARTITION BY x.step_no, x.tasks_done ORDER BY x.no) AS before
+        FROM flow.slice x WHERE x.batch_id = $1 AND x.state = 'calling') s
+    GROUP BY s.step_no, s.tasks_done, s.before
+), queued AS MATERIALIZED (
+    SELECT l.batch_id, l.step_no, l.task_no, r.slice_no, r.last_no, r.to_off, r.records
+    FROM run r JOIN flow.lane_batch l ON l.batch_id = $1 AND l.step_no = r.step_no AND r.tasks_done >> l.task_no & 1 = 0
+), part AS (
+    INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
+    SELECT q.batch_id, q.step_no, q.task_no, q.slice_no, q.last_no, 0, q.to_off FROM queued q ORDER BY q.slice_no, q.task_no
+)
+UPDATE flow.lane_batch l SET ready_parts = q.parts, ready_records = q.records
+FROM (SELECT step_no, task_no, count(*) AS parts, sum(records) AS records FROM queued GROUP BY step_no, task_no) q
+WHERE l.batch_id = $1 AND l.step_no = q.step_no AND l.task_no = q.task_no
+`
+
+// Queues the records of a batch that begins, where their slices enter calls: for each task one part of all slices that follow each
+// other and lack the same tasks.
+func (q *Queries) SlicesQueue(ctx context.Context, db DBTX, batchID uuid.UUID) error {
+	_, err := db.Exec(ctx, slicesQueue, batchID)
+	return err
 }
 
 const slicesReady = `-- name: SlicesReady :many

@@ -282,7 +282,7 @@ func (s *Service) OfBatch(ctx context.Context, conn db.DBTX, orgID uuid.UUID, b 
 			e.lanes = append(e.lanes, lane)
 		}
 		e.Calls += calls(b.RecordCount, a.MaxRecordsPerRequest)
-		e.steps = max(e.steps, r.StepNo+1)
+		e.steps = max(e.steps, int(r.StepNo)+1)
 		if b.Pacing != nil {
 			e.paced = append(e.paced, pacedOf(b, r))
 		}
@@ -325,7 +325,7 @@ const stepTicks = 2
 // pacedOf is a queue of a batch that was just started, as its policy will release it.
 func pacedOf(b *run.StartedBatch, r *run.TaskRoute) Paced {
 	p := Paced{Policy: b.Pacing, Records: b.RecordCount, PerCall: max(r.Task.Action.MaxRecordsPerRequest, 1), NextAt: b.FirstTick}
-	before := map[int]bool{}
+	before := map[int16]bool{}
 	for _, other := range b.Routes {
 		if other.StepNo < r.StepNo && !before[other.StepNo] {
 			before[other.StepNo] = true

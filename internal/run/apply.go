@@ -23,31 +23,24 @@ func (c *Change) Apply(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(c.ended) == 0 && len(c.left) == 0 { // nothing is told that comes before the wake-ups
-		w, err := c.waking(ctx)
-		if err != nil {
-			return err
-		}
-		if err := c.later.Send(ctx, c.tx, w.asks...); err != nil {
-			return err
-		}
-		return w.start(ctx, c.tx)
+	return c.finish(ctx)
+}
+
+// finish makes due what the change gave work to, once all else is written and those who listen are told of it.
+func (c *Change) finish(ctx context.Context) error {
+	if len(c.ended) == 0 && len(c.left) == 0 {
+		return c.send(ctx)
 	}
 	if err := c.later.Send(ctx, c.tx); err != nil {
 		return err
 	}
-	return c.finish(ctx)
-}
-
-// finish makes due what the change gave work to, once all else is written.
-func (c *Change) finish(ctx context.Context) error {
 	if err := c.publishUnresolved(ctx); err != nil {
 		return err
 	}
 	if err := c.publishEnded(ctx); err != nil {
 		return err
 	}
-	return c.wake(ctx)
+	return c.send(ctx)
 }
 
 // claimsOnly reports whether all that happened is that queued records went into calls: nothing can have come to its end.
@@ -151,7 +144,7 @@ func (c *Change) advanceSlice(h *head, r *db.SliceMoveRow) (step int16, state st
 	step = r.StepNo + 1
 	state = entryState(&h.plan.Steps[step])
 	if state == sliceReady {
-		c.work[r.BatchID] = true
+		c.wakeBatch(DueSlices, r.BatchID)
 		return step, state, 0
 	}
 	return step, state, c.queueSlice(r.BatchID, step, r.No, r.First, r.Records, members, 0)

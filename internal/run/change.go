@@ -77,6 +77,10 @@ func (k sliceKey) compare(o sliceKey) int {
 	return cmp.Or(bytes.Compare(k.batch[:], o.batch[:]), cmp.Compare(k.no, o.no))
 }
 
+func (k dueKey) compare(o dueKey) int {
+	return cmp.Or(strings.Compare(k.kind, o.kind), strings.Compare(k.key, o.key))
+}
+
 func (k laneKey) compare(o laneKey) int {
 	return cmp.Or(bytes.Compare(k.batch[:], o.batch[:]), cmp.Compare(k.step, o.step), cmp.Compare(k.task, o.task))
 }
@@ -156,10 +160,9 @@ type Change struct {
 	over   db.FragmentsManyParams
 	widest map[sliceKey]int32
 	wakeAt map[laneKey]time.Time
-	wakes  map[dueKey]time.Time
+	wakes  wakeUps
 	// later are statements that Apply sends together.
 	later *pg.Pipeline
-	work  map[uuid.UUID]bool
 	// left are the records that nobody but a person can find out about, by task.
 	left map[laneKey]*leftToPeople
 	// changed are records of stores that tasks have written.
@@ -223,8 +226,7 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *Locking) (c *Ch
 	}
 	c = &Change{
 		s: s, tx: tx, locking: l, later: pg.NewPipeline(tx), heads: map[uuid.UUID]*head{}, slices: map[sliceKey]*sliceDelta{}, lanes: map[laneKey]*laneDelta{}, left: map[laneKey]*leftToPeople{},
-		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: map[dueKey]time.Time{}, dropped: map[jobKey]int16{},
-		work: map[uuid.UUID]bool{},
+		traces: map[traceKey][]Trace{}, covers: map[sliceKey]*cover{}, moved: map[uuid.UUID]Status{}, jobs: map[jobKey]*job{}, was: map[jobKey]Status{}, widest: map[sliceKey]int32{}, wakeAt: map[laneKey]time.Time{}, wakes: wakeUps{}, dropped: map[jobKey]int16{},
 	}
 	for _, r := range rows {
 		plan, err := s.plans.Plan(ctx, tx, r.OrgID, r.DefinitionID, r.Version)

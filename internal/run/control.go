@@ -47,8 +47,7 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	if h.Status, err = s.q.BatchResume(ctx, tx, db.BatchResumeParams{BatchID: batchID, Now: c.Now}); err != nil {
 		return false, c.Now, fmt.Errorf("resume batch %s: %w", batchID, err)
 	}
-	queues, err := s.q.LaneBatchResume(ctx, tx, batchID)
-	if err != nil {
+	if err := s.q.LaneBatchResume(ctx, tx, batchID); err != nil {
 		return false, c.Now, fmt.Errorf("resume the queues of batch %s: %w", batchID, err)
 	}
 	happened, err := released(c.Now)
@@ -67,16 +66,14 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 		}
 		return true, c.Now, c.finish(ctx)
 	}
-	for _, q := range queues {
-		if q.Waiting {
-			c.Wake(DueDispatch, DispatchKey(q.Domain, q.Bucket), c.Now)
-		}
+	if err := c.wakeQueues(ctx, batchID); err != nil {
+		return false, c.Now, err
 	}
-	c.Wake(DueSlices, batchID.String(), c.Now)
+	c.wakeBatch(DueSlices, batchID)
 	if planWaits(h.plan) {
-		c.Wake(DueWait, batchID.String(), c.Now)
+		c.wakeBatch(DueWait, batchID)
 	}
-	return true, c.Now, c.wake(ctx)
+	return true, c.Now, c.send(ctx)
 }
 
 // beginOne locks one batch of an organization. Fault: NotFound.
@@ -183,7 +180,7 @@ func (c *Change) stopPast(ctx context.Context, h *head) error {
 // closeWaiting closes the queues of a batch, whose counters then say that what waits in it is over. It touches no slice and no job,
 // whatever the size of the batch: they stay where they were, and readers show as unprocessed what waits there.
 func (c *Change) closeWaiting(ctx context.Context, batchID uuid.UUID) error {
-	if _, err := c.s.q.LaneBatchClose(ctx, c.tx, batchID); err != nil {
+	if err := c.s.q.LaneBatchClose(ctx, c.tx, batchID); err != nil {
 		return fmt.Errorf("close the queues of batch %s: %w", batchID, err)
 	}
 	c.clearWaits(batchID)

@@ -117,7 +117,7 @@ func (c *Change) advanceJob(j *job, first int64, ended Status) {
 		step := &h.plan.Steps[j.StepNo]
 		if entryState(step) == sliceReady {
 			j.Ready = true
-			c.work[j.BatchID] = true
+			c.wakeBatch(DueSlices, j.BatchID)
 			return
 		}
 		c.queueJob(j, first, callTasks(step))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -20,23 +21,19 @@ import (
 	"flowlane/internal/schema"
 )
 
-// launch is what all starts of one version of a definition in one lane have in common. Once it is there, nothing about a start is
-// refused but its record set: a transaction that starts batches for several records makes their launches before it writes anything.
-type launch struct {
-	plan *definition.Plan
+// preparedStart is what all starts of one version of a definition in one lane have in common. Once it is there, nothing about a start is
+// refused but its record set: a transaction that starts batches for several records prepares them all before it writes anything.
+type preparedStart struct {
+	plan    *definition.Plan
+	version int32
 	// vars are nil where the flow has no variables.
 	vars json.RawMessage
 	// queues are those of the tasks that make calls, in their order.
-	queues []queue
+	queues []TaskRoute
 }
 
-type queue struct {
-	step, task int16
-	TaskRoute
-}
-
-// launch finds, and prepares, what a start needs. Faults: NotFound and Conflict of the plan, its variables and its credentials.
-func (s *Service) launch(ctx context.Context, tx pgx.Tx, orgID, definitionID uuid.UUID, version int32, lane *db.FlowLane) (*launch, error) {
+// prepare finds, and prepares, what a start needs. Faults: NotFound and Conflict of the plan, its variables and its credentials.
+func (s *Service) prepare(ctx context.Context, tx pgx.Tx, orgID, definitionID uuid.UUID, version int32, lane *db.FlowLane) (*preparedStart, error) {
 	plan, err := s.plans.Plan(ctx, tx, orgID, definitionID, version)
 	if err != nil {
 		return nil, fmt.Errorf("plan of definition %s: %w", definitionID, err)
@@ -44,20 +41,29 @@ func (s *Service) launch(ctx context.Context, tx pgx.Tx, orgID, definitionID uui
 	if err := plan.Runnable(); err != nil {
 		return nil, err
 	}
-	l := &launch{plan: plan}
-	if l.vars, err = Vars(ctx, tx, plan); err != nil {
+	p := &preparedStart{plan: plan, version: version}
+	if p.vars, err = Vars(ctx, tx, plan); err != nil {
 		return nil, err
 	}
-	l.queues, err = s.queuesOf(ctx, tx, orgID, plan, lane)
-	return l, err
+	p.queues, err = s.queuesOf(ctx, tx, orgID, plan, lane)
+	return p, err
+}
+
+// firstCalls wakes the queues of the first step.
+func (p *preparedStart) firstCalls(wakes wakeUps, now time.Time) {
+	for i := range p.queues {
+		if q := &p.queues[i]; q.StepNo == 0 {
+			wakes.add(DueDispatch, DispatchKey(q.Route.Domain, q.Route.Bucket), now)
+		}
+	}
 }
 
 // queuesOf finds, and prepares, the queues of a plan.
-func (s *Service) queuesOf(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, lane *db.FlowLane) (out []queue, err error) {
+func (s *Service) queuesOf(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, lane *db.FlowLane) (out []TaskRoute, err error) {
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
 		for _, t := range callTasks(step) {
-			q := queue{step: int16(i), task: t, TaskRoute: TaskRoute{StepNo: i, Task: &step.Tasks[t]}} //nolint:gosec // at most 50 steps
+			q := TaskRoute{StepNo: int16(i), TaskNo: t, Task: &step.Tasks[t]} //nolint:gosec // at most 50 steps
 			if q.Route, err = s.router.Route(ctx, tx, orgID, plan, q.Task, lane); err != nil {
 				return nil, err
 			}

@@ -51,16 +51,14 @@ func (s *Service) Tick(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (next 
 	if err := s.q.BatchTick(ctx, tx, db.BatchTickParams{BatchID: batchID, PacedAt: tick, PaceNextAt: next}); err != nil {
 		return next, fmt.Errorf("pace batch %s: %w", batchID, err)
 	}
-	queues, err := s.q.LaneBatchRelease(ctx, tx, db.LaneBatchReleaseParams{BatchID: batchID, Allowance: policy.Records, LapsesAt: policy.Lapses(tick)})
+	err = s.q.LaneBatchRelease(ctx, tx, db.LaneBatchReleaseParams{BatchID: batchID, Allowance: policy.Records, LapsesAt: policy.Lapses(tick)})
 	if err != nil {
 		return next, fmt.Errorf("release records of batch %s: %w", batchID, err)
 	}
-	for _, q := range queues {
-		if q.Ready {
-			c.Wake(DueDispatch, DispatchKey(q.Domain, q.Bucket), c.Now)
-		}
+	if err := c.wakeQueues(ctx, batchID); err != nil {
+		return next, err
 	}
-	return next, c.wake(ctx)
+	return next, c.send(ctx)
 }
 
 // spend takes what pieces carry into calls from the allowances of their queues. ErrMoved: what was chosen is more than is left,
@@ -156,7 +154,10 @@ func (st *steering) apply(ctx context.Context, in *Steering) error {
 		}
 	case in.RemovePacing && to.Pacing != nil:
 		to.Pacing, to.PaceNextAt, changed = nil, nil, true
-		if err := st.unpace(ctx); err != nil {
+		if err := st.c.s.q.LaneBatchUnpace(ctx, st.c.tx, to.BatchID); err != nil {
+			return fmt.Errorf("unpace the queues of batch %s: %w", to.BatchID, err)
+		}
+		if err := st.c.wakeQueues(ctx, to.BatchID); err != nil { // what waited for a tick goes at once
 			return err
 		}
 	}
@@ -165,7 +166,7 @@ func (st *steering) apply(ctx context.Context, in *Steering) error {
 			return fmt.Errorf("steer batch %s: %w", to.BatchID, err)
 		}
 	}
-	return st.c.wake(ctx)
+	return st.c.send(ctx)
 }
 
 // pace puts the batch under a policy, and returns its first tick. What the last tick released under the old one, nil for
@@ -184,18 +185,4 @@ func (st *steering) pace(ctx context.Context, old, policy *pacing.Policy) (*time
 	first := firstTick(policy, st.was.PacedAt, now, st.scheduledAt)
 	st.c.Wake(DuePacing, st.was.BatchID.String(), first)
 	return &first, nil
-}
-
-// unpace lets everything go that waits for a tick.
-func (st *steering) unpace(ctx context.Context) error {
-	rows, err := st.c.s.q.LaneBatchUnpace(ctx, st.c.tx, st.was.BatchID)
-	if err != nil {
-		return fmt.Errorf("unpace the queues of batch %s: %w", st.was.BatchID, err)
-	}
-	for _, r := range rows {
-		if r.Ready {
-			st.c.Wake(DueDispatch, DispatchKey(r.Domain, r.Bucket), st.c.Now)
-		}
-	}
-	return nil
 }

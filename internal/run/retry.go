@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -47,30 +46,24 @@ func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*Started
 	if _, err := s.Begin(ctx, tx, root); err != nil { // one retry at a time of these records
 		return nil, err
 	}
-	r := retrying{s: s, tx: tx, in: in, root: root, batchID: newID(), lanes: map[laneKey]*laneDelta{}}
+	r := retrying{s: s, tx: tx, in: in, root: root, out: &StartedBatch{BatchID: newID(), Status: BatchQueued}}
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.collect(ctx); err != nil {
 		return nil, err
 	}
-	if r.count == 0 {
+	if r.out.RecordCount == 0 {
 		return nil, fault.New(fault.Conflict, "No job of the batch can be retried: none has the statuses asked for, or their retries are under way, succeeded or may have")
 	}
-	if err := r.start(ctx); err != nil {
-		return nil, err
-	}
-	out := &StartedBatch{BatchID: r.batchID, Status: BatchQueued, RecordCount: r.count, First: r.first, Routes: r.routes}
-	if r.firstTick != nil {
-		out.Pacing, out.FirstTick = r.policy, *r.firstTick
-	}
-	return out, nil
+	return r.out, r.start(ctx)
 }
 
 // retrying is a retry under way.
 type retrying struct {
 	s    *Service
 	tx   pgx.Tx
+	c    *Change
 	in   RetryInput
 	root uuid.UUID
 	// of is the batch whose jobs are chosen; later ones may have retried them since.
@@ -78,28 +71,8 @@ type retrying struct {
 	newer   []*batchView
 	retryNo int32
 
-	batchID uuid.UUID
-	count   int64
-	first   int64
-	slices  int32
-	// span are slices that follow each other and begin alike, not queued yet.
-	span   queuedSpan
-	parts  db.RetryPartInsertParams
-	lanes  map[laneKey]*laneDelta
-	work   bool
-	routes []TaskRoute
-	// policy and firstTick are nil where the batch is not paced.
-	policy    *pacing.Policy
-	firstTick *time.Time
-}
-
-// queuedSpan are slices, by number, that wait for calls of the same tasks.
-type queuedSpan struct {
-	from, to int32
-	// end is how many records the last one has, records how many all have.
-	end     int32
-	records int64
-	at      resumePoint
+	out    *StartedBatch
+	slices int32
 }
 
 // open reads the batch, and those that retried its records since. The root is locked.
@@ -113,7 +86,7 @@ func (r *retrying) open(ctx context.Context) (err error) {
 		ids[i] = row.ID
 	}
 	// Calls of a batch that was cancelled still settle: not while its records are read. The root has the least id of them.
-	if _, err := r.s.Begin(ctx, r.tx, ids...); err != nil {
+	if r.c, err = r.s.Begin(ctx, r.tx, ids...); err != nil {
 		return err
 	}
 	if r.of, err = r.s.view(ctx, r.tx, r.in.OrgID, r.in.BatchID); err != nil {
@@ -163,9 +136,7 @@ func (r *retrying) collect(ctx context.Context) error {
 			statuses = append(statuses, string(Staged), string(Queued), string(Pending))
 		}
 	}
-	err := r.eachOpened(ctx, r.of, statuses, 0, math.MaxInt64, func(views []*sliceView) error { return r.take(ctx, views) })
-	r.flush()
-	return err
+	return r.eachOpened(ctx, r.of, statuses, 0, math.MaxInt64, func(views []*sliceView) error { return r.take(ctx, views) })
 }
 
 // eachOpened calls do with the slices of a batch from a number on that have jobs in these statuses and begin before a position,
@@ -292,128 +263,68 @@ func (r *retrying) insert(ctx context.Context, list []candidate) error {
 	return nil
 }
 
-// slice makes the slice of n records from one on, and queues it.
+// slice makes the slice of n records from one on.
 func (r *retrying) slice(c *candidate, n int32) (row db.RetrySliceInsertParams, from *db.InheritedInsertParams) {
 	off := int32(c.position - c.view.First)
 	step := &r.of.plan.Steps[c.at.step]
-	row = db.RetrySliceInsertParams{BatchID: r.batchID, No: r.slices, First: c.position, Records: n, State: resumeState(step, c.at.done), StepNo: c.at.step,
+	row = db.RetrySliceInsertParams{BatchID: r.out.BatchID, No: r.slices, First: c.position, Records: n, State: resumeState(step, c.at.done), StepNo: c.at.step,
 		Queued: n, PageOff: c.view.PageOff + off, FirstStep: c.at.step, TasksDone: c.at.done}
-	if r.count == 0 {
-		r.first = c.position
+	if r.slices == 0 {
+		r.out.First = c.position
 	}
-	r.count += int64(n)
+	r.out.RecordCount += int64(n)
 	r.slices++
 	if row.State == sliceReady {
-		r.work = true
-		r.flush()
+		r.c.wakeBatch(DueSlices, r.out.BatchID)
 	} else {
 		row.Remaining = n * int32(len(undone(callTasks(step), c.at.done)))
-		r.queue(row.No, n, c.at)
 	}
 	if c.at.step > 0 || c.at.done != 0 {
-		from = &db.InheritedInsertParams{BatchID: r.batchID, SliceNo: row.No, FromBatch: c.view.batch.FlowBatch.ID, FromSlice: c.view.No, Off: off,
+		from = &db.InheritedInsertParams{BatchID: r.out.BatchID, SliceNo: row.No, FromBatch: c.view.batch.FlowBatch.ID, FromSlice: c.view.No, Off: off,
 			StepNo: c.at.step, TasksDone: c.at.done}
 	}
 	return row, from
 }
 
-// queue queues a slice together with those before it that begin alike.
-func (r *retrying) queue(no, records int32, at resumePoint) {
-	q := &r.span
-	if q.records == 0 || q.at != at || q.to != no-1 {
-		r.flush()
-		*q = queuedSpan{from: no, at: at}
-	}
-	q.to, q.end, q.records = no, records, q.records+int64(records)
-}
-
-// flush makes parts of the slices that are to be queued together.
-func (r *retrying) flush() {
-	q := r.span
-	r.span = queuedSpan{}
-	if q.records == 0 {
-		return
-	}
-	for _, t := range undone(callTasks(&r.of.plan.Steps[q.at.step]), q.at.done) {
-		r.parts.StepNos = append(r.parts.StepNos, q.at.step)
-		r.parts.TaskNos = append(r.parts.TaskNos, t)
-		r.parts.SliceNos = append(r.parts.SliceNos, q.from)
-		r.parts.LastNos = append(r.parts.LastNos, q.to)
-		r.parts.Tos = append(r.parts.Tos, q.end)
-		d := entry(r.lanes, laneKey{r.batchID, q.at.step, t})
-		d.parts++
-		d.records += q.records
-	}
-}
-
 // start inserts the batch with its queues, and wakes whoever has work.
-func (r *retrying) start(ctx context.Context) error {
-	q := r.s.q
-	now, err := q.Clock(ctx, r.tx)
-	if err != nil {
-		return fmt.Errorf("read the clock: %w", err)
-	}
-	if r.policy, err = pacing.Parse(r.of.FlowBatchCount.Pacing); err != nil {
+func (r *retrying) start(ctx context.Context) (err error) {
+	q, out, was := r.s.q, r.out, &r.of.FlowBatchCount
+	state := db.RetryCountInsertParams{BatchID: out.BatchID, RetryOf: r.in.BatchID, RecordCount: out.RecordCount, Now: r.c.Now}
+	if out.Pacing, err = pacing.Parse(was.Pacing); err != nil {
 		return err
 	}
-	if r.policy != nil {
-		r.firstTick = new(firstTick(r.policy, r.of.FlowBatchCount.PacedAt, now, nil))
+	if out.Pacing != nil {
+		out.FirstTick = firstTick(out.Pacing, was.PacedAt, r.c.Now, nil)
+		state.PaceNextAt = &out.FirstTick
+		r.c.Wake(DuePacing, out.BatchID.String(), out.FirstTick)
 	}
-	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{ID: r.batchID, RecordCount: r.count, CreatedBy: r.in.CreatedBy, Now: now,
-		Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}); err != nil {
+	if out.Routes, err = r.s.queuesOf(ctx, r.tx, r.in.OrgID, r.of.plan, r.of.FlowBatch.Lane); err != nil {
+		return err
+	}
+	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{ID: out.BatchID, RecordCount: out.RecordCount, CreatedBy: r.in.CreatedBy,
+		Now: r.c.Now, Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}); err != nil {
 		return fmt.Errorf("insert the batch: %w", err)
 	}
-	if err := q.RetryCountInsert(ctx, r.tx, db.RetryCountInsertParams{BatchID: r.batchID, RetryOf: r.in.BatchID, RecordCount: r.count,
-		PaceNextAt: r.firstTick, Now: now}); err != nil {
+	if err := q.RetryCountInsert(ctx, r.tx, state); err != nil {
 		return fmt.Errorf("insert the batch's counters: %w", err)
 	}
-	if err := q.RetryVarsCopy(ctx, r.tx, db.RetryVarsCopyParams{BatchID: r.batchID, RetryOf: r.in.BatchID}); err != nil {
+	if err := q.RetryVarsCopy(ctx, r.tx, db.RetryVarsCopyParams{BatchID: out.BatchID, RetryOf: r.in.BatchID}); err != nil {
 		return fmt.Errorf("copy the batch's variables: %w", err)
 	}
-	if err := q.InheritedDeepen(ctx, r.tx, r.batchID); err != nil {
+	if err := q.InheritedDeepen(ctx, r.tx, out.BatchID); err != nil {
 		return fmt.Errorf("insert what slices inherit: %w", err)
 	}
-	wakes, err := r.queues(ctx, now)
-	if err != nil {
+	if err := r.s.insertQueues(ctx, r.tx, out); err != nil {
 		return err
 	}
-	r.parts.BatchID = r.batchID
-	if err := q.RetryPartInsert(ctx, r.tx, r.parts); err != nil {
+	if err := q.SlicesQueue(ctx, r.tx, out.BatchID); err != nil {
 		return fmt.Errorf("queue the records: %w", err)
 	}
-	if r.work {
-		wakes = append(wakes, dueKey{DueSlices, r.batchID.String()})
-	}
-	if err := account.Audit(ctx, r.tx, auditType, r.batchID.String()); err != nil {
+	if err := r.c.wakeQueues(ctx, out.BatchID); err != nil {
 		return err
 	}
-	if err := r.s.wakeAll(ctx, r.tx, wakes, now); err != nil || r.firstTick == nil {
+	if err := account.Audit(ctx, r.tx, auditType, out.BatchID.String()); err != nil {
 		return err
 	}
-	return r.s.due.Wake(ctx, r.tx, DuePacing, r.batchID.String(), *r.firstTick)
-}
-
-// queues inserts the queue of every task that makes calls.
-func (r *retrying) queues(ctx context.Context, now time.Time) (wakes []dueKey, err error) {
-	b := &r.of.FlowBatch
-	queues, err := r.s.queuesOf(ctx, r.tx, r.in.OrgID, r.of.plan, b.Lane)
-	if err != nil {
-		return nil, err
-	}
-	for _, q := range queues {
-		row := db.LaneBatchInsertParams{BatchID: r.batchID, StepNo: q.step, TaskNo: q.task, OrgID: r.in.OrgID, Domain: q.Route.Domain,
-			Bucket: q.Route.Bucket, Lane: q.Route.Lane, High: isHigh(r.of.FlowBatchCount.Priority), DefinitionID: b.DefinitionID, Version: b.Version}
-		if r.firstTick != nil {
-			row.LapsesAt = &now
-		}
-		if d := r.lanes[laneKey{r.batchID, q.step, q.task}]; d != nil {
-			row.ReadyParts, row.ReadyRecords = d.parts, d.records
-			wakes = append(wakes, dueKey{DueDispatch, DispatchKey(row.Domain, row.Bucket)})
-		}
-		if err := r.s.q.LaneBatchInsert(ctx, r.tx, row); err != nil {
-			return nil, fmt.Errorf("insert the queue of task %s: %w", q.Task.ID, err)
-		}
-		r.routes = append(r.routes, q.TaskRoute)
-	}
-	return wakes, nil
+	return r.c.send(ctx)
 }

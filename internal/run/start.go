@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
+	"flowlane/internal/event"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
@@ -69,31 +71,34 @@ type StartedBatch struct {
 	FirstTick time.Time
 }
 
-// TaskRoute is the queue of one task.
+// TaskRoute is the queue of one task that makes calls.
 type TaskRoute struct {
-	StepNo int
-	Task   *definition.Task
-	Route  Route
+	StepNo, TaskNo int16
+	Task           *definition.Task
+	Route          Route
 }
 
 // Start starts a batch in the caller's transaction: nothing of it remains if that rolls back. Faults: 404 and 409 of the
 // record set and the credentials.
 func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*StartedBatch, error) {
-	switch small, err := in.Small(); {
-	case err != nil:
+	small, err := in.Small()
+	if err != nil {
 		return nil, err
-	case small != nil:
-		small.By = account.ActorFrom(ctx)
-		alone := Alike{In: in, Each: []Small{*small}}
-		if err = s.StartAlike(ctx, tx, in.Now, &alone); err == nil {
-			err = alone.Refused
-		}
-		if err != nil {
-			return nil, err
-		}
-		return alone.Out[0], nil
 	}
-	l, err := s.launch(ctx, tx, in.OrgID, in.DefinitionID, in.Version, in.Lane)
+	if small == nil {
+		return s.startLarge(ctx, tx, &in)
+	}
+	small.By = account.ActorFrom(ctx)
+	alone := Alike{In: in, Each: []Small{*small}}
+	if err := cmp.Or(s.StartAlike(ctx, tx, in.Now, &alone), alone.Refused); err != nil {
+		return nil, err
+	}
+	return alone.Out[0], nil
+}
+
+// startLarge starts a batch of any number of records, which may be paced, or wait for its time.
+func (s *Service) startLarge(ctx context.Context, tx pgx.Tx, in *StartInput) (*StartedBatch, error) {
+	p, err := s.prepare(ctx, tx, in.OrgID, in.DefinitionID, in.Version, in.Lane)
 	if err != nil {
 		return nil, err
 	}
@@ -101,25 +106,36 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	if err != nil {
 		return nil, err
 	}
-	st := starting{s: s, tx: tx, launch: l, in: &in, now: now, staged: in.ScheduledAt != nil && in.ScheduledAt.After(now), later: pg.NewPipeline(tx)}
-	if in.Pacing != nil {
-		st.firstTick = new(firstTick(in.Pacing, nil, now, in.ScheduledAt))
+	st := starting{preparedStart: p, s: s, in: in, now: now, later: pg.NewPipeline(tx), wakes: wakeUps{},
+		out: &StartedBatch{BatchID: newID(), Status: BatchQueued, Routes: p.queues}}
+	if in.ScheduledAt != nil && in.ScheduledAt.After(now) {
+		st.out.NotBefore = *in.ScheduledAt
 	}
-	out, err := st.start(ctx)
+	if in.Pacing != nil {
+		st.out.Pacing, st.out.FirstTick = in.Pacing, firstTick(in.Pacing, nil, now, in.ScheduledAt)
+	}
+	if err := st.take(ctx, tx); err != nil {
+		return nil, err
+	}
+	if err := st.insert(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.remember(ctx, p, in, st.out, st.pageSet, in.metadata(), nil, now); err != nil {
+		return nil, err
+	}
+	if st.out.RecordCount > 0 {
+		st.wake()
+		return st.out, wrap(s.send(ctx, tx, st.later, st.wakes, now), "insert the batch")
+	}
+	if err := st.later.Send(ctx, tx); err != nil {
+		return nil, fmt.Errorf("insert the batch: %w", err)
+	}
+	rows, err := event.BatchesEnded(ctx, tx, []uuid.UUID{st.out.BatchID})
 	if err != nil {
 		return nil, err
 	}
-	wakes := st.waking(ctx)
-	if err := st.later.Send(ctx, tx, wakes.asks...); err != nil {
-		return nil, fmt.Errorf("insert the batch: %w", err)
-	}
-	if err := s.remember(ctx, l, &in, out, st.pageSet, in.metadata(), nil, now); err != nil {
-		return nil, err
-	}
-	if st.count == 0 {
-		return out, st.s.publishEnded(ctx, tx, now, st.batchID)
-	}
-	return out, wakes.start(ctx, tx)
+	st.wakes.listeners(rows, now)
+	return st.out, s.send(ctx, tx, st.later, st.wakes, now)
 }
 
 // remembered bounds the metadata of a batch that is kept before anybody asks for it, and its only page.
@@ -127,7 +143,7 @@ const remembered = 16 << 10
 
 // remember keeps a batch for those of this process who work on it, once it is there: that is at once, mostly. page is nil unless it is all
 // of its records.
-func (s *Service) remember(ctx context.Context, l *launch, in *StartInput, out *StartedBatch, pageSet uuid.UUID, metadata json.RawMessage,
+func (s *Service) remember(ctx context.Context, p *preparedStart, in *StartInput, out *StartedBatch, pageSet uuid.UUID, metadata json.RawMessage,
 	page *recordset.Page, now time.Time,
 ) error {
 	if len(metadata) > remembered {
@@ -137,7 +153,7 @@ func (s *Service) remember(ctx context.Context, l *launch, in *StartInput, out *
 	if err != nil {
 		return err
 	}
-	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: l.plan, Metadata: bytes.Clone(metadata), Vars: l.vars, facts: facts, records: out.RecordCount}
+	b := &Batch{ID: out.BatchID, OrgID: in.OrgID, PageSet: pageSet, Plan: p.plan, Metadata: bytes.Clone(metadata), Vars: p.vars, facts: facts, records: out.RecordCount}
 	if page != nil && page.Size() <= remembered {
 		b.page = page
 	}
@@ -152,77 +168,57 @@ func (in *StartInput) metadata() json.RawMessage {
 	return in.Metadata
 }
 
+// starting is a start under way. What it inserts goes out together.
+type starting struct {
+	*preparedStart
+	s       *Service
+	in      *StartInput
+	now     time.Time
+	later   *pg.Pipeline
+	wakes   wakeUps
+	out     *StartedBatch
+	pageSet uuid.UUID
+}
+
+// staged reports whether the batch waits for its time.
+func (st *starting) staged() bool { return !st.out.NotBefore.IsZero() }
+
 // take takes the records.
-func (st *starting) take(ctx context.Context) (err error) {
-	src := &st.in.Source
+func (st *starting) take(ctx context.Context, tx pgx.Tx) (err error) {
+	src, out := &st.in.Source, st.out
 	if src.RecordSetID != uuid.Nil {
 		st.pageSet = src.RecordSetID
-		st.count, err = recordset.Consume(ctx, st.tx, st.in.OrgID, src.RecordSetID, st.batchID)
-		return err
+		out.RecordCount, err = recordset.Consume(ctx, tx, st.in.OrgID, src.RecordSetID, out.BatchID)
+	} else {
+		out.RecordCount = int64(len(src.Records))
+		st.pageSet, err = recordset.AddInline(ctx, tx, src.Records)
 	}
-	st.count = int64(len(src.Records))
-	st.pageSet, err = recordset.AddInline(ctx, st.tx, src.Records)
+	if out.RecordCount == 0 {
+		out.Status = BatchCompleted
+	}
 	return err
 }
 
-// starting is a start under way. What it inserts goes out together.
-type starting struct {
-	*launch
-	s      *Service
-	tx     pgx.Tx
-	in     *StartInput
-	now    time.Time
-	staged bool
-	// firstTick is nil where the batch is not paced.
-	firstTick *time.Time
-	later     *pg.Pipeline
-
-	batchID uuid.UUID
-	pageSet uuid.UUID
-	count   int64
-	// wakes are what has work at once.
-	wakes []dueKey
-}
-
-// start takes the records, and leaves the rest of the batch with later.
-func (st *starting) start(ctx context.Context) (*StartedBatch, error) {
-	var err error
-	if st.batchID, err = uuid.NewV7(); err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
+// insert leaves all that the batch consists of with later.
+func (st *starting) insert(ctx context.Context) error {
+	if err := st.batch(ctx); err != nil {
+		return err
 	}
-	if err = st.take(ctx); err != nil {
-		return nil, err
+	if err := st.s.insertQueues(ctx, st.later, st.out); err != nil {
+		return err
 	}
-	out := &StartedBatch{BatchID: st.batchID, Status: BatchQueued, RecordCount: st.count}
-	if st.count == 0 {
-		out.Status = BatchCompleted
-	}
-	if err := st.batch(ctx, out); err != nil {
-		return nil, err
-	}
-	if err := st.insertQueues(ctx); err != nil {
-		return nil, err
-	}
-	for i := range st.queues {
-		out.Routes = append(out.Routes, st.queues[i].TaskRoute)
-	}
-	if st.staged {
-		out.NotBefore = *st.in.ScheduledAt
-	}
-	if st.firstTick != nil {
-		out.Pacing, out.FirstTick = st.in.Pacing, *st.firstTick
-	}
-	if st.count > 0 {
+	if st.out.RecordCount > 0 {
 		if err := st.slices(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return out, account.Audit(ctx, st.later, auditType, st.batchID.String())
+	return account.Audit(ctx, st.later, auditType, st.out.BatchID.String())
 }
 
-func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
+func (st *starting) batch(ctx context.Context) error {
+	out := st.out
 	row := db.BatchInsertParams{
-		ID: st.batchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version,
+		ID: out.BatchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version,
 		TriggerType: st.in.TriggerType, TriggerSource: st.in.TriggerSource, Metadata: string(st.in.metadata()),
 		RecordCount: out.RecordCount, PageSet: st.pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
 		CreatedAt: st.now, EventDepth: st.in.EventDepth,
@@ -230,85 +226,66 @@ func (st *starting) batch(ctx context.Context, out *StartedBatch) error {
 	if err := st.s.q.BatchInsert(ctx, st.later, row); err != nil {
 		return fmt.Errorf("insert the batch: %w", err)
 	}
-	state := db.BatchCountInsertParams{BatchID: st.batchID, OrgID: st.in.OrgID, ScheduleID: st.in.ScheduleID, RecordCount: out.RecordCount,
-		Staged: st.staged, Priority: st.in.Priority, PaceNextAt: st.firstTick, Now: st.now}
-	if st.in.Pacing != nil {
-		state.Pacing = st.in.Pacing.Encode()
+	state := db.BatchCountInsertParams{BatchID: out.BatchID, OrgID: st.in.OrgID, ScheduleID: st.in.ScheduleID, RecordCount: out.RecordCount,
+		Staged: st.staged(), Priority: st.in.Priority, Now: st.now}
+	if out.Pacing != nil {
+		state.Pacing, state.PaceNextAt = out.Pacing.Encode(), &out.FirstTick
 	}
 	if err := st.s.q.BatchCountInsert(ctx, st.later, state); err != nil {
 		return fmt.Errorf("insert the batch's counters: %w", err)
 	}
-	if st.vars == nil {
-		return nil
-	}
-	if err := st.s.q.BatchVarsAdd(ctx, st.later, db.BatchVarsAddParams{BatchID: st.batchID, Vars: string(st.vars)}); err != nil {
-		return fmt.Errorf("insert the batch's variables: %w", err)
-	}
-	return nil
+	return st.s.insertVars(ctx, st.later, out.BatchID, st.vars)
 }
 
-// insertQueues inserts the queue of every task that makes calls. Those of the first step have the records, unless the batch waits for
-// its time or for work of our own.
-func (st *starting) insertQueues(ctx context.Context) error {
-	for i := range st.queues {
-		q := &st.queues[i]
-		row := db.LaneBatchInsertParams{BatchID: st.batchID, StepNo: q.step, TaskNo: q.task, OrgID: st.in.OrgID, Domain: q.Route.Domain,
-			Bucket: q.Route.Bucket, Lane: q.Route.Lane, High: isHigh(st.in.Priority), DefinitionID: st.in.DefinitionID, Version: st.in.Version}
-		if st.firstTick != nil {
-			row.LapsesAt = &st.now
-		}
-		if q.step == 0 && st.count > 0 && !st.staged && entryState(&st.plan.Steps[0]) == sliceCalling {
-			row.ReadyParts, row.ReadyRecords = 1, st.count
-			st.wakes = append(st.wakes, dueKey{DueDispatch, DispatchKey(q.Route.Domain, q.Route.Bucket)})
-		}
-		if err := st.s.q.LaneBatchInsert(ctx, st.later, row); err != nil {
-			return fmt.Errorf("insert the queue of task %s: %w", q.Task.ID, err)
-		}
+// insertVars keeps the variables of a batch; nil for none.
+func (s *Service) insertVars(ctx context.Context, conn db.DBTX, batchID uuid.UUID, vars json.RawMessage) error {
+	if vars == nil {
+		return nil
 	}
-	return nil
+	return wrap(s.q.BatchVarsAdd(ctx, conn, db.BatchVarsAddParams{BatchID: batchID, Vars: string(vars)}), "insert the batch's variables")
+}
+
+// insertQueues inserts the queue of every task of a batch that makes calls. Nothing waits in them.
+func (s *Service) insertQueues(ctx context.Context, conn db.DBTX, out *StartedBatch) error {
+	in := db.LaneBatchInsertParams{BatchID: out.BatchID}
+	for i := range out.Routes {
+		q := &out.Routes[i]
+		in.StepNos, in.TaskNos = append(in.StepNos, q.StepNo), append(in.TaskNos, q.TaskNo)
+		in.Domains, in.Buckets, in.Lanes = append(in.Domains, q.Route.Domain), append(in.Buckets, q.Route.Bucket), append(in.Lanes, string(q.Route.Lane))
+	}
+	return wrap(s.q.LaneBatchInsert(ctx, conn, in), "insert the queues of the batch")
 }
 
 // slices inserts the slices and queues the first step, or leaves that to the scheduled time.
 func (st *starting) slices(ctx context.Context) error {
-	state, tasks := entryState(&st.plan.Steps[0]), callTasks(&st.plan.Steps[0])
-	args := db.SliceInsertParams{BatchID: st.batchID, State: state, CallTasks: int32(len(tasks)), Staged: st.staged, PageSet: st.pageSet}
-	if st.staged {
-		args.State = sliceStaged
+	first := &st.plan.Steps[0]
+	args := db.SliceInsertParams{BatchID: st.out.BatchID, State: entryState(first), Staged: st.staged(), PageSet: st.pageSet}
+	if args.State == sliceCalling {
+		args.CallTasks = int32(len(callTasks(first))) //nolint:gosec // at most 50 tasks
 	}
-	if state == sliceReady {
-		args.CallTasks = 0
+	if st.staged() {
+		args.State = sliceStaged
 	}
 	if err := st.s.q.SliceInsert(ctx, st.later, args); err != nil {
 		return fmt.Errorf("insert slices: %w", err)
 	}
-	switch {
-	case st.staged:
-	case state == sliceReady:
-		st.wakes = append(st.wakes, dueKey{DueSlices, st.batchID.String()})
-	default:
-		for _, t := range tasks {
-			if err := st.s.q.PartInsertWhole(ctx, st.later, db.PartInsertWholeParams{BatchID: st.batchID, TaskNo: t}); err != nil {
-				return fmt.Errorf("queue the first step: %w", err)
-			}
-		}
-	}
-	return nil
+	return wrap(st.s.q.SlicesQueue(ctx, st.later, st.out.BatchID), "queue the first step")
 }
 
-// waking makes due what has work, and what comes at a time.
-func (st *starting) waking(ctx context.Context) wakings {
-	var w wakings
-	if st.count == 0 {
-		return w
+// wake makes due what has work, and what comes at a time.
+func (st *starting) wake() {
+	id := st.out.BatchID.String()
+	switch {
+	case st.staged():
+		st.wakes.add(DueRelease, id, st.out.NotBefore)
+	case entryState(&st.plan.Steps[0]) == sliceReady:
+		st.wakes.add(DueSlices, id, st.now)
+	default:
+		st.firstCalls(st.wakes, st.now)
 	}
-	st.s.wake(ctx, &w, st.wakes, st.now)
-	if st.firstTick != nil {
-		w.add(ctx, st.s.due, dueKey{DuePacing, st.batchID.String()}, *st.firstTick)
+	if st.out.Pacing != nil {
+		st.wakes.add(DuePacing, id, st.out.FirstTick)
 	}
-	if st.staged {
-		w.add(ctx, st.s.due, dueKey{DueRelease, st.batchID.String()}, *st.in.ScheduledAt)
-	}
-	return w
 }
 
 // Release queues a batch whose scheduled time has come.
@@ -321,35 +298,23 @@ func (s *Service) Release(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) err
 	if h == nil || h.stopped() {
 		return nil
 	}
-	moved, err := s.q.SliceRelease(ctx, tx, db.SliceReleaseParams{BatchID: batchID, State: entryState(&h.plan.Steps[0])})
+	state := entryState(&h.plan.Steps[0])
+	moved, err := s.q.SliceRelease(ctx, tx, db.SliceReleaseParams{BatchID: batchID, State: state})
 	if err != nil || moved == 0 {
 		return err
 	}
 	if err := s.q.BatchCountRelease(ctx, tx, batchID); err != nil {
 		return fmt.Errorf("release batch %s: %w", batchID, err)
 	}
-	if entryState(&h.plan.Steps[0]) == sliceReady {
-		return s.due.Wake(ctx, tx, DueSlices, batchID.String(), c.Now)
+	if state == sliceReady {
+		c.wakeBatch(DueSlices, batchID)
+		return c.send(ctx)
 	}
-	return c.queueFirst(ctx, h)
-}
-
-// queueFirst queues the first step of all slices of a batch.
-func (c *Change) queueFirst(ctx context.Context, h *head) error {
-	var wakes []dueKey
-	for _, t := range callTasks(&h.plan.Steps[0]) {
-		if err := c.s.q.PartInsertWhole(ctx, c.tx, db.PartInsertWholeParams{BatchID: h.ID, TaskNo: t}); err != nil {
-			return fmt.Errorf("queue the first step: %w", err)
-		}
-		err := c.s.q.LaneBatchReady(ctx, c.tx, db.LaneBatchReadyParams{BatchID: h.ID, TaskNo: t, Parts: 1, Records: h.RecordCount})
-		if err != nil {
-			return fmt.Errorf("count the first step: %w", err)
-		}
-		route, err := c.route(ctx, laneKey{h.ID, 0, t})
-		if err != nil {
-			return err
-		}
-		wakes = append(wakes, dueKey{DueDispatch, DispatchKey(route.Domain, route.Bucket)})
+	if err := s.q.SlicesQueue(ctx, tx, batchID); err != nil {
+		return fmt.Errorf("queue the first step: %w", err)
 	}
-	return c.s.wakeAll(ctx, c.tx, wakes, c.Now)
+	if err := c.wakeQueues(ctx, batchID); err != nil {
+		return err
+	}
+	return c.send(ctx)
 }

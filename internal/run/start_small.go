@@ -64,8 +64,7 @@ func (s *Service) now(ctx context.Context, tx pgx.Tx, known time.Time) (time.Tim
 // StartAlike starts batches whose records fit one page each in the caller's transaction: of each group all or none. One statement writes
 // a group, and all goes out together. The faults by which a group is refused are those of Start; an error ends the transaction.
 func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, groups ...*Alike) error {
-	later := pg.NewPipeline(tx)
-	var wakes []dueKey
+	later, wakes := pg.NewPipeline(tx), wakeUps{}
 	var ids []string
 	var actors []*account.Actor
 	now, err := s.now(ctx, tx, now)
@@ -73,7 +72,7 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 		return err
 	}
 	for _, g := range groups {
-		l, err := s.launch(ctx, tx, g.In.OrgID, g.In.DefinitionID, g.In.Version, g.In.Lane)
+		p, err := s.prepare(ctx, tx, g.In.OrgID, g.In.DefinitionID, g.In.Version, g.In.Lane)
 		if err != nil {
 			var refusal *fault.Error
 			if g.Refused = err; !errors.As(err, &refusal) {
@@ -81,11 +80,9 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 			}
 			continue
 		}
-		keys, err := s.addAlike(ctx, later, l, g, now)
-		if err != nil {
+		if err := s.addAlike(ctx, later, wakes, p, g, now); err != nil {
 			return err
 		}
-		wakes = append(wakes, keys...)
 		for i := range g.Out {
 			ids, actors = append(ids, g.Out[i].BatchID.String()), append(actors, g.Each[i].By)
 		}
@@ -93,68 +90,52 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 	if err := account.AuditAll(ctx, later, auditType, ids, actors...); err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
-	var w wakings
-	s.wake(ctx, &w, wakes, now)
-	if err := later.Send(ctx, tx, w.asks...); err != nil {
-		return fmt.Errorf("insert batches: %w", err)
-	}
-	return w.start(ctx, tx)
+	return wrap(s.send(ctx, tx, later, wakes, now), "insert batches")
 }
 
-// addAlike leaves a group with later, and returns what it wakes.
-func (s *Service) addAlike(ctx context.Context, later *pg.Pipeline, l *launch, g *Alike, now time.Time) (wakes []dueKey, err error) {
+// addAlike leaves a group with later, and has what has work woken.
+func (s *Service) addAlike(ctx context.Context, later *pg.Pipeline, wakes wakeUps, l *preparedStart, g *Alike, now time.Time) error {
 	in := &g.In
 	p := db.BatchesStartParams{OrgID: in.OrgID, DefinitionID: in.DefinitionID, Version: in.Version, TriggerType: in.TriggerType,
 		TriggerSource: in.TriggerSource, Lane: in.Lane, CreatedBy: in.CreatedBy, Now: now, Priority: in.Priority, High: isHigh(in.Priority),
 		ScheduleID: in.ScheduleID, EventDepth: in.EventDepth, State: entryState(&l.plan.Steps[0])}
-	p.Calls = p.State == sliceCalling
-	if p.Calls {
+	if p.Calls = p.State == sliceCalling; p.Calls {
 		p.CallTasks = int32(len(callTasks(&l.plan.Steps[0]))) //nolint:gosec // at most 50 tasks
+		l.firstCalls(wakes, now)
 	}
 	for i := range l.queues {
 		q := &l.queues[i]
-		p.Steps, p.Tasks = append(p.Steps, q.step), append(p.Tasks, q.task)
+		p.Steps, p.Tasks = append(p.Steps, q.StepNo), append(p.Tasks, q.TaskNo)
 		p.Domains, p.Buckets, p.Lanes = append(p.Domains, q.Route.Domain), append(p.Buckets, q.Route.Bucket), append(p.Lanes, string(q.Route.Lane))
-		if p.Calls && q.step == 0 {
-			wakes = append(wakes, dueKey{DueDispatch, DispatchKey(q.Route.Domain, q.Route.Bucket)})
-		}
 	}
 	for i := range g.Each {
 		started, err := s.addSmall(ctx, l, in, &p, &g.Each[i], now)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if g.Out = append(g.Out, started); !p.Calls {
-			wakes = append(wakes, dueKey{DueSlices, started.BatchID.String()})
+			wakes.add(DueSlices, started.BatchID.String(), now)
 		}
 	}
 	if err := s.q.BatchesStart(ctx, later, p); err != nil {
-		return nil, fmt.Errorf("insert batches: %w", err)
+		return fmt.Errorf("insert batches: %w", err)
 	}
 	for i := range g.Out {
-		if l.vars != nil {
-			if err := s.q.BatchVarsAdd(ctx, later, db.BatchVarsAddParams{BatchID: g.Out[i].BatchID, Vars: string(l.vars)}); err != nil {
-				return nil, fmt.Errorf("insert the batch's variables: %w", err)
-			}
+		if err := s.insertVars(ctx, later, g.Out[i].BatchID, l.vars); err != nil {
+			return err
 		}
 	}
-	return wakes, nil
+	return nil
 }
 
 // addSmall adds a batch to those that are started.
-func (s *Service) addSmall(ctx context.Context, l *launch, in *StartInput, p *db.BatchesStartParams, one *Small, now time.Time) (*StartedBatch, error) {
-	batch, err := one.ID, error(nil)
-	if batch == uuid.Nil {
-		if batch, err = uuid.NewV7(); err != nil {
-			return nil, fmt.Errorf("make an id: %w", err)
-		}
+func (s *Service) addSmall(ctx context.Context, l *preparedStart, in *StartInput, p *db.BatchesStartParams, one *Small, now time.Time) (*StartedBatch, error) {
+	out := &StartedBatch{BatchID: one.ID, Status: BatchQueued, RecordCount: int64(one.Sheet.Rows), Routes: l.queues}
+	if out.BatchID == uuid.Nil {
+		out.BatchID = newID()
 	}
-	p.Ids, p.Metadata = append(p.Ids, batch), append(p.Metadata, string(one.Metadata))
+	p.Ids, p.Metadata = append(p.Ids, out.BatchID), append(p.Metadata, string(one.Metadata))
 	p.PageSets, p.Rows = append(p.PageSets, one.Sheet.SetID), append(p.Rows, one.Sheet.Rows)
 	p.RawBytes, p.Bodies = append(p.RawBytes, one.Sheet.RawBytes), append(p.Bodies, one.Sheet.Body)
-	out := &StartedBatch{BatchID: batch, Status: BatchQueued, RecordCount: int64(one.Sheet.Rows)}
-	for i := range l.queues {
-		out.Routes = append(out.Routes, l.queues[i].TaskRoute)
-	}
 	return out, s.remember(ctx, l, in, out, one.Sheet.SetID, one.Metadata, one.Sheet.Page(), now)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/event"
@@ -37,20 +38,20 @@ var reasonDepth = fmt.Sprintf("The batch is the last of %d starts by events and 
 
 // flowStart is a batch that a task wants to start. It starts in the transaction that settles the work, so that it starts once.
 type flowStart struct {
-	launchKey
+	startKey
 	input, metadata json.RawMessage
 	// waits is how long the task waits for the end of the batch; 0 for not at all.
 	waits time.Duration
 }
 
-// launchKey is what starts of one launch have in common.
-type launchKey struct {
+// startKey is what the starts have in common that are prepared together.
+type startKey struct {
 	definition uuid.UUID
 	// lane is empty where the flow's own counts.
 	lane string
 }
 
-func (k launchKey) compare(o launchKey) int {
+func (k startKey) compare(o startKey) int {
 	return cmp.Or(bytes.Compare(k.definition[:], o.definition[:]), strings.Compare(k.lane, o.lane))
 }
 
@@ -72,7 +73,7 @@ func prepareStart(r *recordWork, params []byte) error {
 	if p.Lane != "" && !slices.Contains(catalog.Lanes, p.Lane) {
 		return fmt.Errorf("lane must be one of %s", strings.Join(catalog.Lanes, ", "))
 	}
-	st := flowStart{launchKey: launchKey{id, p.Lane}}
+	st := flowStart{startKey: startKey{id, p.Lane}}
 	if st.input, err = startObject("input", p.Input, maxStartInput); err != nil {
 		return err
 	}
@@ -115,33 +116,26 @@ func (r *recordWork) dryRun() {
 
 // startCheck is a prepared start, or why there is none.
 type startCheck struct {
-	*launch
-	version int32
+	*preparedStart
 	refused string
 }
 
 // checkStart prepares a start of the newest version of a definition. Nothing that it refuses leaves anything behind.
-func (s *Service) checkStart(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, k launchKey) (startCheck, error) {
+func (s *Service) checkStart(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, k startKey) (c startCheck, err error) {
 	active, err := definition.Active(ctx, tx, orgID, k.definition)
-	if err != nil {
-		return refusedStart(err)
+	if err == nil {
+		c.preparedStart, err = s.prepare(ctx, tx, orgID, k.definition, active.Version, k.laneOf())
 	}
-	l, err := s.launch(ctx, tx, orgID, k.definition, active.Version, k.laneOf())
 	if err != nil {
-		return refusedStart(err)
+		var inside bool
+		if c.refused, inside = Refusal(err); inside {
+			return c, err
+		}
 	}
-	return startCheck{launch: l, version: active.Version}, nil
+	return c, nil
 }
 
-func refusedStart(err error) (startCheck, error) {
-	reason, inside := Refusal(err)
-	if inside {
-		return startCheck{}, err
-	}
-	return startCheck{refused: reason}, nil
-}
-
-func (k launchKey) laneOf() *db.FlowLane {
+func (k startKey) laneOf() *db.FlowLane {
 	if k.lane == "" {
 		return nil
 	}
@@ -151,16 +145,16 @@ func (k launchKey) laneOf() *db.FlowLane {
 // startFlows starts the batches that tasks want, in the order of the records. What can be refused is found out before the first is
 // written; a task that is refused fails.
 func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) error {
-	wanted := map[launchKey]startCheck{}
+	wanted := map[startKey]startCheck{}
 	for _, w := range works {
 		for _, r := range w.starts {
-			wanted[r.start.launchKey] = startCheck{}
+			wanted[r.start.startKey] = startCheck{}
 		}
 	}
 	if len(wanted) == 0 {
 		return nil
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(wanted), launchKey.compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(wanted), startKey.compare) {
 		l, err := c.s.checkStart(ctx, c.tx, h.OrgID, k)
 		if err != nil {
 			return err
@@ -180,9 +174,9 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 }
 
 // refuseStarts fails the tasks that cannot start what they want.
-func (w *sliceWork) refuseStarts(h *head, wanted map[launchKey]startCheck) {
+func (w *sliceWork) refuseStarts(h *head, wanted map[startKey]startCheck) {
 	w.starts = slices.DeleteFunc(w.starts, func(r *recordWork) bool {
-		reason := wanted[r.start.launchKey].refused
+		reason := wanted[r.start.startKey].refused
 		if h.EventDepth >= event.MaxDepth {
 			reason = reasonDepth
 		}
@@ -196,12 +190,12 @@ func (w *sliceWork) refuseStarts(h *head, wanted map[launchKey]startCheck) {
 }
 
 // startFor starts the batch of a task. A record that failed by another task waits for no batch, so none is started to be waited for.
-func (c *Change) startFor(ctx context.Context, later *pg.Pipeline, h *head, w *sliceWork, r *recordWork, wanted map[launchKey]startCheck) error {
+func (c *Change) startFor(ctx context.Context, later *pg.Pipeline, h *head, w *sliceWork, r *recordWork, wanted map[startKey]startCheck) error {
 	if r.start.waits > 0 && w.failed[r.offset] != nil {
 		return nil
 	}
-	l := wanted[r.start.launchKey]
-	batch, err := c.startFlow(ctx, later, l.launch, r.start.as(h, JobID(h.ID, w.First+int64(r.offset)), l.version))
+	l := wanted[r.start.startKey]
+	batch, err := c.startFlow(ctx, later, l.preparedStart, r.start.as(h, JobID(h.ID, w.First+int64(r.offset)), l.version))
 	if err != nil {
 		return err
 	}
@@ -223,17 +217,17 @@ func (p *flowStart) as(h *head, source string, version int32) StartInput {
 	}
 }
 
-// startFlow starts a batch; what is due for it is woken with the rest of the change.
-func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, l *launch, in StartInput) (uuid.UUID, error) {
-	st := starting{s: c.s, tx: c.tx, launch: l, in: &in, now: c.Now, later: later}
-	out, err := st.start(ctx)
+// startFlow starts a batch of one record; what is due for it is woken with the rest of the change.
+func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedStart, in StartInput) (uuid.UUID, error) {
+	small, err := in.Small()
 	if err != nil {
 		return uuid.Nil, err
 	}
-	for _, k := range st.wakes {
-		c.Wake(k.kind, k.key, c.Now)
+	g := Alike{In: in, Each: []Small{*small}}
+	if err := c.s.addAlike(ctx, later, c.wakes, p, &g, c.Now); err != nil {
+		return uuid.Nil, err
 	}
-	return out.BatchID, nil
+	return g.Out[0].BatchID, account.Audit(ctx, later, auditType, g.Out[0].BatchID.String())
 }
 
 // errDryRun takes a dry run back.
@@ -242,7 +236,7 @@ var errDryRun = errors.New("dry run")
 // dryRunStart says whether a start would be refused, and leaves nothing behind.
 func (s *Service) dryRunStart(ctx context.Context, orgID uuid.UUID, r *recordWork) error {
 	err := pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		l, err := s.checkStart(ctx, tx, orgID, r.start.launchKey)
+		l, err := s.checkStart(ctx, tx, orgID, r.start.startKey)
 		if err != nil {
 			return err
 		}

@@ -208,7 +208,7 @@ func (c *Change) writeWaits(ctx context.Context) error {
 // clearWaits has the waits of a batch of which nothing goes on deleted: there can be very many.
 func (c *Change) clearWaits(batchID uuid.UUID) {
 	if planWaits(c.heads[batchID].plan) {
-		c.Wake(DueWait, batchID.String(), c.Now)
+		c.wakeBatch(DueWait, batchID)
 	}
 }
 
@@ -229,7 +229,7 @@ func (c *Change) leaveWork(h *head, s *db.SliceRowsRow, members int32, done int6
 		if state = entryState(&h.plan.Steps[step]); state == sliceCalling {
 			remaining = c.queueSlice(h.ID, step, s.No, s.First, s.Records, members, 0)
 		} else {
-			c.work[h.ID] = true
+			c.wakeBatch(DueSlices, h.ID)
 		}
 	}
 	c.advanceTo(h, s.No, step, state, remaining)

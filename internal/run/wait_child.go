@@ -52,7 +52,7 @@ func (c *Change) endParentWaits(ctx context.Context) error {
 		return fmt.Errorf("end what waits for batches: %w", err)
 	}
 	for _, id := range parents {
-		c.Wake(DueWait, id.String(), c.Now)
+		c.wakeBatch(DueWait, id)
 	}
 	return nil
 }

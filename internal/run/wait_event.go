@@ -192,14 +192,14 @@ func (s *Service) hand(ctx context.Context, tx pgx.Tx, upto db.ArrivalAdvancePar
 	if err != nil || n == 0 {
 		return wrap(err, "note how far an event has come")
 	}
-	var keys []dueKey
+	wakes := wakeUps{}
 	if len(ended) > 0 {
 		batches, err := s.q.WaitHand(ctx, tx, db.WaitHandParams{Nos: ended, EventNo: upto.No})
 		if err != nil {
 			return fmt.Errorf("hand an event to what waits: %w", err)
 		}
 		for _, id := range batches {
-			keys = append(keys, dueKey{DueWait, id.String()})
+			wakes.add(DueWait, id.String(), immediately)
 		}
 	}
 	if upto.Delivered {
@@ -207,11 +207,7 @@ func (s *Service) hand(ctx context.Context, tx pgx.Tx, upto db.ArrivalAdvancePar
 			return fmt.Errorf("delete an event that nobody waits for: %w", err)
 		}
 	}
-	now, err := s.q.Clock(ctx, tx)
-	if err != nil {
-		return fmt.Errorf("read the clock: %w", err)
-	}
-	return s.wakeAll(ctx, tx, keys, now)
+	return s.send(ctx, tx, new(pg.Pipeline), wakes, immediately)
 }
 
 // ask returns those of the waits that an event ends. One whose condition has no value for the event goes on waiting.

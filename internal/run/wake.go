@@ -1,11 +1,10 @@
 package run
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,58 +14,28 @@ import (
 	"flowlane/internal/pg"
 )
 
-// Wake makes (kind, key) due at a time once the change is applied, keeping the earlier of two times. All wake-ups of a
-// transaction go through here: due rows are locked in one order.
-func (c *Change) Wake(kind, key string, at time.Time) {
-	keepEarliest(c.wakes, dueKey{kind, key}, at)
-}
+// wakeUps are what a transaction makes due, each at the earliest of its times.
+type wakeUps map[dueKey]time.Time
 
-// waking makes everything due that the change gave work to.
-func (c *Change) waking(ctx context.Context) (w wakings, err error) {
-	for k, at := range c.wakeAt {
-		route, err := c.route(ctx, k)
-		if err != nil {
-			return w, err
-		}
-		c.Wake(DueDispatch, DispatchKey(route.Domain, route.Bucket), at)
-	}
-	for id := range c.work {
-		c.Wake(DueSlices, id.String(), c.Now)
-	}
-	for _, k := range slices.SortedFunc(maps.Keys(c.wakes), compareDue) {
-		at := c.wakes[k]
-		if at.Before(c.Now) {
-			at = c.Now
-		}
-		w.add(ctx, c.s.due, k, at)
-	}
-	return w, nil
-}
+func (w wakeUps) add(kind, key string, at time.Time) { keepEarliest(w, dueKey{kind, key}, at) }
 
-// wake does so by itself.
-func (c *Change) wake(ctx context.Context) error {
-	w, err := c.waking(ctx)
-	if err != nil {
+// send sends what later holds, and with it the wake-ups, which come last: due rows are locked in one order. None is due before now.
+func (s *Service) send(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes wakeUps, now time.Time) error {
+	var asks []pg.Ask
+	var starts []func(context.Context, pgx.Tx) error
+	for _, k := range slices.SortedFunc(maps.Keys(wakes), dueKey.compare) {
+		at := wakes[k]
+		if at.Before(now) {
+			at = now
+		}
+		ask, start := s.due.Waking(k.kind, k.key, at)
+		asks = append(asks, func(db pg.DB) error { return ask(ctx, db) })
+		starts = append(starts, start)
+	}
+	if err := later.Send(ctx, tx, asks...); err != nil {
 		return err
 	}
-	return w.send(ctx, c.tx)
-}
-
-// wakings are wake-ups that go out together.
-type wakings struct {
-	asks   []pg.Ask
-	starts []func(context.Context, pgx.Tx) error
-}
-
-func (w *wakings) add(ctx context.Context, waker Waker, k dueKey, at time.Time) {
-	ask, start := waker.Waking(k.kind, k.key, at)
-	w.asks = append(w.asks, func(db pg.DB) error { return ask(ctx, db) })
-	w.starts = append(w.starts, start)
-}
-
-// start starts what is due at once, after the asks.
-func (w *wakings) start(ctx context.Context, tx pgx.Tx) error {
-	for _, start := range w.starts {
+	for _, start := range starts {
 		if err := start(ctx, tx); err != nil {
 			return err
 		}
@@ -74,31 +43,36 @@ func (w *wakings) start(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// send sends them by themselves.
-func (w *wakings) send(ctx context.Context, tx pgx.Tx) error {
-	if err := pg.Together(ctx, tx, w.asks...); err != nil {
-		return err
+// Wake makes (kind, key) due at a time once the change is applied. All wake-ups of a transaction go through here.
+func (c *Change) Wake(kind, key string, at time.Time) { c.wakes.add(kind, key, at) }
+
+// wakeBatch makes work of a kind in a batch due.
+func (c *Change) wakeBatch(kind string, batchID uuid.UUID) { c.Wake(kind, batchID.String(), c.Now) }
+
+// wakeQueues makes the queues of a batch due from which calls may go.
+func (c *Change) wakeQueues(ctx context.Context, batchID uuid.UUID) error {
+	rows, err := c.s.q.LaneBatchOfBatches(ctx, c.tx, []uuid.UUID{batchID})
+	if err != nil {
+		return fmt.Errorf("read the queues of batch %s: %w", batchID, err)
 	}
-	return w.start(ctx, tx)
-}
-
-// wake adds keys of one kind, in the order in which due rows are locked.
-func (s *Service) wake(ctx context.Context, w *wakings, keys []dueKey, at time.Time) {
-	slices.SortFunc(keys, compareDue)
-	for _, k := range slices.Compact(keys) {
-		w.add(ctx, s.due, k, at)
+	for _, r := range rows {
+		if r.Ready {
+			c.Wake(DueDispatch, DispatchKey(r.Domain, r.Bucket), c.Now)
+		}
 	}
+	return nil
 }
 
-// wakeAll makes keys of one kind due.
-func (s *Service) wakeAll(ctx context.Context, tx pgx.Tx, keys []dueKey, at time.Time) error {
-	var w wakings
-	s.wake(ctx, &w, keys, at)
-	return w.send(ctx, tx)
-}
-
-func compareDue(a, b dueKey) int {
-	return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.key, b.key))
+// send sends the last statements, and makes everything due that the change gave work to.
+func (c *Change) send(ctx context.Context) error {
+	for k, at := range c.wakeAt {
+		route, err := c.route(ctx, k)
+		if err != nil {
+			return err
+		}
+		c.Wake(DueDispatch, DispatchKey(route.Domain, route.Bucket), at)
+	}
+	return c.s.send(ctx, c.tx, c.later, c.wakes, c.Now)
 }
 
 // publishEnded leaves the events of batches that are over, and has those who listen, or wait for the batches, woken with the rest.
@@ -107,34 +81,22 @@ func (c *Change) publishEnded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.wakeListeners(rows)
+	c.wakes.listeners(rows, c.Now)
 	return c.endParentWaits(ctx)
 }
 
 // publish leaves other events, and has those who listen woken with the rest.
 func (c *Change) publish(ctx context.Context, events ...event.Event) error {
 	rows, err := event.Emit(ctx, c.tx, events...)
-	c.wakeListeners(rows)
+	c.wakes.listeners(rows, c.Now)
 	return err
 }
 
-func (c *Change) wakeListeners(rows []event.DueRow) {
+// listeners wakes those for whom events were left.
+func (w wakeUps) listeners(rows []event.DueRow, now time.Time) {
 	for _, r := range rows {
-		c.Wake(r.Kind, r.Key, c.Now)
+		w.add(r.Kind, r.Key, now)
 	}
-}
-
-// publishEnded is for a batch that is over when it is started, and wakes nobody else.
-func (s *Service) publishEnded(ctx context.Context, tx pgx.Tx, now time.Time, batchID uuid.UUID) error {
-	rows, err := event.BatchesEnded(ctx, tx, []uuid.UUID{batchID})
-	if err != nil {
-		return err
-	}
-	keys := make([]dueKey, len(rows))
-	for i, r := range rows {
-		keys[i] = dueKey{r.Kind, r.Key}
-	}
-	return s.wakeAll(ctx, tx, keys, now)
 }
 
 // What is told of records that are left to people is bounded, because a batch may have a million of them: an event for each task of a
