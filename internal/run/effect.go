@@ -82,8 +82,8 @@ func (t *taskWork) carryOut(ctx context.Context, conn db.DBTX, orgID uuid.UUID) 
 // writeStores does what tasks want written, in the order of the records. A write that is refused fails its task.
 func (c *Change) writeStores(ctx context.Context, h *head, works []*sliceWork) error {
 	var writes []store.Write
-	for _, w := range works {
-		for _, r := range w.writes {
+	for _, r := range unsettled(works) {
+		if r.write != nil {
 			writes = append(writes, *r.write)
 		}
 	}
@@ -97,8 +97,8 @@ func (c *Change) writeStores(ctx context.Context, h *head, works []*sliceWork) e
 	if err != nil {
 		return err
 	}
-	for _, w := range works {
-		for _, r := range w.writes {
+	for w, r := range unsettled(works) {
+		if r.write != nil {
 			r.wrote(outcomes[0])
 			outcomes = outcomes[1:]
 			w.settle(r)
@@ -168,8 +168,8 @@ func (r *recordWork) emitted(id uuid.UUID) {
 // emitEvents causes the events that tasks want, in the order of the records, behind those of what tasks wrote to stores.
 func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) error {
 	events := store.Events(h.OrgID, h.EventDepth, c.changed)
-	for _, w := range works {
-		for _, r := range w.emits {
+	for w, r := range unsettled(works) {
+		if r.emit != nil {
 			id := newID()
 			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Depth: h.EventDepth, Payload: r.emission(h, w)})
 			r.emitted(id)

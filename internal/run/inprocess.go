@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -64,7 +65,12 @@ func (s *Service) work(ctx context.Context, b *Batch, p *piece, ready []db.Slice
 	starts := 0
 	add := func(w *sliceWork, err error) error {
 		if err == nil {
-			works, starts = append(works, w), starts+len(w.starts)
+			works = append(works, w)
+			for _, r := range w.records {
+				if r.start != nil {
+					starts++
+				}
+			}
 		}
 		return err
 	}
@@ -129,14 +135,24 @@ type sliceWork struct {
 	// those of the slice.
 	from, to     int32
 	members, all []int32
-	traces       map[int16][]Trace
-	failed       map[int32]*JobError
-	// writes are what tasks want to write to stores, emits the events that they want to cause, starts the batches that they
-	// want to start: that happens when the work is settled.
-	writes, emits, starts []*recordWork
-	// waits are what tasks want to wait for; waiting are those that begin once the work is settled, by offset.
-	waits   []*recordWork
-	waiting map[int32][]openWait
+	// records are what came of the tasks for each member, failed why members failed by it.
+	records []*recordWork
+	failed  map[int32]*JobError
+	// waiting is what members wait for from then on that the work is settled.
+	waiting map[int32][]wait
+}
+
+// unsettled yields what tasks still have to do for records when works are settled.
+func unsettled(works []*sliceWork) iter.Seq2[*sliceWork, *recordWork] {
+	return func(yield func(*sliceWork, *recordWork) bool) {
+		for _, w := range works {
+			for _, r := range w.records {
+				if !r.settled && !yield(w, r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.SliceRowsRow) (*sliceWork, error) {
@@ -180,7 +196,7 @@ func (s *Service) workJob(ctx context.Context, b *Batch, p *piece, j db.FlowJob,
 // Rows point into rec, so everything kept is copied. Each task may use its share of time and memory, and those before
 // it, so that records which all tasks together are too much for are seldom evaluated in vain.
 func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece, rec *Records) error {
-	w.traces, w.failed = map[int16][]Trace{}, map[int32]*JobError{}
+	w.failed = map[int32]*JobError{}
 	p.read += rec.bytes
 	rec.bytes = 0 // jobs that share it count it once
 	step := &b.Plan.Steps[w.step]
@@ -227,39 +243,27 @@ func (w *sliceWork) cut(n int, made *int, sizes []int) {
 	w.to = w.members[n]
 	w.members = w.members[:n]
 	later := func(o int32) bool { return o >= w.to }
-	for task := range w.traces {
-		w.traces[task] = slices.DeleteFunc(w.traces[task], func(t Trace) bool { return later(t.From) })
-	}
+	w.records = slices.DeleteFunc(w.records, func(r *recordWork) bool { return later(r.offset) })
 	maps.DeleteFunc(w.failed, func(o int32, _ *JobError) bool { return later(o) })
-	for _, of := range []*[]*recordWork{&w.writes, &w.emits, &w.waits, &w.starts} {
-		*of = slices.DeleteFunc(*of, func(r *recordWork) bool { return later(r.offset) })
-	}
 }
 
 // take keeps what came of a task.
 func (w *sliceWork) take(t *taskWork) {
 	for i := range t.records {
-		switch r := &t.records[i]; {
-		case r.write != nil:
-			w.writes = append(w.writes, r)
-		case r.emit != nil:
-			w.emits = append(w.emits, r)
-		case r.wait != nil:
-			w.waits = append(w.waits, r)
-		case r.start != nil:
-			w.starts = append(w.starts, r)
-		default:
+		r := &t.records[i]
+		w.records = append(w.records, r)
+		if r.write == nil && r.emit == nil && r.wait == nil && r.start == nil {
 			w.settle(r)
 		}
 	}
 }
 
-// settle keeps how a task came out for a record.
+// settle notes that it is known how a task came out for a record.
 func (w *sliceWork) settle(r *recordWork) {
+	r.settled = true
 	if r.kind == TraceFailed && !r.of.task.ContinueOnError && w.failed[r.offset] == nil {
 		w.failed[r.offset] = r.err
 	}
-	w.traces[r.of.no] = append(w.traces[r.of.no], r.trace())
 }
 
 func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, works []*sliceWork) error {
@@ -278,18 +282,18 @@ func (s *Service) settleWork(ctx context.Context, tx pgx.Tx, batchID uuid.UUID, 
 		}
 	}
 	for _, w := range works {
-		k := Part{BatchID: batchID, SliceNo: w.No, StepNo: w.step, First: w.First}
-		for task, traces := range w.traces {
-			k.TaskNo = task
-			for _, t := range traces {
-				t.EndedAt = millis(c.Now)
-				c.trace(&k, t)
+		p := Part{BatchID: batchID, SliceNo: w.No, StepNo: w.step, First: w.First}
+		for _, r := range w.records {
+			if r.settled {
+				t := r.trace()
+				t.EndedAt, p.TaskNo = millis(c.Now), r.of.no
+				c.trace(&p, t)
 			}
 		}
 		if w.job != nil {
-			c.settleJobWork(h, w, &k)
+			c.settleJobWork(h, w, &p)
 		} else {
-			c.settleSliceWork(h, w, &k)
+			c.settleSliceWork(h, w, &p)
 		}
 	}
 	return c.Apply(ctx)
@@ -343,13 +347,14 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 	slices.Sort(gone)
 	members := int32(len(w.all) - len(w.failed))
 	if open := w.together(); len(open) > 0 {
-		c.waitSlice(h, w, *p, gone, open)
+		p.To, p.LeftOut = w.Records, gone
+		c.addWaits(h, w, p, wholeSlice, open)
 		c.advanceTo(h, w.No, w.step, sliceWaiting, int32(len(open)))
 		return
 	}
 	for _, o := range w.members {
 		if open := w.waiting[o]; len(open) > 0 {
-			c.waitJob(h, w, c.leaveBefore(p, o), *p, o, open)
+			c.waitJob(h, w, c.leaveBefore(p, o), p, open)
 			members--
 		}
 	}
@@ -383,7 +388,7 @@ func (c *Change) settleJobWork(h *head, w *sliceWork, p *Part) {
 		return
 	}
 	if open := w.waiting[o]; len(open) > 0 {
-		c.waitJob(h, w, j, *p, o, open)
+		c.waitJob(h, w, j, p, open)
 		return
 	}
 	if len(w.calls) > 0 {

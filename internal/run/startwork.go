@@ -146,79 +146,58 @@ func (k startKey) laneOf() *db.FlowLane {
 // written; a task that is refused fails.
 func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) error {
 	wanted := map[startKey]startCheck{}
-	for _, w := range works {
-		for _, r := range w.starts {
+	for _, r := range unsettled(works) {
+		if r.start != nil {
 			wanted[r.start.startKey] = startCheck{}
 		}
 	}
-	if len(wanted) == 0 {
-		return nil
-	}
 	for _, k := range slices.SortedFunc(maps.Keys(wanted), startKey.compare) {
-		l, err := c.s.checkStart(ctx, c.tx, h.OrgID, k)
+		check, err := c.s.checkStart(ctx, c.tx, h.OrgID, k)
 		if err != nil {
 			return err
 		}
-		wanted[k] = l
+		if h.EventDepth >= event.MaxDepth {
+			check.refused = reasonDepth
+		}
+		wanted[k] = check
+	}
+	for w, r := range unsettled(works) {
+		if r.start != nil && wanted[r.start.startKey].refused != "" {
+			r.fail(CodeStart, wanted[r.start.startKey].refused)
+			w.settle(r)
+		}
 	}
 	later := pg.NewPipeline(c.tx)
-	for _, w := range works {
-		w.refuseStarts(h, wanted)
-		for _, r := range w.starts {
-			if err := c.startFor(ctx, later, h, w, r, wanted); err != nil {
-				return err
-			}
+	for w, r := range unsettled(works) {
+		// A record that failed by another task waits for no batch, so none is started to be waited for.
+		if r.start == nil || r.start.waits > 0 && w.failed[r.offset] != nil {
+			continue
 		}
+		batch, err := c.startFlow(ctx, later, wanted[r.start.startKey].preparedStart, r.start.as(h, JobID(h.ID, w.First+int64(r.offset))))
+		if err != nil {
+			return err
+		}
+		if r.start.waits > 0 {
+			r.wait = &wait{lasts: r.start.waits, child: batch, alone: true}
+			continue
+		}
+		r.started(batch)
+		w.settle(r)
 	}
 	return wrap(later.Send(ctx, c.tx), "start flows")
 }
 
-// refuseStarts fails the tasks that cannot start what they want.
-func (w *sliceWork) refuseStarts(h *head, wanted map[startKey]startCheck) {
-	w.starts = slices.DeleteFunc(w.starts, func(r *recordWork) bool {
-		reason := wanted[r.start.startKey].refused
-		if h.EventDepth >= event.MaxDepth {
-			reason = reasonDepth
-		}
-		if reason == "" {
-			return false
-		}
-		r.fail(CodeStart, reason)
-		w.settle(r)
-		return true
-	})
-}
-
-// startFor starts the batch of a task. A record that failed by another task waits for no batch, so none is started to be waited for.
-func (c *Change) startFor(ctx context.Context, later *pg.Pipeline, h *head, w *sliceWork, r *recordWork, wanted map[startKey]startCheck) error {
-	if r.start.waits > 0 && w.failed[r.offset] != nil {
-		return nil
-	}
-	l := wanted[r.start.startKey]
-	batch, err := c.startFlow(ctx, later, l.preparedStart, r.start.as(h, JobID(h.ID, w.First+int64(r.offset)), l.version))
-	if err != nil {
-		return err
-	}
-	if r.start.waits > 0 {
-		r.wait = &wait{lasts: r.start.waits, child: batch, alone: true}
-		w.waits = append(w.waits, r)
-		return nil
-	}
-	r.started(batch)
-	w.settle(r)
-	return nil
-}
-
 // as is the start that a task of a job wants.
-func (p *flowStart) as(h *head, source string, version int32) StartInput {
+func (p *flowStart) as(h *head, source string) StartInput {
 	return StartInput{
-		OrgID: h.OrgID, DefinitionID: p.definition, Version: version, Source: Source{Records: [][]byte{p.input}}, Metadata: p.metadata,
+		OrgID: h.OrgID, DefinitionID: p.definition, Source: Source{Records: [][]byte{p.input}}, Metadata: p.metadata,
 		Lane: p.laneOf(), TriggerType: db.FlowTriggerTypeFlow, TriggerSource: &source, CreatedBy: h.CreatedBy, EventDepth: h.EventDepth + 1,
 	}
 }
 
 // startFlow starts a batch of one record; what is due for it is woken with the rest of the change.
 func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedStart, in StartInput) (uuid.UUID, error) {
+	in.Version = p.version
 	small, err := in.Small()
 	if err != nil {
 		return uuid.Nil, err

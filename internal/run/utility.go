@@ -92,6 +92,8 @@ type recordWork struct {
 	emit   *emission
 	start  *flowStart
 	wait   *wait
+	// settled: nothing is to be done any more.
+	settled bool
 }
 
 func (r *recordWork) fail(code, message string) {
@@ -138,7 +140,7 @@ func (t *taskWork) render(offset int32, env *expr.Env) {
 		return
 	}
 	if m := t.task.Match; r.wait != nil && m != nil { // which events can end the wait
-		r.wait.alone, r.wait.key = !m.Static(), m.Key(env)
+		r.wait.alone, r.wait.key = !m.Static(), string(m.Key(env))
 	}
 }
 

@@ -26,11 +26,13 @@ type wait struct {
 	lasts time.Duration
 	until *time.Time
 	// kind is that of the event; empty for none. key is its digest (expr.Match), alone tells that it depends on the record.
-	kind  string
-	key   []byte
-	alone bool
+	kind, key string
+	alone     bool
 	// child is the batch; zero for none.
 	child uuid.UUID
+	// task and ends are the task's number, and when the wait is over at the latest, once it begins: then lasts and until say nothing.
+	task int16
+	ends time.Time
 }
 
 func prepareDelay(r *recordWork, params []byte) error {
@@ -65,8 +67,8 @@ func secondsOf(name string, seconds, least float64) (time.Duration, error) {
 	return time.Duration(math.Round(seconds * float64(time.Second))), nil
 }
 
-// ends returns when a wait is over that begins now.
-func (w *wait) ends(now time.Time) (time.Time, error) {
+// end returns when a wait is over that begins now.
+func (w *wait) end(now time.Time) (time.Time, error) {
 	switch {
 	case w.until == nil:
 		return now.Add(w.lasts).Truncate(time.Microsecond), nil
@@ -83,7 +85,7 @@ func waited(until time.Time) json.RawMessage {
 
 // dryRunWait is what becomes of a wait that begins now where nothing waits.
 func (r *recordWork) dryRunWait(now time.Time) {
-	until, err := r.wait.ends(now)
+	until, err := r.wait.end(now)
 	if err != nil {
 		r.fail(CodeFlowFailed, err.Error())
 		return
@@ -103,35 +105,24 @@ func stepWaits(step *definition.Step) bool {
 	return slices.ContainsFunc(step.Tasks, func(t definition.Task) bool { return waiters[t.Action.Utility] })
 }
 
-// openWait is a wait that begins: task no, until a time, or an event whose digest has this key, or the end of a batch; beside where
-// calls of the step are made meanwhile.
-type openWait struct {
-	no        int16
-	ends      time.Time
-	kind, key string
-	alone     bool
-	child     uuid.UUID
-	beside    bool
-}
-
 // beginWaits decides which of the waits begin, once all else of the work is known: a record that failed waits for nothing, and
 // what is over already is done.
 func (w *sliceWork) beginWaits(now time.Time) {
-	w.waiting = map[int32][]openWait{}
-	for _, r := range w.waits {
-		if w.failed[r.offset] != nil {
+	w.waiting = map[int32][]wait{}
+	for _, r := range unsettled([]*sliceWork{w}) {
+		if r.wait == nil || w.failed[r.offset] != nil {
 			continue
 		}
-		ends, err := r.wait.ends(now)
+		ends, err := r.wait.end(now)
 		switch {
 		case err != nil:
 			r.fail(CodeFlowFailed, err.Error())
 		case !ends.After(now):
 			r.output = waited(ends)
 		default:
-			w.waiting[r.offset] = append(w.waiting[r.offset], openWait{
-				no: r.of.no, ends: ends, kind: r.wait.kind, key: string(r.wait.key), alone: r.wait.alone, child: r.wait.child, beside: len(w.calls) > 0,
-			})
+			begun := *r.wait
+			begun.task, begun.ends, begun.lasts, begun.until = r.of.no, ends, 0, nil
+			w.waiting[r.offset] = append(w.waiting[r.offset], begun)
 			continue
 		}
 		w.settle(r)
@@ -143,11 +134,11 @@ func (w *sliceWork) beginWaits(now time.Time) {
 
 // together returns what all members that did not fail wait for, if that is the same: then their slice waits. Where calls are made beside,
 // a record's call may come to its end before the wait or after it, and each goes its own way.
-func (w *sliceWork) together() []openWait {
+func (w *sliceWork) together() []wait {
 	if len(w.calls) > 0 || len(w.members) < len(w.all) {
 		return nil
 	}
-	var all []openWait
+	var all []wait
 	for _, o := range w.members {
 		if w.failed[o] != nil {
 			continue
@@ -159,39 +150,34 @@ func (w *sliceWork) together() []openWait {
 			return nil
 		}
 	}
-	if slices.ContainsFunc(all, func(o openWait) bool { return o.alone }) {
+	if slices.ContainsFunc(all, func(o wait) bool { return o.alone }) {
 		return nil
 	}
 	return all
 }
 
-// waitSlice has all members of a slice wait; gone are the offsets of records that left it.
-func (c *Change) waitSlice(h *head, w *sliceWork, p Part, gone []int32, open []openWait) {
-	p.From, p.To, p.LeftOut = 0, w.Records, gone
-	c.addWaits(h, p, wholeSlice, open)
-}
-
 // waitJob has a record that is set apart wait, and make the calls of its step.
-func (c *Change) waitJob(h *head, w *sliceWork, j *job, p Part, offset int32, open []openWait) {
+func (c *Change) waitJob(h *head, w *sliceWork, j *job, p *Part, open []wait) {
 	c.queueJob(j, w.First, w.calls)
 	j.Remaining += int16(len(open)) //nolint:gosec // at most 20 tasks
-	p.From, p.To = offset, offset+1
-	c.addWaits(h, p, j.Position, open)
+	p.From = int32(j.Position - w.First)
+	p.To = p.From + 1
+	c.addWaits(h, w, p, j.Position, open)
 }
 
 // wholeSlice is the position of a wait of all members of a slice.
 const wholeSlice = -1
 
-// addWaits has the records of a part wait.
-func (c *Change) addWaits(h *head, p Part, position int64, open []openWait) {
+// addWaits has the records of a part wait; calls of their step may be made meanwhile.
+func (c *Change) addWaits(h *head, w *sliceWork, p *Part, position int64, open []wait) {
 	a, now := &c.waits, millis(c.Now)
 	for _, o := range open {
-		p.TaskNo = o.no
-		c.trace(&p, Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: TraceWaiting, Attempt: 1, StartedAt: now, EndedAt: now})
+		p.TaskNo = o.task
+		c.trace(p, Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: TraceWaiting, Attempt: 1, StartedAt: now, EndedAt: now})
 		a.OrgIds, a.BatchIds, a.SliceNos = append(a.OrgIds, h.OrgID), append(a.BatchIds, h.ID), append(a.SliceNos, p.SliceNo)
-		a.Positions, a.StepNos, a.TaskNos = append(a.Positions, position), append(a.StepNos, p.StepNo), append(a.TaskNos, o.no)
+		a.Positions, a.StepNos, a.TaskNos = append(a.Positions, position), append(a.StepNos, p.StepNo), append(a.TaskNos, o.task)
 		a.EndsAts, a.EventKinds, a.MatchKeys = append(a.EndsAts, o.ends), append(a.EventKinds, o.kind), append(a.MatchKeys, []byte(o.key))
-		a.Children, a.Besides = append(a.Children, o.child), append(a.Besides, o.beside)
+		a.Children, a.Besides = append(a.Children, o.child), append(a.Besides, len(w.calls) > 0)
 		c.Wake(DueWait, h.ID.String(), o.ends)
 	}
 }

@@ -74,16 +74,16 @@ func (c *Change) admitWaits(ctx context.Context, h *head, works []*sliceWork) er
 }
 
 // unkeyed reports whether every event of its kind has to be held against the wait.
-func (o *openWait) unkeyed() bool { return o.kind != "" && o.key == "" }
+func (o *wait) unkeyed() bool { return o.kind != "" && o.key == "" }
 
 // fit fails the tasks whose waits have no room.
 func (w *sliceWork) fit(room map[string]int64) {
 	if w.fitTogether(room) {
 		return
 	}
-	for _, r := range w.waits {
+	for _, r := range unsettled([]*sliceWork{w}) {
 		open := w.waiting[r.offset]
-		at := slices.IndexFunc(open, func(o openWait) bool { return o.no == r.of.no })
+		at := slices.IndexFunc(open, func(o wait) bool { return o.task == r.of.no })
 		if at < 0 || !open[at].unkeyed() {
 			continue
 		}
