@@ -115,7 +115,7 @@ UPDATE flow.slice s SET
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@remaining::int[]) AS remaining,
         unnest(@apart::int[]) AS apart, unnest(@last_steps::smallint[]) AS last_step, generate_series(0, cardinality(@nos::int[]) - 1) AS i) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no
-RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart;
+RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done;
 
 -- name: SliceClaim :exec
 -- Counts records that went from their queue into calls, and nothing else.

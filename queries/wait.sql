@@ -61,7 +61,7 @@ SELECT count(*) FROM (SELECT FROM flow.wait WHERE org_id = @org_id AND event_kin
 SELECT * FROM flow.event_arrival WHERE org_id = @org_id AND NOT delivered ORDER BY no LIMIT 1;
 
 -- name: ArrivalsRead :many
-SELECT no, event_id, event_kind, payload, occurred_at FROM flow.event_arrival WHERE no = ANY(@nos::bigint[]);
+SELECT * FROM flow.event_arrival WHERE no = ANY(@nos::bigint[]);
 
 -- name: WaitCandidates :many
 -- Waits that an event may end: begun before it, and not over when it happened.

@@ -1835,7 +1835,7 @@ UPDATE flow.slice s SET
 FROM (SELECT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::int[]) AS remaining,
         unnest($5::int[]) AS apart, unnest($6::smallint[]) AS last_step, generate_series(0, cardinality($3::int[]) - 1) AS i) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no
-RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart
+RETURNING s.batch_id, s.no, s.first, s.records, s.state, s.step_no, s.remaining, s.apart, s.page_off, s.first_step, s.tasks_done
 `
 
 type SliceMoveParams struct {
@@ -1856,6 +1856,9 @@ type SliceMoveRow struct {
 	StepNo    int16
 	Remaining int32
 	Apart     int32
+	PageOff   int32
+	FirstStep int16
+	TasksDone int64
 }
 
 // Counts what happened to slices. One whose last step is over is done at once; others are moved on by SliceAdvance.
@@ -1884,6 +1887,9 @@ func (q *Queries) SliceMove(ctx context.Context, db DBTX, arg SliceMoveParams) (
 			&i.StepNo,
 			&i.Remaining,
 			&i.Apart,
+			&i.PageOff,
+			&i.FirstStep,
+			&i.TasksDone,
 		); err != nil {
 			return nil, err
 		}

@@ -78,32 +78,27 @@ func (q *Queries) ArrivalNext(ctx context.Context, db DBTX, orgID uuid.UUID) (Fl
 }
 
 const arrivalsRead = `-- name: ArrivalsRead :many
-SELECT no, event_id, event_kind, payload, occurred_at FROM flow.event_arrival WHERE no = ANY($1::bigint[])
+SELECT no, org_id, event_id, event_kind, payload, occurred_at, done_upto, delivered FROM flow.event_arrival WHERE no = ANY($1::bigint[])
 `
 
-type ArrivalsReadRow struct {
-	No         int64
-	EventID    uuid.UUID
-	EventKind  string
-	Payload    []byte
-	OccurredAt time.Time
-}
-
-func (q *Queries) ArrivalsRead(ctx context.Context, db DBTX, nos []int64) ([]ArrivalsReadRow, error) {
+func (q *Queries) ArrivalsRead(ctx context.Context, db DBTX, nos []int64) ([]FlowEventArrival, error) {
 	rows, err := db.Query(ctx, arrivalsRead, nos)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ArrivalsReadRow
+	var items []FlowEventArrival
 	for rows.Next() {
-		var i ArrivalsReadRow
+		var i FlowEventArrival
 		if err := rows.Scan(
 			&i.No,
+			&i.OrgID,
 			&i.EventID,
 			&i.EventKind,
 			&i.Payload,
 			&i.OccurredAt,
+			&i.DoneUpto,
+			&i.Delivered,
 		); err != nil {
 			return nil, err
 		}

@@ -126,38 +126,12 @@ func (c *Change) moveSlices(ctx context.Context) error {
 		if r.State == sliceDone || h.stopped() {
 			continue
 		}
-		step, state, remaining := c.advanceSlice(h, &r)
-		c.advanceTo(h, r.No, step, state, remaining)
+		c.leaveStep(h, new(db.SliceRowsRow(r)), r.Records-r.Apart, allTasks)
 	}
 	if len(c.advances.Nos) == 0 {
 		return nil
 	}
 	return wrap(c.s.q.SliceAdvance(ctx, c.later, c.advances), "advance slices")
-}
-
-// advanceSlice decides where a slice goes whose step is over but not its last, and queues the calls of the next one.
-func (c *Change) advanceSlice(h *head, r *db.SliceMoveRow) (step int16, state string, remaining int32) {
-	members := r.Records - r.Apart
-	if members == 0 {
-		return r.StepNo, sliceDone, 0
-	}
-	step = r.StepNo + 1
-	state = entryState(&h.plan.Steps[step])
-	if state == sliceReady {
-		c.wakeBatch(DueSlices, r.BatchID)
-		return step, state, 0
-	}
-	return step, state, c.queueSlice(r.BatchID, step, r.No, r.First, r.Records, members, 0)
-}
-
-// queueSlice queues the calls of a step for the records that are with their slice, but for tasks that were done before, and
-// returns how many settlements they need.
-func (c *Change) queueSlice(batch uuid.UUID, step int16, no int32, first int64, records, members int32, done int64) int32 {
-	tasks := undone(callTasks(&c.heads[batch].plan.Steps[step]), done)
-	for _, t := range tasks {
-		c.enqueue(Part{BatchID: batch, StepNo: step, TaskNo: t, SliceNo: no, First: first, To: records, Attempt: 1}, members, immediately)
-	}
-	return members * int32(len(tasks))
 }
 
 func sortedSlices(m map[sliceKey]*sliceDelta) []sliceKey {

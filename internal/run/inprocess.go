@@ -362,7 +362,7 @@ func (c *Change) settleSliceWork(h *head, w *sliceWork, p *Part) {
 		c.advanceTo(h, w.No, w.step, sliceReady, w.to)
 		return
 	}
-	c.leaveWork(h, &w.SliceRowsRow, members, w.done)
+	c.leaveStep(h, &w.SliceRowsRow, members, w.done)
 }
 
 // gone returns the offsets of the records that left the slice before its step.

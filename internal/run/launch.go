@@ -1,12 +1,12 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -162,23 +162,17 @@ func CheckInput(step *definition.Step, record []byte) *JobError {
 		return nil
 	}
 	var told []string
-	for i, p := range problems {
-		if i == problemsTold {
-			more := strconv.Itoa(len(problems) - i)
-			if len(problems) >= schema.MaxProblems {
-				more = "many"
-			}
-			told = append(told, "and "+more+" more")
-			break
-		}
-		at := strings.Join(p.Path, ".")
-		if at == "" {
-			at = "the record"
-		}
+	for _, p := range problems[:min(len(problems), problemsTold)] {
+		at := cmp.Or(strings.Join(p.Path, "."), "the record")
 		if len(at) > placeTold {
 			at = strings.ToValidUTF8(at[:placeTold], "") + "..."
 		}
 		told = append(told, at+" "+p.Message)
+	}
+	if more := len(problems) - problemsTold; len(problems) >= schema.MaxProblems {
+		told = append(told, "and many more")
+	} else if more > 0 {
+		told = append(told, fmt.Sprintf("and %d more", more))
 	}
 	return &JobError{Code: CodeInput, Message: "The record does not fit the input schema: " + strings.Join(told, "; ")}
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -301,29 +302,21 @@ func (r *retrying) start(ctx context.Context) (err error) {
 	if out.Routes, err = r.s.queuesOf(ctx, r.tx, r.in.OrgID, r.of.plan, r.of.FlowBatch.Lane); err != nil {
 		return err
 	}
-	if err := q.RetryBatchInsert(ctx, r.tx, db.RetryBatchInsertParams{ID: out.BatchID, RecordCount: out.RecordCount, CreatedBy: r.in.CreatedBy,
-		Now: r.c.Now, Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}); err != nil {
+	later := r.c.later
+	if err := errors.Join(
+		q.RetryBatchInsert(ctx, later, db.RetryBatchInsertParams{ID: out.BatchID, RecordCount: out.RecordCount, CreatedBy: r.in.CreatedBy,
+			Now: r.c.Now, Root: r.root, RetryNo: r.retryNo, RetryOf: r.in.BatchID, OrgID: r.in.OrgID}),
+		q.RetryCountInsert(ctx, later, state),
+		q.RetryVarsCopy(ctx, later, db.RetryVarsCopyParams{BatchID: out.BatchID, RetryOf: r.in.BatchID}),
+		q.InheritedDeepen(ctx, later, out.BatchID),
+		r.s.insertQueues(ctx, later, out),
+		q.SlicesQueue(ctx, later, out.BatchID),
+		account.Audit(ctx, later, auditType, out.BatchID.String()),
+		later.Send(ctx, r.tx),
+	); err != nil {
 		return fmt.Errorf("insert the batch: %w", err)
 	}
-	if err := q.RetryCountInsert(ctx, r.tx, state); err != nil {
-		return fmt.Errorf("insert the batch's counters: %w", err)
-	}
-	if err := q.RetryVarsCopy(ctx, r.tx, db.RetryVarsCopyParams{BatchID: out.BatchID, RetryOf: r.in.BatchID}); err != nil {
-		return fmt.Errorf("copy the batch's variables: %w", err)
-	}
-	if err := q.InheritedDeepen(ctx, r.tx, out.BatchID); err != nil {
-		return fmt.Errorf("insert what slices inherit: %w", err)
-	}
-	if err := r.s.insertQueues(ctx, r.tx, out); err != nil {
-		return err
-	}
-	if err := q.SlicesQueue(ctx, r.tx, out.BatchID); err != nil {
-		return fmt.Errorf("queue the records: %w", err)
-	}
 	if err := r.c.wakeQueues(ctx, out.BatchID); err != nil {
-		return err
-	}
-	if err := account.Audit(ctx, r.tx, auditType, out.BatchID.String()); err != nil {
 		return err
 	}
 	return r.c.send(ctx)

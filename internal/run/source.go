@@ -229,16 +229,19 @@ func (r *Records) Apart() []int32 { return r.apart }
 
 // Env returns what the expressions of the record at this offset can see.
 func (r *Records) Env(offset int32) expr.Env {
-	return expr.Env{
-		Input: r.Rows[offset], Metadata: r.batch.Metadata, Vars: r.batch.Vars, Batch: r.batch.facts,
-		Output: func(step, task string) json.RawMessage {
-			if outs := r.outputs[[2]string{step, task}]; outs != nil {
-				return outs[offset]
-			}
-			return nil
-		},
+	env := r.batch.env()
+	env.Input = r.Rows[offset]
+	env.Output = func(step, task string) json.RawMessage {
+		if outs := r.outputs[[2]string{step, task}]; outs != nil {
+			return outs[offset]
+		}
+		return nil
 	}
+	return env
 }
+
+// env is what the expressions of every record of the batch can see.
+func (b *Batch) env() expr.Env { return expr.Env{Metadata: b.Metadata, Vars: b.Vars, Batch: b.facts} }
 
 // SliceRef names a slice by its number and first position.
 type SliceRef struct {
@@ -271,7 +274,7 @@ func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []Slice
 	}
 	var apart map[int32][]int32
 	if step > 0 || entryState(&b.Plan.Steps[0]) == sliceReady { // else nobody can have left yet
-		if apart, err = s.apart(ctx, conn, b.ID, nos, step, refs); err != nil {
+		if apart, err = s.apart(ctx, conn, b.ID, refs, step); err != nil {
 			return nil, err
 		}
 	}
@@ -303,14 +306,15 @@ func (b *Batch) pages(ctx context.Context, conn db.DBTX, at []recordset.PageRef)
 	return out, nil
 }
 
-func (s *Service) apart(ctx context.Context, conn db.DBTX, batchID uuid.UUID, nos []int32, step int16, refs []SliceRef) (map[int32][]int32, error) {
-	rows, err := s.q.JobPositionsApart(ctx, conn, db.JobPositionsApartParams{BatchID: batchID, SliceNos: nos, StepNo: step})
+// apart returns the offsets, ascending, of the records that left slices before a step, by the number of the slice.
+func (s *Service) apart(ctx context.Context, conn db.DBTX, batchID uuid.UUID, refs []SliceRef, step int16) (map[int32][]int32, error) {
+	in, first := db.JobPositionsApartParams{BatchID: batchID, StepNo: step}, map[int32]int64{}
+	for _, r := range refs {
+		in.SliceNos, first[r.No] = append(in.SliceNos, r.No), r.First
+	}
+	rows, err := s.q.JobPositionsApart(ctx, conn, in)
 	if err != nil {
 		return nil, fmt.Errorf("read who left slices of batch %s: %w", batchID, err)
-	}
-	first := map[int32]int64{}
-	for _, r := range refs {
-		first[r.No] = r.First
 	}
 	out := map[int32][]int32{}
 	for _, r := range rows {
@@ -441,15 +445,15 @@ func OutputsUsed(t *definition.Task) [][2]string {
 	if t.Gone != "" {
 		return nil
 	}
-	out := t.Params.Refs().Steps
+	out := slices.Clip(t.Params.Refs().Steps)
 	if t.When != nil {
-		out = append(out[:len(out):len(out)], t.When.Refs().Steps...)
+		out = append(out, t.When.Refs().Steps...)
 	}
 	if t.ForEach != nil {
-		out = append(out[:len(out):len(out)], t.ForEach.Refs().Steps...)
+		out = append(out, t.ForEach.Refs().Steps...)
 	}
 	if t.Match != nil {
-		out = append(out[:len(out):len(out)], t.Match.Refs().Steps...)
+		out = append(out, t.Match.Refs().Steps...)
 	}
 	return out
 }

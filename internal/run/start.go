@@ -2,9 +2,9 @@ package run
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -90,8 +90,11 @@ func (s *Service) Start(ctx context.Context, tx pgx.Tx, in StartInput) (*Started
 	}
 	small.By = account.ActorFrom(ctx)
 	alone := Alike{In: in, Each: []Small{*small}}
-	if err := cmp.Or(s.StartAlike(ctx, tx, in.Now, &alone), alone.Refused); err != nil {
+	if err := s.StartAlike(ctx, tx, in.Now, &alone); err != nil {
 		return nil, err
+	}
+	if alone.Refused != nil {
+		return nil, alone.Refused
 	}
 	return alone.Out[0], nil
 }
@@ -125,6 +128,9 @@ func (s *Service) startLarge(ctx context.Context, tx pgx.Tx, in *StartInput) (*S
 	}
 	if st.out.RecordCount > 0 {
 		st.wake()
+		if err := st.slices(ctx); err != nil {
+			return nil, err
+		}
 		return st.out, wrap(s.send(ctx, tx, st.later, st.wakes, now), "insert the batch")
 	}
 	if err := st.later.Send(ctx, tx); err != nil {
@@ -199,23 +205,8 @@ func (st *starting) take(ctx context.Context, tx pgx.Tx) (err error) {
 	return err
 }
 
-// insert leaves all that the batch consists of with later.
+// insert leaves the batch with later, but for its slices.
 func (st *starting) insert(ctx context.Context) error {
-	if err := st.batch(ctx); err != nil {
-		return err
-	}
-	if err := st.s.insertQueues(ctx, st.later, st.out); err != nil {
-		return err
-	}
-	if st.out.RecordCount > 0 {
-		if err := st.slices(ctx); err != nil {
-			return err
-		}
-	}
-	return account.Audit(ctx, st.later, auditType, st.out.BatchID.String())
-}
-
-func (st *starting) batch(ctx context.Context) error {
 	out := st.out
 	row := db.BatchInsertParams{
 		ID: out.BatchID, OrgID: st.in.OrgID, DefinitionID: st.in.DefinitionID, Version: st.in.Version,
@@ -223,18 +214,18 @@ func (st *starting) batch(ctx context.Context) error {
 		RecordCount: out.RecordCount, PageSet: st.pageSet, Lane: st.in.Lane, ScheduledAt: st.in.ScheduledAt, CreatedBy: st.in.CreatedBy,
 		CreatedAt: st.now, EventDepth: st.in.EventDepth,
 	}
-	if err := st.s.q.BatchInsert(ctx, st.later, row); err != nil {
-		return fmt.Errorf("insert the batch: %w", err)
-	}
 	state := db.BatchCountInsertParams{BatchID: out.BatchID, OrgID: st.in.OrgID, ScheduleID: st.in.ScheduleID, RecordCount: out.RecordCount,
 		Staged: st.staged(), Priority: st.in.Priority, Now: st.now}
 	if out.Pacing != nil {
 		state.Pacing, state.PaceNextAt = out.Pacing.Encode(), &out.FirstTick
 	}
-	if err := st.s.q.BatchCountInsert(ctx, st.later, state); err != nil {
-		return fmt.Errorf("insert the batch's counters: %w", err)
-	}
-	return st.s.insertVars(ctx, st.later, out.BatchID, st.vars)
+	return errors.Join(
+		st.s.q.BatchInsert(ctx, st.later, row),
+		st.s.q.BatchCountInsert(ctx, st.later, state),
+		st.s.insertVars(ctx, st.later, out.BatchID, st.vars),
+		st.s.insertQueues(ctx, st.later, out),
+		account.Audit(ctx, st.later, auditType, out.BatchID.String()),
+	)
 }
 
 // insertVars keeps the variables of a batch; nil for none.
@@ -266,10 +257,7 @@ func (st *starting) slices(ctx context.Context) error {
 	if st.staged() {
 		args.State = sliceStaged
 	}
-	if err := st.s.q.SliceInsert(ctx, st.later, args); err != nil {
-		return fmt.Errorf("insert slices: %w", err)
-	}
-	return wrap(st.s.q.SlicesQueue(ctx, st.later, st.out.BatchID), "queue the first step")
+	return errors.Join(st.s.q.SliceInsert(ctx, st.later, args), st.s.q.SlicesQueue(ctx, st.later, st.out.BatchID))
 }
 
 // wake makes due what has work, and what comes at a time.

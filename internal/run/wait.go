@@ -91,7 +91,7 @@ func (r *recordWork) dryRunWait(now time.Time) {
 		return
 	}
 	if r.output = waited(until); r.wait.kind != "" {
-		r.output = eventOutput(&db.ArrivalsReadRow{EventKind: r.wait.kind, OccurredAt: now, Payload: []byte("{}")})
+		r.output = eventOutput(&db.FlowEventArrival{EventKind: r.wait.kind, OccurredAt: now, Payload: []byte("{}")})
 	}
 }
 
@@ -198,27 +198,35 @@ func (c *Change) clearWaits(batchID uuid.UUID) {
 	}
 }
 
-// leaveWork lets the members of a slice go on from the in-process work of a step: into its calls, or the next step.
-func (c *Change) leaveWork(h *head, s *db.SliceRowsRow, members int32, done int64) {
-	d := c.slice(sliceKey{h.ID, s.No})
-	step, state, remaining := s.StepNo, sliceCalling, int32(0)
+// allTasks are all tasks of a step, bits by number.
+const allTasks = -1
+
+// leaveStep lets the members of a slice go on from a step of which these tasks are done: into its calls, into the next step, or to their
+// end.
+func (c *Change) leaveStep(h *head, s *db.SliceRowsRow, members int32, done int64) {
+	if members == 0 {
+		c.advanceTo(h, s.No, s.StepNo, sliceDone, 0)
+		return
+	}
+	step, state := s.StepNo, sliceCalling
+	tasks := undone(callTasks(&h.plan.Steps[step]), done)
 	switch {
-	case members == 0:
-		state = sliceDone
-	case len(undone(callTasks(&h.plan.Steps[step]), done)) > 0:
-		remaining = c.queueSlice(h.ID, step, s.No, s.First, s.Records, members, done)
+	case len(tasks) > 0:
 	case h.last(step):
-		d.counts.move(Queued, h.final(), int64(members))
+		c.slice(sliceKey{h.ID, s.No}).counts.move(Queued, h.final(), int64(members))
 		state = sliceDone
 	default:
 		step++
 		if state = entryState(&h.plan.Steps[step]); state == sliceCalling {
-			remaining = c.queueSlice(h.ID, step, s.No, s.First, s.Records, members, 0)
+			tasks = callTasks(&h.plan.Steps[step])
 		} else {
 			c.wakeBatch(DueSlices, h.ID)
 		}
 	}
-	c.advanceTo(h, s.No, step, state, remaining)
+	for _, t := range tasks {
+		c.enqueue(Part{BatchID: h.ID, StepNo: step, TaskNo: t, SliceNo: s.No, First: s.First, To: s.Records, Attempt: 1}, members, immediately)
+	}
+	c.advanceTo(h, s.No, step, state, members*int32(len(tasks)))
 }
 
 func (c *Change) advanceTo(h *head, no int32, step int16, state string, remaining int32) {

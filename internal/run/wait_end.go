@@ -18,8 +18,8 @@ const (
 	// waitsAtOnce bounds the waits that one transaction ends, clearAtOnce those that it clears.
 	waitsAtOnce = 500
 	clearAtOnce = 10_000
-	// askAgain is how long waits stay that are over while an event waits to be looked at.
-	askAgain = time.Second
+	// lookAgain is how long waits stay that are over while an event waits to be looked at.
+	lookAgain = time.Second
 )
 
 // EndWaits ends a bounded number of the waits of a batch that are over, and lets their records go on. It reports whether there
@@ -76,7 +76,7 @@ func (s *Service) endWaits(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (m
 		return false, time.Time{}, nil
 	}
 	if !next.After(c.Now) { // it waits for an event that is not looked at yet
-		next = c.Now.Add(askAgain)
+		next = c.Now.Add(lookAgain)
 	}
 	return false, next, wrap(err, "read when the next wait is over")
 }
@@ -87,7 +87,7 @@ type ending struct {
 	h      *head
 	slices map[int32]*db.SliceRowsRow
 	// arrivals are the events that ended waits.
-	arrivals map[int64]*db.ArrivalsReadRow
+	arrivals map[int64]*db.FlowEventArrival
 	// children are the batches that waits are for.
 	children map[uuid.UUID]*child
 	// dropped are the records, and the slices, that failed while they waited for more.
@@ -177,12 +177,13 @@ func (e *ending) fails(p *Part, t *Trace) bool {
 func (e *ending) read(ctx context.Context, rows []db.WaitsOverRow) error {
 	q, tx := e.c.s.q, e.c.tx
 	var numbers []int64
-	var nos, whole []int32
+	var nos []int32
+	whole := map[int32]bool{}
 	var keys []jobKey
 	for _, r := range rows {
 		numbers, nos = append(numbers, r.No), append(nos, r.SliceNo)
 		if r.Position == wholeSlice {
-			whole = append(whole, r.SliceNo)
+			whole[r.SliceNo] = true
 		} else {
 			keys = append(keys, jobKey{e.h.ID, r.Position})
 		}
@@ -202,13 +203,15 @@ func (e *ending) read(ctx context.Context, rows []db.WaitsOverRow) error {
 	for i := range found {
 		s := &found[i]
 		e.slices[s.No] = s
-		refs = append(refs, SliceRef{No: s.No, First: s.First})
+		if whole[s.No] {
+			refs = append(refs, SliceRef{No: s.No, First: s.First})
+		}
 	}
 	if err := e.c.loadJobs(ctx, keys); err != nil || len(whole) == 0 {
 		return err
 	}
 	// While a slice waits nobody leaves it, so whoever is apart left before.
-	e.gone, err = e.c.s.apart(ctx, tx, e.h.ID, whole, lastOfAll, refs)
+	e.gone, err = e.c.s.apart(ctx, tx, e.h.ID, refs, lastOfAll)
 	return err
 }
 
@@ -226,7 +229,7 @@ func (e *ending) endSlice(s *db.SliceRowsRow, p *Part, trace Trace) {
 	}
 	d.remaining--
 	if s.Remaining--; s.Remaining == 0 {
-		e.c.leaveWork(e.h, s, s.Records-s.Apart, doneBefore(s, s.StepNo))
+		e.c.leaveStep(e.h, s, s.Records-s.Apart, doneBefore(s, s.StepNo))
 	}
 }
 

@@ -35,7 +35,7 @@ func prepareEventWait(r *recordWork, params []byte) error {
 }
 
 // eventOutput is an event as tasks and conditions see it.
-func eventOutput(a *db.ArrivalsReadRow) json.RawMessage {
+func eventOutput(a *db.FlowEventArrival) json.RawMessage {
 	out := fmt.Appendf(nil, `{"id":%q,"kind":%q,"occurred_at":%q,"payload":`, a.EventID, a.EventKind, a.OccurredAt.UTC().Format(time.RFC3339Nano))
 	return append(append(out, bytes.TrimSpace(a.Payload)...), '}')
 }
@@ -135,7 +135,7 @@ func (e *ending) fitting(ctx context.Context, rows []db.WaitsOverRow) (int, erro
 	if err != nil {
 		return 0, fmt.Errorf("read events: %w", err)
 	}
-	e.arrivals = map[int64]*db.ArrivalsReadRow{}
+	e.arrivals = map[int64]*db.FlowEventArrival{}
 	for i := range found {
 		e.arrivals[found[i].No] = &found[i]
 	}
@@ -155,8 +155,8 @@ func (e *ending) fitting(ctx context.Context, rows []db.WaitsOverRow) (int, erro
 	return len(rows), nil
 }
 
-// askAtOnce bounds the waits that are asked about an event together.
-const askAtOnce = 256
+// candidatesAtOnce bounds the waits that an event is held against together.
+const candidatesAtOnce = 256
 
 // Arrive holds the oldest event that came in an organization against a bounded number of the waits for its kind, and reports
 // whether there is more to do. Those that it ends get it, in the order in which they began; their batches go on with it (EndWaits).
@@ -168,17 +168,17 @@ func (s *Service) Arrive(ctx context.Context, orgID uuid.UUID) (more bool, err e
 	if err != nil {
 		return false, fmt.Errorf("read the next event: %w", err)
 	}
-	event := eventOutput(&db.ArrivalsReadRow{No: a.No, EventID: a.EventID, EventKind: a.EventKind, Payload: a.Payload, OccurredAt: a.OccurredAt})
+	event := eventOutput(&a)
 	rows, err := s.q.WaitCandidates(ctx, s.pool, db.WaitCandidatesParams{OrgID: orgID, EventKind: a.EventKind, MatchKeys: expr.EventKeys(event),
-		After: a.DoneUpto, Before: a.No, OccurredAt: a.OccurredAt, MaxRows: askAtOnce})
+		After: a.DoneUpto, Before: a.No, OccurredAt: a.OccurredAt, MaxRows: candidatesAtOnce})
 	if err != nil {
 		return false, fmt.Errorf("read what waits for event %s: %w", a.EventID, err)
 	}
-	ended, err := s.ask(ctx, rows, event)
+	ended, err := s.matching(ctx, rows, event)
 	if err != nil {
 		return false, err
 	}
-	upto := db.ArrivalAdvanceParams{No: a.No, Was: a.DoneUpto, DoneUpto: a.No, Delivered: len(rows) < askAtOnce}
+	upto := db.ArrivalAdvanceParams{No: a.No, Was: a.DoneUpto, DoneUpto: a.No, Delivered: len(rows) < candidatesAtOnce}
 	if !upto.Delivered {
 		upto.DoneUpto = rows[len(rows)-1].No
 	}
@@ -210,24 +210,20 @@ func (s *Service) hand(ctx context.Context, tx pgx.Tx, upto db.ArrivalAdvancePar
 	return s.send(ctx, tx, new(pg.Pipeline), wakes, immediately)
 }
 
-// ask returns those of the waits that an event ends. One whose condition has no value for the event goes on waiting.
-func (s *Service) ask(ctx context.Context, rows []db.WaitCandidatesRow, event json.RawMessage) (ended []int64, err error) {
+// matching returns those of the waits that an event ends. One whose condition has no value for the event goes on waiting.
+func (s *Service) matching(ctx context.Context, rows []db.WaitCandidatesRow, event json.RawMessage) (ended []int64, err error) {
 	type place struct {
-		batch uuid.UUID
-		slice int32
-		step  int16
-		task  int16
+		batch      uuid.UUID
+		slice      int32
+		step, task int16
 	}
-	by, order := map[place][]db.WaitCandidatesRow{}, []place{}
+	by := map[place][]db.WaitCandidatesRow{}
 	for _, r := range rows {
 		p := place{r.BatchID, r.SliceNo, r.StepNo, r.TaskNo}
-		if by[p] == nil {
-			order = append(order, p)
-		}
 		by[p] = append(by[p], r)
 	}
-	for _, p := range order {
-		nos, err := s.askSlice(ctx, by[p], event)
+	for _, rows := range by {
+		nos, err := s.matchingOf(ctx, rows, event)
 		if err != nil {
 			return nil, err
 		}
@@ -236,8 +232,8 @@ func (s *Service) ask(ctx context.Context, rows []db.WaitCandidatesRow, event js
 	return ended, nil
 }
 
-// askSlice is ask for waits of one task in one slice.
-func (s *Service) askSlice(ctx context.Context, rows []db.WaitCandidatesRow, event json.RawMessage) (ended []int64, err error) {
+// matchingOf is matching for waits of one task in one slice.
+func (s *Service) matchingOf(ctx context.Context, rows []db.WaitCandidatesRow, event json.RawMessage) (ended []int64, err error) {
 	first := rows[0]
 	b, err := s.Batch(ctx, s.pool, first.BatchID)
 	if err != nil {
@@ -253,9 +249,7 @@ func (s *Service) askSlice(ctx context.Context, rows []db.WaitCandidatesRow, eve
 		}
 		return ended, nil
 	}
-	env := func(db.WaitCandidatesRow) expr.Env {
-		return expr.Env{Metadata: b.Metadata, Vars: b.Vars, Batch: b.facts}
-	}
+	env := func(db.WaitCandidatesRow) expr.Env { return b.env() }
 	if !task.Match.Static() {
 		slice, err := s.sliceRow(ctx, s.pool, b.ID, first.SliceNo)
 		if err != nil {
