@@ -157,24 +157,10 @@ func (c *Change) writeParts(ctx context.Context) error {
 			return fmt.Errorf("%w: %d calls have %d parts", ErrMoved, len(c.answered), n)
 		}
 	}
-	if len(c.queued) == 0 {
+	if len(c.queued.Froms) == 0 {
 		return nil
 	}
-	in := db.PartInsertParams{}
-	for i := range c.queued {
-		p := &c.queued[i]
-		in.BatchIds = append(in.BatchIds, p.BatchID)
-		in.StepNos = append(in.StepNos, p.StepNo)
-		in.TaskNos = append(in.TaskNos, p.TaskNo)
-		in.SliceNos = append(in.SliceNos, p.SliceNo)
-		in.Froms = append(in.Froms, p.From)
-		in.Tos = append(in.Tos, p.To)
-		in.Aparts = append(in.Aparts, p.Apart)
-		in.Attempts = append(in.Attempts, p.Attempt)
-		in.Elements = append(in.Elements, p.Element)
-		in.ReadyAts = append(in.ReadyAts, c.readyAt[i])
-	}
-	return wrap(c.s.q.PartInsert(ctx, c.later, in), "queue parts")
+	return wrap(c.s.q.PartInsert(ctx, c.later, c.queued), "queue parts")
 }
 
 func (c *Change) writeLanes(ctx context.Context) error {

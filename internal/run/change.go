@@ -145,8 +145,7 @@ type Change struct {
 	moved   map[uuid.UUID]Status
 	jobs    map[jobKey]*job
 	was     map[jobKey]Status
-	queued  []Part
-	readyAt []time.Time
+	queued  db.PartInsertParams
 	deleted []int64
 	// answered are calls that are settled with all their parts.
 	answered []uuid.UUID
@@ -306,8 +305,11 @@ func (c *Change) trace(p *Part, t Trace) {
 
 // enqueue adds a part that waits for a call from readyAt on; records is how many of its range are with the slice.
 func (c *Change) enqueue(p Part, records int32, readyAt time.Time) {
-	c.queued = append(c.queued, p)
-	c.readyAt = append(c.readyAt, readyAt)
+	q := &c.queued
+	q.BatchIds, q.SliceNos = append(q.BatchIds, p.BatchID), append(q.SliceNos, p.SliceNo)
+	q.StepNos, q.TaskNos = append(q.StepNos, p.StepNo), append(q.TaskNos, p.TaskNo)
+	q.Froms, q.Tos, q.Aparts = append(q.Froms, p.From), append(q.Tos, p.To), append(q.Aparts, p.Apart)
+	q.Attempts, q.Elements, q.ReadyAts = append(q.Attempts, p.Attempt), append(q.Elements, p.Element), append(q.ReadyAts, readyAt)
 	k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
 	d := c.lane(k)
 	d.parts++

@@ -110,8 +110,7 @@ func (s *Service) Steer(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 	if err != nil {
 		return nil, err
 	}
-	st := steering{c: c, was: row.FlowBatchCount, scheduledAt: row.FlowBatch.ScheduledAt}
-	if err := st.apply(ctx, &in); err != nil {
+	if err := c.steer(ctx, row, &in); err != nil {
 		return nil, err
 	}
 	if err := account.Audit(ctx, tx, auditType, batchID.String()); err != nil {
@@ -123,66 +122,60 @@ func (s *Service) Steer(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUID
 // isHigh reports whether a batch of this priority goes before others of its lane.
 func isHigh(priority *string) bool { return priority != nil && *priority == "high" }
 
-// steering is a change of a batch's priority and pacing under way.
-type steering struct {
-	c   *Change
-	was db.FlowBatchCount
-	// scheduledAt is when the batch was to begin; nil for at once.
-	scheduledAt *time.Time
-}
-
-func (st *steering) apply(ctx context.Context, in *Steering) error {
-	to := db.BatchSteerParams{BatchID: st.was.BatchID, Now: st.c.Now, Priority: st.was.Priority, Pacing: st.was.Pacing, PaceNextAt: st.was.PaceNextAt}
+// steer changes the batch, which was like this.
+func (c *Change) steer(ctx context.Context, batch *BatchRow, in *Steering) error {
+	was := &batch.FlowBatchCount
+	to := db.BatchSteerParams{BatchID: was.BatchID, Now: c.Now, Priority: was.Priority, Pacing: was.Pacing, PaceNextAt: was.PaceNextAt}
 	changed := false
 	if in.Priority != nil && (to.Priority == nil || *to.Priority != *in.Priority) {
 		to.Priority, changed = in.Priority, true
-		if err := st.c.s.q.LaneBatchRank(ctx, st.c.tx, db.LaneBatchRankParams{BatchID: to.BatchID, High: isHigh(in.Priority)}); err != nil {
+		if err := c.s.q.LaneBatchRank(ctx, c.tx, db.LaneBatchRankParams{BatchID: to.BatchID, High: isHigh(in.Priority)}); err != nil {
 			return fmt.Errorf("rank the queues of batch %s: %w", to.BatchID, err)
 		}
 	}
 	switch {
 	case in.Pacing != nil:
-		old, err := pacing.Parse(st.was.Pacing)
+		old, err := pacing.Parse(was.Pacing)
 		if err != nil {
 			return err
 		}
 		if !in.Pacing.Equal(old) {
 			to.Pacing, changed = in.Pacing.Encode(), true
-			if to.PaceNextAt, err = st.pace(ctx, old, in.Pacing); err != nil {
+			if to.PaceNextAt, err = c.pace(ctx, batch, old, in.Pacing); err != nil {
 				return err
 			}
 		}
 	case in.RemovePacing && to.Pacing != nil:
 		to.Pacing, to.PaceNextAt, changed = nil, nil, true
-		if err := st.c.s.q.LaneBatchUnpace(ctx, st.c.tx, to.BatchID); err != nil {
+		if err := c.s.q.LaneBatchUnpace(ctx, c.tx, to.BatchID); err != nil {
 			return fmt.Errorf("unpace the queues of batch %s: %w", to.BatchID, err)
 		}
-		if err := st.c.wakeQueues(ctx, to.BatchID); err != nil { // what waited for a tick goes at once
+		if err := c.wakeQueues(ctx, to.BatchID); err != nil { // what waited for a tick goes at once
 			return err
 		}
 	}
 	if changed {
-		if err := st.c.s.q.BatchSteer(ctx, st.c.tx, to); err != nil {
+		if err := c.s.q.BatchSteer(ctx, c.tx, to); err != nil {
 			return fmt.Errorf("steer batch %s: %w", to.BatchID, err)
 		}
 	}
-	return st.c.send(ctx)
+	return c.send(ctx)
 }
 
 // pace puts the batch under a policy, and returns its first tick. What the last tick released under the old one, nil for
 // none, stays as far as the new one allows it.
-func (st *steering) pace(ctx context.Context, old, policy *pacing.Policy) (*time.Time, error) {
-	now := st.c.Now
-	args := db.LaneBatchPaceParams{BatchID: st.was.BatchID, Gives: policy.Records, Until: policy.Until(now, now.Add(policy.Period()))}
+func (c *Change) pace(ctx context.Context, batch *BatchRow, old, policy *pacing.Policy) (*time.Time, error) {
+	was, now := &batch.FlowBatchCount, c.Now
+	args := db.LaneBatchPaceParams{BatchID: was.BatchID, Gives: policy.Records, Until: policy.Until(now, now.Add(policy.Period()))}
 	if old == nil {
 		args.Until = now
 	} else {
 		args.Was = old.Records
 	}
-	if err := st.c.s.q.LaneBatchPace(ctx, st.c.tx, args); err != nil {
-		return nil, fmt.Errorf("pace the queues of batch %s: %w", st.was.BatchID, err)
+	if err := c.s.q.LaneBatchPace(ctx, c.tx, args); err != nil {
+		return nil, fmt.Errorf("pace the queues of batch %s: %w", was.BatchID, err)
 	}
-	first := firstTick(policy, st.was.PacedAt, now, st.scheduledAt)
-	st.c.Wake(DuePacing, st.was.BatchID.String(), first)
+	first := firstTick(policy, was.PacedAt, now, batch.FlowBatch.ScheduledAt)
+	c.Wake(DuePacing, was.BatchID.String(), first)
 	return &first, nil
 }

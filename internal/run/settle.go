@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -157,34 +158,28 @@ func doom(e *Exception) Status {
 	return Failed
 }
 
+// diverges reports whether a record that came out like this leaves its slice; open is how many of its calls are not settled.
+func (c *Change) diverges(p *Part, e *Exception, open int16) bool {
+	h := c.heads[p.BatchID]
+	return !c.passes(p, e) || open == 0 && h.last(p.StepNo) && c.endsAs(p, e) != h.final()
+}
+
 func (c *Change) settlePlain(r *Result) {
 	p, h := &r.Part, c.heads[r.Part.BatchID]
 	k := sliceKey{p.BatchID, p.SliceNo}
 	d := c.slice(k)
+	c.widest[k] = max(c.widest[k], p.To-p.From)
+	n := p.Records()
+	for i := range r.Exceptions {
+		if e := &r.Exceptions[i]; c.diverges(p, e, 0) {
+			c.settleOne(p, e.Offset, e, r.From)
+			n--
+		}
+	}
+	d.remaining -= n
 	target := Queued
 	if h.last(p.StepNo) {
 		target = h.final()
-	}
-	n := p.Records()
-	d.remaining -= n
-	c.widest[k] = max(c.widest[k], p.To-p.From)
-	for i := range r.Exceptions {
-		e := &r.Exceptions[i]
-		switch {
-		case c.passes(p, e) && !(h.last(p.StepNo) && c.endsAs(p, e) != target):
-			continue // goes on with its slice
-		case c.passes(p, e):
-			c.moveJob(c.setApart(p, e.Offset, r.From, 0), Completed)
-		case e.again():
-			j := c.setApart(p, e.Offset, r.From, 1)
-			c.moveJob(j, Queued)
-			c.againJob(j, p, e)
-		default:
-			j := c.setApart(p, e.Offset, r.From, 0)
-			j.Error = ref(errorText(e.Error))
-			c.moveJob(j, doom(e))
-		}
-		n--
 	}
 	if r.From != target {
 		d.counts.move(r.From, target, int64(n))
@@ -221,14 +216,13 @@ func (c *Change) settleEach(r *Result) {
 
 func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 	k := sliceKey{p.BatchID, p.SliceNo}
-	h, cov, j := c.heads[p.BatchID], c.covers[k], c.jobs[jobKey{p.BatchID, p.First + int64(offset)}]
+	cov, j := cmp.Or(c.covers[k], &cover{}), c.jobs[jobKey{p.BatchID, p.First + int64(offset)}]
 	if !p.Apart {
 		c.slice(k).remaining--
 	}
 	if j == nil {
 		_, open := cov.status(p.StepNo, offset, withSlice)
-		diverges := !c.passes(p, e) || (open == 0 && h.last(p.StepNo) && c.endsAs(p, e) != h.final())
-		if !diverges {
+		if !c.diverges(p, e, open) {
 			c.slice(k).counts.move(before, c.stands(p, offset), 1)
 			return
 		}
