@@ -217,7 +217,7 @@ UPDATE flow.batch_count SET paced_at = @paced_at::timestamptz, pace_next_at = @p
 SELECT pacing, pace_next_at::timestamptz AS pace_next_at FROM flow.batch_count WHERE batch_id = @batch_id;
 
 -- name: LaneBatchOfBatches :many
-SELECT batch_id, step_no, task_no, domain, bucket, lane, (open AND ready_parts > 0)::boolean AS ready FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]);
+SELECT batch_id, step_no, task_no, domain, bucket, (open AND ready_parts > 0)::boolean AS ready FROM flow.lane_batch WHERE batch_id = ANY(@batch_ids::uuid[]);
 
 -- name: LaneBatchClose :exec
 UPDATE flow.lane_batch SET open = false WHERE batch_id = @batch_id;

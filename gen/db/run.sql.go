@@ -1200,7 +1200,7 @@ func (q *Queries) LaneBatchMove(ctx context.Context, db DBTX, arg LaneBatchMoveP
 }
 
 const laneBatchOfBatches = `-- name: LaneBatchOfBatches :many
-SELECT batch_id, step_no, task_no, domain, bucket, lane, (open AND ready_parts > 0)::boolean AS ready FROM flow.lane_batch WHERE batch_id = ANY($1::uuid[])
+SELECT batch_id, step_no, task_no, domain, bucket, (open AND ready_parts > 0)::boolean AS ready FROM flow.lane_batch WHERE batch_id = ANY($1::uuid[])
 `
 
 type LaneBatchOfBatchesRow struct {
@@ -1209,7 +1209,6 @@ type LaneBatchOfBatchesRow struct {
 	TaskNo  int16
 	Domain  string
 	Bucket  string
-	Lane    FlowLane
 	Ready   bool
 }
 
@@ -1228,7 +1227,6 @@ func (q *Queries) LaneBatchOfBatches(ctx context.Context, db DBTX, batchIds []uu
 			&i.TaskNo,
 			&i.Domain,
 			&i.Bucket,
-			&i.Lane,
 			&i.Ready,
 		); err != nil {
 			return nil, err

@@ -92,7 +92,6 @@ type head struct {
 	// counts are how many of its jobs stand where, failing how many of them have failed, with what the change does so far.
 	counts  Counts
 	failing int64
-	lanes   map[laneKey]Route
 	// began is when the earliest of the calls was sent that the change settles; zero where there is none.
 	began time.Time
 	// abandoned is how many of its jobs came to wait for a person in the change.
@@ -158,7 +157,9 @@ type Change struct {
 	// a slice that were settled at once.
 	over   db.FragmentsManyParams
 	widest map[sliceKey]int32
+	// wakeAt are the queues in which parts are left, opened the batches whose queues may have work again.
 	wakeAt map[laneKey]time.Time
+	opened []uuid.UUID
 	wakes  wakeUps
 	// later are statements that Apply sends together.
 	later *pg.Pipeline
@@ -332,24 +333,4 @@ func errorText(e *JobError) string {
 	}
 	b, _ := json.Marshal(e) // strings alone: cannot fail
 	return string(b)
-}
-
-// route returns the queue of a task.
-func (c *Change) route(ctx context.Context, k laneKey) (Route, error) {
-	h := c.heads[k.batch]
-	if h.lanes == nil {
-		rows, err := c.s.q.LaneBatchOfBatches(ctx, c.tx, []uuid.UUID{k.batch})
-		if err != nil {
-			return Route{}, fmt.Errorf("read the queues of batch %s: %w", k.batch, err)
-		}
-		h.lanes = map[laneKey]Route{}
-		for _, r := range rows {
-			h.lanes[laneKey{r.BatchID, r.StepNo, r.TaskNo}] = Route{Domain: r.Domain, Bucket: r.Bucket, Lane: r.Lane}
-		}
-	}
-	route, ok := h.lanes[k]
-	if !ok {
-		return Route{}, fmt.Errorf("batch %s has no queue for step %d task %d", k.batch, k.step, k.task)
-	}
-	return route, nil
 }

@@ -66,9 +66,7 @@ func (s *Service) Resume(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 		}
 		return true, c.Now, c.finish(ctx)
 	}
-	if err := c.wakeQueues(ctx, batchID); err != nil {
-		return false, c.Now, err
-	}
+	c.opened = append(c.opened, batchID)
 	c.wakeBatch(DueSlices, batchID)
 	if planWaits(h.plan) {
 		c.wakeBatch(DueWait, batchID)

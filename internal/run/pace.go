@@ -55,9 +55,7 @@ func (s *Service) Tick(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (next 
 	if err != nil {
 		return next, fmt.Errorf("release records of batch %s: %w", batchID, err)
 	}
-	if err := c.wakeQueues(ctx, batchID); err != nil {
-		return next, err
-	}
+	c.opened = append(c.opened, batchID)
 	return next, c.send(ctx)
 }
 
@@ -150,9 +148,7 @@ func (c *Change) steer(ctx context.Context, batch *BatchRow, in *Steering) error
 		if err := c.s.q.LaneBatchUnpace(ctx, c.tx, to.BatchID); err != nil {
 			return fmt.Errorf("unpace the queues of batch %s: %w", to.BatchID, err)
 		}
-		if err := c.wakeQueues(ctx, to.BatchID); err != nil { // what waited for a tick goes at once
-			return err
-		}
+		c.opened = append(c.opened, to.BatchID) // what waited for a tick goes at once
 	}
 	if changed {
 		if err := c.s.q.BatchSteer(ctx, c.tx, to); err != nil {

@@ -316,8 +316,6 @@ func (r *retrying) start(ctx context.Context) (err error) {
 	); err != nil {
 		return fmt.Errorf("insert the batch: %w", err)
 	}
-	if err := r.c.wakeQueues(ctx, out.BatchID); err != nil {
-		return err
-	}
+	r.c.opened = append(r.c.opened, out.BatchID)
 	return r.c.send(ctx)
 }

@@ -65,30 +65,20 @@ func (s *Service) LoadBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID
 	if err != nil || len(missing) == 1 {
 		return err
 	}
-	return s.loadPages(ctx, conn, read)
-}
-
-// onePage bounds the records of a batch of which one page may hold all.
-const onePage = 250
-
-// loadPages reads the first pages of small batches, and keeps those that are all of their batch.
-func (s *Service) loadPages(ctx context.Context, conn db.DBTX, batches []*Batch) error {
-	var refs []recordset.PageRef
-	for _, b := range batches {
-		if b.records > 0 && b.records <= onePage && !b.retry {
-			refs = append(refs, recordset.PageRef{Set: b.PageSet})
-		}
-	}
-	if len(refs) == 0 {
+	small := slices.DeleteFunc(read, func(b *Batch) bool { return b.records == 0 || b.records > onePage || b.retry })
+	if len(small) == 0 {
 		return nil
+	}
+	refs := make([]recordset.PageRef, len(small))
+	for i, b := range small {
+		refs[i].Set = b.PageSet
 	}
 	pages, err := recordset.ReadPagesOf(ctx, conn, refs)
 	if err != nil {
 		return fmt.Errorf("read records of %d batches: %w", len(refs), err)
 	}
-	for _, b := range batches {
-		page := pages[recordset.PageRef{Set: b.PageSet}]
-		if page != nil && int64(page.Count) == b.records && page.Size() <= remembered {
+	for i, b := range small {
+		if page := pages[refs[i]]; int64(page.Count) == b.records && page.Size() <= remembered {
 			whole := *b
 			whole.page = page
 			s.batches.put(&whole)
@@ -96,6 +86,9 @@ func (s *Service) loadPages(ctx context.Context, conn db.DBTX, batches []*Batch)
 	}
 	return nil
 }
+
+// onePage bounds the records of a batch of which one page may hold all.
+const onePage = 250
 
 func (s *Service) readBatches(ctx context.Context, conn db.DBTX, ids []uuid.UUID) ([]*Batch, error) {
 	rows, err := s.q.BatchHeads(ctx, conn, ids)

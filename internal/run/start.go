@@ -294,15 +294,11 @@ func (s *Service) Release(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) err
 	if err := s.q.BatchCountRelease(ctx, tx, batchID); err != nil {
 		return fmt.Errorf("release batch %s: %w", batchID, err)
 	}
-	if state == sliceReady {
-		c.wakeBatch(DueSlices, batchID)
-		return c.send(ctx)
-	}
 	if err := s.q.SlicesQueue(ctx, tx, batchID); err != nil {
 		return fmt.Errorf("queue the first step: %w", err)
 	}
-	if err := c.wakeQueues(ctx, batchID); err != nil {
-		return err
+	if c.opened = append(c.opened, batchID); state == sliceReady {
+		c.wakeBatch(DueSlices, batchID)
 	}
 	return c.send(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -102,21 +103,15 @@ func (w *sliceWork) fit(room map[string]int64) {
 
 // fitTogether takes room for a slice that waits as a whole; false where it does not, or where there is none.
 func (w *sliceWork) fitTogether(room map[string]int64) bool {
-	all := w.together()
-	need := map[string]int64{}
+	all, left := w.together(), maps.Clone(room)
 	for i := range all {
-		if all[i].unkeyed() {
-			need[all[i].kind]++
+		if kind := all[i].kind; all[i].unkeyed() {
+			if left[kind]--; left[kind] < 0 {
+				return false
+			}
 		}
 	}
-	for kind, n := range need {
-		if room[kind] < n {
-			return false
-		}
-	}
-	for kind, n := range need {
-		room[kind] -= n
-	}
+	maps.Copy(room, left)
 	return len(all) > 0
 }
 

@@ -49,28 +49,37 @@ func (c *Change) Wake(kind, key string, at time.Time) { c.wakes.add(kind, key, a
 // wakeBatch makes work of a kind in a batch due.
 func (c *Change) wakeBatch(kind string, batchID uuid.UUID) { c.Wake(kind, batchID.String(), c.Now) }
 
-// wakeQueues makes the queues of a batch due from which calls may go.
-func (c *Change) wakeQueues(ctx context.Context, batchID uuid.UUID) error {
-	rows, err := c.s.q.LaneBatchOfBatches(ctx, c.tx, []uuid.UUID{batchID})
+// wakeQueues makes the queues due in which the change left parts, and those of the batches that it opened from which calls may go.
+func (c *Change) wakeQueues(ctx context.Context) error {
+	ids := slices.Clone(c.opened)
+	for k := range c.wakeAt {
+		ids = append(ids, k.batch)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := c.s.q.LaneBatchOfBatches(ctx, c.tx, ids)
 	if err != nil {
-		return fmt.Errorf("read the queues of batch %s: %w", batchID, err)
+		return fmt.Errorf("read queues: %w", err)
 	}
 	for _, r := range rows {
-		if r.Ready {
-			c.Wake(DueDispatch, DispatchKey(r.Domain, r.Bucket), c.Now)
+		k := laneKey{r.BatchID, r.StepNo, r.TaskNo}
+		at, left := c.wakeAt[k]
+		if left || r.Ready && slices.Contains(c.opened, r.BatchID) {
+			c.Wake(DueDispatch, DispatchKey(r.Domain, r.Bucket), at)
 		}
+		delete(c.wakeAt, k)
+	}
+	for k := range c.wakeAt {
+		return fmt.Errorf("batch %s has no queue for step %d task %d", k.batch, k.step, k.task)
 	}
 	return nil
 }
 
 // send sends the last statements, and makes everything due that the change gave work to.
 func (c *Change) send(ctx context.Context) error {
-	for k, at := range c.wakeAt {
-		route, err := c.route(ctx, k)
-		if err != nil {
-			return err
-		}
-		c.Wake(DueDispatch, DispatchKey(route.Domain, route.Bucket), at)
+	if err := c.wakeQueues(ctx); err != nil {
+		return err
 	}
 	return c.s.send(ctx, c.tx, c.later, c.wakes, c.Now)
 }
