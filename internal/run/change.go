@@ -46,6 +46,9 @@ type Part struct {
 // Records returns how many records the part holds.
 func (p *Part) Records() int32 { return p.To - p.From - int32(len(p.LeftOut)) }
 
+// key is that of the record at an offset.
+func (p *Part) key(offset int32) jobKey { return jobKey{p.BatchID, p.First + int64(offset)} }
+
 // Offsets returns the offsets of the part's records, ascending.
 func (p *Part) Offsets() []int32 {
 	out := make([]int32, 0, p.Records())

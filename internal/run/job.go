@@ -51,7 +51,7 @@ func (c *Change) setApart(p *Part, offset int32, status Status, remaining int16)
 		BatchID: p.BatchID, Position: p.First + int64(offset), SliceNo: p.SliceNo, ApartStep: p.StepNo, StepNo: p.StepNo,
 		Remaining: remaining, Status: status, Attempts: max(p.Attempt, 1), UpdatedAt: c.Now, StartedAt: &c.Now,
 	}}
-	c.jobs[jobKey{j.BatchID, j.Position}] = j
+	c.jobs[p.key(offset)] = j
 	c.slice(sliceKey{p.BatchID, p.SliceNo}).apart++
 	return j
 }

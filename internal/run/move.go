@@ -282,7 +282,7 @@ func (c *Change) remember(p *Part) {
 		return
 	}
 	for _, o := range p.Offsets() {
-		c.was[jobKey{p.BatchID, p.First + int64(o)}] = c.stands(p, o)
+		c.was[p.key(o)] = c.stands(p, o)
 	}
 }
 
@@ -295,14 +295,13 @@ func (c *Change) shift(p *Part, from, to Status) {
 	}
 	cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]
 	for _, o := range p.Offsets() {
-		k := jobKey{p.BatchID, p.First + int64(o)}
-		if j := c.jobs[k]; j != nil {
+		if j := c.jobs[p.key(o)]; j != nil {
 			if s, parts := cov.status(p.StepNo, o, j.ApartStep); parts > 0 {
 				c.moveJob(j, s)
 			}
 			continue
 		}
-		d.counts.move(c.was[k], c.stands(p, o), 1)
+		d.counts.move(c.was[p.key(o)], c.stands(p, o), 1)
 	}
 }
 

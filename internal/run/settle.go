@@ -103,7 +103,7 @@ func (c *Change) look(ctx context.Context, ps []*Part) error {
 		}
 		keys = append(keys, sliceKey{p.BatchID, p.SliceNo})
 		for o := p.From; o < p.To; o++ {
-			jobs = append(jobs, jobKey{p.BatchID, p.First + int64(o)})
+			jobs = append(jobs, p.key(o))
 		}
 	}
 	if err := c.loadCovers(ctx, keys); err != nil {
@@ -189,19 +189,15 @@ func (c *Change) settlePlain(r *Result) {
 // settleEach settles records that other tasks of the step, or rows of their own, must be asked about.
 func (c *Change) settleEach(r *Result) {
 	p := &r.Part
-	k := sliceKey{p.BatchID, p.SliceNo}
-	cov := c.covers[k]
-	before := map[int32]Status{}
 	offsets := p.Offsets()
 	for _, o := range offsets {
-		if was, ok := c.was[jobKey{p.BatchID, p.First + int64(o)}]; ok && p.ID == 0 {
-			before[o] = was // taken off the queue without a call: the cover no longer shows it
-			continue
+		// What was taken off the queue without a call stood where it did then: the cover no longer shows it.
+		if _, known := c.was[p.key(o)]; !known || p.ID != 0 {
+			c.was[p.key(o)] = c.stands(p, o)
 		}
-		before[o] = c.stands(p, o)
 	}
 	if p.ID != 0 {
-		cov.remove(p.ID)
+		c.covers[sliceKey{p.BatchID, p.SliceNo}].remove(p.ID)
 	}
 	next := 0
 	for _, o := range offsets {
@@ -210,13 +206,13 @@ func (c *Change) settleEach(r *Result) {
 			e = &r.Exceptions[next]
 			next++
 		}
-		c.settleOne(p, o, e, before[o])
+		c.settleOne(p, o, e, c.was[p.key(o)])
 	}
 }
 
 func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 	k := sliceKey{p.BatchID, p.SliceNo}
-	cov, j := cmp.Or(c.covers[k], &cover{}), c.jobs[jobKey{p.BatchID, p.First + int64(offset)}]
+	cov, j := cmp.Or(c.covers[k], &cover{}), c.jobs[p.key(offset)]
 	if !p.Apart {
 		c.slice(k).remaining--
 	}
@@ -246,7 +242,7 @@ func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
 
 // stands returns where a record of a part stands now.
 func (c *Change) stands(p *Part, offset int32) Status {
-	if j := c.jobs[jobKey{p.BatchID, p.First + int64(offset)}]; j != nil {
+	if j := c.jobs[p.key(offset)]; j != nil {
 		return j.Status
 	}
 	if s, parts := c.covers[sliceKey{p.BatchID, p.SliceNo}].status(p.StepNo, offset, withSlice); parts > 0 {

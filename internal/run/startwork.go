@@ -23,6 +23,7 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/jsonraw"
 	"flowlane/internal/pg"
+	"flowlane/internal/recordset"
 )
 
 const (
@@ -173,7 +174,7 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 		if r.start == nil || r.start.waits > 0 && w.failed[r.offset] != nil {
 			continue
 		}
-		batch, err := c.startFlow(ctx, later, wanted[r.start.startKey].preparedStart, r.start.as(h, JobID(h.ID, w.First+int64(r.offset))))
+		batch, err := c.startFlow(ctx, later, wanted[r.start.startKey].preparedStart, h, r.start, JobID(h.ID, w.First+int64(r.offset)))
 		if err != nil {
 			return err
 		}
@@ -187,22 +188,15 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 	return wrap(later.Send(ctx, c.tx), "start flows")
 }
 
-// as is the start that a task of a job wants.
-func (p *flowStart) as(h *head, source string) StartInput {
-	return StartInput{
-		OrgID: h.OrgID, DefinitionID: p.definition, Source: Source{Records: [][]byte{p.input}}, Metadata: p.metadata,
-		Lane: p.laneOf(), TriggerType: db.FlowTriggerTypeFlow, TriggerSource: &source, CreatedBy: h.CreatedBy, EventDepth: h.EventDepth + 1,
-	}
-}
-
-// startFlow starts a batch of one record; what is due for it is woken with the rest of the change.
-func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedStart, in StartInput) (uuid.UUID, error) {
-	in.Version = p.version
-	small, err := in.Small()
+// startFlow starts the batch that the task of a job wants; what is due for it is woken with the rest of the change.
+func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedStart, h *head, wanted *flowStart, job string) (uuid.UUID, error) {
+	sheet, err := recordset.OneSheet([][]byte{wanted.input})
 	if err != nil {
-		return uuid.Nil, err
+		return uuid.Nil, err //nolint:wrapcheck // says everything
 	}
-	g := Alike{In: in, Each: []Small{*small}}
+	g := Alike{Each: []Small{{Sheet: sheet, Metadata: wanted.metadata}}, In: StartInput{
+		OrgID: h.OrgID, DefinitionID: wanted.definition, Version: p.version, Lane: wanted.laneOf(), TriggerType: db.FlowTriggerTypeFlow,
+		TriggerSource: &job, CreatedBy: h.CreatedBy, EventDepth: h.EventDepth + 1}}
 	if err := c.s.addAlike(ctx, later, c.wakes, p, &g, c.Now); err != nil {
 		return uuid.Nil, err
 	}

@@ -294,7 +294,7 @@ func (c *Change) failing(results []Result) (keys []jobKey) {
 		}
 		for j := range r.Exceptions {
 			if e := &r.Exceptions[j]; !e.again() && !c.passes(&r.Part, e) {
-				keys = append(keys, jobKey{r.Part.BatchID, r.Part.First + int64(e.Offset)})
+				keys = append(keys, r.Part.key(e.Offset))
 			}
 		}
 	}
