@@ -117,17 +117,14 @@ func (s *Service) one(ctx context.Context, orgID, batchID uuid.UUID, position in
 		if int(run) > len(v.runs[offset])+1 {
 			return fault.Missing(thing)
 		}
-		pages, err := readInputs(ctx, tx, []*sliceView{v})
+		release, err := readInputs(ctx, tx, []*sliceView{v})
 		if err != nil {
 			return err
 		}
-		page := pages[v.page()]
-		defer page.Release()
-		inputs, err := v.rows(page)
-		if err != nil {
-			return err
-		}
-		found, err := v.list(v.only(offset), want, inputs)
+		defer release()
+		wanted := make([]bool, v.Records)
+		wanted[offset] = true
+		found, err := v.list(wanted, want)
 		if err != nil {
 			return err
 		}
@@ -162,15 +159,10 @@ func (s *Service) viewAt(ctx context.Context, tx pgx.Tx, orgID, batchID uuid.UUI
 	return views[0], s.open(ctx, tx, views)
 }
 
-func (v *sliceView) only(offset int32) []bool {
-	wanted := make([]bool, v.Records)
-	wanted[offset] = true
-	return wanted
-}
-
 // path tells how a run of a record came through every step.
 func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
-	offset := int32(r.Position - v.First)
+	offset, wanted := int32(r.Position-v.First), make([]bool, v.Records)
+	wanted[offset] = true
 	steps := make([]ExecutionStep, len(v.batch.plan.Steps))
 	for i := range steps {
 		step := &v.batch.plan.Steps[i]
@@ -179,7 +171,7 @@ func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
 			steps[i].Tasks[j] = ExecutionTask{Task: &step.Tasks[j], Attempted: Attempted{Status: TaskPending}}
 		}
 	}
-	err := v.traces(light, v.only(offset), func(step, task int16, t *Trace) {
+	err := v.traces(light, wanted, func(step, task int16, t *Trace) {
 		if !t.covers(offset) || !v.tells(offset, r.Run, step, t) {
 			return
 		}

@@ -138,7 +138,7 @@ func (e *Export) write(v *sliceView, from, to int32) error {
 			wanted[o] = false
 		}
 	}
-	found, err := v.list(wanted, Want{Output: true}, nil)
+	found, err := v.list(wanted, Want{Output: true})
 	if err != nil {
 		return err
 	}

@@ -126,59 +126,50 @@ func (w *walk) slices(ctx context.Context, views []*sliceView) error {
 
 // take appends the matching records of opened slices to the page.
 func (w *walk) take(ctx context.Context, views []*sliceView) error {
-	var pages map[recordset.PageRef]*recordset.Page
 	if w.f.Want.Input {
-		var err error
-		if pages, err = readInputs(ctx, w.tx, views); err != nil {
+		release, err := readInputs(ctx, w.tx, views)
+		if err != nil {
 			return err
 		}
-		defer func() {
-			for _, p := range pages {
-				p.Release()
-			}
-		}()
+		defer release()
 	}
 	for _, v := range views {
-		var rows [][]byte
-		if p := pages[v.page()]; p != nil {
-			var err error
-			if rows, err = v.rows(p); err != nil {
-				return err
-			}
-		}
-		if err := w.takeSlice(v, rows); err != nil || w.more {
+		if err := w.takeSlice(v); err != nil || w.more {
 			return err
 		}
 	}
 	return nil
 }
 
-// rows returns the raw records of the slice from its page.
-func (v *sliceView) rows(p *recordset.Page) ([][]byte, error) {
-	rows, err := p.Rows()
-	if err != nil {
-		return nil, fmt.Errorf("records from %d of batch %s: %w", v.First, v.batch.FlowBatch.ID, err)
-	}
-	return rows[v.PageOff:][:v.Records], nil
-}
-
-// page is where the rows of the slice are.
-func (v *sliceView) page() recordset.PageRef {
-	return recordset.PageRef{Set: v.batch.FlowBatch.PageSet, First: v.First - int64(v.PageOff)}
-}
-
-// readInputs reads the pages of slices. Those that lie in one page share it, so that it is unpacked once: release them when all
-// are done.
-func readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (map[recordset.PageRef]*recordset.Page, error) {
+// readInputs reads the raw records of slices, which are there until they are released. Slices that lie in one page share it, so that
+// it is unpacked once.
+func readInputs(ctx context.Context, tx pgx.Tx, views []*sliceView) (release func(), err error) {
 	refs := make([]recordset.PageRef, len(views))
 	for i, v := range views {
-		refs[i] = v.page()
+		refs[i] = recordset.PageRef{Set: v.batch.FlowBatch.PageSet, First: v.First - int64(v.PageOff)}
 	}
-	return recordset.ReadPagesOf(ctx, tx, refs)
+	pages, err := recordset.ReadPagesOf(ctx, tx, refs)
+	if err != nil {
+		return nil, err
+	}
+	release = func() {
+		for _, p := range pages {
+			p.Release()
+		}
+	}
+	for i, v := range views {
+		rows, err := pages[refs[i]].Rows()
+		if err != nil {
+			release()
+			return nil, fmt.Errorf("records from %d of batch %s: %w", v.First, v.batch.FlowBatch.ID, err)
+		}
+		v.rows = rows[v.PageOff:][:v.Records]
+	}
+	return release, nil
 }
 
 // takeSlice appends the matching records of a slice to the page.
-func (w *walk) takeSlice(v *sliceView, rows [][]byte) error {
+func (w *walk) takeSlice(v *sliceView) error {
 	step := v.atOnce()
 	for from := v.from; from < v.to && !w.more; from += step {
 		wanted := make([]bool, v.Records)
@@ -188,7 +179,7 @@ func (w *walk) takeSlice(v *sliceView, rows [][]byte) error {
 		if !slices.Contains(wanted, true) {
 			continue
 		}
-		found, err := v.list(wanted, w.f.Want, rows)
+		found, err := v.list(wanted, w.f.Want)
 		if err != nil {
 			return err
 		}

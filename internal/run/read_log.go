@@ -153,7 +153,7 @@ func (v *sliceView) logs(runs []WatchedRun) ([]Log, error) {
 			}
 		})
 	}
-	records, err := v.list(wanted, Want{History: true}, nil)
+	records, err := v.list(wanted, Want{History: true})
 	if err != nil {
 		return nil, err
 	}

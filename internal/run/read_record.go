@@ -82,9 +82,8 @@ func (h *history) saw(started, ended int64) {
 	h.ended = max(h.ended, started, ended)
 }
 
-// list makes the records at the wanted offsets, in order. rows are the raw records of the slice, nil where no input is
-// wanted; they are copied.
-func (v *sliceView) list(wanted []bool, want Want, rows [][]byte) ([]Record, error) {
+// list makes the records at the wanted offsets, in order. Inputs are copied.
+func (v *sliceView) list(wanted []bool, want Want) ([]Record, error) {
 	histories, outputs, err := v.tell(wanted, want)
 	if err != nil {
 		return nil, err
@@ -95,8 +94,8 @@ func (v *sliceView) list(wanted []bool, want Want, rows [][]byte) ([]Record, err
 			continue
 		}
 		r := Record{Batch: v.batch.BatchRow, Position: v.First + int64(o), Status: v.statuses[o], Run: 1, Created: v.batch.FlowBatch.CreatedAt}
-		if rows != nil {
-			r.Input = append(json.RawMessage(nil), rows[o]...)
+		if want.Input {
+			r.Input = append(json.RawMessage(nil), v.rows[o]...)
 		}
 		if outputs != nil {
 			r.Output = outputs.at(o)

@@ -50,6 +50,8 @@ type sliceView struct {
 	runs map[int32][]db.EndedRunsReadRow
 	// bodies are the fragments as stored, by step and task in the order in which they came.
 	bodies []taskBody
+	// rows are the raw records, where they were read.
+	rows [][]byte
 }
 
 type taskBody struct {
