@@ -15,7 +15,6 @@ import (
 // bulk is a bulk call that is being filled. All its records have equal settings: everything but the row itself.
 type bulk struct {
 	prepared
-	r        *renderer
 	settings []byte
 	buf      []byte
 	keyField string
@@ -30,7 +29,7 @@ type bulk struct {
 
 func newBulk(r *renderer) *bulk {
 	// Calls of a flow are much alike: as much room as the last one needed saves growing into it.
-	c := &bulk{r: r, buf: append(make([]byte, 0, r.d.bulkSize.Load()+1024), '[')}
+	c := &bulk{prepared: prepared{r: r, timeout: r.timeout(), attempt: 1}, buf: append(make([]byte, 0, r.d.bulkSize.Load()+1024), '[')}
 	c.maxRows, c.maxBytes = bulkLimits(r.task.Action)
 	return c
 }
@@ -227,7 +226,6 @@ func (c *bulk) finish() *prepared {
 		return nil
 	}
 	p := &c.prepared
-	p.task, p.stepID, p.action, p.credentialID, p.timeout, p.attempt = c.r.task, c.r.step.ID, c.r.task.Action, c.r.task.CredentialID, c.r.timeout(), 1
 	for i := range p.pieces {
 		p.attempt = max(p.attempt, p.pieces[i].Part.Attempt)
 	}

@@ -29,7 +29,7 @@ func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*prepared) err
 			lanes = append(lanes, p.laneKey())
 		}
 	}
-	for _, s := range quota.ChargeGroup(c.shares, lanes) {
+	for _, s := range quota.ChargeGroup(laneShares(c.lanes), lanes) {
 		err := c.d.q.LaneCharge(ctx, conn, db.LaneChargeParams{
 			Domain: c.key.domain, Bucket: c.key.bucket, OrgID: s.Org, OrgVstart: s.OrgTag.Start, OrgVtime: s.OrgTag.Finish,
 			Lane: s.Lane, Vstart: s.Tag.Start, Vtime: s.Tag.Finish,

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/catalog"
 	"flowlane/internal/pg"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
@@ -23,8 +24,7 @@ type claimed struct {
 	calls []*prepared
 	// nextAt is when to try again where the budget, a backoff or the spacing is in the way; zero otherwise.
 	nextAt time.Time
-	// wait is how long it was until nextAt when the budget was asked.
-	wait time.Duration
+
 	// escalated: the budget is nearly spent, and nothing goes before the provider's counters were read.
 	escalated bool
 	// blocked are queues that cannot go now: an exclusive call is under way, people hold them, or their batch is over.
@@ -37,7 +37,7 @@ type claimed struct {
 	elsewhere bool
 	// decided tells that records were settled without a call.
 	decided bool
-	// at is when the calls were claimed, unmarked the batches that are not marked as running for it.
+	// at is when the budget was asked, unmarked the batches that are not marked as running for the claim.
 	at       time.Time
 	unmarked []uuid.UUID
 }
@@ -47,7 +47,7 @@ type claimed struct {
 func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, f *flight, checked bool) (got claimed, err error) {
 	defer asError(&err)
 	var out claimed
-	if err := d.makeAlso(ctx, k, calls); err != nil {
+	if err := d.makeBudgets(ctx, k.domain, calls[0].r.task.Action); err != nil {
 		return claimed{}, err
 	}
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
@@ -73,13 +73,20 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 		return claimed{}, err
 	}
 	for _, p := range out.calls {
-		p.request.SendBefore = started.Add(p.timeout)
-		p.request.AnswerBefore = p.request.SendBefore
-		p.request.FreshUntil = started.Add(freshFor)
-		p.request.Confirm = func(ctx context.Context) (time.Time, error) { return d.confirm(ctx, k, p) }
+		p.sendWithin(started)
+		if !p.probe {
+			p.request.FreshUntil = started.Add(freshFor)
+			p.request.Confirm = func(ctx context.Context) (time.Time, error) { return d.confirm(ctx, k, p) }
+		}
 		p.late = !time.Now().Before(p.request.SendBefore)
 	}
 	return out, nil
+}
+
+// sendWithin bounds the round trip by what the call may take.
+func (p *prepared) sendWithin(started time.Time) {
+	p.request.SendBefore = started.Add(p.timeout)
+	p.request.AnswerBefore = p.request.SendBefore
 }
 
 // readBack finds out whether a claim was committed whose commit got no answer. The budget's lock waits for a commit that is
@@ -122,8 +129,7 @@ type claim struct {
 	// now is the database's time, taken under the budget's lock.
 	now   time.Time
 	lanes []db.BudgetLanesRow
-	// shares are the same for fair queueing.
-	shares []quota.LaneShare
+
 	// countsIn are the windows that the calls are debited in.
 	countsIn json.RawMessage
 	// spans are the windows that the granted calls are debited in.
@@ -148,6 +154,9 @@ func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
 	if calls, err = c.afford(ctx, calls); err != nil || len(calls) == 0 {
 		return err
 	}
+	if calls[0].probe {
+		return c.takeProbe(ctx, calls)
+	}
 	l, err := c.intend(ctx, calls)
 	if err != nil {
 		return err
@@ -163,78 +172,53 @@ func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
 
 // lock locks the budget and reads what claims of these calls depend on.
 func (c *claim) lock(ctx context.Context, calls []*prepared) error {
-	return c.read(ctx, calls, func(tx pg.DB) (err error) {
-		c.budget, c.others, c.now, err = c.d.lockBudget(ctx, tx, c.key, also(calls)...)
-		return err
-	})
-}
-
-// also are the buckets that calls spend beside that of their queue: all of a claim spend the same ones.
-func also(calls []*prepared) []string {
-	for _, p := range calls {
-		if !p.empty() && p.action != nil {
-			return append([]string{}, p.action.Buckets[min(1, len(p.action.Buckets)):]...)
-		}
+	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, Also: []string{}}
+	if buckets := calls[0].r.task.Action.Buckets; len(buckets) > 1 { // all of a claim spend the same ones
+		in.Also = buckets[1:]
 	}
-	return []string{}
-}
-
-// makeAlso makes sure that the budgets are there that calls spend beside that of their queue: the catalog may name more than it did when
-// they were queued.
-func (d *Dispatcher) makeAlso(ctx context.Context, k budgetKey, calls []*prepared) error {
-	for _, bucket := range also(calls) {
-		other := budgetKey{k.domain, bucket}
-		if _, made := d.made.Load(other); made {
-			continue
-		}
-		domain, err := d.q.DomainGet(ctx, d.Pool, k.domain)
-		if err != nil {
-			return fmt.Errorf("read domain %s: %w", k.domain, err)
-		}
-		err = pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-			return d.ensureBudget(ctx, tx, domain.TimeZone, d.serviceOf(domain.PlatformID, bucket), other)
-		})
-		if err != nil {
-			return err
-		}
-		d.made.Store(other, true)
-	}
-	return nil
-}
-
-// look reads the same without a lock, to find out when a claim is worth while.
-func (c *claim) look(ctx context.Context, calls []*prepared) error {
-	return c.read(ctx, calls, func(tx pg.DB) (err error) {
-		c.budget, err = c.d.q.BudgetRead(ctx, tx, db.BudgetReadParams{Domain: c.key.domain, Bucket: c.key.bucket})
-		return err
-	}, func(tx pg.DB) (err error) {
-		c.now, err = c.d.q.Clock(ctx, tx)
-		return err
-	})
-}
-
-// read reads what claims of these calls depend on, after the budget.
-func (c *claim) read(ctx context.Context, calls []*prepared, budget ...pg.Ask) (err error) {
-	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, Also: also(calls)}
 	for i, p := range calls {
 		if i == 0 || p.laneKey() != calls[i-1].laneKey() {
 			in.OrgIds, in.Lanes = append(in.OrgIds, p.orgID), append(in.Lanes, string(p.lane))
 		}
 	}
-	err = pg.Together(ctx, c.tx, append(budget, func(tx pg.DB) (err error) {
+	err := pg.Together(ctx, c.tx, func(tx pg.DB) (err error) {
+		c.budget, c.others, c.now, err = c.d.lockBudget(ctx, tx, c.key, in.Also...)
+		return err
+	}, func(tx pg.DB) (err error) {
 		if c.lanes, err = c.d.q.BudgetLanes(ctx, tx, in); err != nil {
 			return fmt.Errorf("read the lanes of %s: %w", c.key, err)
 		}
 		return nil
-	})...)
+	})
 	if err != nil {
 		return err
 	}
-	c.out.maxInFlight = int(c.budget.MaxInFlight)
-	if c.meter, err = c.d.meter(ctx, c.tx, &c.budget, c.others...); err != nil {
-		return err
+	c.out.maxInFlight, c.out.at = int(c.budget.MaxInFlight), c.now
+	c.meter, err = c.d.meter(ctx, c.tx, &c.budget, c.others...)
+	return err
+}
+
+// makeBudgets makes sure that the budgets are there that calls of an action spend: the catalog may name more than it did when they were queued,
+// and a call that carries no record has no queue.
+func (d *Dispatcher) makeBudgets(ctx context.Context, domain string, action *catalog.Action) error {
+	for _, bucket := range action.Buckets {
+		k := budgetKey{domain, bucket}
+		if _, made := d.made.Load(k); made {
+			continue
+		}
+		zone := "UTC"
+		row, err := d.q.DomainGet(ctx, d.Pool, domain)
+		if err == nil {
+			zone = row.TimeZone
+		} else if !pg.IsNoRows(err) {
+			return fmt.Errorf("read domain %s: %w", domain, err)
+		}
+		svc, _ := d.Catalog.Service(action.ServiceID)
+		if err := d.ensureBudget(ctx, d.Pool, zone, svc, k); err != nil {
+			return err
+		}
+		d.made.Store(k, true)
 	}
-	c.shares = laneShares(c.lanes)
 	return nil
 }
 
@@ -346,9 +330,7 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared,
 			return nil, err
 		}
 	}
-	if c.out.nextAt = grant.NextAt; !grant.NextAt.IsZero() {
-		c.out.wait = grant.NextAt.Sub(c.now)
-	}
+	c.out.nextAt = grant.NextAt
 	for i, p := range calls {
 		if !p.empty() {
 			if grant.Calls == 0 {
@@ -361,7 +343,7 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared,
 			}
 			grant.Calls--
 			if c.spans != nil {
-				c.granted[p.credentialID.UUID]++
+				c.granted[p.r.task.CredentialID.UUID]++
 			}
 		}
 		out = append(out, p)
@@ -492,6 +474,6 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 		return err
 	}
 	err := c.change.Apply(ctx)
-	c.out.at, c.out.unmarked = c.now, c.change.Unmarked()
+	c.out.unmarked = c.change.Unmarked()
 	return err
 }

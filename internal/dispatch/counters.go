@@ -98,10 +98,7 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 		}
 	}
 	class, details := provider.Explain(err)
-	use := credential.Use{OrgID: orgID, CredentialID: cred.ID, ServiceID: svc.ID, At: time.Now(), Failure: class}
-	if err := d.Credentials.Observe(ctx, use); err != nil && ctx.Err() == nil {
-		d.opts.Log.Warn("record the use of a credential", "credential", use.CredentialID, "error", err)
-	}
+	d.used(ctx, credential.Use{OrgID: orgID, CredentialID: cred.ID, ServiceID: svc.ID, At: time.Now(), Failure: class})
 	if err != nil {
 		return r, fault.New(fault.Unavailable, "The provider did not tell its limits (%s): %s", class, details).Because(err)
 	}
@@ -152,14 +149,7 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	counters []provider.Counter, r *reading,
 ) (young, scarce bool, err error) {
 	k := budgetKey{domain.TenancyID, bucket}
-	if err := d.ensureBudget(ctx, tx, domain.TimeZone, svc, k); err != nil {
-		return false, false, err
-	}
-	budget, _, _, err := d.lockBudget(ctx, tx, k)
-	if err != nil {
-		return false, false, err
-	}
-	m, err := d.meter(ctx, tx, &budget)
+	m, _, err := d.lockMeter(ctx, tx, domain.TimeZone, svc, k)
 	if err != nil {
 		return false, false, err
 	}

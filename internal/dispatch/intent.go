@@ -19,8 +19,8 @@ func (c *claim) rows(calls []*prepared) db.CallInsertParams {
 		in.Ids = append(in.Ids, p.id)
 		in.OrgIds = append(in.OrgIds, p.orgID)
 		in.Lanes = append(in.Lanes, string(p.lane))
-		in.ActionIds = append(in.ActionIds, p.action.ID)
-		in.CredentialIds = append(in.CredentialIds, p.credentialID.UUID)
+		in.ActionIds = append(in.ActionIds, p.r.task.Action.ID)
+		in.CredentialIds = append(in.CredentialIds, p.r.task.CredentialID.UUID)
 		in.Attempts = append(in.Attempts, max(p.attempt, 1))
 		in.Records = append(in.Records, int32(p.records))
 		in.Digests = append(in.Digests, p.digest)
@@ -37,7 +37,7 @@ func (c *claim) rows(calls []*prepared) db.CallInsertParams {
 
 // outcomeCheck is how the outcome of the call is found out, or that its author chose to send again.
 func (p *prepared) outcomeCheck() string {
-	if p.task != nil && p.task.AtLeastOnce && (p.check == catalog.CheckLookup || p.check == catalog.CheckNone) {
+	if p.r.task.AtLeastOnce && (p.check == catalog.CheckLookup || p.check == catalog.CheckNone) {
 		return checkAuthor
 	}
 	return string(p.check)

@@ -160,6 +160,19 @@ func (d *Dispatcher) lockBudget(ctx context.Context, tx pg.DB, k budgetKey, also
 	return b, others, now, nil
 }
 
+// lockMeter makes sure that a metered budget is there, and locks it until tx ends.
+func (d *Dispatcher) lockMeter(ctx context.Context, tx pgx.Tx, zone string, svc *catalog.Service, k budgetKey) (m *meter, now time.Time, err error) {
+	if err := d.ensureBudget(ctx, tx, zone, svc, k); err != nil {
+		return nil, now, err
+	}
+	budget, _, now, err := d.lockBudget(ctx, tx, k)
+	if err != nil {
+		return nil, now, err
+	}
+	m, err = d.meter(ctx, tx, &budget)
+	return m, now, err
+}
+
 // spans returns every window in which a call may count that arrives between from and to, with its spend, in all of its budgets.
 func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) (out []quota.Window, err error) {
 	for _, b := range m.all() {

@@ -70,7 +70,8 @@ func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, 
 		if err != nil {
 			return err
 		}
-		svc := d.serviceOf(domain.PlatformID, bucket)
+		platform, _ := d.Catalog.Platform(domain.PlatformID)
+		svc := platform.ServiceOf(bucket)
 		if svc == nil {
 			return fault.Missing("Bucket")
 		}
@@ -101,23 +102,13 @@ func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, 
 	return out, nil
 }
 
-// serviceOf returns the service of a platform that has this bucket, or nil.
-func (d *Dispatcher) serviceOf(platformID, bucket string) *catalog.Service {
-	for _, svc := range d.Catalog.Services(platformID) {
-		if svc.RateBuckets[bucket] != nil {
-			return svc
-		}
-	}
-	return nil
-}
-
 // ensureBudget makes sure that the budget of a metered bucket is there.
-func (d *Dispatcher) ensureBudget(ctx context.Context, tx pgx.Tx, zone string, svc *catalog.Service, k budgetKey) error {
+func (d *Dispatcher) ensureBudget(ctx context.Context, conn db.DBTX, zone string, svc *catalog.Service, k budgetKey) error {
 	p := db.BudgetEnsureParams{Domain: k.domain, Bucket: k.bucket, ServiceID: svc.ID, Metered: true, TimeZone: zone, MaxInFlight: int32(d.opts.SmallInFlight)}
 	if b := svc.RateBuckets[k.bucket]; b != nil && b.MaxRecordsPerRequest > 1 {
 		p.MaxInFlight = int32(d.opts.BulkInFlight)
 	}
-	if err := d.q.BudgetEnsure(ctx, tx, p); err != nil {
+	if err := d.q.BudgetEnsure(ctx, conn, p); err != nil {
 		return fmt.Errorf("make budget %s: %w", k, err)
 	}
 	return nil

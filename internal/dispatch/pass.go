@@ -13,7 +13,6 @@ import (
 	"flowlane/internal/due"
 	"flowlane/internal/pg"
 	"flowlane/internal/quota"
-	"flowlane/internal/run"
 )
 
 const (
@@ -48,9 +47,8 @@ type pass struct {
 	// shut are blocked queues whose calls spend another budget too that has no room before again.
 	shut  map[queueKey]bool
 	again time.Time
-	// barred is a call for which the budget had no room; waitLocal is when it is to be looked at again.
-	barred    *prepared
-	waitLocal time.Time
+	// nextAt is when the budget has room again, by the database's clock, waitLocal by this process's; zero while it has.
+	nextAt, waitLocal time.Time
 	// spaced: the budget grants one call at a time.
 	spaced bool
 	// chosenAt is a time by the database's clock before the last look at what is ready.
@@ -188,30 +186,21 @@ func (p *pass) settle() {
 		return
 	}
 	p.settled = settled
-	p.barred, p.waitLocal = nil, time.Time{}
+	p.nextAt, p.waitLocal = time.Time{}, time.Time{}
 	p.blocked = maps.Clone(p.shut)
 	clear(p.full)
 }
 
 // waits reports whether work is left for which a settlement may make room.
 func (p *pass) waits() bool {
-	return len(p.blocked) > len(p.shut) || len(p.full) > 0 || p.barred != nil
+	return len(p.blocked) > len(p.shut) || len(p.full) > 0 || !p.nextAt.IsZero()
 }
 
 // look finds out whether there is more to do, once nobody can wake the budget any more without being seen, and else
 // when there will be.
 func (p *pass) look(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, err error) {
-	if p.barred != nil {
-		c := claim{d: p.d, tx: tx, key: p.key, out: &claimed{}, checked: true}
-		if err := c.look(ctx, []*prepared{p.barred}); err != nil {
-			return false, next, err
-		}
-		granted, err := c.afford(ctx, []*prepared{p.barred})
-		if err != nil || len(granted) > 0 {
-			p.barred, p.waitLocal = nil, time.Time{}
-			return err == nil, next, err
-		}
-		return false, c.out.nextAt, nil
+	if !p.nextAt.IsZero() {
+		return false, p.nextAt, nil // who makes room earlier wakes the budget
 	}
 	if p.chosenAt, err = p.d.q.Clock(ctx, tx); err != nil {
 		return false, next, fmt.Errorf("read the clock: %w", err)
@@ -239,7 +228,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	if time.Now().Before(p.waitLocal) {
 		return false, nil
 	}
-	p.barred, p.waitLocal = nil, time.Time{}
+	p.nextAt, p.waitLocal = time.Time{}, time.Time{}
 	calls, err := p.choose(ctx)
 	if err != nil || len(calls) == 0 {
 		return false, err
@@ -265,9 +254,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		p.full[lane] = true
 	}
 	if !got.nextAt.IsZero() && !got.elsewhere {
-		last := calls[len(calls)-1]
-		p.barred = &prepared{probe: true, orgID: last.orgID, lane: last.lane, timeout: last.timeout}
-		p.waitLocal = time.Now().Add(got.wait)
+		p.nextAt, p.waitLocal = got.nextAt, time.Now().Add(got.nextAt.Sub(got.at))
 		return false, nil
 	}
 	all := p.ready == len(calls) && len(got.calls) == len(calls) // what was ready goes: nothing more is known of
@@ -318,7 +305,7 @@ func (p *pass) isolate(ctx context.Context, calls []*prepared, cause error) (sen
 	for _, call := range calls {
 		got, err := p.d.reserveFresh(ctx, p.key, []*prepared{call}, p.flight)
 		if err != nil && pg.IsDataError(err) && !call.empty() {
-			call.refuse(unstorable(call))
+			call.refuse(call.r.failure(codeParams, "The call cannot be stored: a key or a parameter of it holds a NUL, or is too long"))
 			got, err = p.d.reserveFresh(ctx, p.key, []*prepared{call}, p.flight)
 		}
 		if err != nil {
@@ -333,13 +320,4 @@ func (p *pass) isolate(ctx context.Context, calls []*prepared, cause error) (sen
 		sent = append(sent, got.calls...)
 	}
 	return sent, nil
-}
-
-// unstorable is the error of records whose call cannot be written down.
-func unstorable(p *prepared) *run.JobError {
-	e := &run.JobError{Code: codeParams, Message: "The call cannot be stored: a key or a parameter of it holds a NUL, or is too long"}
-	if p.task != nil {
-		e.StepID, e.TaskID = p.stepID, p.task.ID
-	}
-	return e
 }

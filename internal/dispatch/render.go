@@ -31,20 +31,17 @@ import (
 type prepared struct {
 	id   uuid.UUID
 	lane db.FlowLane
-	// task is nil for a call of ours that carries no record: probe.
-	task         *definition.Task
-	stepID       string
-	action       *catalog.Action
-	credentialID uuid.NullUUID
-	orgID        uuid.UUID
-	params       json.RawMessage
-	rows         []byte
-	digest       string
-	firstKey     string
-	lastKey      string
-	records      int
-	attempt      int32
-	pieces       []run.Piece
+	// r rendered it; that of a probe has a task alone.
+	r        *renderer
+	orgID    uuid.UUID
+	params   json.RawMessage
+	rows     []byte
+	digest   string
+	firstKey string
+	lastKey  string
+	records  int
+	attempt  int32
+	pieces   []run.Piece
 	// decided are the records that need no call: skipped by `when`, or impossible to render.
 	decided   []run.Result
 	check     catalog.OutcomeCheck
@@ -383,7 +380,7 @@ func cut(p *run.Part, in, gone []int32, n int) (from, to int32, leftOut []int32)
 
 // small renders the call of one record.
 func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.Records) *prepared {
-	p := &prepared{lane: row.Lane, task: r.task, stepID: r.step.ID, action: r.task.Action, credentialID: r.task.CredentialID, orgID: row.OrgID, timeout: r.timeout(), queues: []queueKey{keyOf(row)}, attempt: piece.Attempt}
+	p := &prepared{lane: row.Lane, r: r, orgID: row.OrgID, timeout: r.timeout(), queues: []queueKey{keyOf(row)}, attempt: piece.Attempt}
 	env := rec.Env(offset)
 	result := func(output json.RawMessage, exceptions ...run.Exception) *prepared {
 		p.pieces = []run.Piece{{Part: piece, Decided: true}}

@@ -2,17 +2,135 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
+	"flowlane/internal/definition"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/quota"
 )
+
+// ask makes a call of another action about the question's call, at link where that is not empty. There is no answer where there
+// is no success: then nothing is known, and nextAt says when to ask again.
+func (q *question) ask(ctx context.Context, actionID string, params json.RawMessage, link string) (*provider.Answer, error) {
+	action, found := q.d.Catalog.Action(actionID)
+	if !found {
+		return nil, fmt.Errorf("the catalog has no action %s any more", actionID)
+	}
+	svc, _ := q.d.Catalog.Service(action.ServiceID)
+	task := &definition.Task{Action: action}
+	var secret provider.Secret
+	if q.call.CredentialID != nil {
+		cred, err := q.d.credentialFor(ctx, q.call)
+		if err != nil || cred == nil {
+			q.failed(0)
+			return nil, err
+		}
+		secret, task.CredentialID = cred.Secret, uuid.NullUUID{UUID: cred.ID, Valid: true}
+	}
+	p := &prepared{id: newID(), probe: true, lane: db.FlowLaneInteractive, orgID: q.call.OrgID, r: &renderer{task: task},
+		timeout: timeoutOf(action, q.d.opts.Timeout), params: params, check: catalog.CheckSafe}
+	var err error
+	if p.request, err = provider.Prepare(svc, action, params, nil, secret, ""); err == nil && link != "" {
+		p.request, err = p.request.At(link)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", actionID, err)
+	}
+	p.digest = bodyDigest(p.request.Body)
+	ans, next, err := q.d.spend(ctx, q.call.Domain, p)
+	if err != nil {
+		return nil, err
+	}
+	if ans == nil {
+		q.nextAt = later(q.nextAt, next)
+		return nil, nil
+	}
+	q.asked = true
+	if reading := provider.Read(action, *ans, 0); reading.Kind != provider.Success {
+		q.failed(reading.RetryAfter)
+		return nil, nil
+	}
+	return ans, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func timeoutOf(a *catalog.Action, limit time.Duration) time.Duration {
+	t := time.Duration(a.Call.TimeoutSeconds) * time.Second
+	if t <= 0 {
+		t = 30 * time.Second
+	}
+	if limit > 0 {
+		t = min(t, limit)
+	}
+	return t
+}
+
+// credentialFor returns the credential of a call, or another of the same account and organization where that one is gone.
+func (d *Dispatcher) credentialFor(ctx context.Context, call *db.FlowCall) (*credential.Resolved, error) {
+	cred, err := d.Credentials.Resolve(ctx, call.OrgID, *call.CredentialID)
+	if err == nil {
+		return cred, nil
+	}
+	row, dbErr := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &call.Domain, OrgID: call.OrgID})
+	if pg.IsNoRows(dbErr) {
+		return nil, nil
+	}
+	if dbErr != nil {
+		return nil, fmt.Errorf("find a credential of %s: %w", call.Domain, dbErr)
+	}
+	return d.Credentials.Resolve(ctx, call.OrgID, row)
+}
+
+// spend debits the action's budget for a call that carries no record, makes it, and settles the debit. It goes through the same gate as every
+// send. No answer: the budget has no room before next.
+func (d *Dispatcher) spend(ctx context.Context, domain string, p *prepared) (ans *provider.Answer, next time.Time, err error) {
+	action := p.r.task.Action
+	if len(action.Buckets) == 0 {
+		p.sendWithin(time.Now())
+		a := d.Sender.Send(ctx, p.request)
+		d.observe(ctx, p, &a)
+		return &a, next, nil
+	}
+	k := budgetKey{domain, action.Buckets[0]}
+	got, err := d.reserveFresh(ctx, k, []*prepared{p}, nil)
+	if err != nil || len(got.calls) == 0 {
+		return nil, got.nextAt, err
+	}
+	a := d.Sender.Send(ctx, p.request)
+	d.observe(ctx, p, &a)
+	v := verdict{id: p.id, reading: provider.Read(action, a, 0), startedAt: a.StartedAt, finishedAt: a.FinishedAt}
+	return &a, next, d.apply(context.WithoutCancel(ctx), k, []verdict{v}, false)
+}
+
+// takeProbe writes down a call that carries no record, and debits it. What people hold and whose turn it is concerns records alone.
+func (c *claim) takeProbe(ctx context.Context, calls []*prepared) error {
+	if err := c.d.q.CallInsert(ctx, c.tx, c.rows(calls)); err != nil {
+		return fmt.Errorf("write down a call: %w", err)
+	}
+	if err := c.count(ctx, c.tx, calls); err != nil {
+		return err
+	}
+	if err := c.debit(ctx); err != nil {
+		return err
+	}
+	c.out.calls = calls
+	return c.d.Due.Wake(ctx, c.tx, DueReconcile, c.key.String(), c.now.Add(calls[0].timeout+c.d.opts.Margin))
+}
 
 // note debits a question of the service's own about an account, where the provider may have counted it: a test of a credential, or a
 // reading of the counters. It was asked whatever the budget has left, as people and budgets that are nearly spent need it, and whose account
@@ -26,14 +144,7 @@ func (d *Dispatcher) note(ctx context.Context, q credential.Question, took time.
 	k := budgetKey{q.TenancyID, q.Bucket}
 	return d.aligned(ctx, k, func() error {
 		return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-			if err := d.ensureBudget(ctx, tx, q.TimeZone, q.Service, k); err != nil {
-				return err
-			}
-			budget, _, now, err := d.lockBudget(ctx, tx, k)
-			if err != nil {
-				return err
-			}
-			m, err := d.meter(ctx, tx, &budget)
+			m, now, err := d.lockMeter(ctx, tx, q.TimeZone, q.Service, k)
 			if err != nil {
 				return err
 			}

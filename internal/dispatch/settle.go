@@ -34,13 +34,14 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 	verdicts := make([]verdict, len(group))
 	for i := range group {
 		f, n := &group[i], 0
-		if f.call.task.Action.Bulk {
+		if f.call.r.task.Action.Bulk {
 			n = f.call.records
 		}
-		verdicts[i] = verdict{id: f.call.id, reading: provider.Read(f.call.task.Action, f.answer, n),
+		action := f.call.r.task.Action
+		verdicts[i] = verdict{id: f.call.id, reading: provider.Read(action, f.answer, n),
 			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt, slowClaim: f.call.late}
-		d.opts.Observed(f.call.task.Action.ID, verdicts[i].reading.Kind)
-		d.observe(ctx, f.call.orgID, f.call.task.CredentialID, f.call.task.Action.ServiceID, &f.answer)
+		d.opts.Observed(action.ID, verdicts[i].reading.Kind)
+		d.observe(ctx, f.call, &f.answer)
 		f.understood(&verdicts[i].reading)
 	}
 	var plain, rest []int

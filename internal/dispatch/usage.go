@@ -24,7 +24,7 @@ type usageSum struct{ calls, records int64 }
 func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*prepared) error {
 	sums := map[usageKey]usageSum{}
 	add := func(p *prepared, definitionID uuid.UUID, calls, records int64) {
-		k := usageKey{p.orgID, definitionID, p.credentialID.UUID, p.action.ID}
+		k := usageKey{p.orgID, definitionID, p.r.task.CredentialID.UUID, p.r.task.Action.ID}
 		sum := sums[k]
 		sums[k] = usageSum{sum.calls + calls, sum.records + records}
 	}

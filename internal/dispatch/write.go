@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -213,12 +212,14 @@ func (s *settlement) contradiction(call *db.FlowCall, verdicts []verdict) {
 }
 
 // observe records what an answer says of the credential that the call carried, outside of any transaction.
-func (d *Dispatcher) observe(ctx context.Context, orgID uuid.UUID, credentialID uuid.NullUUID, serviceID string, answer *provider.Answer) {
-	class, used := provider.CredentialUse(answer)
-	if !credentialID.Valid || !used {
-		return
+func (d *Dispatcher) observe(ctx context.Context, p *prepared, answer *provider.Answer) {
+	task := p.r.task
+	if class, used := provider.CredentialUse(answer); used && task.CredentialID.Valid {
+		d.used(ctx, credential.Use{OrgID: p.orgID, CredentialID: task.CredentialID.UUID, ServiceID: task.Action.ServiceID, At: answer.FinishedAt, Failure: class})
 	}
-	use := credential.Use{OrgID: orgID, CredentialID: credentialID.UUID, ServiceID: serviceID, At: answer.FinishedAt, Failure: class}
+}
+
+func (d *Dispatcher) used(ctx context.Context, use credential.Use) {
 	if err := d.Credentials.Observe(ctx, use); err != nil && ctx.Err() == nil {
 		d.opts.Log.Warn("record the use of a credential", "credential", use.CredentialID, "error", err)
 	}
