@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"flowlane/gen/db"
 	"flowlane/internal/expr"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
@@ -27,9 +28,9 @@ type bulk struct {
 	upTo int
 }
 
-func newBulk(r *renderer) *bulk {
+func newBulk(r *renderer, lane db.FlowLane) *bulk {
 	// Calls of a flow are much alike: as much room as the last one needed saves growing into it.
-	c := &bulk{prepared: prepared{r: r, timeout: r.timeout(), attempt: 1}, buf: append(make([]byte, 0, r.d.bulkSize.Load()+1024), '[')}
+	c := &bulk{prepared: r.call(lane), buf: append(make([]byte, 0, r.d.bulkSize.Load()+1024), '[')}
 	c.maxRows, c.maxBytes = bulkLimits(r.task.Action)
 	return c
 }
@@ -74,29 +75,25 @@ func (c *bulk) addParts(ctx context.Context, r *renderer, row *queueRow, parts [
 			rec.Release()
 		}
 	}()
-	s := settler{r: r}
 	for i := range parts {
 		if c.full || c.records >= c.upTo {
 			return nil
 		}
-		c.addPart(&s, row, parts[i], recs[parts[i].SliceNo])
+		c.addPart(r, row, parts[i], recs[parts[i].SliceNo])
 	}
 	return nil
 }
 
 // addPart adds the records of a part, as pieces of the call and of records decided without one.
-func (c *bulk) addPart(s *settler, row *queueRow, part run.Part, rec *run.Records) {
+func (c *bulk) addPart(r *renderer, row *queueRow, part run.Part, rec *run.Records) {
 	_, gone := members(&part, rec)
 	had := len(c.pieces)
 	c.tile(part, gone, func(o int32) (*run.Exception, bool) {
 		env := rec.Env(o)
-		return c.addRow(s, o, &env)
+		return c.addRow(r, o, &env)
 	})
-	if len(c.pieces) > had { // a queue of which nothing fits must not wait for what bars this call
-		c.lane, c.orgID = row.Lane, row.OrgID
-		if n := len(c.queues); n == 0 || c.queues[n-1] != keyOf(row) {
-			c.queues = append(c.queues, keyOf(row))
-		}
+	if n := len(c.queues); len(c.pieces) > had && (n == 0 || c.queues[n-1] != keyOf(row)) { // else nothing of the queue waits for the call
+		c.queues = append(c.queues, keyOf(row))
 	}
 }
 
@@ -125,7 +122,9 @@ func (p *prepared) tile(part run.Part, gone []int32, add func(o int32) (e *run.E
 		}
 		if e != nil {
 			flush()
-			p.decide(part, *e)
+			single := part
+			single.From, single.To, single.LeftOut = o, o+1, nil
+			p.decide(single, nil, *e)
 			piece.From, piece.To = o+1, o+1
 			continue
 		}
@@ -134,52 +133,41 @@ func (p *prepared) tile(part run.Part, gone []int32, add func(o int32) (e *run.E
 	flush()
 }
 
-// settler renders the settings of one task, those that are the same for all records only once.
-type settler struct {
-	r        *renderer
-	settings []byte
-}
-
-func (s *settler) render(env *expr.Env) ([]byte, error) {
-	if s.settings != nil && s.r.task.Settings.Static() {
-		return s.settings, nil
+// settingsOf renders the settings of the task, those that are the same for all records only once.
+func (r *renderer) settingsOf(env *expr.Env) (settings []byte, err error) {
+	if r.settings != nil && r.task.Settings.Static() {
+		return r.settings, nil
 	}
-	var err error
-	s.settings, err = s.r.task.Settings.Append(nil, env)
-	return s.settings, err
+	r.settings, err = r.task.Settings.Append(nil, env)
+	return r.settings, err
 }
 
-// keyWithNUL returns the name of a row's key field where the key has a NUL; else nothing. The keys of the first and the last row of a call
-// are written down, and which rows these are is chance.
-func (s *settler) keyWithNUL(row, settings []byte) string {
+// keyWithNUL decides a record whose row has a NUL in its key. The keys of the first and the last row of a call are written down, and
+// which rows these are is chance.
+func (r *renderer) keyWithNUL(offset int32, row, settings []byte) *run.Exception {
 	if !bytes.Contains(row, []byte(`\u0000`)) {
-		return ""
+		return nil
 	}
-	field := provider.KeyField(s.r.task.Action, settings)
+	field := provider.KeyField(r.task.Action, settings)
 	if !strings.Contains(keyOfRow(row, field), "\x00") {
-		return ""
+		return nil
 	}
-	return field
-}
-
-func nulInKey(field string) string {
-	return fmt.Sprintf("The row's key, %q, contains a NUL character: remove it from the record, or name another field as the key", field)
+	return r.failed(offset, codeParams, fmt.Sprintf("The row's key, %q, contains a NUL character: remove it from the record, or name another field as the key", field))
 }
 
 // addRow renders one record into the call. fits is false where the call must end before it; an exception decides the
 // record without a call.
-func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception, fits bool) {
+func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exception, fits bool) {
 	if c.records >= c.upTo {
 		c.full = c.records >= c.maxRows
 		return nil, false
 	}
-	if ex, ok := s.r.exception(offset, env); !ok {
-		return &ex, true
+	if e := r.exception(offset, env); e != nil {
+		return e, true
 	}
-	settings, err := s.render(env)
+	settings, err := r.settingsOf(env)
 	if err != nil {
-		ex := s.r.bad(offset, err)
-		return &ex, true
+		return r.bad(offset, err), true
 	}
 	if c.records > 0 && !bytes.Equal(settings, c.settings) {
 		c.full = true
@@ -190,29 +178,24 @@ func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception
 		c.buf = append(c.buf, ',')
 	}
 	start := len(c.buf)
-	if c.buf, err = s.r.task.Row.Append(c.buf, env); err != nil {
-		c.buf = c.buf[:at]
-		ex := s.r.bad(offset, err)
-		return &ex, true
-	}
-	if len(c.buf)+1 > c.maxBytes {
-		if c.records == 0 {
-			c.buf = c.buf[:at]
-			ex := run.Exception{Offset: offset, Kind: run.TraceFailed, Error: s.r.failure(codeParams, "The record is larger than one call may be")}
-			return &ex, true
-		}
-		c.buf = c.buf[:at]
-		c.full = true
+	c.buf, err = r.task.Row.Append(c.buf, env)
+	switch tooLong := len(c.buf)+1 > c.maxBytes; {
+	case err != nil:
+		e = r.bad(offset, err)
+	case tooLong && c.records > 0:
+		c.buf, c.full = c.buf[:at], true
 		return nil, false
+	case tooLong:
+		e = r.failed(offset, codeParams, "The record is larger than one call may be")
+	default:
+		e = r.keyWithNUL(offset, c.buf[start:], settings)
 	}
-	if field := s.keyWithNUL(c.buf[start:], settings); field != "" {
+	if e != nil {
 		c.buf = c.buf[:at]
-		ex := run.Exception{Offset: offset, Kind: run.TraceFailed, Error: s.r.failure(codeParams, nulInKey(field))}
-		return &ex, true
+		return e, true
 	}
 	if c.records == 0 {
-		c.settings = append([]byte(nil), settings...)
-		c.keyField = provider.KeyField(s.r.task.Action, c.settings)
+		c.settings, c.keyField = settings, provider.KeyField(r.task.Action, settings)
 		c.firstKey = keyOfRow(c.buf[start:], c.keyField)
 	}
 	c.records++
@@ -222,45 +205,28 @@ func (c *bulk) addRow(s *settler, offset int32, env *expr.Env) (e *run.Exception
 
 // finish makes the call of what was added; nil where nothing was.
 func (c *bulk) finish() *prepared {
-	if len(c.pieces) == 0 {
-		return nil
-	}
 	p := &c.prepared
-	for i := range p.pieces {
-		p.attempt = max(p.attempt, p.pieces[i].Part.Attempt)
+	if len(p.pieces) == 0 {
+		return nil
 	}
 	if p.records == 0 {
 		return p
 	}
-	p.id = newID()
+	p.rows, p.params = append(c.buf, ']'), json.RawMessage(c.settings)
+	p.lastKey = keyOfRow(p.rows[c.lastStart:len(p.rows)-1], c.keyField)
+	p.digest = provider.Digest(p.r.task.Action, p.rows)
+	if err := p.prepare(""); err != nil {
+		p.refuse(p.r.bad(0, err).Error)
+		return p
+	}
 	for i := range p.pieces {
+		p.attempt = max(p.attempt, p.pieces[i].Part.Attempt)
 		if !p.pieces[i].Decided {
 			p.pieces[i].CallID = p.id
 		}
 	}
-	c.buf = append(c.buf, ']')
-	p.rows, p.params = c.buf, json.RawMessage(c.settings)
-	p.lastKey = keyOfRow(p.rows[c.lastStart:len(p.rows)-1], c.keyField)
-	p.digest = provider.Digest(c.r.task.Action, p.rows)
-	var err error
-	action := c.r.task.Action
-	if p.request, err = provider.Prepare(c.r.svc, action, p.params, p.rows, c.r.secret(), ""); err != nil {
-		return c.fail(err)
-	}
-	over, err := provider.ExclusiveOver(action, p.params)
-	if err != nil {
-		return c.fail(err)
-	}
-	p.exclusive = exclusiveKey(over)
-	p.check = provider.OutcomeCheck(action, p.params)
-	c.r.d.bulkSize.Store(int64(len(p.rows)))
+	p.r.d.bulkSize.Store(int64(len(p.rows)))
 	return p
-}
-
-// fail has every record of a call fail that cannot be rendered.
-func (c *bulk) fail(err error) *prepared {
-	c.refuse(c.r.bad(0, err).Error)
-	return &c.prepared
 }
 
 // keyOfRow returns the key of a row: a string's text, or a number as it is written.

@@ -197,7 +197,7 @@ func (d *Dispatcher) renderBulk(ctx context.Context, r *renderer, row *queueRow,
 		share(room, calls)
 		room.Release()
 	}()
-	call := newBulk(r)
+	call := newBulk(r, row.Lane)
 	looked := 0
 	for i := range all {
 		other := &all[i]

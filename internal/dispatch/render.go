@@ -89,6 +89,8 @@ type renderer struct {
 	// credErr says why the credential cannot be used; every record then fails.
 	credErr *run.JobError
 	outputs [][2]string
+	// settings are those of the records that were rendered last.
+	settings []byte
 }
 
 // Codes of job errors that this package gives.
@@ -155,57 +157,81 @@ func (r *renderer) secret() provider.Secret {
 	return r.cred.Secret
 }
 
-// exception decides a record without a call; ok is true where it must be sent.
-func (r *renderer) exception(offset int32, env *expr.Env) (e run.Exception, ok bool) {
+// exception decides a record without a call; nil where it must be sent.
+func (r *renderer) exception(offset int32, env *expr.Env) *run.Exception {
 	if r.credErr != nil {
-		return run.Exception{Offset: offset, Kind: run.TraceFailed, Error: r.credErr}, false
+		return &run.Exception{Offset: offset, Kind: run.TraceFailed, Error: r.credErr}
 	}
 	if r.task.When == nil || r.task.WhenElement() {
-		return e, true
+		return nil
 	}
-	yes, err := r.task.When.Eval(env)
-	if err != nil {
-		return r.bad(offset, err), false
+	switch yes, err := r.task.When.Eval(env); {
+	case err != nil:
+		return r.bad(offset, err)
+	case !yes:
+		return &run.Exception{Offset: offset, Kind: run.TraceSkipped}
 	}
-	if !yes {
-		return run.Exception{Offset: offset, Kind: run.TraceSkipped}, false
-	}
-	return e, true
+	return nil
 }
 
-func (r *renderer) bad(offset int32, err error) run.Exception {
-	code := codeExpression
+func (r *renderer) failed(offset int32, code, message string) *run.Exception {
+	return &run.Exception{Offset: offset, Kind: run.TraceFailed, Error: r.failure(code, message)}
+}
+
+// bad is what becomes of a record that cannot be rendered.
+func (r *renderer) bad(offset int32, err error) *run.Exception {
 	if errors.Is(err, provider.ErrParams) {
-		code = codeParams
+		return r.failed(offset, codeParams, err.Error())
 	}
-	return run.Exception{Offset: offset, Kind: run.TraceFailed, Error: r.failure(code, err.Error())}
+	return r.failed(offset, codeExpression, err.Error())
 }
 
-// decide adds a record that needs no call as a piece of its own.
-func (p *prepared) decide(part run.Part, e run.Exception) {
-	part.From, part.To, part.LeftOut = e.Offset, e.Offset+1, nil
+// call is a call of the task that has no records yet.
+func (r *renderer) call(lane db.FlowLane) prepared {
+	return prepared{r: r, orgID: r.batch.OrgID, lane: lane, timeout: r.timeout(), attempt: 1}
+}
+
+// prepare makes the request of a call whose parameters and rows are rendered.
+func (p *prepared) prepare(idempotencyKey string) (err error) {
+	action := p.r.task.Action
+	if p.request, err = provider.Prepare(p.r.svc, action, p.params, p.rows, p.r.secret(), idempotencyKey); err != nil {
+		return err
+	}
+	over, err := provider.ExclusiveOver(action, p.params)
+	if err != nil {
+		return err
+	}
+	p.id, p.exclusive, p.check = newID(), exclusiveKey(over), provider.OutcomeCheck(action, p.params)
+	return nil
+}
+
+// decide adds a part whose records need no call as a piece of its own, with what becomes of them.
+func (p *prepared) decide(part run.Part, output json.RawMessage, exceptions ...run.Exception) {
 	p.pieces = append(p.pieces, run.Piece{Part: part, Decided: true})
 	part.ID = 0 // the piece leaves the queue with its part; there is no row of its own to settle
-	p.decided = append(p.decided, run.Result{Part: part, From: run.Queued, Exceptions: []run.Exception{e}})
+	p.decided = append(p.decided, run.Result{Part: part, From: run.Queued, Output: output, Exceptions: exceptions})
 }
 
-// refuse has every record of a call fail that cannot be written down: it goes without one.
+// refuse has every record of a call fail that cannot be made: it goes without one.
 func (p *prepared) refuse(reason *run.JobError) {
-	for i := range p.pieces {
-		piece := &p.pieces[i]
-		if piece.Decided {
+	pieces := p.pieces
+	p.pieces, p.records = nil, 0
+	for i := range pieces {
+		if pieces[i].Decided {
+			p.pieces = append(p.pieces, pieces[i])
 			continue
 		}
-		piece.Decided = true
-		part := piece.Part
-		part.ID = 0
-		result := run.Result{Part: part, From: run.Queued}
-		for _, o := range part.Offsets() {
-			result.Exceptions = append(result.Exceptions, run.Exception{Offset: o, Kind: run.TraceFailed, Error: reason})
-		}
-		p.decided = append(p.decided, result)
+		part := pieces[i].Part
+		p.decide(part, nil, allOf(&part, run.Exception{Kind: run.TraceFailed, Error: reason})...)
 	}
-	p.records = 0
+}
+
+// allOf are the exceptions of a part whose records all came out as e.
+func allOf(p *run.Part, e run.Exception) (out []run.Exception) {
+	for _, e.Offset = range p.Offsets() {
+		out = append(out, e)
+	}
+	return out
 }
 
 // open opens the slices of parts.
@@ -380,49 +406,59 @@ func cut(p *run.Part, in, gone []int32, n int) (from, to int32, leftOut []int32)
 
 // small renders the call of one record.
 func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.Records) *prepared {
-	p := &prepared{lane: row.Lane, r: r, orgID: row.OrgID, timeout: r.timeout(), queues: []queueKey{keyOf(row)}, attempt: piece.Attempt}
+	p := r.call(row.Lane)
+	p.queues, p.attempt = []queueKey{keyOf(row)}, piece.Attempt
 	env := rec.Env(offset)
-	result := func(output json.RawMessage, exceptions ...run.Exception) *prepared {
-		p.pieces = []run.Piece{{Part: piece, Decided: true}}
-		piece.ID = 0
-		p.decided = []run.Result{{Part: piece, From: run.Queued, Output: output, Exceptions: exceptions}}
-		return p
-	}
-	decide := func(e run.Exception) *prepared { return result(nil, e) }
-	if e, ok := r.exception(offset, &env); !ok {
-		return decide(e)
+	if e := r.exception(offset, &env); e != nil {
+		p.decide(piece, nil, *e)
+		return &p
 	}
 	if r.task.ForEach != nil {
 		switch more, err := r.element(&piece, &env); {
 		case err != nil:
-			return decide(r.bad(offset, err))
+			p.decide(piece, nil, *r.bad(offset, err))
+			return &p
 		case !more:
-			return result(json.RawMessage("[]"))
+			p.decide(piece, json.RawMessage("[]"))
+			return &p
 		}
 	}
 	params, err := r.task.Params.Append(nil, &env)
+	if err == nil {
+		p.params = params
+		err = p.prepare(r.idempotencyKey(&piece, offset))
+	}
 	if err != nil {
-		return decide(r.bad(offset, err))
+		p.decide(piece, nil, *r.bad(offset, err))
+		return &p
 	}
-	p.params = params
-	key := idempotencyKey(piece.BatchID, piece.First+int64(offset), r.step.ID, r.task.ID)
-	if r.task.ForEach != nil {
-		key = elementIdempotencyKey(key, piece.Element)
-	}
-	if p.request, err = provider.Prepare(r.svc, r.task.Action, params, nil, r.secret(), key); err != nil {
-		return decide(r.bad(offset, err))
-	}
-	over, err := provider.ExclusiveOver(r.task.Action, params)
-	if err != nil {
-		return decide(r.bad(offset, err))
-	}
-	p.exclusive = exclusiveKey(over)
-	p.check = provider.OutcomeCheck(r.task.Action, params)
 	p.digest = bodyDigest(p.request.Body)
-	p.records = 1
-	p.id = newID()
-	p.pieces = []run.Piece{{Part: piece, CallID: p.id}}
-	return p
+	p.records, p.pieces = 1, []run.Piece{{Part: piece, CallID: p.id}}
+	return &p
+}
+
+// element moves a piece on to the first element from its own on that needs a call, and shows that to env. more is false
+// where none is left; the piece then says so. An error speaks of the element that the piece names, or, where it names
+// none, of the task.
+func (r *renderer) element(piece *run.Part, env *expr.Env) (more bool, err error) {
+	list, err := r.task.ForEach.Eval(env)
+	if err != nil {
+		return false, err
+	}
+	piece.Elements = int32(list.Len())
+	for i := int(piece.Element); i < list.Len(); i++ {
+		at := list.At(i)
+		wanted := true
+		if r.task.WhenElement() {
+			wanted, err = r.task.When.Eval(&at)
+		}
+		if wanted || err != nil {
+			piece.Element, *env = int32(i), at
+			return true, err
+		}
+	}
+	piece.Element = piece.Elements
+	return false, nil
 }
 
 func (r *renderer) timeout() time.Duration {
@@ -444,10 +480,16 @@ func exclusiveKey(over string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// idempotencyKey is the key of a record's task: the same however often it is sent.
-func idempotencyKey(batch uuid.UUID, position int64, step, task string) string {
-	sum := sha256.Sum256([]byte(batch.String() + "." + strconv.FormatInt(position, 10) + "\x00" + step + "\x00" + task))
-	return hex.EncodeToString(sum[:16])
+// idempotencyKey is the key of a record's task, or of one element of it: the same however often it is sent.
+func (r *renderer) idempotencyKey(p *run.Part, offset int32) string {
+	position := strconv.FormatInt(p.First+int64(offset), 10)
+	sum := sha256.Sum256([]byte(p.BatchID.String() + "." + position + "\x00" + r.step.ID + "\x00" + r.task.ID))
+	key := hex.EncodeToString(sum[:16])
+	if r.task.ForEach != nil {
+		sum = sha256.Sum256([]byte(key + "\x00" + strconv.Itoa(int(p.Element))))
+		key = hex.EncodeToString(sum[:16])
+	}
+	return key
 }
 
 func bodyDigest(body [][]byte) string {

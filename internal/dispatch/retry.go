@@ -147,9 +147,7 @@ func (s *settlement) again(call *openCall, v *verdict, code, message string) {
 			continue
 		}
 		r := s.result(call, p, v)
-		for _, o := range p.Offsets() {
-			r.Exceptions = append(r.Exceptions, run.Exception{Offset: o, Kind: run.TraceRetry, Error: e, RetryAt: at})
-		}
+		r.Exceptions = allOf(p, run.Exception{Kind: run.TraceRetry, Error: e, RetryAt: at})
 		s.results = append(s.results, r)
 	}
 }

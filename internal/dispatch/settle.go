@@ -418,9 +418,7 @@ func refusalText(v *verdict) string {
 
 func (s *settlement) failAll(call *openCall, p *run.Part, v *verdict, e *run.JobError) {
 	r := s.result(call, p, v)
-	for _, o := range p.Offsets() {
-		r.Exceptions = append(r.Exceptions, run.Exception{Offset: o, Kind: run.TraceFailed, Error: e})
-	}
+	r.Exceptions = allOf(p, run.Exception{Kind: run.TraceFailed, Error: e})
 	s.results = append(s.results, r)
 }
 
