@@ -37,19 +37,30 @@ func newBulk(r *renderer, lane db.FlowLane) *bulk {
 
 func (c *bulk) empty() bool { return c.records == 0 && len(c.decided) == 0 }
 
-// fillBulk adds what is ready in a queue, as far as it fits.
-func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, r *renderer, row *queueRow) (err error) {
+// fillBulk adds what is ready in a queue, as far as it fits, where its task makes calls like this one.
+func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, row *queueRow) (err error) {
 	defer asError(&err)
-	parts, err := d.parts(ctx, row, partsAtOnce)
-	if err != nil {
+	r := c.r
+	if row.BatchID != r.batch.ID {
+		if r, err = d.renderer(ctx, row); err != nil {
+			return err
+		}
+		if r.task.Action != c.r.task.Action || r.task.CredentialID != c.r.task.CredentialID || r.task.Timeout != c.r.task.Timeout {
+			return nil
+		}
+	}
+	q := &picked{queueRow: row, calls: partsAtOnce}
+	if err := d.readParts(ctx, q); err != nil {
 		return err
 	}
 	c.upTo = min(c.maxRows, c.records+allowance(row, c.maxRows))
-	if len(parts) == partsAtOnce && len(firstRecords(parts, c.upTo-c.records)) == partsAtOnce {
-		if parts, err = d.parts(ctx, row, PartsPerCall); err != nil {
+	if len(q.parts) == partsAtOnce && len(firstRecords(q.parts, c.upTo-c.records)) == partsAtOnce {
+		q.calls = PartsPerCall
+		if err := d.readParts(ctx, q); err != nil {
 			return err
 		}
 	}
+	parts := q.parts
 	const group = 64
 	for len(parts) > 0 && !c.full {
 		if c.records >= c.upTo {

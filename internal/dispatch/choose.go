@@ -61,13 +61,17 @@ func (d *Dispatcher) ready(ctx context.Context, conn db.DBTX, k budgetKey, block
 type picked struct {
 	*queueRow
 	calls int
+	r     *renderer
+	// parts are what is ready in it, rendered the calls of them.
+	parts    []run.Part
+	rendered []*prepared
 }
 
 // pick shares a group of calls among the queues that are ready: the lanes by their weights, in a lane the queues one
 // after the other. room is how many calls of a queue's lane may go. Of one batch only one queue goes at a time: what
 // covers the records of the others would not be what it was when they were looked at. order is whose turn it is, call
 // by call.
-func pick(rows []queueRow, room func(*queueRow) int) (out []picked, order []int) {
+func pick(rows []queueRow, room func(*queueRow) int) (out []*picked, order []int) {
 	var lanes []quota.Demand
 	queues := map[int][]*queueRow{}
 	places := 0
@@ -95,11 +99,11 @@ func pick(rows []queueRow, room func(*queueRow) int) (out []picked, order []int)
 			}
 			if first == nil {
 				batches[row.BatchID], at[row] = row, len(out)
-				out = append(out, picked{row, 0})
+				out = append(out, &picked{queueRow: row})
 			}
 			order = append(order, at[row])
-			n := &out[at[row]].calls
-			if *n++; *n >= allowance(row, int(row.ReadyRecords)) {
+			q := out[at[row]]
+			if q.calls++; q.calls >= allowance(row, int(row.ReadyRecords)) {
 				queues[lane] = queues[lane][1:]
 			}
 			break
@@ -130,49 +134,47 @@ func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[qu
 
 // render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first
 // bulk one, or one that spends other budgets. again tells that nothing came of it because queues were blocked meanwhile.
-func (d *Dispatcher) render(ctx context.Context, picks []picked, order []int, rows []queueRow, blocked map[queueKey]bool) (calls []*prepared, again bool, err error) {
+func (d *Dispatcher) render(ctx context.Context, picks []*picked, order []int, rows []queueRow, blocked map[queueKey]bool) (calls []*prepared, again bool, err error) {
 	ids := make([]uuid.UUID, len(picks))
-	for i := range picks {
-		ids[i] = picks[i].BatchID
+	for i, q := range picks {
+		ids[i] = q.BatchID
 	}
 	if err := d.Runs.LoadBatches(ctx, d.Pool, ids); err != nil && (ctx.Err() != nil || isTransient(err)) {
 		return nil, false, err // else one of them cannot be read, of which renderer finds out
 	}
-	var small []smallQueue
+	var small []*picked
 	had := len(blocked)
-	for i := range picks {
-		r, err := d.renderer(ctx, picks[i].queueRow)
-		switch {
-		case errors.Is(err, errGone):
-			blocked[keyOf(picks[i].queueRow)] = true
-			continue
-		case err != nil:
-			if err := d.passOver(ctx, picks[i].queueRow, err, blocked); err != nil {
+	for _, q := range picks {
+		if q.r, err = d.renderer(ctx, q.queueRow); err != nil {
+			if err := d.passOver(ctx, q.queueRow, err, blocked); err != nil {
 				return nil, false, err
 			}
 			continue
 		}
-		if !r.task.Action.Bulk && (len(small) == 0 || slices.Equal(r.task.Action.Buckets, small[0].r.task.Action.Buckets)) {
-			small = append(small, smallQueue{r, picks[i], i})
+		action := q.r.task.Action
+		if !action.Bulk && (len(small) == 0 || slices.Equal(action.Buckets, small[0].r.task.Action.Buckets)) {
+			small = append(small, q)
 			continue
 		}
 		if len(small) > 0 {
 			break // it goes in a claim of its own
 		}
-		call, err := d.renderBulk(ctx, r, picks[i].queueRow, rows, blocked)
-		if broken := new(queueError); errors.As(err, &broken) {
-			err = d.passOver(ctx, broken.row, broken.cause, blocked)
-			return nil, err == nil, err // the call has records of it, or would have: begin again without them
+		known := len(blocked)
+		calls, err := d.renderBulk(ctx, q, rows, blocked)
+		if err != nil && !errors.Is(err, errFull) || len(calls) > 0 || len(blocked) > known {
+			return calls, err == nil && len(calls) == 0, err // where a queue is passed over: begin again without its records
 		}
-		if err != nil && !errors.Is(err, errFull) || call != nil {
-			return call, false, err
+		blocked[keyOf(q.queueRow)] = true // somebody else has taken what was ready, or it must wait for memory
+	}
+	if err := d.renderSmall(ctx, small, blocked); err != nil {
+		return nil, false, err
+	}
+	for _, no := range order {
+		if q := picks[no]; len(q.rendered) > 0 {
+			calls, q.rendered = append(calls, q.rendered[0]), q.rendered[1:]
 		}
-		blocked[keyOf(picks[i].queueRow)] = true // somebody else has taken what was ready, or it must wait for memory
 	}
-	if len(small) > 0 {
-		calls, err = d.renderSmall(ctx, small, order, blocked)
-	}
-	return calls, err == nil && len(calls) == 0 && len(blocked) > had, err
+	return calls, len(calls) == 0 && len(blocked) > had, nil
 }
 
 // queueKey names the queue of a task.
@@ -188,8 +190,8 @@ func (k queueKey) String() string { return fmt.Sprintf("%s.%d.%d", uuid.UUID(k.b
 
 // renderBulk renders one bulk call for a queue. One that its queue does not fill takes records of other batches of the
 // lane whose task has equal settings.
-func (d *Dispatcher) renderBulk(ctx context.Context, r *renderer, row *queueRow, all []queueRow, blocked map[queueKey]bool) (calls []*prepared, err error) {
-	room, err := d.room(ctx, r)
+func (d *Dispatcher) renderBulk(ctx context.Context, q *picked, all []queueRow, blocked map[queueKey]bool) (calls []*prepared, err error) {
+	room, err := d.room(ctx, q.r)
 	if err != nil {
 		return nil, err
 	}
@@ -197,34 +199,22 @@ func (d *Dispatcher) renderBulk(ctx context.Context, r *renderer, row *queueRow,
 		share(room, calls)
 		room.Release()
 	}()
-	call := newBulk(r, row.Lane)
+	call := newBulk(q.r, q.Lane)
 	looked := 0
 	for i := range all {
-		other := &all[i]
-		if other.laneKey() != row.laneKey() || blocked[keyOf(other)] {
+		row := &all[i]
+		if row.laneKey() != q.laneKey() || blocked[keyOf(row)] {
 			continue
 		}
-		if looked++; looked > bulkQueues && other != row {
+		if looked++; looked > bulkQueues && row != q.queueRow {
 			continue
 		}
-		or, err := r, error(nil)
-		if other != row {
-			if call.empty() || other.BatchID == row.BatchID {
-				continue // the chosen queue goes first
-			}
-			or, err = d.renderer(ctx, other)
-			if errors.Is(err, errGone) {
-				continue
-			}
-			if err != nil {
-				return nil, &queueError{other, err}
-			}
-			if or.task.Action != r.task.Action || or.task.CredentialID != r.task.CredentialID || or.task.Timeout != r.task.Timeout {
-				continue
-			}
+		if row != q.queueRow && (call.empty() || row.BatchID == q.BatchID) {
+			continue // the chosen queue goes first
 		}
-		if err := d.fillBulk(ctx, call, or, other); err != nil {
-			return nil, &queueError{other, err}
+		err := d.fillBulk(ctx, call, row)
+		if err != nil && !errors.Is(err, errGone) {
+			return nil, d.passOver(ctx, row, err, blocked)
 		}
 		if call.full {
 			break
@@ -247,20 +237,11 @@ func allowance(row *queueRow, n int) int {
 	return int(min(*row.Allowance, int64(n)))
 }
 
-// parts reads what is ready in a queue.
-func (d *Dispatcher) parts(ctx context.Context, row *queueRow, limit int) ([]run.Part, error) {
-	byQueue, err := d.partsOf(ctx, []picked{{row, limit}})
-	if err != nil {
-		return nil, err
-	}
-	return byQueue[0], nil
-}
-
-// partsOf reads what is ready in queues, of each so many at most, by queue.
-func (d *Dispatcher) partsOf(ctx context.Context, queues []picked) ([][]run.Part, error) {
+// readParts reads what is ready in queues, as many parts as they may have calls.
+func (d *Dispatcher) readParts(ctx context.Context, queues ...*picked) error {
 	var in db.PartChooseParams
-	for i := range queues {
-		q := &queues[i]
+	for _, q := range queues {
+		q.parts = nil
 		in.BatchIds, in.StepNos, in.TaskNos = append(in.BatchIds, q.BatchID), append(in.StepNos, q.StepNo), append(in.TaskNos, q.TaskNo)
 		in.MaxParts = append(in.MaxParts, int32(q.calls)) //nolint:gosec // at most PartsPerCall
 	}
@@ -270,15 +251,15 @@ func (d *Dispatcher) partsOf(ctx context.Context, queues []picked) ([][]run.Part
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read %d queues: %w", len(queues), err)
+		return fmt.Errorf("read %d queues: %w", len(queues), err)
 	}
-	out := make([][]run.Part, len(queues))
 	for i := range rows {
 		r := &rows[i]
-		out[r.QueueNo] = append(out[r.QueueNo], run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, First: r.First,
+		q := queues[r.QueueNo]
+		q.parts = append(q.parts, run.Part{ID: r.ID, BatchID: r.BatchID, StepNo: r.StepNo, TaskNo: r.TaskNo, SliceNo: r.SliceNo, First: r.First,
 			From: r.FromOff, To: r.ToOff, Size: r.Size, Apart: r.Apart, Attempt: r.Attempt, Element: r.Element})
 	}
-	return out, nil
+	return nil
 }
 
 // bulkLimits returns how many records and bytes one call of an action may hold.

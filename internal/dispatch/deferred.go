@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -77,26 +78,16 @@ func (d *Dispatcher) deferQueue(ctx context.Context, k queueKey, err error) erro
 	return nil
 }
 
-// passOver is deferQueue for a queue that is being chosen from: it is blocked as well.
+// passOver is deferQueue for a queue that is being chosen from: it is blocked as well. One whose action is gone is blocked alone.
 func (d *Dispatcher) passOver(ctx context.Context, row *queueRow, err error, blocked map[queueKey]bool) error {
-	if err := d.deferQueue(ctx, keyOf(row), err); err != nil {
-		return err
+	if !errors.Is(err, errGone) {
+		if err := d.deferQueue(ctx, keyOf(row), err); err != nil {
+			return err
+		}
 	}
 	blocked[keyOf(row)] = true
 	return nil
 }
-
-// queueError is an error that lies in one of the queues that a call takes from.
-type queueError struct {
-	row   *queueRow
-	cause error
-}
-
-// Error implements error.
-func (b *queueError) Error() string { return b.cause.Error() }
-
-// Unwrap gives the cause.
-func (b *queueError) Unwrap() error { return b.cause }
 
 // asError, deferred, has a panic in the work of one queue be an error of that queue.
 func asError(err *error) {

@@ -267,85 +267,70 @@ func members(p *run.Part, rec *run.Records) (in, out []int32) {
 	return in, out
 }
 
-// smallQueue is a picked queue of calls of one record each, and which one of the picked it is.
-type smallQueue struct {
-	r *renderer
-	picked
-	no int
-}
-
-// renderSmall renders calls of one record each, of all queues together, and returns them in the order in which they go. Organizations
-// render in memory of their own; the queues of one that has none now are blocked.
-func (d *Dispatcher) renderSmall(ctx context.Context, queues []smallQueue, order []int, blocked map[queueKey]bool) ([]*prepared, error) {
-	picks, orgs := make([]picked, len(queues)), []uuid.UUID{}
-	for i := range queues {
-		picks[i] = queues[i].picked
-		if !slices.Contains(orgs, queues[i].OrgID) {
-			orgs = append(orgs, queues[i].OrgID)
+// renderSmall renders calls of one record each, of all queues together. Organizations render in memory of their own; the queues of one that
+// has none now are blocked.
+func (d *Dispatcher) renderSmall(ctx context.Context, queues []*picked, blocked map[queueKey]bool) error {
+	if len(queues) == 0 {
+		return nil
+	}
+	if err := d.readParts(ctx, queues...); err != nil {
+		return err
+	}
+	var orgs []uuid.UUID
+	byOrg := map[uuid.UUID][]*picked{}
+	for _, q := range queues {
+		if byOrg[q.OrgID] == nil {
+			orgs = append(orgs, q.OrgID)
 		}
+		byOrg[q.OrgID] = append(byOrg[q.OrgID], q)
 	}
-	parts, err := d.partsOf(ctx, picks)
-	if err != nil {
-		return nil, err
-	}
-	calls := map[int][]*prepared{}
 	for _, org := range orgs {
-		if err := d.renderOf(ctx, org, queues, parts, calls, blocked); err != nil {
-			for _, rendered := range calls {
-				letGo(rendered)
+		if err := d.renderOf(ctx, byOrg[org], blocked); err != nil {
+			for _, q := range queues {
+				letGo(q.rendered)
 			}
-			return nil, err
+			return err
 		}
 	}
-	var out []*prepared
-	for _, no := range order {
-		if rest := calls[no]; len(rest) > 0 {
-			out, calls[no] = append(out, rest[0]), rest[1:]
-		}
-	}
-	return out, nil
+	return nil
 }
 
 // renderOf renders the calls of one organization's queues.
-func (d *Dispatcher) renderOf(ctx context.Context, org uuid.UUID, queues []smallQueue, parts [][]run.Part, calls map[int][]*prepared, blocked map[queueKey]bool) error {
+func (d *Dispatcher) renderOf(ctx context.Context, queues []*picked, blocked map[queueKey]bool) error {
 	var room *memory.Grant
 	defer func() { room.Release() }()
-	left := int64(-1)
-	for i := range queues {
-		q := &queues[i]
-		if q.OrgID != org || len(parts[i]) == 0 || blocked[keyOf(q.queueRow)] {
+	left := int64(groupRoom)
+	for _, q := range queues {
+		if len(q.parts) == 0 {
 			continue
 		}
-		if left < 0 {
-			var err error
+		var err error
+		if room == nil {
 			if room, err = d.room(ctx, q.r); errors.Is(err, errFull) {
 				blocked[keyOf(q.queueRow)] = true
 				continue
 			} else if err != nil {
 				return err
 			}
-			left = groupRoom
 		}
-		rendered, err := q.r.smallCalls(ctx, q, parts[i], &left)
-		if err != nil {
+		if err = q.render(ctx, &left); err != nil {
+			q.rendered = nil
 			if err := d.passOver(ctx, q.queueRow, err, blocked); err != nil {
 				return err
 			}
-			continue
 		}
-		share(room, rendered)
-		calls[q.no] = rendered
+		share(room, q.rendered)
 	}
 	return nil
 }
 
-// smallCalls renders the calls of one queue, as many as room has bytes for.
-func (r *renderer) smallCalls(ctx context.Context, q *smallQueue, parts []run.Part, room *int64) (out []*prepared, err error) {
+// render renders the calls of a queue, of one record each, as many as room has bytes for.
+func (q *picked) render(ctx context.Context, room *int64) (err error) {
 	defer asError(&err)
-	parts = firstRecords(parts, q.calls)
-	recs, err := r.open(ctx, parts)
+	parts := firstRecords(q.parts, q.calls)
+	recs, err := q.r.open(ctx, parts)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		for _, rec := range recs {
@@ -356,22 +341,19 @@ func (r *renderer) smallCalls(ctx context.Context, q *smallQueue, parts []run.Pa
 	for i := range parts {
 		rec := recs[parts[i].SliceNo]
 		in, gone := members(&parts[i], rec)
-		if len(in) == 0 {
-			continue
-		}
 		for n, o := range in {
-			if len(out) == q.calls || left == 0 || *room < groupRoom/2 {
-				return out, nil
+			if len(q.rendered) == q.calls || left == 0 || *room < groupRoom/2 {
+				return nil
 			}
 			piece := parts[i]
 			piece.From, piece.To, piece.LeftOut = cut(&parts[i], in, gone, n)
-			p := r.small(q.queueRow, piece, o, rec)
+			p := q.r.small(q.queueRow, piece, o, rec)
 			left -= p.records
 			*room -= p.cost()
-			out = append(out, p)
+			q.rendered = append(q.rendered, p)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // firstRecords keeps the parts that hold the first n records.
