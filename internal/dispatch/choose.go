@@ -139,7 +139,7 @@ func (d *Dispatcher) render(ctx context.Context, picks []*picked, order []int, r
 	for i, q := range picks {
 		ids[i] = q.BatchID
 	}
-	if err := d.Runs.LoadBatches(ctx, d.Pool, ids); err != nil && (ctx.Err() != nil || isTransient(err)) {
+	if err := d.Runs.LoadBatches(ctx, d.Pool, ids); err != nil && mayPass(ctx, err) {
 		return nil, false, err // else one of them cannot be read, of which renderer finds out
 	}
 	var small []*picked

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,14 +52,14 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
 	err = d.aligned(ctx, k, func() error {
 		return pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-			c := claim{d: d, tx: tx, key: k, out: &out, owner: d.opts.Owner, flight: f, checked: checked}
+			c := claim{d: d, tx: tx, key: k, out: &out, flight: f, checked: checked}
 			return c.run(ctx, calls)
 		})
 	})
 	if err != nil && pg.CommitUnknown(err) && len(out.calls) > 0 {
 		// Even when the lease is gone: what is written down and was not sent must be known for that.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackFor)
-		err = d.readBack(ctx, k, out.calls[0].id, d.opts.Owner, err)
+		err = d.readBack(ctx, k, out.calls[0].id, err)
 		cancel()
 	}
 	if errors.Is(err, errBarred) {
@@ -91,13 +90,13 @@ func (p *prepared) sendWithin(started time.Time) {
 
 // readBack finds out whether a claim was committed whose commit got no answer. The budget's lock waits for a commit that is
 // still under way.
-func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, owner string, cause error) error {
+func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, cause error) error {
 	is := false
 	err := d.keepTrying(ctx, func() error {
 		return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 			_, _, _, err := d.lockBudget(ctx, tx, k)
 			if err == nil {
-				is, err = d.q.CallIs(ctx, tx, db.CallIsParams{ID: id, Owner: owner})
+				is, err = d.q.CallIs(ctx, tx, db.CallIsParams{ID: id, Owner: d.opts.Owner})
 			}
 			return err
 		})
@@ -113,10 +112,9 @@ func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, ow
 
 // claim is transaction 1 under way.
 type claim struct {
-	d     *Dispatcher
-	tx    pgx.Tx
-	key   budgetKey
-	owner string
+	d   *Dispatcher
+	tx  pgx.Tx
+	key budgetKey
 	// flight are the calls that are under way.
 	flight *flight
 	// checked: the provider's counters were read for this claim.
@@ -130,8 +128,6 @@ type claim struct {
 	now   time.Time
 	lanes []db.BudgetLanesRow
 
-	// countsIn are the windows that the calls are debited in.
-	countsIn json.RawMessage
 	// spans are the windows that the granted calls are debited in.
 	spans   []quota.Window
 	granted quota.Tally
@@ -365,7 +361,6 @@ func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (q
 	}
 	c.out.escalated = escalated
 	c.spans, c.granted = spans, quota.Tally{}
-	c.countsIn = quota.CountsOf(spans).Encode()
 	return grant, nil
 }
 
@@ -388,32 +383,27 @@ func (c *claim) allow(spans []quota.Window, wanted int, budgets ...*meter) (gran
 // them and what of them is queued.
 func (c *claim) intend(ctx context.Context, calls []*prepared) (*run.Locking, error) {
 	later := pg.NewPipeline(c.tx)
-	some := false
-	var orgs []uuid.UUID
+	var orgs, ids []uuid.UUID
+	var pieces []run.Piece
 	for _, p := range calls {
-		some = some || !p.empty()
+		ids, pieces = append(ids, p.batches()...), append(pieces, p.pieces...)
 		if !slices.Contains(orgs, p.orgID) {
 			orgs = append(orgs, p.orgID)
+		}
+		if !p.empty() {
+			c.out.calls = append(c.out.calls, p)
 		}
 	}
 	if err := c.d.q.HoldGateShare(ctx, later, orgs); err != nil {
 		return nil, fmt.Errorf("enter the gate of holds: %w", err)
 	}
-	if some {
-		if err := c.d.q.CallInsert(ctx, later, c.rows(calls)); err != nil {
-			return nil, fmt.Errorf("write down calls: %w", err)
-		}
-		if err := c.count(ctx, later, calls); err != nil {
+	if len(c.out.calls) > 0 {
+		if err := c.writeDown(ctx, later, c.out.calls); err != nil {
 			return nil, err
 		}
-		if err := c.charge(ctx, later, calls); err != nil {
+		if err := c.charge(ctx, later, c.out.calls); err != nil {
 			return nil, err
 		}
-	}
-	var ids []uuid.UUID
-	var pieces []run.Piece
-	for _, p := range calls {
-		ids, pieces = append(ids, p.batches()...), append(pieces, p.pieces...)
 	}
 	l := c.d.Runs.Locking(ids, pieces)
 	asks := append(l.Asks(ctx), func(tx pg.DB) (err error) {
@@ -452,10 +442,9 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 	for _, p := range calls {
 		pieces = append(pieces, p.pieces...)
 		decided = append(decided, p.decided...)
-		if !p.empty() {
-			c.out.calls = append(c.out.calls, p)
-			last = later(last, c.now.Add(p.timeout))
-		}
+	}
+	for _, p := range c.out.calls {
+		last = later(last, p.written.SendBefore)
 	}
 	if err := c.change.Claim(ctx, pieces); err != nil {
 		return err

@@ -84,9 +84,9 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 		return r, err
 	}
 	svc := platform.Services[0]
-	asked, err := d.q.Clock(ctx, d.Pool)
+	asked, err := d.clock(ctx, d.Pool)
 	if err != nil {
-		return r, fmt.Errorf("read the clock: %w", err)
+		return r, err
 	}
 	began := time.Now()
 	counters, asOf, err := d.Sender.Counters(ctx, platform, svc, cred.Secret)
@@ -107,9 +107,9 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	}
 	r.counters, r.asOf, r.until, r.from, r.to = len(counters), asOf, asOf, asOf, asOf
 	if asOf.IsZero() { // the provider does not say; its reading is no older than the question, and no younger than the answer
-		answered, err := d.q.Clock(ctx, d.Pool)
+		answered, err := d.clock(ctx, d.Pool)
 		if err != nil {
-			return r, fmt.Errorf("read the clock: %w", err)
+			return r, err
 		}
 		skew := time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		r.asOf, r.until, r.from, r.to = asked, answered, asked.Add(-skew), answered.Add(skew)
@@ -313,9 +313,9 @@ func (d *Dispatcher) Counters(ctx context.Context, lease *due.Lease) (next time.
 		d.opts.Log.Warn("read the provider's counters", "domain", lease.Key, "error", err)
 		r.young = true
 	}
-	now, err := d.q.Clock(ctx, d.Pool)
+	now, err := d.clock(ctx, d.Pool)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read the clock: %w", err)
+		return time.Time{}, err
 	}
 	open, err := d.q.LedgerIsOpen(ctx, d.Pool, lease.Key)
 	if err != nil {

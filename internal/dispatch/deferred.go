@@ -70,7 +70,7 @@ func (d *deferredQueues) any() bool { return len(d.keys()) > 0 }
 // deferQueue notes that the work of a queue failed with err. It returns err where that would have befallen any other
 // queue, too.
 func (d *Dispatcher) deferQueue(ctx context.Context, k queueKey, err error) error {
-	if ctx.Err() != nil || isTransient(err) {
+	if mayPass(ctx, err) {
 		return err
 	}
 	q := d.deferred.add(k, time.Now())

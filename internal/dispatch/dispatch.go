@@ -7,7 +7,9 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -86,21 +88,11 @@ type Dispatcher struct {
 
 // New returns a Dispatcher.
 func New(d Deps, opts Options) *Dispatcher {
-	if opts.Owner == "" {
-		opts.Owner = uuid.NewString()
-	}
-	if opts.Margin == 0 {
-		opts.Margin = 3 * time.Second
-	}
-	if opts.BulkInFlight == 0 {
-		opts.BulkInFlight = 4
-	}
-	if opts.SmallInFlight == 0 {
-		opts.SmallInFlight = 256
-	}
-	if opts.Log == nil {
-		opts.Log = slog.Default()
-	}
+	opts.Owner = cmp.Or(opts.Owner, uuid.NewString())
+	opts.Margin = cmp.Or(opts.Margin, 3*time.Second)
+	opts.BulkInFlight = cmp.Or(opts.BulkInFlight, 4)
+	opts.SmallInFlight = cmp.Or(opts.SmallInFlight, 256)
+	opts.Log = cmp.Or(opts.Log, slog.Default())
 	if opts.Observed == nil {
 		opts.Observed = func(string, provider.Kind) {}
 	}
@@ -121,6 +113,23 @@ type budgetKey struct{ domain, bucket string }
 func (k budgetKey) String() string { return run.DispatchKey(k.domain, k.bucket) }
 
 func budgetOf(c *db.FlowCall) budgetKey { return budgetKey{c.Domain, c.Bucket} }
+
+// budgetOfLease is the budget that a due row names.
+func budgetOfLease(l *due.Lease) (budgetKey, error) {
+	domain, bucket, ok := strings.Cut(l.Key, "\n")
+	if !ok {
+		return budgetKey{}, fmt.Errorf("%s: %q names no budget", l.Kind, l.Key)
+	}
+	return budgetKey{domain, bucket}, nil
+}
+
+func (d *Dispatcher) clock(ctx context.Context, conn db.DBTX) (time.Time, error) {
+	now, err := d.q.Clock(ctx, conn)
+	if err != nil {
+		return now, fmt.Errorf("read the clock: %w", err)
+	}
+	return now, nil
+}
 
 // BudgetGroup says who the key of a due row of kind run.DueDispatch belongs to, for due.Grouped: the organization, or the provider
 // account, which several may share.

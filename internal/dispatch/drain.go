@@ -64,6 +64,9 @@ func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
 	}
 }
 
+// mayPass reports whether what failed lies in nothing that was worked on: the same work may succeed later, or nobody waits for it any more.
+func mayPass(ctx context.Context, err error) bool { return isTransient(err) || ctx.Err() != nil }
+
 // isTransient reports whether the same work may succeed a little later.
 func isTransient(err error) bool {
 	return pg.IsUnavailable(err) || pg.IsConnection(err) || pg.IsSerialization(err)

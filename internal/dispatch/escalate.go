@@ -22,9 +22,9 @@ func (d *Dispatcher) look(ctx context.Context, domain string) {
 }
 
 func (d *Dispatcher) lookInto(ctx context.Context, domain string) error {
-	now, err := d.q.Clock(ctx, d.Pool)
+	now, err := d.clock(ctx, d.Pool)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller says what it was for
+		return err
 	}
 	org, err := d.q.DomainAnyOrg(ctx, d.Pool, &domain)
 	if err != nil {

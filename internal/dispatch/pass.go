@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -58,11 +57,11 @@ type pass struct {
 // Pass is the handler of due rows of kind run.DueDispatch, which must be registered as one that looks again
 // (due.Rechecks).
 func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time, err error) {
-	domain, bucket, ok := strings.Cut(lease.Key, "\n")
-	if !ok {
-		return time.Time{}, fmt.Errorf("dispatch: %q names no budget", lease.Key)
+	k, err := budgetOfLease(lease)
+	if err != nil {
+		return time.Time{}, err
 	}
-	p := &pass{d: d, key: budgetKey{domain, bucket}, lease: lease, blocked: map[queueKey]bool{}, full: map[quota.LaneKey]bool{}, shut: map[queueKey]bool{}}
+	p := &pass{d: d, key: k, lease: lease, blocked: map[queueKey]bool{}, full: map[quota.LaneKey]bool{}, shut: map[queueKey]bool{}}
 	p.flight = d.join(p.key)
 	defer func() {
 		if p.flight.leave(p.waits(), p.settled) && ctx.Err() == nil {
@@ -202,8 +201,8 @@ func (p *pass) look(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, 
 	if !p.nextAt.IsZero() {
 		return false, p.nextAt, nil // who makes room earlier wakes the budget
 	}
-	if p.chosenAt, err = p.d.q.Clock(ctx, tx); err != nil {
-		return false, next, fmt.Errorf("read the clock: %w", err)
+	if p.chosenAt, err = p.d.clock(ctx, tx); err != nil {
+		return false, next, err
 	}
 	if p.opened, err = p.d.ready(ctx, tx, p.key, p.blocked); err != nil {
 		return false, next, err
@@ -299,7 +298,7 @@ func (p *pass) room(row *queueRow) int {
 // records of one that cannot be written down fail, and the queue of one that fails otherwise is passed over for a
 // while. It returns what was sent.
 func (p *pass) isolate(ctx context.Context, calls []*prepared, cause error) (sent []*prepared, err error) {
-	if ctx.Err() != nil || isTransient(cause) {
+	if mayPass(ctx, cause) {
 		return nil, cause
 	}
 	for _, call := range calls {

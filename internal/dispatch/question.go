@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/google/uuid"
@@ -53,25 +52,22 @@ func (q *question) failed(after time.Duration) {
 
 // check asks the provider, and settles the call where the answer is clear.
 func (q *question) check(ctx context.Context) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
-		}
-	}()
+	defer asError(&err)
+	var v *verdict
 	gone := q.action == nil || q.action.Call == nil
 	switch {
-	case q.pastHorizon() && gone:
-		return q.d.giveUp(ctx, q.key, q.call, "action_gone")
 	case q.pastHorizon():
-		return q.d.giveUp(ctx, q.key, q.call, "past_horizon")
+		reason := "past_horizon"
+		if gone {
+			reason = "action_gone"
+		}
+		q.d.opts.Log.Error("the outcome of a call cannot be found out", "call", q.call.ID, "domain", q.key.domain, "bucket", q.key.bucket, "reason", reason)
+		v = unresolved(reason)
 	case gone: // it may come back
 		q.failed(0)
-		return q.postpone(ctx)
-	}
-	var v *verdict
-	if q.call.State == stateAwaiting {
+	case q.call.State == stateAwaiting:
 		v, err = q.result(ctx, deref(q.call.Reference))
-	} else {
+	default:
 		v, err = q.lookup(ctx)
 	}
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,18 +31,17 @@ const (
 // Reconcile is the handler of due rows of kind DueReconcile: it finds out what became of calls whose sender is silent,
 // whose answer was unclear, or whose result comes later. It goes on while holds stop claims.
 func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (time.Time, error) {
-	domain, bucket, ok := strings.Cut(lease.Key, "\n")
-	if !ok {
-		return time.Time{}, fmt.Errorf("reconcile: %q names no budget", lease.Key)
+	k, err := budgetOfLease(lease)
+	if err != nil {
+		return time.Time{}, err
 	}
-	k := budgetKey{domain, bucket}
 	// A call that fails must not hold up the others.
 	next, failed := d.markLost(ctx, k)
 	r := round{d: d, key: k, skip: map[uuid.UUID]bool{}, ended: make(chan check, checksAtOnce)}
 	if failed = errors.Join(failed, r.run(ctx)); failed != nil {
 		return time.Time{}, failed
 	}
-	check, err := d.q.CallsNextCheck(ctx, d.Pool, db.CallsNextCheckParams{Domain: domain, Bucket: bucket})
+	check, err := d.q.CallsNextCheck(ctx, d.Pool, db.CallsNextCheckParams{Domain: k.domain, Bucket: k.bucket})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read when to look into calls: %w", err)
 	}
@@ -128,7 +126,7 @@ func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.
 		return err
 	}
 	err := q.check(ctx)
-	if err == nil || isTransient(err) || ctx.Err() != nil {
+	if err == nil || mayPass(ctx, err) {
 		return err
 	}
 	d.opts.Log.Warn("a call cannot be looked into; trying again", "call", call.ID, "domain", k.domain, "bucket", k.bucket, "error", err)
@@ -176,10 +174,4 @@ func (d *Dispatcher) ClockStepped(ctx context.Context) error {
 		return fmt.Errorf("look into calls after a step of the clock: %w", err)
 	}
 	return nil
-}
-
-// giveUp leaves a call to a person.
-func (d *Dispatcher) giveUp(ctx context.Context, k budgetKey, call *db.FlowCall, reason string) error {
-	d.opts.Log.Error("the outcome of a call cannot be found out", "call", call.ID, "domain", k.domain, "bucket", k.bucket, "reason", reason)
-	return d.apply(ctx, k, []verdict{{id: call.ID, unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: reason}}}, true)
 }

@@ -50,12 +50,11 @@ type prepared struct {
 	timeout   time.Duration
 	// probe marks a call of ours that carries no record.
 	probe bool
-	// claimedAt, sendBefore and countsIn are what the claim wrote down.
-	claimedAt, sendBefore time.Time
+	// written is what the claim wrote down, as far as a settlement asks for it.
+	written db.FlowCall
 	// late: the time for the call was over before its claim had ended.
-	late     bool
-	countsIn json.RawMessage
-	meter    *meter
+	late  bool
+	meter *meter
 	// refusals is how often in a row its receiver had refused calls for their rate.
 	refusals int32
 	// queues are those that the call takes from.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,7 +29,7 @@ func (s *settlement) later(call *openCall, v *verdict) {
 			until = s.refusedForRate(call)
 		}
 		if bucket := s.limited(call, v); until.After(s.now) && until.After(s.backoffs[bucket]) {
-			s.backoffs[bucket], s.cause = until, firstOf(v.reading.Code, v.reading.Reason)
+			s.backoffs[bucket], s.cause = until, cmp.Or(v.reading.Code, v.reading.Reason)
 		}
 	}
 	s.move(call, v, stateRefused, time.Time{})
@@ -49,8 +50,7 @@ func (s *settlement) refusedForRate(call *openCall) time.Time {
 	if !call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
 		return s.now
 	}
-	if !s.counted {
-		s.counted = true
+	if s.closedUntil.IsZero() {
 		s.refusals++
 		s.closedUntil = s.now.Add(quota.RateBackoff(int(s.refusals), s.d.Random()))
 	}
@@ -69,11 +69,12 @@ func (s *settlement) forgive(verdicts []verdict) {
 
 // writeRefusals notes what was counted. It comes before the calls are locked, as all locks of budgets do.
 func (s *settlement) writeRefusals(ctx context.Context, tx pgx.Tx) error {
-	if s.refusals == s.budget.Refusals && !s.counted {
+	counted := !s.closedUntil.IsZero()
+	if s.refusals == s.budget.Refusals && !counted {
 		return nil
 	}
 	p := db.BudgetRefusalsParams{Domain: s.key.domain, Bucket: s.key.bucket, Refusals: s.refusals, RefusedAt: s.budget.RefusedAt}
-	if s.counted {
+	if counted {
 		p.RefusedAt = &s.now
 	}
 	if err := s.d.q.BudgetRefusals(ctx, tx, p); err != nil {

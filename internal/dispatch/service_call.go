@@ -119,10 +119,7 @@ func (d *Dispatcher) spend(ctx context.Context, domain string, p *prepared) (ans
 
 // takeProbe writes down a call that carries no record, and debits it. What people hold and whose turn it is concerns records alone.
 func (c *claim) takeProbe(ctx context.Context, calls []*prepared) error {
-	if err := c.d.q.CallInsert(ctx, c.tx, c.rows(calls)); err != nil {
-		return fmt.Errorf("write down a call: %w", err)
-	}
-	if err := c.count(ctx, c.tx, calls); err != nil {
+	if err := c.writeDown(ctx, c.tx, calls); err != nil {
 		return err
 	}
 	if err := c.debit(ctx); err != nil {

@@ -19,7 +19,9 @@ import (
 
 // verdict is what is known of one open call.
 type verdict struct {
-	id      uuid.UUID
+	id uuid.UUID
+	// call is what this process sent; nil where others did.
+	call    *prepared
 	reading provider.Reading
 	// startedAt and finishedAt are when the request was under way, by the database's clock; zero where it was not sent.
 	startedAt, finishedAt time.Time
@@ -31,83 +33,69 @@ type verdict struct {
 
 // settle settles calls whose round trip is over: transaction 2. wake makes the budget due, where no pass sees the outcome.
 func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, wake bool) error {
-	verdicts := make([]verdict, len(group))
+	var plain, rest []verdict
 	for i := range group {
 		f, n := &group[i], 0
-		if f.call.r.task.Action.Bulk {
+		action := f.call.r.task.Action
+		if action.Bulk {
 			n = f.call.records
 		}
-		action := f.call.r.task.Action
-		verdicts[i] = verdict{id: f.call.id, reading: provider.Read(action, f.answer, n),
+		v := verdict{id: f.call.id, call: f.call, reading: provider.Read(action, f.answer, n),
 			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt, slowClaim: f.call.late}
-		d.opts.Observed(action.ID, verdicts[i].reading.Kind)
+		d.opts.Observed(action.ID, v.reading.Kind)
 		d.observe(ctx, f.call, &f.answer)
-		f.understood(&verdicts[i].reading)
-	}
-	var plain, rest []int
-	for i := range group {
-		if verdicts[i].reading.Kind == provider.Success && group[i].call.refusals == 0 {
-			plain = append(plain, i)
+		f.understood(&v.reading)
+		if v.reading.Kind == provider.Success && f.call.refusals == 0 {
+			plain = append(plain, v)
 		} else {
-			rest = append(rest, i)
+			rest = append(rest, v)
 		}
 	}
-	return errors.Join(d.settleSome(ctx, k, group, verdicts, plain, wake), d.settleSome(ctx, k, group, verdicts, rest, wake))
+	return errors.Join(
+		d.keepTrying(ctx, func() error { return d.applyRemembered(ctx, k, plain, wake) }),
+		d.keepTrying(ctx, func() error { return d.applyAll(ctx, k, rest, wake) }))
 }
 
-// settleSome settles those of a group: from what the claim wrote down where that is all that is needed.
-func (d *Dispatcher) settleSome(ctx context.Context, k budgetKey, group []finished, verdicts []verdict, which []int, wake bool) error {
-	if len(which) == 0 {
-		return nil
+// applyRemembered is applyAll for calls of this process that all succeeded: from what the claim wrote down where that is all that is
+// needed, so that nothing need be read. Should somebody else have settled one of the calls, nothing is written.
+func (d *Dispatcher) applyRemembered(ctx context.Context, k budgetKey, verdicts []verdict, wake bool) error {
+	s, err := d.remembered(ctx, k, verdicts)
+	if err != nil {
+		return err
 	}
-	some, known := make([]finished, len(which)), make([]verdict, len(which))
-	for i, n := range which {
-		some[i], known[i] = group[n], verdicts[n]
-	}
-	return d.keepTrying(ctx, func() error {
-		s, err := d.remembered(ctx, k, some, known)
-		if err != nil {
+	if s != nil {
+		err := pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
+		if err == nil || mayPass(ctx, err) {
 			return err
 		}
-		if s != nil {
-			err := pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
-			if err == nil || isTransient(err) || ctx.Err() != nil {
-				return err
-			}
-		}
-		return d.applyAll(ctx, k, known, wake)
-	})
+	}
+	return d.applyAll(ctx, k, verdicts, wake)
 }
 
-// remembered is the settlement of calls of this pass that all succeeded, from what the claim wrote down: nothing need be
-// read. It is nil where anything is out of the ordinary. Should somebody else have settled one of the calls, nothing is
-// written.
-func (d *Dispatcher) remembered(ctx context.Context, k budgetKey, group []finished, verdicts []verdict) (*settlement, error) {
-	s := newSettlement(d, k, group[0].call.meter)
-	for i := range group {
-		p := group[i].call
-		if verdicts[i].reading.Kind != provider.Success || p.refusals > 0 {
-			return nil, nil
-		}
-		call := &openCall{from: run.Started, FlowCall: db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: p.claimedAt, SendBefore: p.sendBefore,
-			CountsIn: p.countsIn}}
-		for j := range p.pieces {
-			if p.pieces[j].Decided {
+// remembered is the settlement of calls from what the claim wrote down; nil where anything is out of the ordinary.
+func (d *Dispatcher) remembered(ctx context.Context, k budgetKey, verdicts []verdict) (s *settlement, err error) {
+	if len(verdicts) == 0 {
+		return nil, nil
+	}
+	s = newSettlement(d, k, verdicts[0].call.meter)
+	for i := range verdicts {
+		p := verdicts[i].call
+		call := &openCall{from: run.Started, FlowCall: p.written}
+		for _, piece := range p.pieces {
+			if piece.Decided {
 				continue
 			}
-			part := p.pieces[j].Part
-			part.ID = 0
-			plan, err := s.plan(ctx, part.BatchID)
-			if err != nil || !run.Plain(plan, &part) {
+			piece.Part.ID = 0
+			plan, err := s.plan(ctx, piece.Part.BatchID)
+			if err != nil || !run.Plain(plan, &piece.Part) {
 				return nil, err
 			}
-			call.parts = append(call.parts, part)
+			call.parts = append(call.parts, piece.Part)
 		}
 		s.calls[p.id] = call
 	}
-	var err error
-	if s.now, err = d.q.Clock(ctx, d.Pool); err != nil {
-		return nil, fmt.Errorf("read the clock: %w", err)
+	if s.now, err = d.clock(ctx, d.Pool); err != nil {
+		return nil, err
 	}
 	for i := range verdicts {
 		s.success(s.calls[verdicts[i].id], &verdicts[i])
@@ -117,8 +105,11 @@ func (d *Dispatcher) remembered(ctx context.Context, k budgetKey, group []finish
 
 // applyAll is apply, one by one where it fails for all of them: a call that cannot be settled must not hold up others.
 func (d *Dispatcher) applyAll(ctx context.Context, k budgetKey, verdicts []verdict, wake bool) error {
+	if len(verdicts) == 0 {
+		return nil
+	}
 	err := d.apply(ctx, k, verdicts, wake)
-	if err == nil || len(verdicts) == 1 || isTransient(err) || ctx.Err() != nil {
+	if err == nil || len(verdicts) == 1 || mayPass(ctx, err) {
 		return err
 	}
 	var failed error
@@ -179,8 +170,7 @@ type settlement struct {
 	// budget is that of the calls; zero where nothing of it is needed. refusals is what becomes of its count of refusals.
 	budget   db.FlowBudget
 	refusals int32
-	// counted: a refusal was counted, for which the budget is closed until closedUntil.
-	counted     bool
+	// closedUntil is until when the budget is closed for a refusal that was counted; zero where none was.
 	closedUntil time.Time
 	// backoffs are how long whole budgets must wait, and cause why.
 	backoffs map[string]time.Time
@@ -438,13 +428,4 @@ func (s *settlement) unknown(call *openCall, v *verdict) {
 		s.move(call, v, stateUnknown, s.now)
 		s.doubts = append(s.doubts, call.parts...)
 	}
-}
-
-func firstOf(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
