@@ -367,13 +367,15 @@ ON CONFLICT (tenancy_id, bucket, org_id) DO UPDATE SET percent = excluded.percen
 -- Locks every budget of an account against claims.
 SELECT bucket FROM flow.budget WHERE domain = @domain ORDER BY bucket FOR NO KEY UPDATE;
 
--- name: BudgetWaits :one
--- Whether work waits for a budget.
-SELECT EXISTS (SELECT FROM flow.lane_batch WHERE domain = @domain AND bucket = @bucket AND open AND ready_parts > 0);
-
 -- name: BudgetsWaiting :many
 -- The budgets of an account for which work waits.
 SELECT DISTINCT bucket FROM flow.lane_batch WHERE domain = @domain AND open AND ready_parts > 0 ORDER BY bucket;
+
+-- name: BudgetWaits :many
+-- Those of these budgets of an account for which work waits.
+SELECT b.bucket::text FROM unnest(@buckets::text[]) AS b (bucket)
+WHERE EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = @domain AND q.bucket = b.bucket AND q.open AND q.ready_parts > 0)
+ORDER BY b.bucket;
 
 -- name: CredentialDomain :one
 SELECT c.status, c.tenancy_id, d.time_zone FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id

@@ -229,21 +229,36 @@ func (q *Queries) BudgetSpace(ctx context.Context, db DBTX, arg BudgetSpaceParam
 	return err
 }
 
-const budgetWaits = `-- name: BudgetWaits :one
-SELECT EXISTS (SELECT FROM flow.lane_batch WHERE domain = $1 AND bucket = $2 AND open AND ready_parts > 0)
+const budgetWaits = `-- name: BudgetWaits :many
+SELECT b.bucket::text FROM unnest($1::text[]) AS b (bucket)
+WHERE EXISTS (SELECT FROM flow.lane_batch q WHERE q.domain = $2 AND q.bucket = b.bucket AND q.open AND q.ready_parts > 0)
+ORDER BY b.bucket
 `
 
 type BudgetWaitsParams struct {
-	Domain string
-	Bucket string
+	Buckets []string
+	Domain  string
 }
 
-// Whether work waits for a budget.
-func (q *Queries) BudgetWaits(ctx context.Context, db DBTX, arg BudgetWaitsParams) (bool, error) {
-	row := db.QueryRow(ctx, budgetWaits, arg.Domain, arg.Bucket)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+// Those of these budgets of an account for which work waits.
+func (q *Queries) BudgetWaits(ctx context.Context, db DBTX, arg BudgetWaitsParams) ([]string, error) {
+	rows, err := db.Query(ctx, budgetWaits, arg.Buckets, arg.Domain)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var b_bucket string
+		if err := rows.Scan(&b_bucket); err != nil {
+			return nil, err
+		}
+		items = append(items, b_bucket)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const budgetZone = `-- name: BudgetZone :exec

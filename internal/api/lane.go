@@ -3,9 +3,9 @@ package api
 import (
 	"context"
 
+	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/dispatch"
 )
 
 func (h dispatchHandler) GetLanes(ctx context.Context, params oas.GetLanesParams) (*oas.DomainLanes, error) {
@@ -30,8 +30,11 @@ func (h dispatchHandler) SetLane(ctx context.Context, req *oas.DomainLaneInput, 
 	return &out, nil
 }
 
-func domainLaneOf(l *dispatch.Lane) oas.DomainLane {
-	return oas.DomainLane{
-		Lane: oas.Lane(l.Lane), Weight: l.Weight, MaxConcurrentCalls: oas.NilInt{Value: l.MaxCalls, Null: l.MaxCalls == 0}, UpdatedAt: nilTime(l.UpdatedAt),
+func domainLaneOf(l *db.FlowDomainLane) oas.DomainLane {
+	out := oas.DomainLane{Lane: oas.Lane(l.Lane), Weight: int(l.Weight), MaxConcurrentCalls: oas.NilInt{Null: l.MaxConcurrentCalls == nil},
+		UpdatedAt: oas.NilDateTime{Value: l.UpdatedAt.UTC(), Null: l.UpdatedAt.IsZero()}}
+	if most := l.MaxConcurrentCalls; most != nil {
+		out.MaxConcurrentCalls.Value = int(*most)
 	}
+	return out
 }

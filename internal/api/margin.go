@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/dispatch"
@@ -14,8 +15,8 @@ import (
 type Tuner interface {
 	Margins(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]dispatch.Margin, error)
 	SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, bucket string, percent int) (*dispatch.Margin, error)
-	Lanes(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]dispatch.Lane, error)
-	SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, name string, weight, maxCalls int) (*dispatch.Lane, error)
+	Lanes(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]db.FlowDomainLane, error)
+	SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, name string, weight, maxCalls int) (*db.FlowDomainLane, error)
 }
 
 func (h dispatchHandler) GetMargins(ctx context.Context, params oas.GetMarginsParams) (*oas.Margins, error) {

@@ -88,6 +88,22 @@ func (p *prepared) sendWithin(started time.Time) {
 	p.request.AnswerBefore = p.request.SendBefore
 }
 
+// reserveFresh claims calls, of a budget that is nearly spent after a look at the provider's counters. f are the calls
+// that are under way.
+func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*prepared, f *flight) (claimed, error) {
+	got, err := d.claim(ctx, k, calls, f, false)
+	if err != nil || !got.escalated || got.decided {
+		return got, err
+	}
+	d.look(ctx, k.domain)
+	return d.claim(ctx, k, calls, f, true)
+}
+
+// unread tells that the provider's counters must be read before what is left near exhaustion goes.
+func (c *claim) unread() bool {
+	return c.meter.askEvery > 0 && !c.checked && !quota.ReadingHolds(c.d.looked.at(c.key.domain), c.now)
+}
+
 // readBack finds out whether a claim was committed whose commit got no answer. The budget's lock waits for a commit that is
 // still under way.
 func (d *Dispatcher) readBack(ctx context.Context, k budgetKey, id uuid.UUID, cause error) error {

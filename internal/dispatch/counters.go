@@ -114,8 +114,7 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 		skew := time.Duration(platform.Account.ClockSkewSeconds) * time.Second
 		r.asOf, r.until, r.from, r.to = asked, answered, asked.Add(-skew), answered.Add(skew)
 	}
-	err = d.takeOver(ctx, &domain, platform, counters, &r)
-	return r, err
+	return r, d.takeOver(ctx, &domain, platform, counters, &r)
 }
 
 // takeOver writes what the provider counted, and notes in r what calls of ours may be missing in that, and what is nearly spent.
@@ -127,54 +126,50 @@ func (d *Dispatcher) takeOver(ctx context.Context, domain *db.FlowDomain, p *cat
 	for _, c := range counters {
 		byBucket[c.Bucket] = append(byBucket[c.Bucket], c)
 	}
-	for _, svc := range p.Services {
-		for _, name := range slices.Sorted(maps.Keys(svc.RateBuckets)) {
-			if len(byBucket[name]) == 0 {
-				continue
-			}
-			err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-				young, scarce, err := d.takeOverBucket(ctx, tx, domain, p, svc, name, byBucket[name], r)
-				r.young, r.scarce = r.young || young, r.scarce || young && scarce
-				return err
-			})
-			if err != nil {
-				return err
-			}
+	for _, bucket := range slices.Sorted(maps.Keys(byBucket)) {
+		svc := p.ServiceOf(bucket)
+		if svc == nil {
+			continue
+		}
+		err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+			return d.takeOverBucket(ctx, tx, domain, p, svc, byBucket[bucket], r)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.FlowDomain, p *catalog.Platform, svc *catalog.Service, bucket string,
+func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.FlowDomain, p *catalog.Platform, svc *catalog.Service,
 	counters []provider.Counter, r *reading,
-) (young, scarce bool, err error) {
-	k := budgetKey{domain.TenancyID, bucket}
+) error {
+	k := budgetKey{domain.TenancyID, counters[0].Bucket}
 	m, _, err := d.lockMeter(ctx, tx, domain.TimeZone, svc, k)
 	if err != nil {
-		return false, false, err
+		return err
 	}
 	recent, young, err := m.recent(ctx, tx, r.asOf.Add(-Mature(p.Account)))
 	if err != nil {
-		return false, false, err
+		return err
 	}
-	freed := false
+	freed, scarce := false, false
 	for _, c := range counters {
 		if _, _, ok := quota.Counted(r.from, r.to, c.WindowSeconds, m.loc); !ok {
 			young = true // the next one can tell
 			continue
 		}
 		less, near, err := d.observeWindow(ctx, tx, m, c, r, recent)
-		freed, scarce = freed || less, scarce || near
 		if err != nil {
-			return false, false, err
+			return err
 		}
+		freed, scarce = freed || less, scarce || near
 	}
-	if freed { // work may wait for a window to end that has room now
-		if err := d.wakeWaiting(ctx, tx, k.domain, svc.Lines(bucket)...); err != nil {
-			return false, false, err
-		}
+	r.young, r.scarce = r.young || young, r.scarce || young && scarce
+	if !freed {
+		return nil
 	}
-	return young, scarce, nil
+	return d.wakeWaiting(ctx, tx, k.domain, svc.Lines(k.bucket)) // work may wait for a window to end that has room now
 }
 
 // recent counts, by window, our calls that a reading up to since may not hold: those that went or were answered since, and those
@@ -254,6 +249,42 @@ func (d *Dispatcher) readFirst(ctx context.Context, budget *db.FlowBudget) {
 	d.look(ctx, budget.Domain)
 }
 
+// look reads the counters of an account before something is sent. That it fails stops nobody: the ledger goes on counting
+// our own calls, and the provider refuses what is too much.
+func (d *Dispatcher) look(ctx context.Context, domain string) {
+	bounded, cancel := context.WithTimeout(ctx, LookFor)
+	defer cancel()
+	if err := d.lookInto(bounded, domain); err != nil && ctx.Err() == nil { // a process that stops gives the reading up
+		d.opts.Log.Warn("read the provider's counters", "domain", domain, "error", err)
+	}
+}
+
+func (d *Dispatcher) lookInto(ctx context.Context, domain string) error {
+	now, err := d.clock(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	org, err := d.q.DomainAnyOrg(ctx, d.Pool, &domain)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller says what it was for
+	}
+	r, err := d.read(ctx, org, domain)
+	if err != nil {
+		return err
+	}
+	d.looked.mark(domain, now)
+	if !r.young {
+		return nil
+	}
+	// Another reading can hold the calls that this one could not.
+	return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		return d.Due.Wake(ctx, tx, DueCounters, domain, now.Add(quota.NextReading(true, r.scarce, true, r.every, r.mature)))
+	})
+}
+
+// LookFor bounds how long a pass waits for the provider's counters.
+const LookFor = 3 * time.Second
+
 // asked remembers when something was last done for an account in this process.
 type asked struct {
 	mu   sync.Mutex
@@ -269,16 +300,17 @@ func (a *asked) due(domain string, every time.Duration, now time.Time) bool {
 	if now.Sub(a.last[domain]) < every {
 		return false
 	}
-	if a.last == nil || len(a.last) > maxAsked {
-		a.last = map[string]time.Time{}
-	}
-	a.last[domain] = now
+	a.set(domain, now)
 	return true
 }
 
 func (a *asked) mark(domain string, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.set(domain, at)
+}
+
+func (a *asked) set(domain string, at time.Time) {
 	if a.last == nil || len(a.last) > maxAsked {
 		a.last = map[string]time.Time{}
 	}
@@ -326,4 +358,15 @@ func (d *Dispatcher) Counters(ctx context.Context, lease *due.Lease) (next time.
 		return time.Time{}, nil
 	}
 	return now.Add(pause), nil
+}
+
+// drift notes by how many calls a reading differs from the row of its window, and alarms once a window where they differ by too much.
+func (d *Dispatcher) drift(m *meter, row *db.FlowLedger, observed, n int) (drift int32, worst *int32) {
+	limit := m.caps[int(row.WindowSeconds)]
+	worst = quota.Worse(row.AlarmDrift, n, limit)
+	if row.AlarmDrift == nil && worst != nil {
+		d.opts.Log.Warn("the provider's counter and the ledger differ beyond the tolerance", "domain", m.key.domain, "bucket", m.key.bucket,
+			"window", row.WindowSeconds, "starts_at", row.StartsAt, "observed", observed, "used", row.Own+row.ForeignSpend, "drift", n, "cap", limit)
+	}
+	return int32(n), worst
 }

@@ -3,7 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -14,24 +14,14 @@ import (
 	"flowlane/internal/pg"
 )
 
-// Lane is an organization's lane of an account, as it set it.
-type Lane struct {
-	Lane db.FlowLane
-	// Weight is its share beside the organization's other lanes.
-	Weight int
-	// MaxCalls is how many of its calls may be under way at once in each bucket; 0 for as many as the budget allows.
-	MaxCalls int
-	// UpdatedAt is when it was set last; nil where it stands as the program has it.
-	UpdatedAt *time.Time
-}
-
 // standardWeight is the weight of a lane that nobody has set.
 var standardWeight = map[db.FlowLane]int{
 	db.FlowLaneInteractive: 50, db.FlowLaneCompliance: 30, db.FlowLaneBulk: 15, db.FlowLaneBackfill: 5,
 }
 
-// Lanes returns the lanes of an account, set or not. Fault: NotFound for the account.
-func (d *Dispatcher) Lanes(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]Lane, error) {
+// Lanes returns an organization's lanes of an account; one that it has not set stands as the program has it, and was updated at no time.
+// Fault: NotFound for the account.
+func (d *Dispatcher) Lanes(ctx context.Context, orgID uuid.UUID, tenancyID string) ([]db.FlowDomainLane, error) {
 	if _, err := d.account(ctx, orgID, tenancyID); err != nil {
 		return nil, err
 	}
@@ -39,27 +29,18 @@ func (d *Dispatcher) Lanes(ctx context.Context, orgID uuid.UUID, tenancyID strin
 	if err != nil {
 		return nil, fmt.Errorf("read the lanes of %s: %w", tenancyID, err)
 	}
-	var out []Lane
-	for _, name := range db.AllFlowLaneValues() {
-		lane := Lane{Lane: name, Weight: standardWeight[name]}
-		for i := range rows {
-			if rows[i].Lane == name {
-				lane = laneOf(&rows[i])
-			}
+	for lane, weight := range standardWeight {
+		if !slices.ContainsFunc(rows, func(r db.FlowDomainLane) bool { return r.Lane == lane }) {
+			rows = append(rows, db.FlowDomainLane{Lane: lane, Weight: int32(weight)}) //nolint:gosec // at most 50
 		}
-		out = append(out, lane)
 	}
-	return out, nil
-}
-
-func laneOf(r *db.FlowDomainLane) Lane {
-	return Lane{Lane: r.Lane, Weight: int(r.Weight), MaxCalls: int(deref(r.MaxConcurrentCalls)), UpdatedAt: &r.UpdatedAt}
+	return rows, nil
 }
 
 // SetLane sets the weight and the limit of one lane; 0 calls are no limit. Claims that come after it go by them. Faults:
 // NotFound for the account and for a lane that there is not.
-func (d *Dispatcher) SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, name string, weight, maxCalls int) (*Lane, error) {
-	var out Lane
+func (d *Dispatcher) SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, name string, weight, maxCalls int) (*db.FlowDomainLane, error) {
+	var out db.FlowDomainLane
 	err := pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := d.accountIn(ctx, tx, orgID, tenancyID); err != nil {
 			return err
@@ -77,12 +58,10 @@ func (d *Dispatcher) SetLane(ctx context.Context, orgID uuid.UUID, tenancyID, na
 		if err != nil {
 			return fmt.Errorf("lock the budgets of %s: %w", tenancyID, err)
 		}
-		row, err := d.q.LaneSet(ctx, tx, set)
-		if err != nil {
+		if out, err = d.q.LaneSet(ctx, tx, set); err != nil {
 			return fmt.Errorf("set lane %s of %s: %w", name, tenancyID, err)
 		}
-		out = laneOf(&row)
-		if err := d.wakeWaiting(ctx, tx, tenancyID, buckets...); err != nil {
+		if err := d.wakeWaiting(ctx, tx, tenancyID, buckets); err != nil {
 			return err
 		}
 		return account.Audit(ctx, tx, "lane", tenancyID+"/"+name)

@@ -91,7 +91,7 @@ func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, 
 			return err
 		}
 		out = &all[slices.IndexFunc(all, func(m Margin) bool { return m.Bucket == bucket })]
-		if err := d.wakeWaiting(ctx, tx, tenancyID, svc.Lines(bucket)...); err != nil {
+		if err := d.wakeWaiting(ctx, tx, tenancyID, svc.Lines(bucket)); err != nil {
 			return err
 		}
 		return account.Audit(ctx, tx, "margin", tenancyID+"/"+bucket)
@@ -114,21 +114,30 @@ func (d *Dispatcher) ensureBudget(ctx context.Context, conn db.DBTX, zone string
 	return nil
 }
 
+// waiting are those of these budgets of an account that have work waiting, as keys of due rows.
+func (d *Dispatcher) waiting(ctx context.Context, tx pgx.Tx, domain string, buckets []string) ([]string, error) {
+	if len(buckets) == 0 {
+		return nil, nil
+	}
+	waits, err := d.q.BudgetWaits(ctx, tx, db.BudgetWaitsParams{Domain: domain, Buckets: buckets})
+	if err != nil {
+		return nil, fmt.Errorf("read what waits for %v of %s: %w", buckets, domain, err)
+	}
+	for i, bucket := range waits {
+		waits[i] = run.DispatchKey(domain, bucket)
+	}
+	return waits, nil
+}
+
 // wakeWaiting has those budgets of an account looked at again that have work waiting.
-func (d *Dispatcher) wakeWaiting(ctx context.Context, tx pgx.Tx, domain string, buckets ...string) error {
-	for _, bucket := range buckets {
-		waits, err := d.q.BudgetWaits(ctx, tx, db.BudgetWaitsParams{Domain: domain, Bucket: bucket})
-		if err != nil {
-			return fmt.Errorf("read what waits for %s of %s: %w", bucket, domain, err)
-		}
-		if !waits {
-			continue
-		}
-		if err := d.Due.Wake(ctx, tx, run.DueDispatch, run.DispatchKey(domain, bucket), time.Time{}); err != nil {
+func (d *Dispatcher) wakeWaiting(ctx context.Context, tx pgx.Tx, domain string, buckets []string) error {
+	waits, err := d.waiting(ctx, tx, domain, buckets)
+	for _, key := range waits {
+		if err := d.Due.Wake(ctx, tx, run.DueDispatch, key, time.Time{}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // account returns a metered account that the organization knows. Fault: NotFound.

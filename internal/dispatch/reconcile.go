@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -37,8 +36,7 @@ func (d *Dispatcher) Reconcile(ctx context.Context, lease *due.Lease) (time.Time
 	}
 	// A call that fails must not hold up the others.
 	next, failed := d.markLost(ctx, k)
-	r := round{d: d, key: k, skip: map[uuid.UUID]bool{}, ended: make(chan check, checksAtOnce)}
-	if failed = errors.Join(failed, r.run(ctx)); failed != nil {
+	if failed = errors.Join(failed, d.checkDue(ctx, k)); failed != nil {
 		return time.Time{}, failed
 	}
 	check, err := d.q.CallsNextCheck(ctx, d.Pool, db.CallsNextCheckParams{Domain: k.domain, Bucket: k.bucket})
@@ -56,66 +54,45 @@ func soonest(a, b time.Time) time.Time {
 	return a
 }
 
-// round looks into the calls of one budget that are due, several at a time. Whatever comes of a check dates it anew, so that
-// calls about which nobody can be asked keep no place from others.
-type round struct {
-	d   *Dispatcher
-	key budgetKey
-	// under counts the checks under way. skip are their calls, and those that could not even be dated anew.
-	under int
-	skip  map[uuid.UUID]bool
-	ended chan check
-}
-
-// check is one that is over.
-type check struct {
-	call uuid.UUID
-	err  error
-}
-
-// run begins checks while any is due and its turn lasts, and waits for all of them.
-func (r *round) run(ctx context.Context) (failed error) {
+// checkDue looks into the calls of a budget that are due while its turn lasts, several at a time. Whatever comes of a check dates it anew,
+// so that calls about which nobody can be asked keep no place from others.
+func (d *Dispatcher) checkDue(ctx context.Context, k budgetKey) (failed error) {
 	turn, cancel := context.WithTimeout(ctx, checkTurn)
 	defer cancel()
 	poll := time.NewTicker(checkPoll)
 	defer poll.Stop()
-	for {
-		if turn.Err() == nil && !isTransient(failed) {
-			failed = errors.Join(failed, r.begin(ctx))
+	type check struct {
+		call uuid.UUID
+		err  error
+	}
+	ended := make(chan check, checksAtOnce)
+	skip := []uuid.UUID{} // the calls of checks under way, and those that could not even be dated anew
+	for under := 0; ; {
+		if places := checksAtOnce - under; places > 0 && turn.Err() == nil && !isTransient(failed) {
+			calls, err := d.q.CallsToCheck(ctx, d.Pool, db.CallsToCheckParams{Domain: k.domain, Bucket: k.bucket, MaxCalls: int32(places), Skip: skip}) //nolint:gosec // few
+			if err != nil {
+				failed = errors.Join(failed, fmt.Errorf("read calls to look into: %w", err))
+			}
+			for i := range calls {
+				under++
+				skip = append(skip, calls[i].ID)
+				go func() { ended <- check{calls[i].ID, d.checkOrPostpone(ctx, k, &calls[i])} }()
+			}
 		}
-		if r.under == 0 {
+		if under == 0 {
 			return failed
 		}
 		select {
-		case c := <-r.ended:
-			r.under--
+		case c := <-ended:
+			under--
 			if c.err == nil {
-				delete(r.skip, c.call)
+				skip = slices.DeleteFunc(skip, func(id uuid.UUID) bool { return id == c.call })
 			} else {
 				failed = errors.Join(failed, fmt.Errorf("call %s: %w", c.call, c.err))
 			}
 		case <-poll.C:
 		}
 	}
-}
-
-// begin begins as many checks as there are places for.
-func (r *round) begin(ctx context.Context) error {
-	if r.under == checksAtOnce {
-		return nil
-	}
-	in := db.CallsToCheckParams{Domain: r.key.domain, Bucket: r.key.bucket, MaxCalls: int32(checksAtOnce - r.under), //nolint:gosec // few
-		Skip: slices.AppendSeq([]uuid.UUID{}, maps.Keys(r.skip))}
-	calls, err := r.d.q.CallsToCheck(ctx, r.d.Pool, in)
-	if err != nil {
-		return fmt.Errorf("read calls to look into: %w", err)
-	}
-	for i := range calls {
-		r.under++
-		r.skip[calls[i].ID] = true
-		go func() { r.ended <- check{calls[i].ID, r.d.checkOrPostpone(ctx, r.key, &calls[i])} }()
-	}
-	return nil
 }
 
 // checkOrPostpone looks into one call. One that cannot be looked into, whatever the reason, is tried again later, and given up

@@ -134,17 +134,13 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 // giveBack gives windows back, and has queues of other budgets looked at for which that makes room.
 func (s *settlement) giveBack(ctx context.Context, tx pgx.Tx, change *run.Change) error {
 	for bucket := range s.released.calls {
-		for _, line := range s.meter.svc.Lines(bucket) {
-			waits, err := line != s.key.bucket, error(nil)
-			if waits {
-				waits, err = s.d.q.BudgetWaits(ctx, tx, db.BudgetWaitsParams{Domain: s.key.domain, Bucket: line})
-			}
-			if err != nil {
-				return fmt.Errorf("read what waits for %s of %s: %w", line, s.key.domain, err)
-			}
-			if waits {
-				change.Wake(run.DueDispatch, run.DispatchKey(s.key.domain, line), s.now)
-			}
+		others := slices.DeleteFunc(s.meter.svc.Lines(bucket), func(line string) bool { return line == s.key.bucket })
+		waits, err := s.d.waiting(ctx, tx, s.key.domain, others)
+		if err != nil {
+			return err
+		}
+		for _, key := range waits {
+			change.Wake(run.DueDispatch, key, s.now)
 		}
 	}
 	return s.released.write(ctx, tx)
