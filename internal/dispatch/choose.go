@@ -71,7 +71,7 @@ type picked struct {
 // after the other. room is how many calls of a queue's lane may go. Of one batch only one queue goes at a time: what
 // covers the records of the others would not be what it was when they were looked at. order is whose turn it is, call
 // by call.
-func pick(rows []queueRow, room func(*queueRow) int) (out []*picked, order []int) {
+func pick(rows []queueRow, room func(*queueRow) int) (out, order []*picked) {
 	var lanes []quota.Demand
 	queues := map[int][]*queueRow{}
 	places := 0
@@ -88,21 +88,20 @@ func pick(rows []queueRow, room func(*queueRow) int) (out []*picked, order []int
 			queues[len(lanes)-1] = append(queues[len(lanes)-1], row)
 		}
 	}
-	at, batches := map[*queueRow]int{}, map[uuid.UUID]*queueRow{}
+	byBatch := map[uuid.UUID]*picked{}
 	for _, lane := range quota.Allot(lanes, places) {
 		for len(queues[lane]) > 0 {
 			row := queues[lane][0]
-			first := batches[row.BatchID]
-			if first != nil && first != row {
+			q := byBatch[row.BatchID]
+			if q == nil {
+				q = &picked{queueRow: row}
+				byBatch[row.BatchID], out = q, append(out, q)
+			}
+			if q.queueRow != row {
 				queues[lane] = queues[lane][1:]
 				continue
 			}
-			if first == nil {
-				batches[row.BatchID], at[row] = row, len(out)
-				out = append(out, &picked{queueRow: row})
-			}
-			order = append(order, at[row])
-			q := out[at[row]]
+			order = append(order, q)
 			if q.calls++; q.calls >= allowance(row, int(row.ReadyRecords)) {
 				queues[lane] = queues[lane][1:]
 			}
@@ -134,7 +133,7 @@ func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[qu
 
 // render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first
 // bulk one, or one that spends other budgets. again tells that nothing came of it because queues were blocked meanwhile.
-func (d *Dispatcher) render(ctx context.Context, picks []*picked, order []int, rows []queueRow, blocked map[queueKey]bool) (calls []*prepared, again bool, err error) {
+func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []queueRow, blocked map[queueKey]bool) (calls []*prepared, again bool, err error) {
 	ids := make([]uuid.UUID, len(picks))
 	for i, q := range picks {
 		ids[i] = q.BatchID
@@ -169,8 +168,8 @@ func (d *Dispatcher) render(ctx context.Context, picks []*picked, order []int, r
 	if err := d.renderSmall(ctx, small, blocked); err != nil {
 		return nil, false, err
 	}
-	for _, no := range order {
-		if q := picks[no]; len(q.rendered) > 0 {
+	for _, q := range order {
+		if len(q.rendered) > 0 {
 			calls, q.rendered = append(calls, q.rendered[0]), q.rendered[1:]
 		}
 	}

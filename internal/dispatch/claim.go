@@ -235,7 +235,7 @@ func (d *Dispatcher) makeBudgets(ctx context.Context, domain string, action *cat
 }
 
 // free drops calls that must not go now: exclusive calls are under way, or there is no place in flight.
-func (c *claim) free(ctx context.Context, calls []*prepared) ([]*prepared, error) {
+func (c *claim) free(ctx context.Context, calls []*prepared) (out []*prepared, err error) {
 	busy, err := c.exclusive(ctx, calls)
 	if err != nil {
 		return nil, err
@@ -247,32 +247,28 @@ func (c *claim) free(ctx context.Context, calls []*prepared) ([]*prepared, error
 		if l.MaxCalls > 0 {
 			most = min(most, l.MaxCalls)
 		}
-		room[quota.LaneKey{Org: l.OrgID, Lane: l.Lane}] = int(most) - c.flight.underWay(quota.LaneKey{Org: l.OrgID, Lane: l.Lane})
+		lane := quota.LaneKey{Org: l.OrgID, Lane: l.Lane}
+		room[lane] = int(most) - c.flight.underWay(lane)
 	}
-	var out []*prepared
 	waits := map[queueKey]bool{}
 	for _, p := range calls {
-		if slices.ContainsFunc(p.queues, func(k queueKey) bool { return waits[k] }) {
+		lane := p.laneKey()
+		full := room[lane] <= 0
+		switch {
+		case slices.ContainsFunc(p.queues, func(k queueKey) bool { return waits[k] }):
 			continue // pieces follow each other: what comes in a queue after the first that must wait, waits too
-		}
-		if !p.empty() {
-			lane := p.laneKey()
-			full, barred := room[lane] <= 0, p.exclusive != "" && busy[p.exclusive]
-			if full || barred {
-				for _, k := range p.queues {
-					waits[k] = true
-				}
+		case p.empty():
+		case full || busy[p.exclusive]:
+			for _, k := range p.queues {
+				waits[k] = true
 			}
-			if full {
-				if !slices.Contains(c.out.full, lane) {
-					c.out.full = append(c.out.full, lane)
-				}
-				continue
-			}
-			if barred {
+			if !full {
 				c.out.blocked = append(c.out.blocked, p.queues...)
-				continue
+			} else if !slices.Contains(c.out.full, lane) {
+				c.out.full = append(c.out.full, lane)
 			}
+			continue
+		default:
 			room[lane]--
 			busy[p.exclusive] = p.exclusive != ""
 		}
@@ -323,7 +319,7 @@ func (c *claim) exclusive(ctx context.Context, calls []*prepared) (map[string]bo
 }
 
 // afford keeps as many calls as the budget allows, and says when there will be more.
-func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared, err error) {
+func (c *claim) afford(ctx context.Context, calls []*prepared) (_ []*prepared, err error) {
 	until := later(c.lanes[0].BackoffUntil, c.lanes[0].AlsoUntil)
 	wanted, longest := 0, time.Duration(0)
 	for _, p := range calls {
@@ -344,23 +340,23 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (out []*prepared,
 	}
 	c.out.nextAt = grant.NextAt
 	for i, p := range calls {
-		if !p.empty() {
-			if grant.Calls == 0 {
-				for _, left := range calls[i:] {
-					if c.out.elsewhere {
-						c.out.blocked = append(c.out.blocked, left.queues...)
-					}
-				}
-				break
-			}
-			grant.Calls--
-			if c.spans != nil {
-				c.granted[p.r.task.CredentialID.UUID]++
-			}
+		if p.empty() {
+			continue
 		}
-		out = append(out, p)
+		if grant.Calls == 0 {
+			for _, left := range calls[i:] {
+				if c.out.elsewhere {
+					c.out.blocked = append(c.out.blocked, left.queues...)
+				}
+			}
+			return calls[:i], nil
+		}
+		grant.Calls--
+		if c.spans != nil {
+			c.granted[p.r.task.CredentialID.UUID]++
+		}
 	}
-	return out, nil
+	return calls, nil
 }
 
 // grant asks what the spacing and the windows of the budget allow; longest is how long a call may take.

@@ -213,29 +213,32 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 		return false, false, fmt.Errorf("read the ledger of %s: %w", m.key, err)
 	}
 	row := db.FlowLedger{WindowSeconds: int32(c.WindowSeconds), StartsAt: start}
-	for _, r := range rows {
-		if int(r.WindowSeconds) == c.WindowSeconds && r.StartsAt.Equal(start) {
-			row = r
-		}
+	if known := ledgerRow(rows, c.WindowSeconds, start); known != nil {
+		row = *known
 	}
 	if quota.Outdated(deref(row.ObservedAt), read.asOf) {
 		return false, false, nil
 	}
 	young := recent[[2]int64{int64(c.WindowSeconds), start.Unix()}]
 	r := quota.Compare(&quota.Window{Own: int(row.Own), Foreign: int(row.ForeignSpend), Unsure: int(row.Unsure)}, c.Value, young)
-	drift, worst := d.drift(m, &row, c.Value, r.Drift)
-	observed, at := int32(c.Value), read.until
+	observed, drift := int32(c.Value), int32(r.Drift)
+	effective, limited := m.caps[c.WindowSeconds]
 	var limit *int32
-	if n, limited := m.caps[c.WindowSeconds]; limited {
-		capped := int32(n)
-		limit = &capped
+	if limited {
+		most := int32(effective)
+		limit = &most
+	}
+	worst := quota.Worse(row.AlarmDrift, r.Drift, effective)
+	if row.AlarmDrift == nil && worst != nil {
+		d.opts.Log.Warn("the provider's counter and the ledger differ beyond the tolerance", "domain", m.key.domain, "bucket", m.key.bucket,
+			"window", c.WindowSeconds, "starts_at", start, "observed", observed, "used", row.Own+row.ForeignSpend, "drift", drift, "cap", effective)
 	}
 	err = d.q.LedgerObserve(ctx, tx, db.LedgerObserveParams{Domain: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), StartsAt: start, EndsAt: end,
-		ForeignSpend: int32(r.Foreign), Unsure: int32(r.Unsure), Observed: &observed, ObservedAt: &at, Cap: limit, Drift: &drift, AlarmDrift: worst})
+		ForeignSpend: int32(r.Foreign), Unsure: int32(r.Unsure), Observed: &observed, ObservedAt: &read.until, Cap: limit, Drift: &drift, AlarmDrift: worst})
 	if err != nil {
 		return false, false, fmt.Errorf("observe %s: %w", m.key, err)
 	}
-	scarce = limit != nil && quota.Escalated([]quota.Window{{Cap: int(*limit), Own: int(row.Own), Foreign: r.Foreign}})
+	scarce = limited && quota.Escalated([]quota.Window{{Cap: effective, Own: int(row.Own), Foreign: r.Foreign}})
 	return r.Freed, scarce, nil
 }
 
@@ -358,15 +361,4 @@ func (d *Dispatcher) Counters(ctx context.Context, lease *due.Lease) (next time.
 		return time.Time{}, nil
 	}
 	return now.Add(pause), nil
-}
-
-// drift notes by how many calls a reading differs from the row of its window, and alarms once a window where they differ by too much.
-func (d *Dispatcher) drift(m *meter, row *db.FlowLedger, observed, n int) (drift int32, worst *int32) {
-	limit := m.caps[int(row.WindowSeconds)]
-	worst = quota.Worse(row.AlarmDrift, n, limit)
-	if row.AlarmDrift == nil && worst != nil {
-		d.opts.Log.Warn("the provider's counter and the ledger differ beyond the tolerance", "domain", m.key.domain, "bucket", m.key.bucket,
-			"window", row.WindowSeconds, "starts_at", row.StartsAt, "observed", observed, "used", row.Own+row.ForeignSpend, "drift", n, "cap", limit)
-	}
-	return int32(n), worst
 }

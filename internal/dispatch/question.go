@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
 	"flowlane/internal/provider"
@@ -188,23 +186,15 @@ func (q *question) skew() time.Duration {
 }
 
 // unclaimed returns the references of matches that settle no other call.
-func (q *question) unclaimed(ctx context.Context, matches []provider.LookupMatch) ([]string, error) {
+func (q *question) unclaimed(ctx context.Context, matches []provider.LookupMatch) (out []string, err error) {
 	var refs []string
 	for _, m := range matches {
 		refs = append(refs, m.Reference)
 	}
-	if len(refs) == 0 {
-		return nil, nil
-	}
-	taken, err := q.d.q.CallReferences(ctx, q.d.Pool, db.CallReferencesParams{Domain: q.key.domain, Bucket: q.key.bucket, Refs: refs, Ids: []uuid.UUID{q.call.ID}})
+	used, err := q.d.taken(ctx, q.d.Pool, q.key, refs, q.call.ID)
 	if err != nil {
-		return nil, fmt.Errorf("read references: %w", err)
+		return nil, err
 	}
-	used := map[string]bool{}
-	for _, r := range taken {
-		used[r] = true
-	}
-	var out []string
 	for _, r := range refs {
 		if !used[r] { // pages may overlap
 			used[r] = true

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -164,22 +165,9 @@ func (s *settlement) moveRecords(ctx context.Context, change *run.Change) error 
 
 // references drops a reference that settles another call already: a provider that repeats itself must not stop us.
 func (s *settlement) references(ctx context.Context, tx pgx.Tx) error {
-	seen := map[string]bool{}
-	var all []string
-	for _, r := range s.moves.Refs {
-		if r != "" {
-			all = append(all, r)
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	rows, err := s.d.q.CallReferences(ctx, tx, db.CallReferencesParams{Domain: s.key.domain, Bucket: s.key.bucket, Refs: all, Ids: s.moves.Ids})
+	seen, err := s.d.taken(ctx, tx, s.key, s.moves.Refs, s.moves.Ids...)
 	if err != nil {
-		return fmt.Errorf("read references: %w", err)
-	}
-	for _, r := range rows {
-		seen[r] = true
+		return err
 	}
 	for i, r := range s.moves.Refs {
 		if r == "" {
@@ -192,6 +180,23 @@ func (s *settlement) references(ctx context.Context, tx pgx.Tx) error {
 		seen[r] = true
 	}
 	return nil
+}
+
+// taken are those of these references that settle other calls of a budget than these.
+func (d *Dispatcher) taken(ctx context.Context, conn db.DBTX, k budgetKey, refs []string, ids ...uuid.UUID) (map[string]bool, error) {
+	out := map[string]bool{}
+	named := slices.DeleteFunc(slices.Clone(refs), func(r string) bool { return r == "" })
+	if len(named) == 0 {
+		return out, nil
+	}
+	rows, err := d.q.CallReferences(ctx, conn, db.CallReferencesParams{Domain: k.domain, Bucket: k.bucket, Refs: named, Ids: ids})
+	if err != nil {
+		return nil, fmt.Errorf("read references: %w", err)
+	}
+	for _, r := range rows {
+		out[r] = true
+	}
+	return out, nil
 }
 
 // contradiction alarms when an answer comes to a call that was settled the other way.
