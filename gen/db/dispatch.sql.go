@@ -455,23 +455,21 @@ func (q *Queries) CallIs(ctx context.Context, db DBTX, arg CallIsParams) (bool, 
 }
 
 const callMove = `-- name: CallMove :execrows
-UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = d.answered_at,
-    next_check_at = nullif(d.next_check_at, '9999-01-01 00:00:00+00'), checks = c.checks + d.checks, note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
+UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = $1::timestamptz,
+    next_check_at = nullif(d.next_check_at, '9999-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
     exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS reference,
-        unnest($4::timestamptz[]) AS answered_at, unnest($5::timestamptz[]) AS next_check_at,
-        unnest($6::int[]) AS checks, unnest($7::text[]) AS note, unnest($8::text[]) AS counts_in,
-        unnest($9::text[]) AS seen, unnest($10::int[]) AS resolved) d
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reference,
+        unnest($5::timestamptz[]) AS next_check_at, unnest($6::text[]) AS note, unnest($7::text[]) AS counts_in,
+        unnest($8::text[]) AS seen, unnest($9::int[]) AS resolved) d
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved
 `
 
 type CallMoveParams struct {
+	AnsweredAt   time.Time
 	Ids          []uuid.UUID
 	States       []string
 	Refs         []string
-	AnsweredAts  []time.Time
 	NextCheckAts []time.Time
-	Checks       []int32
 	Notes        []string
 	CountsIn     []string
 	Seen         []string
@@ -481,12 +479,11 @@ type CallMoveParams struct {
 // Moves calls that are still in the state that they were seen in, with as many of their records resolved.
 func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (int64, error) {
 	result, err := db.Exec(ctx, callMove,
+		arg.AnsweredAt,
 		arg.Ids,
 		arg.States,
 		arg.Refs,
-		arg.AnsweredAts,
 		arg.NextCheckAts,
-		arg.Checks,
 		arg.Notes,
 		arg.CountsIn,
 		arg.Seen,

@@ -36,8 +36,9 @@ type claimed struct {
 	elsewhere bool
 	// decided tells that records were settled without a call.
 	decided bool
-	// at is when the budget was asked, unmarked the batches that are not marked as running for the claim.
-	at       time.Time
+	// now is the database's time, taken under the budget's lock.
+	now time.Time
+	// unmarked are the batches that are not marked as running for the claim.
 	unmarked []uuid.UUID
 }
 
@@ -45,25 +46,25 @@ type claimed struct {
 // provider's counters were read for it.
 func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, f *flight, checked bool) (got claimed, err error) {
 	defer asError(&err)
-	var out claimed
+	var c claim
 	if err := d.makeBudgets(ctx, k.domain, calls[0].r.task.Action); err != nil {
 		return claimed{}, err
 	}
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
 	err = d.aligned(ctx, k, func() error {
 		return pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-			c := claim{d: d, tx: tx, key: k, out: &out, flight: f, checked: checked}
+			c = claim{d: d, tx: tx, key: k, flight: f, checked: checked}
 			return c.run(ctx, calls)
 		})
 	})
-	if err != nil && pg.CommitUnknown(err) && len(out.calls) > 0 {
+	if err != nil && pg.CommitUnknown(err) && len(c.calls) > 0 {
 		// Even when the lease is gone: what is written down and was not sent must be known for that.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackFor)
-		err = d.readBack(ctx, k, out.calls[0].id, err)
+		err = d.readBack(ctx, k, c.calls[0].id, err)
 		cancel()
 	}
 	if errors.Is(err, errBarred) {
-		return claimed{blocked: out.blocked}, nil
+		return claimed{blocked: c.blocked}, nil
 	}
 	if errors.Is(err, run.ErrMoved) || errors.Is(err, errBudgetMoved) || pg.IsUnique(err, "call_exclusive") {
 		return claimed{decided: true}, nil // choose again
@@ -71,7 +72,7 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 	if err != nil {
 		return claimed{}, err
 	}
-	for _, p := range out.calls {
+	for _, p := range c.calls {
 		p.sendWithin(started)
 		if !p.probe {
 			p.request.FreshUntil = started.Add(freshFor)
@@ -79,7 +80,7 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 		}
 		p.late = !time.Now().Before(p.request.SendBefore)
 	}
-	return out, nil
+	return c.claimed, nil
 }
 
 // sendWithin bounds the round trip by what the call may take.
@@ -135,14 +136,12 @@ type claim struct {
 	flight *flight
 	// checked: the provider's counters were read for this claim.
 	checked bool
-	out     *claimed
-	budget  db.FlowBudget
+	claimed
+	budget db.FlowBudget
 	// others are further budgets that the calls spend; meter has all.
 	others []db.FlowBudget
 	meter  *meter
-	// now is the database's time, taken under the budget's lock.
-	now   time.Time
-	lanes []db.BudgetLanesRow
+	lanes  []db.BudgetLanesRow
 
 	// spans are the windows that the granted calls are debited in.
 	spans   []quota.Window
@@ -205,7 +204,7 @@ func (c *claim) lock(ctx context.Context, calls []*prepared) error {
 	if err != nil {
 		return err
 	}
-	c.out.maxInFlight, c.out.at = int(c.budget.MaxInFlight), c.now
+	c.maxInFlight = int(c.budget.MaxInFlight)
 	c.meter, err = c.d.meter(ctx, c.tx, &c.budget, c.others...)
 	return err
 }
@@ -263,9 +262,9 @@ func (c *claim) free(ctx context.Context, calls []*prepared) (out []*prepared, e
 				waits[k] = true
 			}
 			if !full {
-				c.out.blocked = append(c.out.blocked, p.queues...)
-			} else if !slices.Contains(c.out.full, lane) {
-				c.out.full = append(c.out.full, lane)
+				c.blocked = append(c.blocked, p.queues...)
+			} else if !slices.Contains(c.full, lane) {
+				c.full = append(c.full, lane)
 			}
 			continue
 		default:
@@ -291,7 +290,7 @@ func (c *claim) barred(calls []*prepared) error {
 		}
 	}
 	if len(barred) > 0 {
-		c.out.blocked = barred
+		c.blocked = barred
 		return errBarred
 	}
 	return nil
@@ -332,21 +331,21 @@ func (c *claim) afford(ctx context.Context, calls []*prepared) (_ []*prepared, e
 	switch {
 	case wanted == 0:
 	case !until.IsZero():
-		grant, c.out.elsewhere = quota.Grant{NextAt: until}, c.lanes[0].BackoffUntil.IsZero()
+		grant, c.elsewhere = quota.Grant{NextAt: until}, c.lanes[0].BackoffUntil.IsZero()
 	case c.meter != nil:
 		if grant, err = c.grant(ctx, wanted, longest); err != nil {
 			return nil, err
 		}
 	}
-	c.out.nextAt = grant.NextAt
+	c.nextAt = grant.NextAt
 	for i, p := range calls {
 		if p.empty() {
 			continue
 		}
 		if grant.Calls == 0 {
 			for _, left := range calls[i:] {
-				if c.out.elsewhere {
-					c.out.blocked = append(c.out.blocked, left.queues...)
+				if c.elsewhere {
+					c.blocked = append(c.blocked, left.queues...)
 				}
 			}
 			return calls[:i], nil
@@ -369,9 +368,9 @@ func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (q
 	if len(c.meter.also) > 0 && !grant.NextAt.IsZero() {
 		own := slices.DeleteFunc(slices.Clone(spans), func(s quota.Window) bool { return s.Bucket != "" })
 		first, _ := c.allow(own, wanted, c.meter)
-		c.out.elsewhere = grant.Calls < first.Calls
+		c.elsewhere = grant.Calls < first.Calls
 	}
-	c.out.escalated = escalated
+	c.escalated = escalated
 	c.spans, c.granted = spans, quota.Tally{}
 	return grant, nil
 }
@@ -403,17 +402,17 @@ func (c *claim) intend(ctx context.Context, calls []*prepared) (*run.Locking, er
 			orgs = append(orgs, p.orgID)
 		}
 		if !p.empty() {
-			c.out.calls = append(c.out.calls, p)
+			c.calls = append(c.calls, p)
 		}
 	}
 	if err := c.d.q.HoldGateShare(ctx, later, orgs); err != nil {
 		return nil, fmt.Errorf("enter the gate of holds: %w", err)
 	}
-	if len(c.out.calls) > 0 {
-		if err := c.writeDown(ctx, later, c.out.calls); err != nil {
+	if len(c.calls) > 0 {
+		if err := c.writeDown(ctx, later, c.calls); err != nil {
 			return nil, err
 		}
-		if err := c.charge(ctx, later, c.out.calls); err != nil {
+		if err := c.charge(ctx, later, c.calls); err != nil {
 			return nil, err
 		}
 	}
@@ -455,7 +454,7 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 		pieces = append(pieces, p.pieces...)
 		decided = append(decided, p.decided...)
 	}
-	for _, p := range c.out.calls {
+	for _, p := range c.calls {
 		last = later(last, p.written.SendBefore)
 	}
 	if err := c.change.Claim(ctx, pieces); err != nil {
@@ -464,17 +463,17 @@ func (c *claim) take(ctx context.Context, calls []*prepared) error {
 	if err := c.change.Settle(ctx, decided); err != nil {
 		return err
 	}
-	if len(c.out.calls) > 0 {
+	if len(c.calls) > 0 {
 		c.change.Wake(DueReconcile, c.key.String(), last.Add(c.d.opts.Margin))
 		if c.meter != nil && c.meter.askEvery > 0 && c.d.toRead.due(c.key.domain, c.meter.young, time.Now()) {
 			c.change.Wake(DueCounters, c.key.domain, c.now.Add(c.meter.young))
 		}
 	}
-	c.out.decided = len(decided) > 0
+	c.decided = len(decided) > 0
 	if err := c.debit(ctx); err != nil {
 		return err
 	}
 	err := c.change.Apply(ctx)
-	c.out.unmarked = c.change.Unmarked()
+	c.unmarked = c.change.Unmarked()
 	return err
 }

@@ -244,12 +244,10 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 
 // readFirst reads the counters of an account before a pass sends, where the last reading of this process is old: what
 // others spent is then known, and no call of ours is too young for the reading.
-func (d *Dispatcher) readFirst(ctx context.Context, budget *db.FlowBudget) {
-	m, err := d.windows(budget)
-	if err != nil || m == nil || m.askEvery == 0 || !d.asked.due(budget.Domain, m.askEvery, time.Now()) {
-		return
+func (d *Dispatcher) readFirst(ctx context.Context, m *meter) {
+	if m.askEvery > 0 && d.asked.due(m.key.domain, m.askEvery, time.Now()) {
+		d.look(ctx, m.key.domain)
 	}
-	d.look(ctx, budget.Domain)
 }
 
 // look reads the counters of an account before something is sent. That it fails stops nobody: the ledger goes on counting

@@ -30,7 +30,7 @@ func TestEscalate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			claim := claim{d: &Dispatcher{}, key: budgetKey{"d", "b"}, now: now, meter: &meter{askEvery: time.Minute}}
+			claim := claim{d: &Dispatcher{}, key: budgetKey{"d", "b"}, claimed: claimed{now: now}, meter: &meter{askEvery: time.Minute}}
 			if c.change != nil {
 				c.change(&claim)
 			}

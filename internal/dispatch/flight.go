@@ -190,7 +190,7 @@ func (f *flight) mark(got *claimed) {
 	if len(got.unmarked) == 0 {
 		return
 	}
-	calls, at := map[uuid.UUID]uuid.UUID{}, got.at
+	calls, at := map[uuid.UUID]uuid.UUID{}, got.now
 	for _, call := range got.calls {
 		for _, k := range call.queues {
 			if slices.Contains(got.unmarked, k.batch) {

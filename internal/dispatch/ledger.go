@@ -43,19 +43,10 @@ type meter struct {
 	askEvery, young time.Duration
 }
 
-// Caps returns the effective caps of a bucket in calls, by window length: the provider's own limits where they were read,
-// else the catalog's, after the lowest margin of the organizations that use the account.
-func Caps(ctx context.Context, conn db.DBTX, tenancyID string, bucket string, b *catalog.RateBucket) (map[int]int, error) {
-	caps, _, err := capsAndZone(ctx, conn, tenancyID, bucket, b)
-	return caps, err
-}
-
-// capsAndZone is Caps, and the time zone of the account.
-func capsAndZone(ctx context.Context, conn db.DBTX, tenancyID, bucket string, b *catalog.RateBucket) (caps map[int]int, zone string, err error) {
-	caps = map[int]int{}
-	for seconds, n := range b.Windows {
-		caps[seconds] = n
-	}
+// Caps returns the effective caps of a bucket in calls, by window length, and the time zone of the account: the provider's own limits where
+// they were read, else the catalog's, after the lowest margin of the organizations that use the account.
+func Caps(ctx context.Context, conn db.DBTX, tenancyID, bucket string, b *catalog.RateBucket) (caps map[int]int, zone string, err error) {
+	caps = maps.Collect(maps.All(b.Windows))
 	r, err := db.New().DomainCaps(ctx, conn, db.DomainCapsParams{TenancyID: tenancyID, Bucket: bucket})
 	if err != nil {
 		return nil, "", fmt.Errorf("read limits of %s: %w", tenancyID, err)
@@ -78,7 +69,7 @@ func (d *Dispatcher) meter(ctx context.Context, conn db.DBTX, b *db.FlowBudget, 
 	}
 	svc, _ := d.Catalog.Service(b.ServiceID)
 	var zone string
-	m.caps, zone, err = capsAndZone(ctx, conn, b.Domain, b.Bucket, svc.RateBuckets[b.Bucket])
+	m.caps, zone, err = Caps(ctx, conn, b.Domain, b.Bucket, svc.RateBuckets[b.Bucket])
 	if err == nil && zone != "" && zone != b.TimeZone {
 		return nil, fmt.Errorf("%w: %s", errZone, m.key)
 	}

@@ -101,8 +101,8 @@ func (p *pass) open(ctx context.Context) error {
 	p.flight.besides(others)
 	if m, err := p.d.windows(&budget); err == nil && m != nil {
 		p.spaced = m.spacing > 0
+		p.d.readFirst(ctx, m)
 	}
-	p.d.readFirst(ctx, &budget)
 	return nil
 }
 
@@ -253,7 +253,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		p.full[lane] = true
 	}
 	if !got.nextAt.IsZero() && !got.elsewhere {
-		p.nextAt, p.waitLocal = got.nextAt, time.Now().Add(got.nextAt.Sub(got.at))
+		p.nextAt, p.waitLocal = got.nextAt, time.Now().Add(got.nextAt.Sub(got.now))
 		return false, nil
 	}
 	all := p.ready == len(calls) && len(got.calls) == len(calls) // what was ready goes: nothing more is known of

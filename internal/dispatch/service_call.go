@@ -125,7 +125,7 @@ func (c *claim) takeProbe(ctx context.Context, calls []*prepared) error {
 	if err := c.debit(ctx); err != nil {
 		return err
 	}
-	c.out.calls = calls
+	c.calls = calls
 	return c.d.Due.Wake(ctx, c.tx, DueReconcile, c.key.String(), c.now.Add(calls[0].timeout+c.d.opts.Margin))
 }
 

@@ -29,19 +29,18 @@ func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time
 		counts = w.text
 	}
 	m := &s.moves
+	m.AnsweredAt = s.now
 	m.Ids = append(m.Ids, call.ID)
 	m.Seen = append(m.Seen, call.State)
 	m.Resolved = append(m.Resolved, call.Resolved)
 	m.States = append(m.States, state)
 	m.Refs = append(m.Refs, v.reading.Reference)
-	m.AnsweredAts = append(m.AnsweredAts, s.now)
 	if checkAt.IsZero() {
 		checkAt = forever
 	} else if s.checkAt.IsZero() || checkAt.Before(s.checkAt) {
 		s.checkAt = checkAt
 	}
 	m.NextCheckAts = append(m.NextCheckAts, checkAt)
-	m.Checks = append(m.Checks, 0)
 	m.Notes = append(m.Notes, v.reading.Reason)
 	m.CountsIn = append(m.CountsIn, counts)
 }

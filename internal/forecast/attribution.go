@@ -51,7 +51,7 @@ func (s *Service) Attribution(ctx context.Context, orgID uuid.UUID, tenancyID st
 	}
 	out := &Attribution{TenancyID: tenancyID, AsOf: sp.now, Buckets: map[string]map[int][]Share{}}
 	for _, b := range s.buckets(d.PlatformID) {
-		caps, err := dispatch.Caps(ctx, s.pool, tenancyID, b.name, b.RateBucket)
+		caps, _, err := dispatch.Caps(ctx, s.pool, tenancyID, b.name, b.RateBucket)
 		if err != nil {
 			return nil, err
 		}

@@ -185,7 +185,7 @@ func calls(records int64, perCall int) int64 {
 // weigh compares the estimate's calls with the budget; what the batch except itself has queued does not count as queued
 // before it. It returns how long the calls take at the rate of the tightest window.
 func (s *Service) weigh(ctx context.Context, conn db.DBTX, orgID uuid.UUID, d *Domain, rates *catalog.RateBucket, e *Estimate, except uuid.UUID) (time.Duration, error) {
-	caps, err := dispatch.Caps(ctx, conn, d.TenancyID, e.Bucket, rates)
+	caps, _, err := dispatch.Caps(ctx, conn, d.TenancyID, e.Bucket, rates)
 	if err != nil {
 		return 0, err
 	}

@@ -59,7 +59,7 @@ func (s *Service) Headroom(ctx context.Context, orgID uuid.UUID, tenancyID strin
 		out.AsOf = &sp.now
 	}
 	for _, b := range s.buckets(d.PlatformID) {
-		caps, err := dispatch.Caps(ctx, s.pool, tenancyID, b.name, b.RateBucket)
+		caps, _, err := dispatch.Caps(ctx, s.pool, tenancyID, b.name, b.RateBucket)
 		if err != nil {
 			return nil, err
 		}

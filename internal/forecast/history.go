@@ -71,7 +71,7 @@ func (s *Service) spent(ctx context.Context, d *Domain, rows []db.LedgerHistoryR
 	caps := map[string]map[int]int{}
 	for _, b := range s.buckets(d.PlatformID) {
 		var err error
-		if caps[b.name], err = dispatch.Caps(ctx, s.pool, d.TenancyID, b.name, b.RateBucket); err != nil {
+		if caps[b.name], _, err = dispatch.Caps(ctx, s.pool, d.TenancyID, b.name, b.RateBucket); err != nil {
 			return nil, err
 		}
 	}

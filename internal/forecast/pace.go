@@ -60,7 +60,7 @@ func (s *Service) effective(ctx context.Context, conn db.DBTX, orgID, batchID uu
 	}
 	var least *big.Rat
 	for k, calls := range perRecord {
-		caps, err := dispatch.Caps(ctx, conn, k.domain, k.bucket, buckets[k])
+		caps, _, err := dispatch.Caps(ctx, conn, k.domain, k.bucket, buckets[k])
 		if err != nil {
 			return nil, err
 		}

@@ -103,7 +103,7 @@ func (s *Service) queue(ctx context.Context, conn db.DBTX, orgID uuid.UUID, tena
 	out := &Queue{TenancyID: tenancyID, AsOf: b.spend.now, Lanes: b.lanes, Buckets: map[string]BucketQueue{}}
 	alone := map[string]Completion{}
 	for _, k := range s.buckets(d.PlatformID) {
-		caps, err := dispatch.Caps(ctx, conn, tenancyID, k.name, k.RateBucket)
+		caps, _, err := dispatch.Caps(ctx, conn, tenancyID, k.name, k.RateBucket)
 		if err != nil {
 			return nil, err
 		}
