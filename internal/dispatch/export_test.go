@@ -13,7 +13,7 @@ const GroupMax = groupMax
 
 // Late settles a call as its first owner does whose answer comes after others have begun to look into it.
 func (d *Dispatcher) Late(ctx context.Context, domain, bucket string, id uuid.UUID, r provider.Reading) error {
-	return d.apply(ctx, budgetKey{domain, bucket}, []verdict{{id: id, reading: r}}, false)
+	return d.apply(ctx, budgetKey{domain, bucket}, []outcome{{id: id, reading: r}}, false)
 }
 
 // ClaimAfter renders what may go next, lets something happen, and then claims it; it returns how many records are in calls.

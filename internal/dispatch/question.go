@@ -21,7 +21,7 @@ type question struct {
 	now    time.Time
 	// age is how long ago the call was claimed, at least, whatever the database's clock did meanwhile.
 	age time.Duration
-	// nextAt is when to ask again where there is no verdict yet.
+	// nextAt is when to ask again where there is no outcome yet.
 	nextAt time.Time
 	// asked: the provider was asked, or nobody can ask it. Waiting for a budget is no question.
 	asked bool
@@ -51,7 +51,7 @@ func (q *question) failed(after time.Duration) {
 // check asks the provider, and settles the call where the answer is clear.
 func (q *question) check(ctx context.Context) (err error) {
 	defer asError(&err)
-	var v *verdict
+	var v *outcome
 	gone := q.action == nil || q.action.Call == nil
 	switch {
 	case q.pastHorizon():
@@ -75,7 +75,7 @@ func (q *question) check(ctx context.Context) (err error) {
 		return q.postpone(ctx)
 	}
 	v.id = q.call.ID
-	return q.d.apply(ctx, q.key, []verdict{*v}, true)
+	return q.d.apply(ctx, q.key, []outcome{*v}, true)
 }
 
 // postpone dates the next question.
@@ -100,8 +100,8 @@ func (q *question) pastHorizon() bool {
 	return max(q.age, q.now.Sub(q.call.ClaimedAt)) > horizon
 }
 
-// lookup asks whether the call arrived. No verdict: nobody can say yet.
-func (q *question) lookup(ctx context.Context) (*verdict, error) {
+// lookup asks whether the call arrived. No outcome: nobody can say yet.
+func (q *question) lookup(ctx context.Context) (*outcome, error) {
 	l := q.action.Call.Lookup
 	if l == nil {
 		return unresolved("no_lookup"), nil
@@ -131,7 +131,7 @@ func (q *question) lookup(ctx context.Context) (*verdict, error) {
 	case found == FoundIt:
 		return q.result(ctx, refs[0])
 	case found == FoundAbsent:
-		return &verdict{reading: provider.Reading{Kind: provider.NotArrived}}, nil
+		return &outcome{reading: provider.Reading{Kind: provider.NotArrived}}, nil
 	}
 	if settled := q.now.Add(final.Sub(asked)); settled.Before(q.nextAt) || q.call.Checks > 3 {
 		q.nextAt = settled.Add(100 * time.Millisecond)
@@ -140,8 +140,8 @@ func (q *question) lookup(ctx context.Context) (*verdict, error) {
 }
 
 // unresolved leaves a call to a person.
-func unresolved(reason string) *verdict {
-	return &verdict{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: reason}}
+func unresolved(reason string) *outcome {
+	return &outcome{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: reason}}
 }
 
 // matches asks for everything that the provider received since a time, page by page, and returns what may be the call; nil where
@@ -204,11 +204,11 @@ func (q *question) unclaimed(ctx context.Context, matches []provider.LookupMatch
 	return out, nil
 }
 
-// result asks for the row results of a call that the provider knows by reference. No verdict: it is not ready.
-func (q *question) result(ctx context.Context, reference string) (*verdict, error) {
+// result asks for the row results of a call that the provider knows by reference. No outcome: it is not ready.
+func (q *question) result(ctx context.Context, reference string) (*outcome, error) {
 	spec := q.action.Call.Result
 	if spec == nil {
-		return &verdict{reading: provider.Reading{Kind: provider.Success, Reference: reference}}, nil
+		return &outcome{reading: provider.Reading{Kind: provider.Success, Reference: reference}}, nil
 	}
 	params, err := provider.ResultParams(q.action, reference)
 	if err != nil {
@@ -223,7 +223,7 @@ func (q *question) result(ctx context.Context, reference string) (*verdict, erro
 		return nil, nil
 	}
 	reading.Reference = reference
-	return &verdict{reading: reading, startedAt: q.call.ClaimedAt, finishedAt: q.now}, nil
+	return &outcome{reading: reading, startedAt: q.call.ClaimedAt, finishedAt: q.now}, nil
 }
 
 func deref[T any](p *T) (v T) {

@@ -127,17 +127,17 @@ func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time,
 	if err != nil {
 		return next, err
 	}
-	var lost []verdict
+	var lost []outcome
 	for i, call := range calls {
 		left := call.SendBefore.Sub(call.ClaimedAt) + d.opts.Margin - ages[i]
 		if left > 0 {
 			next = soonest(next, now.Add(left))
 			continue
 		}
-		lost = append(lost, verdict{id: call.ID, reading: provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonNoAnswer}})
+		lost = append(lost, outcome{id: call.ID, reading: provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonNoAnswer}})
 	}
-	for verdicts := range slices.Chunk(lost, settleMax) {
-		failed = errors.Join(failed, d.applyAll(ctx, k, verdicts, true))
+	for outcomes := range slices.Chunk(lost, settleMax) {
+		failed = errors.Join(failed, d.applyAll(ctx, k, outcomes, true))
 	}
 	if len(lost) > 0 {
 		d.opts.Log.Info("calls without a known outcome", "domain", k.domain, "bucket", k.bucket, "calls", len(lost))

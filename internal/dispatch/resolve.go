@@ -210,7 +210,7 @@ func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
 	}
 	s := newSettlement(r.d, k, m)
 	s.now = r.change.Now
-	s.move(&openCall{FlowCall: *call}, &verdict{reading: provider.Reading{Reason: noteResolved}}, stateSettled, time.Time{})
+	s.move(&openCall{FlowCall: *call}, &outcome{reading: provider.Reading{Reason: noteResolved}}, stateSettled, time.Time{})
 	moved, err := r.d.q.CallMove(ctx, r.tx, s.moves)
 	if err != nil {
 		return fmt.Errorf("end call %s: %w", call.ID, err)
@@ -237,7 +237,7 @@ const (
 
 // disagree compares what people said of records of a call with what the provider says at last. Nothing moves any more, but
 // it is kept and alarmed.
-func (s *settlement) disagree(call *db.FlowCall, v *verdict) {
+func (s *settlement) disagree(call *db.FlowCall, v *outcome) {
 	rejected := map[int]bool{}
 	for _, row := range v.reading.Rejected {
 		rejected[row.Row] = true

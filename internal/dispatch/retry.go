@@ -19,7 +19,7 @@ import (
 const lateRetry = time.Second
 
 // later puts a call back that the provider asked to repeat. A rate limit closes the whole budget for a while.
-func (s *settlement) later(call *openCall, v *verdict) {
+func (s *settlement) later(call *openCall, v *outcome) {
 	until := s.now.Add(max(v.reading.RetryAfter, time.Second))
 	if v.reading.Reason == provider.ReasonRateLimited {
 		switch {
@@ -37,7 +37,7 @@ func (s *settlement) later(call *openCall, v *verdict) {
 }
 
 // limited is the bucket of a call that a refusal for the rate names; that of its queue where it names none.
-func (s *settlement) limited(call *openCall, v *verdict) string {
+func (s *settlement) limited(call *openCall, v *outcome) string {
 	if a, ok := s.d.Catalog.Action(call.ActionID); ok && slices.Contains(a.Buckets, v.reading.Bucket) {
 		return v.reading.Bucket
 	}
@@ -58,10 +58,10 @@ func (s *settlement) refusedForRate(call *openCall) time.Time {
 }
 
 // forgive begins anew to count refusals once the receiver has taken a call that went out after the last one.
-func (s *settlement) forgive(verdicts []verdict) {
-	for i := range verdicts {
-		call, ok := s.calls[verdicts[i].id]
-		if ok && verdicts[i].reading.Kind == provider.Success && call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
+func (s *settlement) forgive(outcomes []outcome) {
+	for i := range outcomes {
+		call, ok := s.calls[outcomes[i].id]
+		if ok && outcomes[i].reading.Kind == provider.Success && call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
 			s.refusals = 0
 		}
 	}
@@ -95,7 +95,7 @@ func (s *settlement) why(call *openCall, code, message string, r *provider.Readi
 }
 
 // notArrived retries a call that never left, or that the provider says it does not have.
-func (s *settlement) notArrived(call *openCall, v *verdict) {
+func (s *settlement) notArrived(call *openCall, v *outcome) {
 	s.move(call, v, stateRefused, time.Time{})
 	switch v.reading.Reason {
 	case "":
@@ -115,7 +115,7 @@ func (s *settlement) notArrived(call *openCall, v *verdict) {
 
 // tooLate puts a call back that this process did not even try in its time. A process that was stopped costs no attempt; a claim
 // that takes longer than its calls may would go round for ever.
-func (s *settlement) tooLate(call *openCall, v *verdict) {
+func (s *settlement) tooLate(call *openCall, v *outcome) {
 	if v.slowClaim {
 		limit := call.SendBefore.Sub(call.ClaimedAt)
 		s.again(call, v, codeTooLate, fmt.Sprintf("The call was never sent: to write it down took longer than the %s that it may take; "+
@@ -127,7 +127,7 @@ func (s *settlement) tooLate(call *openCall, v *verdict) {
 }
 
 // again tries records again after the pause of their task's retry policy, or fails them when it is used up.
-func (s *settlement) again(call *openCall, v *verdict, code, message string) {
+func (s *settlement) again(call *openCall, v *outcome, code, message string) {
 	jitter := s.d.Random()
 	for i := 0; i < len(call.parts); i++ {
 		p := &call.parts[i]

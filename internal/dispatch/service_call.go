@@ -113,8 +113,8 @@ func (d *Dispatcher) spend(ctx context.Context, domain string, p *prepared) (ans
 	}
 	a := d.Sender.Send(ctx, p.request)
 	d.observe(ctx, p, &a)
-	v := verdict{id: p.id, reading: provider.Read(action, a, 0), startedAt: a.StartedAt, finishedAt: a.FinishedAt}
-	return &a, next, d.apply(context.WithoutCancel(ctx), k, []verdict{v}, false)
+	v := outcome{id: p.id, reading: provider.Read(action, a, 0), startedAt: a.StartedAt, finishedAt: a.FinishedAt}
+	return &a, next, d.apply(context.WithoutCancel(ctx), k, []outcome{v}, false)
 }
 
 // takeProbe writes down a call that carries no record, and debits it. What people hold and whose turn it is concerns records alone.

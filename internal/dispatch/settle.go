@@ -17,8 +17,8 @@ import (
 	"flowlane/internal/run"
 )
 
-// verdict is what is known of one open call.
-type verdict struct {
+// outcome is what is known of one open call.
+type outcome struct {
 	id uuid.UUID
 	// call is what this process sent; nil where others did.
 	call    *prepared
@@ -33,14 +33,14 @@ type verdict struct {
 
 // settle settles calls whose round trip is over: transaction 2. wake makes the budget due, where no pass sees the outcome.
 func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, wake bool) error {
-	var plain, rest []verdict
+	var plain, rest []outcome
 	for i := range group {
 		f, n := &group[i], 0
 		action := f.call.r.task.Action
 		if action.Bulk {
 			n = f.call.records
 		}
-		v := verdict{id: f.call.id, call: f.call, reading: provider.Read(action, f.answer, n),
+		v := outcome{id: f.call.id, call: f.call, reading: provider.Read(action, f.answer, n),
 			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt, slowClaim: f.call.late}
 		d.opts.Observed(action.ID, v.reading.Kind)
 		d.observe(ctx, f.call, &f.answer)
@@ -52,14 +52,14 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		}
 	}
 	return errors.Join(
-		d.keepTrying(ctx, func() error { return d.applyRemembered(ctx, k, plain, wake) }),
+		d.keepTrying(ctx, func() error { return d.settleFromMemory(ctx, k, plain, wake) }),
 		d.keepTrying(ctx, func() error { return d.applyAll(ctx, k, rest, wake) }))
 }
 
-// applyRemembered is applyAll for calls of this process that all succeeded: from what the claim wrote down where that is all that is
+// settleFromMemory is applyAll for calls of this process that all succeeded: from what the claim wrote down where that is all that is
 // needed, so that nothing need be read. Should somebody else have settled one of the calls, nothing is written.
-func (d *Dispatcher) applyRemembered(ctx context.Context, k budgetKey, verdicts []verdict, wake bool) error {
-	s, err := d.remembered(ctx, k, verdicts)
+func (d *Dispatcher) settleFromMemory(ctx context.Context, k budgetKey, outcomes []outcome, wake bool) error {
+	s, err := d.fromMemory(ctx, k, outcomes)
 	if err != nil {
 		return err
 	}
@@ -69,17 +69,17 @@ func (d *Dispatcher) applyRemembered(ctx context.Context, k budgetKey, verdicts 
 			return err
 		}
 	}
-	return d.applyAll(ctx, k, verdicts, wake)
+	return d.applyAll(ctx, k, outcomes, wake)
 }
 
-// remembered is the settlement of calls from what the claim wrote down; nil where anything is out of the ordinary.
-func (d *Dispatcher) remembered(ctx context.Context, k budgetKey, verdicts []verdict) (s *settlement, err error) {
-	if len(verdicts) == 0 {
+// fromMemory is the settlement of calls from what the claim wrote down; nil where anything is out of the ordinary.
+func (d *Dispatcher) fromMemory(ctx context.Context, k budgetKey, outcomes []outcome) (s *settlement, err error) {
+	if len(outcomes) == 0 {
 		return nil, nil
 	}
-	s = newSettlement(d, k, verdicts[0].call.meter)
-	for i := range verdicts {
-		p := verdicts[i].call
+	s = newSettlement(d, k, outcomes[0].call.meter)
+	for i := range outcomes {
+		p := outcomes[i].call
 		call := &openCall{from: run.Started, FlowCall: p.written}
 		for _, piece := range p.pieces {
 			if piece.Decided {
@@ -97,45 +97,45 @@ func (d *Dispatcher) remembered(ctx context.Context, k budgetKey, verdicts []ver
 	if s.now, err = d.clock(ctx, d.Pool); err != nil {
 		return nil, err
 	}
-	for i := range verdicts {
-		s.success(s.calls[verdicts[i].id], &verdicts[i])
+	for i := range outcomes {
+		s.success(s.calls[outcomes[i].id], &outcomes[i])
 	}
 	return s, nil
 }
 
 // applyAll is apply, one by one where it fails for all of them: a call that cannot be settled must not hold up others.
-func (d *Dispatcher) applyAll(ctx context.Context, k budgetKey, verdicts []verdict, wake bool) error {
-	if len(verdicts) == 0 {
+func (d *Dispatcher) applyAll(ctx context.Context, k budgetKey, outcomes []outcome, wake bool) error {
+	if len(outcomes) == 0 {
 		return nil
 	}
-	err := d.apply(ctx, k, verdicts, wake)
-	if err == nil || len(verdicts) == 1 || mayPass(ctx, err) {
+	err := d.apply(ctx, k, outcomes, wake)
+	if err == nil || len(outcomes) == 1 || mayPass(ctx, err) {
 		return err
 	}
 	var failed error
-	for i := range verdicts {
-		if err := d.apply(ctx, k, verdicts[i:i+1], wake); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("call %s: %w", verdicts[i].id, err))
+	for i := range outcomes {
+		if err := d.apply(ctx, k, outcomes[i:i+1], wake); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("call %s: %w", outcomes[i].id, err))
 		}
 	}
 	return failed
 }
 
-// apply records verdicts about open calls of one budget. A call that is over already is left alone. wake makes the budget
+// apply records outcomes about open calls of one budget. A call that is over already is left alone. wake makes the budget
 // due, where no pass waits for the outcome.
 //
 // It reads before its transaction, and the transaction makes sure that nothing has changed: two settlements of one call
 // are rare, and a batch is locked for as short a time as can be.
-func (d *Dispatcher) apply(ctx context.Context, k budgetKey, verdicts []verdict, wake bool) error {
+func (d *Dispatcher) apply(ctx context.Context, k budgetKey, outcomes []outcome, wake bool) error {
 	for try := 1; ; try++ {
-		s, err := d.settlement(ctx, k, verdicts)
+		s, err := d.settlement(ctx, k, outcomes)
 		if err != nil {
 			return err
 		}
-		s.forgive(verdicts)
-		for i := range verdicts {
-			if call, ok := s.calls[verdicts[i].id]; ok {
-				s.one(call, &verdicts[i])
+		s.forgive(outcomes)
+		for i := range outcomes {
+			if call, ok := s.calls[outcomes[i].id]; ok {
+				s.one(call, &outcomes[i])
 			}
 		}
 		if len(s.moves.Ids) == 0 {
@@ -151,7 +151,7 @@ func (d *Dispatcher) apply(ctx context.Context, k budgetKey, verdicts []verdict,
 // settleTries bounds how often calls are settled again that somebody else settles, or people resolve, at the same time.
 const settleTries = 20
 
-// settlement is what verdicts come to: transaction 2.
+// settlement is what outcomes come to: transaction 2.
 type settlement struct {
 	d     *Dispatcher
 	key   budgetKey
@@ -222,10 +222,10 @@ func (c *openCall) spender() uuid.UUID {
 	return *c.CredentialID
 }
 
-func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, verdicts []verdict) (*settlement, error) {
-	ids := make([]uuid.UUID, len(verdicts))
-	for i := range verdicts {
-		ids[i] = verdicts[i].id
+func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, outcomes []outcome) (*settlement, error) {
+	ids := make([]uuid.UUID, len(outcomes))
+	for i := range outcomes {
+		ids[i] = outcomes[i].id
 	}
 	rows, err := d.q.CallsRead(ctx, d.Pool, db.CallsReadParams{Domain: k.domain, Bucket: k.bucket, Ids: ids})
 	if err != nil {
@@ -245,7 +245,7 @@ func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, verdicts []ver
 		return nil, err
 	}
 	for i := range rows {
-		s.open(&rows[i].FlowCall, verdicts)
+		s.open(&rows[i].FlowCall, outcomes)
 	}
 	return s, s.readParts(ctx, ids)
 }
@@ -272,7 +272,7 @@ func (s *settlement) readResolved(ctx context.Context, calls []db.CallsReadRow) 
 }
 
 // open adds a call that is not over.
-func (s *settlement) open(call *db.FlowCall, verdicts []verdict) {
+func (s *settlement) open(call *db.FlowCall, outcomes []outcome) {
 	from := run.Started
 	switch call.State {
 	case stateIntent, stateAwaiting:
@@ -281,7 +281,7 @@ func (s *settlement) open(call *db.FlowCall, verdicts []verdict) {
 	case stateUnresolved:
 		from = run.Unresolved
 	default:
-		s.contradiction(call, verdicts)
+		s.contradiction(call, outcomes)
 		return
 	}
 	s.calls[call.ID] = &openCall{FlowCall: *call, from: from}
@@ -306,8 +306,8 @@ func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
 	return nil
 }
 
-// one decides what the verdict about one call comes to.
-func (s *settlement) one(call *openCall, v *verdict) {
+// one decides what the outcome about one call comes to.
+func (s *settlement) one(call *openCall, v *outcome) {
 	s.disagree(&call.FlowCall, v)
 	switch v.reading.Kind {
 	case provider.Success:
@@ -342,7 +342,7 @@ func (s *settlement) failure(p *run.Part, code, message string, r *provider.Read
 }
 
 // success settles accepted records, and those that the provider rejected by row.
-func (s *settlement) success(call *openCall, v *verdict) {
+func (s *settlement) success(call *openCall, v *outcome) {
 	row, rejected, gone := 0, v.reading.Rejected, s.resolved[call.ID]
 	for i := range call.parts {
 		p := &call.parts[i]
@@ -368,12 +368,12 @@ func (s *settlement) success(call *openCall, v *verdict) {
 	s.move(call, v, stateSettled, time.Time{})
 }
 
-func (s *settlement) result(call *openCall, p *run.Part, v *verdict) run.Result {
+func (s *settlement) result(call *openCall, p *run.Part, v *outcome) run.Result {
 	return run.Result{Part: *p, From: call.from, CallID: call.ID, StartedAt: v.startedAt, EndedAt: v.finishedAt}
 }
 
 // refused fails every record of a call that the provider refused for good, or took and could not do.
-func (s *settlement) refused(call *openCall, v *verdict) {
+func (s *settlement) refused(call *openCall, v *outcome) {
 	for i := range call.parts {
 		p := &call.parts[i]
 		e := s.failure(p, refusalCode(v), refusalText(v), &v.reading)
@@ -386,14 +386,14 @@ func (s *settlement) refused(call *openCall, v *verdict) {
 	s.move(call, v, state, time.Time{})
 }
 
-func refusalCode(v *verdict) string {
+func refusalCode(v *outcome) string {
 	if v.reading.Reason == provider.ReasonRefused {
 		return codeRefused
 	}
 	return v.reading.Reason
 }
 
-func refusalText(v *verdict) string {
+func refusalText(v *outcome) string {
 	switch v.reading.Reason {
 	case provider.ReasonAddress:
 		return "The address must not be called: it is not public"
@@ -406,14 +406,14 @@ func refusalText(v *verdict) string {
 	return fmt.Sprintf("The provider refused the call (status %d)", v.reading.Status)
 }
 
-func (s *settlement) failAll(call *openCall, p *run.Part, v *verdict, e *run.JobError) {
+func (s *settlement) failAll(call *openCall, p *run.Part, v *outcome, e *run.JobError) {
 	r := s.result(call, p, v)
 	r.Exceptions = allOf(p, run.Exception{Kind: run.TraceFailed, Error: e})
 	s.results = append(s.results, r)
 }
 
 // unknown decides by the action's outcome check: repeat what is harmless to repeat, else find out.
-func (s *settlement) unknown(call *openCall, v *verdict) {
+func (s *settlement) unknown(call *openCall, v *outcome) {
 	switch Doubtful(call.State, call.OutcomeCheck, v.unresolved) {
 	case DoubtRepeat:
 		s.move(call, v, stateSettled, time.Time{})

@@ -21,7 +21,7 @@ import (
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // move notes the new state of a call, and gives back the windows that it did not count in.
-func (s *settlement) move(call *openCall, v *verdict, state string, checkAt time.Time) {
+func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time.Time) {
 	counts := "" // as they are
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
 		w := s.windows(call, Counts(&v.reading, false), Counts(&v.reading, true))
@@ -84,7 +84,7 @@ func (s *settlement) windows(call *openCall, counted, refused bool) settledWindo
 	return w
 }
 
-// write writes everything that the verdicts changed: calls first, then, under the lock of the batches, records and windows.
+// write writes everything that the outcomes changed: calls first, then, under the lock of the batches, records and windows.
 func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	if err := s.writeRefusals(ctx, tx); err != nil {
 		return err
@@ -199,13 +199,13 @@ func (d *Dispatcher) taken(ctx context.Context, conn db.DBTX, k budgetKey, refs 
 }
 
 // contradiction alarms when an answer comes to a call that was settled the other way.
-func (s *settlement) contradiction(call *db.FlowCall, verdicts []verdict) {
-	for i := range verdicts {
-		if verdicts[i].id != call.ID {
+func (s *settlement) contradiction(call *db.FlowCall, outcomes []outcome) {
+	for i := range outcomes {
+		if outcomes[i].id != call.ID {
 			continue
 		}
-		s.disagree(call, &verdicts[i])
-		if verdicts[i].reading.Kind == provider.Success && call.State == stateRefused {
+		s.disagree(call, &outcomes[i])
+		if outcomes[i].reading.Kind == provider.Success && call.State == stateRefused {
 			s.d.opts.Log.Error("a call that was held for not sent has arrived", "call", call.ID, "domain", call.Domain, "bucket", call.Bucket)
 		}
 	}
