@@ -15,7 +15,7 @@ import (
 
 // bulk is a bulk call that is being filled. All its records have equal settings: everything but the row itself.
 type bulk struct {
-	prepared
+	outboundCall
 	settings []byte
 	buf      []byte
 	keyField string
@@ -30,7 +30,7 @@ type bulk struct {
 
 func newBulk(r *renderer, lane db.FlowLane) *bulk {
 	// Calls of a flow are much alike: as much room as the last one needed saves growing into it.
-	c := &bulk{prepared: r.call(lane), buf: append(make([]byte, 0, r.d.bulkSize.Load()+1024), '[')}
+	c := &bulk{outboundCall: r.call(lane), buf: append(make([]byte, 0, r.d.bulkSize.Load()+1024), '[')}
 	c.maxRows, c.maxBytes = bulkLimits(r.task.Action)
 	return c
 }
@@ -111,7 +111,7 @@ func (c *bulk) addPart(r *renderer, row *queueRow, part run.Part, rec *run.Recor
 // tile takes a part off its queue from the front, as pieces that follow each other without gaps: runs of records that add
 // took into the call, and one for each record that it decided, up to the first one that does not fit. gone are the offsets,
 // ascending, of records that left the slice.
-func (p *prepared) tile(part run.Part, gone []int32, add func(o int32) (e *run.Exception, fits bool)) {
+func (p *outboundCall) tile(part run.Part, gone []int32, add func(o int32) (e *run.Exception, fits bool)) {
 	piece := part
 	piece.To = piece.From
 	flush := func() {
@@ -215,8 +215,8 @@ func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exceptio
 }
 
 // finish makes the call of what was added; nil where nothing was.
-func (c *bulk) finish() *prepared {
-	p := &c.prepared
+func (c *bulk) finish() *outboundCall {
+	p := &c.outboundCall
 	if len(p.pieces) == 0 {
 		return nil
 	}

@@ -64,7 +64,7 @@ type picked struct {
 	r     *renderer
 	// parts are what is ready in it, rendered the calls of them.
 	parts    []run.Part
-	rendered []*prepared
+	rendered []*outboundCall
 }
 
 // pick shares a group of calls among the queues that are ready: the lanes by their weights, in a lane the queues one
@@ -113,7 +113,7 @@ func pick(rows []queueRow, room func(*queueRow) int) (out, order []*picked) {
 
 // choose renders the calls that should go next of those that are ready, without locks: a group of small ones, or one
 // bulk call. blocked queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
-func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[queueKey]bool, room func(*queueRow) int) ([]*prepared, error) {
+func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[queueKey]bool, room func(*queueRow) int) ([]*outboundCall, error) {
 	for {
 		picks, order := pick(rows, func(row *queueRow) int {
 			if blocked[keyOf(row)] {
@@ -133,7 +133,7 @@ func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[qu
 
 // render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first
 // bulk one, or one that spends other budgets. again tells that nothing came of it because queues were blocked meanwhile.
-func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []queueRow, blocked map[queueKey]bool) (calls []*prepared, again bool, err error) {
+func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []queueRow, blocked map[queueKey]bool) (calls []*outboundCall, again bool, err error) {
 	ids := make([]uuid.UUID, len(picks))
 	for i, q := range picks {
 		ids[i] = q.BatchID
@@ -189,7 +189,7 @@ func (k queueKey) String() string { return fmt.Sprintf("%s.%d.%d", uuid.UUID(k.b
 
 // renderBulk renders one bulk call for a queue. One that its queue does not fill takes records of other batches of the
 // lane whose task has equal settings.
-func (d *Dispatcher) renderBulk(ctx context.Context, q *picked, all []queueRow, blocked map[queueKey]bool) (calls []*prepared, err error) {
+func (d *Dispatcher) renderBulk(ctx context.Context, q *picked, all []queueRow, blocked map[queueKey]bool) (calls []*outboundCall, err error) {
 	room, err := d.room(ctx, q.r)
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (d *Dispatcher) renderBulk(ctx context.Context, q *picked, all []queueRow, 
 		}
 	}
 	if p := call.finish(); p != nil {
-		return []*prepared{p}, nil
+		return []*outboundCall{p}, nil
 	}
 	return nil, nil
 }

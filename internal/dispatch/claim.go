@@ -20,7 +20,7 @@ import (
 // claimed is what came of an attempt to claim calls.
 type claimed struct {
 	// calls are written down and must be sent, each before its deadline.
-	calls []*prepared
+	calls []*outboundCall
 	// nextAt is when to try again where the budget, a backoff or the spacing is in the way; zero otherwise.
 	nextAt time.Time
 
@@ -44,7 +44,7 @@ type claimed struct {
 
 // claim writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. checked tells that the
 // provider's counters were read for it.
-func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, f *flight, checked bool) (got claimed, err error) {
+func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight, checked bool) (got claimed, err error) {
 	defer asError(&err)
 	var c claim
 	if err := d.makeBudgets(ctx, k.domain, calls[0].r.task.Action); err != nil {
@@ -74,7 +74,7 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 	}
 	for _, p := range c.calls {
 		p.sendWithin(started)
-		if !p.probe {
+		if !p.serviceCall {
 			p.request.FreshUntil = started.Add(freshFor)
 			p.request.Confirm = func(ctx context.Context) (time.Time, error) { return d.confirm(ctx, k, p) }
 		}
@@ -84,14 +84,14 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*prepared, 
 }
 
 // sendWithin bounds the round trip by what the call may take.
-func (p *prepared) sendWithin(started time.Time) {
+func (p *outboundCall) sendWithin(started time.Time) {
 	p.request.SendBefore = started.Add(p.timeout)
 	p.request.AnswerBefore = p.request.SendBefore
 }
 
 // reserveFresh claims calls, of a budget that is nearly spent after a look at the provider's counters. f are the calls
 // that are under way.
-func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*prepared, f *flight) (claimed, error) {
+func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight) (claimed, error) {
 	got, err := d.claim(ctx, k, calls, f, false)
 	if err != nil || !got.escalated || got.decided {
 		return got, err
@@ -155,7 +155,7 @@ type claim struct {
 var errBarred = errors.New("the batch must not be worked on")
 
 // run locks late: whatever does not depend on a batch is done before its lock, which settlements of the batch wait for.
-func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
+func (c *claim) run(ctx context.Context, calls []*outboundCall) (err error) {
 	if err := c.lock(ctx, calls); err != nil {
 		return err
 	}
@@ -165,8 +165,8 @@ func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
 	if calls, err = c.afford(ctx, calls); err != nil || len(calls) == 0 {
 		return err
 	}
-	if calls[0].probe {
-		return c.takeProbe(ctx, calls)
+	if calls[0].serviceCall {
+		return c.takeServiceCall(ctx, calls)
 	}
 	l, err := c.intend(ctx, calls)
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *claim) run(ctx context.Context, calls []*prepared) (err error) {
 }
 
 // lock locks the budget and reads what claims of these calls depend on.
-func (c *claim) lock(ctx context.Context, calls []*prepared) error {
+func (c *claim) lock(ctx context.Context, calls []*outboundCall) error {
 	in := db.BudgetLanesParams{Domain: c.key.domain, Bucket: c.key.bucket, Also: []string{}}
 	if buckets := calls[0].r.task.Action.Buckets; len(buckets) > 1 { // all of a claim spend the same ones
 		in.Also = buckets[1:]
@@ -234,7 +234,7 @@ func (d *Dispatcher) makeBudgets(ctx context.Context, domain string, action *cat
 }
 
 // free drops calls that must not go now: exclusive calls are under way, or there is no place in flight.
-func (c *claim) free(ctx context.Context, calls []*prepared) (out []*prepared, err error) {
+func (c *claim) free(ctx context.Context, calls []*outboundCall) (out []*outboundCall, err error) {
 	busy, err := c.exclusive(ctx, calls)
 	if err != nil {
 		return nil, err
@@ -278,7 +278,7 @@ func (c *claim) free(ctx context.Context, calls []*prepared) (out []*prepared, e
 
 // barred ends a claim of batches that must not go. intend has taken a share of the gate that whoever opens a hold must have alone: a
 // hold that was not seen is opened after this claim has ended.
-func (c *claim) barred(calls []*prepared) error {
+func (c *claim) barred(calls []*outboundCall) error {
 	held := map[queueKey]bool{}
 	for _, q := range c.covered {
 		held[queueKey{q.BatchID, q.StepNo, q.TaskNo}] = true
@@ -296,7 +296,7 @@ func (c *claim) barred(calls []*prepared) error {
 	return nil
 }
 
-func (c *claim) exclusive(ctx context.Context, calls []*prepared) (map[string]bool, error) {
+func (c *claim) exclusive(ctx context.Context, calls []*outboundCall) (map[string]bool, error) {
 	busy := map[string]bool{}
 	var keys []string
 	for _, p := range calls {
@@ -318,7 +318,7 @@ func (c *claim) exclusive(ctx context.Context, calls []*prepared) (map[string]bo
 }
 
 // afford keeps as many calls as the budget allows, and says when there will be more.
-func (c *claim) afford(ctx context.Context, calls []*prepared) (_ []*prepared, err error) {
+func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboundCall, err error) {
 	until := later(c.lanes[0].BackoffUntil, c.lanes[0].AlsoUntil)
 	wanted, longest := 0, time.Duration(0)
 	for _, p := range calls {
@@ -392,7 +392,7 @@ func (c *claim) allow(spans []quota.Window, wanted int, budgets ...*meter) (gran
 
 // intend enters the gate of holds, inserts the intents, and charges their lanes; then it locks the batches, and reads the holds over
 // them and what of them is queued.
-func (c *claim) intend(ctx context.Context, calls []*prepared) (*run.Locking, error) {
+func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking, error) {
 	later := pg.NewPipeline(c.tx)
 	var orgs, ids []uuid.UUID
 	var pieces []run.Piece
@@ -446,7 +446,7 @@ func (c *claim) debit(ctx context.Context) error {
 
 // take takes the pieces off their queues, settles what was decided without a call, and debits the calls: late, because
 // settlements wait for the ledger.
-func (c *claim) take(ctx context.Context, calls []*prepared) error {
+func (c *claim) take(ctx context.Context, calls []*outboundCall) error {
 	var pieces []run.Piece
 	var decided []run.Result
 	var last time.Time

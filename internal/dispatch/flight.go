@@ -34,7 +34,7 @@ const (
 
 // finished is a call whose round trip is over.
 type finished struct {
-	call   *prepared
+	call   *outboundCall
 	answer provider.Answer
 }
 
@@ -212,7 +212,7 @@ func (f *flight) mark(got *claimed) {
 }
 
 // send makes one round trip. It is the only place from which records leave.
-func (f *flight) send(call *prepared) {
+func (f *flight) send(call *outboundCall) {
 	answer := f.d.Sender.Send(f.d.process, call.request)
 	f.mu.Lock()
 	lane := call.laneKey()
@@ -307,7 +307,7 @@ var errHeld = errors.New("people hold the call, or its batch is over")
 // confirm says until when a call may go out that was claimed and took its time since, for its token, connection or handshake. A
 // statement that begins after a hold was answered sees it, so that the gate of holds is not needed: what opens after the statement
 // is answered less than freshFor before the first byte.
-func (d *Dispatcher) confirm(ctx context.Context, k budgetKey, p *prepared) (time.Time, error) {
+func (d *Dispatcher) confirm(ctx context.Context, k budgetKey, p *outboundCall) (time.Time, error) {
 	began := time.Now()
 	barred, err := d.q.CallBarred(ctx, d.Pool, db.CallBarredParams{BatchIds: p.batches(), OrgID: p.orgID, Domain: k.domain, Lane: p.lane})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // writeDown inserts the intents of calls, and counts them.
-func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*prepared) error {
+func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
 	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.d.opts.Owner, ClaimedAt: c.now, CountsIn: quota.CountsOf(c.spans).Encode()}
 	for _, p := range calls {
 		in.Ids = append(in.Ids, p.id)
@@ -52,7 +52,7 @@ func laneShares(rows []db.BudgetLanesRow) []quota.LaneShare {
 }
 
 // charge moves the virtual times of the lanes of calls and of their organizations on.
-func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*prepared) error {
+func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
 	var lanes []quota.LaneKey
 	for _, p := range calls {
 		lanes = append(lanes, p.laneKey())
@@ -80,7 +80,7 @@ type usageSum struct{ calls, records int64 }
 // count adds the calls of a claim to the day's usage. It goes with the statement that writes them down, under the budget's
 // lock, so that claims of one budget never wait for each other's counters, and before the batches' locks, like all of it. A
 // call that carries records of several definitions counts for the first, its records for each its own.
-func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*prepared) error {
+func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
 	sums := map[usageKey]usageSum{}
 	for _, p := range calls {
 		k, one := usageKey{p.orgID, uuid.Nil, p.r.task.CredentialID.UUID, p.r.task.Action.ID}, int64(1)
@@ -114,7 +114,7 @@ func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*prepared) erro
 }
 
 // outcomeCheck is how the outcome of the call is found out, or that its author chose to send again.
-func (p *prepared) outcomeCheck() string {
+func (p *outboundCall) outcomeCheck() string {
 	if p.r.task.AtLeastOnce && (p.check == catalog.CheckLookup || p.check == catalog.CheckNone) {
 		return checkAuthor
 	}

@@ -48,17 +48,17 @@ func (d *Dispatcher) room(ctx context.Context, r *renderer) (*memory.Grant, erro
 }
 
 // share gives each call its part of the memory that it was rendered in.
-func share(room *memory.Grant, calls []*prepared) {
+func share(room *memory.Grant, calls []*outboundCall) {
 	for _, p := range calls {
 		p.request.Memory = room.Split(p.cost())
 	}
 }
 
 // cost is what a rendered call takes: its parameters, copied and encoded when they are stored, and its body.
-func (p *prepared) cost() int64 { return callCost + 3*int64(len(p.params)) + p.request.Size() }
+func (p *outboundCall) cost() int64 { return callCost + 3*int64(len(p.params)) + p.request.Size() }
 
 // letGo gives back the memory of those calls that nobody keeps.
-func letGo(calls []*prepared, kept ...*prepared) {
+func letGo(calls []*outboundCall, kept ...*outboundCall) {
 	for _, p := range calls {
 		if !slices.Contains(kept, p) {
 			p.request.Memory.Release()

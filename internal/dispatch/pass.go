@@ -261,7 +261,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 }
 
 // choose renders what may go next, where there is room.
-func (p *pass) choose(ctx context.Context) ([]*prepared, error) {
+func (p *pass) choose(ctx context.Context) ([]*outboundCall, error) {
 	ready := p.opened
 	if p.opened = nil; ready == nil {
 		err := pg.Kept(ctx, p.d.Pool, func(tx pg.DB) (err error) {
@@ -297,15 +297,15 @@ func (p *pass) room(row *queueRow) int {
 // isolate goes on where a claim failed for a reason that lies in one of its calls: each is claimed by itself, the
 // records of one that cannot be written down fail, and the queue of one that fails otherwise is passed over for a
 // while. It returns what was sent.
-func (p *pass) isolate(ctx context.Context, calls []*prepared, cause error) (sent []*prepared, err error) {
+func (p *pass) isolate(ctx context.Context, calls []*outboundCall, cause error) (sent []*outboundCall, err error) {
 	if mayPass(ctx, cause) {
 		return nil, cause
 	}
 	for _, call := range calls {
-		got, err := p.d.reserveFresh(ctx, p.key, []*prepared{call}, p.flight)
+		got, err := p.d.reserveFresh(ctx, p.key, []*outboundCall{call}, p.flight)
 		if err != nil && pg.IsDataError(err) && !call.empty() {
 			call.refuse(call.r.failure(codeParams, "The call cannot be stored: a key or a parameter of it holds a NUL, or is too long"))
-			got, err = p.d.reserveFresh(ctx, p.key, []*prepared{call}, p.flight)
+			got, err = p.d.reserveFresh(ctx, p.key, []*outboundCall{call}, p.flight)
 		}
 		if err != nil {
 			for _, k := range call.queues {

@@ -27,11 +27,11 @@ import (
 	"flowlane/internal/run"
 )
 
-// prepared is a call whose body is rendered and whose parts are chosen, but not yet claimed.
-type prepared struct {
+// outboundCall is a call whose body is rendered and whose parts are chosen, but not yet claimed.
+type outboundCall struct {
 	id   uuid.UUID
 	lane db.FlowLane
-	// r rendered it; that of a probe has a task alone.
+	// r rendered it; that of a serviceCall has a task alone.
 	r        *renderer
 	orgID    uuid.UUID
 	params   json.RawMessage
@@ -48,8 +48,8 @@ type prepared struct {
 	exclusive string
 	request   provider.Request
 	timeout   time.Duration
-	// probe marks a call of ours that carries no record.
-	probe bool
+	// serviceCall marks a call of ours that carries no record.
+	serviceCall bool
 	// written is what the claim wrote down, as far as a settlement asks for it.
 	written db.FlowCall
 	// late: the time for the call was over before its claim had ended.
@@ -62,7 +62,7 @@ type prepared struct {
 }
 
 // batches returns the batches that the call and its decided records belong to.
-func (p *prepared) batches() []uuid.UUID {
+func (p *outboundCall) batches() []uuid.UUID {
 	var out []uuid.UUID
 	for i := range p.pieces {
 		if id := p.pieces[i].Part.BatchID; !slices.Contains(out, id) {
@@ -72,10 +72,10 @@ func (p *prepared) batches() []uuid.UUID {
 	return out
 }
 
-func (p *prepared) laneKey() quota.LaneKey { return quota.LaneKey{Org: p.orgID, Lane: p.lane} }
+func (p *outboundCall) laneKey() quota.LaneKey { return quota.LaneKey{Org: p.orgID, Lane: p.lane} }
 
 // empty reports whether there is nothing to send: every record was decided without a call.
-func (p *prepared) empty() bool { return p.records == 0 && !p.probe }
+func (p *outboundCall) empty() bool { return p.records == 0 && !p.serviceCall }
 
 // renderer renders the calls of one task of one batch.
 type renderer struct {
@@ -186,12 +186,12 @@ func (r *renderer) bad(offset int32, err error) *run.Exception {
 }
 
 // call is a call of the task that has no records yet.
-func (r *renderer) call(lane db.FlowLane) prepared {
-	return prepared{r: r, orgID: r.batch.OrgID, lane: lane, timeout: r.timeout(), attempt: 1}
+func (r *renderer) call(lane db.FlowLane) outboundCall {
+	return outboundCall{r: r, orgID: r.batch.OrgID, lane: lane, timeout: r.timeout(), attempt: 1}
 }
 
 // prepare makes the request of a call whose parameters and rows are rendered.
-func (p *prepared) prepare(idempotencyKey string) (err error) {
+func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 	action := p.r.task.Action
 	if p.request, err = provider.Prepare(p.r.svc, action, p.params, p.rows, p.r.secret(), idempotencyKey); err != nil {
 		return err
@@ -205,14 +205,14 @@ func (p *prepared) prepare(idempotencyKey string) (err error) {
 }
 
 // decide adds a part whose records need no call as a piece of its own, with what becomes of them.
-func (p *prepared) decide(part run.Part, output json.RawMessage, exceptions ...run.Exception) {
+func (p *outboundCall) decide(part run.Part, output json.RawMessage, exceptions ...run.Exception) {
 	p.pieces = append(p.pieces, run.Piece{Part: part, Decided: true})
 	part.ID = 0 // the piece leaves the queue with its part; there is no row of its own to settle
 	p.decided = append(p.decided, run.Result{Part: part, From: run.Queued, Output: output, Exceptions: exceptions})
 }
 
 // refuse has every record of a call fail that cannot be made: it goes without one.
-func (p *prepared) refuse(reason *run.JobError) {
+func (p *outboundCall) refuse(reason *run.JobError) {
 	pieces := p.pieces
 	p.pieces, p.records = nil, 0
 	for i := range pieces {
@@ -386,7 +386,7 @@ func cut(p *run.Part, in, gone []int32, n int) (from, to int32, leftOut []int32)
 }
 
 // small renders the call of one record.
-func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.Records) *prepared {
+func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.Records) *outboundCall {
 	p := r.call(row.Lane)
 	p.queues, p.attempt = []queueKey{keyOf(row)}, piece.Attempt
 	env := rec.Env(offset)

@@ -56,7 +56,7 @@ func TestProperty_BulkPiecesTile(t *testing.T) {
 		part, in, gone := anyPart(t)
 		fit := rapid.IntRange(0, len(in)).Draw(t, "fit")
 		var taken, decided, asked []int32
-		var p prepared
+		var p outboundCall
 		p.tile(part, gone, func(o int32) (*run.Exception, bool) {
 			asked = append(asked, o)
 			if len(taken) >= fit {

@@ -36,7 +36,7 @@ func (q *question) ask(ctx context.Context, actionID string, params json.RawMess
 		}
 		secret, task.CredentialID = cred.Secret, uuid.NullUUID{UUID: cred.ID, Valid: true}
 	}
-	p := &prepared{id: newID(), probe: true, lane: db.FlowLaneInteractive, orgID: q.call.OrgID, r: &renderer{task: task},
+	p := &outboundCall{id: newID(), serviceCall: true, lane: db.FlowLaneInteractive, orgID: q.call.OrgID, r: &renderer{task: task},
 		timeout: timeoutOf(action, q.d.opts.Timeout), params: params, check: catalog.CheckSafe}
 	var err error
 	if p.request, err = provider.Prepare(svc, action, params, nil, secret, ""); err == nil && link != "" {
@@ -98,7 +98,7 @@ func (d *Dispatcher) credentialFor(ctx context.Context, call *db.FlowCall) (*cre
 
 // spend debits the action's budget for a call that carries no record, makes it, and settles the debit. It goes through the same gate as every
 // send. No answer: the budget has no room before next.
-func (d *Dispatcher) spend(ctx context.Context, domain string, p *prepared) (ans *provider.Answer, next time.Time, err error) {
+func (d *Dispatcher) spend(ctx context.Context, domain string, p *outboundCall) (ans *provider.Answer, next time.Time, err error) {
 	action := p.r.task.Action
 	if len(action.Buckets) == 0 {
 		p.sendWithin(time.Now())
@@ -107,7 +107,7 @@ func (d *Dispatcher) spend(ctx context.Context, domain string, p *prepared) (ans
 		return &a, next, nil
 	}
 	k := budgetKey{domain, action.Buckets[0]}
-	got, err := d.reserveFresh(ctx, k, []*prepared{p}, nil)
+	got, err := d.reserveFresh(ctx, k, []*outboundCall{p}, nil)
 	if err != nil || len(got.calls) == 0 {
 		return nil, got.nextAt, err
 	}
@@ -117,8 +117,8 @@ func (d *Dispatcher) spend(ctx context.Context, domain string, p *prepared) (ans
 	return &a, next, d.apply(context.WithoutCancel(ctx), k, []outcome{v}, false)
 }
 
-// takeProbe writes down a call that carries no record, and debits it. What people hold and whose turn it is concerns records alone.
-func (c *claim) takeProbe(ctx context.Context, calls []*prepared) error {
+// takeServiceCall writes down a call that carries no record, and debits it. What people hold and whose turn it is concerns records alone.
+func (c *claim) takeServiceCall(ctx context.Context, calls []*outboundCall) error {
 	if err := c.writeDown(ctx, c.tx, calls); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 type outcome struct {
 	id uuid.UUID
 	// call is what this process sent; nil where others did.
-	call    *prepared
+	call    *outboundCall
 	reading provider.Reading
 	// startedAt and finishedAt are when the request was under way, by the database's clock; zero where it was not sent.
 	startedAt, finishedAt time.Time

@@ -212,7 +212,7 @@ func (s *settlement) contradiction(call *db.FlowCall, outcomes []outcome) {
 }
 
 // observe records what an answer says of the credential that the call carried, outside of any transaction.
-func (d *Dispatcher) observe(ctx context.Context, p *prepared, answer *provider.Answer) {
+func (d *Dispatcher) observe(ctx context.Context, p *outboundCall, answer *provider.Answer) {
 	task := p.r.task
 	if class, used := provider.CredentialUse(answer); used && task.CredentialID.Valid {
 		d.used(ctx, credential.Use{OrgID: p.orgID, CredentialID: task.CredentialID.UUID, ServiceID: task.Action.ServiceID, At: answer.FinishedAt, Failure: class})
