@@ -99,7 +99,7 @@ func (c *bulk) addParts(ctx context.Context, r *renderer, row *queueRow, parts [
 func (c *bulk) addPart(r *renderer, row *queueRow, part run.Part, rec *run.Records) {
 	_, gone := members(&part, rec)
 	had := len(c.pieces)
-	c.tile(part, gone, func(o int32) (*run.Exception, bool) {
+	c.splitRange(part, gone, func(o int32) (*run.Exception, bool) {
 		env := rec.Env(o)
 		return c.addRow(r, o, &env)
 	})
@@ -108,10 +108,10 @@ func (c *bulk) addPart(r *renderer, row *queueRow, part run.Part, rec *run.Recor
 	}
 }
 
-// tile takes a part off its queue from the front, as pieces that follow each other without gaps: runs of records that add
+// splitRange takes a part off its queue from the front, as pieces that follow each other without gaps: runs of records that add
 // took into the call, and one for each record that it decided, up to the first one that does not fit. gone are the offsets,
 // ascending, of records that left the slice.
-func (p *outboundCall) tile(part run.Part, gone []int32, add func(o int32) (e *run.Exception, fits bool)) {
+func (p *outboundCall) splitRange(part run.Part, gone []int32, add func(o int32) (e *run.Exception, fits bool)) {
 	piece := part
 	piece.To = piece.From
 	flush := func() {

@@ -96,13 +96,13 @@ func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*out
 	if err != nil || !got.escalated || got.decided {
 		return got, err
 	}
-	d.look(ctx, k.domain)
+	d.refreshCounters(ctx, k.domain)
 	return d.claim(ctx, k, calls, f, true)
 }
 
 // unread tells that the provider's counters must be read before what is left near exhaustion goes.
 func (c *claim) unread() bool {
-	return c.meter.askEvery > 0 && !c.checked && !quota.ReadingHolds(c.d.looked.at(c.key.domain), c.now)
+	return c.meter.askEvery > 0 && !c.checked && !quota.ReadingHolds(c.d.refreshed.at(c.key.domain), c.now)
 }
 
 // readBack finds out whether a claim was committed whose commit got no answer. The budget's lock waits for a commit that is
@@ -319,7 +319,7 @@ func (c *claim) exclusive(ctx context.Context, calls []*outboundCall) (map[strin
 
 // afford keeps as many calls as the budget allows, and says when there will be more.
 func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboundCall, err error) {
-	until := later(c.lanes[0].BackoffUntil, c.lanes[0].AlsoUntil)
+	until := maxTime(c.lanes[0].BackoffUntil, c.lanes[0].AlsoUntil)
 	wanted, longest := 0, time.Duration(0)
 	for _, p := range calls {
 		if !p.empty() {
@@ -380,7 +380,7 @@ func (c *claim) allow(spans []quota.Window, wanted int, budgets ...*meter) (gran
 	var next time.Time
 	var spacing time.Duration
 	for _, m := range budgets {
-		next, spacing = later(next, m.next), max(spacing, m.spacing)
+		next, spacing = maxTime(next, m.next), max(spacing, m.spacing)
 	}
 	grant = quota.Space(c.now, next, spacing, wanted)
 	within, escalated := quota.Afford(c.now, spans, grant.Calls, c.unread())
@@ -393,7 +393,7 @@ func (c *claim) allow(spans []quota.Window, wanted int, budgets ...*meter) (gran
 // intend enters the gate of holds, inserts the intents, and charges their lanes; then it locks the batches, and reads the holds over
 // them and what of them is queued.
 func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking, error) {
-	later := pg.NewPipeline(c.tx)
+	pipeline := pg.NewPipeline(c.tx)
 	var orgs, ids []uuid.UUID
 	var pieces []run.Piece
 	for _, p := range calls {
@@ -405,14 +405,14 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 			c.calls = append(c.calls, p)
 		}
 	}
-	if err := c.d.q.HoldGateShare(ctx, later, orgs); err != nil {
+	if err := c.d.q.HoldGateShare(ctx, pipeline, orgs); err != nil {
 		return nil, fmt.Errorf("enter the gate of holds: %w", err)
 	}
 	if len(c.calls) > 0 {
-		if err := c.writeDown(ctx, later, c.calls); err != nil {
+		if err := c.writeDown(ctx, pipeline, c.calls); err != nil {
 			return nil, err
 		}
-		if err := c.charge(ctx, later, c.calls); err != nil {
+		if err := c.charge(ctx, pipeline, c.calls); err != nil {
 			return nil, err
 		}
 	}
@@ -421,7 +421,7 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 		c.covered, err = c.d.q.HoldCovers(ctx, tx, db.HoldCoversParams{BatchIds: ids, Domain: c.key.domain, Bucket: c.key.bucket})
 		return err
 	})
-	if err := later.Send(ctx, c.tx, asks...); err != nil {
+	if err := pipeline.Send(ctx, c.tx, asks...); err != nil {
 		return nil, fmt.Errorf("write down calls: %w", err)
 	}
 	return l, nil
@@ -455,7 +455,7 @@ func (c *claim) take(ctx context.Context, calls []*outboundCall) error {
 		decided = append(decided, p.decided...)
 	}
 	for _, p := range c.calls {
-		last = later(last, p.written.SendBefore)
+		last = maxTime(last, p.written.SendBefore)
 	}
 	if err := c.change.Claim(ctx, pieces); err != nil {
 		return err
@@ -465,7 +465,7 @@ func (c *claim) take(ctx context.Context, calls []*outboundCall) error {
 	}
 	if len(c.calls) > 0 {
 		c.change.Wake(DueReconcile, c.key.String(), last.Add(c.d.opts.Margin))
-		if c.meter != nil && c.meter.askEvery > 0 && c.d.toRead.due(c.key.domain, c.meter.young, time.Now()) {
+		if c.meter != nil && c.meter.askEvery > 0 && c.d.planned.due(c.key.domain, c.meter.young, time.Now()) {
 			c.change.Wake(DueCounters, c.key.domain, c.now.Add(c.meter.young))
 		}
 	}

@@ -245,22 +245,22 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 // readFirst reads the counters of an account before a pass sends, where the last reading of this process is old: what
 // others spent is then known, and no call of ours is too young for the reading.
 func (d *Dispatcher) readFirst(ctx context.Context, m *meter) {
-	if m.askEvery > 0 && d.asked.due(m.key.domain, m.askEvery, time.Now()) {
-		d.look(ctx, m.key.domain)
+	if m.askEvery > 0 && d.beforeSending.due(m.key.domain, m.askEvery, time.Now()) {
+		d.refreshCounters(ctx, m.key.domain)
 	}
 }
 
-// look reads the counters of an account before something is sent. That it fails stops nobody: the ledger goes on counting
+// refreshCounters reads the counters of an account before something is sent. That it fails stops nobody: the ledger goes on counting
 // our own calls, and the provider refuses what is too much.
-func (d *Dispatcher) look(ctx context.Context, domain string) {
+func (d *Dispatcher) refreshCounters(ctx context.Context, domain string) {
 	bounded, cancel := context.WithTimeout(ctx, LookFor)
 	defer cancel()
-	if err := d.lookInto(bounded, domain); err != nil && ctx.Err() == nil { // a process that stops gives the reading up
+	if err := d.tryRefresh(bounded, domain); err != nil && ctx.Err() == nil { // a process that stops gives the reading up
 		d.opts.Log.Warn("read the provider's counters", "domain", domain, "error", err)
 	}
 }
 
-func (d *Dispatcher) lookInto(ctx context.Context, domain string) error {
+func (d *Dispatcher) tryRefresh(ctx context.Context, domain string) error {
 	now, err := d.clock(ctx, d.Pool)
 	if err != nil {
 		return err
@@ -273,7 +273,7 @@ func (d *Dispatcher) lookInto(ctx context.Context, domain string) error {
 	if err != nil {
 		return err
 	}
-	d.looked.mark(domain, now)
+	d.refreshed.mark(domain, now)
 	if !r.young {
 		return nil
 	}
@@ -286,42 +286,42 @@ func (d *Dispatcher) lookInto(ctx context.Context, domain string) error {
 // LookFor bounds how long a pass waits for the provider's counters.
 const LookFor = 3 * time.Second
 
-// asked remembers when something was last done for an account in this process.
-type asked struct {
+// throttle remembers when something was last done for an account in this process.
+type throttle struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 }
 
-// maxAsked bounds the accounts that are remembered.
-const maxAsked = 10_000
+// throttleMax bounds the accounts that are remembered.
+const throttleMax = 10_000
 
-func (a *asked) due(domain string, every time.Duration, now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now.Sub(a.last[domain]) < every {
+func (t *throttle) due(domain string, every time.Duration, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.last[domain]) < every {
 		return false
 	}
-	a.set(domain, now)
+	t.set(domain, now)
 	return true
 }
 
-func (a *asked) mark(domain string, at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.set(domain, at)
+func (t *throttle) mark(domain string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.set(domain, at)
 }
 
-func (a *asked) set(domain string, at time.Time) {
-	if a.last == nil || len(a.last) > maxAsked {
-		a.last = map[string]time.Time{}
+func (t *throttle) set(domain string, at time.Time) {
+	if t.last == nil || len(t.last) > throttleMax {
+		t.last = map[string]time.Time{}
 	}
-	a.last[domain] = at
+	t.last[domain] = at
 }
 
-func (a *asked) at(domain string) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.last[domain]
+func (t *throttle) at(domain string) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last[domain]
 }
 
 // Counters is the handler of due rows of kind DueCounters. It comes back while calls go out, and while a window is open in

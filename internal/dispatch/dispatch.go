@@ -69,11 +69,11 @@ type Dispatcher struct {
 	Deps
 	opts Options
 	q    *db.Queries
-	// asked is when the counters of an account were last read before sending, toRead when a reading was last planned, told
+	// beforeSending is when the counters of an account were last read before sending, planned when a reading was, logged
 	// when it was last said that a batch waits for an action.
-	asked, toRead, told asked
-	// looked is when, by the database's clock, the counters of an account were read for calls of a budget that is nearly spent.
-	looked asked
+	beforeSending, planned, logged throttle
+	// refreshed is when, by the database's clock, the counters of an account were read for calls of a budget that is nearly spent.
+	refreshed throttle
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
 	// made are budgets that are known to be there.

@@ -224,15 +224,15 @@ func (f *flight) send(call *outboundCall) {
 	begin := !f.working
 	f.working = true
 	f.mu.Unlock()
-	tell(f.changed)
+	notify(f.changed)
 	if begin {
 		f.settle()
 		return
 	}
-	tell(f.more)
+	notify(f.more)
 }
 
-func tell(changed chan struct{}) {
+func notify(changed chan struct{}) {
 	select {
 	case changed <- struct{}{}:
 	default:
@@ -257,7 +257,7 @@ func (f *flight) settle() {
 		}
 		f.settled++
 		f.mu.Unlock()
-		tell(f.changed)
+		notify(f.changed)
 		f.d.flights.sending.Add(-len(group))
 	}
 	f.d.drop(f)

@@ -21,9 +21,9 @@ const (
 	placesWait = 2 * time.Millisecond
 	// passTurn is how long a pass goes on before others get its place.
 	passTurn = time.Second
-	// lookAgain is when a pass comes back that left work behind which something bars: who bars it wakes the budget, and
+	// recheckAfter is when a pass comes back that left work behind which something bars: who bars it wakes the budget, and
 	// this is the belt.
-	lookAgain = time.Second
+	recheckAfter = time.Second
 )
 
 // pass claims what waits for one budget, and has it sent, until nothing more may go now. It does not wait for answers.
@@ -121,7 +121,7 @@ func (p *pass) loop(ctx context.Context) (time.Time, error) {
 		case progress || p.await(ctx):
 			continue
 		}
-		more, err := p.lease.EndUnless(ctx, p.look)
+		more, err := p.lease.EndUnless(ctx, p.recheck)
 		if err != nil || !more {
 			return time.Time{}, err //nolint:wrapcheck // says everything
 		}
@@ -195,9 +195,9 @@ func (p *pass) waits() bool {
 	return len(p.blocked) > len(p.shut) || len(p.full) > 0 || !p.nextAt.IsZero()
 }
 
-// look finds out whether there is more to do, once nobody can wake the budget any more without being seen, and else
+// recheck finds out whether there is more to do, once nobody can wake the budget any more without being seen, and else
 // when there will be.
-func (p *pass) look(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, err error) {
+func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, err error) {
 	if !p.nextAt.IsZero() {
 		return false, p.nextAt, nil // who makes room earlier wakes the budget
 	}
@@ -216,7 +216,7 @@ func (p *pass) look(ctx context.Context, tx pgx.Tx) (more bool, next time.Time, 
 	if err != nil {
 		return false, next, fmt.Errorf("read what waits for %s: %w", p.key, err)
 	}
-	if soon := p.chosenAt.Add(lookAgain); (p.waits() || p.d.deferred.any()) && (next.IsZero() || soon.Before(next)) {
+	if soon := p.chosenAt.Add(recheckAfter); (p.waits() || p.d.deferred.any()) && (next.IsZero() || soon.Before(next)) {
 		next = soon
 	}
 	return false, soonest(next, p.again), nil

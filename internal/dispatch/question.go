@@ -45,7 +45,7 @@ func (q *question) open(ctx context.Context) error {
 // failed notes that the question got no answer: the next one comes after a growing pause, and no sooner than after this one.
 func (q *question) failed(after time.Duration) {
 	q.asked = true
-	q.nextAt = later(q.nextAt, q.now.Add(max(after, Patience(int(q.call.Checks)))))
+	q.nextAt = maxTime(q.nextAt, q.now.Add(max(after, Patience(int(q.call.Checks)))))
 }
 
 // check asks the provider, and settles the call where the answer is clear.

@@ -31,7 +31,7 @@ import (
 type outboundCall struct {
 	id   uuid.UUID
 	lane db.FlowLane
-	// r rendered it; that of a serviceCall has a task alone.
+	// r rendered it; that of a service call has a task alone.
 	r        *renderer
 	orgID    uuid.UUID
 	params   json.RawMessage
@@ -119,7 +119,7 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 	step := &b.Plan.Steps[row.StepNo]
 	task := &step.Tasks[row.TaskNo]
 	if task.Gone != "" {
-		if d.told.due(b.ID.String(), time.Hour, time.Now()) {
+		if d.logged.due(b.ID.String(), time.Hour, time.Now()) {
 			d.opts.Log.Error("records wait for an action that is gone", "batch", b.ID, "step", step.ID, "task", task.ID, "reason", task.Gone)
 		}
 		return nil, errGone

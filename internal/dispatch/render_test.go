@@ -57,7 +57,7 @@ func TestProperty_BulkPiecesTile(t *testing.T) {
 		fit := rapid.IntRange(0, len(in)).Draw(t, "fit")
 		var taken, decided, asked []int32
 		var p outboundCall
-		p.tile(part, gone, func(o int32) (*run.Exception, bool) {
+		p.splitRange(part, gone, func(o int32) (*run.Exception, bool) {
 			asked = append(asked, o)
 			if len(taken) >= fit {
 				return nil, false

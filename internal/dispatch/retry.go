@@ -18,8 +18,8 @@ import (
 // lateRetry is how long a call waits for its next claim that this process did not try to send.
 const lateRetry = time.Second
 
-// later puts a call back that the provider asked to repeat. A rate limit closes the whole budget for a while.
-func (s *settlement) later(call *openCall, v *outcome) {
+// retryLater puts a call back that the provider asked to repeat. A rate limit closes the whole budget for a while.
+func (s *settlement) retryLater(call *openCall, v *outcome) {
 	until := s.now.Add(max(v.reading.RetryAfter, time.Second))
 	if v.reading.Reason == provider.ReasonRateLimited {
 		switch {

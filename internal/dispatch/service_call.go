@@ -51,7 +51,7 @@ func (q *question) ask(ctx context.Context, actionID string, params json.RawMess
 		return nil, err
 	}
 	if ans == nil {
-		q.nextAt = later(q.nextAt, next)
+		q.nextAt = maxTime(q.nextAt, next)
 		return nil, nil
 	}
 	q.asked = true
@@ -62,7 +62,7 @@ func (q *question) ask(ctx context.Context, actionID string, params json.RawMess
 	return ans, nil
 }
 
-func later(a, b time.Time) time.Time {
+func maxTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

@@ -319,7 +319,7 @@ func (s *settlement) one(call *openCall, v *outcome) {
 	case provider.Refused:
 		s.refused(call, v)
 	case provider.RetryLater:
-		s.later(call, v)
+		s.retryLater(call, v)
 	case provider.NotArrived:
 		s.notArrived(call, v)
 	default:
