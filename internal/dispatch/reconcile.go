@@ -98,17 +98,17 @@ func (d *Dispatcher) checkDue(ctx context.Context, k budgetKey) (failed error) {
 // checkOrPostpone looks into one call. One that cannot be looked into, whatever the reason, is tried again later, and given up
 // in the end like any other; an error means that even this could not be written down.
 func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.FlowCall) error {
-	q := question{d: d, key: k, call: call}
-	if err := q.open(ctx); err != nil {
+	l := lookup{d: d, key: k, row: call}
+	if err := l.open(ctx); err != nil {
 		return err
 	}
-	err := q.check(ctx)
+	err := l.check(ctx)
 	if err == nil || mayPass(ctx, err) {
 		return err
 	}
 	d.opts.Log.Warn("a call cannot be looked into; trying again", "call", call.ID, "domain", k.domain, "bucket", k.bucket, "error", err)
-	q.failed(0)
-	return q.postpone(ctx)
+	l.failed(0)
+	return l.postpone(ctx)
 }
 
 // markLost takes over calls whose sender can no longer be sending: what became of them is unknown. That is so when all of the time

@@ -18,26 +18,26 @@ import (
 	"flowlane/internal/quota"
 )
 
-// ask makes a call of another action about the question's call, at link where that is not empty. There is no answer where there
+// call makes a call of another action about the call that is looked up, at link where that is not empty. There is no answer where there
 // is no success: then nothing is known, and nextAt says when to ask again.
-func (q *question) ask(ctx context.Context, actionID string, params json.RawMessage, link string) (*provider.Answer, error) {
-	action, found := q.d.Catalog.Action(actionID)
+func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessage, link string) (*provider.Answer, error) {
+	action, found := l.d.Catalog.Action(actionID)
 	if !found {
 		return nil, fmt.Errorf("the catalog has no action %s any more", actionID)
 	}
-	svc, _ := q.d.Catalog.Service(action.ServiceID)
+	svc, _ := l.d.Catalog.Service(action.ServiceID)
 	task := &definition.Task{Action: action}
 	var secret provider.Secret
-	if q.call.CredentialID != nil {
-		cred, err := q.d.credentialFor(ctx, q.call)
+	if l.row.CredentialID != nil {
+		cred, err := l.d.credentialFor(ctx, l.row)
 		if err != nil || cred == nil {
-			q.failed(0)
+			l.failed(0)
 			return nil, err
 		}
 		secret, task.CredentialID = cred.Secret, uuid.NullUUID{UUID: cred.ID, Valid: true}
 	}
-	p := &outboundCall{id: newID(), serviceCall: true, lane: db.FlowLaneInteractive, orgID: q.call.OrgID, r: &renderer{task: task},
-		timeout: timeoutOf(action, q.d.opts.Timeout), params: params, check: catalog.CheckSafe}
+	p := &outboundCall{id: newID(), serviceCall: true, lane: db.FlowLaneInteractive, orgID: l.row.OrgID, r: &renderer{task: task},
+		timeout: timeoutOf(action, l.d.opts.Timeout), params: params, check: catalog.CheckSafe}
 	var err error
 	if p.request, err = provider.Prepare(svc, action, params, nil, secret, ""); err == nil && link != "" {
 		p.request, err = p.request.At(link)
@@ -46,17 +46,17 @@ func (q *question) ask(ctx context.Context, actionID string, params json.RawMess
 		return nil, fmt.Errorf("prepare %s: %w", actionID, err)
 	}
 	p.digest = bodyDigest(p.request.Body)
-	ans, next, err := q.d.spend(ctx, q.call.Domain, p)
+	ans, next, err := l.d.spend(ctx, l.row.Domain, p)
 	if err != nil {
 		return nil, err
 	}
 	if ans == nil {
-		q.nextAt = maxTime(q.nextAt, next)
+		l.nextAt = maxTime(l.nextAt, next)
 		return nil, nil
 	}
-	q.asked = true
+	l.asked = true
 	if reading := provider.Read(action, *ans, 0); reading.Kind != provider.Success {
-		q.failed(reading.RetryAfter)
+		l.failed(reading.RetryAfter)
 		return nil, nil
 	}
 	return ans, nil

@@ -12,11 +12,11 @@ import (
 	"flowlane/internal/provider"
 )
 
-// question is one attempt to find out about a call.
-type question struct {
+// lookup is one attempt to find out about a call.
+type lookup struct {
 	d      *Dispatcher
 	key    budgetKey
-	call   *db.FlowCall
+	row    *db.FlowCall
 	action *catalog.Action
 	now    time.Time
 	// age is how long ago the call was claimed, at least, whatever the database's clock did meanwhile.
@@ -27,64 +27,64 @@ type question struct {
 	asked bool
 }
 
-func (q *question) open(ctx context.Context) error {
-	q.action, _ = q.d.Catalog.Action(q.call.ActionID)
-	now, ages, err := q.d.Clock.Ages(ctx, q.call.ClaimedAt)
+func (l *lookup) open(ctx context.Context) error {
+	l.action, _ = l.d.Catalog.Action(l.row.ActionID)
+	now, ages, err := l.d.Clock.Ages(ctx, l.row.ClaimedAt)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
-	q.now, q.age = now, ages[0]
-	q.nextAt = q.now.Add(Patience(int(q.call.Checks)))
-	if q.call.State == stateAwaiting && q.action != nil && q.action.Call != nil && q.action.Call.Result != nil {
-		every := time.Duration(max(q.action.Call.Result.EverySeconds, 1)) * time.Second
-		q.nextAt = q.now.Add(min(every, time.Minute))
+	l.now, l.age = now, ages[0]
+	l.nextAt = l.now.Add(Patience(int(l.row.Checks)))
+	if l.row.State == stateAwaiting && l.action != nil && l.action.Call != nil && l.action.Call.Result != nil {
+		every := time.Duration(max(l.action.Call.Result.EverySeconds, 1)) * time.Second
+		l.nextAt = l.now.Add(min(every, time.Minute))
 	}
 	return nil
 }
 
 // failed notes that the question got no answer: the next one comes after a growing pause, and no sooner than after this one.
-func (q *question) failed(after time.Duration) {
-	q.asked = true
-	q.nextAt = maxTime(q.nextAt, q.now.Add(max(after, Patience(int(q.call.Checks)))))
+func (l *lookup) failed(after time.Duration) {
+	l.asked = true
+	l.nextAt = maxTime(l.nextAt, l.now.Add(max(after, Patience(int(l.row.Checks)))))
 }
 
 // check asks the provider, and settles the call where the answer is clear.
-func (q *question) check(ctx context.Context) (err error) {
+func (l *lookup) check(ctx context.Context) (err error) {
 	defer asError(&err)
 	var v *outcome
-	gone := q.action == nil || q.action.Call == nil
+	gone := l.action == nil || l.action.Call == nil
 	switch {
-	case q.pastHorizon():
+	case l.pastHorizon():
 		reason := "past_horizon"
 		if gone {
 			reason = "action_gone"
 		}
-		q.d.opts.Log.Error("the outcome of a call cannot be found out", "call", q.call.ID, "domain", q.key.domain, "bucket", q.key.bucket, "reason", reason)
+		l.d.opts.Log.Error("the outcome of a call cannot be found out", "call", l.row.ID, "domain", l.key.domain, "bucket", l.key.bucket, "reason", reason)
 		v = unresolved(reason)
 	case gone: // it may come back
-		q.failed(0)
-	case q.call.State == stateAwaiting:
-		v, err = q.result(ctx, deref(q.call.Reference))
+		l.failed(0)
+	case l.row.State == stateAwaiting:
+		v, err = l.result(ctx, deref(l.row.Reference))
 	default:
-		v, err = q.lookup(ctx)
+		v, err = l.find(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	if v == nil {
-		return q.postpone(ctx)
+		return l.postpone(ctx)
 	}
-	v.id = q.call.ID
-	return q.d.apply(ctx, q.key, []outcome{*v}, true)
+	v.id = l.row.ID
+	return l.d.apply(ctx, l.key, []outcome{*v}, true)
 }
 
 // postpone dates the next question.
-func (q *question) postpone(ctx context.Context) error {
-	in := db.CallPostponeParams{ID: q.call.ID, NextCheckAt: &q.nextAt}
-	if q.asked {
+func (l *lookup) postpone(ctx context.Context) error {
+	in := db.CallPostponeParams{ID: l.row.ID, NextCheckAt: &l.nextAt}
+	if l.asked {
 		in.Checks = 1
 	}
-	if err := q.d.q.CallPostpone(ctx, q.d.Pool, in); err != nil {
+	if err := l.d.q.CallPostpone(ctx, l.d.Pool, in); err != nil {
 		return fmt.Errorf("date the next question: %w", err)
 	}
 	return nil
@@ -92,49 +92,49 @@ func (q *question) postpone(ctx context.Context) error {
 
 // pastHorizon reports whether the provider has forgotten the call by now, however often it is asked, or nobody knows for how long
 // it remembers and it was asked for long enough.
-func (q *question) pastHorizon() bool {
+func (l *lookup) pastHorizon() bool {
 	horizon := checkFor
-	if q.action != nil && q.action.Call != nil && q.action.Call.Lookup != nil {
-		horizon = time.Duration(q.action.Call.Lookup.HorizonSeconds) * time.Second
+	if l.action != nil && l.action.Call != nil && l.action.Call.Lookup != nil {
+		horizon = time.Duration(l.action.Call.Lookup.HorizonSeconds) * time.Second
 	}
-	return max(q.age, q.now.Sub(q.call.ClaimedAt)) > horizon
+	return max(l.age, l.now.Sub(l.row.ClaimedAt)) > horizon
 }
 
-// lookup asks whether the call arrived. No outcome: nobody can say yet.
-func (q *question) lookup(ctx context.Context) (*outcome, error) {
-	l := q.action.Call.Lookup
-	if l == nil {
+// find asks whether the call arrived. No outcome: nobody can say yet.
+func (l *lookup) find(ctx context.Context) (*outcome, error) {
+	spec := l.action.Call.Lookup
+	if spec == nil {
 		return unresolved("no_lookup"), nil
 	}
-	skew := q.skew()
-	_, _, shift := q.d.Clock.Steps()
-	since := q.call.ClaimedAt.Add(-skew - lookupSlack - shift)
-	asked := q.call.ClaimedAt.Add(q.age)
-	matches, whole, err := q.matches(ctx, since)
+	skew := l.skew()
+	_, _, shift := l.d.Clock.Steps()
+	since := l.row.ClaimedAt.Add(-skew - lookupSlack - shift)
+	asked := l.row.ClaimedAt.Add(l.age)
+	matches, whole, err := l.matches(ctx, since)
 	if errors.Is(err, provider.ErrUnreadable) { // it says nothing: ask again
-		q.failed(0)
+		l.failed(0)
 		return nil, nil
 	}
 	if err != nil || matches == nil {
 		return nil, err
 	}
-	refs, err := q.unclaimed(ctx, matches)
+	refs, err := l.unclaimed(ctx, matches)
 	if err != nil {
 		return nil, err
 	}
-	final := q.call.SendBefore.Add(q.d.opts.Margin + skew + time.Duration(l.SettlesWithinSeconds)*time.Second)
+	final := l.row.SendBefore.Add(l.d.opts.Margin + skew + time.Duration(spec.SettlesWithinSeconds)*time.Second)
 	switch found := Found(len(refs), asked, final); {
 	case found == FoundMany:
 		return unresolved("ambiguous"), nil
 	case found != FoundNothing && !whole: // what was not read can hold it, or another that looks like it
 		return unresolved("too_many_pages"), nil
 	case found == FoundIt:
-		return q.result(ctx, refs[0])
+		return l.result(ctx, refs[0])
 	case found == FoundAbsent:
 		return &outcome{reading: provider.Reading{Kind: provider.NotArrived}}, nil
 	}
-	if settled := q.now.Add(final.Sub(asked)); settled.Before(q.nextAt) || q.call.Checks > 3 {
-		q.nextAt = settled.Add(100 * time.Millisecond)
+	if settled := l.now.Add(final.Sub(asked)); settled.Before(l.nextAt) || l.row.Checks > 3 {
+		l.nextAt = settled.Add(100 * time.Millisecond)
 	}
 	return nil, nil
 }
@@ -146,29 +146,29 @@ func unresolved(reason string) *outcome {
 
 // matches asks for everything that the provider received since a time, page by page, and returns what may be the call; nil where
 // there was no answer to one of the pages. whole tells that the last page was read.
-func (q *question) matches(ctx context.Context, since time.Time) (out []provider.LookupMatch, whole bool, err error) {
-	l, most := q.action.Call.Lookup, 1
-	if l.Page != nil {
-		most = l.Page.MaxPages
+func (l *lookup) matches(ctx context.Context, since time.Time) (out []provider.LookupMatch, whole bool, err error) {
+	spec, most := l.action.Call.Lookup, 1
+	if spec.Page != nil {
+		most = spec.Page.MaxPages
 	}
-	want := provider.Fingerprint{Digest: q.call.Digest, Count: int(q.call.Records), FirstKey: deref(q.call.FirstKey), LastKey: deref(q.call.LastKey), Since: since}
+	want := provider.Fingerprint{Digest: l.row.Digest, Count: int(l.row.Records), FirstKey: deref(l.row.FirstKey), LastKey: deref(l.row.LastKey), Since: since}
 	out = []provider.LookupMatch{}
 	var page provider.NextPage
 	for range most {
-		params, err := provider.LookupParams(q.action, json.RawMessage(q.call.Params), since, page.Cursor)
+		params, err := provider.LookupParams(l.action, json.RawMessage(l.row.Params), since, page.Cursor)
 		if err != nil {
 			return nil, false, fmt.Errorf("parameters of the lookup: %w", err)
 		}
-		ans, err := q.ask(ctx, l.Action, params, page.Link)
+		ans, err := l.call(ctx, spec.Action, params, page.Link)
 		if err != nil || ans == nil {
 			return nil, false, err
 		}
-		found, err := provider.MatchLookup(q.action, ans.Body, want)
+		found, err := provider.MatchLookup(l.action, ans.Body, want)
 		if err != nil {
 			return nil, false, fmt.Errorf("read the answer to the lookup: %w", err)
 		}
 		out = append(out, found...)
-		if page, err = provider.LookupNext(q.action, ans); err != nil {
+		if page, err = provider.LookupNext(l.action, ans); err != nil {
 			return nil, false, fmt.Errorf("read where the answer goes on: %w", err)
 		}
 		if page.Last() {
@@ -178,20 +178,20 @@ func (q *question) matches(ctx context.Context, since time.Time) (out []provider
 	return out, false, nil
 }
 
-func (q *question) skew() time.Duration {
-	if p, ok := q.d.Catalog.Platform(q.action.PlatformID); ok && p.Account != nil {
+func (l *lookup) skew() time.Duration {
+	if p, ok := l.d.Catalog.Platform(l.action.PlatformID); ok && p.Account != nil {
 		return time.Duration(p.Account.ClockSkewSeconds) * time.Second
 	}
 	return 0
 }
 
 // unclaimed returns the references of matches that settle no other call.
-func (q *question) unclaimed(ctx context.Context, matches []provider.LookupMatch) (out []string, err error) {
+func (l *lookup) unclaimed(ctx context.Context, matches []provider.LookupMatch) (out []string, err error) {
 	var refs []string
 	for _, m := range matches {
 		refs = append(refs, m.Reference)
 	}
-	used, err := q.d.taken(ctx, q.d.Pool, q.key, refs, q.call.ID)
+	used, err := l.d.taken(ctx, l.d.Pool, l.key, refs, l.row.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -205,25 +205,25 @@ func (q *question) unclaimed(ctx context.Context, matches []provider.LookupMatch
 }
 
 // result asks for the row results of a call that the provider knows by reference. No outcome: it is not ready.
-func (q *question) result(ctx context.Context, reference string) (*outcome, error) {
-	spec := q.action.Call.Result
+func (l *lookup) result(ctx context.Context, reference string) (*outcome, error) {
+	spec := l.action.Call.Result
 	if spec == nil {
 		return &outcome{reading: provider.Reading{Kind: provider.Success, Reference: reference}}, nil
 	}
-	params, err := provider.ResultParams(q.action, reference)
+	params, err := provider.ResultParams(l.action, reference)
 	if err != nil {
 		return nil, fmt.Errorf("parameters of the question for a result: %w", err)
 	}
-	ans, err := q.ask(ctx, spec.Action, params, "")
+	ans, err := l.call(ctx, spec.Action, params, "")
 	if err != nil || ans == nil {
 		return nil, err
 	}
-	pending, reading := provider.ReadResult(q.action, ans.Body, int(q.call.Records))
+	pending, reading := provider.ReadResult(l.action, ans.Body, int(l.row.Records))
 	if pending || reading.Kind == provider.Unknown {
 		return nil, nil
 	}
 	reading.Reference = reference
-	return &outcome{reading: reading, startedAt: q.call.ClaimedAt, finishedAt: q.now}, nil
+	return &outcome{reading: reading, startedAt: l.row.ClaimedAt, finishedAt: l.now}, nil
 }
 
 func deref[T any](p *T) (v T) {
