@@ -233,35 +233,35 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// Doubt is what follows where nobody knows whether a call arrived.
-type Doubt int
+// Uncertainty is what follows where nobody knows whether a call arrived.
+type Uncertainty int
 
 // What follows.
 const (
-	// DoubtStays: nothing new; it is looked into already, or left to a person.
-	DoubtStays Doubt = iota
-	// DoubtRepeat: to send it again does no harm, or its author takes that upon himself.
-	DoubtRepeat
-	// DoubtAsk: the provider can be asked.
-	DoubtAsk
-	// DoubtAbandon: only a person can find out.
-	DoubtAbandon
+	// UncertainStays: nothing new; it is looked into already, or left to a person.
+	UncertainStays Uncertainty = iota
+	// UncertainRepeat: to send it again does no harm, or its author takes that upon himself.
+	UncertainRepeat
+	// UncertainMarkUnknown: the provider can be asked.
+	UncertainMarkUnknown
+	// UncertainMarkUnresolved: only a person can find out.
+	UncertainMarkUnresolved
 )
 
-// Doubtful decides by the outcome check of a call in this state; unresolved tells that asking has led nowhere.
-func Doubtful(state, outcomeCheck string, unresolved bool) Doubt {
+// Uncertain decides by the outcome check of a call in this state; unresolved tells that asking has led nowhere.
+func Uncertain(state, outcomeCheck string, unresolved bool) Uncertainty {
 	if state == stateUnresolved {
-		return DoubtStays
+		return UncertainStays
 	}
 	switch check := catalog.OutcomeCheck(outcomeCheck); {
 	case check == catalog.CheckSafe, check == catalog.CheckKeyed, check == checkAuthor:
-		return DoubtRepeat
+		return UncertainRepeat
 	case check != catalog.CheckLookup, unresolved:
-		return DoubtAbandon
+		return UncertainMarkUnresolved
 	case state == stateIntent:
-		return DoubtAsk
+		return UncertainMarkUnknown
 	}
-	return DoubtStays
+	return UncertainStays
 }
 
 // Finding is what a lookup of a call says.

@@ -160,13 +160,13 @@ type settlement struct {
 	calls map[uuid.UUID]*openCall
 	plans map[uuid.UUID]*definition.Plan
 	// moves and released are what happens to the calls and their windows, the others what happens to their records.
-	moves     db.CallMoveParams
-	released  releases
-	settled   map[windowKey]settledWindows
-	results   []run.Result
-	requeues  []requeue
-	doubts    []run.Part
-	abandoned []run.Part
+	moves      db.CallMoveParams
+	released   releases
+	settled    map[windowKey]settledWindows
+	results    []run.Result
+	requeues   []requeue
+	uncertain  []run.Part
+	unresolved []run.Part
 	// budget is that of the calls; zero where nothing of it is needed. refusals is what becomes of its count of refusals.
 	budget   db.FlowBudget
 	refusals int32
@@ -414,18 +414,18 @@ func (s *settlement) failAll(call *openCall, p *run.Part, v *outcome, e *run.Job
 
 // unknown decides by the action's outcome check: repeat what is harmless to repeat, else find out.
 func (s *settlement) unknown(call *openCall, v *outcome) {
-	switch Doubtful(call.State, call.OutcomeCheck, v.unresolved) {
-	case DoubtRepeat:
+	switch Uncertain(call.State, call.OutcomeCheck, v.unresolved) {
+	case UncertainRepeat:
 		s.move(call, v, stateSettled, time.Time{})
 		s.again(call, v, codeUnknown, "The provider gave no clear answer")
-	case DoubtAbandon:
+	case UncertainMarkUnresolved:
 		s.move(call, v, stateUnresolved, time.Time{})
 		if call.from == run.Started {
-			s.doubts = append(s.doubts, call.parts...)
+			s.uncertain = append(s.uncertain, call.parts...)
 		}
-		s.abandoned = append(s.abandoned, call.parts...)
-	case DoubtAsk:
+		s.unresolved = append(s.unresolved, call.parts...)
+	case UncertainMarkUnknown:
 		s.move(call, v, stateUnknown, s.now)
-		s.doubts = append(s.doubts, call.parts...)
+		s.uncertain = append(s.uncertain, call.parts...)
 	}
 }

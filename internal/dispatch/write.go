@@ -153,10 +153,10 @@ func (s *settlement) moveRecords(ctx context.Context, change *run.Change) error 
 			return err
 		}
 	}
-	if err := change.Doubt(ctx, s.doubts); err != nil {
+	if err := change.Doubt(ctx, s.uncertain); err != nil {
 		return err
 	}
-	if err := change.Abandon(ctx, s.abandoned); err != nil {
+	if err := change.Abandon(ctx, s.unresolved); err != nil {
 		return err
 	}
 	return change.Settle(ctx, s.results)

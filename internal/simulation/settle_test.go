@@ -122,17 +122,17 @@ func (b *budget) doubt(c *call, v verdict) {
 			c.batch.move(rec, s)
 		}
 	}
-	switch dispatch.Doubtful(c.state, c.check, v.unresolved) {
-	case dispatch.DoubtRepeat:
+	switch dispatch.Uncertain(c.state, c.check, v.unresolved) {
+	case dispatch.UncertainRepeat:
 		b.moveCall(c, "settled", v)
 		b.again(c)
-	case dispatch.DoubtAbandon:
+	case dispatch.UncertainMarkUnresolved:
 		if c.state == "intent" {
 			to(run.NeedsReconcile)
 		}
 		to(run.Unresolved)
 		b.moveCall(c, "unresolved", v)
-	case dispatch.DoubtAsk:
+	case dispatch.UncertainMarkUnknown:
 		b.moveCall(c, "unknown", v)
 		c.nextAt = b.w.now
 		to(run.NeedsReconcile)
