@@ -17,8 +17,8 @@ import (
 	"flowlane/internal/run"
 )
 
-// claimed is what came of an attempt to claim calls.
-type claimed struct {
+// reserved is what came of an attempt to claim calls.
+type reserved struct {
 	// calls are written down and must be sent, each before its deadline.
 	calls []*outboundCall
 	// nextAt is when to try again where the budget, a backoff or the spacing is in the way; zero otherwise.
@@ -42,18 +42,18 @@ type claimed struct {
 	unmarked []uuid.UUID
 }
 
-// claim writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. checked tells that the
+// reserve writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. fresh tells that the
 // provider's counters were read for it.
-func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight, checked bool) (got claimed, err error) {
+func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight, fresh bool) (got reserved, err error) {
 	defer asError(&err)
 	var c claim
 	if err := d.makeBudgets(ctx, k.domain, calls[0].r.task.Action); err != nil {
-		return claimed{}, err
+		return reserved{}, err
 	}
 	started := time.Now() // before the transaction: the deadline by this clock comes before the one in the database
 	err = d.aligned(ctx, k, func() error {
 		return pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-			c = claim{d: d, tx: tx, key: k, flight: f, checked: checked}
+			c = claim{d: d, tx: tx, key: k, flight: f, fresh: fresh}
 			return c.run(ctx, calls)
 		})
 	})
@@ -64,13 +64,13 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*outboundCa
 		cancel()
 	}
 	if errors.Is(err, errBarred) {
-		return claimed{blocked: c.blocked}, nil
+		return reserved{blocked: c.blocked}, nil
 	}
 	if errors.Is(err, run.ErrMoved) || errors.Is(err, errBudgetMoved) || pg.IsUnique(err, "call_exclusive") {
-		return claimed{decided: true}, nil // choose again
+		return reserved{decided: true}, nil // choose again
 	}
 	if err != nil {
-		return claimed{}, err
+		return reserved{}, err
 	}
 	for _, p := range c.calls {
 		p.sendWithin(started)
@@ -80,7 +80,7 @@ func (d *Dispatcher) claim(ctx context.Context, k budgetKey, calls []*outboundCa
 		}
 		p.late = !time.Now().Before(p.request.SendBefore)
 	}
-	return c.claimed, nil
+	return c.reserved, nil
 }
 
 // sendWithin bounds the round trip by what the call may take.
@@ -91,18 +91,18 @@ func (p *outboundCall) sendWithin(started time.Time) {
 
 // reserveFresh claims calls, of a budget that is nearly spent after a look at the provider's counters. f are the calls
 // that are under way.
-func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight) (claimed, error) {
-	got, err := d.claim(ctx, k, calls, f, false)
+func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight) (reserved, error) {
+	got, err := d.reserve(ctx, k, calls, f, false)
 	if err != nil || !got.escalated || got.decided {
 		return got, err
 	}
 	d.refreshCounters(ctx, k.domain)
-	return d.claim(ctx, k, calls, f, true)
+	return d.reserve(ctx, k, calls, f, true)
 }
 
 // unread tells that the provider's counters must be read before what is left near exhaustion goes.
 func (c *claim) unread() bool {
-	return c.meter.askEvery > 0 && !c.checked && !quota.ReadingHolds(c.d.refreshed.at(c.key.domain), c.now)
+	return c.meter.askEvery > 0 && !c.fresh && !quota.ReadingHolds(c.d.refreshed.at(c.key.domain), c.now)
 }
 
 // readBack finds out whether a claim was committed whose commit got no answer. The budget's lock waits for a commit that is
@@ -134,9 +134,9 @@ type claim struct {
 	key budgetKey
 	// flight are the calls that are under way.
 	flight *flight
-	// checked: the provider's counters were read for this claim.
-	checked bool
-	claimed
+	// fresh: the provider's counters were read for this claim.
+	fresh bool
+	reserved
 	budget db.FlowBudget
 	// others are further budgets that the calls spend; meter has all.
 	others []db.FlowBudget

@@ -22,7 +22,7 @@ func TestEscalate(t *testing.T) {
 		{"plenty", 0, 50, 50, false, nil},
 		{"down to the last tenth", 0, 95, 90, false, nil},
 		{"in the last tenth", 90, 5, 0, true, nil},
-		{"after a reading", 90, 5, 5, false, func(c *claim) { c.checked = true }},
+		{"after a reading", 90, 5, 5, false, func(c *claim) { c.fresh = true }},
 		{"right after the look of another claim", 90, 5, 5, false, func(c *claim) { c.d.refreshed.mark("d", now.Add(-time.Second/2)) }},
 		{"after an old look", 90, 5, 0, true, func(c *claim) { c.d.refreshed.mark("d", now.Add(-time.Second)) }},
 		{"a platform without counters", 90, 5, 5, false, func(c *claim) { c.meter.askEvery = 0 }},
@@ -30,7 +30,7 @@ func TestEscalate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			claim := claim{d: &Dispatcher{}, key: budgetKey{"d", "b"}, claimed: claimed{now: now}, meter: &meter{askEvery: time.Minute}}
+			claim := claim{d: &Dispatcher{}, key: budgetKey{"d", "b"}, reserved: reserved{now: now}, meter: &meter{askEvery: time.Minute}}
 			if c.change != nil {
 				c.change(&claim)
 			}

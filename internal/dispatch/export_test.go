@@ -31,7 +31,7 @@ func (d *Dispatcher) ClaimAfter(ctx context.Context, domain, bucket string, betw
 		rendered += p.records
 	}
 	between()
-	got, err := d.claim(ctx, k, calls, nil, true)
+	got, err := d.reserve(ctx, k, calls, nil, true)
 	for _, p := range got.calls {
 		claimed += p.records
 	}

@@ -169,7 +169,7 @@ func (f *flight) settlements() int {
 }
 
 // launch sends claimed calls, and marks batches as running that are not over soon.
-func (f *flight) launch(got *claimed) {
+func (f *flight) launch(got *reserved) {
 	calls := got.calls
 	f.mu.Lock()
 	for _, call := range calls {
@@ -186,7 +186,7 @@ func (f *flight) launch(got *claimed) {
 }
 
 // mark marks the batches as running, after a while, whose calls are not settled by then.
-func (f *flight) mark(got *claimed) {
+func (f *flight) mark(got *reserved) {
 	if len(got.unmarked) == 0 {
 		return
 	}

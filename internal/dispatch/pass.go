@@ -232,7 +232,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 	if err != nil || len(calls) == 0 {
 		return false, err
 	}
-	var got claimed
+	var got reserved
 	defer func() { letGo(calls, got.calls...) }()
 	got, err = p.d.reserveFresh(ctx, p.key, calls, p.flight)
 	if err != nil {
