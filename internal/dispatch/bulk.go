@@ -77,15 +77,11 @@ func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, row *queueRow) (err 
 }
 
 func (c *bulk) addParts(ctx context.Context, r *renderer, row *queueRow, parts []run.Part) error {
-	recs, err := r.open(ctx, parts)
+	recs, release, err := r.open(ctx, parts)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, rec := range recs {
-			rec.Release()
-		}
-	}()
+	defer release()
 	for i := range parts {
 		if c.full || c.records >= c.upTo {
 			return nil

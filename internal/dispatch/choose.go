@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,12 +33,8 @@ func (r *queueRow) laneKey() quota.LaneKey { return quota.LaneKey{Org: r.OrgID, 
 
 // laneShare is where the lane of a queue would start.
 func (r *queueRow) laneShare() quota.LaneShare {
-	s := quota.LaneShare{LaneKey: r.laneKey(), Weight: int(r.Weight)}
-	s.OrgTag.Finish, s.Tag.Finish = quota.Begins(r.OrgVtime, r.OrgClock), quota.Begins(r.Vtime, r.Clock)
-	if s.Weight == 0 {
-		s.Weight = standardWeight[r.Lane]
-	}
-	return s
+	return quota.LaneShare{LaneKey: r.laneKey(), Weight: cmp.Or(int(r.Weight), standardWeight[r.Lane]),
+		OrgTag: quota.LaneTag{Finish: quota.Begins(r.OrgVtime, r.OrgClock)}, Tag: quota.LaneTag{Finish: quota.Begins(r.Vtime, r.Clock)}}
 }
 
 // ready reads the queues that may go next. blocked ones are passed over.

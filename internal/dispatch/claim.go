@@ -235,9 +235,21 @@ func (d *Dispatcher) makeBudgets(ctx context.Context, domain string, action *cat
 
 // free drops calls that must not go now: exclusive calls are under way, or there is no place in flight.
 func (c *claim) free(ctx context.Context, calls []*outboundCall) (out []*outboundCall, err error) {
-	busy, err := c.exclusive(ctx, calls)
-	if err != nil {
-		return nil, err
+	var keys []string
+	for _, p := range calls {
+		if p.exclusive != "" && !p.empty() {
+			keys = append(keys, p.exclusive)
+		}
+	}
+	busy := map[string]bool{}
+	if len(keys) > 0 {
+		rows, err := c.d.q.CallsExclusive(ctx, c.tx, db.CallsExclusiveParams{Domain: c.key.domain, Keys: keys})
+		if err != nil {
+			return nil, fmt.Errorf("read exclusive calls: %w", err)
+		}
+		for _, k := range rows {
+			busy[k] = true
+		}
 	}
 	room := map[quota.LaneKey]int{}
 	for i := range c.lanes {
@@ -294,27 +306,6 @@ func (c *claim) barred(calls []*outboundCall) error {
 		return errBarred
 	}
 	return nil
-}
-
-func (c *claim) exclusive(ctx context.Context, calls []*outboundCall) (map[string]bool, error) {
-	busy := map[string]bool{}
-	var keys []string
-	for _, p := range calls {
-		if p.exclusive != "" && !p.empty() {
-			keys = append(keys, p.exclusive)
-		}
-	}
-	if len(keys) == 0 {
-		return busy, nil
-	}
-	rows, err := c.d.q.CallsExclusive(ctx, c.tx, db.CallsExclusiveParams{Domain: c.key.domain, Keys: keys})
-	if err != nil {
-		return nil, fmt.Errorf("read exclusive calls: %w", err)
-	}
-	for _, k := range rows {
-		busy[k] = true
-	}
-	return busy, nil
 }
 
 // afford keeps as many calls as the budget allows, and says when there will be more.

@@ -47,18 +47,6 @@ type reading struct {
 	every, mature time.Duration
 }
 
-// unasked says why an organization cannot ask about an account: it has no credential for that, or does not know the account.
-func (d *Dispatcher) unasked(ctx context.Context, orgID uuid.UUID, tenancyID string) error {
-	_, err := d.q.TenantGet(ctx, d.Pool, db.TenantGetParams{OrgID: orgID, TenancyID: tenancyID})
-	switch {
-	case pg.IsNoRows(err):
-		return fault.Missing("Domain")
-	case err != nil:
-		return fmt.Errorf("read tenant %s: %w", tenancyID, err)
-	}
-	return fault.New(fault.Conflict, "Domain has no active credential to ask the provider with: create one, or set the status of one to active")
-}
-
 func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string) (r reading, err error) {
 	domain, err := d.q.DomainGet(ctx, d.Pool, tenancyID)
 	if pg.IsNoRows(err) {
@@ -74,7 +62,10 @@ func (d *Dispatcher) read(ctx context.Context, orgID uuid.UUID, tenancyID string
 	r.every, r.mature = time.Duration(max(platform.Account.Counters.EverySeconds, 1))*time.Second, Mature(platform.Account)
 	id, err := d.q.DomainCredential(ctx, d.Pool, db.DomainCredentialParams{TenancyID: &tenancyID, OrgID: orgID})
 	if pg.IsNoRows(err) {
-		return r, d.unasked(ctx, orgID, tenancyID)
+		if _, err := d.account(ctx, orgID, tenancyID); err != nil {
+			return r, err
+		}
+		return r, fault.New(fault.Conflict, "Domain has no active credential to ask the provider with: create one, or set the status of one to active")
 	}
 	if err != nil {
 		return r, fmt.Errorf("find a credential of %s: %w", tenancyID, err)

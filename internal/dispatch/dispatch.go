@@ -83,7 +83,8 @@ type Dispatcher struct {
 	cut      context.CancelFunc
 	flights  flights
 	deferred deferredQueues
-	outage   outage
+	// away: the database is known to be away, which is logged once, whoever finds it.
+	away atomic.Bool
 }
 
 // New returns a Dispatcher.

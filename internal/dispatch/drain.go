@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"flowlane/internal/pg"
@@ -34,16 +33,13 @@ func (d *Dispatcher) Drain(ctx context.Context) {
 	}
 }
 
-// outage tells whether the database is known to be away, so that it is logged once, whoever finds it.
-type outage struct{ known atomic.Bool }
-
 // keepTrying repeats what failed because the database was away, until ctx ends: an answer that is given up costs a
 // lookup, or is lost for good where there is none. do must be harmless to repeat.
 func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := do()
 		if err == nil {
-			if d.outage.known.Load() && d.outage.known.CompareAndSwap(true, false) {
+			if d.away.Load() && d.away.CompareAndSwap(true, false) {
 				d.opts.Log.Info("the database is back: answers are written down again")
 			}
 			return nil
@@ -51,7 +47,7 @@ func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
 		if !isTransient(err) {
 			return err
 		}
-		if !pg.IsSerialization(err) && ctx.Err() == nil && d.outage.known.CompareAndSwap(false, true) {
+		if !pg.IsSerialization(err) && ctx.Err() == nil && d.away.CompareAndSwap(false, true) {
 			d.opts.Log.Warn("the database is away: answers are kept until it is back", "error", err)
 		}
 		timer := time.NewTimer(pause)

@@ -233,8 +233,8 @@ func allOf(p *run.Part, e run.Exception) (out []run.Exception) {
 	return out
 }
 
-// open opens the slices of parts.
-func (r *renderer) open(ctx context.Context, parts []run.Part) (map[int32]*run.Records, error) {
+// open opens the slices of parts, which the caller releases.
+func (r *renderer) open(ctx context.Context, parts []run.Part) (byNo map[int32]*run.Records, release func(), err error) {
 	var refs []run.SliceRef
 	for i := range parts {
 		ref := run.SliceRef{No: parts[i].SliceNo, First: parts[i].First}
@@ -243,14 +243,15 @@ func (r *renderer) open(ctx context.Context, parts []run.Part) (map[int32]*run.R
 		}
 	}
 	recs, err := r.d.Runs.Open(ctx, r.d.Pool, r.batch, refs, parts[0].StepNo, r.outputs)
-	if err != nil {
-		return nil, err
-	}
-	out := map[int32]*run.Records{}
+	byNo = map[int32]*run.Records{}
 	for _, rec := range recs {
-		out[rec.No] = rec
+		byNo[rec.No] = rec
 	}
-	return out, nil
+	return byNo, func() {
+		for _, rec := range recs {
+			rec.Release()
+		}
+	}, err
 }
 
 // members returns the offsets of a part's range that left the slice, and those that did not. A part of one record that
@@ -327,15 +328,11 @@ func (d *Dispatcher) renderOf(ctx context.Context, queues []*picked, blocked map
 func (q *picked) render(ctx context.Context, room *int64) (err error) {
 	defer asError(&err)
 	parts := firstRecords(q.parts, q.calls)
-	recs, err := q.r.open(ctx, parts)
+	recs, release, err := q.r.open(ctx, parts)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, rec := range recs {
-			rec.Release()
-		}
-	}()
+	defer release()
 	left := allowance(q.queueRow, q.calls)
 	for i := range parts {
 		rec := recs[parts[i].SliceNo]

@@ -68,7 +68,10 @@ func ArrivalOf(claimedAt, sendBefore, now time.Time, counted bool) Arrival {
 	if !counted {
 		return Arrival{}
 	}
-	return Arrival{claimedAt, soonest(now, sendBefore)}
+	if now.Before(sendBefore) {
+		return Arrival{claimedAt, now}
+	}
+	return Arrival{claimedAt, sendBefore}
 }
 
 // Keep splits the windows by whether a call with this arrival can have counted in them. skew is how far the provider's clock
@@ -114,11 +117,4 @@ func (t Tally) Encode(sign int) json.RawMessage {
 	}
 	b, _ := json.Marshal(out) // numbers alone: cannot fail
 	return b
-}
-
-func soonest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
