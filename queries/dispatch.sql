@@ -209,10 +209,10 @@ SELECT * FROM flow.ledger WHERE domain = @domain AND bucket = @bucket AND ends_a
 -- name: LedgerDebit :execrows
 -- Debits every window, each only if its cap holds; the caller rolls back unless every row is written.
 INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, cap, by_credential)
-SELECT @domain, @bucket, d.seconds, d.starts_at, d.ends_at, d.calls, d.cap, @by_credential::jsonb
+SELECT @domain, @bucket, d.seconds, d.starts_at, d.ends_at, @calls::int, d.cap, @by_credential::jsonb
 FROM (SELECT unnest(@seconds::int[]) AS seconds, unnest(@starts::timestamptz[]) AS starts_at, unnest(@ends::timestamptz[]) AS ends_at,
-        unnest(@calls::int[]) AS calls, unnest(@caps::int[]) AS cap) d
-WHERE d.calls <= d.cap
+        unnest(@caps::int[]) AS cap) d
+WHERE @calls <= d.cap
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + excluded.own, cap = excluded.cap,
     by_credential = flow.tally(l.by_credential, excluded.by_credential)
 WHERE l.own + l.foreign_spend + excluded.own <= (

@@ -1540,24 +1540,24 @@ func (q *Queries) LedgerAlign(ctx context.Context, db DBTX, arg LedgerAlignParam
 
 const ledgerDebit = `-- name: LedgerDebit :execrows
 INSERT INTO flow.ledger AS l (domain, bucket, window_seconds, starts_at, ends_at, own, cap, by_credential)
-SELECT $1, $2, d.seconds, d.starts_at, d.ends_at, d.calls, d.cap, $3::jsonb
-FROM (SELECT unnest($4::int[]) AS seconds, unnest($5::timestamptz[]) AS starts_at, unnest($6::timestamptz[]) AS ends_at,
-        unnest($7::int[]) AS calls, unnest($8::int[]) AS cap) d
-WHERE d.calls <= d.cap
+SELECT $1, $2, d.seconds, d.starts_at, d.ends_at, $3::int, d.cap, $4::jsonb
+FROM (SELECT unnest($5::int[]) AS seconds, unnest($6::timestamptz[]) AS starts_at, unnest($7::timestamptz[]) AS ends_at,
+        unnest($8::int[]) AS cap) d
+WHERE $3 <= d.cap
 ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.own + excluded.own, cap = excluded.cap,
     by_credential = flow.tally(l.by_credential, excluded.by_credential)
 WHERE l.own + l.foreign_spend + excluded.own <= (
-    SELECT ($8::int[])[array_position($4::int[], l.window_seconds)])
+    SELECT ($8::int[])[array_position($5::int[], l.window_seconds)])
 `
 
 type LedgerDebitParams struct {
 	Domain       string
 	Bucket       string
+	Calls        int32
 	ByCredential json.RawMessage
 	Seconds      []int32
 	Starts       []time.Time
 	Ends         []time.Time
-	Calls        []int32
 	Caps         []int32
 }
 
@@ -1566,11 +1566,11 @@ func (q *Queries) LedgerDebit(ctx context.Context, db DBTX, arg LedgerDebitParam
 	result, err := db.Exec(ctx, ledgerDebit,
 		arg.Domain,
 		arg.Bucket,
+		arg.Calls,
 		arg.ByCredential,
 		arg.Seconds,
 		arg.Starts,
 		arg.Ends,
-		arg.Calls,
 		arg.Caps,
 	)
 	if err != nil {

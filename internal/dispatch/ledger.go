@@ -194,26 +194,29 @@ func ledgerRow(rows []db.FlowLedger, seconds int, start time.Time) *db.FlowLedge
 
 // debit spends calls in every span, or fails with errBudgetMoved and leaves it to the caller to roll back.
 func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []quota.Window, calls quota.Tally) error {
-	n := int32(calls.Sum()) //nolint:gosec // at most groupMax
 	for _, b := range m.all() {
-		p := db.LedgerDebitParams{Domain: b.key.domain, Bucket: b.key.bucket, ByCredential: calls.Encode(1)}
-		for i := range spans {
-			s := &spans[i]
-			if s.Bucket != b.as {
-				continue
-			}
-			p.Seconds, p.Caps, p.Calls = append(p.Seconds, int32(s.Seconds)), append(p.Caps, int32(s.Cap)), append(p.Calls, n)
-			p.Starts, p.Ends = append(p.Starts, s.Start), append(p.Ends, s.End)
-		}
+		own := slices.DeleteFunc(slices.Clone(spans), func(s quota.Window) bool { return s.Bucket != b.as })
+		p := db.LedgerDebitParams{Domain: b.key.domain, Bucket: b.key.bucket, ByCredential: calls.Encode(1), Calls: int32(calls.Sum())}
+		p.Seconds, p.Caps, p.Starts, p.Ends = columns(own)
 		rows, err := db.New().LedgerDebit(ctx, tx, p)
 		if err != nil {
 			return fmt.Errorf("debit %s: %w", b.key, err)
 		}
-		if int(rows) != len(p.Seconds) {
+		if int(rows) != len(own) {
 			return fmt.Errorf("%w: %s", errBudgetMoved, b.key)
 		}
 	}
 	return nil
+}
+
+// columns are windows as columns of a query.
+func columns(spans []quota.Window) (seconds, caps []int32, starts, ends []time.Time) {
+	for i := range spans {
+		s := &spans[i]
+		seconds, caps = append(seconds, int32(s.Seconds)), append(caps, int32(s.Cap))
+		starts, ends = append(starts, s.Start), append(ends, s.End)
+	}
+	return seconds, caps, starts, ends
 }
 
 // releases collects what settled calls give back.

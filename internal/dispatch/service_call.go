@@ -149,10 +149,7 @@ func (d *Dispatcher) note(ctx context.Context, q credential.Question, took time.
 			spans := quota.Windows(m.caps, asked, now, m.skew, m.loc)
 			p := db.CallNoteParams{ID: newID(), OrgID: q.OrgID, Domain: k.domain, Bucket: k.bucket, Owner: d.opts.Owner,
 				AskedAt: asked, AnsweredAt: now, CountsIn: quota.CountsOf(spans).Encode()}
-			for i := range spans {
-				p.Seconds, p.Caps = append(p.Seconds, int32(spans[i].Seconds)), append(p.Caps, int32(spans[i].Cap))
-				p.Starts, p.Ends = append(p.Starts, spans[i].Start), append(p.Ends, spans[i].End)
-			}
+			p.Seconds, p.Caps, p.Starts, p.Ends = columns(spans)
 			if err := d.q.CallNote(ctx, tx, p); err != nil {
 				return fmt.Errorf("debit a question in %s: %w", k, err)
 			}
