@@ -64,9 +64,6 @@ func (d *deferredQueues) keys() []string {
 	return out
 }
 
-// any reports whether queues are passed over.
-func (d *deferredQueues) any() bool { return len(d.keys()) > 0 }
-
 // deferQueue notes that the work of a queue failed with err. It returns err where that would have befallen any other
 // queue, too.
 func (d *Dispatcher) deferQueue(ctx context.Context, k queueKey, err error) error {

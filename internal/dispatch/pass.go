@@ -134,9 +134,7 @@ func (p *pass) await(ctx context.Context) bool {
 	defer timer.Stop()
 	var over <-chan time.Time
 	if left := time.Until(p.waitLocal); left > 0 && left <= batchWait {
-		wait := time.NewTimer(left)
-		defer wait.Stop()
-		over = wait.C
+		over = time.After(left)
 	}
 	for {
 		select {
@@ -179,15 +177,13 @@ func (p *pass) gather(ctx context.Context) {
 
 // settle takes note of settlements: what was barred may go.
 func (p *pass) settle() {
+	clear(p.full)
 	settled := p.flight.settlements()
 	if settled == p.settled {
-		clear(p.full)
 		return
 	}
-	p.settled = settled
-	p.nextAt, p.waitLocal = time.Time{}, time.Time{}
+	p.settled, p.nextAt, p.waitLocal = settled, time.Time{}, time.Time{}
 	p.blocked = maps.Clone(p.shut)
-	clear(p.full)
 }
 
 // waits reports whether work is left for which a settlement may make room.
@@ -216,7 +212,7 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 	if err != nil {
 		return false, next, fmt.Errorf("read what waits for %s: %w", p.key, err)
 	}
-	if soon := p.chosenAt.Add(recheckAfter); (p.waits() || p.d.deferred.any()) && (next.IsZero() || soon.Before(next)) {
+	if soon := p.chosenAt.Add(recheckAfter); (p.waits() || len(p.d.deferred.keys()) > 0) && (next.IsZero() || soon.Before(next)) {
 		next = soon
 	}
 	return false, soonest(next, p.again), nil

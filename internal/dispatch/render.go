@@ -31,7 +31,7 @@ import (
 type outboundCall struct {
 	id   uuid.UUID
 	lane db.FlowLane
-	// r rendered it; that of a service call has a task alone.
+	// r rendered it; that of a service call has no batch but its organization.
 	r        *renderer
 	orgID    uuid.UUID
 	params   json.RawMessage

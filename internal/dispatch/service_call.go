@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/quota"
+	"flowlane/internal/run"
 )
 
 // call makes a call of another action about the call that is looked up, at link where that is not empty. There is no answer where there
@@ -26,27 +28,28 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 		return nil, fmt.Errorf("the catalog has no action %s any more", actionID)
 	}
 	svc, _ := l.d.Catalog.Service(action.ServiceID)
-	task := &definition.Task{Action: action}
-	var secret provider.Secret
+	seconds := cmp.Or(max(action.Call.TimeoutSeconds, 0), 30)
+	task := &definition.Task{Action: action, Timeout: time.Duration(seconds) * time.Second}
+	r := &renderer{d: l.d, batch: &run.Batch{OrgID: l.row.OrgID}, task: task, svc: svc}
 	if l.row.CredentialID != nil {
-		cred, err := l.d.credentialFor(ctx, l.row)
-		if err != nil || cred == nil {
+		var err error
+		if r.cred, err = l.d.credentialFor(ctx, l.row); err != nil || r.cred == nil {
 			l.failed(0)
 			return nil, err
 		}
-		secret, task.CredentialID = cred.Secret, uuid.NullUUID{UUID: cred.ID, Valid: true}
+		task.CredentialID = uuid.NullUUID{UUID: r.cred.ID, Valid: true}
 	}
-	p := &outboundCall{id: newID(), serviceCall: true, lane: db.FlowLaneInteractive, orgID: l.row.OrgID, r: &renderer{task: task},
-		timeout: timeoutOf(action, l.d.opts.Timeout), params: params, check: catalog.CheckSafe}
+	p := r.call(db.FlowLaneInteractive)
+	p.id, p.serviceCall, p.params, p.check = newID(), true, params, catalog.CheckSafe
 	var err error
-	if p.request, err = provider.Prepare(svc, action, params, nil, secret, ""); err == nil && link != "" {
+	if p.request, err = provider.Prepare(svc, action, params, nil, r.secret(), ""); err == nil && link != "" {
 		p.request, err = p.request.At(link)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", actionID, err)
 	}
 	p.digest = bodyDigest(p.request.Body)
-	ans, next, err := l.d.spend(ctx, l.row.Domain, p)
+	ans, next, err := l.d.spend(ctx, l.row.Domain, &p)
 	if err != nil {
 		return nil, err
 	}
@@ -67,17 +70,6 @@ func maxTime(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func timeoutOf(a *catalog.Action, limit time.Duration) time.Duration {
-	t := time.Duration(a.Call.TimeoutSeconds) * time.Second
-	if t <= 0 {
-		t = 30 * time.Second
-	}
-	if limit > 0 {
-		t = min(t, limit)
-	}
-	return t
 }
 
 // credentialFor returns the credential of a call, or another of the same account and organization where that one is gone.
