@@ -219,7 +219,8 @@ func (c *bulk) finish() *outboundCall {
 	if p.records == 0 {
 		return p
 	}
-	p.rows, p.params = append(c.buf, ']'), json.RawMessage(c.settings)
+	c.buf = append(c.buf, ']')
+	p.rows, p.params = c.buf, json.RawMessage(c.settings)
 	p.lastKey = keyOfRow(p.rows[c.lastStart:len(p.rows)-1], c.keyField)
 	p.digest = provider.Digest(p.r.task.Action, p.rows)
 	if err := p.prepare(""); err != nil {

@@ -3,13 +3,14 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"flowlane/gen/db"
-	"flowlane/internal/catalog"
-	"flowlane/internal/quota"
 	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"flowlane/gen/db"
+	"flowlane/internal/catalog"
+	"flowlane/internal/quota"
 )
 
 // writeDown inserts the intents of calls, and counts them.
