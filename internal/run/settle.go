@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -172,7 +171,7 @@ func (c *Change) settlePlain(r *Result) {
 	n := p.Records()
 	for i := range r.Exceptions {
 		if e := &r.Exceptions[i]; c.diverges(p, e, 0) {
-			c.settleOne(p, e.Offset, e, r.From)
+			c.settleOne(p, e.Offset, e, r.From, &cover{}) // no other call covers it
 			n--
 		}
 	}
@@ -196,8 +195,9 @@ func (c *Change) settleEach(r *Result) {
 			c.was[p.key(o)] = c.stands(p, o)
 		}
 	}
+	cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]
 	if p.ID != 0 {
-		c.covers[sliceKey{p.BatchID, p.SliceNo}].remove(p.ID)
+		cov.remove(p.ID)
 	}
 	next := 0
 	for _, o := range offsets {
@@ -206,13 +206,14 @@ func (c *Change) settleEach(r *Result) {
 			e = &r.Exceptions[next]
 			next++
 		}
-		c.settleOne(p, o, e, c.was[p.key(o)])
+		c.settleOne(p, o, e, c.was[p.key(o)], cov)
 	}
 }
 
-func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status) {
+// settleOne settles a record that stood at before; cov has what else covers it.
+func (c *Change) settleOne(p *Part, offset int32, e *Exception, before Status, cov *cover) {
 	k := sliceKey{p.BatchID, p.SliceNo}
-	cov, j := cmp.Or(c.covers[k], &cover{}), c.jobs[p.key(offset)]
+	j := c.jobs[p.key(offset)]
 	if !p.Apart {
 		c.slice(k).remaining--
 	}

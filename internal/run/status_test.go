@@ -73,12 +73,14 @@ func newScript(t *testing.T, plan modelPlan) *script {
 }
 
 // claim puts the task's queued part into a call.
-func (s *script) claim(task int) uuid.UUID {
+func (s *script) claim(task int) uuid.UUID { return s.claimPart(s.queued(s.t, s.b.id, 0, task)[0]) }
+
+func (s *script) claimPart(p Part) uuid.UUID {
 	id := uuid.Must(uuid.NewV7())
 	s.do(s.t, func(ctx context.Context, tx pgx.Tx) error {
 		c, err := s.s.Begin(ctx, tx, s.b.id)
 		require.NoError(s.t, err)
-		require.NoError(s.t, c.Claim(ctx, []Piece{{Part: s.queued(s.t, s.b.id, 0, task)[0], CallID: id}}))
+		require.NoError(s.t, c.Claim(ctx, []Piece{{Part: p, CallID: id}}))
 		require.NoError(s.t, s.insertCalls(ctx, tx, "dialer__api__modify", []uuid.UUID{id}, c.Now))
 		return c.Apply(ctx)
 	})
@@ -201,6 +203,38 @@ func TestChange_RetryBesideAnEnd(t *testing.T) {
 	s.stands(Queued)
 	s.settle(s.claim(0), TraceOK)
 	s.stands(Completed)
+}
+
+// The call that ends for a record is not what keeps it started, though a neighbour in the same change has the slice's calls read.
+func TestChange_RetryBesideAnApartNeighbour(t *testing.T) {
+	t.Parallel()
+	s := &script{world: newWorld(t), t: t}
+	plan := modelPlan{{{kind: "modify"}}}
+	s.b = s.start(t, plan, s.define(t, plan, -1, false), []modelInput{{}, {}}, 2, false, false)
+	first := s.queued(t, s.b.id, 0, 0)[0]
+	first.To = 1
+	s.settle(s.claimPart(first), TraceRetry)
+	for _, p := range s.queued(t, s.b.id, 0, 0) {
+		s.claimPart(p)
+	}
+	s.do(t, func(ctx context.Context, tx pgx.Tx) error {
+		c, err := s.s.Begin(ctx, tx, s.b.id)
+		require.NoError(t, err)
+		var results []Result
+		for _, call := range s.calls(t, []*modelBatch{s.b}) {
+			r := Result{Part: call.parts[0], From: Started, CallID: call.id}
+			r.Exceptions = []Exception{{Offset: r.Part.From, Kind: TraceRetry, Error: &JobError{Code: "x"}}}
+			results = append(results, r)
+		}
+		require.Len(t, results, 2)
+		require.NoError(t, c.Settle(ctx, results))
+		_, err = tx.Exec(ctx, "UPDATE flow.call SET state = 'settled'")
+		require.NoError(t, err)
+		return c.Apply(ctx)
+	})
+	var stand []string
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT array_agg(status::text) FROM flow.job WHERE batch_id = $1", s.b.id).Scan(&stand))
+	require.Equal(t, []string{"queued", "queued"}, stand)
 }
 
 // The database lets a paused batch go nowhere but to where it was, and to cancelled.
