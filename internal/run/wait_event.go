@@ -75,7 +75,7 @@ func (c *Change) admitWaits(ctx context.Context, h *head, works []*sliceWork) er
 }
 
 // unkeyed reports whether every event of its kind has to be held against the wait.
-func (o *wait) unkeyed() bool { return o.kind != "" && o.key == "" }
+func (w *wait) unkeyed() bool { return w.kind != "" && w.key == "" }
 
 // fit fails the tasks whose waits have no room.
 func (w *sliceWork) fit(room map[string]int64) {
