@@ -38,7 +38,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// same holds what the ledger of the day has of our calls against what the platform counts.
+// same holds what the ledger of the day has of our calls against what the platform counts, and what it lays to credentials against that.
 func (b *bundle) same(bucket string, want int64) {
 	b.t.Helper()
 	own := int64(0)
@@ -50,6 +50,8 @@ func (b *bundle) same(bucket string, want int64) {
 		}
 	}
 	require.Equal(b.t, []int64{want, want}, []int64{b.counted(bucket)[86400], own}, "the platform and the ledger")
+	require.Zero(b.t, b.count(`SELECT count(*) FROM flow.ledger
+		WHERE own < (SELECT coalesce(sum(value::int), 0) FROM jsonb_each_text(by_credential))`), "windows that lay more to credentials than was spent")
 }
 
 // TestImport_FailedCounts: an import that the provider took goes on counting when it fails later.

@@ -30,7 +30,8 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 		in.Params = append(in.Params, string(p.params))
 		in.OutcomeChecks = append(in.OutcomeChecks, p.outcomeCheck())
 		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
-		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: in.CountsIn}
+		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: in.CountsIn,
+			CredentialID: &p.r.task.CredentialID.UUID}
 		in.SendBefores = append(in.SendBefores, p.written.SendBefore)
 		p.meter, p.refusals = c.meter, c.budget.Refusals
 	}
