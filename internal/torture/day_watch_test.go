@@ -70,13 +70,20 @@ CREATE FUNCTION torture.taken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE TRIGGER taken AFTER UPDATE ON flow.lane_batch FOR EACH ROW WHEN (NEW.open AND NEW.ready_records < OLD.ready_records) EXECUTE FUNCTION torture.taken();
 
--- A lane that could send is due its share of every call of its budget, by its weight; how far it is behind is kept.
+-- A lane that could send is due its share of every call of its budget, by its weight; how far it is behind is kept. One that has as many
+-- calls under way as people allow it could not send more.
 CREATE FUNCTION torture.fared() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	WITH went AS (SELECT domain, org_id, lane, count(*) AS n FROM fresh WHERE bucket = 'modify' AND records > 0 GROUP BY domain, org_id, lane),
+	full_lane AS (
+		SELECT w.domain, w.org_id, w.lane FROM went w JOIN flow.domain_lane s ON s.org_id = w.org_id AND s.tenancy_id = w.domain AND s.lane = w.lane
+		WHERE (SELECT count(*) FROM flow.call c WHERE c.domain = w.domain AND c.bucket = 'modify' AND c.org_id = w.org_id AND c.lane = w.lane
+			AND c.state = 'intent') >= s.max_concurrent_calls
+	),
+	shared AS (SELECT w.* FROM went w WHERE (w.domain, w.org_id, w.lane) NOT IN (SELECT domain, org_id, lane FROM full_lane)),
 	able AS (
-		SELECT domain, org_id, lane FROM went
+		SELECT domain, org_id, lane FROM shared
 		UNION SELECT q.domain, q.org_id, q.lane FROM flow.lane_batch q
-		WHERE q.bucket = 'modify' AND q.domain IN (SELECT domain FROM went) AND q.open AND q.ready_parts > 0 AND NOT q.paused
+		WHERE q.bucket = 'modify' AND q.domain IN (SELECT domain FROM went) AND (q.domain, q.org_id, q.lane) NOT IN (SELECT domain, org_id, lane FROM full_lane) AND q.open AND q.ready_parts > 0 AND NOT q.paused
 			AND (q.allowance IS NULL OR q.allowance > 0 AND q.lapses_at > flow.clock())
 			AND EXISTS (SELECT FROM flow.part p WHERE p.batch_id = q.batch_id AND p.step_no = q.step_no AND p.task_no = q.task_no AND p.call_id IS NULL AND p.ready_at <= flow.clock())
 			AND NOT EXISTS (SELECT FROM flow.call c WHERE c.domain = q.domain AND c.bucket = q.bucket AND c.org_id = q.org_id AND c.lane = q.lane AND c.state = 'intent'
@@ -94,7 +101,7 @@ CREATE FUNCTION torture.fared() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			AND (f.domain, f.org_id, f.lane) NOT IN (SELECT domain, org_id, lane FROM able)
 	)
 	INSERT INTO torture.fare AS f (domain, org_id, lane, due, got, calls)
-	SELECT s.domain, s.org_id, s.lane, s.part * (SELECT sum(n) FROM went w WHERE w.domain = s.domain),
+	SELECT s.domain, s.org_id, s.lane, s.part * coalesce((SELECT sum(n) FROM shared w WHERE w.domain = s.domain), 0),
 		coalesce((SELECT n FROM went w WHERE w.domain = s.domain AND w.org_id = s.org_id AND w.lane = s.lane), 0),
 		coalesce((SELECT n FROM went w WHERE w.domain = s.domain AND w.org_id = s.org_id AND w.lane = s.lane), 0)
 	FROM share s
