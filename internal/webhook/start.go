@@ -19,6 +19,8 @@ const (
 	// hardly wait longer for it, and their flows begin one commit sooner; many would.
 	startedMost  = 8
 	startedBytes = 256 << 10
+	// startingMost is how many of the connections may be in use for that: the others keep acknowledging.
+	startingMost = atOnce / 2
 )
 
 // errLeft rolls back what accepted messages and cannot start their batches: it is left to Dispatch, which also notes why.
@@ -30,7 +32,7 @@ func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) (rows []db
 	for _, b := range in.Bodies {
 		bytes += len(b)
 	}
-	if len(in.Ids) <= startedMost && bytes <= startedBytes {
+	if len(in.Ids) <= startedMost && bytes <= startedBytes && len(s.writers) <= startingMost {
 		if rows, err = s.addStarted(ctx, in); err == nil || ctx.Err() != nil || pg.IsUnavailable(err) {
 			return rows, err
 		}
