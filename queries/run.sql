@@ -16,51 +16,44 @@ SELECT locked.*, flow.clock()::timestamptz AS now FROM locked;
 -- name: BatchHeads :many
 SELECT id, org_id, definition_id, version, page_set, metadata, created_at, record_count, retry_of FROM flow.batch WHERE id = ANY(@ids::uuid[]);
 
--- name: BatchInsert :exec
-INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
-    scheduled_at, created_by, created_at, event_depth)
-VALUES (@id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, @metadata, @record_count, @page_set, @lane,
-    @scheduled_at, @created_by, @created_at, @event_depth);
-
 -- name: BatchesStart :exec
--- Batches that alike ones start, each with its records in one page: everything that they consist of, in one statement. calls: the first
--- step only makes calls, and its records are queued for them.
+-- Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is paged: then its records
+-- have pages already, and its slices come later. calls: the records are queued for the first step. One without records is over. The queues
+-- of a paced batch have nothing to claim before the first tick.
 WITH started AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id, unnest(@metadata::text[]) AS metadata,
-        unnest(@page_sets::uuid[]) AS page_set, unnest(@rows::int[]) AS rows, unnest(@raw_bytes::int[]) AS raw_bytes, unnest(@bodies::bytea[]) AS body
+        unnest(@page_sets::uuid[]) AS page_set, unnest(@rows::bigint[]) AS rows, unnest(@raw_bytes::int[]) AS raw_bytes, unnest(@bodies::bytea[]) AS body
 ), queue AS MATERIALIZED (
     SELECT unnest(@steps::smallint[]) AS step_no, unnest(@tasks::smallint[]) AS task_no, unnest(@domains::text[]) AS domain,
         unnest(@buckets::text[]) AS bucket, unnest(@lanes::text[])::flow.lane AS lane
 ), batch AS (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
-        created_by, created_at, event_depth)
+        scheduled_at, created_by, created_at, event_depth)
     SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, s.metadata, s.rows, s.page_set, @lane,
-        @created_by, @now, @event_depth
+        @scheduled_at, @created_by, @now, @event_depth
     FROM started s
 ), count AS (
-    INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, priority, record_count, queued, updated_at)
-    SELECT s.id, @org_id, sqlc.narg('schedule_id'), @priority, s.rows, s.rows, @now FROM started s
+    INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
+        record_count, staged, queued)
+    SELECT s.id, @org_id, sqlc.narg('schedule_id'), CASE WHEN s.rows = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
+        CASE WHEN s.rows = 0 THEN @now::timestamptz END, CASE WHEN s.rows = 0 THEN @now::timestamptz END, @now, @priority, @pacing, @pace_next_at,
+        s.rows, CASE WHEN @staged::boolean THEN s.rows ELSE 0 END, CASE WHEN @staged::boolean THEN 0 ELSE s.rows END
+    FROM started s
 ), page AS (
-    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
+    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s WHERE NOT @paged::boolean
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
-    SELECT s.id, 0, 0, s.rows, @state, s.rows * @call_tasks::int, s.rows FROM started s
+    SELECT s.id, 0, 0, s.rows, @state, s.rows * @call_tasks::int, s.rows FROM started s WHERE NOT @paged::boolean
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
     SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE @calls::boolean AND q.step_no = 0
 )
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version)
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version,
+    allowance, lapses_at)
 SELECT s.id, q.step_no, q.task_no, @org_id, q.domain, q.bucket, q.lane, CASE WHEN @calls::boolean AND q.step_no = 0 THEN 1 ELSE 0 END,
-    CASE WHEN @calls::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, @high, @definition_id, @version
+    CASE WHEN @calls::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, @high, @definition_id, @version,
+    CASE WHEN @paced::boolean THEN 0 END, CASE WHEN @paced::boolean THEN @now::timestamptz END
 FROM started s CROSS JOIN queue q;
-
--- name: BatchCountInsert :exec
--- One without records is over. staged: its records wait for its time.
-INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
-    record_count, staged, queued)
-SELECT @batch_id, @org_id, sqlc.narg('schedule_id'), CASE WHEN @record_count::bigint = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
-    CASE WHEN @record_count = 0 THEN @now::timestamptz END, CASE WHEN @record_count = 0 THEN @now END, @now, @priority, @pacing, @pace_next_at,
-    @record_count, CASE WHEN @staged::boolean THEN @record_count ELSE 0 END, CASE WHEN @staged THEN 0 ELSE @record_count END;
 
 -- name: SliceInsert :exec
 -- One slice for each page of the set.

@@ -45,42 +45,6 @@ func (q *Queries) BatchCountClaim(ctx context.Context, db DBTX, arg BatchCountCl
 	return err
 }
 
-const batchCountInsert = `-- name: BatchCountInsert :exec
-INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
-    record_count, staged, queued)
-SELECT $1, $2, $3, CASE WHEN $4::bigint = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
-    CASE WHEN $4 = 0 THEN $5::timestamptz END, CASE WHEN $4 = 0 THEN $5 END, $5, $6, $7, $8,
-    $4, CASE WHEN $9::boolean THEN $4 ELSE 0 END, CASE WHEN $9 THEN 0 ELSE $4 END
-`
-
-type BatchCountInsertParams struct {
-	BatchID     uuid.UUID
-	OrgID       uuid.UUID
-	ScheduleID  *uuid.UUID
-	RecordCount int64
-	Now         time.Time
-	Priority    *string
-	Pacing      json.RawMessage
-	PaceNextAt  *time.Time
-	Staged      bool
-}
-
-// One without records is over. staged: its records wait for its time.
-func (q *Queries) BatchCountInsert(ctx context.Context, db DBTX, arg BatchCountInsertParams) error {
-	_, err := db.Exec(ctx, batchCountInsert,
-		arg.BatchID,
-		arg.OrgID,
-		arg.ScheduleID,
-		arg.RecordCount,
-		arg.Now,
-		arg.Priority,
-		arg.Pacing,
-		arg.PaceNextAt,
-		arg.Staged,
-	)
-	return err
-}
-
 const batchCountMove = `-- name: BatchCountMove :exec
 UPDATE flow.batch_count c SET
     status = CASE WHEN d.ended_as <> '' THEN d.ended_as::flow.batch_status ELSE c.status END,
@@ -246,50 +210,6 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 		return nil, err
 	}
 	return items, nil
-}
-
-const batchInsert = `-- name: BatchInsert :exec
-INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
-    scheduled_at, created_by, created_at, event_depth)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14)
-`
-
-type BatchInsertParams struct {
-	ID            uuid.UUID
-	OrgID         uuid.UUID
-	DefinitionID  uuid.UUID
-	Version       int32
-	TriggerType   FlowTriggerType
-	TriggerSource *string
-	Metadata      string
-	RecordCount   int64
-	PageSet       uuid.UUID
-	Lane          *FlowLane
-	ScheduledAt   *time.Time
-	CreatedBy     *uuid.UUID
-	CreatedAt     time.Time
-	EventDepth    int16
-}
-
-func (q *Queries) BatchInsert(ctx context.Context, db DBTX, arg BatchInsertParams) error {
-	_, err := db.Exec(ctx, batchInsert,
-		arg.ID,
-		arg.OrgID,
-		arg.DefinitionID,
-		arg.Version,
-		arg.TriggerType,
-		arg.TriggerSource,
-		arg.Metadata,
-		arg.RecordCount,
-		arg.PageSet,
-		arg.Lane,
-		arg.ScheduledAt,
-		arg.CreatedBy,
-		arg.CreatedAt,
-		arg.EventDepth,
-	)
-	return err
 }
 
 const batchLock = `-- name: BatchLock :many
@@ -485,32 +405,38 @@ func (q *Queries) BatchTick(ctx context.Context, db DBTX, arg BatchTickParams) e
 
 const batchesStart = `-- name: BatchesStart :exec
 WITH started AS MATERIALIZED (
-    SELECT unnest($6::uuid[]) AS id, unnest($7::text[]) AS metadata,
-        unnest($8::uuid[]) AS page_set, unnest($9::int[]) AS rows, unnest($10::int[]) AS raw_bytes, unnest($11::bytea[]) AS body
+    SELECT unnest($8::uuid[]) AS id, unnest($9::text[]) AS metadata,
+        unnest($10::uuid[]) AS page_set, unnest($11::bigint[]) AS rows, unnest($12::int[]) AS raw_bytes, unnest($13::bytea[]) AS body
 ), queue AS MATERIALIZED (
-    SELECT unnest($12::smallint[]) AS step_no, unnest($13::smallint[]) AS task_no, unnest($14::text[]) AS domain,
-        unnest($15::text[]) AS bucket, unnest($16::text[])::flow.lane AS lane
+    SELECT unnest($14::smallint[]) AS step_no, unnest($15::smallint[]) AS task_no, unnest($16::text[]) AS domain,
+        unnest($17::text[]) AS bucket, unnest($18::text[])::flow.lane AS lane
 ), batch AS (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
-        created_by, created_at, event_depth)
-    SELECT s.id, $1, $4, $5, $17, $18, s.metadata, s.rows, s.page_set, $19,
-        $20, $21, $22
+        scheduled_at, created_by, created_at, event_depth)
+    SELECT s.id, $1, $4, $5, $19, $20, s.metadata, s.rows, s.page_set, $21,
+        $22, $23, $7, $24
     FROM started s
 ), count AS (
-    INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, priority, record_count, queued, updated_at)
-    SELECT s.id, $1, $23, $24, s.rows, s.rows, $21 FROM started s
+    INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
+        record_count, staged, queued)
+    SELECT s.id, $1, $25, CASE WHEN s.rows = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
+        CASE WHEN s.rows = 0 THEN $7::timestamptz END, CASE WHEN s.rows = 0 THEN $7::timestamptz END, $7, $26, $27, $28,
+        s.rows, CASE WHEN $29::boolean THEN s.rows ELSE 0 END, CASE WHEN $29::boolean THEN 0 ELSE s.rows END
+    FROM started s
 ), page AS (
-    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s
+    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s WHERE NOT $30::boolean
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
-    SELECT s.id, 0, 0, s.rows, $25, s.rows * $26::int, s.rows FROM started s
+    SELECT s.id, 0, 0, s.rows, $31, s.rows * $32::int, s.rows FROM started s WHERE NOT $30::boolean
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
     SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean AND q.step_no = 0
 )
-INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version)
+INSERT INTO flow.lane_batch (batch_id, step_no, task_no, org_id, domain, bucket, lane, ready_parts, ready_records, high, definition_id, version,
+    allowance, lapses_at)
 SELECT s.id, q.step_no, q.task_no, $1, q.domain, q.bucket, q.lane, CASE WHEN $2::boolean AND q.step_no = 0 THEN 1 ELSE 0 END,
-    CASE WHEN $2::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, $3, $4, $5
+    CASE WHEN $2::boolean AND q.step_no = 0 THEN s.rows ELSE 0 END, $3, $4, $5,
+    CASE WHEN $6::boolean THEN 0 END, CASE WHEN $6::boolean THEN $7::timestamptz END
 FROM started s CROSS JOIN queue q
 `
 
@@ -520,10 +446,12 @@ type BatchesStartParams struct {
 	High          bool
 	DefinitionID  uuid.UUID
 	Version       int32
+	Paced         bool
+	Now           time.Time
 	Ids           []uuid.UUID
 	Metadata      []string
 	PageSets      []uuid.UUID
-	Rows          []int32
+	Rows          []int64
 	RawBytes      []int32
 	Bodies        [][]byte
 	Steps         []int16
@@ -534,17 +462,22 @@ type BatchesStartParams struct {
 	TriggerType   FlowTriggerType
 	TriggerSource *string
 	Lane          *FlowLane
+	ScheduledAt   *time.Time
 	CreatedBy     *uuid.UUID
-	Now           time.Time
 	EventDepth    int16
 	ScheduleID    *uuid.UUID
 	Priority      *string
+	Pacing        json.RawMessage
+	PaceNextAt    *time.Time
+	Staged        bool
+	Paged         bool
 	State         string
 	CallTasks     int32
 }
 
-// Batches that alike ones start, each with its records in one page: everything that they consist of, in one statement. calls: the first
-// step only makes calls, and its records are queued for them.
+// Batches that alike ones start, in one statement. Each has its records in one page and is all here, unless it is paged: then its records
+// have pages already, and its slices come later. calls: the records are queued for the first step. One without records is over. The queues
+// of a paced batch have nothing to claim before the first tick.
 func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartParams) error {
 	_, err := db.Exec(ctx, batchesStart,
 		arg.OrgID,
@@ -552,6 +485,8 @@ func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartPar
 		arg.High,
 		arg.DefinitionID,
 		arg.Version,
+		arg.Paced,
+		arg.Now,
 		arg.Ids,
 		arg.Metadata,
 		arg.PageSets,
@@ -566,11 +501,15 @@ func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartPar
 		arg.TriggerType,
 		arg.TriggerSource,
 		arg.Lane,
+		arg.ScheduledAt,
 		arg.CreatedBy,
-		arg.Now,
 		arg.EventDepth,
 		arg.ScheduleID,
 		arg.Priority,
+		arg.Pacing,
+		arg.PaceNextAt,
+		arg.Staged,
+		arg.Paged,
 		arg.State,
 		arg.CallTasks,
 	)

@@ -49,12 +49,22 @@ func (s *Service) prepare(ctx context.Context, tx pgx.Tx, orgID, definitionID uu
 	return p, err
 }
 
-// firstCalls wakes the queues of the first step.
-func (p *preparedStart) firstCalls(wakes wakeUps, now time.Time) {
-	for i := range p.queues {
-		if q := &p.queues[i]; q.StepNo == 0 {
-			wakes.add(DueDispatch, DispatchKey(q.Route.Domain, q.Route.Bucket), now)
+// wake makes due what a batch has to do whose slices begin in this state, and what comes at a time.
+func (p *preparedStart) wake(wakes wakeUps, b *StartedBatch, state string, now time.Time) {
+	switch state {
+	case sliceStaged:
+		wakes.add(DueRelease, b.BatchID.String(), b.NotBefore)
+	case sliceReady:
+		wakes.add(DueSlices, b.BatchID.String(), now)
+	default:
+		for i := range p.queues {
+			if q := &p.queues[i]; q.StepNo == 0 {
+				wakes.add(DueDispatch, DispatchKey(q.Route.Domain, q.Route.Bucket), now)
+			}
 		}
+	}
+	if b.Pacing != nil {
+		wakes.add(DuePacing, b.BatchID.String(), b.FirstTick)
 	}
 }
 

@@ -302,6 +302,13 @@ func (r *retrying) start(ctx context.Context) (err error) {
 	if out.Routes, err = r.s.queuesOf(ctx, r.tx, r.in.OrgID, r.of.plan, r.of.FlowBatch.Lane); err != nil {
 		return err
 	}
+	queues := db.LaneBatchInsertParams{BatchID: out.BatchID}
+	for i := range out.Routes {
+		to := &out.Routes[i]
+		queues.StepNos, queues.TaskNos = append(queues.StepNos, to.StepNo), append(queues.TaskNos, to.TaskNo)
+		queues.Domains, queues.Buckets = append(queues.Domains, to.Route.Domain), append(queues.Buckets, to.Route.Bucket)
+		queues.Lanes = append(queues.Lanes, string(to.Route.Lane))
+	}
 	later := r.c.later
 	if err := errors.Join(
 		q.RetryBatchInsert(ctx, later, db.RetryBatchInsertParams{ID: out.BatchID, RecordCount: out.RecordCount, CreatedBy: r.in.CreatedBy,
@@ -309,7 +316,7 @@ func (r *retrying) start(ctx context.Context) (err error) {
 		q.RetryCountInsert(ctx, later, state),
 		q.RetryVarsCopy(ctx, later, db.RetryVarsCopyParams{BatchID: out.BatchID, RetryOf: r.in.BatchID}),
 		q.InheritedDeepen(ctx, later, out.BatchID),
-		r.s.insertQueues(ctx, later, out),
+		q.LaneBatchInsert(ctx, later, queues),
 		q.SlicesQueue(ctx, later, out.BatchID),
 		account.Audit(ctx, later, auditType, out.BatchID.String()),
 		later.Send(ctx, r.tx),

@@ -12,13 +12,13 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 )
 
-// Alike are starts that differ in nothing but their records, metadata and caller; In says everything else, and has no source, metadata,
-// time or pacing.
+// Alike are starts that differ in nothing but their records, metadata and caller; In says everything else.
 type Alike struct {
 	In   StartInput
 	Each []Small
@@ -27,17 +27,18 @@ type Alike struct {
 	Refused error
 }
 
-// Small is a start of few records.
+// Small is one of them.
 type Small struct {
 	// ID is that of the batch; zero for a new one.
-	ID       uuid.UUID
+	ID uuid.UUID
+	// Sheet has its records; nil where it is alone, and they are the source of the group, however many.
 	Sheet    *recordset.Sheet
 	Metadata json.RawMessage
 	// By is who started it; nil where nobody did.
 	By *account.Actor
 }
 
-// Small returns what starts by StartAlike: a start at once and not paced of records that fit one page; nil for another.
+// Small returns what starts with others: a start at once and not paced of records that fit one page; nil for another.
 func (in *StartInput) Small() (*Small, error) {
 	if in.ScheduledAt != nil || in.Pacing != nil || in.Source.RecordSetID != uuid.Nil {
 		return nil, nil
@@ -61,12 +62,14 @@ func (s *Service) now(ctx context.Context, tx pgx.Tx, known time.Time) (time.Tim
 	return now, nil
 }
 
-// StartAlike starts batches whose records fit one page each in the caller's transaction: of each group all or none. One statement writes
-// a group, and all goes out together. The faults by which a group is refused are those of Start; an error ends the transaction.
+// StartAlike starts batches in the caller's transaction: of each group all or none. One statement writes those of a group whose records
+// fit one page each, and all goes out together. The faults by which a group is refused are those of Start but for its record set's; an
+// error ends the transaction.
 func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, groups ...*Alike) error {
 	later, wakes := pg.NewPipeline(tx), wakeUps{}
 	var ids []string
 	var actors []*account.Actor
+	var over []uuid.UUID
 	now, err := s.now(ctx, tx, now)
 	if err != nil {
 		return err
@@ -80,28 +83,46 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 			}
 			continue
 		}
-		if err := s.addAlike(ctx, later, wakes, p, g, now); err != nil {
+		if err := s.addAlike(ctx, tx, later, wakes, p, g, now); err != nil {
 			return err
 		}
-		for i := range g.Out {
-			ids, actors = append(ids, g.Out[i].BatchID.String()), append(actors, g.Each[i].By)
+		for i, out := range g.Out {
+			ids, actors = append(ids, out.BatchID.String()), append(actors, g.Each[i].By)
+			if out.RecordCount == 0 {
+				over = append(over, out.BatchID)
+			}
 		}
 	}
 	if err := account.AuditAll(ctx, later, auditType, ids, actors...); err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
+	if len(over) > 0 {
+		if err := later.Send(ctx, tx); err != nil {
+			return fmt.Errorf("insert batches: %w", err)
+		}
+		rows, err := event.BatchesEnded(ctx, tx, over)
+		if err != nil {
+			return err
+		}
+		wakes.listeners(rows, now)
+	}
 	return wrap(s.send(ctx, tx, later, wakes, now), "insert batches")
 }
 
 // addAlike leaves a group with later, and has what has work woken.
-func (s *Service) addAlike(ctx context.Context, later *pg.Pipeline, wakes wakeUps, l *preparedStart, g *Alike, now time.Time) error {
-	in := &g.In
+func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, wakes wakeUps, l *preparedStart, g *Alike, now time.Time) error {
+	in, first := &g.In, &l.plan.Steps[0]
 	p := db.BatchesStartParams{OrgID: in.OrgID, DefinitionID: in.DefinitionID, Version: in.Version, TriggerType: in.TriggerType,
-		TriggerSource: in.TriggerSource, Lane: in.Lane, CreatedBy: in.CreatedBy, Now: now, Priority: in.Priority, High: isHigh(in.Priority),
-		ScheduleID: in.ScheduleID, EventDepth: in.EventDepth, State: entryState(&l.plan.Steps[0])}
-	if p.Calls = p.State == sliceCalling; p.Calls {
-		p.CallTasks = int32(len(callTasks(&l.plan.Steps[0]))) //nolint:gosec // at most 50 tasks
-		l.firstCalls(wakes, now)
+		TriggerSource: in.TriggerSource, Lane: in.Lane, ScheduledAt: in.ScheduledAt, CreatedBy: in.CreatedBy, Now: now, Priority: in.Priority,
+		High: isHigh(in.Priority), ScheduleID: in.ScheduleID, EventDepth: in.EventDepth, State: entryState(first)}
+	if p.State == sliceCalling {
+		p.CallTasks = int32(len(callTasks(first))) //nolint:gosec // at most 50 tasks
+	}
+	if p.Staged = in.ScheduledAt != nil && in.ScheduledAt.After(now); p.Staged {
+		p.State = sliceStaged
+	}
+	if in.Pacing != nil {
+		p.Paced, p.Pacing, p.PaceNextAt = true, in.Pacing.Encode(), ref(firstTick(in.Pacing, nil, now, in.ScheduledAt))
 	}
 	for i := range l.queues {
 		q := &l.queues[i]
@@ -109,33 +130,72 @@ func (s *Service) addAlike(ctx context.Context, later *pg.Pipeline, wakes wakeUp
 		p.Domains, p.Buckets, p.Lanes = append(p.Domains, q.Route.Domain), append(p.Buckets, q.Route.Bucket), append(p.Lanes, string(q.Route.Lane))
 	}
 	for i := range g.Each {
-		started, err := s.addSmall(ctx, l, in, &p, &g.Each[i], now)
+		started, err := s.addOne(ctx, tx, l, in, &p, &g.Each[i])
 		if err != nil {
 			return err
 		}
-		if g.Out = append(g.Out, started); !p.Calls {
-			wakes.add(DueSlices, started.BatchID.String(), now)
+		if g.Out = append(g.Out, started); started.RecordCount > 0 {
+			l.wake(wakes, started, p.State, now)
 		}
 	}
+	p.Calls = p.State == sliceCalling && !p.Paged
 	if err := s.q.BatchesStart(ctx, later, p); err != nil {
 		return fmt.Errorf("insert batches: %w", err)
 	}
-	for i := range g.Out {
-		if err := s.insertVars(ctx, later, g.Out[i].BatchID, l.vars); err != nil {
+	if p.Paged {
+		if err := s.addSlices(ctx, later, &p); err != nil {
 			return err
+		}
+	}
+	if l.vars == nil {
+		return nil
+	}
+	for _, id := range p.Ids {
+		if err := s.q.BatchVarsAdd(ctx, later, db.BatchVarsAddParams{BatchID: id, Vars: string(l.vars)}); err != nil {
+			return fmt.Errorf("insert the variables of a batch: %w", err)
 		}
 	}
 	return nil
 }
 
-// addSmall adds a batch to those that are started.
-func (s *Service) addSmall(ctx context.Context, l *preparedStart, in *StartInput, p *db.BatchesStartParams, one *Small, now time.Time) (*StartedBatch, error) {
-	out := &StartedBatch{BatchID: one.ID, Status: BatchQueued, RecordCount: int64(one.Sheet.Rows), Routes: l.queues}
+// addSlices inserts the slices of a batch whose records have pages already, and queues the first step unless that waits for its time.
+func (s *Service) addSlices(ctx context.Context, later *pg.Pipeline, p *db.BatchesStartParams) error {
+	slices := db.SliceInsertParams{BatchID: p.Ids[0], PageSet: p.PageSets[0], State: p.State, CallTasks: p.CallTasks, Staged: p.Staged}
+	return wrap(errors.Join(s.q.SliceInsert(ctx, later, slices), s.q.SlicesQueue(ctx, later, p.Ids[0])), "insert slices")
+}
+
+// addOne adds a batch to those that are started.
+func (s *Service) addOne(ctx context.Context, tx pgx.Tx, l *preparedStart, in *StartInput, p *db.BatchesStartParams, one *Small) (out *StartedBatch, err error) {
+	out = &StartedBatch{BatchID: one.ID, Status: BatchQueued, Routes: l.queues, Pacing: in.Pacing, FirstTick: deref(p.PaceNextAt)}
 	if out.BatchID == uuid.Nil {
 		out.BatchID = newID()
 	}
+	if p.Staged {
+		out.NotBefore = *in.ScheduledAt
+	}
+	var set uuid.UUID
+	var page *recordset.Page
+	if sheet := one.Sheet; sheet != nil {
+		set, page, out.RecordCount = sheet.SetID, sheet.Page(), int64(sheet.Rows)
+		p.RawBytes, p.Bodies = append(p.RawBytes, sheet.RawBytes), append(p.Bodies, sheet.Body)
+	} else if set, out.RecordCount, err = in.takePages(ctx, tx, out.BatchID); err != nil {
+		return nil, err
+	}
+	p.Paged = one.Sheet == nil
+	if out.RecordCount == 0 {
+		out.Status = BatchCompleted
+	}
 	p.Ids, p.Metadata = append(p.Ids, out.BatchID), append(p.Metadata, string(one.Metadata))
-	p.PageSets, p.Rows = append(p.PageSets, one.Sheet.SetID), append(p.Rows, one.Sheet.Rows)
-	p.RawBytes, p.Bodies = append(p.RawBytes, one.Sheet.RawBytes), append(p.Bodies, one.Sheet.Body)
-	return out, s.remember(ctx, l, in, out, one.Sheet.SetID, one.Metadata, one.Sheet.Page(), now)
+	p.PageSets, p.Rows = append(p.PageSets, set), append(p.Rows, out.RecordCount)
+	return out, s.cache(ctx, l, in, out, set, one.Metadata, page, p.Now)
+}
+
+// takePages takes the records of the source, or stores them.
+func (in *StartInput) takePages(ctx context.Context, tx pgx.Tx, batchID uuid.UUID) (set uuid.UUID, count int64, err error) {
+	if set = in.Source.RecordSetID; set != uuid.Nil {
+		count, err = recordset.Consume(ctx, tx, in.OrgID, set, batchID)
+		return set, count, err
+	}
+	set, err = recordset.AddInline(ctx, tx, in.Source.Records)
+	return set, int64(len(in.Source.Records)), err
 }

@@ -197,7 +197,7 @@ func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedS
 	g := Alike{Each: []Small{{Sheet: sheet, Metadata: wanted.metadata}}, In: StartInput{
 		OrgID: h.OrgID, DefinitionID: wanted.definition, Version: p.version, Lane: wanted.laneOf(), TriggerType: db.FlowTriggerTypeFlow,
 		TriggerSource: &job, CreatedBy: h.CreatedBy, EventDepth: h.EventDepth + 1}}
-	if err := c.s.addAlike(ctx, later, c.wakes, p, &g, c.Now); err != nil {
+	if err := c.s.addAlike(ctx, c.tx, later, c.wakes, p, &g, c.Now); err != nil {
 		return uuid.Nil, err
 	}
 	return g.Out[0].BatchID, account.Audit(ctx, later, auditType, g.Out[0].BatchID.String())
