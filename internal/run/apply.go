@@ -269,8 +269,3 @@ func (h *head) outcome() BatchStatus {
 	}
 	return h.counts.outcome()
 }
-
-func countsOf(r *db.FlowBatchCount) Counts {
-	return Counts{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed, r.Failed, r.Cancelled, r.Accepted, r.Rejected,
-		r.Unprocessed, r.Unresolved}
-}

@@ -242,12 +242,8 @@ func (s *Service) BeginLocked(ctx context.Context, tx pgx.Tx, l *Locking) (c *Ch
 			c.Now = r.Now
 		}
 	}
-	if c.Now.IsZero() {
-		if c.Now, err = s.q.Clock(ctx, tx); err != nil {
-			return nil, fmt.Errorf("read the clock: %w", err)
-		}
-	}
-	return c, nil
+	c.Now, err = s.now(ctx, tx, c.Now)
+	return c, err
 }
 
 // CallMoved says that a call's row was moved earlier in this transaction, while its records still stand at from.

@@ -81,15 +81,6 @@ func (c *cover) remove(id int64) {
 	c.parts = slices.DeleteFunc(c.parts, func(p coverPart) bool { return p.ID == id })
 }
 
-// each calls do with what the cover has of a stored part.
-func (c *cover) each(id int64, do func(p *coverPart)) {
-	for i := range c.parts {
-		if c.parts[i].ID == id {
-			do(&c.parts[i])
-		}
-	}
-}
-
 func rank(s Status) int {
 	switch s {
 	case Unresolved:

@@ -140,9 +140,8 @@ func decodeTraces(body []byte) (out []Trace, err error) {
 // readOutputs reads what a fragment says of the outputs of so many records.
 func readOutputs(body []byte, records int) ([]json.RawMessage, error) {
 	name := [2]string{"step", "task"}
-	rec := &Records{Rows: make([][]byte, records), to: int32(records), batch: &Batch{}, outputs: map[[2]string][]json.RawMessage{}}
-	o := outputReader{rec: rec, wanted: map[[2]int16][2]string{{}: name}, sizes: make([]int, records), most: math.MaxInt}
-	err := o.add(0, 0, 0, body)
+	rec := &Records{Rows: make([][]byte, records), to: int32(records), batch: &Batch{}}
+	err := rec.takeOutputs([]taskBody{{body: body}}, map[[2]int16][2]string{{}: name}, math.MaxInt)
 	return rec.outputs[name], err
 }
 

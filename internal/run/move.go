@@ -16,11 +16,11 @@ import (
 // Part.ID names the part that a piece is taken from.
 func (c *Change) Claim(ctx context.Context, pieces []Piece) error {
 	ps := partsIn(pieces, func(p *Piece) *Part { return &p.Part })
-	if err := c.look(ctx, ps); err != nil {
+	if err := c.preload(ctx, ps); err != nil {
 		return err
 	}
 	for _, p := range ps {
-		c.remember(p)
+		c.snapshotStatus(p)
 	}
 	if err := c.spend(ctx, pieces); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (c *Change) Claim(ctx context.Context, pieces []Piece) error {
 		d := c.lane(laneKey{p.Part.BatchID, p.Part.StepNo, p.Part.TaskNo})
 		d.records -= int64(p.Part.Records())
 		if !p.Decided {
-			c.shift(&p.Part, Queued, Started)
+			c.applyStatus(&p.Part, Queued, Started)
 		}
 	}
 	return nil
@@ -122,7 +122,7 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 		t.whole.LeftOut = append(t.whole.LeftOut, intsText(first.LeftOut))
 		t.whole.Element, t.whole.Elements = append(t.whole.Element, first.Element), append(t.whole.Elements, first.Elements)
 		for _, p := range ps {
-			c.coverSet(&p.Part, Started)
+			c.covered(&p.Part, func(q *coverPart) { q.state = Started })
 		}
 		return nil
 	}
@@ -134,7 +134,7 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 		t.shrink.Froms = append(t.shrink.Froms, off)
 	}
 	for _, p := range ps {
-		c.coverShrink(&p.Part, p.Part.To)
+		c.covered(&p.Part, func(q *coverPart) { q.From = p.Part.To })
 		p.Part.ID = 0
 		if !p.Decided {
 			c.coverAdd(&p.Part, Started)
@@ -217,27 +217,22 @@ type Again struct {
 // Requeue puts parts back whose call provably did nothing, or may be repeated without harm. Those of one ID stand together,
 // all of them.
 func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
-	if err := c.look(ctx, partsIn(ps, itself)); err != nil {
+	if err := c.mark(ctx, ps, Trace{Kind: TraceRequeued, Error: again.Why}, again.From, Queued); err != nil {
 		return err
 	}
-	var ids []int64
+	args := db.PartRequeueParams{ReadyAt: again.ReadyAt}
 	for i := range ps {
 		p := &ps[i]
-		c.remember(p)
 		k := laneKey{p.BatchID, p.StepNo, p.TaskNo}
 		d := c.lane(k)
 		if i == 0 || ps[i-1].ID != p.ID {
-			ids = append(ids, p.ID)
+			args.Ids = append(args.Ids, p.ID)
 			d.parts++
 		}
 		d.records += int64(p.Records())
 		d.delay(again.ReadyAt)
 		keepEarliest(c.wakeAt, k, again.ReadyAt)
-		c.trace(p, Trace{From: p.From, To: p.To, LeftOut: p.LeftOut, Kind: TraceRequeued, Attempt: p.Attempt, EndedAt: millis(c.Now), Error: again.Why})
-		c.coverSet(p, Queued)
-		c.shift(p, again.From, Queued)
 	}
-	args := db.PartRequeueParams{Ids: ids, ReadyAt: again.ReadyAt}
 	if again.Attempted {
 		args.Attempts = 1
 	}
@@ -245,39 +240,42 @@ func (c *Change) Requeue(ctx context.Context, ps []Part, again Again) error {
 	if err != nil {
 		return fmt.Errorf("requeue parts: %w", err)
 	}
-	if int(n) != len(ids) {
-		return fmt.Errorf("%w: %d of %d parts were not in a call", ErrMoved, len(ids)-int(n), len(ids))
+	if int(n) != len(args.Ids) {
+		return fmt.Errorf("%w: %d of %d parts were not in a call", ErrMoved, len(args.Ids)-int(n), len(args.Ids))
 	}
 	return nil
 }
 
 // Doubt marks the records of calls whose outcome is unknown.
 func (c *Change) Doubt(ctx context.Context, ps []Part) error {
-	return c.mark(ctx, ps, Started, NeedsReconcile)
+	return c.mark(ctx, ps, Trace{Kind: TraceUnknown}, Started, NeedsReconcile)
 }
 
 // Abandon marks records whose outcome nobody but a person can find out.
 func (c *Change) Abandon(ctx context.Context, ps []Part) error {
 	c.leave(ps)
-	return c.mark(ctx, ps, NeedsReconcile, Unresolved)
+	return c.mark(ctx, ps, Trace{Kind: TraceUnknown}, NeedsReconcile, Unresolved)
 }
 
-func (c *Change) mark(ctx context.Context, ps []Part, from, to Status) error {
-	if err := c.look(ctx, partsIn(ps, itself)); err != nil {
+// mark moves parts as a whole, and leaves a trace of it.
+func (c *Change) mark(ctx context.Context, ps []Part, t Trace, from, to Status) error {
+	moved := partsIn(ps, func(p *Part) *Part { return p })
+	if err := c.preload(ctx, moved); err != nil {
 		return err
 	}
-	for i := range ps {
-		c.trace(&ps[i], Trace{From: ps[i].From, To: ps[i].To, LeftOut: ps[i].LeftOut, Kind: TraceUnknown, Attempt: ps[i].Attempt,
-			EndedAt: millis(c.Now)})
-		c.remember(&ps[i])
-		c.coverSet(&ps[i], to)
-		c.shift(&ps[i], from, to)
+	t.EndedAt = millis(c.Now)
+	for _, p := range moved {
+		t.From, t.To, t.LeftOut, t.Attempt = p.From, p.To, p.LeftOut, p.Attempt
+		c.trace(p, t)
+		c.snapshotStatus(p)
+		c.covered(p, func(q *coverPart) { q.state = to })
+		c.applyStatus(p, from, to)
 	}
 	return nil
 }
 
-// remember notes where the records of a part stand before its cover changes; shift then moves them.
-func (c *Change) remember(p *Part) {
+// snapshotStatus notes where the records of a part stand before its cover changes; applyStatus then moves them.
+func (c *Change) snapshotStatus(p *Part) {
 	if c.plain(p) {
 		return
 	}
@@ -286,8 +284,8 @@ func (c *Change) remember(p *Part) {
 	}
 }
 
-// shift moves the records of a part whose cover has changed since remember.
-func (c *Change) shift(p *Part, from, to Status) {
+// applyStatus moves the records of a part whose cover has changed since snapshotStatus.
+func (c *Change) applyStatus(p *Part, from, to Status) {
 	d := c.slice(sliceKey{p.BatchID, p.SliceNo})
 	if c.plain(p) {
 		d.counts.move(from, to, int64(p.Records()))
@@ -305,16 +303,15 @@ func (c *Change) shift(p *Part, from, to Status) {
 	}
 }
 
-// coverSet, coverShrink and coverAdd keep the cover of a slice in step with its parts, where it was loaded.
-func (c *Change) coverSet(p *Part, s Status) {
+// covered calls do with what the cover of a slice has of a part, and coverAdd adds one to it, where it was loaded: so it stays in step with
+// the slice's parts.
+func (c *Change) covered(p *Part, do func(*coverPart)) {
 	if cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]; cov != nil {
-		cov.each(p.ID, func(q *coverPart) { q.state = s })
-	}
-}
-
-func (c *Change) coverShrink(p *Part, from int32) {
-	if cov := c.covers[sliceKey{p.BatchID, p.SliceNo}]; cov != nil {
-		cov.each(p.ID, func(q *coverPart) { q.From = from })
+		for i := range cov.parts {
+			if cov.parts[i].ID == p.ID {
+				do(&cov.parts[i])
+			}
+		}
 	}
 }
 
@@ -323,8 +320,6 @@ func (c *Change) coverAdd(p *Part, s Status) {
 		cov.parts = append(cov.parts, coverPart{Part: *p, state: s})
 	}
 }
-
-func itself(p *Part) *Part { return p }
 
 // ErrMoved means that what was chosen without locks is no longer there: choose again.
 var ErrMoved = fmt.Errorf("the work has moved on")

@@ -45,7 +45,7 @@ func (p *play) read(b *modelBatch) *stored {
 	}
 	row, err := p.q.BatchGet(p.ctx, p.pool, db.BatchGetParams{ID: b.id, OrgID: p.org})
 	require.NoError(p.t, err)
-	s.status, s.counts = row.FlowBatchCount.Status, countsOf(&row.FlowBatchCount)
+	s.status, s.counts = row.FlowBatchCount.Status, JobCounts(&BatchRow{FlowBatchCount: row.FlowBatchCount})
 	return s
 }
 

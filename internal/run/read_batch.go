@@ -61,7 +61,11 @@ func (s *Service) viewsOf(ctx context.Context, conn db.DBTX, which db.BatchesRea
 }
 
 // JobCounts returns how many of the batch's jobs stand where.
-func JobCounts(r *BatchRow) Counts { return countsOf(&r.FlowBatchCount) }
+func JobCounts(row *BatchRow) Counts {
+	r := &row.FlowBatchCount
+	return Counts{r.Staged, r.Queued, r.Pending, r.Started, r.NeedsReconcile, r.Completed, r.Failed, r.Cancelled, r.Accepted, r.Rejected,
+		r.Unprocessed, r.Unresolved}
+}
 
 // Progress returns the share of jobs that are over, in percent; 100 for a batch without records.
 func Progress(r *BatchRow) float64 {
@@ -158,7 +162,7 @@ const everything = math.MaxInt32
 
 // StatusOf is where a batch stands for those who read it: one whose calls are under way is running, also before it is marked so.
 func StatusOf(r *BatchRow) BatchStatus {
-	counts := countsOf(&r.FlowBatchCount)
+	counts := JobCounts(r)
 	if r.FlowBatchCount.Status == BatchQueued && counts.Of(Staged)+counts.Of(Queued) < r.FlowBatch.RecordCount {
 		return BatchRunning
 	}

@@ -109,16 +109,14 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	found, err := e.s.q.SlicesFrom(ctx, tx, e.batch.slicesFrom(e.no, e.match.statuses, e.match.over))
+	found, err := e.batch.next(ctx, e.s, tx, e.no, e.match.statuses, e.match.over)
 	if err != nil {
 		return err
 	}
-	views := make([]*sliceView, len(found))
-	for i := range found {
-		views[i] = e.batch.found(&found[i])
-		views[i].needs = Want{Output: true}.of(e.batch)
+	for _, v := range found {
+		v.needs = Want{Output: true}.of(e.batch)
 	}
-	if e.views, err = e.s.openFitting(ctx, tx, views, false); err != nil {
+	if e.views, err = e.s.openFitting(ctx, tx, found, false); err != nil {
 		return err
 	}
 	n := len(e.views)

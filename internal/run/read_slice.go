@@ -97,10 +97,16 @@ func (b *batchView) found(r *db.SlicesFromRow) *sliceView {
 		State: r.State, StepNo: r.StepNo, PageOff: r.PageOff, FirstStep: r.FirstStep, TasksDone: r.TasksDone}}
 }
 
-// slicesFrom asks for the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it is over.
-func (b *batchView) slicesFrom(no int32, statuses, over []string) db.SlicesFromParams {
-	return db.SlicesFromParams{Statuses: statuses, OverStatuses: over, BatchIds: []uuid.UUID{b.FlowBatch.ID}, FromNos: []int32{no}, Over: []bool{b.over()},
-		MaxRows: walkSlices}
+// next finds the next slices of the batch, from a number on, that have jobs in these statuses, or in those if it is over: walkSlices
+// unless there are no more.
+func (b *batchView) next(ctx context.Context, s *Service, tx pgx.Tx, no int32, statuses, over []string) ([]*sliceView, error) {
+	rows, err := s.q.SlicesFrom(ctx, tx, db.SlicesFromParams{Statuses: statuses, OverStatuses: over, BatchIds: []uuid.UUID{b.FlowBatch.ID},
+		FromNos: []int32{no}, Over: []bool{b.over()}, MaxRows: walkSlices})
+	views := make([]*sliceView, len(rows))
+	for i := range rows {
+		views[i] = b.found(&rows[i])
+	}
+	return views, wrap(err, "list slices of batch %s", b.FlowBatch.ID)
 }
 
 func (v *sliceView) key() sliceKey { return sliceKey{v.batch.FlowBatch.ID, v.No} }
@@ -173,7 +179,7 @@ func (s *Service) open(ctx context.Context, tx pgx.Tx, views []*sliceView) error
 		byKey[v.key()] = v
 	}
 	for _, read := range []func(context.Context, pgx.Tx, []*sliceView, map[sliceKey]*sliceView) error{
-		s.readParts, s.readJobs, s.readRuns, s.readInherited, s.readFragments, // of fragments, what came last counts
+		s.readParts, s.readJobs, s.readRuns, s.readFragments,
 	} {
 		if err := read(ctx, tx, views, byKey); err != nil {
 			return err
@@ -231,49 +237,58 @@ func (s *Service) readRuns(ctx context.Context, tx pgx.Tx, views []*sliceView, b
 	return wrap(err, "read runs of slices")
 }
 
-func (s *Service) readInherited(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
-	var in db.InheritedReadParams
+func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, _ map[sliceKey]*sliceView) error {
+	var inherited db.InheritedReadParams
+	own := db.FragmentsReadParams{Small: math.MaxInt32}
 	for _, v := range views {
+		id := v.batch.FlowBatch.ID
 		if v.batch.retry() && v.needs.inherited < noTraces {
-			in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.No)
-			in.FromSteps = append(in.FromSteps, v.needs.inherited)
+			inherited.BatchIds, inherited.SliceNos = append(inherited.BatchIds, id), append(inherited.SliceNos, v.No)
+			inherited.FromSteps = append(inherited.FromSteps, v.needs.inherited)
 		}
-	}
-	if len(in.SliceNos) == 0 {
-		return nil
-	}
-	rows, err := s.q.InheritedRead(ctx, tx, in)
-	for _, r := range rows {
-		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
-		v.bodies = append(v.bodies, taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, inherited: true, off: r.Off})
-	}
-	return wrap(err, "read what slices inherited")
-}
-
-func (s *Service) readFragments(ctx context.Context, tx pgx.Tx, views []*sliceView, byKey map[sliceKey]*sliceView) error {
-	in := db.FragmentsReadParams{Small: math.MaxInt32}
-	for _, v := range views {
 		if v.needs.own < noTraces {
-			in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.No)
-			in.FromSteps = append(in.FromSteps, v.needs.own)
+			own.BatchIds, own.SliceNos, own.FromSteps = append(own.BatchIds, id), append(own.SliceNos, v.No), append(own.FromSteps, v.needs.own)
 		}
 		if v.needs.lazy {
-			in.Small = smallFragment
+			own.Small = smallFragment
 		}
 	}
-	if len(in.SliceNos) == 0 {
-		return nil
+	bodies, err := s.readBodies(ctx, tx, inherited, own)
+	for _, v := range views {
+		v.bodies = bodies[v.key()]
 	}
-	rows, err := s.q.FragmentsRead(ctx, tx, in)
+	return err
+}
+
+// readBodies reads the fragments of slices: those inherited come first, because what came last counts.
+func (s *Service) readBodies(ctx context.Context, conn db.DBTX, inherited db.InheritedReadParams, own db.FragmentsReadParams) (map[sliceKey][]taskBody, error) {
+	out := map[sliceKey][]taskBody{}
+	if len(inherited.SliceNos) > 0 {
+		rows, err := s.q.InheritedRead(ctx, conn, inherited)
+		if err != nil {
+			return nil, fmt.Errorf("read what slices inherited: %w", err)
+		}
+		for _, r := range rows {
+			k := sliceKey{r.BatchID, r.SliceNo}
+			out[k] = append(out[k], taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, inherited: true, off: r.Off})
+		}
+	}
+	if len(own.SliceNos) == 0 {
+		return out, nil
+	}
+	rows, err := s.q.FragmentsRead(ctx, conn, own)
 	for _, r := range rows {
-		f := taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, seq: r.Seq}
+		k, f := sliceKey{r.BatchID, r.SliceNo}, taskBody{step: r.StepNo, task: r.TaskNo, body: r.Body, seq: r.Seq}
 		if r.Large {
-			f.load = func() ([]byte, error) { return s.largeFragment(ctx, tx, &r) }
+			f.load = func() ([]byte, error) {
+				at := db.FragmentBodyParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, Seq: r.Seq}
+				body, err := s.q.FragmentBody(ctx, conn, at)
+				return body, wrap(err, "read outputs of batch %s", r.BatchID)
+			}
 		}
-		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
-		v.bodies = append(v.bodies, f)
+		out[k] = append(out[k], f)
 	}
-	return wrap(err, "read outputs of slices")
+	return out, wrap(err, "read outputs of slices")
 }
 
 // derive returns the status of every record of the slice, by offset. It is the one place that says what a record is that
@@ -351,8 +366,8 @@ func (v *sliceView) stepOf(o int32) int16 {
 }
 
 // traces decodes those traces of the slice that cover a wanted offset, and gives each to do in the order in which they
-// came, by step and task; each knows the number of its change. decode may read less of one than all.
-func (v *sliceView) traces(decode func(step int16, line []byte) (Trace, error), wanted []bool, do func(step, task int16, t *Trace)) error {
+// came, by step and task.
+func (v *sliceView) traces(decode decoder, wanted []bool, do func(step, task int16, t *Trace)) error {
 	// before[o] is how many offsets below o are wanted.
 	before := make([]int32, len(wanted)+1)
 	for o, w := range wanted {
@@ -361,8 +376,20 @@ func (v *sliceView) traces(decode func(step int16, line []byte) (Trace, error), 
 			before[o+1]++
 		}
 	}
-	most := int32(len(wanted))
-	for _, f := range v.bodies {
+	skip := func(from, to int32) bool { return before[to] == before[from] }
+	err := decodeBodies(v.bodies, int32(len(wanted)), skip, decode, do)
+	return wrap(err, "slice %d of batch %s", v.No, v.batch.FlowBatch.ID)
+}
+
+// decoder reads a trace of a step, or less of it than all.
+type decoder func(step int16, line []byte) (Trace, error)
+
+func decodeWhole(_ int16, line []byte) (Trace, error) { return decodeTrace(line) }
+
+// decodeBodies decodes the traces of fragments of a slice of so many records, but for those whose offsets lie where skip says, and gives
+// each to do; it knows the number of its change.
+func decodeBodies(bodies []taskBody, records int32, skip func(from, to int32) bool, decode decoder, do func(step, task int16, t *Trace)) error {
+	for _, f := range bodies {
 		number, body := int64(0), f.body
 		if f.load != nil {
 			var err error
@@ -375,7 +402,7 @@ func (v *sliceView) traces(decode func(step int16, line []byte) (Trace, error), 
 			if ok && no > 0 {
 				number = no
 			}
-			if ok && before[clip(to-f.off, most)] == before[clip(from-f.off, most)] {
+			if ok && skip(clip(from-f.off, records), clip(to-f.off, records)) {
 				return nil
 			}
 			t, err := decode(f.step, line)
@@ -383,12 +410,12 @@ func (v *sliceView) traces(decode func(step int16, line []byte) (Trace, error), 
 				return err
 			}
 			t.inherited, t.ChangeNo, t.seq = f.inherited, number, f.seq
-			t.shift(f.off, most)
+			t.rebase(f.off, records)
 			do(f.step, f.task, &t)
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("slice %d of batch %s: %w", v.No, v.batch.FlowBatch.ID, err)
+			return err
 		}
 	}
 	return nil
@@ -396,8 +423,8 @@ func (v *sliceView) traces(decode func(step int16, line []byte) (Trace, error), 
 
 func clip(o, most int32) int32 { return max(0, min(o, most)) }
 
-// shift lets the trace speak of a slice of so many records that begins off records behind the one that it speaks of.
-func (t *Trace) shift(off, records int32) {
+// rebase lets the trace speak of a slice of so many records that begins off records behind the one that it speaks of.
+func (t *Trace) rebase(off, records int32) {
 	t.From, t.To = clip(t.From-off, records), clip(t.To-off, records)
 	left := t.LeftOut[:0]
 	for _, o := range t.LeftOut {
@@ -424,23 +451,18 @@ func (v *sliceView) atOnce() int32 {
 // spanOf reads the range at the beginning of an encoded trace, and the number of its change if that stands there, so that
 // most traces need not be decoded to be passed over.
 func spanOf(line []byte) (from, to int32, changeNo int64, ok bool) {
-	rest, found := bytes.CutPrefix(line, []byte(`{"f":`))
-	if !found {
-		return 0, 0, 0, false
+	number := func(key string) (n int64, ok bool) {
+		rest, found := bytes.CutPrefix(line, []byte(key))
+		digits, rest, more := bytes.Cut(rest, []byte(`,`))
+		if !found || !more {
+			return 0, false
+		}
+		line = rest
+		n, err := strconv.ParseInt(string(digits), 10, 64)
+		return n, err == nil
 	}
-	a, rest, found := bytes.Cut(rest, []byte(`,"t":`))
-	if !found {
-		return 0, 0, 0, false
-	}
-	b, rest, found := bytes.Cut(rest, []byte(`,`))
-	if !found {
-		return 0, 0, 0, false
-	}
-	f, err1 := strconv.ParseInt(string(a), 10, 32)
-	t, err2 := strconv.ParseInt(string(b), 10, 32)
-	if q, numbered := bytes.CutPrefix(rest, []byte(`"q":`)); numbered {
-		digits, _, _ := bytes.Cut(q, []byte(`,`))
-		changeNo, _ = strconv.ParseInt(string(digits), 10, 64)
-	}
-	return int32(f), int32(t), changeNo, err1 == nil && err2 == nil && f >= 0 && t >= f
+	f, ok1 := number(`{"f":`)
+	t, ok2 := number(`"t":`)
+	changeNo, _ = number(`"q":`)
+	return int32(f), int32(t), changeNo, ok1 && ok2 && f >= 0 && t >= f && t <= math.MaxInt32
 }

@@ -82,17 +82,19 @@ func (r *retrying) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("read the retries of batch %s: %w", r.root, err)
 	}
-	ids := make([]uuid.UUID, len(rows))
-	for i, row := range rows {
-		ids[i] = row.ID
+	var all db.BatchesReadParams
+	for _, row := range rows {
+		all.OrgIds, all.Ids = append(all.OrgIds, r.in.OrgID), append(all.Ids, row.ID)
 	}
 	// Calls of a batch that was cancelled still settle: not while its records are read. The root has the least id of them.
-	if r.c, err = r.s.Begin(ctx, r.tx, ids...); err != nil {
+	if r.c, err = r.s.Begin(ctx, r.tx, all.Ids...); err != nil {
 		return err
 	}
-	if r.of, err = r.s.view(ctx, r.tx, r.in.OrgID, r.in.BatchID); err != nil {
+	views, err := r.s.viewsOf(ctx, r.tx, all)
+	if err != nil {
 		return err
 	}
+	r.of = views[r.in.BatchID]
 	b := &r.of.FlowBatch
 	if status := r.of.FlowBatchCount.Status; !BatchTerminal(status) {
 		return fault.New(fault.Conflict, "Batch is %s; only a batch that is over can be retried", status)
@@ -108,15 +110,9 @@ func (r *retrying) open(ctx context.Context) (err error) {
 		return fmt.Errorf("read the definition of batch %s: %w", b.ID, err)
 	}
 	for _, row := range rows {
-		r.retryNo = row.RetryNo + 1
-		if row.RetryNo <= b.RetryNo {
-			continue
+		if r.retryNo = row.RetryNo + 1; row.RetryNo > b.RetryNo {
+			r.newer = append(r.newer, views[row.ID])
 		}
-		v, err := r.s.view(ctx, r.tx, r.in.OrgID, row.ID)
-		if err != nil {
-			return err
-		}
-		r.newer = append(r.newer, v)
 	}
 	return nil
 }
@@ -144,16 +140,11 @@ func (r *retrying) collect(ctx context.Context) error {
 // opened as many at once as fit into memory.
 func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []string, no int32, end int64, do func([]*sliceView) error) error {
 	for {
-		found, err := r.s.q.SlicesFrom(ctx, r.tx, b.slicesFrom(no, statuses, statuses))
+		all, err := b.next(ctx, r.s, r.tx, no, statuses, statuses)
 		if err != nil {
-			return fmt.Errorf("list slices of batch %s: %w", b.FlowBatch.ID, err)
+			return err
 		}
-		var all []*sliceView
-		for i := range found {
-			if found[i].First < end {
-				all = append(all, b.found(&found[i]))
-			}
-		}
+		all = slices.DeleteFunc(all, func(v *sliceView) bool { return v.First >= end })
 		for left := all; len(left) > 0; {
 			views, err := b.openToResume(ctx, r.s, r.tx, left, b == r.of)
 			if err != nil {

@@ -7,7 +7,6 @@ package run
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -84,11 +83,8 @@ func New(pool *pgxpool.Pool, plans Planner, router Router, due Waker, random fun
 
 // In returns the time by the database's clock when so much will have passed.
 func (s *Service) In(ctx context.Context, wait time.Duration) (time.Time, error) {
-	now, err := s.q.Clock(ctx, s.pool)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read the clock: %w", err)
-	}
-	return now.Add(wait), nil
+	now, err := s.now(ctx, s.pool, time.Time{})
+	return now.Add(wait), err
 }
 
 // finalStatus returns the status in which a record ends that passed the whole plan.

@@ -43,7 +43,7 @@ func (e *Exception) again() bool { return e.Kind == TraceRetry || e.Kind == Trac
 // Settle records how parts came out and moves their records on. Parts must not be settled twice; those of one ID stand
 // together, all of them.
 func (c *Change) Settle(ctx context.Context, results []Result) error {
-	if err := c.look(ctx, partsIn(results, func(r *Result) *Part { return &r.Part })); err != nil {
+	if err := c.preload(ctx, partsIn(results, func(r *Result) *Part { return &r.Part })); err != nil {
 		return err
 	}
 	results = slices.Clone(results) // those of elements are changed
@@ -92,8 +92,8 @@ func Plain(plan *definition.Plan, p *Part) bool {
 // slice, and no other task of the step covers them.
 func (c *Change) plain(p *Part) bool { return Plain(c.heads[p.BatchID].plan, p) }
 
-// look reads what records need that are looked at one by one.
-func (c *Change) look(ctx context.Context, ps []*Part) error {
+// preload reads what records need that are looked at one by one.
+func (c *Change) preload(ctx context.Context, ps []*Part) error {
 	var keys []sliceKey
 	var jobs []jobKey
 	for _, p := range ps {

@@ -337,99 +337,58 @@ func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, recs 
 	if len(wanted) == 0 {
 		return nil
 	}
-	in := db.FragmentsReadParams{Small: smallFragment}
+	own := db.FragmentsReadParams{Small: smallFragment}
 	if most == math.MaxInt { // all is read together
-		in.Small = math.MaxInt32
+		own.Small = math.MaxInt32
 	}
-	byNo := map[int32]*outputReader{}
 	for _, r := range recs {
-		r.outputs = map[[2]string][]json.RawMessage{}
-		byNo[r.No] = &outputReader{rec: r, wanted: wanted, sizes: make([]int, len(r.Rows)), most: most}
-		in.BatchIds, in.SliceNos, in.FromSteps = append(in.BatchIds, b.ID), append(in.SliceNos, r.No), append(in.FromSteps, 0)
+		own.BatchIds, own.SliceNos, own.FromSteps = append(own.BatchIds, b.ID), append(own.SliceNos, r.No), append(own.FromSteps, 0)
 	}
+	var inherited db.InheritedReadParams
 	if b.retry {
-		rows, err := s.q.InheritedRead(ctx, conn, db.InheritedReadParams{BatchIds: in.BatchIds, SliceNos: in.SliceNos, FromSteps: in.FromSteps})
-		if err != nil {
-			return fmt.Errorf("read what batch %s inherited: %w", b.ID, err)
-		}
-		for _, r := range rows {
-			if err := byNo[r.SliceNo].add(r.StepNo, r.TaskNo, r.Off, r.Body); err != nil {
-				return err
-			}
-		}
+		inherited = db.InheritedReadParams{BatchIds: own.BatchIds, SliceNos: own.SliceNos, FromSteps: own.FromSteps}
 	}
-	rows, err := s.q.FragmentsRead(ctx, conn, in)
+	bodies, err := s.readBodies(ctx, conn, inherited, own)
 	if err != nil {
-		return fmt.Errorf("read outputs of batch %s: %w", b.ID, err)
+		return err
 	}
-	for _, r := range rows {
-		if _, ok := wanted[[2]int16{r.StepNo, r.TaskNo}]; ok && r.Large {
-			if r.Body, err = s.largeFragment(ctx, conn, &r); err != nil {
-				return err
-			}
-		}
-		if err := byNo[r.SliceNo].add(r.StepNo, r.TaskNo, 0, r.Body); err != nil {
-			return err
+	for _, r := range recs {
+		if err := r.takeOutputs(bodies[sliceKey{b.ID, r.No}], wanted, most); err != nil {
+			return fmt.Errorf("outputs of slice %d of batch %s: %w", r.No, b.ID, err)
 		}
 	}
 	return nil
 }
 
-// largeFragment reads the body of a fragment that was not read with the small ones.
-func (s *Service) largeFragment(ctx context.Context, conn db.DBTX, r *db.FragmentsReadRow) ([]byte, error) {
-	at := db.FragmentBodyParams{BatchID: r.BatchID, SliceNo: r.SliceNo, StepNo: r.StepNo, TaskNo: r.TaskNo, Seq: r.Seq}
-	body, err := s.q.FragmentBody(ctx, conn, at)
-	return body, wrap(err, "read outputs of batch %s", r.BatchID)
-}
-
-// outputReader collects outputs of a slice's records from one on, and leaves out the last ones where they are too much.
-type outputReader struct {
-	rec    *Records
-	wanted map[[2]int16][2]string
-	sizes  []int
-	most   int
-}
-
-func (o *outputReader) add(step, task int16, off int32, body []byte) error {
-	name, ok := o.wanted[[2]int16{step, task}]
-	if !ok {
-		return nil
+// takeOutputs takes the outputs of the wanted tasks from fragments, and leaves out the last records where they are too much.
+func (r *Records) takeOutputs(bodies []taskBody, wanted map[[2]int16][2]string, most int) error {
+	r.outputs = map[[2]string][]json.RawMessage{}
+	for _, name := range wanted {
+		r.outputs[name] = make([]json.RawMessage, len(r.Rows))
 	}
-	outs := o.rec.outputs[name]
-	if outs == nil {
-		outs = make([]json.RawMessage, len(o.rec.Rows))
-		o.rec.outputs[name] = outs
-	}
-	return eachTrace(body, func(line []byte) error {
-		if from, to, _, ok := spanOf(line); ok && (to-off <= o.rec.from || from-off >= o.rec.to) {
-			return nil
+	bodies = slices.DeleteFunc(bodies, func(f taskBody) bool { _, ok := wanted[[2]int16{f.step, f.task}]; return !ok })
+	sizes := make([]int, len(r.Rows))
+	skip := func(from, to int32) bool { return to <= r.from || from >= r.to }
+	return decodeBodies(bodies, int32(len(r.Rows)), skip, decodeWhole, func(step, task int16, t *Trace) {
+		if outs := r.outputs[wanted[[2]int16{step, task}]]; t.decides() {
+			t.each(func(at int32) { r.put(outs, at, t.Output, sizes, most) })
 		}
-		t, err := decodeTrace(line)
-		if err != nil {
-			return fmt.Errorf("outputs of slice %d of batch %s: %w", o.rec.No, o.rec.batch.ID, err)
-		}
-		t.shift(off, int32(len(outs)))
-		if t.decides() {
-			t.each(func(at int32) { o.put(outs, at, t.Output) })
-		}
-		return nil
 	})
 }
 
-func (o *outputReader) put(outs []json.RawMessage, at int32, output json.RawMessage) {
-	r := o.rec
+func (r *Records) put(outs []json.RawMessage, at int32, output json.RawMessage, sizes []int, most int) {
 	if at < r.from || at >= r.to {
 		return
 	}
 	more := len(output) - len(outs[at])
 	outs[at] = output
-	o.sizes[at], r.bytes = o.sizes[at]+more, r.bytes+more
-	for r.bytes > o.most && r.to > r.from+1 {
+	sizes[at], r.bytes = sizes[at]+more, r.bytes+more
+	for r.bytes > most && r.to > r.from+1 {
 		r.to--
 		for _, outs := range r.outputs {
 			outs[r.to] = nil
 		}
-		r.bytes -= o.sizes[r.to]
+		r.bytes -= sizes[r.to]
 	}
 }
 

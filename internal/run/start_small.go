@@ -51,15 +51,12 @@ func (in *StartInput) Small() (*Small, error) {
 }
 
 // now is the database's time, unless it is known.
-func (s *Service) now(ctx context.Context, tx pgx.Tx, known time.Time) (time.Time, error) {
+func (s *Service) now(ctx context.Context, conn db.DBTX, known time.Time) (time.Time, error) {
 	if !known.IsZero() {
 		return known, nil
 	}
-	now, err := s.q.Clock(ctx, tx)
-	if err != nil {
-		return now, fmt.Errorf("read the clock: %w", err)
-	}
-	return now, nil
+	now, err := s.q.Clock(ctx, conn)
+	return now, wrap(err, "read the clock")
 }
 
 // StartAlike starts batches in the caller's transaction: of each group all or none. One statement writes those of a group whose records

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -170,9 +170,9 @@ func (s *Service) Evaluate(ctx context.Context, orgID uuid.UUID, step *definitio
 	r := &t.records[0]
 	switch {
 	case r.wait != nil:
-		now, err := s.q.Clock(ctx, s.pool)
+		now, err := s.now(ctx, s.pool, time.Time{})
 		if err != nil {
-			return Trace{}, fmt.Errorf("read the clock: %w", err)
+			return Trace{}, err
 		}
 		r.dryRunWait(now)
 	case r.write != nil:
