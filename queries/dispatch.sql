@@ -396,18 +396,28 @@ WHERE p.batch_id = @batch_id AND c.org_id = @org_id AND c.state IN ('unknown', '
 ORDER BY c.id;
 
 -- name: CallsLock :many
-SELECT sqlc.embed(c), b.time_zone, b.service_id, b.metered FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+SELECT sqlc.embed(c), sqlc.embed(b) FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY(@ids::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c;
 
--- name: CallResolve :exec
-UPDATE flow.call SET resolved = resolved + 1 WHERE id = @id;
-
 -- name: ResolutionInsert :exec
+-- Writes down what was said of a record, with the place that it had in its call, and that the call is without it now. Its place is found
+-- among the places of those that nothing was said of, whose parts stand before its own.
+WITH call AS (
+    UPDATE flow.call SET resolved = resolved + 1 WHERE id = @call_id
+)
 INSERT INTO flow.resolution (call_id, call_row, org_id, batch_id, position, outcome, note, account_id, created_at)
-VALUES (@call_id, @call_row, @org_id, @batch_id, @position, @outcome, @note, @account_id, @created_at);
+SELECT @call_id, n, @org_id, @batch_id, @position, @outcome, @note, @account_id, @created_at
+FROM flow.call c CROSS JOIN generate_series(0, c.records - 1) n
+WHERE c.id = @call_id AND NOT EXISTS (SELECT FROM flow.resolution r WHERE r.call_id = @call_id AND r.call_row = n)
+ORDER BY n LIMIT 1 OFFSET (
+    SELECT coalesce(sum(CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END - CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END
+        - coalesce(cardinality(p.left_out), 0)), 0)
+    FROM flow.part own JOIN flow.part p ON p.call_id = own.call_id AND (p.call_seq, p.slice_no, p.from_off) < (own.call_seq, own.slice_no, own.from_off)
+    JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
+    WHERE own.id = @part_id);
 
--- name: ResolutionsOfCalls :many
-SELECT call_id, call_row, outcome FROM flow.resolution WHERE call_id = ANY(@call_ids::uuid[]) ORDER BY call_id, call_row;
+-- name: ResolutionsOfCall :many
+SELECT call_row, outcome FROM flow.resolution WHERE call_id = @call_id ORDER BY call_row;
 
 -- name: ResolutionContradict :exec
 UPDATE flow.resolution r SET contradiction = d.truth

@@ -592,15 +592,6 @@ func (q *Queries) CallReferences(ctx context.Context, db DBTX, arg CallReference
 	return items, nil
 }
 
-const callResolve = `-- name: CallResolve :exec
-UPDATE flow.call SET resolved = resolved + 1 WHERE id = $1
-`
-
-func (q *Queries) CallResolve(ctx context.Context, db DBTX, id uuid.UUID) error {
-	_, err := db.Exec(ctx, callResolve, id)
-	return err
-}
-
 const callsAlign = `-- name: CallsAlign :exec
 UPDATE flow.call c SET counts_in = d.counts_in::jsonb
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS counts_in) d WHERE c.id = d.id
@@ -743,15 +734,13 @@ func (q *Queries) CallsExclusive(ctx context.Context, db DBTX, arg CallsExclusiv
 }
 
 const callsLock = `-- name: CallsLock :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, b.time_zone, b.service_id, b.metered FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY($1::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c
 `
 
 type CallsLockRow struct {
-	FlowCall  FlowCall
-	TimeZone  string
-	ServiceID string
-	Metered   bool
+	FlowCall   FlowCall
+	FlowBudget FlowBudget
 }
 
 func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]CallsLockRow, error) {
@@ -790,9 +779,15 @@ func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ca
 			&i.FlowCall.Checks,
 			&i.FlowCall.CountsIn,
 			&i.FlowCall.Note,
-			&i.TimeZone,
-			&i.ServiceID,
-			&i.Metered,
+			&i.FlowBudget.Domain,
+			&i.FlowBudget.Bucket,
+			&i.FlowBudget.ServiceID,
+			&i.FlowBudget.Metered,
+			&i.FlowBudget.TimeZone,
+			&i.FlowBudget.MaxInFlight,
+			&i.FlowBudget.NextCallAt,
+			&i.FlowBudget.Refusals,
+			&i.FlowBudget.RefusedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -2007,13 +2002,23 @@ func (q *Queries) ResolutionContradict(ctx context.Context, db DBTX, arg Resolut
 }
 
 const resolutionInsert = `-- name: ResolutionInsert :exec
+WITH call AS (
+    UPDATE flow.call SET resolved = resolved + 1 WHERE id = $1
+)
 INSERT INTO flow.resolution (call_id, call_row, org_id, batch_id, position, outcome, note, account_id, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+SELECT $1, n, $2, $3, $4, $5, $6, $7, $8
+FROM flow.call c CROSS JOIN generate_series(0, c.records - 1) n
+WHERE c.id = $1 AND NOT EXISTS (SELECT FROM flow.resolution r WHERE r.call_id = $1 AND r.call_row = n)
+ORDER BY n LIMIT 1 OFFSET (
+    SELECT coalesce(sum(CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END - CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END
+        - coalesce(cardinality(p.left_out), 0)), 0)
+    FROM flow.part own JOIN flow.part p ON p.call_id = own.call_id AND (p.call_seq, p.slice_no, p.from_off) < (own.call_seq, own.slice_no, own.from_off)
+    JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
+    WHERE own.id = $9)
 `
 
 type ResolutionInsertParams struct {
 	CallID    uuid.UUID
-	CallRow   int32
 	OrgID     uuid.UUID
 	BatchID   uuid.UUID
 	Position  int64
@@ -2021,12 +2026,14 @@ type ResolutionInsertParams struct {
 	Note      *string
 	AccountID *uuid.UUID
 	CreatedAt time.Time
+	PartID    int64
 }
 
+// Writes down what was said of a record, with the place that it had in its call, and that the call is without it now. Its place is found
+// among the places of those that nothing was said of, whose parts stand before its own.
 func (q *Queries) ResolutionInsert(ctx context.Context, db DBTX, arg ResolutionInsertParams) error {
 	_, err := db.Exec(ctx, resolutionInsert,
 		arg.CallID,
-		arg.CallRow,
 		arg.OrgID,
 		arg.BatchID,
 		arg.Position,
@@ -2034,30 +2041,30 @@ func (q *Queries) ResolutionInsert(ctx context.Context, db DBTX, arg ResolutionI
 		arg.Note,
 		arg.AccountID,
 		arg.CreatedAt,
+		arg.PartID,
 	)
 	return err
 }
 
-const resolutionsOfCalls = `-- name: ResolutionsOfCalls :many
-SELECT call_id, call_row, outcome FROM flow.resolution WHERE call_id = ANY($1::uuid[]) ORDER BY call_id, call_row
+const resolutionsOfCall = `-- name: ResolutionsOfCall :many
+SELECT call_row, outcome FROM flow.resolution WHERE call_id = $1 ORDER BY call_row
 `
 
-type ResolutionsOfCallsRow struct {
-	CallID  uuid.UUID
+type ResolutionsOfCallRow struct {
 	CallRow int32
 	Outcome string
 }
 
-func (q *Queries) ResolutionsOfCalls(ctx context.Context, db DBTX, callIds []uuid.UUID) ([]ResolutionsOfCallsRow, error) {
-	rows, err := db.Query(ctx, resolutionsOfCalls, callIds)
+func (q *Queries) ResolutionsOfCall(ctx context.Context, db DBTX, callID uuid.UUID) ([]ResolutionsOfCallRow, error) {
+	rows, err := db.Query(ctx, resolutionsOfCall, callID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ResolutionsOfCallsRow
+	var items []ResolutionsOfCallRow
 	for rows.Next() {
-		var i ResolutionsOfCallsRow
-		if err := rows.Scan(&i.CallID, &i.CallRow, &i.Outcome); err != nil {
+		var i ResolutionsOfCallRow
+		if err := rows.Scan(&i.CallRow, &i.Outcome); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -35,9 +35,8 @@ func (l *lookup) open(ctx context.Context) error {
 	}
 	l.now, l.age = now, ages[0]
 	l.nextAt = l.now.Add(Patience(int(l.row.Checks)))
-	if l.row.State == stateAwaiting && l.action != nil && l.action.Call != nil && l.action.Call.Result != nil {
-		every := time.Duration(max(l.action.Call.Result.EverySeconds, 1)) * time.Second
-		l.nextAt = l.now.Add(min(every, time.Minute))
+	if l.row.State == stateAwaiting {
+		l.nextAt = l.now.Add(min(l.d.pollEvery(l.row.ActionID), time.Minute))
 	}
 	return nil
 }

@@ -130,48 +130,16 @@ func (r *resolving) settle(ctx context.Context, doubts []run.Doubtful) error {
 	return nil
 }
 
-// note writes down what was said of the record, with its place in the call, and that the call is without it now.
+// note writes down what was said of the record.
 func (r *resolving) note(ctx context.Context, call *db.CallsLockRow, doubt *run.Doubtful) error {
-	row, err := r.rowOf(ctx, doubt)
-	if err != nil {
-		return err
-	}
-	err = r.d.q.ResolutionInsert(ctx, r.tx, db.ResolutionInsertParams{CallID: doubt.CallID, CallRow: row, OrgID: r.in.OrgID, BatchID: r.in.BatchID,
-		Position: r.in.Position, Outcome: string(r.in.Outcome), Note: r.in.Note, AccountID: r.in.By, CreatedAt: r.change.Now})
+	err := r.d.q.ResolutionInsert(ctx, r.tx, db.ResolutionInsertParams{CallID: doubt.CallID, PartID: doubt.Part.ID, OrgID: r.in.OrgID,
+		BatchID: r.in.BatchID, Position: r.in.Position, Outcome: string(r.in.Outcome), Note: r.in.Note, AccountID: r.in.By,
+		CreatedAt: r.change.Now})
 	if err != nil {
 		return fmt.Errorf("write the resolution: %w", err)
 	}
-	if err := r.d.q.CallResolve(ctx, r.tx, doubt.CallID); err != nil {
-		return fmt.Errorf("count the resolution: %w", err)
-	}
 	call.FlowCall.Resolved++
 	return nil
-}
-
-// rowOf returns the place that the record had in its call: among those that are in it still, and those that were taken out.
-func (r *resolving) rowOf(ctx context.Context, doubt *run.Doubtful) (int32, error) {
-	ids := []uuid.UUID{doubt.CallID}
-	parts, err := r.d.q.PartsOfCall(ctx, r.tx, ids)
-	if err != nil {
-		return 0, fmt.Errorf("read the parts of call %s: %w", doubt.CallID, err)
-	}
-	gone, err := r.d.q.ResolutionsOfCalls(ctx, r.tx, ids)
-	if err != nil {
-		return 0, fmt.Errorf("read the resolutions of call %s: %w", doubt.CallID, err)
-	}
-	before := int32(0)
-	for i := range parts {
-		if parts[i].ID == doubt.Part.ID {
-			break
-		}
-		before += parts[i].ToOff - parts[i].FromOff - int32(len(parts[i].LeftOut))
-	}
-	for _, g := range gone { // ascending
-		if g.CallRow <= before {
-			before++
-		}
-	}
-	return before, nil
 }
 
 // result is what the answer to the call would have come to for the record.
@@ -204,7 +172,7 @@ func (r *resolving) result(call *db.CallsLockRow, doubt *run.Doubtful) run.Resul
 func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
 	call := &row.FlowCall
 	k := budgetOf(call)
-	m, err := r.d.windows(&db.FlowBudget{Domain: k.domain, Bucket: k.bucket, ServiceID: row.ServiceID, Metered: row.Metered, TimeZone: row.TimeZone})
+	m, err := r.d.windows(&row.FlowBudget)
 	if err != nil {
 		return err
 	}
@@ -228,33 +196,20 @@ func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
 // noteResolved is the note of a call that people have settled record by record.
 const noteResolved = "resolved"
 
-// The truths that can contradict a resolution.
-const (
-	truthAccepted   = "accepted"
-	truthRejected   = "rejected"
-	truthNotArrived = "not_arrived"
-)
+// truths are what answers say of a record that people have settled, in the words of resolutions where these can say it too.
+var truths = map[provider.Kind]string{provider.Success: string(OutcomeAccepted), provider.Refused: string(OutcomeRejected),
+	provider.NotArrived: "not_arrived"}
 
 // disagree compares what people said of records of a call with what the provider says at last. Nothing moves any more, but
 // it is kept and alarmed.
-func (s *settlement) disagree(call *db.FlowCall, v *outcome) {
-	rejected := map[int]bool{}
-	for _, row := range v.reading.Rejected {
-		rejected[row.Row] = true
-	}
-	for _, said := range s.resolved[call.ID] {
-		truth := truthAccepted
-		switch v.reading.Kind {
-		case provider.Success:
-			if rejected[int(said.CallRow)] {
-				truth = truthRejected
-			}
-		case provider.Refused:
-			truth = truthRejected
-		case provider.NotArrived:
-			truth = truthNotArrived
-		default:
+func (s *settlement) disagree(call *openCall, v *outcome) {
+	for _, said := range call.resolved {
+		truth, tells := truths[v.reading.Kind]
+		if !tells {
 			return
+		}
+		if slices.ContainsFunc(v.reading.Rejected, func(r provider.RowError) bool { return r.Row == int(said.CallRow) }) {
+			truth = string(OutcomeRejected)
 		}
 		if said.Outcome == truth || said.Outcome == string(OutcomeRequeue) && v.reading.Kind != provider.Success {
 			continue

@@ -33,7 +33,7 @@ func (s *settlement) retryLater(call *openCall, v *outcome) {
 		}
 	}
 	s.move(call, v, stateRefused, time.Time{})
-	s.requeue(call.parts, run.Again{From: call.from, ReadyAt: until, Why: s.why(call, codeRefused, "The provider asked to come back later", &v.reading)})
+	s.putBack(call, v, until, codeRefused, "The provider asked to come back later")
 }
 
 // limited is the bucket of a call that a refusal for the rate names; that of its queue where it names none.
@@ -61,7 +61,7 @@ func (s *settlement) refusedForRate(call *openCall) time.Time {
 func (s *settlement) forgive(outcomes []outcome) {
 	for i := range outcomes {
 		call, ok := s.calls[outcomes[i].id]
-		if ok && outcomes[i].reading.Kind == provider.Success && call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
+		if ok && call.from != "" && outcomes[i].reading.Kind == provider.Success && call.ClaimedAt.After(deref(s.budget.RefusedAt)) {
 			s.refusals = 0
 		}
 	}
@@ -83,15 +83,13 @@ func (s *settlement) writeRefusals(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-func (s *settlement) requeue(ps []run.Part, again run.Again) {
-	s.requeues = append(s.requeues, requeue{ps, again})
-}
-
-func (s *settlement) why(call *openCall, code, message string, r *provider.Reading) *run.JobError {
-	if len(call.parts) == 0 {
-		return nil
+// putBack has the records of a call wait again whom it costs no attempt; an empty code says nothing of why.
+func (s *settlement) putBack(call *openCall, v *outcome, readyAt time.Time, code, message string) {
+	again := run.Again{From: call.from, ReadyAt: readyAt}
+	if len(call.parts) > 0 && code != "" {
+		again.Why = s.failure(&call.parts[0], v, code, message)
 	}
-	return s.failure(&call.parts[0], code, message, r)
+	s.requeues = append(s.requeues, requeue{call.parts, again})
 }
 
 // notArrived retries a call that never left, or that the provider says it does not have.
@@ -99,11 +97,11 @@ func (s *settlement) notArrived(call *openCall, v *outcome) {
 	s.move(call, v, stateRefused, time.Time{})
 	switch v.reading.Reason {
 	case "":
-		s.requeue(call.parts, run.Again{From: call.from, Why: s.why(call, codeUnreachable, "The call was not sent in time", nil)})
+		s.putBack(call, v, time.Time{}, codeUnreachable, "The call was not sent in time")
 	case provider.ReasonTooLate:
 		s.tooLate(call, v)
 	case provider.ReasonWithheld:
-		s.requeue(call.parts, run.Again{From: call.from, ReadyAt: s.now.Add(lateRetry)})
+		s.putBack(call, v, s.now.Add(lateRetry), "", "")
 	case provider.ReasonNoToken:
 		s.again(call, v, codeUnreachable, "The credential gave no access token")
 	case provider.ReasonTimeout:
@@ -116,14 +114,13 @@ func (s *settlement) notArrived(call *openCall, v *outcome) {
 // tooLate puts a call back that this process did not even try in its time. A process that was stopped costs no attempt; a claim
 // that takes longer than its calls may would go round for ever.
 func (s *settlement) tooLate(call *openCall, v *outcome) {
-	if v.slowClaim {
+	if v.call != nil && v.call.late {
 		limit := call.SendBefore.Sub(call.ClaimedAt)
 		s.again(call, v, codeTooLate, fmt.Sprintf("The call was never sent: to write it down took longer than the %s that it may take; "+
 			"a longer timeout_seconds would help", limit))
 		return
 	}
-	why := s.why(call, codeTooLate, "The call was not sent in time", nil)
-	s.requeue(call.parts, run.Again{From: call.from, ReadyAt: s.now.Add(lateRetry), Why: why})
+	s.putBack(call, v, s.now.Add(lateRetry), codeTooLate, "The call was not sent in time")
 }
 
 // again tries records again after the pause of their task's retry policy, or fails them when it is used up.
@@ -132,9 +129,9 @@ func (s *settlement) again(call *openCall, v *outcome, code, message string) {
 	for i := 0; i < len(call.parts); i++ {
 		p := &call.parts[i]
 		_, task := s.task(p)
-		e := s.failure(p, code, message, &v.reading)
+		e := s.failure(p, v, code, message)
 		if int(p.Attempt) >= task.Retry.MaxAttempts {
-			s.failAll(call, p, v, e)
+			s.all(call, p, v, run.Exception{Kind: run.TraceFailed, Error: e})
 			continue
 		}
 		at := s.now.Add(max(task.Retry.Delay(int(p.Attempt), jitter), v.reading.RetryAfter))
@@ -143,12 +140,10 @@ func (s *settlement) again(call *openCall, v *outcome, code, message string) {
 			for same < len(call.parts) && call.parts[same].ID == p.ID {
 				same++
 			}
-			s.requeue(call.parts[i:same], run.Again{From: call.from, ReadyAt: at, Attempted: true, Why: e})
+			s.requeues = append(s.requeues, requeue{call.parts[i:same], run.Again{From: call.from, ReadyAt: at, Attempted: true, Why: e}})
 			i = same - 1
 			continue
 		}
-		r := s.result(call, p, v)
-		r.Exceptions = allOf(p, run.Exception{Kind: run.TraceRetry, Error: e, RetryAt: at})
-		s.results = append(s.results, r)
+		s.all(call, p, v, run.Exception{Kind: run.TraceRetry, Error: e, RetryAt: at})
 	}
 }

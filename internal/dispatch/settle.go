@@ -27,13 +27,11 @@ type outcome struct {
 	startedAt, finishedAt time.Time
 	// unresolved: nobody but a person can tell any more.
 	unresolved bool
-	// slowClaim: the time for the call was over before its claim had ended.
-	slowClaim bool
 }
 
 // settle settles calls whose round trip is over: transaction 2. wake makes the budget due, where no pass sees the outcome.
 func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, wake bool) error {
-	var plain, rest []outcome
+	var plain, rest []outcome // those that can be settled from memory, and the others
 	for i := range group {
 		f, n := &group[i], 0
 		action := f.call.r.task.Action
@@ -41,7 +39,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 			n = f.call.records
 		}
 		v := outcome{id: f.call.id, call: f.call, reading: provider.Read(action, f.answer, n),
-			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt, slowClaim: f.call.late}
+			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt}
 		d.opts.Observed(action.ID, v.reading.Kind)
 		d.observe(ctx, f.call, &f.answer)
 		f.understood(&v.reading)
@@ -52,34 +50,21 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		}
 	}
 	return errors.Join(
-		d.keepTrying(ctx, func() error { return d.settleFromMemory(ctx, k, plain, wake) }),
+		d.keepTrying(ctx, func() error { return d.applyAll(ctx, k, plain, wake) }),
 		d.keepTrying(ctx, func() error { return d.applyAll(ctx, k, rest, wake) }))
 }
 
-// settleFromMemory is applyAll for calls of this process that all succeeded: from what the claim wrote down where that is all that is
-// needed, so that nothing need be read. Should somebody else have settled one of the calls, nothing is written.
-func (d *Dispatcher) settleFromMemory(ctx context.Context, k budgetKey, outcomes []outcome, wake bool) error {
-	s, err := d.fromMemory(ctx, k, outcomes)
-	if err != nil {
-		return err
-	}
-	if s != nil {
-		err := pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
-		if err == nil || mayPass(ctx, err) {
-			return err
-		}
-	}
-	return d.applyAll(ctx, k, outcomes, wake)
-}
-
-// fromMemory is the settlement of calls from what the claim wrote down; nil where anything is out of the ordinary.
+// fromMemory is the settlement of calls of this process that all succeeded, from what their claim wrote down, so that nothing need be
+// read; nil where anything is out of the ordinary.
 func (d *Dispatcher) fromMemory(ctx context.Context, k budgetKey, outcomes []outcome) (s *settlement, err error) {
-	if len(outcomes) == 0 {
-		return nil, nil
-	}
-	s = newSettlement(d, k, outcomes[0].call.meter)
 	for i := range outcomes {
 		p := outcomes[i].call
+		if p == nil || outcomes[i].reading.Kind != provider.Success || p.refusals > 0 {
+			return nil, nil
+		}
+		if s == nil {
+			s = newSettlement(d, k, p.meter)
+		}
 		call := &openCall{from: run.Started, FlowCall: p.written}
 		for _, piece := range p.pieces {
 			if piece.Decided {
@@ -94,13 +79,8 @@ func (d *Dispatcher) fromMemory(ctx context.Context, k budgetKey, outcomes []out
 		}
 		s.calls[p.id] = call
 	}
-	if s.now, err = d.clock(ctx, d.Pool); err != nil {
-		return nil, err
-	}
-	for i := range outcomes {
-		s.success(s.calls[outcomes[i].id], &outcomes[i])
-	}
-	return s, nil
+	s.now, err = d.clock(ctx, d.Pool)
+	return s, err
 }
 
 // applyAll is apply, one by one where it fails for all of them: a call that cannot be settled must not hold up others.
@@ -124,11 +104,15 @@ func (d *Dispatcher) applyAll(ctx context.Context, k budgetKey, outcomes []outco
 // apply records outcomes about open calls of one budget. A call that is over already is left alone. wake makes the budget
 // due, where no pass waits for the outcome.
 //
-// It reads before its transaction, and the transaction makes sure that nothing has changed: two settlements of one call
-// are rare, and a batch is locked for as short a time as can be.
+// It reads before its transaction, or knows from memory, and the transaction makes sure that nothing has changed: two
+// settlements of one call are rare, and a batch is locked for as short a time as can be.
 func (d *Dispatcher) apply(ctx context.Context, k budgetKey, outcomes []outcome, wake bool) error {
+	s, err := d.fromMemory(ctx, k, outcomes)
 	for try := 1; ; try++ {
-		s, err := d.settlement(ctx, k, outcomes)
+		known := s != nil
+		if !known && err == nil {
+			s, err = d.settlement(ctx, k, outcomes)
+		}
 		if err != nil {
 			return err
 		}
@@ -142,9 +126,11 @@ func (d *Dispatcher) apply(ctx context.Context, k budgetKey, outcomes []outcome,
 			return s.writeContradictions(ctx, d.Pool)
 		}
 		err = pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
-		if !errors.Is(err, run.ErrMoved) || try == settleTries {
+		again := errors.Is(err, run.ErrMoved) || known && err != nil && !mayPass(ctx, err)
+		if !again || try == settleTries {
 			return err
 		}
+		s, err = nil, nil
 	}
 }
 
@@ -177,16 +163,13 @@ type settlement struct {
 	cause    string
 	// checkAt is when the next outcome must be looked into.
 	checkAt time.Time
-	// resolved are the records of the calls that people have settled, contradictions those of them of which the provider says
-	// something else.
-	resolved       map[uuid.UUID][]db.ResolutionsOfCallsRow
+	// contradictions are the records that people have settled of which the provider says something else.
 	contradictions db.ResolutionContradictParams
 }
 
 func newSettlement(d *Dispatcher, k budgetKey, m *meter) *settlement {
 	return &settlement{d: d, key: k, meter: m, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
-		settled: map[windowKey]settledWindows{}, backoffs: map[string]time.Time{}, released: releases{key: k, calls: map[string]map[[2]int64]quota.Tally{}},
-		resolved: map[uuid.UUID][]db.ResolutionsOfCallsRow{}}
+		settled: map[windowKey]settledWindows{}, backoffs: map[string]time.Time{}, released: releases{key: k, calls: map[string]map[[2]int64]quota.Tally{}}}
 }
 
 // plan returns the plan of a batch that calls have records of.
@@ -206,13 +189,19 @@ type requeue struct {
 	again run.Again
 }
 
-// openCall is a call that is not over, with its parts.
+// openCall is a call that an outcome is about, with its parts.
 type openCall struct {
 	db.FlowCall
 	parts []run.Part
-	// from is where its records stand.
+	// from is where its records stand; empty where the call is over.
 	from run.Status
+	// resolved are those of its records that people have settled, by their rows.
+	resolved []db.ResolutionsOfCallRow
 }
+
+// recordsIn is where the records of calls stand that are not over, by the call's state.
+var recordsIn = map[string]run.Status{stateIntent: run.Started, stateAwaiting: run.Started, stateUnknown: run.NeedsReconcile,
+	stateUnresolved: run.Unresolved}
 
 // spender is the credential that the call spends with; zero for none.
 func (c *openCall) spender() uuid.UUID {
@@ -241,50 +230,16 @@ func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, outcomes []out
 	}
 	s := newSettlement(d, k, m)
 	s.now, s.budget, s.refusals = r.Now, r.FlowBudget, r.FlowBudget.Refusals
-	if err := s.readResolved(ctx, rows); err != nil {
-		return nil, err
-	}
 	for i := range rows {
-		s.open(&rows[i].FlowCall, outcomes)
+		call := &openCall{FlowCall: rows[i].FlowCall, from: recordsIn[rows[i].FlowCall.State]}
+		if call.Resolved > 0 {
+			if call.resolved, err = d.q.ResolutionsOfCall(ctx, d.Pool, call.ID); err != nil {
+				return nil, fmt.Errorf("read resolutions: %w", err)
+			}
+		}
+		s.calls[call.ID] = call
 	}
 	return s, s.readParts(ctx, ids)
-}
-
-// readResolved reads which records of the calls people have settled.
-func (s *settlement) readResolved(ctx context.Context, calls []db.CallsReadRow) error {
-	var ids []uuid.UUID
-	for i := range calls {
-		if calls[i].FlowCall.Resolved > 0 {
-			ids = append(ids, calls[i].FlowCall.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	rows, err := s.d.q.ResolutionsOfCalls(ctx, s.d.Pool, ids)
-	if err != nil {
-		return fmt.Errorf("read resolutions: %w", err)
-	}
-	for _, r := range rows {
-		s.resolved[r.CallID] = append(s.resolved[r.CallID], r)
-	}
-	return nil
-}
-
-// open adds a call that is not over.
-func (s *settlement) open(call *db.FlowCall, outcomes []outcome) {
-	from := run.Started
-	switch call.State {
-	case stateIntent, stateAwaiting:
-	case stateUnknown:
-		from = run.NeedsReconcile
-	case stateUnresolved:
-		from = run.Unresolved
-	default:
-		s.contradiction(call, outcomes)
-		return
-	}
-	s.calls[call.ID] = &openCall{FlowCall: *call, from: from}
 }
 
 func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
@@ -294,9 +249,6 @@ func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
 	}
 	for _, p := range rows {
 		call := s.calls[*p.CallID]
-		if call == nil {
-			continue
-		}
 		call.parts = append(call.parts, run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
 			First: p.First, From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, Element: p.Element, Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
 		if _, err := s.plan(ctx, p.BatchID); err != nil {
@@ -308,13 +260,19 @@ func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
 
 // one decides what the outcome about one call comes to.
 func (s *settlement) one(call *openCall, v *outcome) {
-	s.disagree(&call.FlowCall, v)
+	s.disagree(call, v)
+	if call.from == "" {
+		if v.reading.Kind == provider.Success && call.State == stateRefused {
+			s.d.opts.Log.Error("a call that was held for not sent has arrived", "call", call.ID, "domain", call.Domain, "bucket", call.Bucket)
+		}
+		return
+	}
 	switch v.reading.Kind {
 	case provider.Success:
 		s.success(call, v)
 	case provider.Pending:
 		if call.State == stateIntent { // else its records are in doubt already: the lookup finds the result
-			s.move(call, v, stateAwaiting, s.now.Add(s.pollEvery(call)))
+			s.move(call, v, stateAwaiting, s.now.Add(s.d.pollEvery(call.ActionID)))
 		}
 	case provider.Refused:
 		s.refused(call, v)
@@ -332,18 +290,15 @@ func (s *settlement) task(p *run.Part) (*definition.Step, *definition.Task) {
 	return step, &step.Tasks[p.TaskNo]
 }
 
-func (s *settlement) failure(p *run.Part, code, message string, r *provider.Reading) *run.JobError {
+func (s *settlement) failure(p *run.Part, v *outcome, code, message string) *run.JobError {
 	step, task := s.task(p)
-	e := &run.JobError{Code: code, Message: message, StepID: step.ID, TaskID: task.ID}
-	if r != nil {
-		e.ProviderCode, e.ProviderMessage = r.Code, r.Message
-	}
-	return e
+	return &run.JobError{Code: code, Message: message, StepID: step.ID, TaskID: task.ID,
+		ProviderCode: v.reading.Code, ProviderMessage: v.reading.Message}
 }
 
 // success settles accepted records, and those that the provider rejected by row.
 func (s *settlement) success(call *openCall, v *outcome) {
-	row, rejected, gone := 0, v.reading.Rejected, s.resolved[call.ID]
+	row, rejected, gone := 0, v.reading.Rejected, call.resolved
 	for i := range call.parts {
 		p := &call.parts[i]
 		r := s.result(call, p, v)
@@ -356,7 +311,7 @@ func (s *settlement) success(call *openCall, v *outcome) {
 				rejected = rejected[1:]
 			}
 			if len(rejected) > 0 && rejected[0].Row == row {
-				e := s.failure(p, codeRejected, "The provider rejected the record", nil)
+				e := s.failure(p, v, codeRejected, "The provider rejected the record")
 				e.ProviderCode, e.ProviderMessage = rejected[0].Code, rejected[0].Message
 				r.Exceptions = append(r.Exceptions, run.Exception{Offset: o, Kind: run.TraceRejected, Error: e})
 				rejected = rejected[1:]
@@ -374,41 +329,31 @@ func (s *settlement) result(call *openCall, p *run.Part, v *outcome) run.Result 
 
 // refused fails every record of a call that the provider refused for good, or took and could not do.
 func (s *settlement) refused(call *openCall, v *outcome) {
+	state, code, message := stateRefused, v.reading.Reason, "The provider refused the call"
+	if v.reading.Status != 0 {
+		message = fmt.Sprintf("The provider refused the call (status %d)", v.reading.Status)
+	}
+	switch v.reading.Reason {
+	case provider.ReasonRefused:
+		code = codeRefused
+	case provider.ReasonAddress:
+		message = "The address must not be called: it is not public"
+	case provider.ReasonRequest:
+		message = "The request cannot be sent as it is"
+	case provider.ReasonImportFailed:
+		state = stateSettled
+	}
 	for i := range call.parts {
 		p := &call.parts[i]
-		e := s.failure(p, refusalCode(v), refusalText(v), &v.reading)
-		s.failAll(call, p, v, e)
-	}
-	state := stateRefused
-	if v.reading.Reason == provider.ReasonImportFailed {
-		state = stateSettled
+		s.all(call, p, v, run.Exception{Kind: run.TraceFailed, Error: s.failure(p, v, code, message)})
 	}
 	s.move(call, v, state, time.Time{})
 }
 
-func refusalCode(v *outcome) string {
-	if v.reading.Reason == provider.ReasonRefused {
-		return codeRefused
-	}
-	return v.reading.Reason
-}
-
-func refusalText(v *outcome) string {
-	switch v.reading.Reason {
-	case provider.ReasonAddress:
-		return "The address must not be called: it is not public"
-	case provider.ReasonRequest:
-		return "The request cannot be sent as it is"
-	}
-	if v.reading.Status == 0 {
-		return "The provider refused the call"
-	}
-	return fmt.Sprintf("The provider refused the call (status %d)", v.reading.Status)
-}
-
-func (s *settlement) failAll(call *openCall, p *run.Part, v *outcome, e *run.JobError) {
+// all has every record of a part of a call come out as e.
+func (s *settlement) all(call *openCall, p *run.Part, v *outcome, e run.Exception) {
 	r := s.result(call, p, v)
-	r.Exceptions = allOf(p, run.Exception{Kind: run.TraceFailed, Error: e})
+	r.Exceptions = allOf(p, e)
 	s.results = append(s.results, r)
 }
 

@@ -198,19 +198,6 @@ func (d *Dispatcher) taken(ctx context.Context, conn db.DBTX, k budgetKey, refs 
 	return out, nil
 }
 
-// contradiction alarms when an answer comes to a call that was settled the other way.
-func (s *settlement) contradiction(call *db.FlowCall, outcomes []outcome) {
-	for i := range outcomes {
-		if outcomes[i].id != call.ID {
-			continue
-		}
-		s.disagree(call, &outcomes[i])
-		if outcomes[i].reading.Kind == provider.Success && call.State == stateRefused {
-			s.d.opts.Log.Error("a call that was held for not sent has arrived", "call", call.ID, "domain", call.Domain, "bucket", call.Bucket)
-		}
-	}
-}
-
 // observe records what an answer says of the credential that the call carried, outside of any transaction.
 func (d *Dispatcher) observe(ctx context.Context, p *outboundCall, answer *provider.Answer) {
 	task := p.r.task
@@ -226,10 +213,10 @@ func (d *Dispatcher) used(ctx context.Context, use credential.Use) {
 }
 
 // pollEvery is the pause between two questions for the result of a call.
-func (s *settlement) pollEvery(call *openCall) time.Duration {
-	action, ok := s.d.Catalog.Action(call.ActionID)
-	if !ok || action.Call == nil || action.Call.Result == nil || action.Call.Result.EverySeconds <= 0 {
-		return time.Second
+func (d *Dispatcher) pollEvery(actionID string) time.Duration {
+	seconds := 1
+	if action, ok := d.Catalog.Action(actionID); ok && action.Call != nil && action.Call.Result != nil {
+		seconds = max(action.Call.Result.EverySeconds, 1)
 	}
-	return time.Duration(action.Call.Result.EverySeconds) * time.Second
+	return time.Duration(seconds) * time.Second
 }
