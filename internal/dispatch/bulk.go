@@ -60,48 +60,41 @@ func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, row *queueRow) (err 
 			return err
 		}
 	}
-	parts := q.parts
 	const group = 64
-	for len(parts) > 0 && !c.full {
-		if c.records >= c.upTo {
-			c.full = c.records >= c.maxRows
-			break
-		}
+	had := len(c.pieces)
+	for parts := q.parts; len(parts) > 0 && c.hasRoom(); {
 		n := min(group, len(firstRecords(parts, c.upTo-c.records)))
-		if err := c.addParts(ctx, r, row, parts[:n]); err != nil {
+		if err := c.addParts(ctx, r, parts[:n]); err != nil {
 			return err
 		}
 		parts = parts[n:]
 	}
+	if len(c.pieces) > had { // else nothing of the queue waits for the call
+		c.queues = append(c.queues, keyOf(row))
+	}
+	c.full = c.full || c.records >= c.maxRows
 	return nil
 }
 
-func (c *bulk) addParts(ctx context.Context, r *renderer, row *queueRow, parts []run.Part) error {
+// hasRoom reports whether the call may have more rows of the queue at hand.
+func (c *bulk) hasRoom() bool { return !c.full && c.records < c.upTo }
+
+// addParts adds the records of parts, as pieces of the call and of records decided without one.
+func (c *bulk) addParts(ctx context.Context, r *renderer, parts []run.Part) error {
 	recs, release, err := r.open(ctx, parts)
 	if err != nil {
 		return err
 	}
 	defer release()
-	for i := range parts {
-		if c.full || c.records >= c.upTo {
-			return nil
-		}
-		c.addPart(r, row, parts[i], recs[parts[i].SliceNo])
+	for i := 0; i < len(parts) && c.hasRoom(); i++ {
+		rec := recs[parts[i].SliceNo]
+		_, gone := members(&parts[i], rec)
+		c.splitRange(parts[i], gone, func(o int32) (*run.Exception, bool) {
+			env := rec.Env(o)
+			return c.addRow(r, o, &env)
+		})
 	}
 	return nil
-}
-
-// addPart adds the records of a part, as pieces of the call and of records decided without one.
-func (c *bulk) addPart(r *renderer, row *queueRow, part run.Part, rec *run.Records) {
-	_, gone := members(&part, rec)
-	had := len(c.pieces)
-	c.splitRange(part, gone, func(o int32) (*run.Exception, bool) {
-		env := rec.Env(o)
-		return c.addRow(r, o, &env)
-	})
-	if n := len(c.queues); len(c.pieces) > had && (n == 0 || c.queues[n-1] != keyOf(row)) { // else nothing of the queue waits for the call
-		c.queues = append(c.queues, keyOf(row))
-	}
 }
 
 // splitRange takes a part off its queue from the front, as pieces that follow each other without gaps: runs of records that add
@@ -165,8 +158,7 @@ func (r *renderer) keyWithNUL(offset int32, row, settings []byte) *run.Exception
 // addRow renders one record into the call. fits is false where the call must end before it; an exception decides the
 // record without a call.
 func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exception, fits bool) {
-	if c.records >= c.upTo {
-		c.full = c.records >= c.maxRows
+	if !c.hasRoom() {
 		return nil, false
 	}
 	if e := r.exception(offset, env); e != nil {

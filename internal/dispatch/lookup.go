@@ -123,14 +123,14 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	}
 	final := l.row.SendBefore.Add(l.d.opts.Margin + skew + time.Duration(spec.SettlesWithinSeconds)*time.Second)
 	switch found := Found(len(refs), asked, final); {
-	case found == FoundMany:
+	case found == provider.Unknown:
 		return unresolved("ambiguous"), nil
-	case found != FoundNothing && !whole: // what was not read can hold it, or another that looks like it
+	case found != provider.Pending && !whole: // what was not read can hold it, or another that looks like it
 		return unresolved("too_many_pages"), nil
-	case found == FoundIt:
+	case found == provider.Success:
 		return l.result(ctx, refs[0])
-	case found == FoundAbsent:
-		return &outcome{reading: provider.Reading{Kind: provider.NotArrived}}, nil
+	case found == provider.NotArrived:
+		return &outcome{reading: provider.Reading{Kind: found}}, nil
 	}
 	if settled := l.now.Add(final.Sub(asked)); settled.Before(l.nextAt) || l.row.Checks > 3 {
 		l.nextAt = settled.Add(100 * time.Millisecond)
@@ -232,64 +232,33 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// Uncertainty is what follows where nobody knows whether a call arrived.
-type Uncertainty int
-
-// What follows.
-const (
-	// UncertainStays: nothing new; it is looked into already, or left to a person.
-	UncertainStays Uncertainty = iota
-	// UncertainRepeat: to send it again does no harm, or its author takes that upon himself.
-	UncertainRepeat
-	// UncertainMarkUnknown: the provider can be asked.
-	UncertainMarkUnknown
-	// UncertainMarkUnresolved: only a person can find out.
-	UncertainMarkUnresolved
-)
-
-// Uncertain decides by the outcome check of a call in this state; unresolved tells that asking has led nowhere.
-func Uncertain(state, outcomeCheck string, unresolved bool) Uncertainty {
-	if state == stateUnresolved {
-		return UncertainStays
-	}
+// Uncertain is the state of a call next of which nobody knows whether it arrived, by its outcome check: settled where to send it
+// again does no harm, or its author takes that upon himself. unresolved tells that asking has led nowhere.
+func Uncertain(state, outcomeCheck string, unresolved bool) string {
 	switch check := catalog.OutcomeCheck(outcomeCheck); {
+	case state == stateUnresolved:
 	case check == catalog.CheckSafe, check == catalog.CheckKeyed, check == checkAuthor:
-		return UncertainRepeat
+		return stateSettled
 	case check != catalog.CheckLookup, unresolved:
-		return UncertainMarkUnresolved
+		return stateUnresolved
 	case state == stateIntent:
-		return UncertainMarkUnknown
+		return stateUnknown
 	}
-	return UncertainStays
+	return state
 }
 
-// Finding is what a lookup of a call says.
-type Finding int
-
-// The findings.
-const (
-	// FoundNothing yet: ask again.
-	FoundNothing Finding = iota
-	// FoundIt: one match, which settles no other call.
-	FoundIt
-	// FoundMany: nobody can tell which match is the call.
-	FoundMany
-	// FoundAbsent: it did not arrive, and cannot any more.
-	FoundAbsent
-)
-
-// Found reads a lookup that was asked at a time and brought so many matches; settled is when the provider has decided about
-// whatever can have arrived.
-func Found(matches int, asked, settled time.Time) Finding {
+// Found says what a lookup proves that was asked at a time and brought so many matches which settle no other call; settled is when
+// the provider has decided about whatever can have arrived. Pending is to ask again, Unknown that nobody can tell which match it is.
+func Found(matches int, asked, settled time.Time) provider.Kind {
 	switch {
 	case matches == 1:
-		return FoundIt
+		return provider.Success
 	case matches > 1:
-		return FoundMany
+		return provider.Unknown
 	case asked.After(settled):
-		return FoundAbsent
+		return provider.NotArrived
 	}
-	return FoundNothing
+	return provider.Pending
 }
 
 // Patience is the pause to the next question about a call that was asked about so often: 1 s, 2 s, 4 s, at most a minute.

@@ -28,20 +28,16 @@ func (s *settlement) retryLater(call *openCall, v *outcome) {
 		case !v.reading.Named:
 			until = s.refusedForRate(call)
 		}
-		if bucket := s.limited(call, v); until.After(s.now) && until.After(s.backoffs[bucket]) {
+		bucket := s.key.bucket
+		if a, ok := s.d.Catalog.Action(call.ActionID); ok && slices.Contains(a.Buckets, v.reading.Bucket) { // the answer names another
+			bucket = v.reading.Bucket
+		}
+		if until.After(s.now) && until.After(s.backoffs[bucket]) {
 			s.backoffs[bucket], s.cause = until, cmp.Or(v.reading.Code, v.reading.Reason)
 		}
 	}
 	s.move(call, v, stateRefused, time.Time{})
 	s.putBack(call, v, until, codeRefused, "The provider asked to come back later")
-}
-
-// limited is the bucket of a call that a refusal for the rate names; that of its queue where it names none.
-func (s *settlement) limited(call *openCall, v *outcome) string {
-	if a, ok := s.d.Catalog.Action(call.ActionID); ok && slices.Contains(a.Buckets, v.reading.Bucket) {
-		return v.reading.Bucket
-	}
-	return s.key.bucket
 }
 
 // refusedForRate says until when a budget without windows is closed whose receiver names no time. Calls that were claimed before the
@@ -69,13 +65,11 @@ func (s *settlement) forgive(outcomes []outcome) {
 
 // writeRefusals notes what was counted. It comes before the calls are locked, as all locks of budgets do.
 func (s *settlement) writeRefusals(ctx context.Context, tx pgx.Tx) error {
-	counted := !s.closedUntil.IsZero()
-	if s.refusals == s.budget.Refusals && !counted {
-		return nil
-	}
 	p := db.BudgetRefusalsParams{Domain: s.key.domain, Bucket: s.key.bucket, Refusals: s.refusals, RefusedAt: s.budget.RefusedAt}
-	if counted {
+	if !s.closedUntil.IsZero() {
 		p.RefusedAt = &s.now
+	} else if s.refusals == s.budget.Refusals {
+		return nil
 	}
 	if err := s.d.q.BudgetRefusals(ctx, tx, p); err != nil {
 		return fmt.Errorf("count the refusals of %s: %w", s.key, err)

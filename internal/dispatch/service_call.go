@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,8 +27,7 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 		return nil, fmt.Errorf("the catalog has no action %s any more", actionID)
 	}
 	svc, _ := l.d.Catalog.Service(action.ServiceID)
-	seconds := cmp.Or(max(action.Call.TimeoutSeconds, 0), 30)
-	task := &definition.Task{Action: action, Timeout: time.Duration(seconds) * time.Second}
+	task := &definition.Task{Action: action, Timeout: time.Duration(action.Call.TimeoutSeconds) * time.Second}
 	r := &renderer{d: l.d, batch: &run.Batch{OrgID: l.row.OrgID}, task: task, svc: svc}
 	if l.row.CredentialID != nil {
 		var err error
@@ -49,13 +47,9 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 		return nil, fmt.Errorf("prepare %s: %w", actionID, err)
 	}
 	p.digest = bodyDigest(p.request.Body)
-	ans, next, err := l.d.spend(ctx, l.row.Domain, &p)
-	if err != nil {
+	ans, err := l.spend(ctx, &p)
+	if err != nil || ans == nil {
 		return nil, err
-	}
-	if ans == nil {
-		l.nextAt = maxTime(l.nextAt, next)
-		return nil, nil
 	}
 	l.asked = true
 	if reading := provider.Read(action, *ans, 0); reading.Kind != provider.Success {
@@ -89,24 +83,26 @@ func (d *Dispatcher) credentialFor(ctx context.Context, call *db.FlowCall) (*cre
 }
 
 // spend debits the action's budget for a call that carries no record, makes it, and settles the debit. It goes through the same gate as every
-// send. No answer: the budget has no room before next.
-func (d *Dispatcher) spend(ctx context.Context, domain string, p *outboundCall) (ans *provider.Answer, next time.Time, err error) {
-	action := p.r.task.Action
+// send. No answer: the budget has no room yet.
+func (l *lookup) spend(ctx context.Context, p *outboundCall) (*provider.Answer, error) {
+	action, k := p.r.task.Action, budgetKey{domain: l.row.Domain}
 	if len(action.Buckets) == 0 {
 		p.sendWithin(time.Now())
-		a := d.Sender.Send(ctx, p.request)
-		d.observe(ctx, p, &a)
-		return &a, next, nil
+	} else {
+		k.bucket = action.Buckets[0]
+		got, err := l.d.reserveFresh(ctx, k, []*outboundCall{p}, nil)
+		if err != nil || len(got.calls) == 0 {
+			l.nextAt = maxTime(l.nextAt, got.nextAt)
+			return nil, err
+		}
 	}
-	k := budgetKey{domain, action.Buckets[0]}
-	got, err := d.reserveFresh(ctx, k, []*outboundCall{p}, nil)
-	if err != nil || len(got.calls) == 0 {
-		return nil, got.nextAt, err
+	a := l.d.Sender.Send(ctx, p.request)
+	l.d.observe(ctx, p, &a)
+	if k.bucket == "" {
+		return &a, nil
 	}
-	a := d.Sender.Send(ctx, p.request)
-	d.observe(ctx, p, &a)
 	v := outcome{id: p.id, reading: provider.Read(action, a, 0), startedAt: a.StartedAt, finishedAt: a.FinishedAt}
-	return &a, next, d.apply(context.WithoutCancel(ctx), k, []outcome{v}, false)
+	return &a, l.d.apply(context.WithoutCancel(ctx), k, []outcome{v}, false)
 }
 
 // takeServiceCall writes down a call that carries no record, and debits it. What people hold and whose turn it is concerns records alone.

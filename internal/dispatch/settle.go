@@ -359,18 +359,19 @@ func (s *settlement) all(call *openCall, p *run.Part, v *outcome, e run.Exceptio
 
 // unknown decides by the action's outcome check: repeat what is harmless to repeat, else find out.
 func (s *settlement) unknown(call *openCall, v *outcome) {
-	switch Uncertain(call.State, call.OutcomeCheck, v.unresolved) {
-	case UncertainRepeat:
-		s.move(call, v, stateSettled, time.Time{})
+	switch next := Uncertain(call.State, call.OutcomeCheck, v.unresolved); next {
+	case call.State: // it is looked into already, or left to a person
+	case stateSettled:
+		s.move(call, v, next, time.Time{})
 		s.again(call, v, codeUnknown, "The provider gave no clear answer")
-	case UncertainMarkUnresolved:
-		s.move(call, v, stateUnresolved, time.Time{})
+	case stateUnresolved:
+		s.move(call, v, next, time.Time{})
 		if call.from == run.Started {
 			s.uncertain = append(s.uncertain, call.parts...)
 		}
 		s.unresolved = append(s.unresolved, call.parts...)
-	case UncertainMarkUnknown:
-		s.move(call, v, stateUnknown, s.now)
+	case stateUnknown:
+		s.move(call, v, next, s.now)
 		s.uncertain = append(s.uncertain, call.parts...)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"flowlane/internal/dispatch"
+	"flowlane/internal/provider"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
 )
@@ -122,17 +123,18 @@ func (b *budget) doubt(c *call, v verdict) {
 			c.batch.move(rec, s)
 		}
 	}
-	switch dispatch.Uncertain(c.state, c.check, v.unresolved) {
-	case dispatch.UncertainRepeat:
+	switch next := dispatch.Uncertain(c.state, c.check, v.unresolved); next {
+	case c.state:
+	case "settled":
 		b.moveCall(c, "settled", v)
 		b.again(c)
-	case dispatch.UncertainMarkUnresolved:
+	case "unresolved":
 		if c.state == "intent" {
 			to(run.NeedsReconcile)
 		}
 		to(run.Unresolved)
 		b.moveCall(c, "unresolved", v)
-	case dispatch.UncertainMarkUnknown:
+	case "unknown":
 		b.moveCall(c, "unknown", v)
 		c.nextAt = b.w.now
 		to(run.NeedsReconcile)
@@ -238,11 +240,11 @@ func (b *budget) lookUp(p *process, c *call, done func()) {
 			}
 			settled := c.sendBefore.Add(margin + a.skew + c.batch.settles)
 			switch dispatch.Found(matches, asked, settled) {
-			case dispatch.FoundIt:
+			case provider.Success:
 				b.settle(c, verdict{kind: success}, true)
-			case dispatch.FoundMany:
+			case provider.Unknown:
 				b.settle(c, verdict{kind: unknown, unresolved: true}, true)
-			case dispatch.FoundAbsent:
+			case provider.NotArrived:
 				b.settle(c, verdict{kind: absent}, true)
 			default:
 				later(time.Time{})
