@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"flowlane/gen/db"
@@ -109,16 +110,12 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	_, _, shift := l.d.Clock.Steps()
 	since := l.row.ClaimedAt.Add(-skew - lookupSlack - shift)
 	asked := l.row.ClaimedAt.Add(l.age)
-	matches, whole, err := l.matches(ctx, since)
+	refs, whole, err := l.matches(ctx, since)
 	if errors.Is(err, provider.ErrUnreadable) { // it says nothing: ask again
 		l.failed(0)
 		return nil, nil
 	}
-	if err != nil || matches == nil {
-		return nil, err
-	}
-	refs, err := l.unclaimed(ctx, matches)
-	if err != nil {
+	if err != nil || refs == nil {
 		return nil, err
 	}
 	final := l.row.SendBefore.Add(l.d.opts.Margin + skew + time.Duration(spec.SettlesWithinSeconds)*time.Second)
@@ -143,17 +140,17 @@ func unresolved(reason string) *outcome {
 	return &outcome{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: reason}}
 }
 
-// matches asks for everything that the provider received since a time, page by page, and returns what may be the call; nil where
-// there was no answer to one of the pages. whole tells that the last page was read.
-func (l *lookup) matches(ctx context.Context, since time.Time) (out []provider.LookupMatch, whole bool, err error) {
+// matches asks for everything that the provider received since a time, page by page, and returns the references of what may be the
+// call, as they settle no other; nil where there was no answer to one of the pages. whole tells that the last page was read.
+func (l *lookup) matches(ctx context.Context, since time.Time) (refs []string, whole bool, err error) {
 	spec, most := l.action.Call.Lookup, 1
 	if spec.Page != nil {
 		most = spec.Page.MaxPages
 	}
 	want := provider.Fingerprint{Digest: l.row.Digest, Count: int(l.row.Records), FirstKey: deref(l.row.FirstKey), LastKey: deref(l.row.LastKey), Since: since}
-	out = []provider.LookupMatch{}
+	refs = []string{}
 	var page provider.NextPage
-	for range most {
+	for pages := 0; pages < most && !whole; pages++ {
 		params, err := provider.LookupParams(l.action, json.RawMessage(l.row.Params), since, page.Cursor)
 		if err != nil {
 			return nil, false, fmt.Errorf("parameters of the lookup: %w", err)
@@ -166,15 +163,23 @@ func (l *lookup) matches(ctx context.Context, since time.Time) (out []provider.L
 		if err != nil {
 			return nil, false, fmt.Errorf("read the answer to the lookup: %w", err)
 		}
-		out = append(out, found...)
+		for _, m := range found {
+			refs = append(refs, m.Reference)
+		}
 		if page, err = provider.LookupNext(l.action, ans); err != nil {
 			return nil, false, fmt.Errorf("read where the answer goes on: %w", err)
 		}
-		if page.Last() {
-			return out, true, nil
-		}
+		whole = page.Last()
 	}
-	return out, false, nil
+	used, err := l.d.taken(ctx, l.d.Pool, l.key, refs, l.row.ID)
+	if err != nil {
+		return nil, false, err
+	}
+	return slices.DeleteFunc(refs, func(r string) bool { // pages may overlap
+		was := used[r]
+		used[r] = true
+		return was
+	}), whole, nil
 }
 
 func (l *lookup) skew() time.Duration {
@@ -182,25 +187,6 @@ func (l *lookup) skew() time.Duration {
 		return time.Duration(p.Account.ClockSkewSeconds) * time.Second
 	}
 	return 0
-}
-
-// unclaimed returns the references of matches that settle no other call.
-func (l *lookup) unclaimed(ctx context.Context, matches []provider.LookupMatch) (out []string, err error) {
-	var refs []string
-	for _, m := range matches {
-		refs = append(refs, m.Reference)
-	}
-	used, err := l.d.taken(ctx, l.d.Pool, l.key, refs, l.row.ID)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range refs {
-		if !used[r] { // pages may overlap
-			used[r] = true
-			out = append(out, r)
-		}
-	}
-	return out, nil
 }
 
 // result asks for the row results of a call that the provider knows by reference. No outcome: it is not ready.

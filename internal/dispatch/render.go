@@ -149,13 +149,6 @@ func (r *renderer) failure(code, message string) *run.JobError {
 	return &run.JobError{Code: code, Message: message, StepID: r.step.ID, TaskID: r.task.ID}
 }
 
-func (r *renderer) secret() provider.Secret {
-	if r.cred == nil {
-		return provider.Secret{}
-	}
-	return r.cred.Secret
-}
-
 // exception decides a record without a call; nil where it must be sent.
 func (r *renderer) exception(offset int32, env *expr.Env) *run.Exception {
 	if r.credErr != nil {
@@ -187,13 +180,17 @@ func (r *renderer) bad(offset int32, err error) *run.Exception {
 
 // call is a call of the task that has no records yet.
 func (r *renderer) call(lane db.FlowLane) outboundCall {
-	return outboundCall{r: r, orgID: r.batch.OrgID, lane: lane, timeout: r.timeout(), attempt: 1}
+	timeout := r.task.Timeout
+	if r.d.opts.Timeout > 0 {
+		timeout = min(r.d.opts.Timeout, timeout)
+	}
+	return outboundCall{r: r, orgID: r.batch.OrgID, lane: lane, timeout: timeout, attempt: 1}
 }
 
 // prepare makes the request of a call whose parameters and rows are rendered.
 func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 	action := p.r.task.Action
-	if p.request, err = provider.Prepare(p.r.svc, action, p.params, p.rows, p.r.secret(), idempotencyKey); err != nil {
+	if p.request, err = provider.Prepare(p.r.svc, action, p.params, p.rows, deref(p.r.cred).Secret, idempotencyKey); err != nil {
 		return err
 	}
 	over, err := provider.ExclusiveOver(action, p.params)
@@ -391,19 +388,15 @@ func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.R
 		p.decide(piece, nil, *e)
 		return &p
 	}
-	if r.task.ForEach != nil {
-		switch more, err := r.element(&piece, &env); {
-		case err != nil:
-			p.decide(piece, nil, *r.bad(offset, err))
-			return &p
-		case !more:
-			p.decide(piece, json.RawMessage("[]"))
-			return &p
-		}
+	more, err := r.element(&piece, &env)
+	if err == nil && !more {
+		p.decide(piece, json.RawMessage("[]"))
+		return &p
 	}
-	params, err := r.task.Params.Append(nil, &env)
 	if err == nil {
-		p.params = params
+		p.params, err = r.task.Params.Append(nil, &env)
+	}
+	if err == nil {
 		err = p.prepare(r.idempotencyKey(&piece, offset))
 	}
 	if err != nil {
@@ -415,10 +408,13 @@ func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.R
 	return &p
 }
 
-// element moves a piece on to the first element from its own on that needs a call, and shows that to env. more is false
-// where none is left; the piece then says so. An error speaks of the element that the piece names, or, where it names
+// element moves a piece of a for_each task on to the first element from its own on that needs a call, and shows that to env. more
+// is false where none is left; the piece then says so. An error speaks of the element that the piece names, or, where it names
 // none, of the task.
 func (r *renderer) element(piece *run.Part, env *expr.Env) (more bool, err error) {
+	if r.task.ForEach == nil {
+		return true, nil
+	}
 	list, err := r.task.ForEach.Eval(env)
 	if err != nil {
 		return false, err
@@ -437,13 +433,6 @@ func (r *renderer) element(piece *run.Part, env *expr.Env) (more bool, err error
 	}
 	piece.Element = piece.Elements
 	return false, nil
-}
-
-func (r *renderer) timeout() time.Duration {
-	if r.d.opts.Timeout > 0 {
-		return min(r.d.opts.Timeout, r.task.Timeout)
-	}
-	return r.task.Timeout
 }
 
 // exclusiveMost bounds what is a key of exclusive calls as it is; an index holds no more than some 2,700 bytes.

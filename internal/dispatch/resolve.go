@@ -59,10 +59,7 @@ func (d *Dispatcher) resolve(ctx context.Context, tx pgx.Tx, in Resolution) erro
 	if err != nil {
 		return fmt.Errorf("lock the calls in doubt: %w", err)
 	}
-	r := resolving{d: d, tx: tx, in: in, calls: map[uuid.UUID]*db.CallsLockRow{}}
-	for i := range calls {
-		r.calls[calls[i].FlowCall.ID] = &calls[i]
-	}
+	r := resolving{d: d, tx: tx, in: in, calls: calls}
 	if r.change, err = d.Runs.Begin(ctx, tx, in.BatchID); err != nil {
 		return err
 	}
@@ -87,7 +84,7 @@ type resolving struct {
 	d      *Dispatcher
 	tx     pgx.Tx
 	in     Resolution
-	calls  map[uuid.UUID]*db.CallsLockRow
+	calls  []db.CallsLockRow
 	change *run.Change
 }
 
@@ -95,14 +92,15 @@ func (r *resolving) settle(ctx context.Context, doubts []run.Doubtful) error {
 	var results []run.Result
 	for i := range doubts {
 		doubt := &doubts[i]
-		call := r.calls[doubt.CallID]
-		if call == nil { // it came into doubt just now
+		at := slices.IndexFunc(r.calls, func(c db.CallsLockRow) bool { return c.FlowCall.ID == doubt.CallID })
+		if at < 0 { // it came into doubt just now
 			return fmt.Errorf("%w: call %s", run.ErrMoved, doubt.CallID)
 		}
-		if err := r.note(ctx, call, doubt); err != nil {
+		if err := r.note(ctx, doubt); err != nil {
 			return err
 		}
-		results = append(results, r.result(call, doubt))
+		r.calls[at].FlowCall.Resolved++
+		results = append(results, r.result(&r.calls[at].FlowCall, doubt))
 	}
 	if r.in.Outcome == OutcomeRequeue {
 		if err := r.change.EndRun(ctx, r.in.BatchID, r.in.Position, doubts[0].Part.StepNo, r.in.Note); err != nil {
@@ -113,17 +111,11 @@ func (r *resolving) settle(ctx context.Context, doubts []run.Doubtful) error {
 		return err
 	}
 	// Ledgers are locked in the order of their budgets.
-	done := make([]*db.CallsLockRow, 0, len(doubts))
-	for i := range doubts {
-		if call := r.calls[doubts[i].CallID]; call.FlowCall.Resolved == call.FlowCall.Records {
-			done = append(done, call)
-		}
-	}
-	slices.SortFunc(done, func(a, b *db.CallsLockRow) int {
+	slices.SortFunc(r.calls, func(a, b db.CallsLockRow) int {
 		return strings.Compare(budgetOf(&a.FlowCall).String(), budgetOf(&b.FlowCall).String())
 	})
-	for _, call := range done {
-		if err := r.end(ctx, call); err != nil {
+	for i := range r.calls {
+		if err := r.end(ctx, &r.calls[i]); err != nil {
 			return err
 		}
 	}
@@ -131,23 +123,22 @@ func (r *resolving) settle(ctx context.Context, doubts []run.Doubtful) error {
 }
 
 // note writes down what was said of the record.
-func (r *resolving) note(ctx context.Context, call *db.CallsLockRow, doubt *run.Doubtful) error {
+func (r *resolving) note(ctx context.Context, doubt *run.Doubtful) error {
 	err := r.d.q.ResolutionInsert(ctx, r.tx, db.ResolutionInsertParams{CallID: doubt.CallID, PartID: doubt.Part.ID, OrgID: r.in.OrgID,
 		BatchID: r.in.BatchID, Position: r.in.Position, Outcome: string(r.in.Outcome), Note: r.in.Note, AccountID: r.in.By,
 		CreatedAt: r.change.Now})
 	if err != nil {
 		return fmt.Errorf("write the resolution: %w", err)
 	}
-	call.FlowCall.Resolved++
 	return nil
 }
 
 // result is what the answer to the call would have come to for the record.
-func (r *resolving) result(call *db.CallsLockRow, doubt *run.Doubtful) run.Result {
+func (r *resolving) result(call *db.FlowCall, doubt *run.Doubtful) run.Result {
 	plan := r.change.Plan(doubt.Part.BatchID)
 	step := &plan.Steps[doubt.Part.StepNo]
 	task := &step.Tasks[doubt.Part.TaskNo]
-	out := run.Result{Part: doubt.Part, From: doubt.From, CallID: doubt.CallID, StartedAt: call.FlowCall.ClaimedAt, EndedAt: r.change.Now}
+	out := run.Result{Part: doubt.Part, From: doubt.From, CallID: doubt.CallID, StartedAt: call.ClaimedAt, EndedAt: r.change.Now}
 	e := run.Exception{Offset: doubt.Part.From, Error: &run.JobError{Code: codeResolved, StepID: step.ID, TaskID: task.ID}}
 	switch r.in.Outcome {
 	case OutcomeRequeue:
@@ -167,10 +158,13 @@ func (r *resolving) result(call *db.CallsLockRow, doubt *run.Doubtful) run.Resul
 	return out
 }
 
-// end closes a call of which nothing is in doubt any more: nobody needs to ask about it. It goes on counting in every window
+// end closes a call if nothing of it is in doubt any more: nobody needs to ask about it then. It goes on counting in every window
 // in which it may have arrived.
 func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
 	call := &row.FlowCall
+	if call.Resolved < call.Records {
+		return nil
+	}
 	k := budgetOf(call)
 	m, err := r.d.windows(&row.FlowBudget)
 	if err != nil {

@@ -89,32 +89,24 @@ func (s *settlement) putBack(call *openCall, v *outcome, readyAt time.Time, code
 // notArrived retries a call that never left, or that the provider says it does not have.
 func (s *settlement) notArrived(call *openCall, v *outcome) {
 	s.move(call, v, stateRefused, time.Time{})
-	switch v.reading.Reason {
-	case "":
+	switch reason := v.reading.Reason; {
+	case reason == "":
 		s.putBack(call, v, time.Time{}, codeUnreachable, "The call was not sent in time")
-	case provider.ReasonTooLate:
-		s.tooLate(call, v)
-	case provider.ReasonWithheld:
+	case reason == provider.ReasonTooLate && v.call != nil && v.call.late: // it would go round for ever
+		limit := call.SendBefore.Sub(call.ClaimedAt)
+		s.again(call, v, codeTooLate, fmt.Sprintf("The call was never sent: to write it down took longer than the %s that it may take; "+
+			"a longer timeout_seconds would help", limit))
+	case reason == provider.ReasonTooLate: // a process that was stopped costs no attempt
+		s.putBack(call, v, s.now.Add(lateRetry), codeTooLate, "The call was not sent in time")
+	case reason == provider.ReasonWithheld:
 		s.putBack(call, v, s.now.Add(lateRetry), "", "")
-	case provider.ReasonNoToken:
+	case reason == provider.ReasonNoToken:
 		s.again(call, v, codeUnreachable, "The credential gave no access token")
-	case provider.ReasonTimeout:
+	case reason == provider.ReasonTimeout:
 		s.again(call, v, codeUnreachable, "The provider cannot be reached in time")
 	default:
 		s.again(call, v, codeUnreachable, "The provider cannot be reached")
 	}
-}
-
-// tooLate puts a call back that this process did not even try in its time. A process that was stopped costs no attempt; a claim
-// that takes longer than its calls may would go round for ever.
-func (s *settlement) tooLate(call *openCall, v *outcome) {
-	if v.call != nil && v.call.late {
-		limit := call.SendBefore.Sub(call.ClaimedAt)
-		s.again(call, v, codeTooLate, fmt.Sprintf("The call was never sent: to write it down took longer than the %s that it may take; "+
-			"a longer timeout_seconds would help", limit))
-		return
-	}
-	s.putBack(call, v, s.now.Add(lateRetry), codeTooLate, "The call was not sent in time")
 }
 
 // again tries records again after the pause of their task's retry policy, or fails them when it is used up.

@@ -40,7 +40,7 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 	p := r.call(db.FlowLaneInteractive)
 	p.id, p.serviceCall, p.params, p.check = newID(), true, params, catalog.CheckSafe
 	var err error
-	if p.request, err = provider.Prepare(svc, action, params, nil, r.secret(), ""); err == nil && link != "" {
+	if p.request, err = provider.Prepare(svc, action, params, nil, deref(r.cred).Secret, ""); err == nil && link != "" {
 		p.request, err = p.request.At(link)
 	}
 	if err != nil {

@@ -203,14 +203,6 @@ type openCall struct {
 var recordsIn = map[string]run.Status{stateIntent: run.Started, stateAwaiting: run.Started, stateUnknown: run.NeedsReconcile,
 	stateUnresolved: run.Unresolved}
 
-// spender is the credential that the call spends with; zero for none.
-func (c *openCall) spender() uuid.UUID {
-	if c.CredentialID == nil {
-		return uuid.Nil
-	}
-	return *c.CredentialID
-}
-
 func (d *Dispatcher) settlement(ctx context.Context, k budgetKey, outcomes []outcome) (*settlement, error) {
 	ids := make([]uuid.UUID, len(outcomes))
 	for i := range outcomes {

@@ -25,7 +25,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	counts := "" // as they are
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
 		w := s.windows(call, Counts(&v.reading, false), Counts(&v.reading, true))
-		s.released.add(w.released, call.spender())
+		s.released.add(w.released, deref(call.CredentialID))
 		counts = w.text
 	}
 	m := &s.moves
