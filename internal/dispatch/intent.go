@@ -53,7 +53,7 @@ func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*outboundCall)
 		shares[i] = quota.LaneShare{LaneKey: quota.LaneKey{Org: r.OrgID, Lane: r.Lane}, Weight: cmp.Or(int(r.Weight), standardWeight[r.Lane]),
 			OrgTag: quota.LaneTag{Start: r.OrgVstart, Finish: r.OrgVtime}, Tag: quota.LaneTag{Start: r.Vstart, Finish: r.Vtime}}
 	}
-	for _, s := range quota.ChargeGroup(shares, lanes) {
+	for _, s := range quota.Charge(shares, lanes) {
 		err := c.d.q.LaneCharge(ctx, conn, db.LaneChargeParams{
 			Domain: c.key.domain, Bucket: c.key.bucket, OrgID: s.Org, OrgVstart: s.OrgTag.Start, OrgVtime: s.OrgTag.Finish,
 			Lane: s.Lane, Vstart: s.Tag.Start, Vtime: s.Tag.Finish,

@@ -2,7 +2,8 @@ package quota
 
 import (
 	"bytes"
-	"container/heap"
+	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -63,55 +64,32 @@ func Allot(lanes []Demand, places int) (order []int) {
 		at[i], left[i] = lanes[i].LaneShare, lanes[i].Ready
 	}
 	f := newFair(at)
-	var next orgQueue
-	for _, o := range f.orgs {
-		if o.next(f, left) >= 0 {
-			next = append(next, o)
-		}
-	}
-	heap.Init(&next)
-	for len(order) < places && len(next) > 0 {
-		o := next[0]
+	waits := slices.DeleteFunc(slices.Collect(maps.Values(f.orgs)), func(o *fairOrg) bool { return o.next(f, left) < 0 })
+	for len(order) < places && len(waits) > 0 {
+		o := slices.MinFunc(waits, (*fairOrg).compare)
 		lane := o.next(f, left)
 		order = append(order, lane)
 		left[lane]--
 		f.charge(lane, 1)
 		if o.next(f, left) < 0 {
-			heap.Pop(&next)
-		} else {
-			heap.Fix(&next, 0)
+			waits = slices.DeleteFunc(waits, func(other *fairOrg) bool { return other == o })
 		}
 	}
 	return order
 }
 
-// Charge charges the lane for n calls, and its organization, also while it is alone: who has not sent yet goes before it then.
-func Charge(all []LaneShare, lane LaneKey, n int) (charged LaneShare) {
-	f := newFair(all)
-	own := slices.IndexFunc(all, func(s LaneShare) bool { return s.LaneKey == lane })
-	f.charge(own, n)
-	return all[own]
-}
-
-// ChargeGroup charges the lanes of the calls of a group, in the order in which they go, and returns those lanes.
-func ChargeGroup(all []LaneShare, calls []LaneKey) (charged []LaneShare) {
+// Charge charges the lanes of calls, in the order in which they go, and their organizations, also one that is alone: who has not
+// sent yet goes before it then. It returns those lanes.
+func Charge(all []LaneShare, calls []LaneKey) (charged []LaneShare) {
 	f := newFair(all)
 	own := make(map[LaneKey]int, len(all))
 	for i := range all {
 		own[all[i].LaneKey] = i
 	}
-	var lanes []int
 	for _, k := range calls {
-		i := own[k]
-		f.charge(i, 1)
-		if !slices.Contains(lanes, i) {
-			lanes = append(lanes, i)
-		}
+		f.charge(own[k], 1)
 	}
-	for _, i := range lanes {
-		charged = append(charged, all[i])
-	}
-	return charged
+	return slices.DeleteFunc(slices.Clone(all), func(s LaneShare) bool { return !slices.Contains(calls, s.LaneKey) })
 }
 
 // fair is a contest of lanes for one budget.
@@ -182,26 +160,7 @@ func (o *fairOrg) before(a, b *LaneShare) bool {
 	return a.Lane > b.Lane // the enumeration begins with the lightest
 }
 
-// orgQueue is a heap of organizations, the one that goes next on top.
-type orgQueue []*fairOrg
-
-func (q orgQueue) Len() int { return len(q) }
-
-func (q orgQueue) Less(i, j int) bool {
-	if q[i].tag.Finish != q[j].tag.Finish {
-		return q[i].tag.Finish < q[j].tag.Finish
-	}
-	return bytes.Compare(q[i].id[:], q[j].id[:]) < 0
-}
-
-func (q orgQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-
-// Push is never called: an organization that has no more calls does not come back.
-func (q *orgQueue) Push(o any) { *q = append(*q, o.(*fairOrg)) } //nolint:errcheck,forcetypeassert // the only type
-
-// Pop is the one of container/heap.
-func (q *orgQueue) Pop() any {
-	last := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return last
+// compare says which of two organizations goes first.
+func (o *fairOrg) compare(other *fairOrg) int {
+	return cmp.Or(cmp.Compare(o.tag.Finish, other.tag.Finish), bytes.Compare(o.id[:], other.id[:]))
 }

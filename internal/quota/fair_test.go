@@ -83,6 +83,13 @@ func drawContest(t *rapid.T) *contest {
 	return c
 }
 
+// chargeLane charges a lane for a group of calls at once.
+func chargeLane(all []LaneShare, lane LaneKey, n int) LaneShare {
+	own := slices.IndexFunc(all, func(s LaneShare) bool { return s.LaneKey == lane })
+	newFair(all).charge(own, n)
+	return all[own]
+}
+
 // serve gives calls to whoever goes next of those that have work, until so many went.
 func (c *contest) serve(calls int, works func(LaneKey) bool) {
 	for sent := 0; sent < calls; {
@@ -93,7 +100,7 @@ func (c *contest) serve(calls int, works func(LaneKey) bool) {
 			return 0
 		}), 1)[0]
 		lane, n := c.lanes[next].LaneKey, 1+(sent*7+next)%c.group
-		Charge(c.lanes, lane, n)
+		chargeLane(c.lanes, lane, n)
 		for i := range c.lanes {
 			if k := c.lanes[i].LaneKey; k == lane {
 				c.got[k], c.waited[k] = c.got[k]+n, 0
@@ -170,8 +177,8 @@ func TestProperty_SharesOrder(t *testing.T) {
 		c := drawContest(t)
 		c.serve(rapid.IntRange(0, 500).Draw(t, "before"), func(LaneKey) bool { return true })
 		mixed := slices.Clone(rapid.Permutation(c.lanes).Draw(t, "mixed"))
-		one := Charge(c.lanes, c.lanes[0].LaneKey, 3)
-		require.Equal(t, one, Charge(mixed, one.LaneKey, 3))
+		one := chargeLane(c.lanes, c.lanes[0].LaneKey, 3)
+		require.Equal(t, one, chargeLane(mixed, one.LaneKey, 3))
 	})
 }
 
@@ -180,13 +187,13 @@ func TestShares_Newcomer(t *testing.T) {
 	t.Parallel()
 	alone := []LaneShare{{LaneKey: LaneKey{uuid.UUID{1}, db.FlowLaneBulk}, Weight: 100}}
 	for range 10 {
-		Charge(alone, alone[0].LaneKey, 7)
+		chargeLane(alone, alone[0].LaneKey, 7)
 	}
 	newcomer := LaneShare{LaneKey: LaneKey{uuid.UUID{2}, db.FlowLaneBackfill}, Weight: 1}
 	both := []LaneShare{alone[0], newcomer}
 	first := func() int { return Allot([]Demand{{both[0], 1}, {both[1], 1}}, 1)[0] }
 	require.Equal(t, 1, first())
-	Charge(both, newcomer.LaneKey, 8)
+	chargeLane(both, newcomer.LaneKey, 8)
 	require.Equal(t, 0, first(), "it comes without credit")
 }
 
@@ -196,9 +203,9 @@ func TestShares_Return(t *testing.T) {
 	back := LaneShare{LaneKey: LaneKey{uuid.UUID{1}, db.FlowLaneBulk}, Weight: 1}
 	waits := LaneShare{LaneKey: LaneKey{uuid.UUID{2}, db.FlowLaneBulk}, Weight: 1}
 	both := []LaneShare{back, waits}
-	Charge(both, back.LaneKey, 1)
+	chargeLane(both, back.LaneKey, 1)
 	for range 10 {
-		Charge(both, waits.LaneKey, 1)
+		chargeLane(both, waits.LaneKey, 1)
 	}
 	require.Equal(t, []int{0, 1, 0, 1}, Allot([]Demand{{both[0], 9}, {both[1], 9}}, 4))
 }
@@ -241,7 +248,7 @@ func TestProperty_ShareOfGroup(t *testing.T) {
 			keys = append(keys, lanes[i].LaneKey)
 			ready[lanes[i].LaneKey]--
 		}
-		ChargeGroup(c.lanes, keys)
+		Charge(c.lanes, keys)
 		rest := Allot(c.demand(func(k LaneKey) int { return ready[k] }), len(order)-first)
 		require.True(t, slices.Equal(order[first:], rest), "%v is not %v", order[first:], rest)
 	})

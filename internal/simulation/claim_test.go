@@ -169,7 +169,7 @@ func (b *budget) take(calls []rendered, wanted int, spans []quota.Window, out *c
 		t.become(run.BatchRunning)
 	}
 	b.standing(t.lane)
-	quota.Charge(b.standings, t.lane, len(calls))
+	quota.Charge(b.standings, slices.Repeat([]quota.LaneKey{t.lane}, len(calls)))
 	b.spent()
 }
 
