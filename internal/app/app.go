@@ -49,12 +49,8 @@ import (
 	"flowlane/internal/work"
 )
 
-const (
-	bulkInFlight  = 4
-	smallInFlight = 256
-	// clockConns are the connections on which leases are kept and jobs arrive, so that busy handlers cannot starve them.
-	clockConns = 6
-)
+// clockConns are the connections on which leases are kept and jobs arrive, so that busy handlers cannot starve them.
+const clockConns = 6
 
 // Config says what a process does and with what.
 type Config struct {
@@ -268,7 +264,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Definitions = definition.New(a.Pool, a.Catalog)
 	a.RecordSets = recordset.New(a.Pool, a.Scheduler)
 	a.Stores = store.New(a.Pool, a.Scheduler)
-	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: bulkInFlight, SmallInFlight: smallInFlight}
+	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: dispatch.BulkInFlight, SmallInFlight: dispatch.SmallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
 	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory})

@@ -34,6 +34,9 @@ const DueReconcile = "reconcile"
 // DueCounters: the provider's own counters of an account (key: its tenancy id) are to be read.
 const DueCounters = credential.DueCounters
 
+// BulkInFlight and SmallInFlight limit the calls in flight of metered budgets.
+const BulkInFlight, SmallInFlight = 4, 256
+
 // Options tune a Dispatcher; zero values are replaced by good ones.
 type Options struct {
 	// Owner names this process in calls.
@@ -42,9 +45,7 @@ type Options struct {
 	Margin time.Duration
 	// Timeout, if set, bounds every call instead of what the catalog says; for tests that cannot wait.
 	Timeout time.Duration
-	// BulkInFlight and SmallInFlight limit the calls in flight of a metered budget. Defaults 4 and 256.
-	BulkInFlight, SmallInFlight int
-	Log                         *slog.Logger
+	Log     *slog.Logger
 	// Observed, if set, is told of every round trip: the action, and what the answer proves. It must be quick.
 	Observed func(actionID string, outcome provider.Kind)
 }
@@ -91,8 +92,6 @@ type Dispatcher struct {
 func New(d Deps, opts Options) *Dispatcher {
 	opts.Owner = cmp.Or(opts.Owner, uuid.NewString())
 	opts.Margin = cmp.Or(opts.Margin, 3*time.Second)
-	opts.BulkInFlight = cmp.Or(opts.BulkInFlight, 4)
-	opts.SmallInFlight = cmp.Or(opts.SmallInFlight, 256)
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	if opts.Observed == nil {
 		opts.Observed = func(string, provider.Kind) {}

@@ -113,7 +113,7 @@ func setupPool(t *testing.T, pool *pgxpool.Pool, opts dispatch.Options, change f
 	sched := due.New(b.pool, must(work.NewQueue(b.pool)), due.Options{Log: log})
 	creds := credential.New(credential.Deps{Pool: b.pool, Vault: must(vault.Open(kek)), Catalog: cat, Prober: sender, Now: time.Now, Due: sched})
 	b.creds = creds
-	router := &dispatch.Router{Catalog: cat, BulkInFlight: 4, SmallInFlight: 256}
+	router := &dispatch.Router{Catalog: cat, BulkInFlight: dispatch.BulkInFlight, SmallInFlight: dispatch.SmallInFlight}
 	b.runs = run.New(b.pool, definition.NewPlans(cat, 1<<20), router, sched, rand.Float64)
 	opts.Log = log
 	clock := due.NewClock(b.pool, log)

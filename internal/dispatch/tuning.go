@@ -104,9 +104,9 @@ func (d *Dispatcher) SetMargin(ctx context.Context, orgID uuid.UUID, tenancyID, 
 
 // ensureBudget makes sure that the budget of a metered bucket is there.
 func (d *Dispatcher) ensureBudget(ctx context.Context, conn db.DBTX, zone string, svc *catalog.Service, k budgetKey) error {
-	p := db.BudgetEnsureParams{Domain: k.domain, Bucket: k.bucket, ServiceID: svc.ID, Metered: true, TimeZone: zone, MaxInFlight: int32(d.opts.SmallInFlight)}
+	p := db.BudgetEnsureParams{Domain: k.domain, Bucket: k.bucket, ServiceID: svc.ID, Metered: true, TimeZone: zone, MaxInFlight: SmallInFlight}
 	if b := svc.RateBuckets[k.bucket]; b != nil && b.MaxRecordsPerRequest > 1 {
-		p.MaxInFlight = int32(d.opts.BulkInFlight)
+		p.MaxInFlight = BulkInFlight
 	}
 	if err := d.q.BudgetEnsure(ctx, conn, p); err != nil {
 		return fmt.Errorf("make budget %s: %w", k, err)
