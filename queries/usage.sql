@@ -1,10 +1,10 @@
 -- name: UsageCount :exec
--- Adds calls to a day. No two rows have one key; they are locked in order.
+-- Adds calls to a day. Its rows are locked in order.
 INSERT INTO flow.usage AS u (org_id, day, definition_id, credential_id, action_id, calls, records)
-SELECT d.org_id, @day::date, d.definition_id, d.credential_id, d.action_id, d.calls, d.records
+SELECT d.org_id, @day::date, d.definition_id, d.credential_id, d.action_id, sum(d.calls), sum(d.records)
 FROM (SELECT unnest(@org_ids::uuid[]) AS org_id, unnest(@definition_ids::uuid[]) AS definition_id, unnest(@credential_ids::uuid[]) AS credential_id,
         unnest(@action_ids::text[]) AS action_id, unnest(@calls::bigint[]) AS calls, unnest(@records::bigint[]) AS records) d
-ORDER BY d.org_id, d.definition_id, d.credential_id, d.action_id
+GROUP BY d.org_id, d.definition_id, d.credential_id, d.action_id ORDER BY d.org_id, d.definition_id, d.credential_id, d.action_id
 ON CONFLICT (org_id, day, definition_id, credential_id, action_id) DO UPDATE SET calls = u.calls + excluded.calls, records = u.records + excluded.records;
 
 -- name: UsageCalls :many

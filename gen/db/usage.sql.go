@@ -347,10 +347,10 @@ func (q *Queries) UsageCalls(ctx context.Context, db DBTX, arg UsageCallsParams)
 
 const usageCount = `-- name: UsageCount :exec
 INSERT INTO flow.usage AS u (org_id, day, definition_id, credential_id, action_id, calls, records)
-SELECT d.org_id, $1::date, d.definition_id, d.credential_id, d.action_id, d.calls, d.records
+SELECT d.org_id, $1::date, d.definition_id, d.credential_id, d.action_id, sum(d.calls), sum(d.records)
 FROM (SELECT unnest($2::uuid[]) AS org_id, unnest($3::uuid[]) AS definition_id, unnest($4::uuid[]) AS credential_id,
         unnest($5::text[]) AS action_id, unnest($6::bigint[]) AS calls, unnest($7::bigint[]) AS records) d
-ORDER BY d.org_id, d.definition_id, d.credential_id, d.action_id
+GROUP BY d.org_id, d.definition_id, d.credential_id, d.action_id ORDER BY d.org_id, d.definition_id, d.credential_id, d.action_id
 ON CONFLICT (org_id, day, definition_id, credential_id, action_id) DO UPDATE SET calls = u.calls + excluded.calls, records = u.records + excluded.records
 `
 
@@ -364,7 +364,7 @@ type UsageCountParams struct {
 	Records       []int64
 }
 
-// Adds calls to a day. No two rows have one key; they are locked in order.
+// Adds calls to a day. Its rows are locked in order.
 func (q *Queries) UsageCount(ctx context.Context, db DBTX, arg UsageCountParams) error {
 	_, err := db.Exec(ctx, usageCount,
 		arg.Day,

@@ -65,21 +65,14 @@ func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*outboundCall)
 	return nil
 }
 
-// usageKey is what calls and records are counted by; zeros stand for no definition and no credential.
-type usageKey struct {
-	orgID, definitionID, credentialID uuid.UUID
-	actionID                          string
-}
-
-type usageSum struct{ calls, records int64 }
-
 // count adds the calls of a claim to the day's usage. It goes with the statement that writes them down, under the budget's
 // lock, so that claims of one budget never wait for each other's counters, and before the batches' locks, like all of it. A
 // call that carries records of several definitions counts for the first, its records for each its own.
 func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
-	sums := map[usageKey]usageSum{}
+	in := db.UsageCountParams{Day: pgtype.Date{Time: c.now.UTC(), Valid: true}}
 	for _, p := range calls {
-		k, one := usageKey{p.orgID, uuid.Nil, p.r.task.CredentialID.UUID, p.r.task.Action.ID}, int64(1)
+		var definitions []uuid.UUID
+		records := map[uuid.UUID]int64{}
 		for i := range p.pieces {
 			piece := &p.pieces[i]
 			if piece.Decided {
@@ -89,19 +82,19 @@ func (c *claim) count(ctx context.Context, conn db.DBTX, calls []*outboundCall) 
 			if err != nil {
 				return err
 			}
-			k.definitionID = b.Plan.DefinitionID
-			sums[k] = usageSum{sums[k].calls + one, sums[k].records + int64(piece.Part.Records())}
-			one = 0
+			if _, known := records[b.Plan.DefinitionID]; !known {
+				definitions = append(definitions, b.Plan.DefinitionID)
+			}
+			records[b.Plan.DefinitionID] += int64(piece.Part.Records())
 		}
-		if one > 0 { // it carries no record
-			sums[k] = usageSum{sums[k].calls + one, sums[k].records}
+		if len(definitions) == 0 { // it carries no record
+			definitions = []uuid.UUID{uuid.Nil}
 		}
-	}
-	in := db.UsageCountParams{Day: pgtype.Date{Time: c.now.UTC(), Valid: true}}
-	for k, sum := range sums {
-		in.OrgIds, in.DefinitionIds = append(in.OrgIds, k.orgID), append(in.DefinitionIds, k.definitionID)
-		in.CredentialIds, in.ActionIds = append(in.CredentialIds, k.credentialID), append(in.ActionIds, k.actionID)
-		in.Calls, in.Records = append(in.Calls, sum.calls), append(in.Records, sum.records)
+		for i, definition := range definitions {
+			in.OrgIds, in.DefinitionIds = append(in.OrgIds, p.orgID), append(in.DefinitionIds, definition)
+			in.CredentialIds, in.ActionIds = append(in.CredentialIds, p.r.task.CredentialID.UUID), append(in.ActionIds, p.r.task.Action.ID)
+			in.Calls, in.Records = append(in.Calls, int64(max(1-i, 0))), append(in.Records, records[definition])
+		}
 	}
 	if err := c.d.q.UsageCount(ctx, conn, in); err != nil {
 		return fmt.Errorf("count calls: %w", err)
