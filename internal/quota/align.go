@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,13 +34,8 @@ func Align(caps map[int]int, calls []Spending, others []Window, now time.Time, s
 		out = append(out, Aligned{Window: *s, By: Tally{}})
 		return &out[len(out)-1]
 	}
-	open := func(spans []Window) (left []Window) {
-		for _, s := range spans {
-			if s.End.Add(skew).After(now) {
-				left = append(left, s)
-			}
-		}
-		return left
+	open := func(spans []Window) []Window {
+		return slices.DeleteFunc(spans, func(s Window) bool { return !s.End.Add(skew).After(now) })
 	}
 	for _, c := range calls {
 		for _, s := range open(Windows(caps, c.From, c.To, skew, loc)) {

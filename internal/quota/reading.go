@@ -47,13 +47,10 @@ func Drift(observed, own, recent, foreign int) int {
 	return 0
 }
 
-// Tolerated reports whether a drift is within 20% of the window's effective cap.
-func Tolerated(drift, limit int) bool { return max(drift, -drift)*5 <= limit }
-
-// Worse returns the greater of two drifts beyond the tolerance; was is nil where there was none.
+// Worse returns the greater of two drifts beyond the tolerance, a fifth of the window's effective cap; was is nil where there was none.
 func Worse(was *int32, drift, limit int) *int32 {
 	now := int32(drift)
-	if Tolerated(drift, limit) || was != nil && max(*was, -*was) >= max(now, -now) {
+	if max(drift, -drift)*5 <= limit || was != nil && max(*was, -*was) >= max(now, -now) {
 		return was
 	}
 	return &now
