@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,9 +144,8 @@ type claim struct {
 	meter  *meter
 	lanes  []db.BudgetLanesRow
 
-	// spans are the windows that the granted calls are debited in.
-	spans   []quota.Window
-	granted quota.Tally
+	// spans are the windows that calls are debited in.
+	spans []quota.Window
 	// covered are the queues that people hold.
 	covered []db.HoldCoversRow
 	change  *run.Change
@@ -217,15 +217,12 @@ func (d *Dispatcher) makeBudgets(ctx context.Context, domain string, action *cat
 		if _, made := d.made.Load(k); made {
 			continue
 		}
-		zone := "UTC"
 		row, err := d.q.DomainGet(ctx, d.Pool, domain)
-		if err == nil {
-			zone = row.TimeZone
-		} else if !pg.IsNoRows(err) {
+		if err != nil && !pg.IsNoRows(err) {
 			return fmt.Errorf("read domain %s: %w", domain, err)
 		}
 		svc, _ := d.Catalog.Service(action.ServiceID)
-		if err := d.ensureBudget(ctx, d.Pool, zone, svc, k); err != nil {
+		if err := d.ensureBudget(ctx, d.Pool, cmp.Or(row.TimeZone, "UTC"), svc, k); err != nil {
 			return err
 		}
 		d.made.Store(k, true)
@@ -342,9 +339,6 @@ func (c *claim) afford(ctx context.Context, calls []*outboundCall) (_ []*outboun
 			return calls[:i], nil
 		}
 		grant.Calls--
-		if c.spans != nil {
-			c.granted[p.r.task.CredentialID.UUID]++
-		}
 	}
 	return calls, nil
 }
@@ -362,7 +356,7 @@ func (c *claim) grant(ctx context.Context, wanted int, longest time.Duration) (q
 		c.elsewhere = grant.Calls < first.Calls
 	}
 	c.escalated = escalated
-	c.spans, c.granted = spans, quota.Tally{}
+	c.spans = spans
 	return grant, nil
 }
 
@@ -418,10 +412,14 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 	return l, nil
 }
 
-// debit spends what was granted.
+// debit spends the calls.
 func (c *claim) debit(ctx context.Context) error {
-	if len(c.granted) == 0 {
+	if len(c.calls) == 0 || c.spans == nil {
 		return nil
+	}
+	spent := quota.Tally{}
+	for _, p := range c.calls {
+		spent[p.r.task.CredentialID.UUID]++
 	}
 	for _, m := range c.meter.all() {
 		if m.spacing == 0 {
@@ -432,7 +430,7 @@ func (c *claim) debit(ctx context.Context) error {
 			return fmt.Errorf("space the calls of %s: %w", m.key, err)
 		}
 	}
-	return c.meter.debit(ctx, c.tx, c.spans, c.granted)
+	return c.meter.debit(ctx, c.tx, c.spans, spent)
 }
 
 // take takes the pieces off their queues, settles what was decided without a call, and debits the calls: late, because

@@ -110,10 +110,10 @@ func (c *claim) takeServiceCall(ctx context.Context, calls []*outboundCall) erro
 	if err := c.writeDown(ctx, c.tx, calls); err != nil {
 		return err
 	}
+	c.calls = calls
 	if err := c.debit(ctx); err != nil {
 		return err
 	}
-	c.calls = calls
 	return c.d.Due.Wake(ctx, c.tx, DueReconcile, c.key.String(), c.now.Add(calls[0].timeout+c.d.opts.Margin))
 }
 
