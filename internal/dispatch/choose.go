@@ -109,15 +109,10 @@ func pick(rows []queueRow, room func(*queueRow) int) (out, order []*picked) {
 }
 
 // choose renders the calls that should go next of those that are ready, without locks: a group of small ones, or one
-// bulk call. blocked queues, and those of lanes without room, are passed over. It returns none where nothing is ready.
+// bulk call. room is how many calls of a queue may go: none of one that is blocked. It returns none where nothing is ready.
 func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[queueKey]bool, room func(*queueRow) int) ([]*outboundCall, error) {
 	for {
-		picks, order := pick(rows, func(row *queueRow) int {
-			if blocked[keyOf(row)] {
-				return 0
-			}
-			return room(row)
-		})
+		picks, order := pick(rows, room)
 		if len(picks) == 0 {
 			return nil, nil
 		}
@@ -175,14 +170,14 @@ func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []
 
 // queueKey names the queue of a task.
 type queueKey struct {
-	batch      [16]byte
+	batch      uuid.UUID
 	step, task int16
 }
 
 func keyOf(r *queueRow) queueKey { return queueKey{r.BatchID, r.StepNo, r.TaskNo} }
 
 // String is how the query QueueChoose names a queue.
-func (k queueKey) String() string { return fmt.Sprintf("%s.%d.%d", uuid.UUID(k.batch), k.step, k.task) }
+func (k queueKey) String() string { return fmt.Sprintf("%s.%d.%d", k.batch, k.step, k.task) }
 
 // renderBulk renders one bulk call for a queue. One that its queue does not fill takes records of other batches of the
 // lane whose task has equal settings.

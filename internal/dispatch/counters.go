@@ -203,10 +203,7 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 	if err != nil {
 		return false, false, fmt.Errorf("read the ledger of %s: %w", m.key, err)
 	}
-	row := db.FlowLedger{WindowSeconds: int32(c.WindowSeconds), StartsAt: start}
-	if known := ledgerRow(rows, c.WindowSeconds, start); known != nil {
-		row = *known
-	}
+	row := cmp.Or(ledgerRow(rows, c.WindowSeconds, start), &db.FlowLedger{})
 	if quota.Outdated(deref(row.ObservedAt), read.asOf) {
 		return false, false, nil
 	}
@@ -231,14 +228,6 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 	}
 	scarce = limited && quota.Escalated([]quota.Window{{Cap: effective, Own: int(row.Own), Foreign: r.Foreign}})
 	return r.Freed, scarce, nil
-}
-
-// readFirst reads the counters of an account before a pass sends, where the last reading of this process is old: what
-// others spent is then known, and no call of ours is too young for the reading.
-func (d *Dispatcher) readFirst(ctx context.Context, m *meter) {
-	if m.askEvery > 0 && d.beforeSending.due(m.key.domain, m.askEvery, time.Now()) {
-		d.refreshCounters(ctx, m.key.domain)
-	}
 }
 
 // refreshCounters reads the counters of an account before something is sent. That it fails stops nobody: the ledger goes on counting

@@ -58,7 +58,7 @@ type Deps struct {
 	Credentials *credential.Service
 	Sender      *provider.Sender
 	Due         run.Waker
-	// Clock says how much time has really passed. Default: one that nobody runs.
+	// Clock says how much time has really passed.
 	Clock  *due.Clock
 	Random func() float64
 	// Memory is the process's budget for calls and their answers; nil for none.
@@ -96,10 +96,7 @@ func New(d Deps, opts Options) *Dispatcher {
 	if opts.Observed == nil {
 		opts.Observed = func(string, provider.Kind) {}
 	}
-	if d.Clock == nil {
-		d.Clock = due.NewClock(d.Pool, opts.Log)
-	}
-	out := &Dispatcher{Deps: d, opts: opts, q: db.New()}
+	out := &Dispatcher{Deps: d, opts: opts, q: db.New(), flights: flights{of: map[budgetKey]*flight{}}}
 	if d.Credentials != nil {
 		d.Credentials.MeteredBy(out.note)
 	}

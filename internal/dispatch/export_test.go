@@ -23,7 +23,13 @@ func (d *Dispatcher) ClaimAfter(ctx context.Context, domain, bucket string, betw
 	if err != nil {
 		return 0, 0, err
 	}
-	calls, err := d.choose(ctx, ready, map[queueKey]bool{}, func(*queueRow) int { return groupMax })
+	blocked := map[queueKey]bool{}
+	calls, err := d.choose(ctx, ready, blocked, func(row *queueRow) int {
+		if blocked[keyOf(row)] {
+			return 0
+		}
+		return groupMax
+	})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -79,9 +79,6 @@ func (d *Dispatcher) join(k budgetKey) *flight {
 	if f == nil {
 		f = &flight{d: d, key: k, lanes: map[quota.LaneKey]int{}, orgs: map[uuid.UUID]int{}, open: map[uuid.UUID]struct{}{},
 			changed: make(chan struct{}, 1), more: make(chan struct{}, 1)}
-		if d.flights.of == nil {
-			d.flights.of = map[budgetKey]*flight{}
-		}
 		d.flights.of[k] = f
 	}
 	f.mu.Lock()
@@ -92,15 +89,23 @@ func (d *Dispatcher) join(k budgetKey) *flight {
 }
 
 // leave ends a pass. waits tells that it leaves work for which a settlement may make room; seen is the number of
-// settlements that it knows of. It reports whether there was one since, which nobody else will tell the budget of.
-func (f *flight) leave(waits bool, seen int) (missed bool) {
+// settlements that it knows of. It wakes the budget where there was one since, which nobody else will tell it of.
+func (f *flight) leave(ctx context.Context, waits bool, seen int) {
 	f.mu.Lock()
 	f.passes--
 	f.waits = f.waits || waits
-	missed = f.waits && f.settled != seen
+	missed := f.waits && f.settled != seen
 	f.mu.Unlock()
 	f.d.drop(f)
-	return missed
+	if !missed || ctx.Err() != nil {
+		return
+	}
+	err := pg.InTx(ctx, f.d.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		return f.d.Due.Wake(ctx, tx, run.DueDispatch, f.key.String(), time.Time{})
+	})
+	if err != nil {
+		f.d.opts.Log.Warn("wake a budget that has room again", "budget", f.key, "error", err)
+	}
 }
 
 // drop forgets a flight without calls and passes.
@@ -266,8 +271,7 @@ func (f *flight) settle() {
 // gather takes answered calls, after a little time for others that come together. wake tells that nobody but the
 // settlement can say that there is room.
 func (f *flight) gather() (group []finished, wake bool) {
-	timer := time.NewTimer(settleWait)
-	defer timer.Stop()
+	over := time.After(settleWait)
 	for {
 		f.mu.Lock()
 		if n := len(f.answered); n == 0 || n >= settleMax || n == len(f.open) {
@@ -277,7 +281,7 @@ func (f *flight) gather() (group []finished, wake bool) {
 		select {
 		case <-f.more:
 			continue
-		case <-timer.C:
+		case <-over:
 			f.mu.Lock()
 		}
 		break
@@ -289,13 +293,6 @@ func (f *flight) gather() (group []finished, wake bool) {
 		f.answered, f.working = nil, false
 	}
 	return group, f.waits && f.passes == 0
-}
-
-// missed wakes a budget for which a settlement may have made room while its pass ended.
-func (d *Dispatcher) missed(ctx context.Context, k budgetKey) error {
-	return pg.InTx(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error {
-		return d.Due.Wake(ctx, tx, run.DueDispatch, k.String(), time.Time{})
-	})
 }
 
 // freshFor is how long after it has read what people hold a call may go out without reading that again. Holds promise that nothing

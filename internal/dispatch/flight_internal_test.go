@@ -13,7 +13,7 @@ import (
 // What other processes may have under way takes room as our own calls do: of the organization, and of the lane.
 func TestFlight_Others(t *testing.T) {
 	t.Parallel()
-	d := &Dispatcher{}
+	d := New(Deps{}, Options{})
 	f := d.join(budgetKey{"http://receiver.example", "calls"})
 	org, other := uuid.New(), uuid.New()
 	bulk, backfill := quota.LaneKey{Org: org, Lane: db.FlowLaneBulk}, quota.LaneKey{Org: org, Lane: db.FlowLaneBackfill}

@@ -63,13 +63,7 @@ func (d *Dispatcher) Pass(ctx context.Context, lease *due.Lease) (next time.Time
 	}
 	p := &pass{d: d, key: k, lease: lease, blocked: map[queueKey]bool{}, full: map[quota.LaneKey]bool{}, shut: map[queueKey]bool{}}
 	p.flight = d.join(p.key)
-	defer func() {
-		if p.flight.leave(p.waits(), p.settled) && ctx.Err() == nil {
-			if wakeErr := d.missed(ctx, p.key); wakeErr != nil {
-				d.opts.Log.Warn("wake a budget that has room again", "budget", p.key, "error", wakeErr)
-			}
-		}
-	}()
+	defer func() { p.flight.leave(ctx, p.waits(), p.settled) }()
 	p.settled = p.flight.settlements()
 	if err := p.open(ctx); err != nil {
 		return time.Time{}, err
@@ -101,7 +95,10 @@ func (p *pass) open(ctx context.Context) error {
 	p.flight.besides(others)
 	if m, err := p.d.windows(&budget); err == nil && m != nil {
 		p.spaced = m.spacing > 0
-		p.d.readFirst(ctx, m)
+		// Where the last reading is old, what others spent is known then, and no call of ours is too young for the reading.
+		if m.askEvery > 0 && p.d.beforeSending.due(m.key.domain, m.askEvery, time.Now()) {
+			p.d.refreshCounters(ctx, m.key.domain)
+		}
 	}
 	return nil
 }
@@ -130,8 +127,7 @@ func (p *pass) loop(ctx context.Context) (time.Time, error) {
 
 // await waits a little for what may let more go: an answer, a settlement, a start, the end of a short wait.
 func (p *pass) await(ctx context.Context) bool {
-	timer := time.NewTimer(batchWait)
-	defer timer.Stop()
+	waited := time.After(batchWait)
 	var over <-chan time.Time
 	if left := time.Until(p.waitLocal); left > 0 && left <= batchWait {
 		over = time.After(left)
@@ -139,12 +135,12 @@ func (p *pass) await(ctx context.Context) bool {
 	for {
 		select {
 		case <-p.flight.changed:
-			waited, full := p.waits(), len(p.full) > 0
+			barred, full := p.waits(), len(p.full) > 0
 			p.settle()
 			if full {
 				p.gather(ctx)
 			}
-			if waited {
+			if barred {
 				return true
 			}
 		case <-p.lease.Woken():
@@ -153,7 +149,7 @@ func (p *pass) await(ctx context.Context) bool {
 			return true
 		case <-ctx.Done():
 			return true
-		case <-timer.C:
+		case <-waited:
 			return false
 		}
 	}
@@ -161,13 +157,12 @@ func (p *pass) await(ctx context.Context) bool {
 
 // gather waits a moment until more places are free than the first: a claim of several calls costs little more than one.
 func (p *pass) gather(ctx context.Context) {
-	timer := time.NewTimer(placesWait)
-	defer timer.Stop()
+	over := time.After(placesWait)
 	for p.flight.free(p.maxInFlight) < p.maxInFlight/4 {
 		select {
 		case <-p.flight.changed:
 			p.settle()
-		case <-timer.C:
+		case <-over:
 			return
 		case <-ctx.Done():
 			return
@@ -277,7 +272,7 @@ func (p *pass) choose(ctx context.Context) ([]*outboundCall, error) {
 
 // room is how many calls of a queue's lane may go now.
 func (p *pass) room(row *queueRow) int {
-	if p.full[row.laneKey()] {
+	if p.blocked[keyOf(row)] || p.full[row.laneKey()] {
 		return 0
 	}
 	free := p.flight.room(row.laneKey(), p.maxInFlight, int(row.MaxCalls))
