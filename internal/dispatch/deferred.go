@@ -48,11 +48,7 @@ func (d *deferredQueues) add(k queueKey, now time.Time) deferral {
 func (d *deferredQueues) keys() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := []string{}
-	if len(d.queues) == 0 {
-		return out
-	}
-	now := time.Now()
+	out, now := []string{}, time.Now()
 	for k, q := range d.queues {
 		switch {
 		case now.Before(q.until):

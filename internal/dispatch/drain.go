@@ -50,11 +50,9 @@ func (d *Dispatcher) keepTrying(ctx context.Context, do func() error) error {
 		if !pg.IsSerialization(err) && ctx.Err() == nil && d.away.CompareAndSwap(false, true) {
 			d.opts.Log.Warn("the database is away: answers are kept until it is back", "error", err)
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -26,7 +27,8 @@ type Router struct {
 
 // Route implements run.Router.
 func (r *Router) Route(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, plan *definition.Plan, task *definition.Task, lane *db.FlowLane) (run.Route, error) {
-	out := run.Route{Lane: r.lane(plan, task, lane)}
+	// The trigger chooses before the definition, and that before the catalog.
+	out := run.Route{Lane: cmp.Or(deref(lane), db.FlowLane(plan.Lane), db.FlowLane(r.Catalog.Lane(task.Action)))}
 	budget := db.BudgetEnsureParams{ServiceID: task.Action.ServiceID, TimeZone: "UTC"}
 	if len(task.Action.Buckets) == 0 {
 		out.Domain, out.Bucket = unmetered(orgID, task), task.Action.ServiceID
@@ -65,17 +67,6 @@ func (r *Router) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, task *
 		return db.FlowDomain{}, fault.New(fault.Conflict, "Credential has no provider account")
 	}
 	return db.FlowDomain{TenancyID: *row.TenancyID, TimeZone: *row.TimeZone}, nil
-}
-
-// lane returns the lane of a task: trigger before definition before the catalog.
-func (r *Router) lane(plan *definition.Plan, task *definition.Task, lane *db.FlowLane) db.FlowLane {
-	if lane != nil {
-		return *lane
-	}
-	if plan.Lane != "" {
-		return db.FlowLane(plan.Lane)
-	}
-	return db.FlowLane(r.Catalog.Lane(task.Action))
 }
 
 // unmetered names the budget of calls that no provider meters: that of the credential, else of the host where the address
