@@ -111,34 +111,35 @@ func pick(rows []queueRow, room func(*queueRow) int) (out, order []*picked) {
 // choose renders the calls that should go next of those that are ready, without locks: a group of small ones, or one
 // bulk call. room is how many calls of a queue may go: none of one that is blocked. It returns none where nothing is ready.
 func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[queueKey]bool, room func(*queueRow) int) ([]*outboundCall, error) {
-	for {
+	for known := -1; len(blocked) > known; { // again where nothing came of it because queues were blocked meanwhile
+		known = len(blocked)
 		picks, order := pick(rows, room)
 		if len(picks) == 0 {
 			return nil, nil
 		}
-		calls, again, err := d.render(ctx, picks, order, rows, blocked)
-		if err != nil || !again {
+		calls, err := d.render(ctx, picks, order, rows, blocked)
+		if err != nil || len(calls) > 0 {
 			return calls, err
 		}
 	}
+	return nil, nil
 }
 
 // render renders the calls of queues that were picked: of the first one a bulk call, or all small ones before the first
-// bulk one, or one that spends other budgets. again tells that nothing came of it because queues were blocked meanwhile.
-func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []queueRow, blocked map[queueKey]bool) (calls []*outboundCall, again bool, err error) {
+// bulk one, or one that spends other budgets.
+func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []queueRow, blocked map[queueKey]bool) (calls []*outboundCall, err error) {
 	ids := make([]uuid.UUID, len(picks))
 	for i, q := range picks {
 		ids[i] = q.BatchID
 	}
 	if err := d.Runs.LoadBatches(ctx, d.Pool, ids); err != nil && mayPass(ctx, err) {
-		return nil, false, err // else one of them cannot be read, of which renderer finds out
+		return nil, err // else one of them cannot be read, of which renderer finds out
 	}
 	var small []*picked
-	had := len(blocked)
 	for _, q := range picks {
 		if q.r, err = d.renderer(ctx, q.queueRow); err != nil {
 			if err := d.passOver(ctx, q.queueRow, err, blocked); err != nil {
-				return nil, false, err
+				return nil, err
 			}
 			continue
 		}
@@ -153,19 +154,19 @@ func (d *Dispatcher) render(ctx context.Context, picks, order []*picked, rows []
 		known := len(blocked)
 		calls, err := d.renderBulk(ctx, q, rows, blocked)
 		if err != nil && !errors.Is(err, errFull) || len(calls) > 0 || len(blocked) > known {
-			return calls, err == nil && len(calls) == 0, err // where a queue is passed over: begin again without its records
+			return calls, err // where a queue is passed over: begin again without its records
 		}
 		blocked[keyOf(q.queueRow)] = true // somebody else has taken what was ready, or it must wait for memory
 	}
 	if err := d.renderSmall(ctx, small, blocked); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	for _, q := range order {
 		if len(q.rendered) > 0 {
 			calls, q.rendered = append(calls, q.rendered[0]), q.rendered[1:]
 		}
 	}
-	return calls, len(calls) == 0 && len(blocked) > had, nil
+	return calls, nil
 }
 
 // queueKey names the queue of a task.
