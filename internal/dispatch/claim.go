@@ -103,7 +103,9 @@ func (d *Dispatcher) reserveFresh(ctx context.Context, k budgetKey, calls []*out
 
 // unread tells that the provider's counters must be read before what is left near exhaustion goes.
 func (c *claim) unread() bool {
-	return c.meter.askEvery > 0 && !c.fresh && !quota.ReadingHolds(c.d.refreshed.at(c.key.domain), c.now)
+	refreshed, _ := c.d.refreshed.Load(c.key.domain)
+	readAt, _ := refreshed.(time.Time)
+	return c.meter.askEvery > 0 && !c.fresh && !quota.ReadingHolds(readAt, c.now)
 }
 
 // readBack finds out whether a claim was committed whose commit got no answer. The budget's lock waits for a commit that is

@@ -253,7 +253,7 @@ func (d *Dispatcher) tryRefresh(ctx context.Context, domain string) error {
 	if err != nil {
 		return err
 	}
-	d.refreshed.mark(domain, now)
+	d.refreshed.Store(domain, now)
 	if !r.young {
 		return nil
 	}
@@ -281,27 +281,11 @@ func (t *throttle) due(domain string, every time.Duration, now time.Time) bool {
 	if now.Sub(t.last[domain]) < every {
 		return false
 	}
-	t.set(domain, now)
-	return true
-}
-
-func (t *throttle) mark(domain string, at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.set(domain, at)
-}
-
-func (t *throttle) set(domain string, at time.Time) {
 	if t.last == nil || len(t.last) > throttleMax {
 		t.last = map[string]time.Time{}
 	}
-	t.last[domain] = at
-}
-
-func (t *throttle) at(domain string) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last[domain]
+	t.last[domain] = now
+	return true
 }
 
 // Counters is the handler of due rows of kind DueCounters. It comes back while calls go out, and while a window is open in

@@ -74,7 +74,7 @@ type Dispatcher struct {
 	// when it was last said that a batch waits for an action.
 	beforeSending, planned, logged throttle
 	// refreshed is when, by the database's clock, the counters of an account were read for calls of a budget that is nearly spent.
-	refreshed throttle
+	refreshed sync.Map
 	// bulkSize is the length of the rows of the last bulk call.
 	bulkSize atomic.Int64
 	// made are budgets that are known to be there.

@@ -23,8 +23,8 @@ func TestEscalate(t *testing.T) {
 		{"down to the last tenth", 0, 95, 90, false, nil},
 		{"in the last tenth", 90, 5, 0, true, nil},
 		{"after a reading", 90, 5, 5, false, func(c *claim) { c.fresh = true }},
-		{"right after the look of another claim", 90, 5, 5, false, func(c *claim) { c.d.refreshed.mark("d", now.Add(-time.Second/2)) }},
-		{"after an old look", 90, 5, 0, true, func(c *claim) { c.d.refreshed.mark("d", now.Add(-time.Second)) }},
+		{"right after the look of another claim", 90, 5, 5, false, func(c *claim) { c.d.refreshed.Store("d", now.Add(-time.Second/2)) }},
+		{"after an old look", 90, 5, 0, true, func(c *claim) { c.d.refreshed.Store("d", now.Add(-time.Second)) }},
 		{"a platform without counters", 90, 5, 5, false, func(c *claim) { c.meter.askEvery = 0 }},
 		{"nothing is granted", 100, 0, 0, false, nil},
 	} {
