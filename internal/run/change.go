@@ -206,19 +206,15 @@ func (l *Locking) Asks(ctx context.Context) []pg.Ask {
 	return []pg.Ask{
 		func(db pg.DB) error { return l.lock(ctx, db) },
 		func(db pg.DB) (err error) {
-			if l.parts, err = l.s.q.PartsQueued(ctx, db, partsOf(l.pieces)); err != nil {
-				return fmt.Errorf("read queued parts: %w", err)
-			}
-			return nil
+			l.parts, err = l.s.q.PartsQueued(ctx, db, partsOf(l.pieces))
+			return wrap(err, "read queued parts")
 		},
 	}
 }
 
 func (l *Locking) lock(ctx context.Context, db pg.DB) (err error) {
-	if l.rows, err = l.s.q.BatchLock(ctx, db, l.ids); err != nil {
-		return fmt.Errorf("lock batches: %w", err)
-	}
-	return nil
+	l.rows, err = l.s.q.BatchLock(ctx, db, l.ids)
+	return wrap(err, "lock batches")
 }
 
 // BeginLocked begins a change whose batches are locked.

@@ -161,7 +161,7 @@ func (s *Service) workSlice(ctx context.Context, b *Batch, p *piece, r *db.Slice
 		return nil, err
 	}
 	defer rec.Release()
-	w := &sliceWork{SliceRowsRow: *r, step: r.StepNo, from: rec.from, to: rec.to, done: doneBefore(r, r.StepNo)}
+	w := &sliceWork{SliceRowsRow: *r, step: r.StepNo, from: rec.from, to: rec.to, done: doneBefore(r)}
 	w.calls = undone(callTasks(&b.Plan.Steps[w.step]), w.done)
 	eachOffset(0, r.Records, rec.apart, func(o int32) {
 		w.all = append(w.all, o)

@@ -28,8 +28,7 @@ func (s *Service) readBatch(ctx context.Context, conn db.DBTX, orgID, id uuid.UU
 	if err != nil {
 		return nil, fmt.Errorf("read batch %s: %w", id, err)
 	}
-	row := BatchRow(found)
-	return &row, nil
+	return ref(BatchRow(found)), nil
 }
 
 // view reads a batch with its plan. Fault: NotFound.

@@ -124,11 +124,27 @@ func keysOf(views []*sliceView, meant func(*sliceView) bool) (batchIDs []uuid.UU
 // openFitting opens as many of the first slices as fit into memory together, at least one if there are any; pages tells
 // that their pages will be read as well.
 func (s *Service) openFitting(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) ([]*sliceView, error) {
-	n, err := s.fit(ctx, tx, views, pages)
-	if err != nil {
-		return nil, err
+	in, traces := db.SliceSizesParams{Pages: pages}, false
+	for _, v := range views {
+		in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.No)
+		in.FromSteps, in.InheritedFrom = append(in.FromSteps, v.needs.own), append(in.InheritedFrom, v.needs.inherited)
+		traces = traces || v.needs.own < noTraces || v.needs.inherited < noTraces
 	}
-	return views[:n], s.open(ctx, tx, views[:n])
+	if len(views) < 2 || !traces && !pages {
+		return views, s.open(ctx, tx, views)
+	}
+	sizes, err := s.q.SliceSizes(ctx, tx, in)
+	if err != nil {
+		return nil, fmt.Errorf("read sizes of slices of batch %s: %w", in.BatchIds[0], err)
+	}
+	total := int64(0)
+	for i, bytes := range sizes {
+		if total += bytes; total > walkBytes {
+			views = views[:max(i, 1)]
+			break
+		}
+	}
+	return views, s.open(ctx, tx, views)
 }
 
 // openEach opens slices, as many at once as fit into memory, and calls do with each.
@@ -146,30 +162,6 @@ func (s *Service) openEach(ctx context.Context, tx pgx.Tx, views []*sliceView, d
 		views = views[len(opened):]
 	}
 	return nil
-}
-
-// fit returns how many of the first slices fit into memory together, at least one.
-func (s *Service) fit(ctx context.Context, tx pgx.Tx, views []*sliceView, pages bool) (int, error) {
-	in, traces := db.SliceSizesParams{Pages: pages}, false
-	for _, v := range views {
-		in.BatchIds, in.SliceNos = append(in.BatchIds, v.batch.FlowBatch.ID), append(in.SliceNos, v.No)
-		in.FromSteps, in.InheritedFrom = append(in.FromSteps, v.needs.own), append(in.InheritedFrom, v.needs.inherited)
-		traces = traces || v.needs.own < noTraces || v.needs.inherited < noTraces
-	}
-	if len(views) < 2 || !traces && !pages {
-		return len(views), nil
-	}
-	sizes, err := s.q.SliceSizes(ctx, tx, in)
-	if err != nil {
-		return 0, fmt.Errorf("read sizes of slices of batch %s: %w", in.BatchIds[0], err)
-	}
-	total := int64(0)
-	for i, bytes := range sizes {
-		if total += bytes; total > walkBytes {
-			return max(i, 1), nil
-		}
-	}
-	return len(views), nil
 }
 
 // open reads slices, which can be of several batches, with what their reader needs. All queries must see one state of the database.

@@ -246,13 +246,8 @@ func (r *retrying) insert(ctx context.Context, list []candidate) error {
 	if _, err := r.s.q.RetrySliceInsert(ctx, r.tx, rows); err != nil {
 		return fmt.Errorf("insert slices: %w", err)
 	}
-	if len(inherited) == 0 {
-		return nil
-	}
-	if _, err := r.s.q.InheritedInsert(ctx, r.tx, inherited); err != nil {
-		return fmt.Errorf("insert what slices inherit: %w", err)
-	}
-	return nil
+	_, err := r.s.q.InheritedInsert(ctx, r.tx, inherited)
+	return wrap(err, "insert what slices inherit")
 }
 
 // slice makes the slice of n records from one on.

@@ -108,13 +108,6 @@ func (r *recordWork) started(batch uuid.UUID) {
 	r.output = fmt.Appendf(nil, `{"batch_id":%q}`, batch)
 }
 
-// dryRun keeps what a start would give.
-func (r *recordWork) dryRun() {
-	if r.started(uuid.Nil); r.start.waits > 0 {
-		r.output = childOutput(uuid.Nil, BatchCompleted, Completed, nil)
-	}
-}
-
 // startCheck is a prepared start, or why there is none.
 type startCheck struct {
 	*preparedStart
@@ -213,10 +206,13 @@ func (s *Service) dryRunStart(ctx context.Context, orgID uuid.UUID, r *recordWor
 		if err != nil {
 			return err
 		}
-		if l.refused != "" {
+		switch {
+		case l.refused != "":
 			r.fail(CodeStart, l.refused)
-		} else {
-			r.dryRun()
+		case r.start.waits > 0:
+			r.output = childOutput(uuid.Nil, BatchCompleted, Completed, nil)
+		default:
+			r.started(uuid.Nil)
 		}
 		return errDryRun
 	})

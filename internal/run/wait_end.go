@@ -229,7 +229,7 @@ func (e *ending) endSlice(s *db.SliceRowsRow, p *Part, trace Trace) {
 	}
 	d.remaining--
 	if s.Remaining--; s.Remaining == 0 {
-		e.c.leaveStep(e.h, s, s.Records-s.Apart, doneBefore(s, s.StepNo))
+		e.c.leaveStep(e.h, s, s.Records-s.Apart, doneBefore(s))
 	}
 }
 
@@ -273,9 +273,9 @@ func (e *ending) endJob(j *job, p *Part, trace Trace, beside bool) {
 	}
 }
 
-// doneBefore returns the tasks of a step, bits by number, that an earlier batch did for all records of the slice.
-func doneBefore(s *db.SliceRowsRow, step int16) int64 {
-	if step != s.FirstStep {
+// doneBefore returns the tasks of the slice's step, bits by number, that an earlier batch did for all of its records.
+func doneBefore(s *db.SliceRowsRow) int64 {
+	if s.StepNo != s.FirstStep {
 		return 0
 	}
 	return s.TasksDone
