@@ -168,7 +168,7 @@ SELECT EXISTS (SELECT FROM flow.call WHERE id = @id AND owner = @owner);
 -- name: CallMove :execrows
 -- Moves calls that are still in the state that they were seen in, with as many of their records resolved.
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = @answered_at::timestamptz,
-    next_check_at = nullif(d.next_check_at, '9999-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
+    next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
     exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@refs::text[]) AS reference,
         unnest(@next_check_ats::timestamptz[]) AS next_check_at, unnest(@notes::text[]) AS note, unnest(@counts_in::text[]) AS counts_in,

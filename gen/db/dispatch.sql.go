@@ -456,7 +456,7 @@ func (q *Queries) CallIs(ctx context.Context, db DBTX, arg CallIsParams) (bool, 
 
 const callMove = `-- name: CallMove :execrows
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = $1::timestamptz,
-    next_check_at = nullif(d.next_check_at, '9999-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
+    next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
     exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reference,
         unnest($5::timestamptz[]) AS next_check_at, unnest($6::text[]) AS note, unnest($7::text[]) AS counts_in,

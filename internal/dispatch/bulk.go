@@ -18,7 +18,6 @@ type bulk struct {
 	outboundCall
 	settings []byte
 	buf      []byte
-	keyField string
 	full     bool
 	// lastStart is where the last row begins.
 	lastStart int
@@ -194,8 +193,8 @@ func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exceptio
 		return e, true
 	}
 	if c.records == 0 {
-		c.settings, c.keyField = settings, provider.KeyField(r.task.Action, settings)
-		c.firstKey = keyOfRow(c.buf[start:], c.keyField)
+		c.settings = settings
+		c.firstKey = keyOfRow(c.buf[start:], provider.KeyField(r.task.Action, settings))
 	}
 	c.records++
 	c.lastStart = start
@@ -213,7 +212,7 @@ func (c *bulk) finish() *outboundCall {
 	}
 	c.buf = append(c.buf, ']')
 	p.rows, p.params = c.buf, json.RawMessage(c.settings)
-	p.lastKey = keyOfRow(p.rows[c.lastStart:len(p.rows)-1], c.keyField)
+	p.lastKey = keyOfRow(p.rows[c.lastStart:len(p.rows)-1], provider.KeyField(p.r.task.Action, p.params))
 	p.digest = provider.Digest(p.r.task.Action, p.rows)
 	if err := p.prepare(""); err != nil {
 		p.refuse(p.r.bad(0, err).Error)

@@ -24,27 +24,13 @@ type lookup struct {
 	age time.Duration
 	// nextAt is when to ask again where there is no outcome yet.
 	nextAt time.Time
-	// asked: the provider was asked, or nobody can ask it. Waiting for a budget is no question.
-	asked bool
-}
-
-func (l *lookup) open(ctx context.Context) error {
-	l.action, _ = l.d.Catalog.Action(l.row.ActionID)
-	now, ages, err := l.d.Clock.Ages(ctx, l.row.ClaimedAt)
-	if err != nil {
-		return err //nolint:wrapcheck // says everything
-	}
-	l.now, l.age = now, ages[0]
-	l.nextAt = l.now.Add(Patience(int(l.row.Checks)))
-	if l.row.State == stateAwaiting {
-		l.nextAt = l.now.Add(min(l.d.pollEvery(l.row.ActionID), time.Minute))
-	}
-	return nil
+	// checks is 1 where the provider was asked, or nobody can ask it. Waiting for a budget is no question.
+	checks int32
 }
 
 // failed notes that the question got no answer: the next one comes after a growing pause, and no sooner than after this one.
 func (l *lookup) failed(after time.Duration) {
-	l.asked = true
+	l.checks = 1
 	l.nextAt = maxTime(l.nextAt, l.now.Add(max(after, Patience(int(l.row.Checks)))))
 }
 
@@ -80,11 +66,8 @@ func (l *lookup) check(ctx context.Context) (err error) {
 
 // postpone dates the next question.
 func (l *lookup) postpone(ctx context.Context) error {
-	in := db.CallPostponeParams{ID: l.row.ID, NextCheckAt: &l.nextAt}
-	if l.asked {
-		in.Checks = 1
-	}
-	if err := l.d.q.CallPostpone(ctx, l.d.Pool, in); err != nil {
+	err := l.d.q.CallPostpone(ctx, l.d.Pool, db.CallPostponeParams{ID: l.row.ID, NextCheckAt: &l.nextAt, Checks: l.checks})
+	if err != nil {
 		return fmt.Errorf("date the next question: %w", err)
 	}
 	return nil
@@ -106,7 +89,10 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	if spec == nil {
 		return unresolved("no_lookup"), nil
 	}
-	skew := l.skew()
+	skew := time.Duration(0)
+	if p, ok := l.d.Catalog.Platform(l.action.PlatformID); ok && p.Account != nil {
+		skew = time.Duration(p.Account.ClockSkewSeconds) * time.Second
+	}
 	_, _, shift := l.d.Clock.Steps()
 	since := l.row.ClaimedAt.Add(-skew - lookupSlack - shift)
 	asked := l.row.ClaimedAt.Add(l.age)
@@ -180,13 +166,6 @@ func (l *lookup) matches(ctx context.Context, since time.Time) (refs []string, w
 		used[r] = true
 		return was
 	}), whole, nil
-}
-
-func (l *lookup) skew() time.Duration {
-	if p, ok := l.d.Catalog.Platform(l.action.PlatformID); ok && p.Account != nil {
-		return time.Duration(p.Account.ClockSkewSeconds) * time.Second
-	}
-	return 0
 }
 
 // result asks for the row results of a call that the provider knows by reference. No outcome: it is not ready.

@@ -98,11 +98,16 @@ func (d *Dispatcher) checkDue(ctx context.Context, k budgetKey) (failed error) {
 // checkOrPostpone looks into one call. One that cannot be looked into, whatever the reason, is tried again later, and given up
 // in the end like any other; an error means that even this could not be written down.
 func (d *Dispatcher) checkOrPostpone(ctx context.Context, k budgetKey, call *db.FlowCall) error {
-	l := lookup{d: d, key: k, row: call}
-	if err := l.open(ctx); err != nil {
-		return err
+	now, ages, err := d.Clock.Ages(ctx, call.ClaimedAt)
+	if err != nil {
+		return err //nolint:wrapcheck // says everything
 	}
-	err := l.check(ctx)
+	l := lookup{d: d, key: k, row: call, now: now, age: ages[0], nextAt: now.Add(Patience(int(call.Checks)))}
+	l.action, _ = d.Catalog.Action(call.ActionID)
+	if call.State == stateAwaiting {
+		l.nextAt = now.Add(min(d.pollEvery(call.ActionID), time.Minute))
+	}
+	err = l.check(ctx)
 	if err == nil || mayPass(ctx, err) {
 		return err
 	}

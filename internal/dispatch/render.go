@@ -103,7 +103,6 @@ const (
 	codeTooLate     = "call_too_late"
 	codeUnknown     = "outcome_unknown"
 	codeResolved    = "resolved_by_person"
-	codeRequeued    = run.CodeRequeued
 )
 
 // errGone means that the catalog of this process does not have the task's action, or no longer as the flow uses it. Its
@@ -273,16 +272,14 @@ func (d *Dispatcher) renderSmall(ctx context.Context, queues []*picked, blocked 
 	if err := d.readParts(ctx, queues...); err != nil {
 		return err
 	}
-	var orgs []uuid.UUID
 	byOrg := map[uuid.UUID][]*picked{}
 	for _, q := range queues {
-		if byOrg[q.OrgID] == nil {
-			orgs = append(orgs, q.OrgID)
-		}
 		byOrg[q.OrgID] = append(byOrg[q.OrgID], q)
 	}
-	for _, org := range orgs {
-		if err := d.renderOf(ctx, byOrg[org], blocked); err != nil {
+	for _, q := range queues {
+		own := byOrg[q.OrgID]
+		delete(byOrg, q.OrgID)
+		if err := d.renderOf(ctx, own, blocked); err != nil {
 			for _, q := range queues {
 				letGo(q.rendered)
 			}

@@ -96,8 +96,11 @@ func (r *resolving) settle(ctx context.Context, doubts []run.Doubtful) error {
 		if at < 0 { // it came into doubt just now
 			return fmt.Errorf("%w: call %s", run.ErrMoved, doubt.CallID)
 		}
-		if err := r.note(ctx, doubt); err != nil {
-			return err
+		err := r.d.q.ResolutionInsert(ctx, r.tx, db.ResolutionInsertParams{CallID: doubt.CallID, PartID: doubt.Part.ID, OrgID: r.in.OrgID,
+			BatchID: r.in.BatchID, Position: r.in.Position, Outcome: string(r.in.Outcome), Note: r.in.Note, AccountID: r.in.By,
+			CreatedAt: r.change.Now})
+		if err != nil {
+			return fmt.Errorf("write the resolution: %w", err)
 		}
 		r.calls[at].FlowCall.Resolved++
 		results = append(results, r.result(&r.calls[at].FlowCall, doubt))
@@ -122,17 +125,6 @@ func (r *resolving) settle(ctx context.Context, doubts []run.Doubtful) error {
 	return nil
 }
 
-// note writes down what was said of the record.
-func (r *resolving) note(ctx context.Context, doubt *run.Doubtful) error {
-	err := r.d.q.ResolutionInsert(ctx, r.tx, db.ResolutionInsertParams{CallID: doubt.CallID, PartID: doubt.Part.ID, OrgID: r.in.OrgID,
-		BatchID: r.in.BatchID, Position: r.in.Position, Outcome: string(r.in.Outcome), Note: r.in.Note, AccountID: r.in.By,
-		CreatedAt: r.change.Now})
-	if err != nil {
-		return fmt.Errorf("write the resolution: %w", err)
-	}
-	return nil
-}
-
 // result is what the answer to the call would have come to for the record.
 func (r *resolving) result(call *db.FlowCall, doubt *run.Doubtful) run.Result {
 	plan := r.change.Plan(doubt.Part.BatchID)
@@ -142,7 +134,7 @@ func (r *resolving) result(call *db.FlowCall, doubt *run.Doubtful) run.Result {
 	e := run.Exception{Offset: doubt.Part.From, Error: &run.JobError{Code: codeResolved, StepID: step.ID, TaskID: task.ID}}
 	switch r.in.Outcome {
 	case OutcomeRequeue:
-		e.Kind, e.Error.Code, e.Error.Message = run.TraceRetry, codeRequeued, "The outcome of the call stayed unknown; a person had the job run again"
+		e.Kind, e.Error.Code, e.Error.Message = run.TraceRetry, run.CodeRequeued, "The outcome of the call stayed unknown; a person had the job run again"
 	case OutcomeRejected:
 		e.Kind, e.Error.Message = run.TraceFailed, "The outcome of the call stayed unknown; a person settled the job as failed"
 		if task.Action.Bulk {
@@ -172,7 +164,7 @@ func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
 	}
 	s := newSettlement(r.d, k, m)
 	s.now = r.change.Now
-	s.move(&openCall{FlowCall: *call}, &outcome{reading: provider.Reading{Reason: noteResolved}}, stateSettled, time.Time{})
+	s.move(&openCall{FlowCall: *call}, &outcome{reading: provider.Reading{Reason: "resolved"}}, stateSettled, time.Time{})
 	moved, err := r.d.q.CallMove(ctx, r.tx, s.moves)
 	if err != nil {
 		return fmt.Errorf("end call %s: %w", call.ID, err)
@@ -186,9 +178,6 @@ func (r *resolving) end(ctx context.Context, row *db.CallsLockRow) error {
 	r.change.Wake(run.DueDispatch, k.String(), r.change.Now) // an exclusive call makes room
 	return nil
 }
-
-// noteResolved is the note of a call that people have settled record by record.
-const noteResolved = "resolved"
 
 // truths are what answers say of a record that people have settled, in the words of resolutions where these can say it too.
 var truths = map[provider.Kind]string{provider.Success: string(OutcomeAccepted), provider.Refused: string(OutcomeRejected),

@@ -51,7 +51,7 @@ func (l *lookup) call(ctx context.Context, actionID string, params json.RawMessa
 	if err != nil || ans == nil {
 		return nil, err
 	}
-	l.asked = true
+	l.checks = 1
 	if reading := provider.Read(action, *ans, 0); reading.Kind != provider.Success {
 		l.failed(reading.RetryAfter)
 		return nil, nil

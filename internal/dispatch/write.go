@@ -17,10 +17,7 @@ import (
 	"flowlane/internal/run"
 )
 
-// forever stands for no next check in the arrays of a query.
-var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// move notes the new state of a call, and gives back the windows that it did not count in.
+// move notes the new state of a call, and when it must be looked into, if at all. It gives back the windows that it did not count in.
 func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time.Time) {
 	counts := "" // as they are
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
@@ -35,11 +32,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	m.Resolved = append(m.Resolved, call.Resolved)
 	m.States = append(m.States, state)
 	m.Refs = append(m.Refs, v.reading.Reference)
-	if checkAt.IsZero() {
-		checkAt = forever
-	} else if s.checkAt.IsZero() || checkAt.Before(s.checkAt) {
-		s.checkAt = checkAt
-	}
+	s.checkAt = soonest(s.checkAt, checkAt)
 	m.NextCheckAts = append(m.NextCheckAts, checkAt)
 	m.Notes = append(m.Notes, v.reading.Reason)
 	m.CountsIn = append(m.CountsIn, counts)
