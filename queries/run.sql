@@ -116,11 +116,6 @@ UPDATE flow.slice s SET queued = s.queued - d.records, started = s.started + d.r
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@records::int[]) AS records) d
 WHERE s.batch_id = d.batch_id AND s.no = d.no;
 
--- name: BatchCountClaim :exec
-UPDATE flow.batch_count c SET queued = c.queued - d.records, started = c.started + d.records, change_no = c.change_no + 1
-FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@records::bigint[]) AS records) d
-WHERE c.batch_id = d.batch_id;
-
 -- name: SliceAdvance :exec
 UPDATE flow.slice s SET step_no = d.step_no, state = d.state, remaining = d.remaining
 FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@nos::int[]) AS no, unnest(@step_nos::smallint[]) AS step_no,

@@ -29,22 +29,6 @@ func (q *Queries) BatchCancel(ctx context.Context, db DBTX, arg BatchCancelParam
 	return err
 }
 
-const batchCountClaim = `-- name: BatchCountClaim :exec
-UPDATE flow.batch_count c SET queued = c.queued - d.records, started = c.started + d.records, change_no = c.change_no + 1
-FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::bigint[]) AS records) d
-WHERE c.batch_id = d.batch_id
-`
-
-type BatchCountClaimParams struct {
-	BatchIds []uuid.UUID
-	Records  []int64
-}
-
-func (q *Queries) BatchCountClaim(ctx context.Context, db DBTX, arg BatchCountClaimParams) error {
-	_, err := db.Exec(ctx, batchCountClaim, arg.BatchIds, arg.Records)
-	return err
-}
-
 const batchCountMove = `-- name: BatchCountMove :exec
 UPDATE flow.batch_count c SET
     status = CASE WHEN d.ended_as <> '' THEN d.ended_as::flow.batch_status ELSE c.status END,

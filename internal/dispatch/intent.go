@@ -17,17 +17,12 @@ import (
 func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {
 	in := db.CallInsertParams{Domain: c.key.domain, Bucket: c.key.bucket, Owner: c.d.opts.Owner, ClaimedAt: c.now, CountsIn: quota.CountsOf(c.spans).Encode()}
 	for _, p := range calls {
-		in.Ids = append(in.Ids, p.id)
-		in.OrgIds = append(in.OrgIds, p.orgID)
-		in.Lanes = append(in.Lanes, string(p.lane))
-		in.ActionIds = append(in.ActionIds, p.r.task.Action.ID)
+		in.Ids, in.OrgIds = append(in.Ids, p.id), append(in.OrgIds, p.orgID)
+		in.Lanes, in.ActionIds = append(in.Lanes, string(p.lane)), append(in.ActionIds, p.r.task.Action.ID)
 		in.CredentialIds = append(in.CredentialIds, p.r.task.CredentialID.UUID)
-		in.Attempts = append(in.Attempts, max(p.attempt, 1))
-		in.Records = append(in.Records, int32(p.records))
-		in.Digests = append(in.Digests, p.digest)
-		in.FirstKeys = append(in.FirstKeys, p.firstKey)
-		in.LastKeys = append(in.LastKeys, p.lastKey)
-		in.Params = append(in.Params, string(p.params))
+		in.Attempts, in.Records = append(in.Attempts, max(p.attempt, 1)), append(in.Records, int32(p.records))
+		in.Digests, in.FirstKeys = append(in.Digests, p.digest), append(in.FirstKeys, p.firstKey)
+		in.LastKeys, in.Params = append(in.LastKeys, p.lastKey), append(in.Params, string(p.params))
 		in.OutcomeChecks = append(in.OutcomeChecks, p.outcomeCheck())
 		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
 		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: in.CountsIn,

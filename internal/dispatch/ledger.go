@@ -247,10 +247,8 @@ func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
 		p := db.LedgerReleaseParams{Domain: r.key.domain, Bucket: bucket}
 		calls := r.calls[bucket]
 		for _, k := range slices.SortedFunc(maps.Keys(calls), func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) }) {
-			p.Seconds = append(p.Seconds, int32(k[0]))
-			p.Starts = append(p.Starts, time.Unix(k[1], 0))
-			p.Calls = append(p.Calls, int32(calls[k].Sum()))
-			p.Less = append(p.Less, string(calls[k].Encode(-1)))
+			p.Seconds, p.Starts = append(p.Seconds, int32(k[0])), append(p.Starts, time.Unix(k[1], 0))
+			p.Calls, p.Less = append(p.Calls, int32(calls[k].Sum())), append(p.Less, string(calls[k].Encode(-1)))
 		}
 		if err := db.New().LedgerRelease(ctx, tx, p); err != nil {
 			return fmt.Errorf("release %s of %s: %w", bucket, r.key.domain, err)
@@ -361,8 +359,7 @@ func (m *meter) alignCalls(ctx context.Context, tx pgx.Tx, now time.Time) error 
 		for w, starts := range quota.CountsOf(quota.Windows(m.caps, c.ClaimedAt, c.Until, m.skew, m.loc)) {
 			in[quota.WindowKind{Seconds: w.Seconds, Bucket: as}] = starts
 		}
-		p.Ids = append(p.Ids, c.ID)
-		p.CountsIn = append(p.CountsIn, string(in.Encode()))
+		p.Ids, p.CountsIn = append(p.Ids, c.ID), append(p.CountsIn, string(in.Encode()))
 	}
 	if err := db.New().CallsAlign(ctx, tx, p); err != nil {
 		return fmt.Errorf("align the calls of %s: %w", m.key, err)
@@ -391,12 +388,9 @@ func (m *meter) alignLedger(ctx context.Context, tx pgx.Tx, now time.Time) error
 	}
 	p := db.LedgerAlignParams{Domain: m.key.domain, Bucket: m.key.bucket}
 	for _, w := range quota.Align(m.caps, spent, others, now, m.skew, m.loc) {
-		p.Seconds = append(p.Seconds, int32(w.Seconds))
-		p.Starts = append(p.Starts, w.Start)
-		p.Ends = append(p.Ends, w.End)
-		p.Own = append(p.Own, int32(w.Own))
-		p.ForeignSpend = append(p.ForeignSpend, int32(w.Foreign))
-		p.Caps = append(p.Caps, int32(w.Cap))
+		p.Seconds, p.Starts = append(p.Seconds, int32(w.Seconds)), append(p.Starts, w.Start)
+		p.Ends, p.Own = append(p.Ends, w.End), append(p.Own, int32(w.Own))
+		p.ForeignSpend, p.Caps = append(p.ForeignSpend, int32(w.Foreign)), append(p.Caps, int32(w.Cap))
 		p.ByCredential = append(p.ByCredential, string(w.By.Encode(1)))
 	}
 	if err := q.LedgerAlign(ctx, tx, p); err != nil {

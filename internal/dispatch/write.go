@@ -27,14 +27,11 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	}
 	m := &s.moves
 	m.AnsweredAt = s.now
-	m.Ids = append(m.Ids, call.ID)
-	m.Seen = append(m.Seen, call.State)
-	m.Resolved = append(m.Resolved, call.Resolved)
-	m.States = append(m.States, state)
+	m.Ids, m.Seen = append(m.Ids, call.ID), append(m.Seen, call.State)
+	m.Resolved, m.States = append(m.Resolved, call.Resolved), append(m.States, state)
 	m.Refs = append(m.Refs, v.reading.Reference)
 	s.checkAt = soonest(s.checkAt, checkAt)
-	m.NextCheckAts = append(m.NextCheckAts, checkAt)
-	m.Notes = append(m.Notes, v.reading.Reason)
+	m.NextCheckAts, m.Notes = append(m.NextCheckAts, checkAt), append(m.Notes, v.reading.Reason)
 	m.CountsIn = append(m.CountsIn, counts)
 }
 

@@ -16,7 +16,7 @@ import (
 func (c *Change) Apply(ctx context.Context) error {
 	writes := []func(context.Context) error{c.moveSlices, c.writeJobs, c.writeWaits, c.writeParts, c.writeLanes, c.writeTraces, c.compact, c.moveBatches}
 	if c.claimsOnly() {
-		writes = []func(context.Context) error{c.writeClaims, c.writeParts, c.writeLanes}
+		writes = []func(context.Context) error{c.claimSlices, c.writeParts, c.writeLanes, c.moveBatches}
 	}
 	for _, write := range writes {
 		if err := write(ctx); err != nil {
@@ -59,38 +59,16 @@ func (c *Change) claimsOnly() bool {
 	return true
 }
 
-// writeClaims counts claimed records.
-func (c *Change) writeClaims(ctx context.Context) error {
-	var perSlice db.SliceClaimParams
-	var perBatch db.BatchCountClaimParams
-	var start []uuid.UUID
-	total := map[uuid.UUID]int64{}
+// claimSlices counts claimed records in their slices.
+func (c *Change) claimSlices(ctx context.Context) error {
+	var in db.SliceClaimParams
 	for _, k := range sortedSlices(c.slices) {
-		n := c.slices[k].counts.Of(Started)
-		perSlice.BatchIds = append(perSlice.BatchIds, k.batch)
-		perSlice.Nos = append(perSlice.Nos, k.no)
-		perSlice.Records = append(perSlice.Records, int32(n))
-		total[k.batch] += n
+		in.BatchIds, in.Nos = append(in.BatchIds, k.batch), append(in.Nos, k.no)
+		in.Records = append(in.Records, int32(c.slices[k].counts.Of(Started)))
 	}
-	for id, n := range total {
-		perBatch.BatchIds = append(perBatch.BatchIds, id)
-		perBatch.Records = append(perBatch.Records, n)
-		switch h := c.heads[id]; {
-		case h.Status != BatchQueued:
-		case n == h.RecordCount:
-			c.unmarked = append(c.unmarked, id)
-		default:
-			start = append(start, id)
-		}
-	}
-	if err := c.s.q.SliceClaim(ctx, c.later, perSlice); err != nil {
-		return fmt.Errorf("count claimed records: %w", err)
-	}
-	c.later.MustTouch(len(perSlice.Nos), ErrMoved)
-	if err := c.start(ctx, start); err != nil {
-		return err
-	}
-	return wrap(c.s.q.BatchCountClaim(ctx, c.later, perBatch), "count claimed records")
+	err := c.s.q.SliceClaim(ctx, c.later, in)
+	c.later.MustTouch(len(in.Nos), ErrMoved)
+	return wrap(err, "count claimed records")
 }
 
 // moveSlices writes the slices' counters and moves on those whose step is over.
@@ -98,10 +76,8 @@ func (c *Change) moveSlices(ctx context.Context) error {
 	args := db.SliceMoveParams{}
 	for _, k := range sortedSlices(c.slices) {
 		d := c.slices[k]
-		args.BatchIds = append(args.BatchIds, k.batch)
-		args.Nos = append(args.Nos, k.no)
-		args.Remaining = append(args.Remaining, d.remaining)
-		args.Apart = append(args.Apart, d.apart)
+		args.BatchIds, args.Nos = append(args.BatchIds, k.batch), append(args.Nos, k.no)
+		args.Remaining, args.Apart = append(args.Remaining, d.remaining), append(args.Apart, d.apart)
 		args.LastSteps = append(args.LastSteps, c.heads[k.batch].lastStep())
 		for _, n := range d.counts {
 			args.Deltas = append(args.Deltas, int32(n))
@@ -169,12 +145,9 @@ func (c *Change) writeLanes(ctx context.Context) error {
 		if d.parts == 0 && d.records == 0 && d.delayedUntil.IsZero() {
 			continue
 		}
-		args.BatchIds = append(args.BatchIds, k.batch)
-		args.StepNos = append(args.StepNos, k.step)
-		args.TaskNos = append(args.TaskNos, k.task)
-		args.Parts = append(args.Parts, d.parts)
-		args.Records = append(args.Records, d.records)
-		args.Claimed = append(args.Claimed, d.claimed)
+		args.BatchIds, args.StepNos = append(args.BatchIds, k.batch), append(args.StepNos, k.step)
+		args.TaskNos, args.Parts = append(args.TaskNos, k.task), append(args.Parts, d.parts)
+		args.Records, args.Claimed = append(args.Records, d.records), append(args.Claimed, d.claimed)
 		args.DelayedUntils = append(args.DelayedUntils, d.delayedUntil)
 	}
 	if len(args.Parts) == 0 {
@@ -190,10 +163,8 @@ func (c *Change) writeTraces(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		args.BatchIds = append(args.BatchIds, k.slice.batch)
-		args.SliceNos = append(args.SliceNos, k.slice.no)
-		args.StepNos = append(args.StepNos, k.step)
-		args.TaskNos = append(args.TaskNos, k.task)
+		args.BatchIds, args.SliceNos = append(args.BatchIds, k.slice.batch), append(args.SliceNos, k.slice.no)
+		args.StepNos, args.TaskNos = append(args.StepNos, k.step), append(args.TaskNos, k.task)
 		args.Bodies = append(args.Bodies, body)
 	}
 	if len(args.Bodies) == 0 {
@@ -237,6 +208,8 @@ func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) e
 				began = c.Now
 			}
 			c.ended = append(c.ended, id)
+		case h.Status == BatchQueued && d.Of(Started) == h.RecordCount:
+			c.unmarked = append(c.unmarked, id)
 		case h.Status == BatchQueued, h.Status == BatchPaused:
 			start = append(start, id)
 		}
@@ -247,19 +220,11 @@ func (c *Change) moveCounts(ctx context.Context, deltas map[uuid.UUID]*Counts) e
 	if len(args.BatchIds) == 0 {
 		return nil
 	}
-	if err := c.s.q.BatchCountMove(ctx, c.later, args); err != nil {
-		return fmt.Errorf("count jobs: %w", err)
+	err := c.s.q.BatchCountMove(ctx, c.later, args)
+	if err == nil && len(start) > 0 {
+		err = c.s.q.BatchStart(ctx, c.later, db.BatchStartParams{Ids: start, Began: c.Now, Now: c.Now})
 	}
-	return c.start(ctx, start)
-}
-
-// start marks batches as running.
-func (c *Change) start(ctx context.Context, ids []uuid.UUID) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	err := c.s.q.BatchStart(ctx, c.later, db.BatchStartParams{Ids: ids, Began: c.Now, Now: c.Now})
-	return wrap(err, "start batches")
+	return wrap(err, "count jobs")
 }
 
 // outcome is how a batch ends whose jobs are all over.

@@ -98,8 +98,7 @@ func (c *Change) loadCovers(ctx context.Context, keys []sliceKey) error {
 	args := db.PartsOfSlicesParams{}
 	for _, k := range keys {
 		if c.covers[k] == nil {
-			args.BatchIds = append(args.BatchIds, k.batch)
-			args.SliceNos = append(args.SliceNos, k.no)
+			args.BatchIds, args.SliceNos = append(args.BatchIds, k.batch), append(args.SliceNos, k.no)
 			c.covers[k] = &cover{}
 		}
 	}

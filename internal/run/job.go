@@ -28,8 +28,7 @@ func (c *Change) loadJobs(ctx context.Context, keys []jobKey) error {
 	args := db.JobsAtParams{}
 	for _, k := range keys {
 		if _, ok := c.jobs[k]; !ok {
-			args.BatchIds = append(args.BatchIds, k.batch)
-			args.Positions = append(args.Positions, k.position)
+			args.BatchIds, args.Positions = append(args.BatchIds, k.batch), append(args.Positions, k.position)
 		}
 	}
 	if len(args.Positions) == 0 {
@@ -176,14 +175,10 @@ func (c *Change) writeJobs(ctx context.Context) error {
 }
 
 func addJob(up *db.JobUpdateParams, j *job, status Status) {
-	up.BatchIds = append(up.BatchIds, j.BatchID)
-	up.Positions = append(up.Positions, j.Position)
-	up.StepNos = append(up.StepNos, j.StepNo)
-	up.Remaining = append(up.Remaining, j.Remaining)
-	up.Statuses = append(up.Statuses, string(status))
-	up.Readies = append(up.Readies, j.Ready)
-	up.Doomed = append(up.Doomed, string(deref(j.Doomed)))
-	up.Attempts = append(up.Attempts, j.Attempts)
+	up.BatchIds, up.Positions = append(up.BatchIds, j.BatchID), append(up.Positions, j.Position)
+	up.StepNos, up.Remaining = append(up.StepNos, j.StepNo), append(up.Remaining, j.Remaining)
+	up.Statuses, up.Readies = append(up.Statuses, string(status)), append(up.Readies, j.Ready)
+	up.Doomed, up.Attempts = append(up.Doomed, string(deref(j.Doomed))), append(up.Attempts, j.Attempts)
 	up.Errors = append(up.Errors, deref(j.Error))
 }
 

@@ -115,10 +115,8 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 		lane.parts--
 	}
 	if all && len(runs) == 1 && len(runs[0]) == len(ps) {
-		t.whole.Ids = append(t.whole.Ids, r.ID)
-		t.whole.CallIds = append(t.whole.CallIds, ps[0].CallID)
-		t.whole.Seqs = append(t.whole.Seqs, ps[0].Seq)
-		t.whole.ClaimNos = append(t.whole.ClaimNos, claimNo)
+		t.whole.Ids, t.whole.CallIds = append(t.whole.Ids, r.ID), append(t.whole.CallIds, ps[0].CallID)
+		t.whole.Seqs, t.whole.ClaimNos = append(t.whole.Seqs, ps[0].Seq), append(t.whole.ClaimNos, claimNo)
 		t.whole.LeftOut = append(t.whole.LeftOut, intsText(first.LeftOut))
 		t.whole.Element, t.whole.Elements = append(t.whole.Element, first.Element), append(t.whole.Elements, first.Elements)
 		for _, p := range ps {
@@ -129,8 +127,7 @@ func (c *Change) takePart(t *taken, r *db.PartsQueuedRow, ps []*Piece) error {
 	if all {
 		c.deleted = append(c.deleted, r.ID)
 	} else {
-		t.shrink.Ids = append(t.shrink.Ids, r.ID)
-		t.shrink.SliceNos = append(t.shrink.SliceNos, no)
+		t.shrink.Ids, t.shrink.SliceNos = append(t.shrink.Ids, r.ID), append(t.shrink.SliceNos, no)
 		t.shrink.Froms = append(t.shrink.Froms, off)
 	}
 	for _, p := range ps {
@@ -167,20 +164,14 @@ func runsOf(ps []*Piece) (runs [][]*Piece) {
 
 func addClaimed(in *db.PartInsertClaimedParams, run []*Piece, claimNo int64) {
 	p, last := run[0], run[len(run)-1]
-	in.BatchIds = append(in.BatchIds, p.Part.BatchID)
-	in.StepNos = append(in.StepNos, p.Part.StepNo)
-	in.TaskNos = append(in.TaskNos, p.Part.TaskNo)
-	in.SliceNos = append(in.SliceNos, p.Part.SliceNo)
-	in.LastNos = append(in.LastNos, last.Part.SliceNo)
-	in.Froms = append(in.Froms, p.Part.From)
-	in.Tos = append(in.Tos, last.Part.To)
-	in.Aparts = append(in.Aparts, p.Part.Apart)
+	in.BatchIds, in.StepNos = append(in.BatchIds, p.Part.BatchID), append(in.StepNos, p.Part.StepNo)
+	in.TaskNos, in.SliceNos = append(in.TaskNos, p.Part.TaskNo), append(in.SliceNos, p.Part.SliceNo)
+	in.LastNos, in.Froms = append(in.LastNos, last.Part.SliceNo), append(in.Froms, p.Part.From)
+	in.Tos, in.Aparts = append(in.Tos, last.Part.To), append(in.Aparts, p.Part.Apart)
 	in.Attempts = append(in.Attempts, p.Part.Attempt)
 	in.Element, in.Elements = append(in.Element, p.Part.Element), append(in.Elements, p.Part.Elements)
-	in.CallIds = append(in.CallIds, p.CallID)
-	in.Seqs = append(in.Seqs, p.Seq)
-	in.ClaimNos = append(in.ClaimNos, claimNo)
-	in.LeftOut = append(in.LeftOut, intsText(p.Part.LeftOut))
+	in.CallIds, in.Seqs = append(in.CallIds, p.CallID), append(in.Seqs, p.Seq)
+	in.ClaimNos, in.LeftOut = append(in.ClaimNos, claimNo), append(in.LeftOut, intsText(p.Part.LeftOut))
 }
 
 func (c *Change) writeTaken(ctx context.Context, t *taken) error {

@@ -25,10 +25,7 @@ func (s *Service) readBatch(ctx context.Context, conn db.DBTX, orgID, id uuid.UU
 	if pg.IsNoRows(err) {
 		return nil, fault.Missing("Batch")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read batch %s: %w", id, err)
-	}
-	return ref(BatchRow(found)), nil
+	return ref(BatchRow(found)), wrap(err, "read batch %s", id)
 }
 
 // view reads a batch with its plan. Fault: NotFound.

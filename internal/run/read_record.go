@@ -226,10 +226,8 @@ func (v *sliceView) failure(o int32) (*JobError, error) {
 		return nil, nil
 	}
 	var e JobError
-	if err := json.Unmarshal([]byte(j.Error), &e); err != nil {
-		return nil, fmt.Errorf("the error of job %s: %w", JobID(v.batch.FlowBatch.ID, j.Position), err)
-	}
-	return &e, nil
+	err := json.Unmarshal([]byte(j.Error), &e)
+	return &e, wrap(err, "the error of job %s", JobID(v.batch.FlowBatch.ID, j.Position))
 }
 
 // outputs are what the records of a slice gave in the last step: the output of its task, or an object by task id where it

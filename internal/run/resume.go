@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -123,8 +122,5 @@ func (b *batchView) firstStep(ctx context.Context, s *Service, tx pgx.Tx, views 
 		from = min(from, v.StepNo)
 	}
 	first, err := s.q.JobsFirstStep(ctx, tx, db.JobsFirstStepParams{BatchID: b.FlowBatch.ID, SliceNos: nos})
-	if err != nil {
-		return 0, fmt.Errorf("read jobs of batch %s: %w", b.FlowBatch.ID, err)
-	}
-	return min(from, first), nil
+	return min(from, first), wrap(err, "read jobs of batch %s", b.FlowBatch.ID)
 }

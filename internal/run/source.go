@@ -139,10 +139,7 @@ func Facts(id, definitionID uuid.UUID, version int32, records int64, createdAt t
 		"id": id, "definition_id": definitionID, "version": version, "record_count": records,
 		"created_at": createdAt.UTC().Format(time.RFC3339Nano),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("facts of batch %s: %w", id, err)
-	}
-	return facts, nil
+	return facts, wrap(err, "facts of batch %s", id)
 }
 
 // batchCache keeps the batches that were last worked on: each claim and settlement asks for them. It has two generations: what was
