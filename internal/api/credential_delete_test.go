@@ -16,7 +16,7 @@ import (
 
 func (s *stack) count(sql string, args ...any) (n int) {
 	s.t.Helper()
-	require.NoError(s.t, s.app.Pool.QueryRow(s.t.Context(), "SELECT count(*) FROM "+sql, args...).Scan(&n))
+	require.NoError(s.t, s.reader().QueryRow(s.t.Context(), "SELECT count(*) FROM "+sql, args...).Scan(&n))
 	return n
 }
 

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
 	"flowlane/internal/account"
 	"flowlane/internal/api/apitest"
 	"flowlane/internal/app"
@@ -39,6 +42,20 @@ type stack struct {
 	other      *apitest.Client
 	credential string
 	tenancy    string
+	// reads are connections of the test alone: those of the service may be cut at any time.
+	reads *pgxpool.Pool
+}
+
+// reader is where the test itself reads.
+func (s *stack) reader() *pgxpool.Pool {
+	s.t.Helper()
+	if s.reads == nil {
+		var err error
+		s.reads, err = pgxpool.New(context.WithoutCancel(s.t.Context()), s.app.Pool.Config().ConnString())
+		require.NoError(s.t, err)
+		s.t.Cleanup(s.reads.Close)
+	}
+	return s.reads
 }
 
 // wide are limits that no test reaches.

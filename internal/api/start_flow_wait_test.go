@@ -75,6 +75,7 @@ func TestStartFlow_WaitOnce(t *testing.T) {
 	batch := s.trigger(flow, fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(n))))
 	s.settle(func() bool { return s.count("flow.batch_count WHERE status = 'completed'") == n+n/2 })
 	s.waiting(batch, n/2)
+	s.settle(func() bool { return s.count("flow.wait WHERE child IS NULL") == n/2 }) // also where a lost connection held up the start of one
 	s.settle(func() bool { return s.get("/flows/jobs/" + batch + ".0")["status"] == "completed" })
 	assert.Equal(t, []string{"completed", "completed", "completed"}, s.execution(batch, 0).statuses())
 	assert.Equal(t, []string{"waiting", "completed", "pending"}, s.execution(batch, 1).statuses())
