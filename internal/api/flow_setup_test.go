@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -50,8 +51,10 @@ type stack struct {
 func (s *stack) reader() *pgxpool.Pool {
 	s.t.Helper()
 	if s.reads == nil {
-		var err error
-		s.reads, err = pgxpool.New(context.WithoutCancel(s.t.Context()), s.app.Pool.Config().ConnString())
+		config, err := pgxpool.ParseConfig(s.app.Pool.Config().ConnString())
+		require.NoError(s.t, err)
+		config.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) { return conn.Ping(ctx) == nil, nil }
+		s.reads, err = pgxpool.NewWithConfig(context.WithoutCancel(s.t.Context()), config)
 		require.NoError(s.t, err)
 		s.t.Cleanup(s.reads.Close)
 	}
