@@ -330,10 +330,13 @@ func TestReceiver_OutlivesItsProcess(t *testing.T) {
 		}
 	}
 	send(0)
-	assert.Equal(t, 10, s.count("flow.batch"))
+	packed := func(size int) string { return `{"x":"` + strings.Repeat("x", size) + `"}` } // stored in much less
+	want[s.send(h, "packed", packed(4<<10)).Want(http.StatusAccepted).JSON()["delivery_id"].(string)] = true
+	assert.Equal(t, 11, s.count("flow.batch"))
 	s.editing(flow, func() { send(10) })
-	assert.Equal(t, 10, s.count("flow.batch"))
-	assert.Equal(t, 10, s.count("flow.webhook_delivery WHERE status = 'accepted'"))
+	want[s.send(h, "large", packed(512<<10)).Want(http.StatusAccepted).JSON()["delivery_id"].(string)] = true
+	assert.Equal(t, 11, s.count("flow.batch"))
+	assert.Equal(t, 11, s.count("flow.webhook_delivery WHERE status = 'accepted'"))
 	s.Do(http.MethodDelete, "/flows/webhooks/"+h.id, nil).Want(http.StatusNoContent)
 	s.restart(true)
 	s.eventually(func() bool { return s.count("flow.webhook_delivery WHERE status = 'dispatched'") == len(want) })

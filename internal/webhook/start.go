@@ -29,8 +29,8 @@ var errLeft = errors.New("webhook: not started")
 // add writes messages down, and starts the batches of a few in the same commit.
 func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) (rows []db.WebhookAcceptRow, err error) {
 	bytes := 0
-	for _, b := range in.Bodies {
-		bytes += len(b)
+	for _, size := range in.Sizes { // as they were sent: a body that is stored in little may be made large to hurt
+		bytes += int(size)
 	}
 	if len(in.Ids) <= startedMost && bytes <= startedBytes && len(s.writers) <= startingMost {
 		if rows, err = s.addStarted(ctx, in); err == nil || ctx.Err() != nil || pg.IsUnavailable(err) {
@@ -87,7 +87,7 @@ func freshOf(rows []db.WebhookAcceptRow, in *db.WebhookAcceptParams) (out []db.F
 		if r := &rows[i]; r.New {
 			n := at[r.MessageID]
 			out = append(out, db.FlowWebhookDelivery{ID: r.DeliveryID, BatchID: &in.BatchIds[n], ReceivedAt: r.Now, Body: in.Bodies[n],
-				Packed: in.Packed[n], ContentType: &in.ContentTypes[n], ContentEncoding: &in.ContentEncodings[n]})
+				Packed: in.Packed[n], SizeBytes: in.Sizes[n], ContentType: &in.ContentTypes[n], ContentEncoding: &in.ContentEncodings[n]})
 		}
 	}
 	return out
