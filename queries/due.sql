@@ -22,10 +22,6 @@ SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() +
 FROM picked p WHERE u.kind = p.kind AND u.key = p.key
 RETURNING u.kind, u.key, u.lease_no, u.failures;
 
--- name: DueLapsed :many
--- The kinds, of these, of which a lease has ended.
-SELECT DISTINCT kind FROM flow.due WHERE due_at <= (SELECT flow.clock()) AND kind = ANY(@kinds::text[]) AND leased;
-
 -- name: DueRetake :many
 -- Leases up to max_rows rows anew whose lease has ended and which no job waits for: their number is below the floor of their kind.
 WITH picked AS (
@@ -77,10 +73,12 @@ FROM (SELECT unnest(@keys::text[]) AS key, unnest(@lease_nos::bigint[]) AS no) k
 WHERE d.kind = @kind AND d.key = k.key AND d.lease_no = k.no AND d.leased
 RETURNING d.lease_no;
 
--- name: DueNext :one
--- In how many seconds the next row of these kinds falls due that nobody works on; 3600 where there is none.
+-- name: DueLook :one
+-- In how many seconds the next row of these kinds falls due that nobody works on (3600 where there is none), and the kinds of which
+-- a lease has ended.
 SELECT coalesce((SELECT greatest(0, extract(epoch FROM d.due_at - flow.clock())) FROM flow.due d
-    WHERE NOT d.leased AND d.kind = ANY(@kinds::text[]) ORDER BY d.due_at LIMIT 1), 3600)::float8 AS seconds;
+    WHERE NOT d.leased AND d.kind = ANY(@kinds::text[]) ORDER BY d.due_at LIMIT 1), 3600)::float8 AS seconds,
+    ARRAY(SELECT DISTINCT l.kind FROM flow.due l WHERE l.due_at <= (SELECT flow.clock()) AND l.kind = ANY(@kinds::text[]) AND l.leased)::text[] AS lapsed;
 
 -- name: DueGate :exec
 -- Waits for the transactions that wake a row of a kind whose handlers look again, and keeps others from it until this one ends.

@@ -226,31 +226,6 @@ func (q *Queries) DueGate(ctx context.Context, db DBTX, arg DueGateParams) error
 	return err
 }
 
-const dueLapsed = `-- name: DueLapsed :many
-SELECT DISTINCT kind FROM flow.due WHERE due_at <= (SELECT flow.clock()) AND kind = ANY($1::text[]) AND leased
-`
-
-// The kinds, of these, of which a lease has ended.
-func (q *Queries) DueLapsed(ctx context.Context, db DBTX, kinds []string) ([]string, error) {
-	rows, err := db.Query(ctx, dueLapsed, kinds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var kind string
-		if err := rows.Scan(&kind); err != nil {
-			return nil, err
-		}
-		items = append(items, kind)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const dueLease = `-- name: DueLease :one
 UPDATE flow.due
 SET lease_no = nextval('flow.due_lease'), leased = true, due_at = flow.clock() + make_interval(secs => lease_seconds)
@@ -276,17 +251,24 @@ func (q *Queries) DueLease(ctx context.Context, db DBTX, arg DueLeaseParams) (Du
 	return i, err
 }
 
-const dueNext = `-- name: DueNext :one
+const dueLook = `-- name: DueLook :one
 SELECT coalesce((SELECT greatest(0, extract(epoch FROM d.due_at - flow.clock())) FROM flow.due d
-    WHERE NOT d.leased AND d.kind = ANY($1::text[]) ORDER BY d.due_at LIMIT 1), 3600)::float8 AS seconds
+    WHERE NOT d.leased AND d.kind = ANY($1::text[]) ORDER BY d.due_at LIMIT 1), 3600)::float8 AS seconds,
+    ARRAY(SELECT DISTINCT l.kind FROM flow.due l WHERE l.due_at <= (SELECT flow.clock()) AND l.kind = ANY($1::text[]) AND l.leased)::text[] AS lapsed
 `
 
-// In how many seconds the next row of these kinds falls due that nobody works on; 3600 where there is none.
-func (q *Queries) DueNext(ctx context.Context, db DBTX, kinds []string) (float64, error) {
-	row := db.QueryRow(ctx, dueNext, kinds)
-	var seconds float64
-	err := row.Scan(&seconds)
-	return seconds, err
+type DueLookRow struct {
+	Seconds float64
+	Lapsed  []string
+}
+
+// In how many seconds the next row of these kinds falls due that nobody works on (3600 where there is none), and the kinds of which
+// a lease has ended.
+func (q *Queries) DueLook(ctx context.Context, db DBTX, kinds []string) (DueLookRow, error) {
+	row := db.QueryRow(ctx, dueLook, kinds)
+	var i DueLookRow
+	err := row.Scan(&i.Seconds, &i.Lapsed)
+	return i, err
 }
 
 const dueRetake = `-- name: DueRetake :many

@@ -2,12 +2,12 @@ package account
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+
+	"flowlane/internal/fault"
 )
 
 const (
@@ -73,11 +73,7 @@ func (c *cache) fill(ctx context.Context, digest [32]byte, e *cacheEntry, epoch 
 
 // safely makes an error of a panic, which would end the process here and is only logged in a request.
 func safely(ctx context.Context, load func(context.Context) (Caller, error)) (caller Caller, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-		}
-	}()
+	defer fault.Recovered(&err)
 	return load(ctx)
 }
 

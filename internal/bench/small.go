@@ -20,8 +20,9 @@ const (
 	smallSenders = 32
 	// smallFor is how long a steady stream of starts goes on.
 	smallFor = 15 * time.Second
-	// idleFor is how long a service without work is watched.
-	idleFor = 10 * time.Second
+	// idleFor is how long a service without work is watched. It is longer than a connection of Postgres may keep what it
+	// counted to itself (10 s), which the same wait before it leaves out.
+	idleFor = 20 * time.Second
 	// arriveWithin is how long the last call may take to arrive.
 	arriveWithin = 2 * time.Minute
 	// noTransactions are those that watching takes by itself.

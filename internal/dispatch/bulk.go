@@ -9,6 +9,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/expr"
+	"flowlane/internal/fault"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
 )
@@ -38,7 +39,7 @@ func (c *bulk) empty() bool { return c.records == 0 && len(c.decided) == 0 }
 
 // fillBulk adds what is ready in a queue, as far as it fits, where its task makes calls like this one.
 func (d *Dispatcher) fillBulk(ctx context.Context, c *bulk, row *queueRow) (err error) {
-	defer asError(&err)
+	defer fault.Recovered(&err)
 	r := c.r
 	if row.BatchID != r.batch.ID {
 		if r, err = d.renderer(ctx, row); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/quota"
 	"flowlane/internal/run"
@@ -46,7 +47,7 @@ type reserved struct {
 // reserve writes calls down as intents, as many as budget, holds and exclusiveness allow: transaction 1. fresh tells that the
 // provider's counters were read for it.
 func (d *Dispatcher) reserve(ctx context.Context, k budgetKey, calls []*outboundCall, f *flight, fresh bool) (got reserved, err error) {
-	defer asError(&err)
+	defer fault.Recovered(&err)
 	var c claim
 	if err := d.makeBudgets(ctx, k.domain, calls[0].r.task.Action); err != nil {
 		return reserved{}, err

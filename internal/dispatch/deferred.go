@@ -3,8 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -80,11 +78,4 @@ func (d *Dispatcher) passOver(ctx context.Context, row *queueRow, err error, blo
 	}
 	blocked[keyOf(row)] = true
 	return nil
-}
-
-// asError, deferred, has a panic in the work of one queue be an error of that queue.
-func asError(err *error) {
-	if cause := recover(); cause != nil {
-		*err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/quota"
@@ -218,7 +219,7 @@ func (f *flight) mark(got *reserved) {
 
 // send makes one round trip. It is the only place from which records leave.
 func (f *flight) send(call *outboundCall) {
-	answer := f.d.Sender.Send(f.d.process, call.request)
+	answer := f.roundTrip(call)
 	f.mu.Lock()
 	lane := call.laneKey()
 	f.lanes[lane]--
@@ -237,6 +238,26 @@ func (f *flight) send(call *outboundCall) {
 	notify(f.more)
 }
 
+// roundTrip sends a call. Of one whose sending panicked nobody knows whether it arrived.
+func (f *flight) roundTrip(call *outboundCall) (answer provider.Answer) {
+	began := time.Now()
+	var err error
+	defer func() {
+		if err != nil {
+			f.d.opts.Log.Error("send a call", "domain", f.key.domain, "bucket", f.key.bucket, "call", call.id, "error", err)
+			answer = provider.Answer{Sent: provider.Maybe, Err: errPanicked, StartedAt: began, FinishedAt: time.Now()}
+		}
+	}()
+	defer fault.Recovered(&err)
+	return f.d.Sender.Send(f.d.process, call.request)
+}
+
+// settleGroup settles answered calls in one transaction.
+func (f *flight) settleGroup(group []finished, wake bool) (err error) {
+	defer fault.Recovered(&err)
+	return f.d.settle(f.d.process, f.key, group, wake)
+}
+
 func notify(changed chan struct{}) {
 	select {
 	case changed <- struct{}{}:
@@ -247,8 +268,7 @@ func notify(changed chan struct{}) {
 // settle settles answered calls, many in one transaction where they come in fast, until there are none.
 func (f *flight) settle() {
 	for group, wake := f.gather(); len(group) > 0; group, wake = f.gather() {
-		err := f.d.settle(f.d.process, f.key, group, wake)
-		if err != nil {
+		if err := f.settleGroup(group, wake); err != nil {
 			level := slog.LevelError
 			if f.d.process.Err() != nil {
 				level = slog.LevelInfo // we stop: reconciliation finds out about them
@@ -299,7 +319,10 @@ func (f *flight) gather() (group []finished, wake bool) {
 // is written more than a second after their answer.
 const freshFor = 900 * time.Millisecond
 
-var errHeld = errors.New("people hold the call, or its batch is over")
+var (
+	errHeld     = errors.New("people hold the call, or its batch is over")
+	errPanicked = errors.New("the request broke while it was sent")
+)
 
 // confirm says until when a call may go out that was claimed and took its time since, for its token, connection or handshake. A
 // statement that begins after a hold was answered sees it, so that the gate of holds is not needed: what opens after the statement

@@ -5,8 +5,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/provider"
 	"flowlane/internal/quota"
 )
 
@@ -25,4 +27,17 @@ func TestFlight_Others(t *testing.T) {
 	f.besides(nil)
 	assert.Equal(t, 10, f.room(bulk, 10, 0), "once they are over")
 	assert.Zero(t, f.underWay(bulk))
+}
+
+// A request that breaks the code which sends it, or the code that settles it, ends neither the process nor the budget: it may have
+// arrived.
+func TestFlight_Panics(t *testing.T) {
+	t.Parallel()
+	d := New(Deps{}, Options{}) // whatever is sent by no sender panics
+	f := d.join(budgetKey{"http://receiver.example", "calls"})
+	answer := f.roundTrip(&outboundCall{})
+	assert.Equal(t, provider.Maybe, answer.Sent)
+	require.ErrorIs(t, answer.Err, errPanicked)
+	assert.False(t, answer.FinishedAt.Before(answer.StartedAt))
+	assert.ErrorContains(t, f.settleGroup([]finished{{&outboundCall{}, answer}}, false), "panic")
 }

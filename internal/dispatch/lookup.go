@@ -10,6 +10,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/catalog"
+	"flowlane/internal/fault"
 	"flowlane/internal/provider"
 )
 
@@ -36,7 +37,7 @@ func (l *lookup) failed(after time.Duration) {
 
 // check asks the provider, and settles the call where the answer is clear.
 func (l *lookup) check(ctx context.Context) (err error) {
-	defer asError(&err)
+	defer fault.Recovered(&err)
 	var v *outcome
 	gone := l.action == nil || l.action.Call == nil
 	switch {

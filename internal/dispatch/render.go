@@ -110,7 +110,7 @@ const (
 var errGone = errors.New("the task's action is gone")
 
 func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, err error) {
-	defer asError(&err)
+	defer fault.Recovered(&err)
 	b, err := d.Runs.Batch(ctx, d.Pool, row.BatchID)
 	if err != nil {
 		return nil, err
@@ -320,7 +320,7 @@ func (d *Dispatcher) renderOf(ctx context.Context, queues []*picked, blocked map
 
 // render renders the calls of a queue, of one record each, as many as room has bytes for.
 func (q *picked) render(ctx context.Context, room *int64) (err error) {
-	defer asError(&err)
+	defer fault.Recovered(&err)
 	parts := firstRecords(q.parts, q.calls)
 	recs, release, err := q.r.open(ctx, parts)
 	if err != nil {

@@ -59,7 +59,7 @@ type Options struct {
 	// Log gets failures of handlers; nil means slog.Default().
 	Log *slog.Logger
 	// ScanEvery is how long rows that fell due are not looked for at most, where this process knows of none that falls due
-	// sooner; 0 means 500 ms.
+	// sooner; 0 means 1 s.
 	ScanEvery time.Duration
 	// FirstRetry is the delay after a first failure, doubled by each further one up to LastRetry; 0 means 250 ms and one
 	// minute.
@@ -115,7 +115,7 @@ func New(pool *pgxpool.Pool, queue Queue, opts Options) *Scheduler {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	opts.ScanEvery = orElse(opts.ScanEvery, 500*time.Millisecond)
+	opts.ScanEvery = orElse(opts.ScanEvery, time.Second)
 	opts.FirstRetry = orElse(opts.FirstRetry, 250*time.Millisecond)
 	opts.LastRetry = orElse(opts.LastRetry, time.Minute)
 	return &Scheduler{pool: pool, queue: queue, opts: opts, kinds: map[string]kind{}, sooner: make(chan time.Time, 1)}

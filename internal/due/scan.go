@@ -81,10 +81,22 @@ func (s *Scheduler) await(ctx context.Context, timer *time.Timer, at time.Time) 
 }
 
 // scan leases what is due, up to scanRows rows, and inserts the jobs in the same transaction, but for what this process
-// does itself. A whole one also takes over leases that have ended; next is how long until more falls due then.
+// does itself. A whole one looks first, which is all that an idle process does, and also takes over leases that have
+// ended; next is how long until more falls due then.
 func (s *Scheduler) scan(ctx context.Context, kinds []string, whole bool) (started int, next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
+	var lapsed []string
+	if whole {
+		look, err := db.New().DueLook(ctx, s.pool, kinds)
+		if err != nil {
+			return 0, s.opts.ScanEvery, fmt.Errorf("look for what is due: %w", err)
+		}
+		if look.Seconds > 0 && len(look.Lapsed) == 0 {
+			return 0, time.Duration(look.Seconds * float64(time.Second)), nil
+		}
+		lapsed = look.Lapsed
+	}
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		asked := time.Now()
 		rows, err := db.New().DueTake(ctx, tx, db.DueTakeParams{Kinds: kinds, MaxRows: scanRows})
@@ -93,8 +105,8 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string, whole bool) (start
 		}
 		started = len(rows)
 		var jobs []JobArgs
-		if whole {
-			if jobs, next, err = s.rest(ctx, tx, kinds, scanRows-started); err != nil {
+		if len(lapsed) > 0 && started < scanRows {
+			if jobs, err = s.retake(ctx, tx, lapsed, scanRows-started); err != nil {
 				return err
 			}
 			started += len(jobs)
@@ -121,35 +133,14 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string, whole bool) (start
 	if err != nil {
 		return 0, s.opts.ScanEvery, err
 	}
-	return started, next, nil
-}
-
-// rest takes over what is left of leases that have ended, and finds out when more falls due.
-func (s *Scheduler) rest(ctx context.Context, tx pgx.Tx, kinds []string, most int) (jobs []JobArgs, next time.Duration, err error) {
-	seconds, err := db.New().DueNext(ctx, tx, kinds)
-	if err != nil {
-		return nil, 0, fmt.Errorf("look for what is due next: %w", err)
-	}
-	jobs, err = s.retake(ctx, tx, kinds, most)
-	return jobs, time.Duration(seconds * float64(time.Second)), err
+	return started, 0, nil
 }
 
 // retake leases rows anew whose lease has ended. Those whose job still waits for a worker are left alone: a job goes by
 // the age of its lease, so that a row with a newer one than the job which has waited longest has a job of its own. To
 // begin those anew would send them to the end of the line, and where the line is longer than a lease nothing in it
 // would ever begin.
-func (s *Scheduler) retake(ctx context.Context, tx pgx.Tx, kinds []string, most int) ([]JobArgs, error) {
-	if most == 0 {
-		return nil, nil
-	}
-	q := db.New()
-	lapsed, err := q.DueLapsed(ctx, tx, kinds)
-	if err != nil {
-		return nil, fmt.Errorf("look for leases that ended: %w", err)
-	}
-	if len(lapsed) == 0 {
-		return nil, nil
-	}
+func (s *Scheduler) retake(ctx context.Context, tx pgx.Tx, lapsed []string, most int) ([]JobArgs, error) {
 	oldest, err := s.queue.Oldest(ctx, tx, lapsed)
 	if err != nil {
 		return nil, fmt.Errorf("look for jobs that wait: %w", err)
@@ -161,7 +152,7 @@ func (s *Scheduler) retake(ctx context.Context, tx pgx.Tx, kinds []string, most 
 			floors[i] = no
 		}
 	}
-	rows, err := q.DueRetake(ctx, tx, db.DueRetakeParams{Kinds: lapsed, Floors: floors, MaxRows: int32(most)}) //nolint:gosec // at most scanRows
+	rows, err := db.New().DueRetake(ctx, tx, db.DueRetakeParams{Kinds: lapsed, Floors: floors, MaxRows: int32(most)}) //nolint:gosec // at most scanRows
 	if err != nil {
 		return nil, fmt.Errorf("take rows whose lease ended: %w", err)
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 )
 
@@ -81,11 +81,7 @@ func (l *Lease) begin(ctx context.Context) error {
 
 // call turns a panic of the handler into an error.
 func call(ctx context.Context, l *Lease, h Handler) (next time.Time, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
-		}
-	}()
+	defer fault.Recovered(&err)
 	return h(ctx, l)
 }
 

@@ -2,12 +2,11 @@ package stream
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/google/uuid"
 
+	"flowlane/internal/fault"
 	"flowlane/internal/run"
 )
 
@@ -126,11 +125,7 @@ func (s *slice) line() {
 
 // once looks once. A panic must not end the process; in a request it would not either.
 func (h *Hub) once(w *watching) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-		}
-	}()
+	defer fault.Recovered(&err)
 	ctx, cancel := context.WithTimeout(h.life, 10*time.Second)
 	defer cancel()
 	return h.source.Follow(ctx, w.watched, func(i int, mark int64, logs []run.Log) {

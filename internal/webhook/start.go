@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
 	"flowlane/internal/run"
@@ -42,6 +43,7 @@ func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) (rows []db
 
 // addStarted writes messages down with the batches of those that are new, or does nothing at all.
 func (s *Service) addStarted(ctx context.Context, in db.WebhookAcceptParams) (rows []db.WebhookAcceptRow, err error) {
+	defer fault.Recovered(&err) // of an expression: Dispatch meets it where it fails that webhook alone
 	in.Started = true
 	for range in.Ids {
 		id, err := uuid.NewV7()
