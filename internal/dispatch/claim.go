@@ -417,7 +417,7 @@ func (c *claim) intend(ctx context.Context, calls []*outboundCall) (*run.Locking
 
 // debit spends the calls.
 func (c *claim) debit(ctx context.Context) error {
-	if len(c.calls) == 0 || c.spans == nil {
+	if len(c.calls) == 0 || c.meter == nil {
 		return nil
 	}
 	spent := quota.Tally{}

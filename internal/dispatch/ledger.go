@@ -196,6 +196,9 @@ func ledgerRow(rows []db.FlowLedger, seconds int, start time.Time) *db.FlowLedge
 func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []quota.Window, calls quota.Tally) error {
 	for _, b := range m.all() {
 		own := slices.DeleteFunc(slices.Clone(spans), func(s quota.Window) bool { return s.Bucket != b.as })
+		if len(own) == 0 {
+			continue
+		}
 		p := db.LedgerDebitParams{Domain: b.key.domain, Bucket: b.key.bucket, ByCredential: calls.Encode(1), Calls: int32(calls.Sum())}
 		p.Seconds, p.Caps, p.Starts, p.Ends = columns(own)
 		rows, err := db.New().LedgerDebit(ctx, tx, p)

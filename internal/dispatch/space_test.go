@@ -32,11 +32,32 @@ func (b *bundle) claims() []time.Time {
 	return out
 }
 
-// TestSpacing: calls of a spaced bucket are never claimed closer together than the catalog says, whoever claims them.
+// TestSpacing: calls of a spaced bucket are never claimed closer together than the catalog says, whoever claims them, and whether or
+// not it limits their number.
 func TestSpacing(t *testing.T) {
 	t.Parallel()
+	t.Run("limited", func(t *testing.T) {
+		t.Parallel()
+		testSpacing(t, func(*catalog.Catalog) {})
+	})
+	t.Run("unlimited", func(t *testing.T) {
+		t.Parallel()
+		testSpacing(t, func(cat *catalog.Catalog) {
+			svc, _ := cat.Service("dialer__api")
+			svc.RateBuckets["modify"].Windows = nil
+			platform, _ := cat.Platform(svc.PlatformID)
+			platform.Account.Counters = nil // they name limits, too
+		})
+	})
+}
+
+func testSpacing(t *testing.T, change func(*catalog.Catalog)) {
+	t.Helper()
 	const ms = 60
-	b := setupWith(t, dispatch.Options{}, spaced("modify", ms))
+	b := setupWith(t, dispatch.Options{}, func(cat *catalog.Catalog) {
+		spaced("modify", ms)(cat)
+		change(cat)
+	})
 	def := b.define(flowOf(modify("m", "l", `{"n":"{{ input.n }}"}`)))
 	one, two := b.start(def, 8, plainRow), b.startIn(ref(db.FlowLaneInteractive), def, 4, func(i int) string { return plainRow(8 + i) })
 	b.await(one)
