@@ -36,7 +36,7 @@ import (
 // prefix is the version segment under which everything stands.
 const prefix = "/v1"
 
-// Deps are what the handlers work with. All fields are required.
+// Deps are what the handlers work with. All fields but Observe are required.
 type Deps struct {
 	Pool          *pgxpool.Pool
 	Accounts      *account.Service
@@ -66,6 +66,8 @@ type Deps struct {
 	Refresher Refresher
 	Tuner     Tuner
 	Resolver  Resolver
+	// Observe is told of every request: its operation, empty for a path that has none, its status, and how long it took.
+	Observe func(operation string, status int, took time.Duration)
 	// Now dates nothing that is stored; it measures how long requests take.
 	Now func() time.Time
 	Log *slog.Logger
@@ -106,6 +108,9 @@ type definitionGroup struct {
 
 // New returns the handler of every path under /v1; any other path is 404 in the error envelope.
 func New(d Deps) (http.Handler, error) {
+	if d.Observe == nil {
+		d.Observe = func(string, int, time.Duration) {}
+	}
 	go documentedLimits() // takes a while, and is not needed yet
 	limit := limiter{limits: d.Limits, most: d.RequestLimit}
 	errs := errorHandler{log: d.Log, admit: limit.admit, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log}}
@@ -154,7 +159,9 @@ func New(d Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}
-	messages := receiverRoute{server: server, errs: errs, webhooks: d.Webhooks, medium: newSlots(mediumSlots), large: newSlots(largeSlots)}
+	messages := receiverRoute{errs: errs, webhooks: d.Webhooks, medium: newSlots(mediumSlots), large: newSlots(largeSlots)}
 	messages.next = chunkRoute{next: server, sec: sec, errs: errs, append: d.RecordSets.Append, slots: newSlots(uploadSlots)}
-	return outer{next: messages, errs: errs, now: d.Now, log: d.Log, lists: newSlots(listsAtOnce)}, nil
+	return outer{
+		next: messages, route: server.FindPath, errs: errs, observe: d.Observe, now: d.Now, log: d.Log, lists: newSlots(listsAtOnce),
+	}, nil
 }

@@ -20,7 +20,7 @@ import (
 // chunkRoute takes chunk uploads out before the generated server: a chunk of 16 MiB is parsed once and in place, by the
 // domain, instead of becoming 50,000 values first. Security, limits, ids and errors are the same code as everywhere.
 type chunkRoute struct {
-	next *oas.Server
+	next http.Handler
 	sec  security
 	errs errorHandler
 	// append accepts one chunk and must not keep the body.
@@ -33,12 +33,8 @@ type chunkRoute struct {
 const uploadSlots = 8
 
 func (c chunkRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost {
-		c.next.ServeHTTP(w, r)
-		return
-	}
-	route, ok := c.next.FindPath(r.Method, r.URL)
-	if !ok || route.Name() != oas.AppendRecordsOperation {
+	route := exchangeOf(r.Context()).route
+	if route.Name() != oas.AppendRecordsOperation {
 		c.next.ServeHTTP(w, r)
 		return
 	}

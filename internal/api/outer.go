@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"flowlane/gen/oas"
 	"flowlane/internal/request"
 )
 
@@ -26,17 +27,22 @@ const maxRequestID = 128
 // outer is around every request: its id, its body's limit, and the last resort when something panics.
 type outer struct {
 	next http.Handler
-	errs errorHandler
-	now  func() time.Time
-	log  *slog.Logger
+	// route finds the operation of a request.
+	route   func(method string, u *url.URL) (oas.Route, bool)
+	errs    errorHandler
+	observe func(operation string, status int, took time.Duration)
+	now     func() time.Time
+	log     *slog.Logger
 	// lists bounds the long lists in memory.
 	lists *slots
 }
 
 // exchange is what is known of a request and its answer from the beginning.
 type exchange struct {
-	id   string
-	body *lazyBody
+	id string
+	// route is the operation with what its path names; zero where a path has none.
+	route oas.Route
+	body  *lazyBody
 	// items are those of a long list, which are written past the generated server.
 	items func(w io.Writer) error
 	// outputs are those of an execution, which are written so, too.
@@ -95,15 +101,18 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = x.body
 	}
 	r.URL = routable(r.URL)
+	x.route, _ = o.route(r.Method, r.URL)
 
 	defer func() {
 		x.release()
 		if v := recover(); v != nil {
 			o.recovered(r, rec, v)
 		}
+		took := o.now().Sub(began)
+		o.observe(x.route.OperationID(), rec.status, took)
 		if o.log.Enabled(r.Context(), slog.LevelDebug) {
 			o.log.DebugContext(r.Context(), "request", "request_id", x.id, "method", r.Method, "path", r.URL.Path,
-				"status", rec.status, "ms", elapsed(o.now().Sub(began)))
+				"status", rec.status, "ms", elapsed(took))
 		}
 	}()
 	o.next.ServeHTTP(rec, r)

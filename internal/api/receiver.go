@@ -18,7 +18,6 @@ import (
 // Content-Type or none, and nothing is parsed before it is known to be good.
 type receiverRoute struct {
 	next     http.Handler
-	server   *oas.Server
 	errs     errorHandler
 	webhooks *webhook.Service
 	// medium and large bound how many bodies of these sizes are in memory at once, half of them of one webhook; further ones wait.
@@ -39,12 +38,8 @@ const (
 )
 
 func (c receiverRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, prefix+"/flows/webhooks/") {
-		c.next.ServeHTTP(w, r)
-		return
-	}
-	route, ok := c.server.FindPath(r.Method, r.URL)
-	if !ok || route.Name() != oas.ReceiveWebhookOperation {
+	route := exchangeOf(r.Context()).route
+	if route.Name() != oas.ReceiveWebhookOperation {
 		c.next.ServeHTTP(w, r)
 		return
 	}

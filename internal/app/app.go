@@ -58,8 +58,8 @@ type Config struct {
 	DatabaseURL string
 	// Listen is the host:port of the API; port 0 takes a free one, empty means no API.
 	Listen string
-	// HealthOnly leaves the API out: what listens answers health and metrics.
-	HealthOnly bool
+	// Operator says where operators look at the process.
+	Operator Operator
 	// Workers lets this process carry out due work.
 	Workers bool
 	// KEK is the key-encryption key of the installation; required. OtherKEKs open what was stored under them.
@@ -124,7 +124,8 @@ type App struct {
 	sweeper  sweeper
 	work     *gate
 	handler  http.Handler
-	listener net.Listener
+	// listener is that of the API, operators that of the operators' pages; nil where there is none.
+	listener, operators net.Listener
 	runner   *work.Runner
 	// stopping ends when handlers of due work should.
 	stopping context.Context //nolint:containedctx // the life of the process
@@ -138,6 +139,9 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, for example from `openssl rand -base64 32`", vault.KEKVariable)
 	}
 	if err := cfg.Tokens.check(); err != nil {
+		return nil, err
+	}
+	if err := cfg.Operator.check(); err != nil {
 		return nil, err
 	}
 	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
@@ -175,10 +179,11 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 			return nil, err
 		}
 	}
-	if cfg.Listen != "" {
-		if err := a.listen(ctx); err != nil {
-			return nil, err
-		}
+	if a.listener, err = listen(ctx, cfg.Listen, "--listen or FLOWLANE_LISTEN"); err != nil {
+		return nil, err
+	}
+	if a.operators, err = listen(ctx, cfg.Operator.Listen, "--operator-listen or FLOWLANE_OPERATOR_LISTEN"); err != nil {
+		return nil, err
 	}
 	return a, nil
 }
@@ -309,7 +314,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Runs: a.Runs, Now: time.Now,
 		}),
 		Usage:   usage.New(a.Pool, a.Catalog),
-		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now), RequestLimit: a.cfg.RequestLimit, Now: time.Now, Log: a.cfg.Log,
+		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now), RequestLimit: a.cfg.RequestLimit, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)
@@ -351,15 +356,20 @@ func allowed(cfg Config) []string {
 	return hosts
 }
 
-// Handler is everything that the process answers: the API under /v1, health and metrics.
+// Handler is everything that the process answers to clients: the API under /v1, and health.
 func (a *App) Handler() http.Handler { return a.handler }
 
 // URL is the root of the service, without /v1; empty where it does not listen.
-func (a *App) URL() string {
-	if a.listener == nil {
+func (a *App) URL() string { return urlOf(a.listener) }
+
+// OperatorURL is the root of the operators' pages; empty where there are none.
+func (a *App) OperatorURL() string { return urlOf(a.operators) }
+
+func urlOf(listener net.Listener) string {
+	if listener == nil {
 		return ""
 	}
-	host, port, err := net.SplitHostPort(a.listener.Addr().String())
+	host, port, err := net.SplitHostPort(listener.Addr().String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1" // it listens everywhere, here too
 	}
@@ -370,8 +380,10 @@ func (a *App) URL() string {
 func (a *App) Close() {
 	a.close.Do(func() {
 		a.stop()
-		if a.listener != nil {
-			_ = a.listener.Close()
+		for _, listener := range []net.Listener{a.listener, a.operators} {
+			if listener != nil {
+				_ = listener.Close()
+			}
 		}
 		for _, sender := range []*provider.Sender{a.keys, a.Sender} {
 			if sender != nil {

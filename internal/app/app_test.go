@@ -24,6 +24,11 @@ func get(t *testing.T, url, key string) (int, string) {
 	if key != "" {
 		req.Header.Set("X-API-Key", key)
 	}
+	return do(t, req)
+}
+
+func do(t *testing.T, req *http.Request) (int, string) {
+	t.Helper()
 	res, err := apitest.HTTP(t).Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +48,6 @@ func TestApp_Serves(t *testing.T) {
 		"/v1/account/me": `"Acme"`,
 		"/healthz":       `"ok"`,
 		"/readyz":        `"ok"`,
-		"/metrics":       "flowlane_database_up 1",
 	} {
 		if status, body := get(t, p.URL()+path, p.key); status != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("GET %s: %d %s", path, status, body)
@@ -52,20 +56,9 @@ func TestApp_Serves(t *testing.T) {
 	if status, _ := get(t, p.URL()+"/v1/account/me", ""); status != http.StatusUnauthorized {
 		t.Errorf("GET /v1/account/me without a key: %d", status)
 	}
-	for _, path := range []string{"//healthz", "/healthz/", "/v1//account/me", "/v1/./account/me", "/v1/account/../account/me"} {
+	for _, path := range []string{"/metrics", "/debug/pprof/", "//healthz", "/healthz/", "/v1//account/me", "/v1/./account/me", "/v1/account/../account/me"} {
 		if status, body := get(t, p.URL()+path, p.key); status != http.StatusNotFound || body != `{"detail":"Not found"}` {
 			t.Errorf("GET %s: %d %s", path, status, body)
-		}
-	}
-	_, _ = get(t, p.URL()+"/v1/record-sets/0190d5ea-0000-7000-8000-000000000000", p.key)
-	_, body := get(t, p.URL()+"/metrics", "")
-	for _, want := range []string{
-		`flowlane_http_requests_total{method="GET",path="/v1/account/me",status="200"} 1`,
-		`flowlane_http_requests_total{method="",path="",status="404"} 6`,
-		`flowlane_due_rows{kind="housekeeping",state="waiting"} 1`,
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("metrics lack %s", want)
 		}
 	}
 }

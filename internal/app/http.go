@@ -25,26 +25,25 @@ type bounds struct {
 
 var standardBounds = bounds{grace: 30 * time.Second, most: 5 * time.Minute, rate: 64 << 10, piece: time.Minute}
 
-// root routes what the process answers.
+// root routes what the process answers to clients.
 func (a *App) root(v1 http.Handler) http.Handler {
-	m := a.metrics
-	own := map[string]http.Handler{
-		"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok", "") }),
-		"/readyz":  a.ready(),
-		"/metrics": m.handler(),
-	}
-	rest := m.count(v1)
-	if a.cfg.HealthOnly {
-		rest = http.NotFoundHandler()
-	}
+	own := a.health()
 	// No http.ServeMux: it answers a path such as //healthz by itself, with a redirect in place of a 404.
 	return standardBounds.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, ok := own[r.URL.Path]
 		if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
-			h = rest
+			h = v1
 		}
 		h.ServeHTTP(w, r)
 	}))
+}
+
+// health is what tells whether the process is up, and whether it can serve.
+func (a *App) health() map[string]http.Handler {
+	return map[string]http.Handler{
+		"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok", "") }),
+		"/readyz":  a.ready(),
+	}
 }
 
 // ready answers 200 while the database answers. That it has every migration which this program needs was checked by New,

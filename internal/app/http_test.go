@@ -87,19 +87,3 @@ func TestBounds_StalledReader(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
-
-func TestPatternOf(t *testing.T) {
-	t.Parallel()
-	for path, want := range map[string]string{
-		"/v1/account/me": "/v1/account/me",
-		"/v1/data/record-sets/0190d5ea-0000-7000-8000-000000000000/seal": "/v1/data/record-sets/{id}/seal",
-		"/v1/flows/jobs/0190d5ea-0000-7000-8000-000000000000.17":         "/v1/flows/jobs/{id}",
-	} {
-		if got := patternOf(path, http.StatusOK); got != want {
-			t.Errorf("%s: %s", path, got)
-		}
-	}
-	if got := patternOf("/v1/made-up", http.StatusNotFound); got != "" {
-		t.Errorf("a path that leads nowhere has the pattern %q", got)
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,12 +30,12 @@ func newMetrics(a *App) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "flowlane_http_requests_total", Help: "Requests under /v1 by method, path pattern and status.",
-		}, []string{"method", "path", "status"}),
+			Name: "flowlane_http_requests_total", Help: "Requests to the API by operation, empty for a path that has none, and status.",
+		}, []string{"operation", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "flowlane_http_request_seconds", Help: "Time to the end of the answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}, []string{"method", "path"}),
+		}, []string{"operation"}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "flowlane_calls_total", Help: "Calls that this process sent, by action and what the answer proved.",
 		}, []string{"action", "outcome"}),
@@ -63,52 +62,11 @@ func (m *metrics) called(actionID string, outcome provider.Kind) {
 	m.calls.WithLabelValues(actionID, string(outcome)).Inc()
 }
 
-// count counts the requests that pass.
-func (m *metrics) count(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		method, path := r.Method, r.URL.Path
-		defer func() {
-			pattern := patternOf(path, status.status)
-			if pattern == "" {
-				method = ""
-			}
-			m.requests.WithLabelValues(method, pattern, strconv.Itoa(status.status)).Inc()
-			m.seconds.WithLabelValues(method, pattern).Observe(time.Since(began).Seconds())
-		}()
-		next.ServeHTTP(status, r)
-	})
+// answered counts a request to the API. An operation is one of the document's, so that no caller can make up label values.
+func (m *metrics) answered(operation string, status int, took time.Duration) {
+	m.requests.WithLabelValues(operation, strconv.Itoa(status)).Inc()
+	m.seconds.WithLabelValues(operation).Observe(took.Seconds())
 }
-
-// patternOf replaces the ids in a path. Paths that lead nowhere share the empty pattern, so that no caller can make up
-// label values.
-func patternOf(path string, status int) string {
-	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed || status == http.StatusUnauthorized {
-		return ""
-	}
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		if i > 1 && strings.ContainsAny(s, "0123456789") {
-			segments[i] = "{id}"
-		}
-	}
-	return strings.Join(segments, "/")
-}
-
-type statusWriter struct {
-	http.ResponseWriter
-
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap gives http.ResponseController what lies below.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 var (
 	poolDesc = prometheus.NewDesc("flowlane_pool_connections", "Connections to Postgres by state.", []string{"state"}, nil)

@@ -24,14 +24,17 @@ const (
 	maxHeader     = 64 << 10
 )
 
-func (a *App) listen(ctx context.Context) error {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", a.cfg.Listen)
-	if err != nil {
-		return fmt.Errorf("listen on %s (choose another address with --listen or FLOWLANE_LISTEN): %w", a.cfg.Listen, err)
+// listen returns the listener of an address, nil for none; setting is what else could name one.
+func listen(ctx context.Context, address, setting string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
 	}
-	a.listener = listener
-	return nil
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s (choose another address with %s): %w", address, setting, err)
+	}
+	return listener, nil
 }
 
 // spare is heap that nobody uses, once for a process. The collector runs when the heap has doubled, and in a process that sends
@@ -43,19 +46,8 @@ var spare = sync.OnceValue(func() []byte { return make([]byte, 32<<20) })
 // settled within the time to drain, and what could not be settled is left to reconciliation.
 func (a *App) Run(ctx context.Context) error {
 	_ = spare()
-	failed := make(chan error, 1)
-	var server *http.Server
-	if a.listener != nil {
-		server = &http.Server{
-			Handler: a.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-			ErrorLog: serverLog(a.cfg.Log),
-		}
-		go func() {
-			if err := server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("serve: %w", err)
-			}
-		}()
-	}
+	failed := make(chan error, 2)
+	server, operators := a.serve(a.listener, a.handler, failed), a.serve(a.operators, a.operatorPages(), failed)
 	err := a.startWork(ctx)
 	if err == nil {
 		select {
@@ -64,7 +56,26 @@ func (a *App) Run(ctx context.Context) error {
 		}
 	}
 	stopErr := a.shutdown(context.WithoutCancel(ctx), server)
+	if operators != nil { // last, so that the stop can be watched
+		stopErr = errors.Join(stopErr, operators.Close())
+	}
 	return errors.Join(err, stopErr)
+}
+
+// serve begins to serve on a listener; nil where there is none.
+func (a *App) serve(listener net.Listener, handler http.Handler, failed chan<- error) *http.Server {
+	if listener == nil {
+		return nil
+	}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(a.cfg.Log),
+	}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("serve: %w", err)
+		}
+	}()
+	return server
 }
 
 func (a *App) startWork(ctx context.Context) error {

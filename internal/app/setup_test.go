@@ -39,7 +39,7 @@ func startWith(t *testing.T, change func(*app.Config)) *process {
 	t.Helper()
 	dsn, _ := pgtest.NewDatabase(t)
 	cfg := app.Config{
-		DatabaseURL: dsn, Listen: "127.0.0.1:0", Workers: true, KEK: testKEK(t), Log: slog.New(slog.DiscardHandler),
+		DatabaseURL: dsn, Listen: "127.0.0.1:0", Operator: app.Operator{Listen: "127.0.0.1:0"}, Workers: true, KEK: testKEK(t), Log: slog.New(slog.DiscardHandler),
 	}
 	change(&cfg)
 	a, err := app.New(t.Context(), cfg)

@@ -170,7 +170,7 @@ func TestSweep_NothingLost(t *testing.T) {
 // counts checks that the sweep woke one piece of work of a kind, and none of another.
 func (p *process) counts(t *testing.T, kind string) {
 	t.Helper()
-	_, body := get(t, p.URL()+"/metrics", "")
+	_, body := get(t, p.OperatorURL()+"/metrics", "")
 	for _, k := range []string{run.DueDispatch, run.DueSlices, run.DueWait, "reconcile"} {
 		n := 0
 		if k == kind {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"time"
 
@@ -30,6 +29,7 @@ const devDrain = 6 * time.Second
 type devCommand struct {
 	folder
 	output
+	operators
 
 	Listen      string `name:"listen" env:"FLOWLANE_LISTEN" help:"HOST:PORT of the API. Default: 127.0.0.1:8080, or a free port that is then kept."`
 	Demo        bool   `help:"Run 10,000 sample records through a flow once the service answers."`
@@ -87,7 +87,7 @@ func (d *dev) start(ctx context.Context) error {
 	}
 	cfg := app.Config{
 		DatabaseURL: d.DatabaseURL, KEK: d.kek, BaseURLs: map[string]string{dialerPlatform: d.SimURL},
-		Listen: d.listen(ctx), Workers: true, Migrate: true, Log: d.p.log, Drain: devDrain,
+		Listen: d.listen(ctx), Operator: d.operators.config(ctx, d.p), Workers: true, Migrate: true, Log: d.p.log, Drain: devDrain,
 	}
 	if d.postgres != nil {
 		cfg.DatabaseURL = d.postgres.LocalDSN()
@@ -139,14 +139,7 @@ func (d *dev) listen(ctx context.Context) string {
 	if d.state.APIPort != 0 {
 		listen = loopback(d.state.APIPort)
 	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", listen)
-	if err != nil {
-		d.p.log.Warn("the port of the API is taken; another one is used", "address", listen)
-		return "127.0.0.1:0"
-	}
-	_ = l.Close()
-	return listen
+	return d.p.freeAddress(ctx, listen, "the API")
 }
 
 // remember writes down what the next start and other programs need.
@@ -218,6 +211,7 @@ type devFacts struct {
 	APIKey      string `json:"api_key,omitempty"`
 	DatabaseURL string `json:"database_url"`
 	SimURL      string `json:"sim_url"`
+	OperatorURL string `json:"operator_url,omitempty"`
 	DataDir     string `json:"data_dir"`
 	EnvFile     string `json:"env_file"`
 	FirstStart  bool   `json:"first_start"`
@@ -225,7 +219,7 @@ type devFacts struct {
 
 func (d *dev) announce() error {
 	facts := devFacts{
-		URL: d.app.URL(), DatabaseURL: d.DatabaseURL, SimURL: d.SimURL, DataDir: d.DataDir, EnvFile: d.envFile(), FirstStart: d.seeded.first,
+		URL: d.app.URL(), DatabaseURL: d.DatabaseURL, SimURL: d.SimURL, OperatorURL: d.app.OperatorURL(), DataDir: d.DataDir, EnvFile: d.envFile(), FirstStart: d.seeded.first,
 	}
 	if d.seeded.newKey {
 		facts.APIKey = d.seeded.key
@@ -243,6 +237,9 @@ func (d *dev) announce() error {
 		}
 		line("Postgres", facts.DatabaseURL)
 		line("Simulator", facts.SimURL)
+		if facts.OperatorURL != "" {
+			line("Metrics", facts.OperatorURL+"/metrics")
+		}
 		line("Data", facts.DataDir+d.kept())
 		fmt.Fprintln(w)
 		if !d.seeded.newKey {

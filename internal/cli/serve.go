@@ -24,6 +24,7 @@ type server struct {
 	database
 	keyring
 	tokens
+	operators
 
 	CatalogDir string            `name:"catalog-dir" env:"FLOWLANE_CATALOG_DIR" help:"Folder with further platforms, one YAML file each." type:"path"`
 	BaseURL    map[string]string `name:"base-url" env:"FLOWLANE_BASE_URLS" help:"Base URL to use for a platform, as PLATFORM=URL; its host may be private." placeholder:"PLATFORM=URL;..."`
@@ -50,7 +51,7 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 		return app.Config{}, err
 	}
 	return app.Config{
-		DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
+		Operator: s.operators.config(ctx, p), DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
 		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Drain: s.Drain, Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
 	}, nil
 }
@@ -85,8 +86,6 @@ func (c *serveCommand) Run(ctx context.Context, p *process) error {
 type workCommand struct {
 	server
 	output
-
-	Listen string `name:"listen" env:"FLOWLANE_LISTEN" help:"HOST:PORT for health and metrics; none by default."`
 }
 
 // Run works until it is told to stop.
@@ -95,7 +94,7 @@ func (c *workCommand) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	cfg.Listen, cfg.Workers, cfg.HealthOnly = c.Listen, true, true
+	cfg.Workers = true
 	return serve(ctx, p, cfg, c.output)
 }
 
@@ -130,14 +129,17 @@ func serve(ctx context.Context, p *process, cfg app.Config, out output) error {
 	}
 	defer a.Close()
 	facts := struct {
-		URL string `json:"url,omitempty"`
-	}{a.URL()}
+		URL      string `json:"url,omitempty"`
+		Operator string `json:"operator_url,omitempty"`
+	}{a.URL(), a.OperatorURL()}
 	if err := out.print(p, facts, func(w io.Writer) {
-		switch {
-		case cfg.HealthOnly:
-			fmt.Fprintln(w, "Flowlane works.", a.URL())
-		default:
+		if cfg.Listen == "" {
+			fmt.Fprintln(w, "Flowlane works.")
+		} else {
 			fmt.Fprintf(w, "Flowlane serves at %s\n", a.URL())
+		}
+		if cfg.Operator.Listen != "" {
+			fmt.Fprintf(w, "Health, metrics and profiles are at %s\n", a.OperatorURL())
 		}
 	}); err != nil {
 		return err

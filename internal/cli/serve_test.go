@@ -13,7 +13,8 @@ import (
 )
 
 type urlFacts struct {
-	URL string `json:"url"`
+	URL         string `json:"url"`
+	OperatorURL string `json:"operator_url"`
 }
 
 // TestServe goes the way of an operator: migrate, organization, key, simulator, two servers and a worker on one database.
@@ -42,11 +43,11 @@ func TestServe(t *testing.T) {
 	env = append(env, "FLOWLANE_SIM_URL="+sim.URL, "FLOWLANE_API_KEY="+key.Key)
 	first := launch(t, env, &one, "serve", "--listen", "127.0.0.1:0")
 	second := launch(t, env, &two, "serve", "--listen", "127.0.0.1:0", "--no-migrate")
-	third := launch(t, env, &worker, "work", "--listen", "127.0.0.1:0")
-	if status := get(t, worker.URL+"/readyz", "", nil); status != http.StatusOK {
+	third := launch(t, env, &worker, "work")
+	if status := get(t, worker.OperatorURL+"/readyz", "", nil); status != http.StatusOK {
 		t.Errorf("worker: /readyz answers %d", status)
 	}
-	if res, err := http.Get(worker.URL + "/v1/account/me"); err != nil || res.StatusCode != http.StatusNotFound || res.Body.Close() != nil {
+	if res, err := http.Get(worker.OperatorURL + "/v1/account/me"); err != nil || res.StatusCode != http.StatusNotFound || res.Body.Close() != nil {
 		t.Errorf("worker: /v1 answers %v, %v", res, err)
 	}
 	var demo struct {
