@@ -1943,12 +1943,13 @@ func (q *Queries) SliceRows(ctx context.Context, db DBTX, arg SliceRowsParams) (
 
 const slicesQueue = `-- name: SlicesQueue :exec
 WITH run AS (
-    SELECT s.step_no, s.tasks_done, min(s.no) AS slice_no, max(s.no) AS last_no, sum(s.records) AS records, (array_agg(s.records ORDER BY s.no DESC))[1] AS to_off
-    FROM (SELECT x.batch_id, x.no, x.first, x.records, x.page_off, x.state, x.ready, x.first_step, x.tasks_done, x.step_no, x.remaining, x.apart, x.staged, x.queued, x.pending, x.started, x.needs_reconcile, x.completed, x.failed, x.cancelled, x.accepted, x.rejected, x.unprocessed, x.unresolved, x.no - row_number() OVER (PARTITION BY x.step_no, x.tasks_done ORDER BY x.no) AS before
+    SELECT s.step_no, s.tasks_done, min(s.no) AS slice_no, max(s.no) AS last_no, sum(s.records) AS records
+    FROM (SELECT x.step_no, x.tasks_done, x.no, x.records, x.no - row_number() OVER (PARTITION BY x.step_no, x.tasks_done ORDER BY x.no) AS before
         FROM flow.slice x WHERE x.batch_id = $1 AND x.state = 'calling') s
     GROUP BY s.step_no, s.tasks_done, s.before
 ), queued AS MATERIALIZED (
-    SELECT l.batch_id, l.step_no, l.task_no, r.slice_no, r.last_no, r.to_off, r.records
+    SELECT l.batch_id, l.step_no, l.task_no, r.slice_no, r.last_no, r.records,
+        (SELECT e.records FROM flow.slice e WHERE e.batch_id = $1 AND e.no = r.last_no) AS to_off
     FROM run r JOIN flow.lane_batch l ON l.batch_id = $1 AND l.step_no = r.step_no AND r.tasks_done >> l.task_no & 1 = 0
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)

@@ -148,10 +148,10 @@ func sliceColumns(id string) map[string]string {
 	return columns
 }
 
-// copyRows copies what the database does not number itself.
+// copyRows copies what the database neither numbers nor computes itself.
 func copyRows(ctx context.Context, tx pgx.Tx, c rowCopy) error {
 	rows, err := tx.Query(ctx, `SELECT attname::text FROM pg_attribute
-		WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attidentity = '' ORDER BY attnum`, c.table)
+		WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attidentity = '' AND attgenerated = '' ORDER BY attnum`, c.table)
 	if err != nil {
 		return fmt.Errorf("columns of %s: %w", c.table, err)
 	}

@@ -136,27 +136,24 @@ func (e *Export) write(v *sliceView, from, to int32) error {
 			wanted[o] = false
 		}
 	}
-	found, err := v.list(wanted, Want{Output: true})
-	if err != nil {
-		return err
-	}
-	for i := range found {
-		e.buf = e.result(e.buf, &found[i])
-	}
-	return nil
+	return v.each(wanted, Want{Output: true}, func(r *Record) { e.buf = e.result(e.buf, r) })
 }
 
 // lineWriter writes results by hand. Neighbours mostly have the same end, which is kept.
 type lineWriter struct {
+	// middle stands between the position and its repetition in the job's id.
+	middle []byte
 	status Status
 	output json.RawMessage
 	end    []byte
 }
 
 func (w *lineWriter) append(b []byte, r *Record) []byte {
+	if w.middle == nil {
+		w.middle = []byte(`,"job_id":"` + r.Batch.FlowBatch.ID.String() + `.`)
+	}
 	b = strconv.AppendInt(append(b, `{"position":`...), r.Position, 10)
-	b = append(append(b, `,"job_id":"`...), r.Batch.FlowBatch.ID.String()...)
-	b = strconv.AppendInt(append(b, '.'), r.Position, 10)
+	b = strconv.AppendInt(append(b, w.middle...), r.Position, 10)
 	if r.Error != nil {
 		return appendFailure(appendOutcome(b, r.Status, r.Output), r.Error)
 	}

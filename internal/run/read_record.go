@@ -83,17 +83,23 @@ func (h *history) saw(started, ended int64) {
 }
 
 // list makes the records at the wanted offsets, in order. Inputs are copied.
-func (v *sliceView) list(wanted []bool, want Want) ([]Record, error) {
+func (v *sliceView) list(wanted []bool, want Want) (out []Record, err error) {
+	err = v.each(wanted, want, func(r *Record) { out = append(out, *r) })
+	return out, err
+}
+
+// each makes the records at the wanted offsets, in order, one after the other in the same place. Inputs are copied.
+func (v *sliceView) each(wanted []bool, want Want, do func(r *Record)) error {
 	histories, outputs, err := v.tell(wanted, want)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var out []Record
+	var r Record
 	for o := range v.Records {
 		if !wanted[o] {
 			continue
 		}
-		r := Record{Batch: v.batch.BatchRow, Position: v.First + int64(o), Status: v.statuses[o], Run: 1, Created: v.batch.FlowBatch.CreatedAt}
+		r = Record{Batch: v.batch.BatchRow, Position: v.First + int64(o), Status: v.statuses[o], Run: 1, Created: v.batch.FlowBatch.CreatedAt}
 		if want.Input {
 			r.Input = append(json.RawMessage(nil), v.rows[o]...)
 		}
@@ -101,14 +107,14 @@ func (v *sliceView) list(wanted []bool, want Want) ([]Record, error) {
 			r.Output = outputs.at(o)
 		}
 		if r.Error, err = v.failure(o); err != nil {
-			return nil, err
+			return err
 		}
 		if want.History {
 			v.date(&r, o, &histories[o])
 		}
-		out = append(out, r)
+		do(&r)
 	}
-	return out, nil
+	return nil
 }
 
 // attemptKey names what has attempts of its own: a task, or one element of it, for the record at an offset.
@@ -243,8 +249,10 @@ type outputs struct {
 
 func newOutputs(plan *definition.Plan, records int32) *outputs {
 	out := &outputs{tasks: plan.Steps[len(plan.Steps)-1].Tasks, decided: make([][]*Trace, records)}
+	n := len(out.tasks)
+	all := make([]*Trace, n*int(records))
 	for o := range out.decided {
-		out.decided[o] = make([]*Trace, len(out.tasks))
+		out.decided[o] = all[o*n : (o+1)*n]
 	}
 	return out
 }
