@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -78,7 +79,9 @@ type Service struct {
 	looking         lines[chan found]
 	accepting       lines[*arrival]
 	askers, writers chan struct{}
-	copies          copies
+	// crowded is when more messages came together last than are started with their acknowledgement.
+	crowded atomic.Pointer[time.Time]
+	copies  copies
 }
 
 // New returns a Service.

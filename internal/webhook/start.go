@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -18,8 +19,11 @@ import (
 const (
 	// startedMost and startedBytes bound the messages whose batches are started in the commit that acknowledges them: a few senders
 	// hardly wait longer for it, and their flows begin one commit sooner; many would.
-	startedMost  = 8
+	startedMost  = 12
 	startedBytes = 256 << 10
+	// crowdedFor is for how long after more than that came together messages are only written down: what comes in bursts is
+	// acknowledged sooner so, and its flows begin as many at once.
+	crowdedFor = 20 * time.Millisecond
 	// startingMost is how many of the connections may be in use for that: the others keep acknowledging.
 	startingMost = atOnce / 2
 )
@@ -33,7 +37,11 @@ func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) (rows []db
 	for _, size := range in.Sizes { // as they were sent: a body that is stored in little may be made large to hurt
 		bytes += int(size)
 	}
-	if len(in.Ids) <= startedMost && bytes <= startedBytes && len(s.writers) <= startingMost {
+	if len(in.Ids) > startedMost || bytes > startedBytes {
+		now := time.Now()
+		s.crowded.Store(&now)
+	}
+	if crowded := s.crowded.Load(); (crowded == nil || time.Since(*crowded) > crowdedFor) && len(s.writers) <= startingMost {
 		if rows, err = s.addStarted(ctx, in); err == nil || ctx.Err() != nil || pg.IsUnavailable(err) {
 			return rows, err
 		}
