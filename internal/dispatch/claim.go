@@ -30,6 +30,8 @@ type reserved struct {
 	escalated bool
 	// blocked are queues that cannot go now: an exclusive call is under way, people hold them, or their batch is over.
 	blocked []queueKey
+	// exclusive tells that an exclusive call is in the way of some of them.
+	exclusive bool
 	// maxInFlight is how many calls of a lane may be under way.
 	maxInFlight int
 	// full are the lanes that have as many calls under way as they may.
@@ -274,7 +276,7 @@ func (c *claim) free(ctx context.Context, calls []*outboundCall) (out []*outboun
 				waits[k] = true
 			}
 			if !full {
-				c.blocked = append(c.blocked, p.queues...)
+				c.blocked, c.exclusive = append(c.blocked, p.queues...), true
 			} else if !slices.Contains(c.full, lane) {
 				c.full = append(c.full, lane)
 			}

@@ -31,6 +31,8 @@ const (
 	// markAfter is how long a call is under way before its batch is marked as running: most batches of one call are over
 	// by then, and the row with the most indexes is written once less.
 	markAfter = 100 * time.Millisecond
+	// heldMost is how long a call is kept that was rendered too early: it takes memory.
+	heldMost = time.Second
 )
 
 // finished is a call whose round trip is over.
@@ -52,6 +54,8 @@ type flight struct {
 	open  map[uuid.UUID]struct{}
 	// others are the calls that other processes may have under way, as the pass saw it when it began.
 	others map[quota.LaneKey]int
+	// held was rendered and waits for an exclusive call that is under way here.
+	held *outboundCall
 	// answered wait for their settlement.
 	answered []finished
 	working  bool
@@ -117,7 +121,45 @@ func (d *Dispatcher) drop(f *flight) {
 	defer f.mu.Unlock()
 	if len(f.open) == 0 && f.passes == 0 && d.flights.of[f.key] == f {
 		delete(d.flights.of, f.key)
+		f.letHeldGo(f.held)
 	}
+}
+
+// hold keeps a rendered call for the pass that comes once an exclusive one is settled, so that rendering goes on beside it. It
+// returns false where another one is kept, or nothing is under way here that it could wait for.
+func (f *flight) hold(call *outboundCall) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held != nil || len(f.open) == 0 {
+		return false
+	}
+	f.held = call
+	time.AfterFunc(heldMost, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.letHeldGo(call)
+	})
+	return true
+}
+
+// letHeldGo gives back the memory of a call that is still held. The caller has the lock.
+func (f *flight) letHeldGo(call *outboundCall) {
+	if call != nil && f.held == call {
+		f.held = nil
+		call.request.Memory.Release()
+	}
+}
+
+// takeHeld returns the call that is held, if none of its queues is blocked.
+func (f *flight) takeHeld(blocked map[queueKey]bool) []*outboundCall {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	call := f.held
+	if call == nil || slices.ContainsFunc(call.queues, func(k queueKey) bool { return blocked[k] }) {
+		return nil
+	}
+	f.held = nil
+	return []*outboundCall{call}
 }
 
 // room is how many more calls of a lane may go: of an organization most at once, or what it chose for the lane.

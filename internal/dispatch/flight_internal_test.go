@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/gen/db"
+	"flowlane/internal/memory"
 	"flowlane/internal/provider"
 	"flowlane/internal/quota"
 )
@@ -40,4 +41,36 @@ func TestFlight_Panics(t *testing.T) {
 	require.ErrorIs(t, answer.Err, errPanicked)
 	assert.False(t, answer.FinishedAt.Before(answer.StartedAt))
 	assert.ErrorContains(t, f.settleGroup([]finished{{&outboundCall{}, answer}}, false), "panic")
+}
+
+// A call that was rendered while an exclusive one is under way is kept for the pass that comes after that, with its memory; once
+// nothing is under way here any more, nobody would come for it.
+func TestFlight_Held(t *testing.T) {
+	t.Parallel()
+	d := New(Deps{}, Options{})
+	f := d.join(budgetKey{"http://receiver.example", "calls"})
+	budget := memory.New(memory.Least)
+	call := func() *outboundCall {
+		room, err := budget.Take(t.Context(), uuid.New(), 1000)
+		require.NoError(t, err)
+		return &outboundCall{queues: []queueKey{{batch: uuid.New()}}, request: provider.Request{Memory: room}}
+	}
+	one, two := call(), call()
+	assert.False(t, f.hold(one), "nothing is under way")
+	exclusive := uuid.New()
+	f.open[exclusive] = struct{}{}
+	require.True(t, f.hold(one))
+	assert.False(t, f.hold(two), "one is held")
+	assert.Empty(t, f.takeHeld(map[queueKey]bool{one.queues[0]: true}), "its queue is blocked")
+	assert.Equal(t, []*outboundCall{one}, f.takeHeld(nil))
+	assert.Empty(t, f.takeHeld(nil))
+	letGo([]*outboundCall{one})
+
+	require.True(t, f.hold(two))
+	delete(f.open, exclusive)
+	f.leave(t.Context(), false, 0)
+	held, _ := budget.Held()
+	assert.Zero(t, held)
+	assert.Empty(t, f.takeHeld(nil))
+	assert.NotSame(t, f, d.join(f.key))
 }

@@ -17,8 +17,10 @@ const (
 	// groupRoom is the memory for rendering small calls that share a transaction. It has room for several of the
 	// largest.
 	groupRoom = 8 << 20
-	// roomWait is how long a pass waits for memory before it tries again later.
-	roomWait = time.Second
+	// roomWait is how long a pass waits for memory before it tries again later, ownRoomWait where it is its organization's own
+	// work that has it: pieces of in-process work, which are over in milliseconds, or calls, whose settlement wakes the budget.
+	roomWait    = time.Second
+	ownRoomWait = 50 * time.Millisecond
 )
 
 // errFull means that there is no memory for what would be rendered: it waits in its queue.
@@ -32,10 +34,11 @@ func (d *Dispatcher) room(ctx context.Context, r *renderer) (*memory.Grant, erro
 		_, bytes := bulkLimits(r.task.Action)
 		n = int64(bytes) + int64(bytes)/4 // the buffer grows by a quarter
 	}
+	wait := roomWait
 	if d.Memory.Full(r.batch.OrgID, n) {
-		return nil, errFull
+		wait = ownRoomWait
 	}
-	bounded, cancel := context.WithTimeout(ctx, roomWait)
+	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	room, err := d.Memory.Take(bounded, r.batch.OrgID, n)
 	switch {

@@ -219,12 +219,19 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		return false, nil
 	}
 	p.nextAt, p.waitLocal = time.Time{}, time.Time{}
-	calls, err := p.choose(ctx)
-	if err != nil || len(calls) == 0 {
-		return false, err
+	calls := p.flight.takeHeld(p.blocked)
+	if len(calls) == 0 {
+		if calls, err = p.choose(ctx); err != nil || len(calls) == 0 {
+			return false, err
+		}
 	}
 	var got reserved
-	defer func() { letGo(calls, got.calls...) }()
+	var held bool
+	defer func() {
+		if !held {
+			letGo(calls, got.calls...)
+		}
+	}()
 	got, err = p.d.reserveFresh(ctx, p.key, calls, p.flight)
 	if err != nil {
 		got.calls, err = p.isolate(ctx, calls, err)
@@ -234,6 +241,7 @@ func (p *pass) step(ctx context.Context) (progress bool, err error) {
 		p.maxInFlight = got.maxInFlight
 	}
 	p.flight.launch(&got)
+	held = got.exclusive && len(calls) == 1 && p.flight.hold(calls[0])
 	for _, k := range got.blocked {
 		p.blocked[k] = true
 		if got.elsewhere {

@@ -49,6 +49,7 @@ func (s *Service) Work(ctx context.Context, batchID uuid.UUID) (more bool, err e
 	if err != nil {
 		return false, err
 	}
+	p.room.Keep(p.need()) // nothing more is made
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error { return s.settleWork(ctx, tx, batchID, works) })
 	if errors.Is(err, errBarred) {
 		return false, nil // the slices of a cancelled batch stay as they were, and a resumed one is woken

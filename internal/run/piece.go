@@ -67,10 +67,12 @@ func (l *Limits) over(since time.Time, part, of int) bool {
 	return l.Piece > 0 && l.now().Sub(since) >= l.Piece*time.Duration(part)/time.Duration(of)
 }
 
+// need is how much more than it began with the piece needs by now; negative where that is less.
+func (p *piece) need() int64 { return int64(p.read) + pieceCopies*int64(p.made) - pieceRoom }
+
 // grow has the piece hold what it needs by now.
 func (p *piece) grow(ctx context.Context) error {
-	most := p.limits.Memory.Most()
-	need := int64(p.read) + pieceCopies*int64(p.made) - pieceRoom
+	most, need := p.limits.Memory.Most(), p.need()
 	return wrap(p.room.Grow(ctx, need, max(most-pieceRoom, need)), "in-process work")
 }
 

@@ -204,3 +204,33 @@ func TestWork_RetryInTheMiddle(t *testing.T) {
 	assert.Equal(t, int64(100), c.Of(Completed))
 	assert.Equal(t, 100, done())
 }
+
+// TestWork_SettlesWithLittle: a piece that is being settled holds what it made, and leaves the rest of its memory to others.
+func TestWork_SettlesWithLittle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	budget := memory.New(memory.Least)
+	w.s.Limit(Limits{Memory: budget})
+	batch := w.startDoc(t, `{"steps":[{"id":"a","tasks":[{"id":"t","action_id":"core__flow__transform","params":{"value":"{{ input.n }}"}}]}]}`, numbered(1))
+	tx, err := w.pool.Begin(w.ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(w.ctx, "SELECT FROM flow.batch_count WHERE batch_id = $1 FOR UPDATE", batch)
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.s.Work(w.ctx, batch)
+		done <- err
+	}()
+	require.Eventually(t, func() bool {
+		waits := false
+		err := w.pool.QueryRow(w.ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waits)
+		return err == nil && waits
+	}, time.Minute, time.Millisecond)
+	held, peak := budget.Held()
+	assert.Less(t, held, int64(1<<10))
+	assert.EqualValues(t, pieceRoom, peak)
+	require.NoError(t, tx.Commit(w.ctx))
+	require.NoError(t, <-done)
+	counts := w.counts(t, batch)
+	assert.Equal(t, int64(1), counts.Of(Completed))
+}
