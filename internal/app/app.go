@@ -119,14 +119,14 @@ type App struct {
 	keys  *provider.Sender
 	clock *pgxpool.Pool
 	// watch holds the database's clock against that of the process.
-	watch    *due.Clock
-	metrics  *metrics
-	sweeper  sweeper
-	work     *gate
-	handler  http.Handler
+	watch   *due.Clock
+	metrics *metrics
+	sweeper sweeper
+	work    *gate
+	handler http.Handler
 	// listener is that of the API, operators that of the operators' pages; nil where there is none.
 	listener, operators net.Listener
-	runner   *work.Runner
+	runner              *work.Runner
 	// stopping ends when handlers of due work should.
 	stopping context.Context //nolint:containedctx // the life of the process
 	stop     context.CancelFunc
