@@ -182,7 +182,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if a.listener, err = listen(ctx, cfg.Listen, "--listen or FLOWLANE_LISTEN"); err != nil {
 		return nil, err
 	}
-	if a.operators, err = listen(ctx, cfg.Operator.Listen, "--operator-listen or FLOWLANE_OPERATOR_LISTEN"); err != nil {
+	if a.operators, err = cfg.Operator.listen(ctx, cfg.Log); err != nil {
 		return nil, err
 	}
 	return a, nil

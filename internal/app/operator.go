@@ -1,13 +1,17 @@
 package app
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"strings"
+	"syscall"
 )
 
 // Operator says where operators look at a process: metrics and profiles, apart from the API, because they tell about all
@@ -15,6 +19,8 @@ import (
 type Operator struct {
 	// Listen is a host:port; port 0 takes a free one, empty means nowhere.
 	Listen string
+	// OrFree has a free port of the same host be taken where that one is not free.
+	OrFree bool
 	// Token must come with requests for metrics and profiles, as Authorization: Bearer; empty for none, which is taken on
 	// loopback addresses alone.
 	Token string
@@ -38,6 +44,17 @@ func (o Operator) check() error {
 		return fmt.Errorf("metrics and profiles at %s could be read by whoever reaches it: set FLOWLANE_OPERATOR_TOKEN, or listen on 127.0.0.1", o.Listen)
 	}
 	return nil
+}
+
+// listen returns the listener of the operators' pages; nil for none.
+func (o Operator) listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
+	listener, err := listen(ctx, o.Listen, "--operator-listen or FLOWLANE_OPERATOR_LISTEN")
+	if err == nil || !o.OrFree || !errors.Is(err, syscall.EADDRINUSE) {
+		return listener, err
+	}
+	log.WarnContext(ctx, "the port of metrics and profiles is taken; another one is used", "address", o.Listen)
+	host, _, _ := net.SplitHostPort(o.Listen)
+	return listen(ctx, net.JoinHostPort(host, "0"), "--operator-listen")
 }
 
 // operatorPages are health, metrics and profiles.

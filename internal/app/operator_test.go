@@ -113,6 +113,13 @@ func TestOperator_Listen(t *testing.T) {
 			t.Errorf("%+v: %v", c.operator, err)
 		}
 	}
+	taken := start(t)
+	other := startWith(t, func(cfg *app.Config) {
+		cfg.Operator = app.Operator{Listen: strings.TrimPrefix(taken.OperatorURL(), "http://"), OrFree: true}
+	})
+	if taken.OperatorURL() == other.OperatorURL() || other.OperatorURL() == "" {
+		t.Errorf("beside %s it listens on %s", taken.OperatorURL(), other.OperatorURL())
+	}
 	for _, operator := range []app.Operator{{Listen: "0.0.0.0:0", Token: token}, {Listen: "localhost:0"}, {Listen: "[::1]:0"}, {}} {
 		p := startWith(t, func(cfg *app.Config) { cfg.Operator = operator })
 		if got := p.OperatorURL() != ""; got != (operator.Listen != "") {

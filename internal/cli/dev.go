@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 
@@ -87,7 +88,7 @@ func (d *dev) start(ctx context.Context) error {
 	}
 	cfg := app.Config{
 		DatabaseURL: d.DatabaseURL, KEK: d.kek, BaseURLs: map[string]string{dialerPlatform: d.SimURL},
-		Listen: d.listen(ctx), Operator: d.operators.config(ctx, d.p), Workers: true, Migrate: true, Log: d.p.log, Drain: devDrain,
+		Listen: d.listen(ctx), Operator: d.operators.config(), Workers: true, Migrate: true, Log: d.p.log, Drain: devDrain,
 	}
 	if d.postgres != nil {
 		cfg.DatabaseURL = d.postgres.LocalDSN()
@@ -139,7 +140,14 @@ func (d *dev) listen(ctx context.Context) string {
 	if d.state.APIPort != 0 {
 		listen = loopback(d.state.APIPort)
 	}
-	return d.p.freeAddress(ctx, listen, "the API")
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", listen)
+	if err != nil {
+		d.p.log.Warn("the port of the API is taken; another one is used", "address", listen)
+		return "127.0.0.1:0"
+	}
+	_ = l.Close()
+	return listen
 }
 
 // remember writes down what the next start and other programs need.

@@ -51,7 +51,7 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 		return app.Config{}, err
 	}
 	return app.Config{
-		Operator: s.operators.config(ctx, p), DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
+		Operator: s.operators.config(), DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
 		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Drain: s.Drain, Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
 	}, nil
 }
