@@ -85,7 +85,8 @@ func serveStack(t *testing.T, workers bool, options ...func(c *app.Config)) *sta
 	dsn, _ := pgtest.NewDatabase(t)
 	s.config = app.Config{
 		DatabaseURL: dsn, Listen: "127.0.0.1:0", Workers: workers, KEK: kek, BaseURLs: map[string]string{"dialer": platform.URL},
-		Dispatch: dispatch.Options{Margin: 200 * time.Millisecond}, Log: slog.New(slog.DiscardHandler), Drain: 6 * time.Second,
+		AllowHosts: []string{strings.TrimPrefix(platform.URL, "http://")},
+		Dispatch:   dispatch.Options{Margin: 200 * time.Millisecond}, Log: slog.New(slog.DiscardHandler), Drain: 6 * time.Second,
 		Tokens: app.Tokens{Issuer: apitest.TokenIssuer, Audience: apitest.TokenAudience, KeysURL: s.issuer.KeysURL},
 	}
 	for _, o := range options {

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,7 +66,8 @@ type Config struct {
 	OtherKEKs []vault.KEK
 	// Tokens names the identity provider whose bearer tokens are taken.
 	Tokens Tokens
-	// BaseURLs replaces the base URL of every service of a platform, by platform id. Their hosts may be private.
+	// BaseURLs replaces the base URL of every service of a platform, by platform id. Calls of that platform may reach their hosts
+	// in a private network.
 	BaseURLs map[string]string
 	// AllowHosts lists "host:port" in private networks that calls may reach.
 	AllowHosts []string
@@ -258,7 +258,7 @@ func (a *App) wire(ctx context.Context) error {
 		return err
 	}
 	a.Memory = memory.New(cmp.Or(a.cfg.MemoryBudget, memory.Default))
-	a.Sender = provider.NewSender(provider.Options{AllowHosts: allowed(a.cfg), Memory: a.Memory})
+	a.Sender = provider.NewSender(provider.Options{AllowHosts: a.cfg.AllowHosts, PlatformHosts: hostsOf(a.cfg.BaseURLs), Memory: a.Memory})
 	queue, err := work.NewQueue(a.clock)
 	if err != nil {
 		return fmt.Errorf("make the work queue: %w", err)
@@ -336,10 +336,10 @@ func Accounts(pool *pgxpool.Pool, root vault.Root, log *slog.Logger, tokens *acc
 	return accounts, nil
 }
 
-// allowed lists the hosts that the operator named, as calls name them: with their port.
-func allowed(cfg Config) []string {
-	hosts := slices.Clone(cfg.AllowHosts)
-	for _, base := range cfg.BaseURLs {
+// hostsOf are the hosts of base URLs, as calls name them: with their port.
+func hostsOf(baseURLs map[string]string) map[string][]string {
+	hosts := map[string][]string{}
+	for platform, base := range baseURLs {
 		u, err := url.Parse(base)
 		if err != nil || u.Host == "" {
 			continue // the catalog refuses it
@@ -351,7 +351,7 @@ func allowed(cfg Config) []string {
 				port = "443"
 			}
 		}
-		hosts = append(hosts, net.JoinHostPort(u.Hostname(), port))
+		hosts[platform] = []string{net.JoinHostPort(u.Hostname(), port)}
 	}
 	return hosts
 }

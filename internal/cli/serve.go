@@ -27,7 +27,7 @@ type server struct {
 	operators
 
 	CatalogDir string            `name:"catalog-dir" env:"FLOWLANE_CATALOG_DIR" help:"Folder with further platforms, one YAML file each." type:"path"`
-	BaseURL    map[string]string `name:"base-url" env:"FLOWLANE_BASE_URLS" help:"Base URL to use for a platform, as PLATFORM=URL; its host may be private." placeholder:"PLATFORM=URL;..."`
+	BaseURL    map[string]string `name:"base-url" env:"FLOWLANE_BASE_URLS" help:"Base URL to use for a platform, as PLATFORM=URL; calls of that platform, and no others, may reach its host in a private network." placeholder:"PLATFORM=URL;..."`
 	SimURL     string            `name:"sim-url" env:"FLOWLANE_SIM_URL" help:"Base URL for the platform dialer: a simulator."`
 	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach."`
 	MaxConns   int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"20" help:"Most connections to Postgres for requests and work; six more keep the leases."`

@@ -34,7 +34,7 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 		return Request{}, fmt.Errorf("action %s: rows go with bulk actions only", act.ID)
 	}
 	p := preparer{call: call, env: &expr.Env{Params: secret.fill(params)}}
-	r := Request{Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}}
+	r := Request{PlatformID: svc.PlatformID, Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}}
 	var err error
 	if r.Method, err = p.text("method", call.Compiled.Method); err != nil {
 		return Request{}, err

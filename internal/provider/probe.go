@@ -194,7 +194,7 @@ func (s *Sender) send(ctx context.Context, svc *catalog.Service, path string, se
 		deadline = s.now().Add(probeTimeout)
 	}
 	r := Request{
-		Method: http.MethodGet, URL: svc.BaseURL + path, SendBefore: deadline, AnswerBefore: deadline,
+		Method: http.MethodGet, URL: svc.BaseURL + path, PlatformID: svc.PlatformID, SendBefore: deadline, AnswerBefore: deadline,
 		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}, newToken: true,
 	}
 	if err := secret.apply(svc, &r); err != nil {

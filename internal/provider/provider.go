@@ -21,6 +21,8 @@ type Request struct {
 	Method string
 	URL    string
 	Header http.Header
+	// PlatformID is the platform whose service is called; empty for a request that is no call of one.
+	PlatformID string
 	// Body is sent part by part, without being joined; none for an empty body.
 	Body [][]byte
 	// SendBefore: no byte is written at or after this time. It should carry a monotonic reading. Zero for no limit.

@@ -228,10 +228,11 @@ func (in *secret) mayGo(svc *catalog.Service, address string) error {
 	return fmt.Errorf("%w: the credential is of platform %s and goes only to %s", ErrParams, in.platformID, strings.Join(in.origins, ", "))
 }
 
-// Origin is the scheme and host of an address, with the port where it is unusual; empty for what is no whole address.
+// Origin is the scheme and host of an address, with the port where it is unusual; empty for what is no whole address, or names its
+// host in letters beyond ASCII.
 func Origin(address string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
+	if err != nil || u.Host == "" || !isASCII(u.Host) {
 		return ""
 	}
 	host := strings.ToLower(u.Host)

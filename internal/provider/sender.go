@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,9 +13,11 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"code.dny.dev/ssrf"
 	"github.com/google/uuid"
@@ -48,6 +51,8 @@ type Options struct {
 	// AllowHosts lists "host:port" that may be reached although they lie in a private network, as the operator configured
 	// them (the simulator, a provider behind a VPN). They are compared with the address as the URL names it.
 	AllowHosts []string
+	// PlatformHosts lists those that only calls of one platform may reach, by its id.
+	PlatformHosts map[string][]string
 	// Now is the clock; nil for time.Now. It must give monotonic readings.
 	Now func() time.Time
 	// MaxAnswer bounds the answer in bytes; 0 for DefaultMaxAnswer.
@@ -62,7 +67,9 @@ type Options struct {
 
 // Sender sends requests, each at most once. It is safe for concurrent use; its connections are kept for later calls.
 type Sender struct {
+	// transport serves all but the platforms with hosts of their own: a connection that one of these has is nobody else's.
 	transport *http.Transport
+	platforms map[string]*http.Transport
 	now       func() time.Time
 	maxAnswer int64
 	memory    *memory.Budget
@@ -71,7 +78,7 @@ type Sender struct {
 
 // NewSender returns a Sender that reaches public addresses on ports 80 and 443, and AllowHosts.
 func NewSender(o Options) *Sender {
-	s := &Sender{now: o.Now, maxAnswer: o.MaxAnswer, memory: o.Memory}
+	s := &Sender{platforms: map[string]*http.Transport{}, now: o.Now, maxAnswer: o.MaxAnswer, memory: o.Memory}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -82,13 +89,21 @@ func NewSender(o Options) *Sender {
 	if o.DialTimeout == 0 {
 		o.DialTimeout = 10 * time.Second
 	}
+	s.transport = newTransport(&o, o.AllowHosts)
+	for platform, hosts := range o.PlatformHosts {
+		s.platforms[platform] = newTransport(&o, slices.Concat(o.AllowHosts, hosts))
+	}
+	return s
+}
+
+func newTransport(o *Options, allow []string) *http.Transport {
 	// HTTP/1 only: HTTP/2 resends requests on refused streams and shares one connection between calls, so that neither the
 	// write guard nor the count of bytes written would belong to one call.
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	s.transport = &http.Transport{
+	return &http.Transport{
 		Proxy:                  nil,
-		DialContext:            dialer(o),
+		DialContext:            dialer(o.DialTimeout, allow),
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs},
 		TLSHandshakeTimeout:    10 * time.Second,
 		Protocols:              protocols,
@@ -98,13 +113,18 @@ func NewSender(o Options) *Sender {
 		IdleConnTimeout:        60 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
-	return s
 }
 
 // Close closes the connections that are idle.
-func (s *Sender) Close() { s.transport.CloseIdleConnections() }
+func (s *Sender) Close() {
+	s.transport.CloseIdleConnections()
+	for _, t := range s.platforms {
+		t.CloseIdleConnections()
+	}
+}
 
-func dialer(o Options) func(ctx context.Context, network, addr string) (net.Conn, error) {
+// dialer connects to public addresses, and to those that are allowed.
+func dialer(timeout time.Duration, allow []string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	guardian := ssrf.New()
 	control := func(network, address string, c syscall.RawConn) error {
 		if err := guardian.Safe(network, address, c); err != nil {
@@ -112,10 +132,10 @@ func dialer(o Options) func(ctx context.Context, network, addr string) (net.Conn
 		}
 		return nil
 	}
-	guarded := &net.Dialer{Timeout: o.DialTimeout, Control: control}
-	open := &net.Dialer{Timeout: o.DialTimeout}
+	guarded := &net.Dialer{Timeout: timeout, Control: control}
+	open := &net.Dialer{Timeout: timeout}
 	allowed := map[string]bool{}
-	for _, host := range o.AllowHosts {
+	for _, host := range allow {
 		allowed[strings.ToLower(host)] = true
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -159,7 +179,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 		req, err = g.request(ctx, r)
 	}
 	if err == nil {
-		s.exchange(req, r.Memory, g, &ans)
+		s.exchange(req, &r, g, &ans)
 		ans.Stale = s.tokens.answered(r.token, &ans)
 	} else {
 		ans.Err = err
@@ -178,8 +198,8 @@ func (s *Sender) sign(ctx context.Context, r *Request) error {
 }
 
 // exchange does the one round trip; what it learns goes into ans.
-func (s *Sender) exchange(req *http.Request, mem *memory.Grant, g *guard, ans *Answer) {
-	resp, err := s.transport.RoundTrip(req)
+func (s *Sender) exchange(req *http.Request, r *Request, g *guard, ans *Answer) {
+	resp, err := cmp.Or(s.platforms[r.PlatformID], s.transport).RoundTrip(req)
 	if err != nil {
 		if cause := context.Cause(req.Context()); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w (%w)", cause, err)
@@ -192,7 +212,7 @@ func (s *Sender) exchange(req *http.Request, mem *memory.Grant, g *guard, ans *A
 	}
 	defer resp.Body.Close()
 	ans.Sent, ans.Status, ans.Header = Answered, resp.StatusCode, resp.Header
-	ans.Body, ans.Err = readAll(req.Context(), resp, s.maxAnswer, mem)
+	ans.Body, ans.Err = readAll(req.Context(), resp, s.maxAnswer, r.Memory)
 	if ans.Err == nil {
 		g.finish()
 	}
@@ -203,6 +223,9 @@ func (g *guard) request(ctx context.Context, r Request) (*http.Request, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("%w: the address must be a whole http or https URL", ErrBadRequest)
+	}
+	if !isASCII(u.Host) {
+		return nil, fmt.Errorf("%w: the address must name its host in ASCII: write an international name in its xn-- form", ErrBadRequest)
 	}
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { g.attach(info.Conn) }}
 	header := r.Header
@@ -224,6 +247,11 @@ func (g *guard) request(ctx context.Context, r Request) (*http.Request, error) {
 		req.Body = http.NoBody
 	}
 	return req.WithContext(httptrace.WithClientTrace(ctx, trace)), nil
+}
+
+// isASCII reports whether a host can be compared letter by letter: others look, or are mapped, like hosts that they are not.
+func isASCII(host string) bool {
+	return strings.IndexFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) < 0
 }
 
 func saysZero(method string) bool {

@@ -1,0 +1,73 @@
+package provider
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/catalog"
+)
+
+// TestOrigins: a secret goes to the origins of its platform, and to nothing that looks like them or is mapped to them.
+func TestOrigins(t *testing.T) {
+	t.Parallel()
+	in := &secret{platformID: "crm", origins: []string{"https://api.example.com"}}
+	elsewhere := &catalog.Service{PlatformID: "core"}
+	text, err := os.ReadFile("testdata/origins.txt")
+	require.NoError(t, err)
+	cases := 0
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		want, quoted, ok := strings.Cut(line, "\t")
+		require.True(t, ok, line)
+		address, err := strconv.Unquote(`"` + quoted + `"`)
+		require.NoError(t, err, line)
+		cases++
+		err = in.mayGo(elsewhere, address)
+		assert.Equal(t, want == "yes", err == nil, "%s: %v", line, err)
+		if err != nil {
+			require.ErrorIs(t, err, ErrParams)
+		}
+	}
+	assert.Greater(t, cases, 20)
+}
+
+// TestSend_HostBeyondASCII: such a host is refused before anything is sent, with what to write in its place.
+func TestSend_HostBeyondASCII(t *testing.T) {
+	t.Parallel()
+	s := NewSender(Options{})
+	defer s.Close()
+	ans := s.Send(t.Context(), Request{Method: "GET", URL: "https://ap\u0130.example.com/"})
+	assert.Equal(t, NotSent, ans.Sent)
+	require.ErrorIs(t, ans.Err, ErrBadRequest)
+	assert.ErrorContains(t, ans.Err, "xn--")
+}
+
+// TestSend_PlatformHosts: a private host that the operator named for one platform is reached by its calls alone, also over a
+// connection that is open.
+func TestSend_PlatformHosts(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	defer srv.Close()
+	s := NewSender(Options{PlatformHosts: map[string][]string{"dialer": {hostOf(srv.URL)}}})
+	defer s.Close()
+	for range 2 {
+		ans := s.Send(t.Context(), Request{Method: "GET", URL: srv.URL, PlatformID: "dialer"})
+		require.NoError(t, ans.Err)
+		for _, platform := range []string{"", "core", "other"} {
+			ans = s.Send(t.Context(), Request{Method: "GET", URL: srv.URL, PlatformID: platform})
+			assert.Equal(t, NotSent, ans.Sent, platform)
+			require.ErrorIs(t, ans.Err, ErrAddressRefused, platform)
+		}
+	}
+}
