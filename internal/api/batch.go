@@ -2,7 +2,9 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"io"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -182,24 +184,23 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 		return nil, err
 	}
 	if params.Format.Value != oas.ListBatchResultsFormatJSON {
-		as := run.NDJSON
-		if params.Format.Value == oas.ListBatchResultsFormatCsv {
-			as = run.CSV
-		}
 		release, err := h.exports.take(ctx, caller.OrgID)
 		if err != nil {
 			return nil, err
 		}
 		exchangeOf(ctx).release = release
-		export, err := h.runs.Export(ctx, caller.OrgID, id, as, f.Status, f.FromPosition, int64(f.Skip))
+		asCSV, write := params.Format.Value == oas.ListBatchResultsFormatCsv, new(lineWriter).append
+		if asCSV {
+			write = appendCSV
+		}
+		export, err := h.runs.Export(ctx, caller.OrgID, id, f.Status, f.FromPosition, int64(f.Skip), write)
 		if err != nil {
 			return nil, err
 		}
-		data := bufio.NewReaderSize(export, exportBuffer)
-		if as == run.CSV {
-			return &oas.ListBatchResultsOKTextCsv{Data: data}, nil
+		if asCSV {
+			return &oas.ListBatchResultsOKTextCsv{Data: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(appendRow(nil, csvColumns...)), export), exportBuffer)}, nil
 		}
-		return &oas.ListBatchResultsOKApplicationXNdjson{Data: data}, nil
+		return &oas.ListBatchResultsOKApplicationXNdjson{Data: bufio.NewReaderSize(export, exportBuffer)}, nil
 	}
 	if _, err := h.runs.ReadBatch(ctx, caller.OrgID, id); err != nil {
 		return nil, err

@@ -120,7 +120,9 @@ func TestWork_Bounded(t *testing.T) {
 		}
 		f.FromBatch, f.FromPosition = batch, positions[len(positions)-1]+1
 	}
-	export, err := w.s.Export(w.ctx, w.org, batch, NDJSON, nil, 0, 0)
+	export, err := w.s.Export(w.ctx, w.org, batch, nil, 0, 0, func(b []byte, r *Record) []byte {
+		return fmt.Appendf(b, `{"position":%d,"output":%s}`+"\n", r.Position, r.Output)
+	})
 	require.NoError(t, err)
 	lines := bufio.NewScanner(export)
 	lines.Buffer(nil, 2*mib)

@@ -1,13 +1,8 @@
 package run
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"io"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -15,16 +10,8 @@ import (
 	"flowlane/gen/db"
 )
 
-// ExportFormat is how the results of a batch are written.
-type ExportFormat string
-
-// NDJSON writes a JSON object a line, CSV a row a line after a line of column names.
-const (
-	NDJSON ExportFormat = "ndjson"
-	CSV    ExportFormat = "csv"
-)
-
-// Export is the results of a batch, read as they are needed: memory holds a few slices, whatever the size of the batch. Each record is shown as it stands when it is read. It is not safe for concurrent use.
+// Export is the results of a batch as text, read as they are needed: memory holds a few slices, whatever the size of the batch. Each
+// record is shown as it stands when it is read. It is not safe for concurrent use.
 type Export struct {
 	ctx   context.Context //nolint:containedctx // an io.Reader has no other place for it
 	s     *Service
@@ -39,14 +26,14 @@ type Export struct {
 	done   bool
 	buf    []byte
 	at     int
-	// result appends one result.
-	result func(b []byte, r *Record) []byte
+	// write appends one result.
+	write func(b []byte, r *Record) []byte
 }
 
-// Export opens the results of a batch in position order: from position from on, of the matching ones all but the first
-// skip. Fault: NotFound.
-func (s *Service) Export(ctx context.Context, orgID, batchID uuid.UUID, as ExportFormat, status *Status, from, skip int64) (*Export, error) {
-	e := &Export{ctx: ctx, s: s, match: newMatcher(status, nil), from: from, skip: skip}
+// Export opens the results of a batch in position order, each as write appends it: from position from on, of the matching ones all but
+// the first skip. Fault: NotFound.
+func (s *Service) Export(ctx context.Context, orgID, batchID uuid.UUID, status *Status, from, skip int64, write func(b []byte, r *Record) []byte) (*Export, error) {
+	e := &Export{ctx: ctx, s: s, write: write, match: newMatcher(status, nil), from: from, skip: skip}
 	err := s.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if e.batch, err = s.view(ctx, tx, orgID, batchID); err != nil {
 			return err
@@ -59,15 +46,7 @@ func (s *Service) Export(ctx context.Context, orgID, batchID uuid.UUID, as Expor
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if as == CSV {
-		e.result, e.buf = appendCSV, appendRow(nil, csvColumns...)
-	} else {
-		e.result = new(lineWriter).append
-	}
-	return e, nil
+	return e, err
 }
 
 // Read implements io.Reader.
@@ -97,7 +76,7 @@ func (e *Export) fill() error {
 		e.views[0] = nil
 		e.views, e.offset = e.views[1:], 0
 	}
-	return e.write(v, from, to)
+	return e.add(v, from, to)
 }
 
 // load reads the next slices, and the batch again: it may have been cancelled meanwhile.
@@ -127,7 +106,7 @@ func (e *Export) load(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-func (e *Export) write(v *sliceView, from, to int32) error {
+func (e *Export) add(v *sliceView, from, to int32) error {
 	wanted := make([]bool, v.Records)
 	for o := from; o < to; o++ {
 		wanted[o] = v.First+int64(o) >= e.from && e.match.job(v.statuses[o])
@@ -136,112 +115,5 @@ func (e *Export) write(v *sliceView, from, to int32) error {
 			wanted[o] = false
 		}
 	}
-	return v.each(wanted, Want{Output: true}, func(r *Record) { e.buf = e.result(e.buf, r) })
-}
-
-// lineWriter writes results by hand. Neighbours mostly have the same end, which is kept.
-type lineWriter struct {
-	// middle stands between the position and its repetition in the job's id.
-	middle []byte
-	status Status
-	output json.RawMessage
-	end    []byte
-}
-
-func (w *lineWriter) append(b []byte, r *Record) []byte {
-	if w.middle == nil {
-		w.middle = []byte(`,"job_id":"` + r.Batch.FlowBatch.ID.String() + `.`)
-	}
-	b = strconv.AppendInt(append(b, `{"position":`...), r.Position, 10)
-	b = strconv.AppendInt(append(b, w.middle...), r.Position, 10)
-	if r.Error != nil {
-		return appendFailure(appendOutcome(b, r.Status, r.Output), r.Error)
-	}
-	if w.end == nil || w.status != r.Status || !same(w.output, r.Output) {
-		w.status, w.output = r.Status, r.Output
-		w.end = append(appendOutcome(w.end[:0], r.Status, r.Output), "null}\n"...)
-	}
-	return append(b, w.end...)
-}
-
-// same reports whether two outputs are the same one, or both absent or equal small ones.
-func same(a, b json.RawMessage) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	return len(a) == 0 || &a[0] == &b[0] || (len(a) < 64 && bytes.Equal(a, b))
-}
-
-func appendOutcome(b []byte, status Status, output json.RawMessage) []byte {
-	b = append(b, `","status":"`...)
-	b = append(b, status...)
-	b = append(b, `","output":`...)
-	if len(output) == 0 {
-		b = append(b, "null"...)
-	}
-	b = append(b, output...)
-	return append(b, `,"error":`...)
-}
-
-func appendFailure(b []byte, f *JobError) []byte {
-	for i, field := range [...]struct{ name, value string }{
-		{"code", f.Code}, {"message", f.Message}, {"step_id", f.StepID}, {"task_id", f.TaskID}, {"provider_code", f.ProviderCode}, {"provider_message", f.ProviderMessage},
-	} {
-		sep := `,"`
-		if i == 0 {
-			sep = `{"`
-		}
-		b = append(append(append(b, sep...), field.name...), `":`...)
-		if i > 1 && field.value == "" {
-			b = append(b, "null"...)
-			continue
-		}
-		text, _ := json.Marshal(field.value) // a string: cannot fail
-		b = append(b, text...)
-	}
-	return append(b, "}}\n"...)
-}
-
-// csvColumns are the columns of an export as CSV.
-var csvColumns = []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id", "provider_code", "provider_message"}
-
-// appendCSV writes a result as a row of RFC 4180. The package encoding/csv does not keep line breaks within texts as they are
-// where lines end as the RFC says.
-func appendCSV(b []byte, r *Record) []byte {
-	at, out, failure := strconv.FormatInt(r.Position, 10), string(r.Output), r.Error
-	if out == "null" {
-		out = ""
-	}
-	if failure == nil {
-		failure = &JobError{}
-	}
-	return appendRow(b, at, r.Batch.FlowBatch.ID.String()+"."+at, string(r.Status), out, failure.Code, literal(failure.Message),
-		literal(failure.StepID), literal(failure.TaskID), literal(failure.ProviderCode), literal(failure.ProviderMessage))
-}
-
-func appendRow(b []byte, fields ...string) []byte {
-	for i, field := range fields {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		// Some readers trim what is not in quotes.
-		if strings.ContainsAny(field, "\",\r\n") || field != strings.TrimSpace(field) {
-			field = `"` + strings.ReplaceAll(field, `"`, `""`) + `"`
-		}
-		b = append(b, field...)
-	}
-	return append(b, "\r\n"...)
-}
-
-// literal puts an apostrophe before a text that a spreadsheet would take for a formula: the texts of a platform must not
-// compute, or call anywhere, on the machine of whoever opens the file. JSON texts and numbers are no formulas.
-func literal(text string) string {
-	first, _ := utf8.DecodeRuneInString(text)
-	if text == "" || !strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
-		return text
-	}
-	if _, err := strconv.ParseFloat(text, 64); err == nil {
-		return text
-	}
-	return "'" + text
+	return v.each(wanted, Want{Output: true}, func(r *Record) { e.buf = e.write(e.buf, r) })
 }

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"flowlane/internal/run"
+)
+
+// lineWriter writes results by hand. Neighbours mostly have the same end, which is kept.
+type lineWriter struct {
+	// middle stands between the position and its repetition in the job's id.
+	middle []byte
+	status run.Status
+	output json.RawMessage
+	end    []byte
+}
+
+func (w *lineWriter) append(b []byte, r *run.Record) []byte {
+	if w.middle == nil {
+		w.middle = []byte(`,"job_id":"` + r.Batch.FlowBatch.ID.String() + `.`)
+	}
+	b = strconv.AppendInt(append(b, `{"position":`...), r.Position, 10)
+	b = strconv.AppendInt(append(b, w.middle...), r.Position, 10)
+	if r.Error != nil {
+		return appendFailure(appendOutcome(b, r.Status, r.Output), r.Error)
+	}
+	if w.end == nil || w.status != r.Status || !same(w.output, r.Output) {
+		w.status, w.output = r.Status, r.Output
+		w.end = append(appendOutcome(w.end[:0], r.Status, r.Output), "null}\n"...)
+	}
+	return append(b, w.end...)
+}
+
+// same reports whether two outputs are the same one, or both absent or equal small ones.
+func same(a, b json.RawMessage) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	return len(a) == 0 || &a[0] == &b[0] || (len(a) < 64 && bytes.Equal(a, b))
+}
+
+func appendOutcome(b []byte, status run.Status, output json.RawMessage) []byte {
+	b = append(b, `","status":"`...)
+	b = append(b, status...)
+	b = append(b, `","output":`...)
+	if len(output) == 0 {
+		b = append(b, "null"...)
+	}
+	b = append(b, output...)
+	return append(b, `,"error":`...)
+}
+
+func appendFailure(b []byte, f *run.JobError) []byte {
+	for i, field := range [...]struct{ name, value string }{
+		{"code", f.Code}, {"message", f.Message}, {"step_id", f.StepID}, {"task_id", f.TaskID}, {"provider_code", f.ProviderCode}, {"provider_message", f.ProviderMessage},
+	} {
+		sep := `,"`
+		if i == 0 {
+			sep = `{"`
+		}
+		b = append(append(append(b, sep...), field.name...), `":`...)
+		if i > 1 && field.value == "" {
+			b = append(b, "null"...)
+			continue
+		}
+		text, _ := json.Marshal(field.value) // a string: cannot fail
+		b = append(b, text...)
+	}
+	return append(b, "}}\n"...)
+}
+
+// csvColumns are the columns of an export as CSV.
+var csvColumns = []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id", "provider_code", "provider_message"}
+
+// appendCSV writes a result as a row of RFC 4180. The package encoding/csv does not keep line breaks within texts as they are
+// where lines end as the RFC says.
+func appendCSV(b []byte, r *run.Record) []byte {
+	at, out, failure := strconv.FormatInt(r.Position, 10), string(r.Output), r.Error
+	if out == "null" {
+		out = ""
+	}
+	if failure == nil {
+		failure = &run.JobError{}
+	}
+	return appendRow(b, at, r.Batch.FlowBatch.ID.String()+"."+at, string(r.Status), out, failure.Code, literal(failure.Message),
+		literal(failure.StepID), literal(failure.TaskID), literal(failure.ProviderCode), literal(failure.ProviderMessage))
+}
+
+func appendRow(b []byte, fields ...string) []byte {
+	for i, field := range fields {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		// Some readers trim what is not in quotes.
+		if strings.ContainsAny(field, "\",\r\n") || field != strings.TrimSpace(field) {
+			field = `"` + strings.ReplaceAll(field, `"`, `""`) + `"`
+		}
+		b = append(b, field...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// literal puts an apostrophe before a text that a spreadsheet would take for a formula: the texts of a platform must not
+// compute, or call anywhere, on the machine of whoever opens the file. JSON texts and numbers are no formulas.
+func literal(text string) string {
+	first, _ := utf8.DecodeRuneInString(text)
+	if text == "" || !strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
+		return text
+	}
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		return text
+	}
+	return "'" + text
+}
