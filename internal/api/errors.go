@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -83,6 +84,9 @@ func internalError() *oas.ErrorStatusCodeWithHeaders {
 	}
 }
 
+// mostEntries is how many bad places an answer names.
+const mostEntries = 100
+
 // answer is what a caller reads of a fault.
 func answer(f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
 	out := &oas.ErrorStatusCodeWithHeaders{StatusCode: statuses[f.Code]}
@@ -90,9 +94,13 @@ func answer(f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
 	case f.Expressions != nil:
 		out.Response.Detail = oas.NewExpressionErrorsErrorDetail(oas.ExpressionErrors{ExpressionErrors: f.Expressions})
 	case f.Fields != nil:
-		entries := make([]oas.ValidationEntry, len(f.Fields))
-		for i, field := range f.Fields {
-			entries[i] = entry(field)
+		var entries []oas.ValidationEntry
+		for _, field := range f.Fields[:min(len(f.Fields), mostEntries)] {
+			entries = append(entries, entry(field))
+		}
+		if more := len(f.Fields) - mostEntries; more > 0 {
+			entries = append(entries, oas.ValidationEntry{Loc: f.Fields[mostEntries].Loc[:1], Type: "too_many_errors",
+				Msg: fmt.Sprintf("%d more places are bad; they are told once these are mended", more)})
 		}
 		out.Response.Detail = oas.NewValidationEntryArrayErrorDetail(entries)
 	default:

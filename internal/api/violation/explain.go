@@ -155,14 +155,14 @@ func wantsNull(e *jsonschema.ValidationError) bool {
 	return ok && slices.Equal(t.Want, []string{"null"})
 }
 
-// onePerPlace keeps one entry per place and type, and of a value of the wrong type only that.
+// onePerPlace keeps one entry per place and type, and of a value of the wrong type only that. The fields are sorted.
 func onePerPlace(fields []fault.Field) []fault.Field {
 	var out []fault.Field
+	i := 0 // the first entry of a place
 	for _, f := range fields {
-		i := slices.IndexFunc(out, func(o fault.Field) bool { return slices.Equal(o.Loc, f.Loc) })
 		switch {
-		case i < 0:
-			out = append(out, f)
+		case len(out) == 0 || !slices.Equal(out[i].Loc, f.Loc):
+			i, out = len(out), append(out, f)
 		case wrongType(f) && !wrongType(out[i]):
 			out[i] = f
 		case !wrongType(out[i]) && out[i].Type != f.Type:

@@ -176,9 +176,16 @@ func tameNumber(n json.Number) json.Number {
 
 // Merge adds entries, but for places that have one.
 func Merge(fields, more []fault.Field) []fault.Field {
+	if len(more) == 0 {
+		return fields
+	}
+	had := make(map[string]bool, len(fields))
+	for i := range fields {
+		had[orderOf(fields[i].Loc)] = true
+	}
 	for _, f := range more {
-		if !slices.ContainsFunc(fields, func(o fault.Field) bool { return slices.Equal(o.Loc, f.Loc) }) {
-			fields = append(fields, f)
+		if place := orderOf(f.Loc); !had[place] {
+			had[place], fields = true, append(fields, f)
 		}
 	}
 	sortFields(fields)
@@ -187,14 +194,29 @@ func Merge(fields, more []fault.Field) []fault.Field {
 
 // sortFields sorts by place; positions in arrays by number.
 func sortFields(fields []fault.Field) {
-	slices.SortStableFunc(fields, func(a, b fault.Field) int {
-		return slices.CompareFunc(a.Loc, b.Loc, func(x, y string) int {
-			i, errX := strconv.Atoi(x)
-			j, errY := strconv.Atoi(y)
-			if errX == nil && errY == nil {
-				return i - j
-			}
-			return strings.Compare(x, y)
-		})
-	})
+	type placed struct {
+		order string
+		field fault.Field
+	}
+	all := make([]placed, len(fields))
+	for i := range fields {
+		all[i] = placed{orderOf(fields[i].Loc), fields[i]}
+	}
+	slices.SortStableFunc(all, func(a, b placed) int { return strings.Compare(a.order, b.order) })
+	for i := range all {
+		fields[i] = all[i].field
+	}
+}
+
+// orderOf is a text for a place, which no other place has: such texts sort as the places do, with positions in arrays by number.
+func orderOf(loc []string) string {
+	var b strings.Builder
+	for _, name := range loc {
+		if n := len(name); n > 0 && n < 10 && strings.Trim(name, "0123456789") == "" && (name[0] != '0' || n == 1) {
+			b.WriteString("000000000"[n-1:]) // as wide as the longest position
+		}
+		b.WriteString(name)
+		b.WriteByte(0)
+	}
+	return b.String()
 }

@@ -63,6 +63,41 @@ func TestBody(t *testing.T) {
 	}
 }
 
+// TestBody_Many: every bad place is found once, in order, however many there are.
+func TestBody_Many(t *testing.T) {
+	t.Parallel()
+	const n = 20_000
+	var unknown strings.Builder
+	for i := range n {
+		fmt.Fprintf(&unknown, `,"f%05d":1`, n-1-i)
+	}
+	for name, tt := range map[string]struct{ body, first, last string }{
+		"items":  {`{"name":"a","steps":[` + strings.Repeat("0,", n-1) + `0]}`, "body.steps.0 object_type", fmt.Sprintf("body.steps.%d object_type", n-1)},
+		"fields": {`{"name":"a","steps":[{"id":"a","tasks":[{"id":"b","action_id":"c"}]}]` + unknown.String() + `}`, "body.f00000 extra_forbidden", fmt.Sprintf("body.f%05d extra_forbidden", n-1)},
+	} {
+		got := strings.Split(lines(violation.Body("createDefinition", []byte(tt.body))), "\n")
+		seen := map[string]bool{}
+		for _, line := range got {
+			seen[line] = true
+		}
+		// An array that is too long is bad itself, too.
+		if len(seen) != len(got) || len(got) < n || len(got) > n+1 || got[len(got)-n] != tt.first || got[len(got)-1] != tt.last {
+			t.Errorf("%s: %d entries, %d different ones, %s to %s", name, len(got), len(seen), got[0], got[len(got)-1])
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	at := func(loc ...string) fault.Field { return fault.Field{Loc: loc, Type: "a"} }
+	got := violation.Merge([]fault.Field{at("body", "x", "10"), at("body", "x", "9"), at("body", "x", "007")},
+		[]fault.Field{at("body", "x"), at("body", "x", "9"), at("body", "x", "7"), at("body", "xa"), at("body", "x", "7")})
+	want := "body.x a\nbody.x.7 a\nbody.x.9 a\nbody.x.10 a\nbody.x.007 a\nbody.xa a"
+	if lines(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", lines(got), want)
+	}
+}
+
 // TestBody_Null: only what may be left out is to be left out.
 func TestBody_Null(t *testing.T) {
 	t.Parallel()
