@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
 )
@@ -90,7 +91,7 @@ func TestPermit(t *testing.T) {
 func through(t *testing.T, inner http.HandlerFunc) (*http.Response, error) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	server := httptest.NewServer(outer{next: inner, errs: errorHandler{log: log}, now: time.Now, log: log})
+	server := httptest.NewServer(around(inner, log))
 	t.Cleanup(server.Close)
 	res, err := http.Get(server.URL + "/v1/x")
 	if res != nil {
@@ -177,5 +178,13 @@ func TestRoutable(t *testing.T) {
 		if got := routable(u).EscapedPath(); got != want {
 			t.Errorf("%s became %s, want %s", raw, got, want)
 		}
+	}
+}
+
+// around is what stands around every request, before a handler that is no operation.
+func around(next http.Handler, log *slog.Logger) http.Handler {
+	return outer{
+		next: next, route: func(string, *url.URL) (route oas.Route, ok bool) { return route, false }, errs: errorHandler{log: log},
+		observe: func(string, int, time.Duration) {}, now: time.Now, log: log,
 	}
 }

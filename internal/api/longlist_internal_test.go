@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-faster/jx"
 	"github.com/google/uuid"
@@ -54,8 +53,7 @@ func TestListOfRecords_Long(t *testing.T) {
 	}
 	rec := httptest.NewRecorder()
 	w := &widest{ResponseWriter: rec}
-	o := outer{next: http.HandlerFunc(serve), now: time.Now, log: slog.New(slog.DiscardHandler)}
-	o.ServeHTTP(w, httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, "/v1/flows/jobs", nil))
+	around(http.HandlerFunc(serve), slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, "/v1/flows/jobs", nil))
 	assert.Less(t, w.most, itemBuffer+len(input)+1000)
 	assert.Nil(t, found.Records[records-1].Input, "what was written is let go")
 	var list oas.JobList
