@@ -54,8 +54,9 @@ type flight struct {
 	open  map[uuid.UUID]struct{}
 	// others are the calls that other processes may have under way, as the pass saw it when it began.
 	others map[quota.LaneKey]int
-	// held was rendered and waits for an exclusive call that is under way here.
-	held *outboundCall
+	// held was rendered and waits for an exclusive call that is under way here, until the timer lets it go.
+	held      *outboundCall
+	heldTimer *time.Timer
 	// answered wait for their settlement.
 	answered []finished
 	working  bool
@@ -134,7 +135,7 @@ func (f *flight) hold(call *outboundCall) bool {
 		return false
 	}
 	f.held = call
-	time.AfterFunc(heldMost, func() {
+	f.heldTimer = time.AfterFunc(heldMost, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.letHeldGo(call)
@@ -146,6 +147,7 @@ func (f *flight) hold(call *outboundCall) bool {
 func (f *flight) letHeldGo(call *outboundCall) {
 	if call != nil && f.held == call {
 		f.held = nil
+		f.heldTimer.Stop()
 		call.request.Memory.Release()
 	}
 }
@@ -159,6 +161,7 @@ func (f *flight) takeHeld(blocked map[queueKey]bool) []*outboundCall {
 		return nil
 	}
 	f.held = nil
+	f.heldTimer.Stop() // which would keep the call in memory for longer than it takes
 	return []*outboundCall{call}
 }
 
