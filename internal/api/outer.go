@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -103,16 +104,15 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.URL = routable(r.URL)
 	x.route, _ = o.route(r.Method, r.URL)
 
+	defer func() { o.observe(x.route.OperationID(), cmp.Or(rec.status, http.StatusOK), o.now().Sub(began)) }()
 	defer func() {
 		x.release()
 		if v := recover(); v != nil {
 			o.recovered(r, rec, v)
 		}
-		took := o.now().Sub(began)
-		o.observe(x.route.OperationID(), rec.status, took)
 		if o.log.Enabled(r.Context(), slog.LevelDebug) {
 			o.log.DebugContext(r.Context(), "request", "request_id", x.id, "method", r.Method, "path", r.URL.Path,
-				"status", rec.status, "ms", elapsed(took))
+				"status", rec.status, "ms", elapsed(o.now().Sub(began)))
 		}
 	}()
 	o.next.ServeHTTP(rec, r)

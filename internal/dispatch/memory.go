@@ -17,8 +17,8 @@ const (
 	// groupRoom is the memory for rendering small calls that share a transaction. It has room for several of the
 	// largest.
 	groupRoom = 8 << 20
-	// roomWait is how long a pass waits for memory before it tries again later, ownRoomWait where it is its organization's own
-	// work that has it: pieces of in-process work, which are over in milliseconds, or calls, whose settlement wakes the budget.
+	// roomWait is how long a pass waits for memory before it tries again later, ownRoomWait for a bulk call where it is its
+	// organization's own work that has it: pieces of in-process work, which are over in milliseconds, or calls, whose settlement wakes the budget.
 	roomWait    = time.Second
 	ownRoomWait = 50 * time.Millisecond
 )
@@ -36,6 +36,9 @@ func (d *Dispatcher) room(ctx context.Context, r *renderer) (*memory.Grant, erro
 	}
 	wait := roomWait
 	if d.Memory.Full(r.batch.OrgID, n) {
+		if !r.task.Action.Bulk {
+			return nil, errFull // it may have a thousand receivers, and a pass that waits has a place
+		}
 		wait = ownRoomWait
 	}
 	bounded, cancel := context.WithTimeout(ctx, wait)

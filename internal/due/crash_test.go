@@ -404,3 +404,29 @@ func TestDatabaseRestart_WorkGoesOn(t *testing.T) {
 		got[receive(t, "calls after", calls)] = true
 	}
 }
+
+// busyQueue has a job that waits for every lease.
+type busyQueue struct{ due.Queue }
+
+func (busyQueue) Oldest(_ context.Context, _ pgx.Tx, kinds []string) (map[string]int64, error) {
+	oldest := map[string]int64{}
+	for _, kind := range kinds {
+		oldest[kind] = 0
+	}
+	return oldest, nil
+}
+
+// TestScan_LeavesWaitingJobsAlone: leases that have ended while their jobs wait are no reason to look again at once.
+func TestScan_LeavesWaitingJobsAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := due.New(b.pool, busyQueue{lostQueue{make(chan due.JobArgs, 1)}}, due.Options{})
+	nobody, _ := signals()
+	s.Register(kind, time.Minute, 1, nobody)
+	b.wake(s, "k", due.Now())
+	pgtest.MoveClock(t, b.pool, 2*time.Minute)
+	started, next, err := s.Scan(b.ctx)
+	if err != nil || started != 0 || next < time.Minute {
+		t.Fatalf("started %d, looks again in %s, %v", started, next, err)
+	}
+}

@@ -92,10 +92,10 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string, whole bool) (start
 		if err != nil {
 			return 0, s.opts.ScanEvery, fmt.Errorf("look for what is due: %w", err)
 		}
-		if look.Seconds > 0 && len(look.Lapsed) == 0 {
-			return 0, time.Duration(look.Seconds * float64(time.Second)), nil
+		lapsed, next = look.Lapsed, time.Duration(look.Seconds*float64(time.Second))
+		if next > 0 && len(lapsed) == 0 {
+			return 0, next, nil
 		}
-		lapsed = look.Lapsed
 	}
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		asked := time.Now()
@@ -133,7 +133,10 @@ func (s *Scheduler) scan(ctx context.Context, kinds []string, whole bool) (start
 	if err != nil {
 		return 0, s.opts.ScanEvery, err
 	}
-	return started, 0, nil
+	if started > 0 {
+		next = 0 // there may be more; not where a lease has ended whose job waits, which is left alone
+	}
+	return started, next, nil
 }
 
 // retake leases rows anew whose lease has ended. Those whose job still waits for a worker are left alone: a job goes by
