@@ -114,15 +114,14 @@ func (f *flight) leave(ctx context.Context, waits bool, seen int) {
 	}
 }
 
-// drop forgets a flight without calls and passes.
+// drop forgets a flight without calls and passes. One that holds a call waits for the pass that takes it, or for its timer.
 func (d *Dispatcher) drop(f *flight) {
 	d.flights.mu.Lock()
 	defer d.flights.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.open) == 0 && f.passes == 0 && d.flights.of[f.key] == f {
+	if len(f.open) == 0 && f.passes == 0 && f.held == nil && d.flights.of[f.key] == f {
 		delete(d.flights.of, f.key)
-		f.letHeldGo(f.held)
 	}
 }
 
@@ -135,20 +134,22 @@ func (f *flight) hold(call *outboundCall) bool {
 		return false
 	}
 	f.held = call
-	f.heldTimer = time.AfterFunc(heldMost, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.letHeldGo(call)
-	})
+	f.heldTimer = time.AfterFunc(heldMost, func() { f.letHeldGo(call) })
 	return true
 }
 
-// letHeldGo gives back the memory of a call that is still held. The caller has the lock.
+// letHeldGo gives back the memory of a call that is still held.
 func (f *flight) letHeldGo(call *outboundCall) {
-	if call != nil && f.held == call {
+	f.mu.Lock()
+	held := f.held == call
+	if held {
 		f.held = nil
 		f.heldTimer.Stop()
+	}
+	f.mu.Unlock()
+	if held {
 		call.request.Memory.Release()
+		f.d.drop(f)
 	}
 }
 

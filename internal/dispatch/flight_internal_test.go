@@ -43,8 +43,8 @@ func TestFlight_Panics(t *testing.T) {
 	assert.ErrorContains(t, f.settleGroup([]finished{{&outboundCall{}, answer}}, false), "panic")
 }
 
-// A call that was rendered while an exclusive one is under way is kept for the pass that comes after that, with its memory; once
-// nothing is under way here any more, nobody would come for it.
+// A call that was rendered while an exclusive one is under way is kept, with its memory, for the pass that comes after that; for a
+// while, since it may not come.
 func TestFlight_Held(t *testing.T) {
 	t.Parallel()
 	d := New(Deps{}, Options{})
@@ -69,8 +69,17 @@ func TestFlight_Held(t *testing.T) {
 	require.True(t, f.hold(two))
 	delete(f.open, exclusive)
 	f.leave(t.Context(), false, 0)
+	require.Same(t, f, d.join(f.key), "the pass that comes for it")
+	assert.Equal(t, []*outboundCall{two}, f.takeHeld(nil))
+	letGo([]*outboundCall{two})
+
+	three := call()
+	f.open[exclusive] = struct{}{}
+	require.True(t, f.hold(three))
+	delete(f.open, exclusive)
+	f.leave(t.Context(), false, 0)
+	f.letHeldGo(three) // as its timer does
 	held, _ := budget.Held()
 	assert.Zero(t, held)
-	assert.Empty(t, f.takeHeld(nil))
-	assert.NotSame(t, f, d.join(f.key))
+	assert.NotSame(t, f, d.join(f.key), "nobody came for it")
 }
