@@ -258,7 +258,11 @@ func (a *App) wire(ctx context.Context) error {
 		return err
 	}
 	a.Memory = memory.New(cmp.Or(a.cfg.MemoryBudget, memory.Default))
-	a.Sender = provider.NewSender(provider.Options{AllowHosts: a.cfg.AllowHosts, PlatformHosts: hostsOf(a.cfg.BaseURLs), Memory: a.Memory})
+	platformHosts := map[string][]string{}
+	for platform, base := range a.cfg.BaseURLs {
+		platformHosts[platform] = HostOf(base) // none for what the catalog refuses
+	}
+	a.Sender = provider.NewSender(provider.Options{AllowHosts: a.cfg.AllowHosts, PlatformHosts: platformHosts, Memory: a.Memory})
 	queue, err := work.NewQueue(a.clock)
 	if err != nil {
 		return fmt.Errorf("make the work queue: %w", err)
@@ -336,24 +340,20 @@ func Accounts(pool *pgxpool.Pool, root vault.Root, log *slog.Logger, tokens *acc
 	return accounts, nil
 }
 
-// hostsOf are the hosts of base URLs, as calls name them: with their port.
-func hostsOf(baseURLs map[string]string) map[string][]string {
-	hosts := map[string][]string{}
-	for platform, base := range baseURLs {
-		u, err := url.Parse(base)
-		if err != nil || u.Host == "" {
-			continue // the catalog refuses it
-		}
-		port := u.Port()
-		if port == "" {
-			port = "80"
-			if strings.EqualFold(u.Scheme, "https") {
-				port = "443"
-			}
-		}
-		hosts[platform] = []string{net.JoinHostPort(u.Hostname(), port)}
+// HostOf is the host of a base URL as calls name it, with its port; none where it is not a URL.
+func HostOf(base string) []string {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" {
+		return nil
 	}
-	return hosts
+	port := u.Port()
+	if port == "" {
+		port = "80"
+		if strings.EqualFold(u.Scheme, "https") {
+			port = "443"
+		}
+	}
+	return []string{net.JoinHostPort(u.Hostname(), port)}
 }
 
 // Handler is everything that the process answers to clients: the API under /v1, and health.

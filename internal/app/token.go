@@ -67,7 +67,7 @@ func (t Tokens) check() error {
 // anywhere else.
 func (t Tokens) sender() *provider.Sender {
 	return provider.NewSender(provider.Options{
-		AllowHosts: hostsOf(map[string]string{"keys": t.KeysURL})["keys"], MaxAnswer: keySetBytes, DialTimeout: keySetConnect,
+		AllowHosts: HostOf(t.KeysURL), MaxAnswer: keySetBytes, DialTimeout: keySetConnect,
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"time"
 
@@ -88,7 +87,7 @@ func (d *dev) start(ctx context.Context) error {
 		return err //nolint:wrapcheck // each says what it is about
 	}
 	cfg := app.Config{
-		DatabaseURL: d.DatabaseURL, KEK: d.kek, BaseURLs: map[string]string{dialerPlatform: d.SimURL}, AllowHosts: hostOf(d.SimURL),
+		DatabaseURL: d.DatabaseURL, KEK: d.kek, BaseURLs: map[string]string{dialerPlatform: d.SimURL}, AllowHosts: app.HostOf(d.SimURL),
 		Listen: d.listen(ctx), Operator: d.operators.config(), Workers: true, Migrate: true, Log: d.p.log, Drain: devDrain,
 	}
 	if d.postgres != nil {
@@ -102,15 +101,6 @@ func (d *dev) start(ctx context.Context) error {
 		return err
 	}
 	return d.remember()
-}
-
-// hostOf is the host of a simulator, which the flows of a development server may call as they like.
-func hostOf(address string) []string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil
-	}
-	return []string{u.Host}
 }
 
 func (d *dev) startPostgres(ctx context.Context) (err error) {

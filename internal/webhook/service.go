@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,9 +78,8 @@ type Service struct {
 	looking         lines[chan found]
 	accepting       lines[*arrival]
 	askers, writers chan struct{}
-	// crowded is when more messages came together last than are started with their acknowledgement.
-	crowded atomic.Pointer[time.Time]
-	copies  copies
+	crowds          crowds
+	copies          copies
 }
 
 // New returns a Service.

@@ -16,17 +16,8 @@ import (
 	"flowlane/internal/run"
 )
 
-const (
-	// startedMost and startedBytes bound the messages whose batches are started in the commit that acknowledges them: a few senders
-	// hardly wait longer for it, and their flows begin one commit sooner; many would.
-	startedMost  = 12
-	startedBytes = 256 << 10
-	// crowdedFor is for how long after more than that came together messages are only written down: what comes in bursts is
-	// acknowledged sooner so, and its flows begin as many at once.
-	crowdedFor = 20 * time.Millisecond
-	// startingMost is how many of the connections may be in use for that: the others keep acknowledging.
-	startingMost = atOnce / 2
-)
+// startingMost is how many of the connections may be in use for starts with acknowledgements: the others keep acknowledging.
+const startingMost = atOnce / 2
 
 // errLeft rolls back what accepted messages and cannot start their batches: it is left to Dispatch, which also notes why.
 var errLeft = errors.New("webhook: not started")
@@ -37,11 +28,7 @@ func (s *Service) add(ctx context.Context, in db.WebhookAcceptParams) (rows []db
 	for _, size := range in.Sizes { // as they were sent: a body that is stored in little may be made large to hurt
 		bytes += int(size)
 	}
-	if len(in.Ids) > startedMost || bytes > startedBytes {
-		now := time.Now()
-		s.crowded.Store(&now)
-	}
-	if crowded := s.crowded.Load(); (crowded == nil || time.Since(*crowded) > crowdedFor) && len(s.writers) <= startingMost {
+	if s.crowds.few(in.ID, len(in.Ids), bytes, time.Now()) && len(s.writers) <= startingMost {
 		if rows, err = s.addStarted(ctx, in); err == nil || ctx.Err() != nil || pg.IsUnavailable(err) {
 			return rows, err
 		}
