@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -58,8 +59,8 @@ func ofObject(check func(json.RawMessage) error) func(json.RawMessage) error {
 }
 
 // badBody returns what is wrong with a JSON body, by the schema and by the rules.
-func badBody(operationID string, body []byte) []fault.Field {
-	fields := violation.Body(operationID, body)
+func badBody(ctx context.Context, operationID string, body []byte) []fault.Field {
+	fields := violation.Body(ctx, operationID, body)
 	for i, f := range fields {
 		if f.Type == "extra_forbidden" && len(f.Loc) == 2 && slices.Contains(fixedFields[operationID], f.Loc[1]) {
 			fields[i].Msg = "Cannot be changed; leave it out, or create another one"
@@ -91,5 +92,5 @@ func badUnread(operationID string, r *http.Request) []fault.Field {
 	if err != nil {
 		return nil
 	}
-	return badBody(operationID, body)
+	return badBody(r.Context(), operationID, body)
 }

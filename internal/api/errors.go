@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -84,9 +83,6 @@ func internalError() *oas.ErrorStatusCodeWithHeaders {
 	}
 }
 
-// mostEntries is how many bad places an answer names.
-const mostEntries = 100
-
 // answer is what a caller reads of a fault.
 func answer(f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
 	out := &oas.ErrorStatusCodeWithHeaders{StatusCode: statuses[f.Code]}
@@ -95,12 +91,12 @@ func answer(f *fault.Error) *oas.ErrorStatusCodeWithHeaders {
 		out.Response.Detail = oas.NewExpressionErrorsErrorDetail(oas.ExpressionErrors{ExpressionErrors: f.Expressions})
 	case f.Fields != nil:
 		var entries []oas.ValidationEntry
-		for _, field := range f.Fields[:min(len(f.Fields), mostEntries)] {
+		for _, field := range f.Fields[:min(len(f.Fields), violation.Most)] {
 			entries = append(entries, entry(field))
 		}
-		if more := len(f.Fields) - mostEntries; more > 0 {
-			entries = append(entries, oas.ValidationEntry{Loc: f.Fields[mostEntries].Loc[:1], Type: "too_many_errors",
-				Msg: fmt.Sprintf("%d more places are bad; they are told once these are mended", more)})
+		if len(f.Fields) > violation.Most {
+			entries = append(entries, oas.ValidationEntry{Loc: f.Fields[violation.Most].Loc[:1], Type: "too_many_errors",
+				Msg: "More places are bad; they are told once these are mended"})
 		}
 		out.Response.Detail = oas.NewValidationEntryArrayErrorDetail(entries)
 	default:
@@ -227,7 +223,7 @@ func (h errorHandler) refusedBody(ctx context.Context, w http.ResponseWriter, r 
 	case !isJSON(r):
 		h.fail(ctx, w, errNotJSON)
 	default:
-		fields := badBody(err.OperationID(), body)
+		fields := badBody(ctx, err.OperationID(), body)
 		if len(fields) == 0 {
 			// The decoder is stricter than the schema, for example on 1.0 where a whole number must be.
 			fields = []fault.Field{{Loc: decodedPath(err), Msg: "Is not valid: " + rootCause(err), Type: "value_error"}}

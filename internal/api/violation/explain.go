@@ -266,6 +266,16 @@ func at(value any, loc []string) any {
 	return value
 }
 
+// has tells whether there is a field at a place, whatever its value.
+func has(value any, loc []string) bool {
+	if len(loc) == 0 {
+		return false
+	}
+	fields, _ := at(value, loc[:len(loc)-1]).(map[string]any)
+	_, ok := fields[loc[len(loc)-1]]
+	return ok
+}
+
 // echo returns a value as it may be repeated: scalars of modest length.
 func echo(value any) any {
 	switch v := value.(type) {

@@ -110,7 +110,7 @@ func suspicious(body []byte) bool {
 	return bytes.Contains(body, []byte(`\u0000`)) || bytes.Contains(body, []byte(`\ud`)) || bytes.Contains(body, []byte(`\uD`))
 }
 
-// walker finds the strings that cannot be stored, with their places.
+// walker finds the first strings that cannot be stored, with their places.
 type walker struct {
 	dec    *json.Decoder
 	body   []byte
@@ -126,7 +126,7 @@ func (w *walker) value(loc []string) {
 	case string:
 		w.check(t, loc)
 	case json.Delim:
-		for i := 0; w.dec.More(); i++ {
+		for i := 0; w.dec.More() && len(w.fields) <= Most; i++ {
 			name := strconv.Itoa(i)
 			if t == '{' {
 				name = w.key(loc)

@@ -4,8 +4,9 @@
 package violation
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,18 +23,40 @@ func Missing(loc ...string) fault.Field {
 	return fault.Field{Loc: loc, Msg: "This field is required", Type: "missing"}
 }
 
+// Most is how many bad places are told of: the rest once these are mended.
+const Most = 100
+
 // Body returns what is wrong with the JSON body of an operation by its schema, sorted by place; nothing if the schema
-// holds or the operation takes no body.
-func Body(operationID string, body []byte) []fault.Field {
+// holds or the operation takes no body. It may stop once there are more than Most entries, when ctx ends, and after
+// readMost values: that nothing is returned does not mean that nothing is wrong.
+func Body(ctx context.Context, operationID string, body []byte) []fault.Field {
 	op, ok := operations()[operationID]
 	if !ok || op.body == nil {
 		return nil
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	value, whole, err := read(body)
 	if err != nil {
 		return Text(body)
 	}
-	return Merge(explain(op.body, tame(value), []string{"body"}, op.secret), misspelled(op.body, value, op.secret))
+	var fields []fault.Field
+	for p := range pieces(value, pieceMost) {
+		bad := Merge(explain(op.body, tame(p.value), []string{"body"}, op.secret), misspelled(op.body, p.value, op.secret))
+		for i := range bad {
+			bad[i].Loc = append([]string{"body"}, p.place(bad[i].Loc[1:])...)
+		}
+		bad = slices.DeleteFunc(bad, func(f fault.Field) bool {
+			return f.Type == "missing" && (!whole || has(value, f.Loc[1:])) // it is in another piece
+		})
+		if fields == nil {
+			fields = bad
+		} else {
+			fields = Merge(fields, bad)
+		}
+		if len(fields) > Most || ctx.Err() != nil {
+			break
+		}
+	}
+	return fields
 }
 
 // misspelled returns the whole numbers that are written like 1.0 or 1e3, which a schema takes and the generated decoder does
@@ -137,8 +160,8 @@ func (p parameter) explain(loc []string, text string) []fault.Field {
 	return explain(p.schema, value, loc, false)
 }
 
-// tame replaces numbers whose exponent makes them too large to calculate with (1e999999999 would take minutes) by ones
-// that break the same rules.
+// tame replaces numbers that are too large to calculate with (1e999999999 would take minutes, and a million digits
+// seconds) by ones that break the same rules. They are not echoed as they came.
 func tame(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -155,8 +178,18 @@ func tame(value any) any {
 	return value
 }
 
+// longestNumber is the length of the longest text that is calculated with.
+const longestNumber = 1000
+
 func tameNumber(n json.Number) json.Number {
-	i := bytes.IndexAny([]byte(n), "eE")
+	if len(n) > longestNumber {
+		f, _ := strconv.ParseFloat(string(n), 64)
+		n = json.Number(strconv.FormatFloat(f, 'g', -1, 64))
+		if math.IsInf(f, 0) {
+			n = json.Number(strconv.FormatFloat(math.Copysign(math.MaxFloat64, f), 'g', -1, 64))
+		}
+	}
+	i := strings.IndexAny(string(n), "eE")
 	if i < 0 {
 		return n
 	}
@@ -174,7 +207,7 @@ func tameNumber(n json.Number) json.Number {
 	return json.Number(sign + "1e400")
 }
 
-// Merge adds entries, but for places that have one.
+// Merge adds entries for places that have none yet.
 func Merge(fields, more []fault.Field) []fault.Field {
 	if len(more) == 0 {
 		return fields
