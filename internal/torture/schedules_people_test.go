@@ -181,13 +181,20 @@ func (d *diary) checkReads(rested time.Time) {
 		fires := d.fires(e.id)
 		var last *fire
 		for i := range fires {
-			if f := &fires[i]; f.Status != "skipped" && (last == nil || f.CreatedAt.After(last.CreatedAt)) {
-				last = f
+			if f := &fires[i]; f.Status != "skipped" && (last == nil || !f.CreatedAt.Before(last.CreatedAt)) {
+				last = f // of slots that were made up for together, the latest
 			}
 		}
 		if (s.LastFiredAt == nil) != (last == nil) || last != nil && (!same(s.LastFiredAt, last.CreatedAt) || !d.ended(last, *s.LastFireStatus)) {
 			if last == nil || last.CreatedAt.Before(rested) {
-				d.Errorf("%s shows its last fire %v %v, it was %+v", e.id, s.LastFiredAt, s.LastFireStatus, last)
+				var batch string
+				err := d.pool.QueryRow(d.Context(), `SELECT coalesce(jsonb_agg(to_jsonb(c)), '[]')::text FROM flow.batch_count c
+					JOIN flow.schedule_fire f USING (batch_id) WHERE f.schedule_id = $1
+						AND date_trunc('second', f.created_at) = $2`, e.id, s.LastFiredAt).Scan(&batch)
+				if err != nil {
+					d.Error(err)
+				}
+				d.Errorf("%s shows its last fire %s, it was %s %s", e.id, must(json.Marshal(s)), must(json.Marshal(last)), batch)
 			}
 		}
 		if i%50 == 0 {

@@ -6,12 +6,14 @@ package pgtest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/internal/pg"
@@ -60,7 +62,18 @@ func create(t testing.TB, migrated bool) (string, *pgxpool.Pool) {
 		}
 	}
 	name := databasePrefix + strings.ToLower(rand.Text()[:16])
-	if _, err := srv.admin.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+source); err != nil {
+	clone := func() error {
+		_, err := srv.admin.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+source)
+		return err
+	}
+	err = clone()
+	var refused *pgconn.PgError
+	if migrated && errors.As(err, &refused) && refused.Code == "3D000" { // no such database: a program of another schema has removed it, as too old
+		if _, err = srv.ensureTemplate(ctx); err == nil {
+			err = clone()
+		}
+	}
+	if err != nil {
 		t.Fatalf("pgtest: create a database: %v", err)
 	}
 	dsn := withDatabase(srv.dsn, name)
