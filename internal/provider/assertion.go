@@ -43,7 +43,7 @@ func newAssertion(spec Spec) (secret, error) {
 		if err != nil {
 			return nil, probeError(InvalidShape, nil, "The key cannot sign; rotate the credential.")
 		}
-		return &token{value: text, until: now.Add(assertionLife - tokenEarly)}, nil
+		return &token{value: text, until: now.Add(assertionLife - tokenEarly), mask: newMask(text)}, nil
 	}), nil
 }
 

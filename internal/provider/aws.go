@@ -40,6 +40,7 @@ func newAWSKey(spec Spec) (secret, error) {
 	}
 	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
 	return secret{
+		mask:    newMask(keys.SecretAccessKey, keys.SessionToken),
 		address: awsAddress(spec), defaults: awsDefaults(spec),
 		signed: []string{"Authorization", "X-Amz-Date", "X-Amz-Content-Sha256", "X-Amz-Security-Token"},
 		sign: func(ctx context.Context, s *Sender, r *Request) error {
@@ -64,6 +65,8 @@ func newAWSKey(spec Spec) (secret, error) {
 					r.Header.Set(name, value)
 				}
 			}
+			_, signature, _ := strings.Cut(r.Header.Get("Authorization"), "Signature=")
+			r.masks = append(r.masks, newMask(signature))
 			return nil
 		},
 	}, nil

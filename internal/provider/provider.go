@@ -43,6 +43,8 @@ type Request struct {
 	sign     signer
 	token    *token
 	newToken bool
+	// masks are what its answer must not show.
+	masks []*mask
 }
 
 // Size is the length of the body in bytes.

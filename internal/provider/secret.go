@@ -62,6 +62,9 @@ type secret struct {
 	// defaults are parameters of calls that the credential knows.
 	defaults map[string]string
 
+	// mask has what is sent of it.
+	mask *mask
+
 	platformID string
 	origins    []string
 }
@@ -111,7 +114,7 @@ func newSecret(spec Spec) (secret, error) {
 			return secret{}, fmt.Errorf("%w: a username must not hold a colon", ErrSecretShape)
 		}
 		token := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-		return secret{header: "Authorization", value: "Basic " + token}, nil
+		return secret{header: "Authorization", value: "Basic " + token, mask: newMask(password, token)}, nil
 	case "api_key":
 		return newKey(spec.Fields["api_key"], spec.Placement)
 	case "jwt":
@@ -154,7 +157,7 @@ func newKey(key string, p Placement) (secret, error) {
 	case (p.HeaderName == "") == (p.QueryParam == ""):
 		return secret{}, fmt.Errorf("%w: api_key needs either a header or a query parameter to stand in", ErrSecretShape)
 	case p.QueryParam != "":
-		return secret{query: p.QueryParam, value: key}, nil
+		return secret{query: p.QueryParam, value: key, mask: newMask(key, url.QueryEscape(key))}, nil
 	}
 	value := key
 	if p.Scheme != "" {
@@ -167,7 +170,7 @@ func newKey(key string, p Placement) (secret, error) {
 	if !httpguts.ValidHeaderFieldValue(value) {
 		return secret{}, fmt.Errorf("%w: api_key holds characters that no header can carry", ErrSecretShape)
 	}
-	return secret{header: name, value: value}, nil
+	return secret{header: name, value: value, mask: newMask(key)}, nil
 }
 
 // apply adds the secret to a request that is otherwise complete.
@@ -194,6 +197,7 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 		}
 		r.URL = moved
 	}
+	r.masks = append(r.masks, in.mask)
 	if in.sign != nil {
 		r.sign = in.sign
 		return nil

@@ -180,6 +180,9 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	}
 	if err == nil {
 		s.exchange(req, &r, g, &ans)
+		for _, m := range r.masks {
+			m.answer(&ans)
+		}
 		ans.Stale = s.tokens.answered(r.token, &ans)
 	} else {
 		ans.Err = err

@@ -37,6 +37,7 @@ const (
 type token struct {
 	key, value string
 	until      time.Time
+	mask       *mask
 	// proven: the platform has taken it.
 	proven atomic.Bool
 }
@@ -167,6 +168,7 @@ func bearer(key string, fetch func(ctx context.Context, s *Sender) (*token, erro
 			return err
 		}
 		r.Header.Set("Authorization", "Bearer "+r.token.value)
+		r.masks = append(r.masks, r.token.mask)
 		return nil
 	}}
 }
@@ -187,9 +189,10 @@ func newClient(spec Spec) (secret, error) {
 	if spec.Audience != "" {
 		form.Set("audience", spec.Audience)
 	}
-	address := spec.TokenURL
+	address, hidden := spec.TokenURL, newMask(password, url.QueryEscape(password))
 	client := bearer(spec.key(), func(ctx context.Context, s *Sender) (*token, error) {
 		r := tokenRequest(address, form)
+		r.masks = []*mask{hidden}
 		req := http.Request{Header: r.Header}
 		req.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(password))
 		ans := s.ask(ctx, r)
@@ -199,7 +202,9 @@ func newClient(spec Spec) (secret, error) {
 			for name, values := range form {
 				inBody[name] = values
 			}
-			ans = s.ask(ctx, tokenRequest(address, inBody))
+			r = tokenRequest(address, inBody)
+			r.masks = []*mask{hidden}
+			ans = s.ask(ctx, r)
 		}
 		return readToken(&ans, s.now())
 	})
@@ -247,7 +252,7 @@ func readToken(ans *Answer, now time.Time) (*token, error) {
 	if given := doc.Get("expires_in"); given.Exists() {
 		life = time.Duration(min(max(given.Int(), 0), 86400)) * time.Second
 	}
-	return &token{value: value.Str, until: now.Add(life - min(tokenEarly, life/10))}, nil
+	return &token{value: value.Str, until: now.Add(life - min(tokenEarly, life/10)), mask: newMask(value.Str)}, nil
 }
 
 func tokenError(ans *Answer) error {
