@@ -80,21 +80,22 @@ func (d *drain) release() (ready int64, next time.Time, source Source) {
 }
 
 // take takes calls that are ready, in the order that is worst for what is waited for: of that what lapses goes last, or
-// but one work of it first, as the order says, and of what goes before it first.
+// but one work of it first, as the order says, and of what goes before it first, so that as little as may be of it lapses:
+// what lapses comes later, which may be after what is waited for.
 func (d *drain) take(n int64) {
 	d.sent += n
 	ours, others := d.ready()
 	theirs := d.share(n, ours, others)
 	n -= theirs
-	for _, lapses := range []bool{true, false} {
-		theirs -= d.takeOf(theirs, func(s *stock) bool { return s.Others && s.Lapses == lapses })
-		n -= d.takeOf(n, func(s *stock) bool { return s.Background && s.Lapses == lapses })
-	}
+	theirs -= d.takeLapsing(theirs, func(s *stock) bool { return s.Others }, first)
+	d.takeOf(theirs, func(s *stock) bool { return s.Others && !s.Lapses })
+	n -= d.takeLapsing(n, func(s *stock) bool { return s.Background }, first)
+	n -= d.takeOf(n, func(s *stock) bool { return s.Background && !s.Lapses })
 	if d.soon {
-		n -= d.takeLapsing(n, func(s *stock) bool { return s.no != d.last })
+		n -= d.takeLapsing(n, func(s *stock) bool { return s.awaited() && s.no != d.last }, d.sooner)
 	}
 	n -= d.takeOf(n, func(s *stock) bool { return s.awaited() && !s.Lapses })
-	d.takeLapsing(n, func(*stock) bool { return true })
+	d.takeLapsing(n, func(s *stock) bool { return s.awaited() }, d.sooner)
 	if left, others := d.ready(); left == 0 || others == 0 { // who comes back has no more than a group before others
 		d.ahead = d.lead()
 	}
@@ -121,18 +122,23 @@ func (d *drain) turns() int64 {
 	return k
 }
 
-// lead is how many calls of others may go before any of an organization that begins to wait: a group of each, and one more where
-// the order of theirs decides how many of them lapse.
+// lead is how many calls of others may go before any of an organization that begins to wait: the group that was chosen
+// before, as far as windows let it go now, or one of each, and one more where the order of theirs decides how many of
+// them lapse.
 func (d *drain) lead() int64 {
-	if d.soon {
+	if d.soon || d.Rate.Others == 0 {
 		return 0
 	}
-	n, lapsing := int64(d.Rate.Others)*int64(max(d.InFlight, 1)), 0
+	group, lapsing := max(d.InFlight, 1), 0
+	for i := range d.spans {
+		group = min(group, d.spans[i].Remaining())
+	}
 	for i := range d.stock {
 		if s := &d.stock[i]; s.Others && s.Lapses {
 			lapsing++
 		}
 	}
+	n := int64(max(group, d.Rate.Others))
 	if lapsing > 1 {
 		n++
 	}
@@ -176,26 +182,28 @@ func (d *drain) takeOf(n int64, of func(*stock) bool) (took int64) {
 	return took
 }
 
-// takeLapsing takes up to n ready calls of some work that is waited for and lapses, those first of which there is more
-// soonest, and returns how many that was.
-func (d *drain) takeLapsing(n int64, of func(*stock) bool) (took int64) {
+// takeLapsing takes up to n ready calls of some work that lapses, in an order, and returns how many that was.
+func (d *drain) takeLapsing(n int64, of func(*stock) bool, before func(s, other *stock) bool) (took int64) {
 	for took < n {
-		var soonest *stock
+		var next *stock
 		for i := range d.stock {
-			s := &d.stock[i]
-			if s.Lapses && s.awaited() && s.ready > 0 && of(s) && (soonest == nil || d.sooner(s, soonest)) {
-				soonest = s
+			if s := &d.stock[i]; s.Lapses && s.ready > 0 && of(s) && (next == nil || before(s, next)) {
+				next = s
 			}
 		}
-		if soonest == nil {
+		if next == nil {
 			break
 		}
-		took += d.takeFrom(soonest, n-took)
+		took += d.takeFrom(next, n-took)
 	}
 	return took
 }
 
-// sooner tells whether one work that lapses is taken before another.
+// first tells whether what is ready of one work lapses before that of another: so the least of all lapses.
+func first(s, other *stock) bool { return s.next.Before(other.next) }
+
+// sooner tells whether one work that lapses is taken before another, of what is waited for: that of which there is more
+// soonest.
 func (d *drain) sooner(s, other *stock) bool {
 	if last := s.no == d.last; last != (other.no == d.last) {
 		return !last

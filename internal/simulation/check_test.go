@@ -101,11 +101,12 @@ func (c *checker) claims(b *budget, calls []*call, spans []quota.Window, among [
 	if calls[0].probe {
 		return
 	}
-	lane := calls[0].lane
-	if most := b.account.lanes[lane].most; most > 0 && b.inFlight(lane, c.w.now) > most {
-		c.fail("budget %d: more than %d calls of %v are under way", b.no, most, lane)
+	for _, call := range calls {
+		if most := b.account.lanes[call.lane].most; most > 0 && b.inFlight(call.lane, c.w.now) > most {
+			c.fail("budget %d: more than %d calls of %v are under way", b.no, most, call.lane)
+		}
+		c.turns(b, call.lane, among)
 	}
-	c.turns(b, lane, len(calls), among)
 }
 
 // claim checks one call.
@@ -132,8 +133,8 @@ func (c *checker) claim(call *call) {
 	}
 }
 
-// turns counts how long lanes wait that have work.
-func (c *checker) turns(b *budget, went quota.LaneKey, n int, among []quota.LaneKey) {
+// turns counts how long lanes wait that have work, while a call of one goes.
+func (c *checker) turns(b *budget, went quota.LaneKey, among []quota.LaneKey) {
 	k := c.of(b)
 	waited := k.waited
 	k.waited = map[quota.LaneKey]int{}
@@ -150,7 +151,7 @@ func (c *checker) turns(b *budget, went quota.LaneKey, n int, among []quota.Lane
 		if lane == went || k.waited[lane] > 0 {
 			continue
 		}
-		k.waited[lane] = waited[lane] + n
+		k.waited[lane] = waited[lane] + 1
 		all, lanes := weigh(lane)
 		k.among[lane] = max(k.among[lane], all)
 		least := b.account.lanes[lane].weight

@@ -17,15 +17,14 @@ type rendered struct {
 	records []*record
 }
 
-// claimed is what came of a claim.
+// claimed is what came of a claim. Of the batches that are blocked, and of the lanes that are full, nothing goes for now.
 type claimed struct {
 	calls     []*call
 	nextAt    time.Time
 	spaced    bool
 	escalated bool
-	blocked   *batch
-	busy      bool
-	full      *quota.LaneKey
+	blocked   []*batch
+	full      []quota.LaneKey
 	moved     bool
 }
 
@@ -87,47 +86,72 @@ func (t *batch) claimable(now time.Time) bool {
 	return len(t.queue) > 0 && !t.queue[0].readyAt.After(now) && (t.policy == nil || t.allowance > 0 && t.lapsesAt.After(now))
 }
 
-// claim is transaction 1: it writes calls down as intents, or changes nothing. unread tells that the provider's counters
-// must be read first near exhaustion; among are the lanes that compete for it.
+// claim is transaction 1: it writes calls down as intents, of all batches from which they come, or changes nothing. unread
+// tells that the provider's counters must be read first near exhaustion; among are the lanes that compete for it.
 func (b *budget) claim(calls []rendered, unread bool, among []quota.LaneKey) (out claimed) {
-	w, t := b.w, calls[0].batch
-	room := b.most
-	if most := b.account.lanes[t.lane].most; most > 0 {
-		room = min(room, most)
+	if calls = b.admitted(calls, &out); len(calls) == 0 {
+		return out
 	}
-	if room -= b.inFlight(t.lane, w.now); room <= 0 {
-		return claimed{blocked: t, busy: true, full: &t.lane}
-	}
-	calls = calls[:min(room, len(calls))]
 	grant, spans, spaced, escalated := b.afford(len(calls), unread)
-	out = claimed{nextAt: grant.NextAt, spaced: spaced, escalated: escalated}
+	out.nextAt, out.spaced, out.escalated = grant.NextAt, spaced, escalated
 	if grant.Calls == 0 {
 		return out
 	}
 	calls = calls[:grant.Calls]
-	if t.status == run.BatchPaused || run.BatchTerminal(t.status) || w.covered(t) {
-		return claimed{blocked: t}
-	}
-	wanted := 0
-	for _, k := range calls {
-		wanted += len(k.records)
-		for _, rec := range k.records {
-			if rec.status != run.Queued || rec.readyAt.After(w.now) {
-				w.stats.moved++
-				return claimed{moved: true}
-			}
-		}
-	}
-	if t.policy != nil && (int64(wanted) > t.allowance || !w.now.Before(t.lapsesAt)) {
-		w.stats.moved++
-		return claimed{moved: true}
-	}
 	if !b.debit(spans, len(calls)) {
 		panic("a debit met a fuller window than was read under the lock")
 	}
-	b.take(calls, wanted, spans, &out)
-	w.check.claims(b, out.calls, spans, among)
+	b.take(calls, spans, &out)
+	b.w.check.claims(b, out.calls, spans, among)
 	return out
+}
+
+// admitted are the calls that may still go: their lanes have room, their batches are neither held nor over, and their records
+// are where they were when they were looked at.
+func (b *budget) admitted(calls []rendered, out *claimed) []rendered {
+	w := b.w
+	room, wanted, gone := map[quota.LaneKey]int{}, map[*batch]int64{}, map[*batch]bool{}
+	for _, k := range calls {
+		t := k.batch
+		if _, is := room[t.lane]; !is {
+			room[t.lane] = b.laneRoom(t.lane)
+		}
+		wanted[t] += int64(len(k.records))
+		switch {
+		case gone[t]:
+		case t.status == run.BatchPaused || run.BatchTerminal(t.status) || w.covered(t):
+			gone[t], out.blocked = true, append(out.blocked, t)
+		case slices.ContainsFunc(k.records, func(rec *record) bool { return rec.status != run.Queued || rec.readyAt.After(w.now) }):
+			gone[t] = true
+		case t.policy != nil && (wanted[t] > t.allowance || !w.now.Before(t.lapsesAt)):
+			gone[t] = true
+		default:
+			continue
+		}
+		if len(out.blocked) == 0 || out.blocked[len(out.blocked)-1] != t {
+			w.stats.moved++
+			out.moved = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(calls), func(k rendered) bool {
+		lane := k.batch.lane
+		if gone[k.batch] {
+			return true
+		}
+		if room[lane]--; room[lane] == -1 {
+			out.full = append(out.full, lane)
+		}
+		return room[lane] < 0
+	})
+}
+
+// laneRoom is how many more calls of a lane may be under way.
+func (b *budget) laneRoom(lane quota.LaneKey) int {
+	room := b.most
+	if most := b.account.lanes[lane].most; most > 0 {
+		room = min(room, most)
+	}
+	return room - b.inFlight(lane, b.w.now)
 }
 
 // afford asks what the backoff, the spacing and the windows of the budget allow.
@@ -149,27 +173,29 @@ func (b *budget) afford(wanted int, unread bool) (grant quota.Grant, spans []quo
 	return grant, spans, spaced, escalated
 }
 
-// take writes the calls down and takes their records off the queue.
-func (b *budget) take(calls []rendered, wanted int, spans []quota.Window, out *claimed) {
-	w, t := b.w, calls[0].batch
+// take writes the calls down and takes their records off the queues.
+func (b *budget) take(calls []rendered, spans []quota.Window, out *claimed) {
+	w := b.w
+	var lanes []quota.LaneKey
 	for _, k := range calls {
+		t := k.batch
 		c := w.newCall(b, spans)
 		c.lane, c.batch, c.records, c.check = t.lane, t, k.records, t.check
 		for _, rec := range k.records {
 			t.move(rec, run.Started)
 			rec.call = c
 		}
-		out.calls = append(out.calls, c)
+		t.queue = slices.DeleteFunc(t.queue, func(rec *record) bool { return rec.status != run.Queued })
+		if t.policy != nil {
+			t.allowance -= int64(len(k.records))
+		}
+		if t.status == run.BatchQueued {
+			t.become(run.BatchRunning)
+		}
+		b.standing(t.lane)
+		lanes, out.calls = append(lanes, t.lane), append(out.calls, c)
 	}
-	t.queue = slices.DeleteFunc(t.queue, func(rec *record) bool { return rec.status != run.Queued })
-	if t.policy != nil {
-		t.allowance -= int64(wanted)
-	}
-	if t.status == run.BatchQueued {
-		t.become(run.BatchRunning)
-	}
-	b.standing(t.lane)
-	quota.Charge(b.standings, slices.Repeat([]quota.LaneKey{t.lane}, len(calls)))
+	quota.Charge(b.standings, lanes)
 	b.spent()
 }
 

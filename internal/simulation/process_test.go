@@ -162,43 +162,55 @@ func (ps *pass) step() {
 		ps.ended = true
 		return
 	}
-	free := ps.b.most - ps.inFlight
-	if ps.b.spacing > 0 {
-		free = min(free, 1)
-	}
-	var chosen *batch
-	n := 0
-	var among []quota.LaneKey
-	for _, t := range ps.b.choose(ps.blocked) {
-		room := free
-		if most := ps.b.account.lanes[t.lane].most; most > 0 {
-			room = min(room, most-ps.flying[t.lane])
-		}
-		if room <= 0 || ps.full[t.lane] {
-			continue
-		}
-		if chosen == nil {
-			chosen, n = t, room
-		}
-		among = append(among, t.lane)
-	}
-	if chosen == nil {
+	calls, among := ps.choose()
+	if len(calls) == 0 {
 		ps.idle(time.Time{})
 		return
 	}
-	calls := ps.b.render(chosen, n, w.now)
 	ps.p.then(w.upTo(hop), func() { ps.claim(calls, false, among) })
 }
 
-// render makes calls of what is ready in a batch.
-func (b *budget) render(t *batch, room int, now time.Time) (out []rendered) {
-	if b.perCall > 1 {
-		return []rendered{{t, t.ready(b.perCall, now)}}
+// choose renders a group of small calls, shared among the batches that are ready, or one bulk call; among are the lanes that
+// compete for it.
+func (ps *pass) choose() (calls []rendered, among []quota.LaneKey) {
+	b, now := ps.b, ps.b.w.now
+	free := b.most - ps.inFlight
+	if b.spacing > 0 {
+		free = min(free, 1)
 	}
-	for _, rec := range t.ready(min(room, b.group), now) {
-		out = append(out, rendered{t, []*record{rec}})
+	waits, room := map[quota.LaneKey][]rendered{}, map[quota.LaneKey]int{}
+	for _, t := range b.choose(ps.blocked) {
+		if _, is := room[t.lane]; !is {
+			if room[t.lane] = free; b.account.lanes[t.lane].most > 0 {
+				room[t.lane] = min(free, b.account.lanes[t.lane].most-ps.flying[t.lane])
+			}
+		}
+		if room[t.lane] <= 0 || ps.full[t.lane] {
+			continue
+		}
+		among = append(among, t.lane)
+		if b.perCall > 1 {
+			if calls == nil {
+				calls = []rendered{{t, t.ready(b.perCall, now)}}
+			}
+			continue
+		}
+		for _, rec := range t.ready(room[t.lane]-len(waits[t.lane]), now) {
+			waits[t.lane] = append(waits[t.lane], rendered{t, []*record{rec}})
+		}
 	}
-	return out
+	if len(waits) == 0 {
+		return calls, among
+	}
+	lanes := make([]quota.Demand, len(b.standings))
+	for i, s := range b.standings {
+		lanes[i] = quota.Demand{LaneShare: s, Ready: len(waits[s.LaneKey])}
+	}
+	for _, i := range quota.Allot(lanes, min(free, b.group)) {
+		lane := lanes[i].LaneKey
+		calls, waits[lane] = append(calls, waits[lane][0]), waits[lane][1:]
+	}
+	return calls, among
 }
 
 // claim claims what was rendered, and sends what it got.
@@ -217,16 +229,16 @@ func (ps *pass) claim(calls []rendered, checked bool, among []quota.LaneKey) {
 		ps.flying[c.lane]++
 		p.then(w.upTo(hop), func() { ps.send(c, started.Add(c.b.timeout)) })
 	}
+	for _, t := range got.blocked {
+		ps.blocked[t] = true
+	}
+	for _, lane := range got.full {
+		ps.full[lane] = true
+	}
 	switch {
 	case got.spaced && got.nextAt.Sub(w.now) <= restMax:
 		ps.poke(got.nextAt.Sub(w.now))
-	case len(got.calls) > 0 && got.nextAt.IsZero(), got.moved:
-		ps.poke(0)
-	case got.blocked != nil:
-		ps.blocked[got.blocked] = true
-		if got.full != nil {
-			ps.full[*got.full] = true
-		}
+	case got.nextAt.IsZero() && len(got.calls)+len(got.blocked)+len(got.full) > 0, got.moved:
 		ps.poke(0)
 	default:
 		ps.idle(got.nextAt)
