@@ -90,7 +90,6 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := rec.Header()
 	x.header = header
 	header.Set("X-Request-Id", x.id)
-	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", cacheControl(r.URL.Path))
 
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))

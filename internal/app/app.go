@@ -57,6 +57,8 @@ type Config struct {
 	DatabaseURL string
 	// Listen is the host:port of the API; port 0 takes a free one, empty means no API.
 	Listen string
+	// Front says how clients reach the API.
+	Front Front
 	// Operator says where operators look at the process.
 	Operator Operator
 	// Workers lets this process carry out due work.
@@ -141,7 +143,7 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err := cfg.Tokens.check(); err != nil {
 		return nil, err
 	}
-	if err := cfg.Operator.check(); err != nil {
+	if err := errors.Join(cfg.Operator.check(), cfg.Front.check()); err != nil {
 		return nil, err
 	}
 	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
@@ -180,6 +182,9 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 		}
 	}
 	if a.listener, err = listen(ctx, cfg.Listen, "--listen or FLOWLANE_LISTEN"); err != nil {
+		return nil, err
+	}
+	if a.listener, err = cfg.Front.secured(a.listener, cfg.Log); err != nil {
 		return nil, err
 	}
 	if a.operators, err = cfg.Operator.listen(ctx, cfg.Log); err != nil {
@@ -360,12 +365,17 @@ func HostOf(base string) []string {
 func (a *App) Handler() http.Handler { return a.handler }
 
 // URL is the root of the service, without /v1; empty where it does not listen.
-func (a *App) URL() string { return urlOf(a.listener) }
+func (a *App) URL() string {
+	if a.cfg.Front.secure() {
+		return urlOf("https", a.listener)
+	}
+	return urlOf("http", a.listener)
+}
 
 // OperatorURL is the root of the operators' pages; empty where there are none.
-func (a *App) OperatorURL() string { return urlOf(a.operators) }
+func (a *App) OperatorURL() string { return urlOf("http", a.operators) }
 
-func urlOf(listener net.Listener) string {
+func urlOf(scheme string, listener net.Listener) string {
 	if listener == nil {
 		return ""
 	}
@@ -373,7 +383,7 @@ func urlOf(listener net.Listener) string {
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1" // it listens everywhere, here too
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
 // Close gives everything back. It comes after Run has returned, and may be called twice.

@@ -69,17 +69,18 @@ func (s server) baseURLs() map[string]string {
 type serveCommand struct {
 	server
 	output
+	front
 
 	Listen string `name:"listen" env:"FLOWLANE_LISTEN" default:"127.0.0.1:8080" help:"HOST:PORT of the API; port 0 takes a free one."`
 }
 
 // Run serves until it is told to stop.
 func (c *serveCommand) Run(ctx context.Context, p *process) error {
-	cfg, err := c.config(ctx, p)
+	cfg, err := c.server.config(ctx, p)
 	if err != nil {
 		return err
 	}
-	cfg.Listen, cfg.Workers = c.Listen, true
+	cfg.Listen, cfg.Front, cfg.Workers = c.Listen, c.front.config(), true
 	return serve(ctx, p, cfg, c.output)
 }
 
