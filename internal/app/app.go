@@ -12,6 +12,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -73,6 +74,8 @@ type Config struct {
 	BaseURLs map[string]string
 	// AllowHosts lists "host:port" in private networks that calls may reach.
 	AllowHosts []string
+	// DenyNetworks are public networks that calls must not reach, but for hosts that are allowed by name.
+	DenyNetworks []netip.Prefix
 	// CatalogDir is a folder with further platforms; empty for none.
 	CatalogDir string
 	// Dispatch tunes the dispatcher; zero values are replaced by good ones.
@@ -267,7 +270,9 @@ func (a *App) wire(ctx context.Context) error {
 	for platform, base := range a.cfg.BaseURLs {
 		platformHosts[platform] = HostOf(base) // none for what the catalog refuses
 	}
-	a.Sender = provider.NewSender(provider.Options{AllowHosts: a.cfg.AllowHosts, PlatformHosts: platformHosts, Memory: a.Memory})
+	a.Sender = provider.NewSender(provider.Options{
+		AllowHosts: a.cfg.AllowHosts, DenyNetworks: a.cfg.DenyNetworks, PlatformHosts: platformHosts, Memory: a.Memory,
+	})
 	queue, err := work.NewQueue(a.clock)
 	if err != nil {
 		return fmt.Errorf("make the work queue: %w", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -30,6 +31,7 @@ type server struct {
 	BaseURL    map[string]string `name:"base-url" env:"FLOWLANE_BASE_URLS" help:"Base URL to use for a platform, as PLATFORM=URL; calls of that platform, and no others, may reach its host in a private network." placeholder:"PLATFORM=URL;..."`
 	SimURL     string            `name:"sim-url" env:"FLOWLANE_SIM_URL" help:"Base URL for the platform dialer: a simulator."`
 	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach."`
+	Deny       []netip.Prefix    `name:"deny-network" env:"FLOWLANE_DENY_NETWORK" help:"Network that calls must not reach beside private ones, as 203.0.113.0/24; hosts that --allow-host or --base-url names are reached all the same." placeholder:"CIDR"`
 	MaxConns   int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"20" help:"Most connections to Postgres for requests and work; six more keep the leases."`
 	MaxStreams int               `name:"max-streams" env:"FLOWLANE_MAX_STREAMS" default:"10000" help:"Most event streams that are open at once; one organization has half of them at most."`
 	Memory     byteSize          `name:"memory-budget" env:"FLOWLANE_MEMORY_BUDGET" default:"256MiB" help:"Most memory for requests, answers and outputs at once, at least 128MiB; one organization has half of it at most. The process takes some 256 MiB beside."`
@@ -51,7 +53,7 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 		return app.Config{}, err
 	}
 	return app.Config{
-		Operator: s.operators.config(), DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, CatalogDir: s.CatalogDir,
+		Operator: s.operators.config(), DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, DenyNetworks: s.Deny, CatalogDir: s.CatalogDir,
 		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Drain: s.Drain, Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
 	}, nil
 }
