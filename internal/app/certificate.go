@@ -57,8 +57,8 @@ func (c *certificate) get() *tls.Certificate {
 	return c.current
 }
 
-// load reads the files. It fails once for the same broken pair. What stands in them tells whether they changed, since a file
-// behind a replaced link may have any time.
+// load reads the files. It fails once for the same broken pair. What stands in them tells whether they changed, since a
+// file behind a replaced link may have any time.
 func (c *certificate) load() error {
 	c.read = c.now()
 	cert, certErr := os.ReadFile(c.front.CertFile)

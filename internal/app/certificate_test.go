@@ -45,8 +45,8 @@ func WriteKeyPair(t *testing.T, folder, name string) (cert, key string) {
 	return cert, key
 }
 
-// TestCertificate_Replaced: a new pair is used within seconds, as Kubernetes puts it there, by a link to another folder. One that
-// does not fit leaves the one before in use, and is told once.
+// TestCertificate_Replaced: a new pair is used within seconds, as Kubernetes puts it there, by a link to another
+// folder. One that does not fit leaves the one before in use, and is told once.
 func TestCertificate_Replaced(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// framed listens for connections that look at the heads of their requests. net/http drops the Content-Length of a request
-// that has a Transfer-Encoding, too, so that no handler can tell; a proxy in front that goes by the length takes the rest of
-// its body for a part of it, where we take it for the next request.
+// framed listens for connections that look at the heads of their requests. net/http drops the Content-Length of a
+// request that has a Transfer-Encoding, too, so that no handler can tell; a proxy in front that goes by the length
+// takes the rest of its body for a part of it, where we take it for the next request.
 type framed struct{ net.Listener }
 
 // Accept implements net.Listener.

@@ -14,8 +14,8 @@ import (
 
 // Front says how clients reach the API.
 type Front struct {
-	// CertFile and KeyFile hold the certificate with its chain and its private key, in PEM, of an API that speaks TLS; empty for
-	// one that does not.
+	// CertFile and KeyFile hold the certificate with its chain and its private key, in PEM, of an API that speaks TLS;
+	// empty for one that does not.
 	CertFile, KeyFile string
 	// Origins are those of pages whose scripts may call the API from a browser, as https://console.example.com.
 	Origins []string
@@ -46,12 +46,14 @@ func (f Front) check() error {
 // checkOrigin refuses what no browser sends, and pages that somebody in between could change.
 func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || strings.Contains(origin, "*") || u.Scheme+"://"+u.Host != origin || strings.ToLower(origin) != origin {
-		return fmt.Errorf("--cors-origin %q is no origin: name each as browsers send it, like https://console.example.com; * is not taken", origin)
+	if err != nil || u.Host == "" || strings.Contains(origin, "*") || strings.ToLower(u.Scheme+"://"+u.Host) != origin {
+		return fmt.Errorf("--cors-origin %q is no origin: name each as browsers send it, like https://console.example.com; "+
+			"* is not taken", origin)
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
-	if here := u.Hostname() == "localhost" || err == nil && ip.IsLoopback(); u.Scheme != "https" && (u.Scheme != "http" || !here) {
-		return fmt.Errorf("--cors-origin %q must begin with https://; only pages of this machine may be served by http://", origin)
+	here := u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+	if u.Scheme != "https" && (u.Scheme != "http" || !here) {
+		return fmt.Errorf("--cors-origin %q must begin with https://; only pages of this machine may come by http://", origin)
 	}
 	return nil
 }
@@ -64,17 +66,22 @@ func (f Front) cors(next http.Handler) http.Handler {
 	}
 	return cors.New(cors.Options{
 		AllowedOrigins: f.Origins,
-		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
-		AllowedHeaders: []string{"Authorization", "X-API-Key", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "X-Request-Id"},
+		AllowedMethods: []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		},
+		AllowedHeaders: []string{
+			"Authorization", "X-API-Key", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "X-Request-Id",
+		},
 		ExposedHeaders: []string{
-			"Allow", "ETag", "Idempotency-Replayed", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "X-Request-Id",
+			"Allow", "ETag", "Idempotency-Replayed", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After",
+			"X-Request-Id",
 		},
 		MaxAge: int(preflightFor.Seconds()),
 	}).Handler(next)
 }
 
-// around gives every answer the headers that keep browsers from making anything of it but data, and refuses requests of which two
-// servers could see different ends.
+// around gives every answer the headers that keep browsers from making anything of it but data, and refuses requests of
+// which two servers could see different ends.
 func (f Front) around(next http.Handler) http.Handler {
 	next = f.cors(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -39,8 +39,10 @@ func TestFront_Smuggling(t *testing.T) {
 	address := strings.TrimPrefix(p.URL(), "http://")
 	for _, c := range cases {
 		for _, piece := range []int{1, 7, len(c.Request)} {
-			if got := statuses(t, address, c.Request+"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", piece); got.refused != c.Refused || got.smuggled == (c.Refused || c.Closed) {
-				t.Errorf("%s, sent by %d bytes: refused %t, with what is behind it carried out %t", c.Name, piece, got.refused, got.smuggled)
+			got := statuses(t, address, c.Request+"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", piece)
+			if got.refused != c.Refused || got.smuggled == (c.Refused || c.Closed) {
+				t.Errorf("%s, sent by %d bytes: refused %t, with what is behind it carried out %t",
+					c.Name, piece, got.refused, got.smuggled)
 			}
 		}
 	}
@@ -169,7 +171,8 @@ func TestFront_CORS(t *testing.T) {
 		!strings.Contains(header.Get("Access-Control-Expose-Headers"), "Retry-After") {
 		t.Errorf("%d %v", status, header)
 	}
-	if _, header := headersOf(t, http.DefaultClient, "GET", open.URL()+"/v1/account/me", "Origin", "https://evil.example"); header.Get("Access-Control-Allow-Origin") != "" || header.Get("Vary") != "Origin" {
+	_, header = headersOf(t, http.DefaultClient, "GET", open.URL()+"/v1/account/me", "Origin", "https://evil.example")
+	if header.Get("Access-Control-Allow-Origin") != "" || header.Get("Vary") != "Origin" {
 		t.Errorf("another origin: %v", header)
 	}
 }
