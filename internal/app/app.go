@@ -28,6 +28,7 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/dryrun"
 	"flowlane/internal/due"
+	"flowlane/internal/event"
 	"flowlane/internal/forecast"
 	"flowlane/internal/hold"
 	"flowlane/internal/memory"
@@ -51,6 +52,9 @@ import (
 
 // clockConns are the connections on which leases are kept and jobs arrive, so that busy handlers cannot starve them.
 const clockConns = 6
+
+// commandLease is how long what a command woke waits for a worker before another one looks for it.
+const commandLease = 10 * time.Second
 
 // Config says what a process does and with what.
 type Config struct {
@@ -93,6 +97,8 @@ type Config struct {
 	RequestLimit int64
 	// MemoryBudget bounds the bytes of requests, answers and outputs that are in memory at once; 0 means memory.Default.
 	MemoryBudget int64
+	// AuditRetention is how long rows of the audit log are kept, 30 days at least; 0 means 400 days.
+	AuditRetention time.Duration
 	// Log is nil for slog.Default().
 	Log *slog.Logger
 	// Migrate brings the database up to date first. Otherwise New fails on one that is not.
@@ -151,6 +157,9 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	}
 	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
 		return nil, fmt.Errorf("the time to drain is %s: set FLOWLANE_DRAIN_TIMEOUT to at most %s", cfg.Drain, dispatch.MostDrain)
+	}
+	if cfg.AuditRetention = cmp.Or(cfg.AuditRetention, auditRetention); cfg.AuditRetention < leastAuditRetention {
+		return nil, fmt.Errorf("the audit log would be kept for %s: set FLOWLANE_AUDIT_RETENTION to %s or more", cfg.AuditRetention, leastAuditRetention)
 	}
 	if cfg.Drain == 0 {
 		cfg.Drain = dispatch.DefaultDrain
@@ -262,7 +271,7 @@ func (a *App) wire(ctx context.Context) error {
 		return fmt.Errorf("open the vault: %w", err)
 	}
 	a.keys = a.cfg.Tokens.sender()
-	if a.Accounts, err = Accounts(a.Pool, root, a.cfg.Log, a.cfg.Tokens.config(a.keys)); err != nil {
+	if a.Accounts, err = Accounts(a.Pool, root, a.cfg.Log, a.cfg.Tokens.config(a.keys), a.metrics.refused); err != nil {
 		return err
 	}
 	a.Memory = memory.New(cmp.Or(a.cfg.MemoryBudget, memory.Default))
@@ -338,16 +347,31 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 }
 
 // Accounts returns the account service of an installation, for commands that need no more than that. tokens is nil where
-// no bearer tokens are taken.
-func Accounts(pool *pgxpool.Pool, root vault.Root, log *slog.Logger, tokens *account.TokenConfig) (*account.Service, error) {
+// no bearer tokens are taken, refused where nobody counts refused sign-ins.
+func Accounts(pool *pgxpool.Pool, root vault.Root, log *slog.Logger, tokens *account.TokenConfig, refused func(reason string)) (*account.Service, error) {
 	accounts, err := account.New(account.Config{
 		Pool: pool, HashKeys: [][]byte{root.Derive("api-key")}, Random: rand.Reader, Now: time.Now, Log: log,
-		Tokens: tokens,
+		Tokens: tokens, Refused: refused,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the accounts: %w", err)
 	}
 	return accounts, nil
+}
+
+// Holds returns what opens and ends the operator's holds, for commands that need no more than that. Those who work find what it wakes.
+func Holds(pool *pgxpool.Pool, log *slog.Logger) (*hold.Service, error) {
+	queue, err := work.NewQueue(pool)
+	if err != nil {
+		return nil, fmt.Errorf("make the work queue: %w", err)
+	}
+	scheduler := due.New(pool, queue, due.Options{Log: log})
+	for _, kind := range []string{run.DueDispatch, event.Due, event.DueArrival} {
+		scheduler.Register(kind, commandLease, 1, func(context.Context, *due.Lease) (time.Time, error) {
+			return time.Time{}, errors.New("a command does no work")
+		})
+	}
+	return hold.New(pool, nil, scheduler), nil
 }
 
 // HostOf is the host of a base URL as calls name it, with its port; none where it is not a URL.

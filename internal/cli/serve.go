@@ -37,6 +37,7 @@ type server struct {
 	Memory     byteSize          `name:"memory-budget" env:"FLOWLANE_MEMORY_BUDGET" default:"256MiB" help:"Most memory for requests, answers and outputs at once, at least 128MiB; one organization has half of it at most. The process takes some 256 MiB beside."`
 	Margin     time.Duration     `name:"reconcile-margin" env:"FLOWLANE_RECONCILE_MARGIN" default:"3s" help:"How long after its last moment of sending the outcome of a silent call is looked into."`
 	Timeout    time.Duration     `name:"call-timeout" env:"FLOWLANE_CALL_TIMEOUT" help:"Most time that any call to a provider may take. Default: what its action says."`
+	Audit      time.Duration     `name:"audit-retention" env:"FLOWLANE_AUDIT_RETENTION" default:"9600h" help:"How long rows of the audit log are kept: 400 days by default, at least 30 days (720h)."`
 	Drain      time.Duration     `name:"drain-timeout" env:"FLOWLANE_DRAIN_TIMEOUT" default:"30s" help:"How long calls under way may go on once the process is asked to stop, up to 1h."`
 	Lease      time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
 	Requests   int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of a request limit, for tests. Default: what the API document says."`
@@ -54,7 +55,7 @@ func (s server) config(ctx context.Context, p *process) (app.Config, error) {
 	}
 	return app.Config{
 		Operator: s.operators.config(), DatabaseURL: dsn, KEK: kek, OtherKEKs: others, Tokens: s.tokens.config(), BaseURLs: s.baseURLs(), AllowHosts: s.AllowHost, DenyNetworks: s.Deny, CatalogDir: s.CatalogDir,
-		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Drain: s.Drain, Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
+		Dispatch: dispatch.Options{Margin: s.Margin, Timeout: s.Timeout}, Drain: s.Drain, AuditRetention: s.Audit, Lease: s.Lease, MaxConns: s.MaxConns, MemoryBudget: int64(s.Memory), MaxStreams: s.MaxStreams, RequestLimit: s.Requests, Log: p.log, Migrate: s.Migrate,
 	}, nil
 }
 
