@@ -1,11 +1,15 @@
 GOLANGCI_LINT_VERSION = v2.11.0
-REDOCLY_VERSION = 2.30.6
+# The hash of its module, which names those of all that it is made of.
+GOLANGCI_LINT_SUM = h1:JEIfjAtuBEZdNsrEO1Uypuga7EFrqU3cjEA/YwmAyMw=
 SPECMATIC_VERSION = 2.55.1
+SPECMATIC_SHA512 = e1e2c3bd9aced84c023bf266d7ee5e8e1e8ab71699ef2a2de40e2e46b37962e7f9e36e2a3c7a99de4b5b913f378702ed3c03c54b109081f6221d1bc67b8d1ca5
 
 SQLC = CGO_ENABLED=0 go tool -modfile=tools/go.mod sqlc
 GOLANGCI_LINT = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 SPECMATIC = bin/specmatic-$(SPECMATIC_VERSION).jar
-REDOCLY = REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --yes @redocly/cli@$(REDOCLY_VERSION)
+REDOCLY = REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true tools/redocly/node_modules/.bin/redocly
+REDOCLY_PACKAGES = tools/redocly/node_modules/.package-lock.json
+SUPPLY = tools/supply
 SDK = sdk/typescript
 SDK_PACKAGES = $(SDK)/node_modules/.package-lock.json
 GENERATED = gen $(SDK)/src/gen
@@ -44,14 +48,19 @@ $(SDK_PACKAGES): $(SDK)/package-lock.json
 	cd $(SDK) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
+$(REDOCLY_PACKAGES): tools/redocly/package-lock.json
+	cd tools/redocly && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
 .PHONY: verify
-verify: generate ## Fail when what is generated is not what its sources give, or on a flaw of modules, formatting, types, vet or the API document
+verify: generate $(REDOCLY_PACKAGES) ## Fail when what is generated is not what its sources give, or on a flaw of modules, formatting, types, vet or the API document
 	@drift=$$(git status --porcelain -- $(GENERATED)) || exit 1; if [ -n "$$drift" ]; then git --no-pager diff --stat -- $(GENERATED); echo "$$drift"; \
 		echo '$(GENERATED): this does not follow from its sources: run `make generate` and commit the result.' >&2; exit 1; fi
 	@for f in gen/db/*.sql.go; do q=queries/$$(basename $$f .go); \
 		[ -f $$q ] || { echo "$$f has no $$q any more: delete it." >&2; exit 1; }; done
 	go mod verify
 	go -C tools mod verify
+	go -C $(SUPPLY) mod verify
 	@files=$$(git ls-files '*.go') && bad=$$(gofmt -l $$files) || exit 1; if [ -n "$$bad" ]; then echo "$$bad"; \
 		echo 'These files are not formatted: run `gofmt -w` on them.' >&2; exit 1; fi
 	go vet ./...
@@ -64,7 +73,22 @@ lint: $(GOLANGCI_LINT) ## Run all linters, the import rules included; .golangci.
 
 $(GOLANGCI_LINT):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@go version -m bin/golangci-lint | grep -qF '	$(GOLANGCI_LINT_VERSION)	$(GOLANGCI_LINT_SUM)' || \
+		{ echo 'golangci-lint is not the one that the Makefile pins.' >&2; exit 1; }
 	mv bin/golangci-lint $@
+
+.PHONY: audit
+audit: bin/supply ## Check the licences of all that is shipped, and look for known vulnerabilities where their database can be reached
+	go -C $(SUPPLY) test ./...
+	bin/supply licences
+	bin/supply vulnerabilities
+
+.PHONY: sbom
+sbom: bin/flowlane bin/supply ## Write the bill of materials of bin/flowlane beside it, in CycloneDX
+	bin/supply sbom bin/flowlane bin/flowlane.cdx.json
+
+bin/supply: $(wildcard $(SUPPLY)/*.go $(SUPPLY)/*.json $(SUPPLY)/go.*)
+	go -C $(SUPPLY) build -o $(CURDIR)/$@ .
 
 .PHONY: test
 test: ## Run all tests against a Postgres that they start (or FLOWLANE_TEST_DATABASE_URL names); TEST=flags adds flags
@@ -89,6 +113,7 @@ contract: bin/flowlane $(SPECMATIC) ## Hold the running service against openapi.
 $(SPECMATIC):
 	mkdir -p bin/specmatic
 	npm pack --silent --pack-destination bin/specmatic specmatic@$(SPECMATIC_VERSION)
+	cd bin/specmatic && echo '$(SPECMATIC_SHA512)  specmatic-$(SPECMATIC_VERSION).tgz' | sha512sum -c -
 	tar -xzf bin/specmatic/specmatic-$(SPECMATIC_VERSION).tgz -C bin/specmatic package/specmatic.jar
 	mv bin/specmatic/package/specmatic.jar $@
 	rm -r bin/specmatic

@@ -1,7 +1,7 @@
 -- name: AuditInsert :exec
--- A key of zeros stands for none.
+-- An account or a key of zeros stands for none.
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
-SELECT unnest(@ids::uuid[]), unnest(@org_ids::uuid[]), flow.clock(), unnest(@account_ids::uuid[]),
+SELECT unnest(@ids::uuid[]), unnest(@org_ids::uuid[]), flow.clock(), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'),
     nullif(unnest(@key_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@actions::text[]), @resource_type::text,
     unnest(@resource_ids::text[]), 'succeeded', unnest(@request_ids::text[]);
 
@@ -13,6 +13,17 @@ WHERE NOT EXISTS (
     SELECT 1 FROM flow.audit_log l
     WHERE l.org_id = @org_id AND l.account_id = @account_id AND l.action = @action AND l.outcome = 'denied'
         AND l.created_at > (SELECT flow.clock()) - interval '1 minute');
+
+-- name: AuditRefused :exec
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, reason, address, request_id)
+VALUES (@id, @org_id, flow.clock(), sqlc.narg('account_id'), sqlc.narg('api_key_id'), @action, 'refused', @reason::text, @address::text, @request_id);
+
+-- name: AuditExport :many
+-- Oldest first, from behind a place on.
+SELECT sqlc.embed(l), a.name AS account_name
+FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
+WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) > (@after_time::timestamptz, @after_id::uuid) AND l.created_at < @to_time
+ORDER BY l.created_at, l.id LIMIT @max_rows;
 
 -- name: AuditList :many
 -- Newest first, from before a place on. A place is (time, id): many rows may have one time.

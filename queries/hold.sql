@@ -10,16 +10,20 @@ SELECT pg_advisory_xact_lock_shared(hashtextextended('hold ' || o, 0)) FROM unne
 SELECT pg_advisory_xact_lock(hashtextextended('hold ' || @org_id::uuid, 0));
 
 -- name: HoldsCount :one
--- How many active holds of people an organization has, but for those of batches.
-SELECT count(*) FROM flow.pause WHERE org_id = @org_id AND status = 'active' AND scope IN ('global', 'domain', 'lane');
+-- How many active holds of its people an organization has, but for those of batches.
+SELECT count(*) FROM flow.pause WHERE org_id = @org_id AND status = 'active' AND operator IS NULL AND scope IN ('global', 'domain', 'lane');
 
 -- name: HoldInsert :one
-INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, created_by, created_at, expires_at)
-VALUES (@id, @org_id, @scope, @domain, @lane, @batch_id, @cause, @reason, @created_by, @created_at, @expires_at)
+INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, operator, created_by, created_at, expires_at)
+VALUES (@id, @org_id, @scope, @domain, @lane, @batch_id, @cause, @reason, @operator, @created_by, @created_at, @expires_at)
 RETURNING *;
 
 -- name: HoldOfBatch :one
 SELECT * FROM flow.pause WHERE batch_id = @batch_id::uuid AND org_id = @org_id::uuid AND scope = 'batch' AND status = 'active';
+
+-- name: HoldOfOperator :one
+-- Whether the operator of the service holds an organization for a reason.
+SELECT EXISTS (SELECT FROM flow.pause WHERE org_id = @org_id::uuid AND operator = @operator::text AND status = 'active');
 
 -- name: HoldGet :one
 SELECT * FROM flow.pause WHERE id = @id;
@@ -41,10 +45,11 @@ UPDATE flow.pause SET expires_at = @expires_at::timestamptz, extensions = @exten
 UPDATE flow.pause SET status = 'released', released_at = @released_at::timestamptz WHERE id = @id;
 
 -- name: HoldsRelease :many
--- Releases the active holds of one target: of the organization, of a Domain, or of a lane of a Domain.
-UPDATE flow.pause p SET status = 'released', released_at = flow.clock(), released_by = @released_by::uuid
+-- Releases the active holds of one target: of the organization, of a Domain, or of a lane of a Domain. Its people release none of
+-- the operator, and the operator none of theirs.
+UPDATE flow.pause p SET status = 'released', released_at = flow.clock(), released_by = sqlc.narg('released_by')::uuid
 WHERE p.org_id = @org_id::uuid AND p.scope = @scope AND p.domain IS NOT DISTINCT FROM sqlc.narg('domain') AND p.lane IS NOT DISTINCT FROM sqlc.narg('lane')::flow.lane
-    AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock()
+    AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock() AND p.operator IS NOT DISTINCT FROM sqlc.narg('operator')
 RETURNING *;
 
 -- name: HoldsOfBatchRelease :many

@@ -56,3 +56,15 @@ DELETE FROM flow.usage u USING (
     LIMIT @max_rows FOR UPDATE SKIP LOCKED
 ) old
 WHERE u.org_id = old.org_id AND u.day = old.day AND u.definition_id = old.definition_id AND u.credential_id = old.credential_id AND u.action_id = old.action_id;
+
+-- name: HousekeepAudit :execrows
+DELETE FROM flow.audit_log l USING (
+    SELECT o.org_id, o.created_at, o.id FROM flow.organization g
+    CROSS JOIN LATERAL (
+        SELECT k.org_id, k.created_at, k.id FROM flow.audit_log k
+        WHERE k.org_id = g.id AND k.created_at < (SELECT flow.clock()) - make_interval(secs => @keep_seconds::float8)
+        ORDER BY k.created_at LIMIT @max_rows
+    ) o
+    LIMIT @max_rows
+) old
+WHERE l.org_id = old.org_id AND l.created_at = old.created_at AND l.id = old.id;

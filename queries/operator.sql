@@ -16,3 +16,12 @@ SELECT count(*) FROM flow.batch WHERE org_id = @org_id;
 -- name: OrgLink :one
 -- Sets the identity provider's name for an organization; null takes it away.
 UPDATE flow.organization SET external_id = sqlc.narg('external_id') WHERE id = @id RETURNING *;
+
+-- name: OrgGet :one
+SELECT * FROM flow.organization WHERE id = @id;
+
+-- name: OrgsOfHold :many
+-- The organizations that a command of the operator holds, or that it does not hold yet.
+SELECT o.id FROM flow.organization o
+WHERE @held::boolean = EXISTS (SELECT FROM flow.pause p WHERE p.org_id = o.id AND p.operator = @operator::text AND p.status = 'active')
+ORDER BY o.id;

@@ -80,39 +80,47 @@ CREATE TABLE flow.audit_log (
     id uuid NOT NULL,
     org_id uuid NOT NULL,
     created_at timestamptz NOT NULL,
-    account_id uuid NOT NULL,
+    account_id uuid,
     api_key_id uuid,
     action text NOT NULL CHECK (action <> ''),
     resource_type text,
     resource_id text,
-    outcome text NOT NULL CHECK (outcome IN ('succeeded', 'denied')),
+    outcome text NOT NULL CHECK (outcome IN ('succeeded', 'denied', 'refused')),
+    reason text,
+    address text,
     request_id text NOT NULL,
     CHECK ((resource_type IS NULL) = (resource_id IS NULL)),
-    CHECK (resource_id IS NOT NULL OR outcome = 'denied'),
+    CHECK (resource_id IS NOT NULL OR outcome <> 'succeeded'),
+    CHECK ((outcome = 'refused') = (reason IS NOT NULL) AND (outcome = 'refused') = (address IS NOT NULL)),
     PRIMARY KEY (org_id, created_at, id)
 );
 CREATE INDEX audit_log_resource ON flow.audit_log (org_id, resource_id, created_at, id);
 CREATE INDEX audit_log_account ON flow.audit_log (org_id, account_id, created_at, id);
 -- For the denied calls of the last minute, of which one is kept.
 CREATE INDEX audit_log_denied ON flow.audit_log (org_id, account_id, action, created_at) WHERE outcome = 'denied';
-COMMENT ON TABLE flow.audit_log IS 'Who did what: one row for each call that changed something, in the transaction of the change. Never changed or deleted.';
+COMMENT ON TABLE flow.audit_log IS 'Who did what: one row for each call that changed something, in the transaction of the change, and who was not let in. Never changed, and deleted after 30 days at the earliest.';
 COMMENT ON COLUMN flow.audit_log.id IS 'Tells rows of one instant apart.';
 COMMENT ON COLUMN flow.audit_log.org_id IS 'The organization in which it happened.';
 COMMENT ON COLUMN flow.audit_log.created_at IS 'The time of the change.';
-COMMENT ON COLUMN flow.audit_log.account_id IS 'Who called.';
+COMMENT ON COLUMN flow.audit_log.account_id IS 'Who called; null for the operator of the service, and for a refused sign-in of which nobody knows whose it was.';
 COMMENT ON COLUMN flow.audit_log.api_key_id IS 'With which key; null where the caller came with a bearer token.';
-COMMENT ON COLUMN flow.audit_log.action IS 'The operationId of the API document.';
+COMMENT ON COLUMN flow.audit_log.action IS 'The operationId of the API document, or the operator''s command.';
 COMMENT ON COLUMN flow.audit_log.resource_type IS 'What kind of thing was changed; null where the call was denied before anybody looked for it.';
 COMMENT ON COLUMN flow.audit_log.resource_id IS 'Which thing was changed, as the API names it; null together with resource_type.';
-COMMENT ON COLUMN flow.audit_log.outcome IS 'succeeded; denied: the caller''s role does not allow the call (of a minute''s denied calls one is kept).';
-COMMENT ON COLUMN flow.audit_log.request_id IS 'The X-Request-ID of the call, which logs carry too.';
+COMMENT ON COLUMN flow.audit_log.outcome IS 'succeeded; denied: the caller''s role does not allow the call (of a minute''s denied calls one is kept); refused: the caller was not let in (of equal ones of a minute one is kept).';
+COMMENT ON COLUMN flow.audit_log.reason IS 'Why a sign-in was refused, as a word of the program; null for other outcomes.';
+COMMENT ON COLUMN flow.audit_log.address IS 'The network address that a refused sign-in came from; null for other outcomes.';
+COMMENT ON COLUMN flow.audit_log.request_id IS 'The X-Request-ID of the call, which logs carry too; empty for the operator''s commands.';
 
 -- +goose StatementBegin
 CREATE FUNCTION flow.audit_log_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'rows of the audit log are never changed or deleted';
+    IF TG_OP = 'DELETE' AND OLD.created_at < flow.clock() - interval '30 days' THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'rows of the audit log are never changed, and deleted after 30 days at the earliest';
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION flow.audit_log_is_final() IS 'Refuses changes and deletions of audit rows.';
+COMMENT ON FUNCTION flow.audit_log_is_final() IS 'Refuses changes of audit rows, and deletions of young ones.';
 CREATE TRIGGER audit_log_is_final BEFORE UPDATE OR DELETE ON flow.audit_log
-FOR EACH STATEMENT EXECUTE FUNCTION flow.audit_log_is_final();
+FOR EACH ROW EXECUTE FUNCTION flow.audit_log_is_final();

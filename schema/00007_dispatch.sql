@@ -286,6 +286,7 @@ CREATE TABLE flow.pause (
     status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'released')),
     cause text NOT NULL,
     reason text,
+    operator text CHECK (operator IS NULL OR operator IN ('everything', 'suspension') AND scope = 'global'),
     created_by uuid,
     created_at timestamptz NOT NULL,
     expires_at timestamptz,
@@ -298,6 +299,8 @@ CREATE INDEX pause_active ON flow.pause (domain, bucket) WHERE status = 'active'
 CREATE UNIQUE INDEX pause_one_backoff ON flow.pause (domain, bucket) WHERE status = 'active' AND scope = 'bucket';
 -- The holds of people: all but those of scope bucket. A paused batch has exactly one.
 CREATE UNIQUE INDEX pause_one_batch ON flow.pause (batch_id) WHERE status = 'active' AND scope = 'batch';
+-- The operator holds an organization once for each reason that there is.
+CREATE UNIQUE INDEX pause_one_operator ON flow.pause (org_id, operator) WHERE status = 'active' AND operator IS NOT NULL;
 -- What claims read.
 CREATE INDEX pause_of_people ON flow.pause (org_id) WHERE status = 'active' AND scope IN ('global', 'domain', 'lane');
 -- What lists read.
@@ -317,12 +320,13 @@ COMMENT ON COLUMN flow.pause.batch_id IS 'The batch it covers; null for all scop
 COMMENT ON COLUMN flow.pause.status IS 'active; released: it covers nothing any more.';
 COMMENT ON COLUMN flow.pause.cause IS 'Why it was opened, as a word of the API.';
 COMMENT ON COLUMN flow.pause.reason IS 'What the person who opened it said; null for nothing.';
-COMMENT ON COLUMN flow.pause.created_by IS 'The account that opened it; null for the dispatcher.';
+COMMENT ON COLUMN flow.pause.operator IS 'Which command of the operator of the service opened it, who alone releases it: everything (of all organizations), suspension; null for others.';
+COMMENT ON COLUMN flow.pause.created_by IS 'The account that opened it; null for the dispatcher and the operator of the service.';
 COMMENT ON COLUMN flow.pause.created_at IS 'From when on it covers claims.';
 COMMENT ON COLUMN flow.pause.expires_at IS 'When it ends by itself; null for when somebody releases it.';
 COMMENT ON COLUMN flow.pause.ends_at IS 'expires_at, or the end of the year 9999 for a hold without one: from then on it covers nothing.';
 COMMENT ON COLUMN flow.pause.released_at IS 'When it ended; null while active.';
-COMMENT ON COLUMN flow.pause.released_by IS 'The account that released it; null where it ended by itself.';
+COMMENT ON COLUMN flow.pause.released_by IS 'The account that released it; null where it ended by itself, or the operator of the service released it.';
 COMMENT ON COLUMN flow.pause.extensions IS 'Who extended it, when, from what to what, as a JSON array.';
 
 -- Which holds cover a queue is said here alone. It is one SELECT and stable, so that Postgres puts it into the query

@@ -81,7 +81,7 @@ COMMENT ON COLUMN ops.unknown_outcome.checks IS 'How often the provider was aske
 
 -- By pause_active.
 CREATE VIEW ops.hold AS
-SELECT p.id AS pause_id, p.scope, p.org_id, p.domain, p.bucket, p.lane, p.batch_id, p.cause, p.created_by, p.created_at, clock.now - p.created_at AS age,
+SELECT p.id AS pause_id, p.scope, p.org_id, p.domain, p.bucket, p.lane, p.batch_id, p.cause, p.operator, p.created_by, p.created_at, clock.now - p.created_at AS age,
     p.expires_at, (p.expires_at <= clock.now) IS TRUE AS expired
 FROM (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset) clock
 CROSS JOIN flow.pause p
@@ -95,7 +95,8 @@ COMMENT ON COLUMN ops.hold.bucket IS 'The bucket that a backoff covers; else nul
 COMMENT ON COLUMN ops.hold.lane IS 'The lane that it covers; null for all scopes but lane.';
 COMMENT ON COLUMN ops.hold.batch_id IS 'The batch that it covers; null for all scopes but batch.';
 COMMENT ON COLUMN ops.hold.cause IS 'Why it was opened, as a word of the API.';
-COMMENT ON COLUMN ops.hold.created_by IS 'The account that opened it; null for the dispatcher.';
+COMMENT ON COLUMN ops.hold.operator IS 'everything or suspension where a command of the operator opened it, else null.';
+COMMENT ON COLUMN ops.hold.created_by IS 'The account that opened it; null for the dispatcher and the operator.';
 COMMENT ON COLUMN ops.hold.created_at IS 'From when on it covers claims.';
 COMMENT ON COLUMN ops.hold.age IS 'For how long it has been active.';
 COMMENT ON COLUMN ops.hold.expires_at IS 'When it ends by itself; null for when somebody releases it.';

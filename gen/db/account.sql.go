@@ -126,6 +126,7 @@ func (q *Queries) AccountService(ctx context.Context, db DBTX, orgID uuid.UUID) 
 const apiKeyAuth = `-- name: ApiKeyAuth :one
 SELECT k.id, k.org_id, k.account_id, k.hash,
     (flow.api_key_status(k.revoked_at, k.expires_at) = 'active' AND o.status = 'active')::boolean AS usable,
+    (CASE WHEN o.status <> 'active' THEN o.status ELSE flow.api_key_status(k.revoked_at, k.expires_at) END)::text AS state,
     (k.last_used_at IS NULL OR k.last_used_at < flow.clock() - interval '1 minute')::boolean AS stale_use
 FROM flow.api_key k JOIN flow.organization o ON o.id = k.org_id
 WHERE k.hash = ANY ($1::bytea[])
@@ -138,10 +139,11 @@ type ApiKeyAuthRow struct {
 	AccountID uuid.UUID
 	Hash      []byte
 	Usable    bool
+	State     string
 	StaleUse  bool
 }
 
-// Finds the key under any of the hashes (one per hash key in use) and says whether it may be used now.
+// Finds the key under any of the hashes (one per hash key in use) and says whether it may be used now, and why not.
 func (q *Queries) ApiKeyAuth(ctx context.Context, db DBTX, hashes [][]byte) (ApiKeyAuthRow, error) {
 	row := db.QueryRow(ctx, apiKeyAuth, hashes)
 	var i ApiKeyAuthRow
@@ -151,6 +153,7 @@ func (q *Queries) ApiKeyAuth(ctx context.Context, db DBTX, hashes [][]byte) (Api
 		&i.AccountID,
 		&i.Hash,
 		&i.Usable,
+		&i.State,
 		&i.StaleUse,
 	)
 	return i, err

@@ -61,7 +61,7 @@ WHERE NOT EXISTS (
 type AuditDeniedParams struct {
 	ID        uuid.UUID
 	OrgID     uuid.UUID
-	AccountID uuid.UUID
+	AccountID *uuid.UUID
 	ApiKeyID  *uuid.UUID
 	Action    string
 	RequestID string
@@ -80,9 +80,72 @@ func (q *Queries) AuditDenied(ctx context.Context, db DBTX, arg AuditDeniedParam
 	return err
 }
 
+const auditExport = `-- name: AuditExport :many
+SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name
+FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
+WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) > ($3::timestamptz, $4::uuid) AND l.created_at < $5
+ORDER BY l.created_at, l.id LIMIT $6
+`
+
+type AuditExportParams struct {
+	OrgID     uuid.UUID
+	FromTime  time.Time
+	AfterTime time.Time
+	AfterID   uuid.UUID
+	ToTime    time.Time
+	MaxRows   int32
+}
+
+type AuditExportRow struct {
+	FlowAuditLog FlowAuditLog
+	AccountName  *string
+}
+
+// Oldest first, from behind a place on.
+func (q *Queries) AuditExport(ctx context.Context, db DBTX, arg AuditExportParams) ([]AuditExportRow, error) {
+	rows, err := db.Query(ctx, auditExport,
+		arg.OrgID,
+		arg.FromTime,
+		arg.AfterTime,
+		arg.AfterID,
+		arg.ToTime,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AuditExportRow
+	for rows.Next() {
+		var i AuditExportRow
+		if err := rows.Scan(
+			&i.FlowAuditLog.ID,
+			&i.FlowAuditLog.OrgID,
+			&i.FlowAuditLog.CreatedAt,
+			&i.FlowAuditLog.AccountID,
+			&i.FlowAuditLog.ApiKeyID,
+			&i.FlowAuditLog.Action,
+			&i.FlowAuditLog.ResourceType,
+			&i.FlowAuditLog.ResourceID,
+			&i.FlowAuditLog.Outcome,
+			&i.FlowAuditLog.Reason,
+			&i.FlowAuditLog.Address,
+			&i.FlowAuditLog.RequestID,
+			&i.AccountName,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const auditInsert = `-- name: AuditInsert :exec
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, resource_type, resource_id, outcome, request_id)
-SELECT unnest($1::uuid[]), unnest($2::uuid[]), flow.clock(), unnest($3::uuid[]),
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), flow.clock(), nullif(unnest($3::uuid[]), '00000000-0000-0000-0000-000000000000'),
     nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($5::text[]), $6::text,
     unnest($7::text[]), 'succeeded', unnest($8::text[])
 `
@@ -98,7 +161,7 @@ type AuditInsertParams struct {
 	RequestIds   []string
 }
 
-// A key of zeros stands for none.
+// An account or a key of zeros stands for none.
 func (q *Queries) AuditInsert(ctx context.Context, db DBTX, arg AuditInsertParams) error {
 	_, err := db.Exec(ctx, auditInsert,
 		arg.Ids,
@@ -114,7 +177,7 @@ func (q *Queries) AuditInsert(ctx context.Context, db DBTX, arg AuditInsertParam
 }
 
 const auditList = `-- name: AuditList :many
-SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.request_id, a.name AS account_name
+SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
 WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) < ($3::timestamptz, $4::uuid)
     AND ($5::uuid IS NULL OR l.account_id = $5)
@@ -174,6 +237,8 @@ func (q *Queries) AuditList(ctx context.Context, db DBTX, arg AuditListParams) (
 			&i.FlowAuditLog.ResourceType,
 			&i.FlowAuditLog.ResourceID,
 			&i.FlowAuditLog.Outcome,
+			&i.FlowAuditLog.Reason,
+			&i.FlowAuditLog.Address,
 			&i.FlowAuditLog.RequestID,
 			&i.AccountName,
 		); err != nil {
@@ -185,4 +250,34 @@ func (q *Queries) AuditList(ctx context.Context, db DBTX, arg AuditListParams) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const auditRefused = `-- name: AuditRefused :exec
+INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, reason, address, request_id)
+VALUES ($1, $2, flow.clock(), $3, $4, $5, 'refused', $6::text, $7::text, $8)
+`
+
+type AuditRefusedParams struct {
+	ID        uuid.UUID
+	OrgID     uuid.UUID
+	AccountID *uuid.UUID
+	ApiKeyID  *uuid.UUID
+	Action    string
+	Reason    string
+	Address   string
+	RequestID string
+}
+
+func (q *Queries) AuditRefused(ctx context.Context, db DBTX, arg AuditRefusedParams) error {
+	_, err := db.Exec(ctx, auditRefused,
+		arg.ID,
+		arg.OrgID,
+		arg.AccountID,
+		arg.ApiKeyID,
+		arg.Action,
+		arg.Reason,
+		arg.Address,
+		arg.RequestID,
+	)
+	return err
 }

@@ -67,7 +67,7 @@ func (q *Queries) HoldEnd(ctx context.Context, db DBTX, arg HoldEndParams) error
 }
 
 const holdExtend = `-- name: HoldExtend :one
-UPDATE flow.pause SET expires_at = $1::timestamptz, extensions = $2 WHERE id = $3 RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
+UPDATE flow.pause SET expires_at = $1::timestamptz, extensions = $2 WHERE id = $3 RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
 type HoldExtendParams struct {
@@ -90,6 +90,7 @@ func (q *Queries) HoldExtend(ctx context.Context, db DBTX, arg HoldExtendParams)
 		&i.Status,
 		&i.Cause,
 		&i.Reason,
+		&i.Operator,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
@@ -125,7 +126,7 @@ func (q *Queries) HoldGateTake(ctx context.Context, db DBTX, orgID uuid.UUID) er
 }
 
 const holdGet = `-- name: HoldGet :one
-SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE id = $1
+SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE id = $1
 `
 
 func (q *Queries) HoldGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowPause, error) {
@@ -142,6 +143,7 @@ func (q *Queries) HoldGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowPause
 		&i.Status,
 		&i.Cause,
 		&i.Reason,
+		&i.Operator,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
@@ -154,9 +156,9 @@ func (q *Queries) HoldGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowPause
 }
 
 const holdInsert = `-- name: HoldInsert :one
-INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, created_by, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
+INSERT INTO flow.pause (id, org_id, scope, domain, lane, batch_id, cause, reason, operator, created_by, created_at, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
 type HoldInsertParams struct {
@@ -168,6 +170,7 @@ type HoldInsertParams struct {
 	BatchID   *uuid.UUID
 	Cause     string
 	Reason    *string
+	Operator  *string
 	CreatedBy *uuid.UUID
 	CreatedAt time.Time
 	ExpiresAt *time.Time
@@ -183,6 +186,7 @@ func (q *Queries) HoldInsert(ctx context.Context, db DBTX, arg HoldInsertParams)
 		arg.BatchID,
 		arg.Cause,
 		arg.Reason,
+		arg.Operator,
 		arg.CreatedBy,
 		arg.CreatedAt,
 		arg.ExpiresAt,
@@ -199,6 +203,7 @@ func (q *Queries) HoldInsert(ctx context.Context, db DBTX, arg HoldInsertParams)
 		&i.Status,
 		&i.Cause,
 		&i.Reason,
+		&i.Operator,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
@@ -211,7 +216,7 @@ func (q *Queries) HoldInsert(ctx context.Context, db DBTX, arg HoldInsertParams)
 }
 
 const holdList = `-- name: HoldList :many
-SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status, f.cause, f.reason, f.created_by, f.created_at, f.expires_at, f.ends_at, f.released_at, f.released_by, f.extensions FROM (
+SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status, f.cause, f.reason, f.operator, f.created_by, f.created_at, f.expires_at, f.ends_at, f.released_at, f.released_by, f.extensions FROM (
     (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN o.ends_at ELSE o.created_at END AS at) k
     WHERE o.org_id = $2::uuid AND ($3::text IS NULL OR o.scope = $3)
         AND ($4::text IS NULL OR o.domain = $4)
@@ -286,6 +291,7 @@ func (q *Queries) HoldList(ctx context.Context, db DBTX, arg HoldListParams) ([]
 			&i.FlowPause.Status,
 			&i.FlowPause.Cause,
 			&i.FlowPause.Reason,
+			&i.FlowPause.Operator,
 			&i.FlowPause.CreatedBy,
 			&i.FlowPause.CreatedAt,
 			&i.FlowPause.ExpiresAt,
@@ -305,7 +311,7 @@ func (q *Queries) HoldList(ctx context.Context, db DBTX, arg HoldListParams) ([]
 }
 
 const holdListDescending = `-- name: HoldListDescending :many
-SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status, f.cause, f.reason, f.created_by, f.created_at, f.expires_at, f.ends_at, f.released_at, f.released_by, f.extensions FROM (
+SELECT f.id, f.org_id, f.scope, f.domain, f.lane, f.bucket, f.batch_id, f.status, f.cause, f.reason, f.operator, f.created_by, f.created_at, f.expires_at, f.ends_at, f.released_at, f.released_by, f.extensions FROM (
     (SELECT o.id, k.at FROM flow.pause o CROSS JOIN LATERAL (SELECT CASE WHEN $1::boolean THEN o.ends_at ELSE o.created_at END AS at) k
     WHERE o.org_id = $2::uuid AND ($3::text IS NULL OR o.scope = $3)
         AND ($4::text IS NULL OR o.domain = $4)
@@ -378,6 +384,7 @@ func (q *Queries) HoldListDescending(ctx context.Context, db DBTX, arg HoldListD
 			&i.FlowPause.Status,
 			&i.FlowPause.Cause,
 			&i.FlowPause.Reason,
+			&i.FlowPause.Operator,
 			&i.FlowPause.CreatedBy,
 			&i.FlowPause.CreatedAt,
 			&i.FlowPause.ExpiresAt,
@@ -397,7 +404,7 @@ func (q *Queries) HoldListDescending(ctx context.Context, db DBTX, arg HoldListD
 }
 
 const holdLock = `-- name: HoldLock :one
-SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE id = $1 FOR UPDATE
+SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) HoldLock(ctx context.Context, db DBTX, id uuid.UUID) (FlowPause, error) {
@@ -414,6 +421,7 @@ func (q *Queries) HoldLock(ctx context.Context, db DBTX, id uuid.UUID) (FlowPaus
 		&i.Status,
 		&i.Cause,
 		&i.Reason,
+		&i.Operator,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
@@ -426,7 +434,7 @@ func (q *Queries) HoldLock(ctx context.Context, db DBTX, id uuid.UUID) (FlowPaus
 }
 
 const holdOfBatch = `-- name: HoldOfBatch :one
-SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE batch_id = $1::uuid AND org_id = $2::uuid AND scope = 'batch' AND status = 'active'
+SELECT id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions FROM flow.pause WHERE batch_id = $1::uuid AND org_id = $2::uuid AND scope = 'batch' AND status = 'active'
 `
 
 type HoldOfBatchParams struct {
@@ -448,6 +456,7 @@ func (q *Queries) HoldOfBatch(ctx context.Context, db DBTX, arg HoldOfBatchParam
 		&i.Status,
 		&i.Cause,
 		&i.Reason,
+		&i.Operator,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
@@ -459,8 +468,25 @@ func (q *Queries) HoldOfBatch(ctx context.Context, db DBTX, arg HoldOfBatchParam
 	return i, err
 }
 
+const holdOfOperator = `-- name: HoldOfOperator :one
+SELECT EXISTS (SELECT FROM flow.pause WHERE org_id = $1::uuid AND operator = $2::text AND status = 'active')
+`
+
+type HoldOfOperatorParams struct {
+	OrgID    uuid.UUID
+	Operator string
+}
+
+// Whether the operator of the service holds an organization for a reason.
+func (q *Queries) HoldOfOperator(ctx context.Context, db DBTX, arg HoldOfOperatorParams) (bool, error) {
+	row := db.QueryRow(ctx, holdOfOperator, arg.OrgID, arg.Operator)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const holdRead = `-- name: HoldRead :one
-SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.created_by, h.created_at, h.expires_at, h.ends_at, h.released_at, h.released_by, h.extensions, (SELECT flow.clock())::timestamptz AS now FROM flow.pause h
+SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.operator, h.created_by, h.created_at, h.expires_at, h.ends_at, h.released_at, h.released_by, h.extensions, (SELECT flow.clock())::timestamptz AS now FROM flow.pause h
 WHERE h.id = $1 AND (h.org_id = $2::uuid
     OR h.scope = 'bucket' AND EXISTS (SELECT FROM flow.tenant t WHERE t.org_id = $2::uuid AND t.tenancy_id = h.domain))
 `
@@ -490,6 +516,7 @@ func (q *Queries) HoldRead(ctx context.Context, db DBTX, arg HoldReadParams) (Ho
 		&i.FlowPause.Status,
 		&i.FlowPause.Cause,
 		&i.FlowPause.Reason,
+		&i.FlowPause.Operator,
 		&i.FlowPause.CreatedBy,
 		&i.FlowPause.CreatedAt,
 		&i.FlowPause.ExpiresAt,
@@ -535,10 +562,10 @@ func (q *Queries) HoldTotal(ctx context.Context, db DBTX, arg HoldTotalParams) (
 }
 
 const holdsCount = `-- name: HoldsCount :one
-SELECT count(*) FROM flow.pause WHERE org_id = $1 AND status = 'active' AND scope IN ('global', 'domain', 'lane')
+SELECT count(*) FROM flow.pause WHERE org_id = $1 AND status = 'active' AND operator IS NULL AND scope IN ('global', 'domain', 'lane')
 `
 
-// How many active holds of people an organization has, but for those of batches.
+// How many active holds of its people an organization has, but for those of batches.
 func (q *Queries) HoldsCount(ctx context.Context, db DBTX, orgID *uuid.UUID) (int64, error) {
 	row := db.QueryRow(ctx, holdsCount, orgID)
 	var count int64
@@ -549,7 +576,7 @@ func (q *Queries) HoldsCount(ctx context.Context, db DBTX, orgID *uuid.UUID) (in
 const holdsOfBatchRelease = `-- name: HoldsOfBatchRelease :many
 UPDATE flow.pause SET status = 'released', released_at = $1::timestamptz, released_by = $2::uuid
 WHERE batch_id = $3::uuid AND scope = 'batch' AND status = 'active'
-RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
+RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
 type HoldsOfBatchReleaseParams struct {
@@ -578,6 +605,7 @@ func (q *Queries) HoldsOfBatchRelease(ctx context.Context, db DBTX, arg HoldsOfB
 			&i.Status,
 			&i.Cause,
 			&i.Reason,
+			&i.Operator,
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.ExpiresAt,
@@ -599,19 +627,21 @@ func (q *Queries) HoldsOfBatchRelease(ctx context.Context, db DBTX, arg HoldsOfB
 const holdsRelease = `-- name: HoldsRelease :many
 UPDATE flow.pause p SET status = 'released', released_at = flow.clock(), released_by = $1::uuid
 WHERE p.org_id = $2::uuid AND p.scope = $3 AND p.domain IS NOT DISTINCT FROM $4 AND p.lane IS NOT DISTINCT FROM $5::flow.lane
-    AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock()
-RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
+    AND p.status = 'active' AND p.scope IN ('global', 'domain', 'lane') AND p.ends_at > flow.clock() AND p.operator IS NOT DISTINCT FROM $6
+RETURNING id, org_id, scope, domain, lane, bucket, batch_id, status, cause, reason, operator, created_by, created_at, expires_at, ends_at, released_at, released_by, extensions
 `
 
 type HoldsReleaseParams struct {
-	ReleasedBy uuid.UUID
+	ReleasedBy *uuid.UUID
 	OrgID      uuid.UUID
 	Scope      string
 	Domain     *string
 	Lane       *FlowLane
+	Operator   *string
 }
 
-// Releases the active holds of one target: of the organization, of a Domain, or of a lane of a Domain.
+// Releases the active holds of one target: of the organization, of a Domain, or of a lane of a Domain. Its people release none of
+// the operator, and the operator none of theirs.
 func (q *Queries) HoldsRelease(ctx context.Context, db DBTX, arg HoldsReleaseParams) ([]FlowPause, error) {
 	rows, err := db.Query(ctx, holdsRelease,
 		arg.ReleasedBy,
@@ -619,6 +649,7 @@ func (q *Queries) HoldsRelease(ctx context.Context, db DBTX, arg HoldsReleasePar
 		arg.Scope,
 		arg.Domain,
 		arg.Lane,
+		arg.Operator,
 	)
 	if err != nil {
 		return nil, err
@@ -638,6 +669,7 @@ func (q *Queries) HoldsRelease(ctx context.Context, db DBTX, arg HoldsReleasePar
 			&i.Status,
 			&i.Cause,
 			&i.Reason,
+			&i.Operator,
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.ExpiresAt,

@@ -79,6 +79,32 @@ func (q *Queries) DueBacklog(ctx context.Context, db DBTX) ([]DueBacklogRow, err
 	return items, nil
 }
 
+const housekeepAudit = `-- name: HousekeepAudit :execrows
+DELETE FROM flow.audit_log l USING (
+    SELECT o.org_id, o.created_at, o.id FROM flow.organization g
+    CROSS JOIN LATERAL (
+        SELECT k.org_id, k.created_at, k.id FROM flow.audit_log k
+        WHERE k.org_id = g.id AND k.created_at < (SELECT flow.clock()) - make_interval(secs => $1::float8)
+        ORDER BY k.created_at LIMIT $2
+    ) o
+    LIMIT $2
+) old
+WHERE l.org_id = old.org_id AND l.created_at = old.created_at AND l.id = old.id
+`
+
+type HousekeepAuditParams struct {
+	KeepSeconds float64
+	MaxRows     int32
+}
+
+func (q *Queries) HousekeepAudit(ctx context.Context, db DBTX, arg HousekeepAuditParams) (int64, error) {
+	result, err := db.Exec(ctx, housekeepAudit, arg.KeepSeconds, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const housekeepBackoffs = `-- name: HousekeepBackoffs :execrows
 DELETE FROM flow.pause p USING (
     SELECT o.id FROM flow.pause o

@@ -421,7 +421,7 @@ type FlowApiKey struct {
 	RevokedAt *time.Time
 }
 
-// Who did what: one row for each call that changed something, in the transaction of the change. Never changed or deleted.
+// Who did what: one row for each call that changed something, in the transaction of the change, and who was not let in. Never changed, and deleted after 30 days at the earliest.
 type FlowAuditLog struct {
 	// Tells rows of one instant apart.
 	ID uuid.UUID
@@ -429,19 +429,23 @@ type FlowAuditLog struct {
 	OrgID uuid.UUID
 	// The time of the change.
 	CreatedAt time.Time
-	// Who called.
-	AccountID uuid.UUID
+	// Who called; null for the operator of the service, and for a refused sign-in of which nobody knows whose it was.
+	AccountID *uuid.UUID
 	// With which key; null where the caller came with a bearer token.
 	ApiKeyID *uuid.UUID
-	// The operationId of the API document.
+	// The operationId of the API document, or the operator's command.
 	Action string
 	// What kind of thing was changed; null where the call was denied before anybody looked for it.
 	ResourceType *string
 	// Which thing was changed, as the API names it; null together with resource_type.
 	ResourceID *string
-	// succeeded; denied: the caller's role does not allow the call (of a minute's denied calls one is kept).
+	// succeeded; denied: the caller's role does not allow the call (of a minute's denied calls one is kept); refused: the caller was not let in (of equal ones of a minute one is kept).
 	Outcome string
-	// The X-Request-ID of the call, which logs carry too.
+	// Why a sign-in was refused, as a word of the program; null for other outcomes.
+	Reason *string
+	// The network address that a refused sign-in came from; null for other outcomes.
+	Address *string
+	// The X-Request-ID of the call, which logs carry too; empty for the operator's commands.
 	RequestID string
 }
 
@@ -1243,7 +1247,9 @@ type FlowPause struct {
 	Cause string
 	// What the person who opened it said; null for nothing.
 	Reason *string
-	// The account that opened it; null for the dispatcher.
+	// Which command of the operator of the service opened it, who alone releases it: everything (of all organizations), suspension; null for others.
+	Operator *string
+	// The account that opened it; null for the dispatcher and the operator of the service.
 	CreatedBy *uuid.UUID
 	// From when on it covers claims.
 	CreatedAt time.Time
@@ -1253,7 +1259,7 @@ type FlowPause struct {
 	EndsAt time.Time
 	// When it ended; null while active.
 	ReleasedAt *time.Time
-	// The account that released it; null where it ended by itself.
+	// The account that released it; null where it ended by itself, or the operator of the service released it.
 	ReleasedBy *uuid.UUID
 	// Who extended it, when, from what to what, as a JSON array.
 	Extensions string
@@ -1801,7 +1807,9 @@ type OpsHold struct {
 	BatchID *uuid.UUID
 	// Why it was opened, as a word of the API.
 	Cause string
-	// The account that opened it; null for the dispatcher.
+	// everything or suspension where a command of the operator opened it, else null.
+	Operator *string
+	// The account that opened it; null for the dispatcher and the operator.
 	CreatedBy *uuid.UUID
 	// From when on it covers claims.
 	CreatedAt time.Time

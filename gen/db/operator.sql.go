@@ -23,6 +23,23 @@ func (q *Queries) OrgBatches(ctx context.Context, db DBTX, orgID uuid.UUID) (int
 	return count, err
 }
 
+const orgGet = `-- name: OrgGet :one
+SELECT id, name, external_id, status, created_at FROM flow.organization WHERE id = $1
+`
+
+func (q *Queries) OrgGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowOrganization, error) {
+	row := db.QueryRow(ctx, orgGet, id)
+	var i FlowOrganization
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.ExternalID,
+		&i.Status,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
 const orgLink = `-- name: OrgLink :one
 UPDATE flow.organization SET external_id = $1 WHERE id = $2 RETURNING id, name, external_id, status, created_at
 `
@@ -126,4 +143,36 @@ func (q *Queries) OrgSetStatus(ctx context.Context, db DBTX, arg OrgSetStatusPar
 		&i.CreatedAt,
 	)
 	return i, err
+}
+
+const orgsOfHold = `-- name: OrgsOfHold :many
+SELECT o.id FROM flow.organization o
+WHERE $1::boolean = EXISTS (SELECT FROM flow.pause p WHERE p.org_id = o.id AND p.operator = $2::text AND p.status = 'active')
+ORDER BY o.id
+`
+
+type OrgsOfHoldParams struct {
+	Held     bool
+	Operator string
+}
+
+// The organizations that a command of the operator holds, or that it does not hold yet.
+func (q *Queries) OrgsOfHold(ctx context.Context, db DBTX, arg OrgsOfHoldParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, orgsOfHold, arg.Held, arg.Operator)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

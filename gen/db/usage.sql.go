@@ -87,7 +87,7 @@ func (q *Queries) DashboardDefinitions(ctx context.Context, db DBTX, arg Dashboa
 }
 
 const dashboardHolds = `-- name: DashboardHolds :many
-SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.created_by, h.created_at, h.expires_at, h.ends_at, h.released_at, h.released_by, h.extensions, count(*) OVER () AS total FROM flow.pause h
+SELECT h.id, h.org_id, h.scope, h.domain, h.lane, h.bucket, h.batch_id, h.status, h.cause, h.reason, h.operator, h.created_by, h.created_at, h.expires_at, h.ends_at, h.released_at, h.released_by, h.extensions, count(*) OVER () AS total FROM flow.pause h
 WHERE h.status = 'active' AND (h.org_id = $1 AND (h.scope = 'batch' OR h.ends_at > (SELECT flow.clock()))
     OR h.scope = 'bucket' AND h.ends_at > (SELECT flow.clock()) AND h.domain IN (SELECT t.tenancy_id FROM flow.tenant t WHERE t.org_id = $1))
 ORDER BY h.created_at DESC, h.id DESC LIMIT $2
@@ -124,6 +124,7 @@ func (q *Queries) DashboardHolds(ctx context.Context, db DBTX, arg DashboardHold
 			&i.FlowPause.Status,
 			&i.FlowPause.Cause,
 			&i.FlowPause.Reason,
+			&i.FlowPause.Operator,
 			&i.FlowPause.CreatedBy,
 			&i.FlowPause.CreatedAt,
 			&i.FlowPause.ExpiresAt,

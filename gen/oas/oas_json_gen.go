@@ -2094,7 +2094,7 @@ func (s *AuditEntry) encodeFields(e *jx.Encoder) {
 	}
 	{
 		e.FieldStart("account_id")
-		e.Str(s.AccountID)
+		s.AccountID.Encode(e)
 	}
 	{
 		e.FieldStart("account_name")
@@ -2109,12 +2109,20 @@ func (s *AuditEntry) encodeFields(e *jx.Encoder) {
 		s.APIKeyID.Encode(e)
 	}
 	{
+		e.FieldStart("reason")
+		s.Reason.Encode(e)
+	}
+	{
+		e.FieldStart("address")
+		s.Address.Encode(e)
+	}
+	{
 		e.FieldStart("request_id")
 		e.Str(s.RequestID)
 	}
 }
 
-var jsonFieldsNameOfAuditEntry = [11]string{
+var jsonFieldsNameOfAuditEntry = [13]string{
 	0:  "id",
 	1:  "created_at",
 	2:  "action",
@@ -2125,7 +2133,9 @@ var jsonFieldsNameOfAuditEntry = [11]string{
 	7:  "account_name",
 	8:  "auth_method",
 	9:  "api_key_id",
-	10: "request_id",
+	10: "reason",
+	11: "address",
+	12: "request_id",
 }
 
 // Decode decodes AuditEntry from json.
@@ -2206,9 +2216,7 @@ func (s *AuditEntry) Decode(d *jx.Decoder) error {
 		case "account_id":
 			requiredBitSet[0] |= 1 << 6
 			if err := func() error {
-				v, err := d.Str()
-				s.AccountID = string(v)
-				if err != nil {
+				if err := s.AccountID.Decode(d); err != nil {
 					return err
 				}
 				return nil
@@ -2247,8 +2255,28 @@ func (s *AuditEntry) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"api_key_id\"")
 			}
-		case "request_id":
+		case "reason":
 			requiredBitSet[1] |= 1 << 2
+			if err := func() error {
+				if err := s.Reason.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"reason\"")
+			}
+		case "address":
+			requiredBitSet[1] |= 1 << 3
+			if err := func() error {
+				if err := s.Address.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"address\"")
+			}
+		case "request_id":
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				v, err := d.Str()
 				s.RequestID = string(v)
@@ -2270,7 +2298,7 @@ func (s *AuditEntry) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00000111,
+		0b00011111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -2336,6 +2364,8 @@ func (s *AuditEntryAuthMethod) Decode(d *jx.Decoder) error {
 		*s = AuditEntryAuthMethodAPIKey
 	case AuditEntryAuthMethodJwt:
 		*s = AuditEntryAuthMethodJwt
+	case AuditEntryAuthMethodOperator:
+		*s = AuditEntryAuthMethodOperator
 	default:
 		*s = AuditEntryAuthMethod(v)
 	}
@@ -2548,6 +2578,8 @@ func (s *AuditOutcome) Decode(d *jx.Decoder) error {
 		*s = AuditOutcomeSucceeded
 	case AuditOutcomeDenied:
 		*s = AuditOutcomeDenied
+	case AuditOutcomeRefused:
+		*s = AuditOutcomeRefused
 	default:
 		*s = AuditOutcome(v)
 	}

@@ -1034,23 +1034,28 @@ type AuditEntry struct {
 	ID string `json:"id"`
 	// When the change was made.
 	CreatedAt time.Time `json:"created_at"`
-	// The `operationId` of the call.
+	// The `operationId` of the call, or the command of the service's operator.
 	Action  string       `json:"action"`
 	Outcome AuditOutcome `json:"outcome"`
 	// The kind of resource that was created, changed or deleted. What starts work names the batch that it
-	// made. Null for a denied call.
+	// made. Null where nothing was changed.
 	ResourceType NilString `json:"resource_type"`
-	// The id of that resource; null for a denied call.
+	// The id of that resource; null where nothing was changed.
 	ResourceID NilString `json:"resource_id"`
-	// The account that called.
-	AccountID string `json:"account_id"`
-	// The name of that account now.
+	// The account that called; null for the service's operator, and for a refused bearer token of somebody
+	// new.
+	AccountID NilString `json:"account_id"`
+	// The name of that account now; empty without one.
 	AccountName string `json:"account_name"`
-	// How the caller authenticated.
+	// How the caller authenticated, or tried to; `operator` is the operator of the service.
 	AuthMethod AuditEntryAuthMethod `json:"auth_method"`
 	// The API key that was used; null without one.
 	APIKeyID NilString `json:"api_key_id"`
-	// The `X-Request-Id` of the call.
+	// Why a sign-in was refused: `revoked_key`, `expired_key` or `suspended`; null for other outcomes.
+	Reason NilString `json:"reason"`
+	// The network address that a refused sign-in came from; null for other outcomes.
+	Address NilString `json:"address"`
+	// The `X-Request-Id` of the call; empty for the service's operator.
 	RequestID string `json:"request_id"`
 }
 
@@ -1085,7 +1090,7 @@ func (s *AuditEntry) GetResourceID() NilString {
 }
 
 // GetAccountID returns the value of AccountID.
-func (s *AuditEntry) GetAccountID() string {
+func (s *AuditEntry) GetAccountID() NilString {
 	return s.AccountID
 }
 
@@ -1102,6 +1107,16 @@ func (s *AuditEntry) GetAuthMethod() AuditEntryAuthMethod {
 // GetAPIKeyID returns the value of APIKeyID.
 func (s *AuditEntry) GetAPIKeyID() NilString {
 	return s.APIKeyID
+}
+
+// GetReason returns the value of Reason.
+func (s *AuditEntry) GetReason() NilString {
+	return s.Reason
+}
+
+// GetAddress returns the value of Address.
+func (s *AuditEntry) GetAddress() NilString {
+	return s.Address
 }
 
 // GetRequestID returns the value of RequestID.
@@ -1140,7 +1155,7 @@ func (s *AuditEntry) SetResourceID(val NilString) {
 }
 
 // SetAccountID sets the value of AccountID.
-func (s *AuditEntry) SetAccountID(val string) {
+func (s *AuditEntry) SetAccountID(val NilString) {
 	s.AccountID = val
 }
 
@@ -1159,17 +1174,28 @@ func (s *AuditEntry) SetAPIKeyID(val NilString) {
 	s.APIKeyID = val
 }
 
+// SetReason sets the value of Reason.
+func (s *AuditEntry) SetReason(val NilString) {
+	s.Reason = val
+}
+
+// SetAddress sets the value of Address.
+func (s *AuditEntry) SetAddress(val NilString) {
+	s.Address = val
+}
+
 // SetRequestID sets the value of RequestID.
 func (s *AuditEntry) SetRequestID(val string) {
 	s.RequestID = val
 }
 
-// How the caller authenticated.
+// How the caller authenticated, or tried to; `operator` is the operator of the service.
 type AuditEntryAuthMethod string
 
 const (
-	AuditEntryAuthMethodAPIKey AuditEntryAuthMethod = "api_key"
-	AuditEntryAuthMethodJwt    AuditEntryAuthMethod = "jwt"
+	AuditEntryAuthMethodAPIKey   AuditEntryAuthMethod = "api_key"
+	AuditEntryAuthMethodJwt      AuditEntryAuthMethod = "jwt"
+	AuditEntryAuthMethodOperator AuditEntryAuthMethod = "operator"
 )
 
 // AllValues returns all AuditEntryAuthMethod values.
@@ -1177,6 +1203,7 @@ func (AuditEntryAuthMethod) AllValues() []AuditEntryAuthMethod {
 	return []AuditEntryAuthMethod{
 		AuditEntryAuthMethodAPIKey,
 		AuditEntryAuthMethodJwt,
+		AuditEntryAuthMethodOperator,
 	}
 }
 
@@ -1186,6 +1213,8 @@ func (s AuditEntryAuthMethod) MarshalText() ([]byte, error) {
 	case AuditEntryAuthMethodAPIKey:
 		return []byte(s), nil
 	case AuditEntryAuthMethodJwt:
+		return []byte(s), nil
+	case AuditEntryAuthMethodOperator:
 		return []byte(s), nil
 	default:
 		return nil, errors.Errorf("invalid value: %q", s)
@@ -1200,6 +1229,9 @@ func (s *AuditEntryAuthMethod) UnmarshalText(data []byte) error {
 		return nil
 	case AuditEntryAuthMethodJwt:
 		*s = AuditEntryAuthMethodJwt
+		return nil
+	case AuditEntryAuthMethodOperator:
+		*s = AuditEntryAuthMethodOperator
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)
@@ -1270,13 +1302,16 @@ func (s *AuditEntryList) SetNextCursor(val NilString) {
 }
 
 // `succeeded`: the change was made. `denied`: the caller lacks the admin role, and nothing was
-// changed; of repeated attempts one a minute is kept.
+// changed; of repeated attempts one a minute is kept. `refused`: somebody was not let in, with a key
+// that is no longer good or while the organization is suspended; of equal attempts one a minute is
+// kept.
 // Ref: #/components/schemas/AuditOutcome
 type AuditOutcome string
 
 const (
 	AuditOutcomeSucceeded AuditOutcome = "succeeded"
 	AuditOutcomeDenied    AuditOutcome = "denied"
+	AuditOutcomeRefused   AuditOutcome = "refused"
 )
 
 // AllValues returns all AuditOutcome values.
@@ -1284,6 +1319,7 @@ func (AuditOutcome) AllValues() []AuditOutcome {
 	return []AuditOutcome{
 		AuditOutcomeSucceeded,
 		AuditOutcomeDenied,
+		AuditOutcomeRefused,
 	}
 }
 
@@ -1293,6 +1329,8 @@ func (s AuditOutcome) MarshalText() ([]byte, error) {
 	case AuditOutcomeSucceeded:
 		return []byte(s), nil
 	case AuditOutcomeDenied:
+		return []byte(s), nil
+	case AuditOutcomeRefused:
 		return []byte(s), nil
 	default:
 		return nil, errors.Errorf("invalid value: %q", s)
@@ -1307,6 +1345,9 @@ func (s *AuditOutcome) UnmarshalText(data []byte) error {
 		return nil
 	case AuditOutcomeDenied:
 		*s = AuditOutcomeDenied
+		return nil
+	case AuditOutcomeRefused:
+		*s = AuditOutcomeRefused
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)
@@ -14261,7 +14302,8 @@ func (s *Pacing) SetWindow(val OptDeliveryWindow) {
 
 // A hold: what it covers is not sent. People open those of scope `global`, `domain`, `lane` and
 // `batch`; those of scope `bucket` are backoffs that the service opens itself when the provider
-// refuses calls for a while.
+// refuses calls for a while. One of scope `global` without `created_by` is of the operator of the
+// service, who alone releases it.
 // Ref: #/components/schemas/Pause
 type Pause struct {
 	ID    string    `json:"id"`
@@ -14279,14 +14321,15 @@ type Pause struct {
 	Cause string `json:"cause"`
 	// The note of who opened it, or the provider's words.
 	Reason NilString `json:"reason"`
-	// The account that opened it; null for an automatic backoff.
+	// The account that opened it; null for an automatic backoff and the service's operator.
 	CreatedBy NilString `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
 	// When it is released by itself; null for a hold without an end.
 	ExpiresAt NilDateTime `json:"expires_at"`
 	// When it was released; null while it is active.
 	ReleasedAt NilDateTime `json:"released_at"`
-	// The account that released it, or `scheduler` where its time was over; null while it is active.
+	// The account that released it, `scheduler` where its time was over, or `operator` for the operator of
+	// the service; null while it is active.
 	ReleasedBy NilString `json:"released_by"`
 	// Each time its end was moved further away, the first one first.
 	Extensions []PauseExtension `json:"extensions"`

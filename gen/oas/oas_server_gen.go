@@ -71,9 +71,11 @@ type AccountHandler interface {
 	// ListAuditLog implements listAuditLog operation.
 	//
 	// Returns the audit log of the organization, newest first. Every call that changes something leaves
-	// one entry, which is written together with the change: a call that failed leaves none. Entries are
-	// never changed or deleted. They name what was changed, not how: no body and no secret is kept. Reads
-	// leave no entries, nor does what the service does by itself. This list knows no `skip`.
+	// one entry, which is written together with the change: a call that failed leaves none. So does a
+	// sign-in that was refused, if it is known to be of this organization, and what the operator of the
+	// service does to it. Entries are never changed, and kept for 400 days unless the operator says
+	// otherwise. They name what was changed, not how: no body and no secret is kept. Reads leave no
+	// entries, nor does what the service does by itself. This list knows no `skip`.
 	//
 	// GET /account/audit-log
 	ListAuditLog(ctx context.Context, params ListAuditLogParams) (*AuditEntryList, error)

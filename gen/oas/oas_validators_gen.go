@@ -540,6 +540,8 @@ func (s AuditEntryAuthMethod) Validate() error {
 		return nil
 	case "jwt":
 		return nil
+	case "operator":
+		return nil
 	default:
 		return errors.Errorf("invalid value: %v", s)
 	}
@@ -590,6 +592,8 @@ func (s AuditOutcome) Validate() error {
 	case "succeeded":
 		return nil
 	case "denied":
+		return nil
+	case "refused":
 		return nil
 	default:
 		return errors.Errorf("invalid value: %v", s)

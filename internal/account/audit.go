@@ -19,7 +19,7 @@ type Operation struct {
 
 // Audit writes down that the caller of this request changes a resource. Every method that changes something for a caller
 // calls it once, in the transaction of the change, so that neither happens without the other. What happens without a
-// caller, such as due work and commands, leaves no row.
+// caller, such as due work, leaves no row.
 func Audit(ctx context.Context, tx db.DBTX, resourceType, resourceID string) error {
 	return AuditAll(ctx, tx, resourceType, []string{resourceID}, ActorFrom(ctx))
 }
@@ -48,6 +48,25 @@ func AuditAll(ctx context.Context, tx db.DBTX, resourceType string, resourceIDs 
 	return nil
 }
 
+// AsOperator returns a context in which the operator of the service acts on an organization by a command.
+func AsOperator(ctx context.Context, orgID uuid.UUID, command string) context.Context {
+	return NewContext(ctx, Caller{OrgID: orgID}, Operation{ID: command})
+}
+
+// AuthMethod is how the caller of an audit row authenticated, or tried to.
+func AuthMethod(l *db.FlowAuditLog) string {
+	switch {
+	case l.ApiKeyID != nil:
+		return "api_key"
+	case l.AccountID == nil && l.Outcome != outcomeRefused:
+		return "operator"
+	}
+	return "jwt"
+}
+
+// outcomeRefused is the outcome of a sign-in that was refused.
+const outcomeRefused = "refused"
+
 // AuditDenied writes down that the caller of this request lacks the role for what it asked.
 func (s *Service) AuditDenied(ctx context.Context) error {
 	a := ActorFrom(ctx)
@@ -56,7 +75,7 @@ func (s *Service) AuditDenied(ctx context.Context) error {
 		return err
 	}
 	err = db.New().AuditDenied(ctx, s.cfg.Pool, db.AuditDeniedParams{
-		ID: id, OrgID: a.OrgID, AccountID: a.AccountID, ApiKeyID: a.keyID(), Action: a.operation.ID, RequestID: a.operation.RequestID,
+		ID: id, OrgID: a.OrgID, AccountID: &a.AccountID, ApiKeyID: a.keyID(), Action: a.operation.ID, RequestID: a.operation.RequestID,
 	})
 	if err != nil {
 		return fmt.Errorf("write the audit log: %w", err)

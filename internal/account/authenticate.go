@@ -20,10 +20,10 @@ const loadTimeout = 5 * time.Second
 var errUnauthenticated = fault.New(fault.Unauthenticated, "Authentication required")
 
 // Authenticate returns the caller whose key this is, from memory if it was checked within the last second. It returns
-// an Unauthenticated fault for a key that is unknown, revoked or expired, or whose organization is suspended.
+// a Refusal, which is an Unauthenticated fault, for a key that is unknown, revoked or expired, or whose organization is suspended.
 func (s *Service) Authenticate(ctx context.Context, key string) (Caller, error) {
 	if !wellFormed(key) {
-		return Caller{}, errUnauthenticated
+		return Caller{}, refused(malformedKey)
 	}
 	digest := sha256.Sum256([]byte(key))
 	return s.cache.get(ctx, digest, func(ctx context.Context) (Caller, error) {
@@ -41,13 +41,20 @@ func (s *Service) load(ctx context.Context, key string) (Caller, error) {
 	q := db.New()
 	row, err := q.ApiKeyAuth(ctx, s.cfg.Pool, hashes)
 	if pg.IsNoRows(err) {
-		return Caller{}, errUnauthenticated
+		return Caller{}, refused(unknownKey)
 	}
 	if err != nil {
 		return Caller{}, fmt.Errorf("look up API key: %w", err)
 	}
-	if !row.Usable || !oneOf(row.Hash, hashes) {
-		return Caller{}, errUnauthenticated
+	if !oneOf(row.Hash, hashes) {
+		return Caller{}, refused(unknownKey)
+	}
+	if !row.Usable {
+		r := &Refusal{Reason: suspended, OrgID: row.OrgID, AccountID: row.AccountID, KeyID: row.ID}
+		if row.State != suspended {
+			r.Reason = row.State + reasonOfStatus
+		}
+		return Caller{}, r
 	}
 	if row.StaleUse {
 		// The key is good whether or not its use can be noted.

@@ -33,6 +33,8 @@ type Config struct {
 	Log *slog.Logger
 	// Tokens says which bearer tokens are taken; nil for none.
 	Tokens *TokenConfig
+	// Refused counts a refused sign-in by its reason; nil for nobody.
+	Refused func(reason string)
 }
 
 // Service creates, checks and revokes API keys, checks bearer tokens, and makes and checks stream tokens.
@@ -42,7 +44,8 @@ type Service struct {
 	// streams remembers stream tokens.
 	streams *cache
 	// tokens is nil where no bearer tokens are taken.
-	tokens *tokens
+	tokens   *tokens
+	refusals seldom
 }
 
 // New returns a service. The error says what is missing from the configuration.

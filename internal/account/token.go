@@ -82,12 +82,12 @@ func newTokens(cfg Config) (*tokens, error) {
 }
 
 // AuthenticateToken returns the caller whose bearer token this is, from memory if it was checked within the last second.
-// An account is made for a subject that was never here before. Faults: Unauthenticated for a token that is not good for
+// An account is made for a subject that was never here before. Faults: Unauthenticated, in a Refusal, for a token that is not good for
 // whatever reason, and for one whose organization is unknown or suspended; Unavailable while nobody can tell because the
 // identity provider's keys cannot be read.
 func (s *Service) AuthenticateToken(ctx context.Context, token string) (Caller, error) {
 	if s.tokens == nil || len(token) > maxToken {
-		return Caller{}, errUnauthenticated
+		return Caller{}, refused(badToken)
 	}
 	return s.tokens.cache.get(ctx, sha256.Sum256([]byte(token)), func(ctx context.Context) (Caller, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout+keysTimeout)
@@ -99,7 +99,7 @@ func (s *Service) AuthenticateToken(ctx context.Context, token string) (Caller, 
 				return Caller{}, f
 			}
 			s.cfg.Log.DebugContext(ctx, "a bearer token was refused", "error", err)
-			return Caller{}, errUnauthenticated
+			return Caller{}, refused(badToken)
 		}
 		return s.callerOf(ctx, c)
 	})
@@ -182,13 +182,17 @@ func (s *Service) callerOf(ctx context.Context, c claims) (Caller, error) {
 	}
 	row, err := q.TokenAuth(ctx, s.cfg.Pool, in)
 	if pg.IsNoRows(err) {
-		return Caller{}, errUnauthenticated
+		return Caller{}, refused(unknownOrg)
 	}
 	if err != nil {
 		return Caller{}, fmt.Errorf("look up the organization of a token: %w", err)
 	}
 	if !row.Usable {
-		return Caller{}, errUnauthenticated
+		r := &Refusal{Reason: suspended, OrgID: row.OrgID}
+		if row.AccountID != nil {
+			r.AccountID = *row.AccountID
+		}
+		return Caller{}, r
 	}
 	if row.AccountID != nil && *row.AccountName == c.name {
 		return Caller{OrgID: row.OrgID, AccountID: *row.AccountID, Role: c.role}, nil

@@ -76,14 +76,12 @@ func auditEntryOf(r db.AuditListRow) oas.AuditEntry {
 	l := r.FlowAuditLog
 	out := oas.AuditEntry{
 		ID: l.ID.String(), CreatedAt: l.CreatedAt.UTC(), Action: l.Action, Outcome: oas.AuditOutcome(l.Outcome),
-		ResourceType: nilString(l.ResourceType), ResourceID: nilString(l.ResourceID), AccountID: l.AccountID.String(),
-		AuthMethod: oas.AuditEntryAuthMethodJwt, APIKeyID: nilID(l.ApiKeyID), RequestID: l.RequestID,
+		ResourceType: nilString(l.ResourceType), ResourceID: nilString(l.ResourceID), AccountID: nilID(l.AccountID),
+		AuthMethod: oas.AuditEntryAuthMethod(account.AuthMethod(&l)), APIKeyID: nilID(l.ApiKeyID), Reason: nilString(l.Reason), Address: nilString(l.Address),
+		RequestID: l.RequestID,
 	}
 	if r.AccountName != nil {
 		out.AccountName = *r.AccountName
-	}
-	if l.ApiKeyID != nil {
-		out.AuthMethod = oas.AuditEntryAuthMethodAPIKey
 	}
 	return out
 }

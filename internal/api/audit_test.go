@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/api/violation"
+	"flowlane/internal/pg/pgtest"
 )
 
 type auditEntry struct {
@@ -414,8 +415,17 @@ func TestAuditLog_IsFinal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.Do("POST", "/account/api-keys", `{"name":"x"}`).Want(201)
-	for _, sql := range []string{`DELETE FROM flow.audit_log`, `UPDATE flow.audit_log SET action = 'nothing'`} {
+	refuses := func(sql string) {
+		t.Helper()
 		_, err := b.pool.Exec(t.Context(), sql)
 		assert.ErrorContains(t, err, "never changed", sql)
 	}
+	refuses(`DELETE FROM flow.audit_log`)
+	refuses(`UPDATE flow.audit_log SET action = 'nothing'`)
+	pgtest.MoveClock(t, b.pool, 29*24*time.Hour)
+	refuses(`DELETE FROM flow.audit_log`)
+	pgtest.MoveClock(t, b.pool, 2*24*time.Hour)
+	refuses(`UPDATE flow.audit_log SET action = 'nothing'`)
+	_, err := b.pool.Exec(t.Context(), `DELETE FROM flow.audit_log`)
+	assert.NoError(t, err, "the retention may be as short as 30 days")
 }

@@ -9,6 +9,9 @@ import (
 // scheduler stands for who released a hold whose time was over.
 const scheduler = "scheduler"
 
+// operator stands for the operator of the service.
+const operator = "operator"
+
 func holdOf(h *hold.Hold) oas.Pause {
 	out := oas.Pause{
 		ID: h.ID.String(), Scope: oas.HoldScope(h.Scope), TenancyID: nilString(h.TenancyID), Lane: nilLane(h.Lane), Bucket: nilString(h.Bucket),
@@ -19,6 +22,8 @@ func holdOf(h *hold.Hold) oas.Pause {
 	switch {
 	case h.Active:
 		out.Status = oas.PauseStatusActive
+	case h.Operator != "":
+		out.ReleasedBy = oas.NewNilString(operator)
 	case h.ReleasedBy == nil:
 		out.ReleasedBy = oas.NewNilString(scheduler)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"strings"
@@ -41,6 +42,8 @@ type outer struct {
 // exchange is what is known of a request and its answer from the beginning.
 type exchange struct {
 	id string
+	// address is that of the client, or of the proxy in front of it.
+	address string
 	// route is the operation with what its path names; zero where a path has none.
 	route oas.Route
 	body  *lazyBody
@@ -85,12 +88,11 @@ func requestBody(ctx context.Context) []byte {
 
 func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := o.now()
-	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), lists: o.lists, release: func() {}}
+	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), address: addressOf(r), lists: o.lists, release: func() {}}
 	rec := &recorder{ResponseWriter: w, exchange: x}
 	header := rec.Header()
 	x.header = header
 	header.Set("X-Request-Id", x.id)
-	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", cacheControl(r.URL.Path))
 
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
@@ -144,6 +146,15 @@ func callerID(id string) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return hex.EncodeToString(random[:])
+}
+
+// addressOf is where a request came from, without the port.
+func addressOf(r *http.Request) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return at.Addr().Unmap().String()
 }
 
 // cacheControl lets only the public catalog and templates be kept, and these be asked about each time.

@@ -25,6 +25,9 @@ var forbidden = fault.New(fault.Forbidden, "Admin role required")
 // bad key ends the request whatever stands beside it.
 func (s security) HandleApiKeyAuth(ctx context.Context, operation oas.OperationName, t oas.ApiKeyAuth) (context.Context, error) {
 	caller, err := s.accounts.Authenticate(ctx, t.APIKey)
+	if err != nil {
+		s.refused(ctx, operation, t.APIKey, err)
+	}
 	return s.admit(ctx, operation, t.Roles, caller, err)
 }
 
@@ -34,7 +37,17 @@ func (s security) HandleOrgJwt(ctx context.Context, operation oas.OperationName,
 		return nil, ogenerrors.ErrSkipServerSecurity
 	}
 	caller, err := s.accounts.AuthenticateToken(ctx, t.Token)
+	if err != nil {
+		s.refused(ctx, operation, "", err)
+	}
 	return s.admit(ctx, operation, t.Roles, caller, err)
+}
+
+// refused has a sign-in that failed written down. key is empty for a bearer token.
+func (s security) refused(ctx context.Context, operation oas.OperationName, key string, err error) {
+	s.accounts.Refused(ctx, account.SignIn{
+		Key: key, Address: exchangeOf(ctx).address, Operation: account.Operation{ID: operationID(operation), RequestID: requestID(ctx)},
+	}, err)
 }
 
 // admit returns the context with its caller. Faults: those of the authentication, Forbidden.

@@ -12,6 +12,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"flowlane/internal/dispatch"
 	"flowlane/internal/dryrun"
 	"flowlane/internal/due"
+	"flowlane/internal/event"
 	"flowlane/internal/forecast"
 	"flowlane/internal/hold"
 	"flowlane/internal/memory"
@@ -51,12 +53,17 @@ import (
 // clockConns are the connections on which leases are kept and jobs arrive, so that busy handlers cannot starve them.
 const clockConns = 6
 
+// commandLease is how long what a command woke waits for a worker before another one looks for it.
+const commandLease = 10 * time.Second
+
 // Config says what a process does and with what.
 type Config struct {
 	// DatabaseURL is the Postgres address: a URL or key=value words.
 	DatabaseURL string
 	// Listen is the host:port of the API; port 0 takes a free one, empty means no API.
 	Listen string
+	// Front says how clients reach the API.
+	Front Front
 	// Operator says where operators look at the process.
 	Operator Operator
 	// Workers lets this process carry out due work.
@@ -71,6 +78,8 @@ type Config struct {
 	BaseURLs map[string]string
 	// AllowHosts lists "host:port" in private networks that calls may reach.
 	AllowHosts []string
+	// DenyNetworks are public networks that calls must not reach, but for hosts that are allowed by name.
+	DenyNetworks []netip.Prefix
 	// CatalogDir is a folder with further platforms; empty for none.
 	CatalogDir string
 	// Dispatch tunes the dispatcher; zero values are replaced by good ones.
@@ -88,6 +97,8 @@ type Config struct {
 	RequestLimit int64
 	// MemoryBudget bounds the bytes of requests, answers and outputs that are in memory at once; 0 means memory.Default.
 	MemoryBudget int64
+	// AuditRetention is how long rows of the audit log are kept, 30 days at least; 0 means 400 days.
+	AuditRetention time.Duration
 	// Log is nil for slog.Default().
 	Log *slog.Logger
 	// Migrate brings the database up to date first. Otherwise New fails on one that is not.
@@ -141,11 +152,14 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if err := cfg.Tokens.check(); err != nil {
 		return nil, err
 	}
-	if err := cfg.Operator.check(); err != nil {
+	if err := errors.Join(cfg.Operator.check(), cfg.Front.check()); err != nil {
 		return nil, err
 	}
 	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
 		return nil, fmt.Errorf("the time to drain is %s: set FLOWLANE_DRAIN_TIMEOUT to at most %s", cfg.Drain, dispatch.MostDrain)
+	}
+	if cfg.AuditRetention = cmp.Or(cfg.AuditRetention, auditRetention); cfg.AuditRetention < leastAuditRetention {
+		return nil, fmt.Errorf("the audit log would be kept for %s: set FLOWLANE_AUDIT_RETENTION to %s or more", cfg.AuditRetention, leastAuditRetention)
 	}
 	if cfg.Drain == 0 {
 		cfg.Drain = dispatch.DefaultDrain
@@ -180,6 +194,9 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 		}
 	}
 	if a.listener, err = listen(ctx, cfg.Listen, "--listen or FLOWLANE_LISTEN"); err != nil {
+		return nil, err
+	}
+	if a.listener, err = cfg.Front.secured(a.listener, cfg.Log); err != nil {
 		return nil, err
 	}
 	if a.operators, err = cfg.Operator.listen(ctx, cfg.Log); err != nil {
@@ -254,7 +271,7 @@ func (a *App) wire(ctx context.Context) error {
 		return fmt.Errorf("open the vault: %w", err)
 	}
 	a.keys = a.cfg.Tokens.sender()
-	if a.Accounts, err = Accounts(a.Pool, root, a.cfg.Log, a.cfg.Tokens.config(a.keys)); err != nil {
+	if a.Accounts, err = Accounts(a.Pool, root, a.cfg.Log, a.cfg.Tokens.config(a.keys), a.metrics.refused); err != nil {
 		return err
 	}
 	a.Memory = memory.New(cmp.Or(a.cfg.MemoryBudget, memory.Default))
@@ -262,7 +279,9 @@ func (a *App) wire(ctx context.Context) error {
 	for platform, base := range a.cfg.BaseURLs {
 		platformHosts[platform] = HostOf(base) // none for what the catalog refuses
 	}
-	a.Sender = provider.NewSender(provider.Options{AllowHosts: a.cfg.AllowHosts, PlatformHosts: platformHosts, Memory: a.Memory})
+	a.Sender = provider.NewSender(provider.Options{
+		AllowHosts: a.cfg.AllowHosts, DenyNetworks: a.cfg.DenyNetworks, PlatformHosts: platformHosts, Memory: a.Memory,
+	})
 	queue, err := work.NewQueue(a.clock)
 	if err != nil {
 		return fmt.Errorf("make the work queue: %w", err)
@@ -328,16 +347,31 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 }
 
 // Accounts returns the account service of an installation, for commands that need no more than that. tokens is nil where
-// no bearer tokens are taken.
-func Accounts(pool *pgxpool.Pool, root vault.Root, log *slog.Logger, tokens *account.TokenConfig) (*account.Service, error) {
+// no bearer tokens are taken, refused where nobody counts refused sign-ins.
+func Accounts(pool *pgxpool.Pool, root vault.Root, log *slog.Logger, tokens *account.TokenConfig, refused func(reason string)) (*account.Service, error) {
 	accounts, err := account.New(account.Config{
 		Pool: pool, HashKeys: [][]byte{root.Derive("api-key")}, Random: rand.Reader, Now: time.Now, Log: log,
-		Tokens: tokens,
+		Tokens: tokens, Refused: refused,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the accounts: %w", err)
 	}
 	return accounts, nil
+}
+
+// Holds returns what opens and ends the operator's holds, for commands that need no more than that. Those who work find what it wakes.
+func Holds(pool *pgxpool.Pool, log *slog.Logger) (*hold.Service, error) {
+	queue, err := work.NewQueue(pool)
+	if err != nil {
+		return nil, fmt.Errorf("make the work queue: %w", err)
+	}
+	scheduler := due.New(pool, queue, due.Options{Log: log})
+	for _, kind := range []string{run.DueDispatch, event.Due, event.DueArrival} {
+		scheduler.Register(kind, commandLease, 1, func(context.Context, *due.Lease) (time.Time, error) {
+			return time.Time{}, errors.New("a command does no work")
+		})
+	}
+	return hold.New(pool, nil, scheduler), nil
 }
 
 // HostOf is the host of a base URL as calls name it, with its port; none where it is not a URL.
@@ -360,12 +394,17 @@ func HostOf(base string) []string {
 func (a *App) Handler() http.Handler { return a.handler }
 
 // URL is the root of the service, without /v1; empty where it does not listen.
-func (a *App) URL() string { return urlOf(a.listener) }
+func (a *App) URL() string {
+	if a.cfg.Front.secure() {
+		return urlOf("https", a.listener)
+	}
+	return urlOf("http", a.listener)
+}
 
 // OperatorURL is the root of the operators' pages; empty where there are none.
-func (a *App) OperatorURL() string { return urlOf(a.operators) }
+func (a *App) OperatorURL() string { return urlOf("http", a.operators) }
 
-func urlOf(listener net.Listener) string {
+func urlOf(scheme string, listener net.Listener) string {
 	if listener == nil {
 		return ""
 	}
@@ -373,7 +412,7 @@ func urlOf(listener net.Listener) string {
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1" // it listens everywhere, here too
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
 // Close gives everything back. It comes after Run has returned, and may be called twice.

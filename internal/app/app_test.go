@@ -170,6 +170,32 @@ func TestHousekeeping_RefusedStarts(t *testing.T) {
 	}
 }
 
+// TestHousekeeping_Audit: audit rows go after their time, in pieces, of all organizations.
+func TestHousekeeping_Audit(t *testing.T) {
+	t.Parallel()
+	_, pool := pgtest.NewDatabase(t)
+	for _, sql := range []string{
+		"INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), 'o' FROM generate_series(1, 3)",
+		`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_id, outcome, request_id)
+			SELECT gen_random_uuid(), o.id, flow.clock() - make_interval(days => d), 'a', 't', 'r', 'succeeded', ''
+			FROM flow.organization o CROSS JOIN unnest(ARRAY[0, 39, 41, 50]) d`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := db.HousekeepAuditParams{KeepSeconds: (40 * 24 * time.Hour).Seconds(), MaxRows: 4}
+	for _, want := range []int64{4, 2, 0} {
+		if n, err := db.New().HousekeepAudit(t.Context(), pool, in); err != nil || n != want {
+			t.Errorf("%d rows deleted, %v; want %d", n, err, want)
+		}
+	}
+	_, err := app.New(t.Context(), app.Config{KEK: testKEK(t), AuditRetention: 29 * 24 * time.Hour})
+	if err == nil || !strings.Contains(err.Error(), "FLOWLANE_AUDIT_RETENTION") {
+		t.Errorf("less than 30 days: %v", err)
+	}
+}
+
 // seedOld stores a minute and a day of a budget, two calls that are over, one that is not resolved, an old backoff, and an
 // answer under an idempotency key.
 func seedOld(t *testing.T, pool pg.DB) {

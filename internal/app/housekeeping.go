@@ -21,6 +21,10 @@ const (
 	// housekeepRows bounds one statement, housekeepTurn one turn of the handler.
 	housekeepRows = 1000
 	housekeepTurn = 5 * time.Second
+	// auditRetention is how long audit rows are kept unless the operator says otherwise; the database deletes none that is younger
+	// than leastAuditRetention.
+	auditRetention      = 400 * 24 * time.Hour
+	leastAuditRetention = 30 * 24 * time.Hour
 )
 
 // planUpkeep makes sure that the rows of housekeeping and of the sweep are there; an earlier time stays.
@@ -43,6 +47,9 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	steps := []func(context.Context, db.DBTX, int32) (int64, error){
 		q.HousekeepLedger, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepUsage, q.HousekeepFires, a.Webhooks.Housekeep, q.HousekeepWebhooks, q.HousekeepArrivals,
 		q.HousekeepRefusedStarts,
+		func(ctx context.Context, tx db.DBTX, most int32) (int64, error) {
+			return q.HousekeepAudit(ctx, tx, db.HousekeepAuditParams{KeepSeconds: a.cfg.AuditRetention.Seconds(), MaxRows: most})
+		},
 	}
 	began := time.Now()
 	for _, step := range steps {

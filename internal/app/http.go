@@ -29,13 +29,13 @@ var standardBounds = bounds{grace: 30 * time.Second, most: 5 * time.Minute, rate
 func (a *App) root(v1 http.Handler) http.Handler {
 	own := a.health()
 	// No http.ServeMux: it answers a path such as //healthz by itself, with a redirect in place of a 404.
-	return standardBounds.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return a.cfg.Front.around(standardBounds.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, ok := own[r.URL.Path]
 		if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h = v1
 		}
 		h.ServeHTTP(w, r)
-	}))
+	})))
 }
 
 // health is what tells whether the process is up, and whether it can serve.
@@ -71,7 +71,6 @@ func answer(w http.ResponseWriter, status int, word, detail string) {
 		body["detail"] = detail
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
 }

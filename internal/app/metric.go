@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"flowlane/gen/db"
+	"flowlane/internal/account"
 	"flowlane/internal/provider"
 )
 
@@ -24,6 +25,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	calls    *prometheus.CounterVec
 	swept    *prometheus.CounterVec
+	signIns  *prometheus.CounterVec
 }
 
 func newMetrics(a *App) *metrics {
@@ -42,13 +44,19 @@ func newMetrics(a *App) *metrics {
 		swept: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "flowlane_sweep_woken_total", Help: "Ready work without a due row that this process found and woke, by kind: each is a fault.",
 		}, []string{"kind"}),
+		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "flowlane_sign_ins_refused_total", Help: "Requests with a key or token that were not let in, by reason.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range account.Reasons {
+		m.signIns.WithLabelValues(reason)
 	}
 	for _, kind := range sweptKinds {
 		m.swept.WithLabelValues(kind)
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.seconds, m.calls, m.swept, stateCollector{a},
+		m.requests, m.seconds, m.calls, m.swept, m.signIns, stateCollector{a},
 	)
 	return m
 }
@@ -61,6 +69,9 @@ func (m *metrics) handler() http.Handler {
 func (m *metrics) called(actionID string, outcome provider.Kind) {
 	m.calls.WithLabelValues(actionID, string(outcome)).Inc()
 }
+
+// refused counts a sign-in that was refused for one of account.Reasons.
+func (m *metrics) refused(reason string) { m.signIns.WithLabelValues(reason).Inc() }
 
 // answered counts a request to the API. An operation is one of the document's, so that no caller can make up label values.
 func (m *metrics) answered(operation string, status int, took time.Duration) {

@@ -73,7 +73,7 @@ func (a *App) operatorPages() http.Handler {
 	} {
 		mux.Handle("GET "+path, a.cfg.Operator.guard(h))
 	}
-	return mux
+	return Front{}.around(mux)
 }
 
 // guard lets in who brings the token.

@@ -194,7 +194,7 @@ func (s *service) accounts(ctx context.Context, e *env) (*account.Service, error
 	if err != nil {
 		return nil, err
 	}
-	return app.Accounts(e.pool, root, slog.Default(), nil)
+	return app.Accounts(e.pool, root, slog.Default(), nil, nil)
 }
 
 // admit makes an organization, its key and its credential for an account of the platform.

@@ -36,6 +36,9 @@ type commands struct {
 	Migrate migrateCommand `cmd:"" help:"Bring the database up to date, or see how far it is."`
 	Org     orgCommand     `cmd:"" help:"Create, list and suspend organizations."`
 	Apikey  apikeyCommand  `cmd:"" help:"Create API keys."`
+	Hold    holdCommand    `cmd:"" help:"Stop calls."`
+	Release releaseCommand `cmd:"" help:"Let calls go on that were held."`
+	Audit   auditCommand   `cmd:"" help:"Export the audit log."`
 	Vault   vaultCommand   `cmd:"" help:"Replace the keys that secrets are stored under."`
 	Env     envCommand     `cmd:"" help:"Print the settings of a development server, for a shell: eval \"$$(flowlane env)\"."`
 	Sim     simCommand     `cmd:"" help:"Run a simulated platform on its own."`

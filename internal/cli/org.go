@@ -12,11 +12,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/app"
 	"flowlane/internal/fault"
+	"flowlane/internal/hold"
 	"flowlane/internal/pg"
 )
 
@@ -24,7 +26,7 @@ type orgCommand struct {
 	Create  orgCreate  `cmd:"" help:"Create an organization."`
 	List    orgList    `cmd:"" help:"List the organizations."`
 	Link    orgLink    `cmd:"" help:"Say how the identity provider names an organization in its tokens."`
-	Suspend orgSuspend `cmd:"" help:"Refuse all requests of an organization; its work goes on. --resume takes it back."`
+	Suspend orgSuspend `cmd:"" help:"Refuse all requests of an organization; its work goes on, or with --outbound makes no calls. --resume takes it back."`
 }
 
 // unmigrated explains the errors of a database that has no tables yet.
@@ -163,8 +165,9 @@ type orgSuspend struct {
 	database
 	output
 
-	Org    string `required:"" help:"Id of the organization." placeholder:"ID"`
-	Resume bool   `help:"Let it in again."`
+	Org      string `required:"" help:"Id of the organization." placeholder:"ID"`
+	Outbound bool   `xor:"way" help:"Hold its calls, too: none is begun until --resume."`
+	Resume   bool   `xor:"way" help:"Let it in again, and let its calls go on."`
 }
 
 // Run suspends an organization, or takes that back.
@@ -178,20 +181,45 @@ func (c *orgSuspend) Run(ctx context.Context, p *process) error {
 		return err
 	}
 	defer pool.Close()
-	status := "suspended"
-	if c.Resume {
-		status = "active"
-	}
-	org, err := db.New().OrgSetStatus(ctx, pool, db.OrgSetStatusParams{ID: id, Status: status})
-	if pg.IsNoRows(err) {
-		return noOrg(id)
-	}
+	org, err := c.set(ctx, p, pool, id)
 	if err != nil {
-		return unmigrated(fmt.Errorf("set the status of the organization: %w", err))
+		return unmigrated(err)
 	}
 	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, Status: org.Status}, func(w io.Writer) {
 		fmt.Fprintf(w, "Organization %q is %s.\n", org.Name, org.Status)
 	})
+}
+
+// set sets the status, then the hold: calls stop for good only where no request can start new ones.
+func (c *orgSuspend) set(ctx context.Context, p *process, pool *pgxpool.Pool, id uuid.UUID) (org db.FlowOrganization, err error) {
+	status, command := "suspended", "org suspend"
+	if c.Resume {
+		status, command = "active", "org suspend --resume"
+	}
+	ctx = account.AsOperator(ctx, id, command)
+	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		if org, err = db.New().OrgSetStatus(ctx, tx, db.OrgSetStatusParams{ID: id, Status: status}); err != nil {
+			return err //nolint:wrapcheck // explained below
+		}
+		return account.Audit(ctx, tx, "organization", id.String())
+	})
+	if pg.IsNoRows(err) {
+		return org, noOrg(id)
+	}
+	if err != nil {
+		return org, fmt.Errorf("set the status of the organization: %w", err)
+	}
+	holds, err := app.Holds(pool, p.log)
+	if err != nil {
+		return org, err //nolint:wrapcheck // says everything
+	}
+	switch {
+	case c.Outbound:
+		err = holds.HoldOrg(ctx, id, hold.Suspension, "The organization is suspended")
+	case c.Resume:
+		err = holds.ReleaseOrg(ctx, id, hold.Suspension)
+	}
+	return org, err //nolint:wrapcheck // says everything
 }
 
 func orgID(text string) (uuid.UUID, error) {
@@ -239,7 +267,7 @@ func (c *apikeyCreate) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return unmigrated(err)
 	}
-	accounts, err := app.Accounts(pool, root, p.log, nil)
+	accounts, err := app.Accounts(pool, root, p.log, nil, nil)
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 type versionCommand struct {
@@ -13,30 +14,44 @@ type versionCommand struct {
 }
 
 type versionFacts struct {
-	Version  string `json:"version"`
-	Commit   string `json:"commit,omitempty"`
-	Modified bool   `json:"modified,omitempty"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
+	Version string `json:"version"`
+	// Commit and CommitTime are empty where the program was built outside of its repository.
+	Commit     string `json:"commit,omitempty"`
+	CommitTime string `json:"commit_time,omitempty"`
+	Modified   bool   `json:"modified,omitempty"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+	// Settings are those of the build, as the go command names them.
+	Settings map[string]string `json:"settings"`
 }
 
-// Run prints what was built.
+// Run prints what was built, and how.
 func (c *versionCommand) Run(_ context.Context, p *process) error {
-	facts := versionFacts{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	facts := versionFacts{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Settings: map[string]string{}}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			facts.Version = info.Main.Version
-		}
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				facts.Commit = s.Value
-			case "vcs.modified":
-				facts.Modified = s.Value == "true"
-			}
-		}
+		facts.read(info)
 	}
 	return c.print(p, facts, func(w io.Writer) {
 		fmt.Fprintf(w, "flowlane %s %s %s\n", facts.Version, facts.Go, facts.Platform)
 	})
+}
+
+// read takes over what the go command has written into the program.
+func (f *versionFacts) read(info *debug.BuildInfo) {
+	if info.Main.Version != "" {
+		f.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			f.Commit = s.Value
+		case "vcs.time":
+			f.CommitTime = s.Value
+		case "vcs.modified":
+			f.Modified = s.Value == "true"
+		}
+		if !strings.HasPrefix(s.Key, "vcs") {
+			f.Settings[s.Key] = s.Value
+		}
+	}
 }

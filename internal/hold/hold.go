@@ -1,6 +1,7 @@
 // Package hold owns the holds of people: it opens, extends and releases them, and lists them together with the automatic
 // backoffs, which belong to package dispatch. It promises that once the opening of a hold is answered no claim that it covers
-// commits, that a paused batch has exactly one active hold, and that a hold which is over wakes what it covered. What a claim
+// commits, that a paused batch has exactly one active hold, that the operator's holds are released by nobody else, and that a hold
+// which is over wakes what it covered. What a claim
 // must read of holds is package dispatch's; the status of a batch is package run's. It knows no HTTP.
 //
 //	           Open              Release, Expire, cancel of the batch
@@ -58,12 +59,14 @@ type Hold struct {
 	// Cause is admin_request for a hold of people, else what the provider said.
 	Cause  string
 	Reason *string
-	// CreatedBy is nil for an automatic backoff.
+	// Operator is empty unless the operator of the service opened it.
+	Operator Operator
+	// CreatedBy is nil for an automatic backoff, and for a hold of the operator.
 	CreatedBy *uuid.UUID
 	CreatedAt time.Time
 	// ExpiresAt is nil for a hold without an end.
 	ExpiresAt *time.Time
-	// ReleasedAt is nil while it is active. ReleasedBy is nil then, and where its time was over.
+	// ReleasedAt is nil while it is active. ReleasedBy is nil then, where its time was over, and where the operator released it.
 	ReleasedAt *time.Time
 	ReleasedBy *uuid.UUID
 	Extensions []Extension
@@ -97,6 +100,9 @@ func holdOf(r *db.FlowPause, now time.Time) (*Hold, error) {
 		ID: r.ID, Scope: Scope(r.Scope), TenancyID: r.Domain, Lane: r.Lane, Bucket: r.Bucket, BatchID: r.BatchID, Active: r.Status == "active",
 		Cause: r.Cause, Reason: r.Reason, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 		ReleasedAt: r.ReleasedAt, ReleasedBy: r.ReleasedBy,
+	}
+	if r.Operator != nil {
+		h.Operator = Operator(*r.Operator)
 	}
 	if h.Active && h.Scope != Batch && r.ExpiresAt != nil && !r.ExpiresAt.After(now) {
 		h.Active, h.ReleasedAt = false, r.ExpiresAt

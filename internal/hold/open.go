@@ -47,6 +47,8 @@ type Opening struct {
 	// Seconds is after how long the hold ends by itself; nil for one without an end.
 	Seconds *int
 	Reason  *string
+	// operator is set where that is the operator of the service, and no account.
+	operator Operator
 }
 
 // Open holds a target. When it returns, no claim that the hold covers commits any more. The caller has made sure that the
@@ -117,7 +119,12 @@ func (s *Service) insert(ctx context.Context, tx pgx.Tx, in db.HoldInsertParams,
 	if err != nil {
 		return nil, err
 	}
-	in.ID, in.Cause, in.Reason, in.CreatedBy, in.CreatedAt = id, cause, o.Reason, &o.By, now
+	in.ID, in.Cause, in.Reason, in.CreatedAt = id, cause, o.Reason, now
+	if o.operator == "" {
+		in.CreatedBy = &o.By
+	} else {
+		in.Operator = (*string)(&o.operator)
+	}
 	if o.Seconds != nil {
 		end := now.Add(time.Duration(*o.Seconds) * time.Second)
 		in.ExpiresAt = &end

@@ -14,14 +14,21 @@ import (
 	"flowlane/internal/pg"
 )
 
-// Release ends every active hold of exactly this target, wakes what waits, and returns the holds by age.
+// Release ends every active hold of exactly this target but for those of the operator, wakes what waits, and returns the holds by
+// age.
 func (s *Service) Release(ctx context.Context, t Target, by uuid.UUID) ([]*Hold, error) {
+	return s.releaseTarget(ctx, t, db.HoldsReleaseParams{ReleasedBy: &by})
+}
+
+// releaseTarget ends the holds of a target that in tells.
+func (s *Service) releaseTarget(ctx context.Context, t Target, in db.HoldsReleaseParams) ([]*Hold, error) {
+	in.OrgID, in.Scope, in.Domain, in.Lane = t.OrgID, string(t.scope()), t.TenancyID, t.Lane
 	kind, name := "organization", t.OrgID.String()
 	if t.TenancyID != nil {
 		kind, name = "domain", *t.TenancyID
 	}
 	return s.release(ctx, kind, name, func(ctx context.Context, tx pgx.Tx) ([]db.FlowPause, time.Time, error) {
-		rows, err := s.q.HoldsRelease(ctx, tx, db.HoldsReleaseParams{ReleasedBy: by, OrgID: t.OrgID, Scope: string(t.scope()), Domain: t.TenancyID, Lane: t.Lane})
+		rows, err := s.q.HoldsRelease(ctx, tx, in)
 		if err != nil {
 			return nil, time.Time{}, fmt.Errorf("release holds: %w", err)
 		}

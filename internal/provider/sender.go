@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -51,6 +52,8 @@ type Options struct {
 	// AllowHosts lists "host:port" that may be reached although they lie in a private network, as the operator configured
 	// them (the simulator, a provider behind a VPN). They are compared with the address as the URL names it.
 	AllowHosts []string
+	// DenyNetworks are public networks that must not be reached either, but for those hosts.
+	DenyNetworks []netip.Prefix
 	// PlatformHosts lists those that only calls of one platform may reach, by its id.
 	PlatformHosts map[string][]string
 	// Now is the clock; nil for time.Now. It must give monotonic readings.
@@ -76,7 +79,10 @@ type Sender struct {
 	tokens    *tokens
 }
 
-// NewSender returns a Sender that reaches public addresses on ports 80 and 443, and AllowHosts.
+// metadata is where a public address stands for the machine's own host: the platform service of Azure.
+var metadata = netip.MustParsePrefix("168.63.129.16/32")
+
+// NewSender returns a Sender that reaches public addresses on ports 80 and 443 but for DenyNetworks, and AllowHosts.
 func NewSender(o Options) *Sender {
 	s := &Sender{platforms: map[string]*http.Transport{}, now: o.Now, maxAnswer: o.MaxAnswer, memory: o.Memory}
 	if s.now == nil {
@@ -103,7 +109,7 @@ func newTransport(o *Options, allow []string) *http.Transport {
 	protocols.SetHTTP1(true)
 	return &http.Transport{
 		Proxy:                  nil,
-		DialContext:            dialer(o.DialTimeout, allow),
+		DialContext:            dialer(o, allow),
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs},
 		TLSHandshakeTimeout:    10 * time.Second,
 		Protocols:              protocols,
@@ -123,17 +129,25 @@ func (s *Sender) Close() {
 	}
 }
 
-// dialer connects to public addresses, and to those that are allowed.
-func dialer(timeout time.Duration, allow []string) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	guardian := ssrf.New()
+// dialer connects to public addresses that are not denied, and to those that are allowed.
+func dialer(o *Options, allow []string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	v4, v6 := []netip.Prefix{metadata}, []netip.Prefix(nil)
+	for _, network := range o.DenyNetworks {
+		if network.Addr().Is4() {
+			v4 = append(v4, network)
+		} else {
+			v6 = append(v6, network)
+		}
+	}
+	guardian := ssrf.New(ssrf.WithDeniedV4Prefixes(v4...), ssrf.WithDeniedV6Prefixes(v6...))
 	control := func(network, address string, c syscall.RawConn) error {
 		if err := guardian.Safe(network, address, c); err != nil {
 			return fmt.Errorf("%w: %w", ErrAddressRefused, err)
 		}
 		return nil
 	}
-	guarded := &net.Dialer{Timeout: timeout, Control: control}
-	open := &net.Dialer{Timeout: timeout}
+	guarded := &net.Dialer{Timeout: o.DialTimeout, Control: control}
+	open := &net.Dialer{Timeout: o.DialTimeout}
 	allowed := map[string]bool{}
 	for _, host := range allow {
 		allowed[strings.ToLower(host)] = true

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -202,12 +203,30 @@ func TestSend_GuardRefuses(t *testing.T) {
 	for _, url := range []string{
 		srv.URL, "http://127.0.0.1/", "http://localhost/", "http://169.254.169.254/latest/meta-data/", "http://10.1.2.3/", "http://192.168.0.1/",
 		"http://172.16.0.1/", "http://100.64.0.1/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://[64:ff9b::7f00:1]/", "http://[fd00::1]/",
-		"http://0.0.0.0/", "http://1.1.1.1:22/", "http://10.0.0.1:81/",
+		"http://0.0.0.0/", "http://1.1.1.1:22/", "http://10.0.0.1:81/", "http://168.63.129.16/", "http://[::ffff:168.63.129.16]/",
 	} {
 		ans := s.Send(t.Context(), soon(Request{Method: "GET", URL: url}))
 		if ans.Sent != NotSent || !errors.Is(ans.Err, ErrAddressRefused) {
 			t.Errorf("%s: answer is %+v; want the address refused", url, ans)
 		}
+	}
+}
+
+// TestSend_DeniedNetworks: what the operator denies is not reached, but for the hosts that the operator allows by name.
+func TestSend_DeniedNetworks(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer srv.Close()
+	denied := []netip.Prefix{netip.MustParsePrefix("1.2.3.4/8"), netip.MustParsePrefix("2606:4700::/32"), netip.MustParsePrefix("127.0.0.0/8")}
+	s := NewSender(Options{DenyNetworks: denied, AllowHosts: []string{hostOf(srv.URL)}})
+	for _, url := range []string{"http://1.1.1.1/", "http://1.255.0.1:443/", "http://[2606:4700::1]/", "http://[::ffff:1.1.1.1]/", "http://168.63.129.16/"} {
+		ans := s.Send(t.Context(), soon(Request{Method: "GET", URL: url}))
+		if ans.Sent != NotSent || !errors.Is(ans.Err, ErrAddressRefused) {
+			t.Errorf("%s: answer is %+v; want the address refused", url, ans)
+		}
+	}
+	if ans := s.Send(t.Context(), soon(Request{Method: "GET", URL: srv.URL})); ans.Sent != Answered {
+		t.Errorf("the allowed host: answer is %+v", ans)
 	}
 }
 

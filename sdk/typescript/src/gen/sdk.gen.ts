@@ -92,9 +92,11 @@ export const createStreamToken = <ThrowOnError extends boolean = false>(options?
  * Read who changed what
  *
  * Returns the audit log of the organization, newest first. Every call that changes something leaves one entry,
- * which is written together with the change: a call that failed leaves none. Entries are never changed or deleted.
- * They name what was changed, not how: no body and no secret is kept. Reads leave no entries, nor does what the
- * service does by itself. This list knows no `skip`.
+ * which is written together with the change: a call that failed leaves none. So does a sign-in that was refused, if
+ * it is known to be of this organization, and what the operator of the service does to it. Entries are never
+ * changed, and kept for 400 days unless the operator says otherwise. They name what was changed, not how: no body
+ * and no secret is kept. Reads leave no entries, nor does what the service does by itself. This list knows no
+ * `skip`.
  *
  */
 export const listAuditLog = <ThrowOnError extends boolean = false>(options?: Options<ListAuditLogData, ThrowOnError>) => (options?.client ?? client).get<ListAuditLogResponses, ListAuditLogErrors, ThrowOnError>({

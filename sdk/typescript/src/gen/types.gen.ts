@@ -209,10 +209,11 @@ export type StreamToken = {
 
 /**
  * `succeeded`: the change was made. `denied`: the caller lacks the admin role, and nothing was changed; of repeated
- * attempts one a minute is kept.
+ * attempts one a minute is kept. `refused`: somebody was not let in, with a key that is no longer good or while the
+ * organization is suspended; of equal attempts one a minute is kept.
  *
  */
-export type AuditOutcome = 'succeeded' | 'denied';
+export type AuditOutcome = 'succeeded' | 'denied' | 'refused';
 
 export type AuditEntry = {
     id: string;
@@ -221,38 +222,46 @@ export type AuditEntry = {
      */
     created_at: string;
     /**
-     * The `operationId` of the call.
+     * The `operationId` of the call, or the command of the service's operator.
      */
     action: string;
     outcome: AuditOutcome;
     /**
      * The kind of resource that was created, changed or deleted. What starts work names the batch that it made.
-     * Null for a denied call.
+     * Null where nothing was changed.
      *
      */
     resource_type: string | null;
     /**
-     * The id of that resource; null for a denied call.
+     * The id of that resource; null where nothing was changed.
      */
     resource_id: string | null;
     /**
-     * The account that called.
+     * The account that called; null for the service's operator, and for a refused bearer token of somebody new.
      */
-    account_id: string;
+    account_id: string | null;
     /**
-     * The name of that account now.
+     * The name of that account now; empty without one.
      */
     account_name: string;
     /**
-     * How the caller authenticated.
+     * How the caller authenticated, or tried to; `operator` is the operator of the service.
      */
-    auth_method: 'api_key' | 'jwt';
+    auth_method: 'api_key' | 'jwt' | 'operator';
     /**
      * The API key that was used; null without one.
      */
     api_key_id: string | null;
     /**
-     * The `X-Request-Id` of the call.
+     * Why a sign-in was refused: `revoked_key`, `expired_key` or `suspended`; null for other outcomes.
+     */
+    reason: string | null;
+    /**
+     * The network address that a refused sign-in came from; null for other outcomes.
+     */
+    address: string | null;
+    /**
+     * The `X-Request-Id` of the call; empty for the service's operator.
      */
     request_id: string;
 };
@@ -3063,7 +3072,8 @@ export type PauseStatus = 'active' | 'released';
 
 /**
  * A hold: what it covers is not sent. People open those of scope `global`, `domain`, `lane` and `batch`; those of scope
- * `bucket` are backoffs that the service opens itself when the provider refuses calls for a while.
+ * `bucket` are backoffs that the service opens itself when the provider refuses calls for a while. One of scope `global`
+ * without `created_by` is of the operator of the service, who alone releases it.
  *
  */
 export type Pause = {
@@ -3095,7 +3105,7 @@ export type Pause = {
      */
     reason: string | null;
     /**
-     * The account that opened it; null for an automatic backoff.
+     * The account that opened it; null for an automatic backoff and the service's operator.
      */
     created_by: string | null;
     created_at: string;
@@ -3108,7 +3118,9 @@ export type Pause = {
      */
     released_at: string | null;
     /**
-     * The account that released it, or `scheduler` where its time was over; null while it is active.
+     * The account that released it, `scheduler` where its time was over, or `operator` for the operator of the service; null
+     * while it is active.
+     *
      */
     released_by: string | null;
     /**

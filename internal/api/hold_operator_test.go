@@ -1,0 +1,77 @@
+package api_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/account"
+	"flowlane/internal/hold"
+)
+
+// What the operator holds makes no call until the operator releases it, whatever the organization's people do; each
+// reason holds for itself.
+func TestHold_Operator(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	org := uuid.MustParse(s.orgID(s.Key))
+	ctx := account.AsOperator(t.Context(), org, "org suspend")
+	held, err := s.app.Holds.HoldEverything(t.Context(), "The provider was breached")
+	require.NoError(t, err)
+	assert.Equal(t, 2, held, "every organization")
+	again, err := s.app.Holds.HoldEverything(t.Context(), "Once more")
+	require.NoError(t, err)
+	assert.Zero(t, again)
+
+	send, inside := s.define(modifyOne), s.define(transformSteps)
+	batch := s.laneTrigger(send, "interactive")
+	own := s.openHold("/admin/dispatch", `{}`)
+	waits := func(after string) {
+		t.Helper()
+		s.await(s.trigger(inside, `{"input_data":{"n":1}}`)) // makes no call
+		assert.Equal(t, "queued", s.get("/flows/batches/" + batch)["status"], after)
+		assert.Zero(t, s.number(`SELECT count(*) FROM flow.call`), after)
+	}
+	released := s.resumed("/admin/dispatch/resume")
+	require.Len(t, released, 1, "people release their own")
+	assert.Equal(t, own["id"], released[0]["id"])
+	waits("the organization has released what it can")
+	s.Do(http.MethodPost, s.domainPath()+"/resume", nil).Want(http.StatusOK)
+	waits("the organization has released its Domain")
+
+	ids := s.holdIDs("/admin/dispatch/pauses")
+	require.Len(t, ids, 1)
+	path := "/admin/dispatch/pauses/" + ids[0].(string)
+	h := s.get(path)
+	assert.Equal(t, []any{"global", "active", "admin_request", "The provider was breached", nil}, []any{h["scope"], h["status"], h["cause"], h["reason"], h["created_by"]})
+
+	require.NoError(t, s.app.Holds.HoldOrg(ctx, org, hold.Suspension, "The organization is suspended"))
+	n, err := s.app.Holds.ReleaseEverything(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
+	waits("the suspension goes on")
+	assert.Equal(t, []any{"released", "operator"}, []any{s.get(path)["status"], s.get(path)["released_by"]})
+	require.NoError(t, s.app.Holds.ReleaseOrg(ctx, org, hold.Suspension))
+	assert.Equal(t, "completed", s.await(batch)["status"])
+
+	var log struct {
+		Items []struct {
+			Action, AccountName, RequestID string
+			AuthMethod                     string  `json:"auth_method"`
+			AccountID                      *string `json:"account_id"`
+			ResourceType                   string  `json:"resource_type"`
+		}
+	}
+	for _, action := range []string{"hold all", "release all", "org suspend"} {
+		s.Do(http.MethodGet, "/account/audit-log?action="+url.QueryEscape(action), nil).Want(http.StatusOK).Into(&log)
+		require.NotEmpty(t, log.Items, action)
+		assert.Equal(t, "operator", log.Items[0].AuthMethod, action)
+		assert.Nil(t, log.Items[0].AccountID, action)
+	}
+	s.other.Do(http.MethodGet, "/account/audit-log?action="+url.QueryEscape("hold all"), nil).Want(http.StatusOK).Into(&log)
+	assert.Len(t, log.Items, 1, "each organization has its own row")
+}
