@@ -1168,7 +1168,8 @@ type WebhookInvoker interface {
 	// RotateWebhookSecret invokes rotateWebhookSecret operation.
 	//
 	// Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so
-	// that senders can change over; one that was older than that ends now.
+	// that senders can change over, also when another rotation follows. 409 while ten earlier secrets are
+	// valid; it says when it is possible again.
 	//
 	// POST /flows/webhooks/{webhook_id}/rotate-secret
 	RotateWebhookSecret(ctx context.Context, params RotateWebhookSecretParams, options ...RequestOption) (*RotatedSecret, error)
@@ -20995,7 +20996,8 @@ func (c *Client) sendRevokeApiKey(ctx context.Context, params RevokeApiKeyParams
 // RotateWebhookSecret invokes rotateWebhookSecret operation.
 //
 // Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so
-// that senders can change over; one that was older than that ends now.
+// that senders can change over, also when another rotation follows. 409 while ten earlier secrets are
+// valid; it says when it is possible again.
 //
 // POST /flows/webhooks/{webhook_id}/rotate-secret
 func (c *Client) RotateWebhookSecret(ctx context.Context, params RotateWebhookSecretParams, options ...RequestOption) (*RotatedSecret, error) {

@@ -23169,7 +23169,8 @@ func (s *Server) handleRevokeApiKeyRequest(args [1]string, argsEscaped bool, w h
 // handleRotateWebhookSecretRequest handles rotateWebhookSecret operation.
 //
 // Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so
-// that senders can change over; one that was older than that ends now.
+// that senders can change over, also when another rotation follows. 409 while ten earlier secrets are
+// valid; it says when it is possible again.
 //
 // POST /flows/webhooks/{webhook_id}/rotate-secret
 func (s *Server) handleRotateWebhookSecretRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

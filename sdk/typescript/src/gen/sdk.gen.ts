@@ -853,7 +853,7 @@ export const updateWebhook = <ThrowOnError extends boolean = false>(options: Opt
  * Rotate the secret of a webhook
  *
  * Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so that senders can
- * change over; one that was older than that ends now.
+ * change over, also when another rotation follows. 409 while ten earlier secrets are valid; it says when it is possible again.
  *
  */
 export const rotateWebhookSecret = <ThrowOnError extends boolean = false>(options: Options<RotateWebhookSecretData, ThrowOnError>) => (options.client ?? client).post<RotateWebhookSecretResponses, RotateWebhookSecretErrors, ThrowOnError>({
