@@ -1,8 +1,10 @@
 -- name: CredentialAdd :exec
 INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, scopes, audience,
-    placement_header, placement_scheme, placement_query, aws_region, aws_default_bucket, aws_endpoint_url, status, created_by)
+    placement_header, placement_scheme, placement_query, aws_region, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
+    created_by)
 VALUES (@id, @org_id, @name, @platform_id, @auth_method, @tenancy_id, @grant_type, @token_url, @scopes, @audience,
-    @placement_header, @placement_scheme, @placement_query, @aws_region, @aws_default_bucket, @aws_endpoint_url, @status, @created_by);
+    @placement_header, @placement_scheme, @placement_query, @aws_region, @aws_default_bucket, @aws_endpoint_url, @allowed_origins, @status,
+    @created_by);
 
 -- name: CredentialGet :one
 SELECT sqlc.embed(c), coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
@@ -26,7 +28,7 @@ WHERE c.org_id = @org_id AND c.deleted_at IS NULL AND (sqlc.narg(status)::text I
 
 -- name: CredentialLock :one
 -- The secret's version comes along, so that a change can tell whether the secret is still the one that it looked at.
-SELECT c.platform_id, c.auth_method, c.tenancy_id, c.token_url, c.status, s.version
+SELECT sqlc.embed(c), s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL FOR UPDATE;
 
@@ -34,7 +36,8 @@ WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL FOR UPDATE;
 UPDATE flow.credential
 SET name = @name, auth_method = @auth_method, tenancy_id = @tenancy_id, grant_type = @grant_type, token_url = @token_url, scopes = @scopes,
     audience = @audience, placement_header = @placement_header, placement_scheme = @placement_scheme, placement_query = @placement_query,
-    aws_region = @aws_region, aws_default_bucket = @aws_default_bucket, aws_endpoint_url = @aws_endpoint_url, status = @status,
+    aws_region = @aws_region, aws_default_bucket = @aws_default_bucket, aws_endpoint_url = @aws_endpoint_url,
+    allowed_origins = @allowed_origins, status = @status,
     last_verified = CASE WHEN @rotated::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
 WHERE org_id = @org_id AND id = @id;
 
@@ -45,8 +48,7 @@ SET last_verified = greatest(last_verified, @verified_at::timestamptz), tenancy_
 WHERE org_id = @org_id AND id = @id;
 
 -- name: CredentialForUse :one
-SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, c.placement_header, c.placement_scheme, c.placement_query, c.token_url, c.scopes,
-    c.audience, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, s.version
+SELECT sqlc.embed(c), s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = @org_id AND c.id = @id AND c.deleted_at IS NULL;
 

@@ -113,6 +113,7 @@ CREATE TABLE flow.credential (
     aws_region text,
     aws_default_bucket text,
     aws_endpoint_url text,
+    allowed_origins text[] NOT NULL DEFAULT '{}',
     status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'expired', 'revoked')),
     created_by text NOT NULL,
     last_verified timestamptz,
@@ -143,6 +144,7 @@ COMMENT ON COLUMN flow.credential.placement_query IS 'api_key: the query paramet
 COMMENT ON COLUMN flow.credential.aws_region IS 'aws_access_key: the region that calls are signed for.';
 COMMENT ON COLUMN flow.credential.aws_default_bucket IS 'aws_access_key: the S3 bucket of calls that name none.';
 COMMENT ON COLUMN flow.credential.aws_endpoint_url IS 'aws_access_key: a service that speaks AWS''s protocols elsewhere; null for AWS itself.';
+COMMENT ON COLUMN flow.credential.allowed_origins IS 'Where the secret may be sent, in order, for a platform whose flows name addresses; empty for others, where the catalog says it.';
 COMMENT ON COLUMN flow.credential.status IS 'active; expired, revoked: calls with it are not sent.';
 COMMENT ON COLUMN flow.credential.created_by IS 'The account that stored it.';
 COMMENT ON COLUMN flow.credential.last_verified IS 'When a test of it last succeeded; null for never.';

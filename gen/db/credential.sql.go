@@ -14,9 +14,11 @@ import (
 
 const credentialAdd = `-- name: CredentialAdd :exec
 INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, scopes, audience,
-    placement_header, placement_scheme, placement_query, aws_region, aws_default_bucket, aws_endpoint_url, status, created_by)
+    placement_header, placement_scheme, placement_query, aws_region, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
+    created_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $18)
+    $11, $12, $13, $14, $15, $16, $17, $18,
+    $19)
 `
 
 type CredentialAddParams struct {
@@ -36,6 +38,7 @@ type CredentialAddParams struct {
 	AwsRegion        *string
 	AwsDefaultBucket *string
 	AwsEndpointUrl   *string
+	AllowedOrigins   []string
 	Status           string
 	CreatedBy        string
 }
@@ -58,6 +61,7 @@ func (q *Queries) CredentialAdd(ctx context.Context, db DBTX, arg CredentialAddP
 		arg.AwsRegion,
 		arg.AwsDefaultBucket,
 		arg.AwsEndpointUrl,
+		arg.AllowedOrigins,
 		arg.Status,
 		arg.CreatedBy,
 	)
@@ -96,8 +100,7 @@ func (q *Queries) CredentialDelete(ctx context.Context, db DBTX, arg CredentialD
 }
 
 const credentialForUse = `-- name: CredentialForUse :one
-SELECT c.platform_id, c.auth_method, c.tenancy_id, c.status, c.placement_header, c.placement_scheme, c.placement_query, c.token_url, c.scopes,
-    c.audience, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, s.version
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL
 `
@@ -108,46 +111,44 @@ type CredentialForUseParams struct {
 }
 
 type CredentialForUseRow struct {
-	PlatformID       string
-	AuthMethod       string
-	TenancyID        *string
-	Status           string
-	PlacementHeader  *string
-	PlacementScheme  *string
-	PlacementQuery   *string
-	TokenUrl         *string
-	Scopes           []string
-	Audience         *string
-	AwsRegion        *string
-	AwsDefaultBucket *string
-	AwsEndpointUrl   *string
-	Version          int64
+	FlowCredential FlowCredential
+	Version        int64
 }
 
 func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialForUseParams) (CredentialForUseRow, error) {
 	row := db.QueryRow(ctx, credentialForUse, arg.OrgID, arg.ID)
 	var i CredentialForUseRow
 	err := row.Scan(
-		&i.PlatformID,
-		&i.AuthMethod,
-		&i.TenancyID,
-		&i.Status,
-		&i.PlacementHeader,
-		&i.PlacementScheme,
-		&i.PlacementQuery,
-		&i.TokenUrl,
-		&i.Scopes,
-		&i.Audience,
-		&i.AwsRegion,
-		&i.AwsDefaultBucket,
-		&i.AwsEndpointUrl,
+		&i.FlowCredential.ID,
+		&i.FlowCredential.OrgID,
+		&i.FlowCredential.Name,
+		&i.FlowCredential.PlatformID,
+		&i.FlowCredential.AuthMethod,
+		&i.FlowCredential.TenancyID,
+		&i.FlowCredential.GrantType,
+		&i.FlowCredential.TokenUrl,
+		&i.FlowCredential.Scopes,
+		&i.FlowCredential.Audience,
+		&i.FlowCredential.PlacementHeader,
+		&i.FlowCredential.PlacementScheme,
+		&i.FlowCredential.PlacementQuery,
+		&i.FlowCredential.AwsRegion,
+		&i.FlowCredential.AwsDefaultBucket,
+		&i.FlowCredential.AwsEndpointUrl,
+		&i.FlowCredential.AllowedOrigins,
+		&i.FlowCredential.Status,
+		&i.FlowCredential.CreatedBy,
+		&i.FlowCredential.LastVerified,
+		&i.FlowCredential.CreatedAt,
+		&i.FlowCredential.UpdatedAt,
+		&i.FlowCredential.DeletedAt,
 		&i.Version,
 	)
 	return i, err
 }
 
 const credentialGet = `-- name: CredentialGet :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -187,6 +188,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 		&i.FlowCredential.AwsRegion,
 		&i.FlowCredential.AwsDefaultBucket,
 		&i.FlowCredential.AwsEndpointUrl,
+		&i.FlowCredential.AllowedOrigins,
 		&i.FlowCredential.Status,
 		&i.FlowCredential.CreatedBy,
 		&i.FlowCredential.LastVerified,
@@ -202,7 +204,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 }
 
 const credentialList = `-- name: CredentialList :many
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -259,6 +261,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 			&i.FlowCredential.AwsRegion,
 			&i.FlowCredential.AwsDefaultBucket,
 			&i.FlowCredential.AwsEndpointUrl,
+			&i.FlowCredential.AllowedOrigins,
 			&i.FlowCredential.Status,
 			&i.FlowCredential.CreatedBy,
 			&i.FlowCredential.LastVerified,
@@ -281,7 +284,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 }
 
 const credentialLock = `-- name: CredentialLock :one
-SELECT c.platform_id, c.auth_method, c.tenancy_id, c.token_url, c.status, s.version
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL FOR UPDATE
 `
@@ -292,12 +295,8 @@ type CredentialLockParams struct {
 }
 
 type CredentialLockRow struct {
-	PlatformID string
-	AuthMethod string
-	TenancyID  *string
-	TokenUrl   *string
-	Status     string
-	Version    int64
+	FlowCredential FlowCredential
+	Version        int64
 }
 
 // The secret's version comes along, so that a change can tell whether the secret is still the one that it looked at.
@@ -305,11 +304,29 @@ func (q *Queries) CredentialLock(ctx context.Context, db DBTX, arg CredentialLoc
 	row := db.QueryRow(ctx, credentialLock, arg.OrgID, arg.ID)
 	var i CredentialLockRow
 	err := row.Scan(
-		&i.PlatformID,
-		&i.AuthMethod,
-		&i.TenancyID,
-		&i.TokenUrl,
-		&i.Status,
+		&i.FlowCredential.ID,
+		&i.FlowCredential.OrgID,
+		&i.FlowCredential.Name,
+		&i.FlowCredential.PlatformID,
+		&i.FlowCredential.AuthMethod,
+		&i.FlowCredential.TenancyID,
+		&i.FlowCredential.GrantType,
+		&i.FlowCredential.TokenUrl,
+		&i.FlowCredential.Scopes,
+		&i.FlowCredential.Audience,
+		&i.FlowCredential.PlacementHeader,
+		&i.FlowCredential.PlacementScheme,
+		&i.FlowCredential.PlacementQuery,
+		&i.FlowCredential.AwsRegion,
+		&i.FlowCredential.AwsDefaultBucket,
+		&i.FlowCredential.AwsEndpointUrl,
+		&i.FlowCredential.AllowedOrigins,
+		&i.FlowCredential.Status,
+		&i.FlowCredential.CreatedBy,
+		&i.FlowCredential.LastVerified,
+		&i.FlowCredential.CreatedAt,
+		&i.FlowCredential.UpdatedAt,
+		&i.FlowCredential.DeletedAt,
 		&i.Version,
 	)
 	return i, err
@@ -319,9 +336,10 @@ const credentialReplace = `-- name: CredentialReplace :exec
 UPDATE flow.credential
 SET name = $1, auth_method = $2, tenancy_id = $3, grant_type = $4, token_url = $5, scopes = $6,
     audience = $7, placement_header = $8, placement_scheme = $9, placement_query = $10,
-    aws_region = $11, aws_default_bucket = $12, aws_endpoint_url = $13, status = $14,
-    last_verified = CASE WHEN $15::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
-WHERE org_id = $16 AND id = $17
+    aws_region = $11, aws_default_bucket = $12, aws_endpoint_url = $13,
+    allowed_origins = $14, status = $15,
+    last_verified = CASE WHEN $16::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
+WHERE org_id = $17 AND id = $18
 `
 
 type CredentialReplaceParams struct {
@@ -338,6 +356,7 @@ type CredentialReplaceParams struct {
 	AwsRegion        *string
 	AwsDefaultBucket *string
 	AwsEndpointUrl   *string
+	AllowedOrigins   []string
 	Status           string
 	Rotated          bool
 	OrgID            uuid.UUID
@@ -359,6 +378,7 @@ func (q *Queries) CredentialReplace(ctx context.Context, db DBTX, arg Credential
 		arg.AwsRegion,
 		arg.AwsDefaultBucket,
 		arg.AwsEndpointUrl,
+		arg.AllowedOrigins,
 		arg.Status,
 		arg.Rotated,
 		arg.OrgID,

@@ -717,6 +717,8 @@ type FlowCredential struct {
 	AwsDefaultBucket *string
 	// aws_access_key: a service that speaks AWS's protocols elsewhere; null for AWS itself.
 	AwsEndpointUrl *string
+	// Where the secret may be sent, in order, for a platform whose flows name addresses; empty for others, where the catalog says it.
+	AllowedOrigins []string
 	// active; expired, revoked: calls with it are not sent.
 	Status string
 	// The account that stored it.

@@ -320,9 +320,11 @@ type CredentialInvoker interface {
 	//
 	// Replaces what can be set. With `credentials` the secret is rotated in place: the id stays, and
 	// running flows use the new secret within five minutes. The new secret must belong to the same
-	// provider account (409 otherwise). Without `credentials`, or with null, the secret is kept.
-	// `platform_id` must be the stored one (400 otherwise). Read-only fields may be sent back as they were
-	// read; they are ignored.
+	// provider account (409 otherwise). Without `credentials`, or with null, the secret is kept; then what
+	// says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
+	// `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise). `platform_id` must be
+	// the stored one (400 otherwise). 409 when another rotation came first. Read-only fields may be sent
+	// back as they were read; they are ignored.
 	//
 	// PUT /credentials/{credential_id}
 	ReplaceCredential(ctx context.Context, request *CredentialUpdate, params ReplaceCredentialParams, options ...RequestOption) (*Credential, error)
@@ -1170,7 +1172,8 @@ type WebhookInvoker interface {
 	// RotateWebhookSecret invokes rotateWebhookSecret operation.
 	//
 	// Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so
-	// that senders can change over; one that was older than that ends now.
+	// that senders can change over, also when another rotation follows. 409 while ten earlier secrets are
+	// valid; it says when it is possible again.
 	//
 	// POST /flows/webhooks/{webhook_id}/rotate-secret
 	RotateWebhookSecret(ctx context.Context, params RotateWebhookSecretParams, options ...RequestOption) (*RotatedSecret, error)
@@ -18860,9 +18863,11 @@ func (c *Client) sendRefreshLimits(ctx context.Context, params RefreshLimitsPara
 //
 // Replaces what can be set. With `credentials` the secret is rotated in place: the id stays, and
 // running flows use the new secret within five minutes. The new secret must belong to the same
-// provider account (409 otherwise). Without `credentials`, or with null, the secret is kept.
-// `platform_id` must be the stored one (400 otherwise). Read-only fields may be sent back as they were
-// read; they are ignored.
+// provider account (409 otherwise). Without `credentials`, or with null, the secret is kept; then what
+// says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
+// `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise). `platform_id` must be
+// the stored one (400 otherwise). 409 when another rotation came first. Read-only fields may be sent
+// back as they were read; they are ignored.
 //
 // PUT /credentials/{credential_id}
 func (c *Client) ReplaceCredential(ctx context.Context, request *CredentialUpdate, params ReplaceCredentialParams, options ...RequestOption) (*Credential, error) {
@@ -20999,7 +21004,8 @@ func (c *Client) sendRevokeApiKey(ctx context.Context, params RevokeApiKeyParams
 // RotateWebhookSecret invokes rotateWebhookSecret operation.
 //
 // Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so
-// that senders can change over; one that was older than that ends now.
+// that senders can change over, also when another rotation follows. 409 while ten earlier secrets are
+// valid; it says when it is possible again.
 //
 // POST /flows/webhooks/{webhook_id}/rotate-secret
 func (c *Client) RotateWebhookSecret(ctx context.Context, params RotateWebhookSecretParams, options ...RequestOption) (*RotatedSecret, error) {

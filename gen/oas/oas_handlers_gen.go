@@ -20395,9 +20395,11 @@ func (s *Server) handleRefreshLimitsRequest(args [1]string, argsEscaped bool, w 
 //
 // Replaces what can be set. With `credentials` the secret is rotated in place: the id stays, and
 // running flows use the new secret within five minutes. The new secret must belong to the same
-// provider account (409 otherwise). Without `credentials`, or with null, the secret is kept.
-// `platform_id` must be the stored one (400 otherwise). Read-only fields may be sent back as they were
-// read; they are ignored.
+// provider account (409 otherwise). Without `credentials`, or with null, the secret is kept; then what
+// says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
+// `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise). `platform_id` must be
+// the stored one (400 otherwise). 409 when another rotation came first. Read-only fields may be sent
+// back as they were read; they are ignored.
 //
 // PUT /credentials/{credential_id}
 func (s *Server) handleReplaceCredentialRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -23171,7 +23173,8 @@ func (s *Server) handleRevokeApiKeyRequest(args [1]string, argsEscaped bool, w h
 // handleRotateWebhookSecretRequest handles rotateWebhookSecret operation.
 //
 // Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so
-// that senders can change over; one that was older than that ends now.
+// that senders can change over, also when another rotation follows. 409 while ten earlier secrets are
+// valid; it says when it is possible again.
 //
 // POST /flows/webhooks/{webhook_id}/rotate-secret
 func (s *Server) handleRotateWebhookSecretRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -4922,6 +4922,14 @@ func (s *Credential) encodeFields(e *jx.Encoder) {
 		s.AWSEndpointURL.Encode(e)
 	}
 	{
+		e.FieldStart("allowed_origins")
+		e.ArrStart()
+		for _, elem := range s.AllowedOrigins {
+			e.Str(elem)
+		}
+		e.ArrEnd()
+	}
+	{
 		e.FieldStart("telemetry")
 		s.Telemetry.Encode(e)
 	}
@@ -4943,7 +4951,7 @@ func (s *Credential) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredential = [21]string{
+var jsonFieldsNameOfCredential = [22]string{
 	0:  "id",
 	1:  "org_id",
 	2:  "name",
@@ -4960,11 +4968,12 @@ var jsonFieldsNameOfCredential = [21]string{
 	13: "aws_region",
 	14: "aws_default_bucket",
 	15: "aws_endpoint_url",
-	16: "telemetry",
-	17: "status",
-	18: "created_by",
-	19: "last_verified",
-	20: "created_at",
+	16: "allowed_origins",
+	17: "telemetry",
+	18: "status",
+	19: "created_by",
+	20: "last_verified",
+	21: "created_at",
 }
 
 // Decode decodes Credential from json.
@@ -5156,8 +5165,28 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"aws_endpoint_url\"")
 			}
-		case "telemetry":
+		case "allowed_origins":
 			requiredBitSet[2] |= 1 << 0
+			if err := func() error {
+				s.AllowedOrigins = make([]string, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem string
+					v, err := d.Str()
+					elem = string(v)
+					if err != nil {
+						return err
+					}
+					s.AllowedOrigins = append(s.AllowedOrigins, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"allowed_origins\"")
+			}
+		case "telemetry":
+			requiredBitSet[2] |= 1 << 1
 			if err := func() error {
 				if err := s.Telemetry.Decode(d); err != nil {
 					return err
@@ -5167,7 +5196,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"telemetry\"")
 			}
 		case "status":
-			requiredBitSet[2] |= 1 << 1
+			requiredBitSet[2] |= 1 << 2
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -5177,7 +5206,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "created_by":
-			requiredBitSet[2] |= 1 << 2
+			requiredBitSet[2] |= 1 << 3
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -5189,7 +5218,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
 		case "last_verified":
-			requiredBitSet[2] |= 1 << 3
+			requiredBitSet[2] |= 1 << 4
 			if err := func() error {
 				if err := s.LastVerified.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -5199,7 +5228,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"last_verified\"")
 			}
 		case "created_at":
-			requiredBitSet[2] |= 1 << 4
+			requiredBitSet[2] |= 1 << 5
 			if err := func() error {
 				if err := s.CreatedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -5220,7 +5249,7 @@ func (s *Credential) Decode(d *jx.Decoder) error {
 	for i, mask := range [3]uint8{
 		0b11111111,
 		0b11111111,
-		0b00011111,
+		0b00111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -5344,6 +5373,16 @@ func (s *CredentialCreate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.AllowedOrigins != nil {
+			e.FieldStart("allowed_origins")
+			e.ArrStart()
+			for _, elem := range s.AllowedOrigins {
+				e.Str(elem)
+			}
+			e.ArrEnd()
+		}
+	}
+	{
 		if s.Status.Set {
 			e.FieldStart("status")
 			s.Status.Encode(e)
@@ -5375,7 +5414,7 @@ func (s *CredentialCreate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredentialCreate = [17]string{
+var jsonFieldsNameOfCredentialCreate = [18]string{
 	0:  "name",
 	1:  "platform_id",
 	2:  "auth_method",
@@ -5388,11 +5427,12 @@ var jsonFieldsNameOfCredentialCreate = [17]string{
 	9:  "aws_region",
 	10: "aws_default_bucket",
 	11: "aws_endpoint_url",
-	12: "status",
-	13: "tenancy_id",
-	14: "credentials_ref",
-	15: "tenant",
-	16: "telemetry",
+	12: "allowed_origins",
+	13: "status",
+	14: "tenancy_id",
+	15: "credentials_ref",
+	16: "tenant",
+	17: "telemetry",
 }
 
 // Decode decodes CredentialCreate from json.
@@ -5536,6 +5576,25 @@ func (s *CredentialCreate) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"aws_endpoint_url\"")
+			}
+		case "allowed_origins":
+			if err := func() error {
+				s.AllowedOrigins = make([]string, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem string
+					v, err := d.Str()
+					elem = string(v)
+					if err != nil {
+						return err
+					}
+					s.AllowedOrigins = append(s.AllowedOrigins, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"allowed_origins\"")
 			}
 		case "status":
 			if err := func() error {
@@ -6304,6 +6363,16 @@ func (s *CredentialUpdate) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.AllowedOrigins != nil {
+			e.FieldStart("allowed_origins")
+			e.ArrStart()
+			for _, elem := range s.AllowedOrigins {
+				e.Str(elem)
+			}
+			e.ArrEnd()
+		}
+	}
+	{
 		if s.Status.Set {
 			e.FieldStart("status")
 			s.Status.Encode(e)
@@ -6365,7 +6434,7 @@ func (s *CredentialUpdate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfCredentialUpdate = [22]string{
+var jsonFieldsNameOfCredentialUpdate = [23]string{
 	0:  "name",
 	1:  "platform_id",
 	2:  "auth_method",
@@ -6378,16 +6447,17 @@ var jsonFieldsNameOfCredentialUpdate = [22]string{
 	9:  "aws_region",
 	10: "aws_default_bucket",
 	11: "aws_endpoint_url",
-	12: "status",
-	13: "id",
-	14: "org_id",
-	15: "credentials_ref",
-	16: "tenancy_id",
-	17: "tenant",
-	18: "telemetry",
-	19: "created_by",
-	20: "last_verified",
-	21: "created_at",
+	12: "allowed_origins",
+	13: "status",
+	14: "id",
+	15: "org_id",
+	16: "credentials_ref",
+	17: "tenancy_id",
+	18: "tenant",
+	19: "telemetry",
+	20: "created_by",
+	21: "last_verified",
+	22: "created_at",
 }
 
 // Decode decodes CredentialUpdate from json.
@@ -6531,6 +6601,25 @@ func (s *CredentialUpdate) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"aws_endpoint_url\"")
+			}
+		case "allowed_origins":
+			if err := func() error {
+				s.AllowedOrigins = make([]string, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem string
+					v, err := d.Str()
+					elem = string(v)
+					if err != nil {
+						return err
+					}
+					s.AllowedOrigins = append(s.AllowedOrigins, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"allowed_origins\"")
 			}
 		case "status":
 			if err := func() error {

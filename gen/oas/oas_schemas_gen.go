@@ -2576,6 +2576,9 @@ type Credential struct {
 	AWSRegion        NilString           `json:"aws_region"`
 	AWSDefaultBucket NilString           `json:"aws_default_bucket"`
 	AWSEndpointURL   NilString           `json:"aws_endpoint_url"`
+	// All origins to which the secret may be sent; besides, that of `token_url` gets what it exchanges for
+	// tokens.
+	AllowedOrigins []string `json:"allowed_origins"`
 	// When the credential was last seen in use, by service id. What is new, such as a first failure, shows
 	// at once; while calls go on as before the times may be 30 seconds old.
 	Telemetry CredentialTelemetry `json:"telemetry"`
@@ -2665,6 +2668,11 @@ func (s *Credential) GetAWSDefaultBucket() NilString {
 // GetAWSEndpointURL returns the value of AWSEndpointURL.
 func (s *Credential) GetAWSEndpointURL() NilString {
 	return s.AWSEndpointURL
+}
+
+// GetAllowedOrigins returns the value of AllowedOrigins.
+func (s *Credential) GetAllowedOrigins() []string {
+	return s.AllowedOrigins
 }
 
 // GetTelemetry returns the value of Telemetry.
@@ -2772,6 +2780,11 @@ func (s *Credential) SetAWSEndpointURL(val NilString) {
 	s.AWSEndpointURL = val
 }
 
+// SetAllowedOrigins sets the value of AllowedOrigins.
+func (s *Credential) SetAllowedOrigins(val []string) {
+	s.AllowedOrigins = val
+}
+
 // SetTelemetry sets the value of Telemetry.
 func (s *Credential) SetTelemetry(val CredentialTelemetry) {
 	s.Telemetry = val
@@ -2804,9 +2817,8 @@ type CredentialCreate struct {
 	PlatformID string     `json:"platform_id"`
 	AuthMethod AuthMethod `json:"auth_method"`
 	// The secret, for example `{"username": ..., "password": ...}` for `basic_auth`; `auth_method` says
-	// what else there is. It is stored encrypted and never returned. It is sent to services of the
-	// platform only, or to their hosts by an HTTP request; that of platform `core` to whatever address the
-	// HTTP request of a definition names.
+	// what else there is. It is stored encrypted and never returned. It is sent to no other origins than
+	// `allowed_origins`.
 	Credentials      FreeObject            `json:"credentials"`
 	GrantType        OptNilString          `json:"grant_type"`
 	TokenURL         OptNilString          `json:"token_url"`
@@ -2816,7 +2828,13 @@ type CredentialCreate struct {
 	AWSRegion        OptNilString          `json:"aws_region"`
 	AWSDefaultBucket OptNilString          `json:"aws_default_bucket"`
 	AWSEndpointURL   OptNilString          `json:"aws_endpoint_url"`
-	Status           OptCredentialStatus   `json:"status"`
+	// The origins, `scheme://host` or `scheme://host:port`, to which the secret may be sent. Required for
+	// platform `core`, whose flows name addresses: a call to another origin is not sent. They are https,
+	// or http for hosts that the operator allows, and name hosts in ASCII. For other platforms the catalog
+	// says them: leave them out, or send them as they were read. A replacement without them keeps the
+	// stored ones.
+	AllowedOrigins []string            `json:"allowed_origins"`
+	Status         OptCredentialStatus `json:"status"`
 	// A tenant of the platform that the organization has named. Left out, the credential is bound to the
 	// account that the platform says it belongs to.
 	TenancyID      OptNilString `json:"tenancy_id"`
@@ -2883,6 +2901,11 @@ func (s *CredentialCreate) GetAWSDefaultBucket() OptNilString {
 // GetAWSEndpointURL returns the value of AWSEndpointURL.
 func (s *CredentialCreate) GetAWSEndpointURL() OptNilString {
 	return s.AWSEndpointURL
+}
+
+// GetAllowedOrigins returns the value of AllowedOrigins.
+func (s *CredentialCreate) GetAllowedOrigins() []string {
+	return s.AllowedOrigins
 }
 
 // GetStatus returns the value of Status.
@@ -2968,6 +2991,11 @@ func (s *CredentialCreate) SetAWSDefaultBucket(val OptNilString) {
 // SetAWSEndpointURL sets the value of AWSEndpointURL.
 func (s *CredentialCreate) SetAWSEndpointURL(val OptNilString) {
 	s.AWSEndpointURL = val
+}
+
+// SetAllowedOrigins sets the value of AllowedOrigins.
+func (s *CredentialCreate) SetAllowedOrigins(val []string) {
+	s.AllowedOrigins = val
 }
 
 // SetStatus sets the value of Status.
@@ -3247,16 +3275,22 @@ type CredentialUpdate struct {
 	AWSRegion        OptNilString          `json:"aws_region"`
 	AWSDefaultBucket OptNilString          `json:"aws_default_bucket"`
 	AWSEndpointURL   OptNilString          `json:"aws_endpoint_url"`
-	Status           OptCredentialStatus   `json:"status"`
-	ID               OptIgnored            `json:"id"`
-	OrgID            OptIgnored            `json:"org_id"`
-	CredentialsRef   OptIgnored            `json:"credentials_ref"`
-	TenancyID        OptIgnored            `json:"tenancy_id"`
-	Tenant           OptIgnored            `json:"tenant"`
-	Telemetry        OptIgnored            `json:"telemetry"`
-	CreatedBy        OptIgnored            `json:"created_by"`
-	LastVerified     OptIgnored            `json:"last_verified"`
-	CreatedAt        OptIgnored            `json:"created_at"`
+	// The origins, `scheme://host` or `scheme://host:port`, to which the secret may be sent. Required for
+	// platform `core`, whose flows name addresses: a call to another origin is not sent. They are https,
+	// or http for hosts that the operator allows, and name hosts in ASCII. For other platforms the catalog
+	// says them: leave them out, or send them as they were read. A replacement without them keeps the
+	// stored ones.
+	AllowedOrigins []string            `json:"allowed_origins"`
+	Status         OptCredentialStatus `json:"status"`
+	ID             OptIgnored          `json:"id"`
+	OrgID          OptIgnored          `json:"org_id"`
+	CredentialsRef OptIgnored          `json:"credentials_ref"`
+	TenancyID      OptIgnored          `json:"tenancy_id"`
+	Tenant         OptIgnored          `json:"tenant"`
+	Telemetry      OptIgnored          `json:"telemetry"`
+	CreatedBy      OptIgnored          `json:"created_by"`
+	LastVerified   OptIgnored          `json:"last_verified"`
+	CreatedAt      OptIgnored          `json:"created_at"`
 }
 
 // GetName returns the value of Name.
@@ -3317,6 +3351,11 @@ func (s *CredentialUpdate) GetAWSDefaultBucket() OptNilString {
 // GetAWSEndpointURL returns the value of AWSEndpointURL.
 func (s *CredentialUpdate) GetAWSEndpointURL() OptNilString {
 	return s.AWSEndpointURL
+}
+
+// GetAllowedOrigins returns the value of AllowedOrigins.
+func (s *CredentialUpdate) GetAllowedOrigins() []string {
+	return s.AllowedOrigins
 }
 
 // GetStatus returns the value of Status.
@@ -3427,6 +3466,11 @@ func (s *CredentialUpdate) SetAWSDefaultBucket(val OptNilString) {
 // SetAWSEndpointURL sets the value of AWSEndpointURL.
 func (s *CredentialUpdate) SetAWSEndpointURL(val OptNilString) {
 	s.AWSEndpointURL = val
+}
+
+// SetAllowedOrigins sets the value of AllowedOrigins.
+func (s *CredentialUpdate) SetAllowedOrigins(val []string) {
+	s.AllowedOrigins = val
 }
 
 // SetStatus sets the value of Status.

@@ -15,7 +15,8 @@ func credentialOf(c *credential.Credential) oas.Credential {
 		TenancyID: nilString(c.TenancyID), GrantType: nilString(c.GrantType), TokenURL: nilString(c.TokenUrl),
 		Audience: nilString(c.Audience), Scopes: c.Scopes,
 		AWSRegion: nilString(c.AwsRegion), AWSDefaultBucket: nilString(c.AwsDefaultBucket), AWSEndpointURL: nilString(c.AwsEndpointUrl),
-		Telemetry: make(oas.CredentialTelemetry, len(c.Uses)), Status: oas.CredentialStatus(c.Status),
+		AllowedOrigins: c.Origins,
+		Telemetry:      make(oas.CredentialTelemetry, len(c.Uses)), Status: oas.CredentialStatus(c.Status),
 		CreatedBy: c.CreatedBy, LastVerified: nilTime(c.LastVerified), CreatedAt: nilTime(&c.CreatedAt),
 	}
 	out.Tenant.SetToNull()
@@ -63,7 +64,8 @@ func createdCredential(r *oas.CredentialCreate) credential.Input {
 		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), Scopes: r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
 		AWSRegion: givenString(r.AWSRegion), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
-		Status: string(r.Status.Or("")), TenancyID: givenString(r.TenancyID),
+		Origins: r.AllowedOrigins,
+		Status:  string(r.Status.Or("")), TenancyID: givenString(r.TenancyID),
 	}
 }
 
@@ -74,7 +76,8 @@ func replacedCredential(r *oas.CredentialUpdate) credential.Input {
 		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), Scopes: r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
 		AWSRegion: givenString(r.AWSRegion), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
-		Status: string(r.Status.Or("")),
+		Origins: r.AllowedOrigins,
+		Status:  string(r.Status.Or("")),
 	}
 	if secret, ok := r.Credentials.Get(); ok {
 		in.Secret = secretBytes(secret)

@@ -81,7 +81,7 @@ func (a *tokenAPI) counts() [2]int {
 func (a *tokenAPI) body(secret string) map[string]any {
 	return map[string]any{
 		"name": "app", "platform_id": "core", "auth_method": "oauth2", "token_url": a.URL + "/token", "scopes": []string{"read"},
-		"credentials": map[string]any{"client_id": "app", "client_secret": secret},
+		"credentials": map[string]any{"client_id": "app", "client_secret": secret}, "allowed_origins": []string{a.URL},
 	}
 }
 
@@ -143,13 +143,13 @@ func TestCredentials_MethodsRefused(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
 	api := newTokenAPI(t)
-	ok := api.body(needle)
+	ok := with(api.body(needle), "allowed_origins", []string{"https://api.example"})
 	aws := object{
 		"name": "store", "platform_id": "aws", "auth_method": "aws_access_key", "aws_region": "eu-central-1", "aws_default_bucket": "stock",
 		"credentials": object{"access_key_id": "AKIA", "secret_access_key": needle},
 	}
 	jwt := object{
-		"name": "signed", "platform_id": "core", "auth_method": "jwt",
+		"name": "signed", "platform_id": "core", "auth_method": "jwt", "allowed_origins": []string{"https://api.example"},
 		"credentials": object{"algorithm": "HS256", "key": strings.Repeat(needle, 8), "issuer": "me"},
 	}
 	for name, tc := range map[string]struct {
@@ -165,7 +165,7 @@ func TestCredentials_MethodsRefused(t *testing.T) {
 		"aws region":      {with(aws, "aws_region", "evil.example/"), []string{"body.aws_region value_error"}},
 		"aws endpoint":    {with(aws, "aws_endpoint_url", "https://x/path"), []string{"body.aws_endpoint_url value_error"}},
 		"aws bucket":      {with(aws, "aws_default_bucket", "a/b"), []string{"body.aws_default_bucket value_error"}},
-		"aws on core":     {with(aws, "platform_id", "core"), []string{"body.auth_method value_error"}},
+		"aws on core":     {with(aws, "platform_id", "core", "allowed_origins", []string{"https://api.example"}), []string{"body.auth_method value_error"}},
 		"jwt short key":   {with(jwt, "credentials", object{"algorithm": "HS256", "key": "n33dle", "issuer": "me"}), []string{"body.credentials value_error"}},
 		"jwt no PEM":      {with(jwt, "credentials", object{"algorithm": "RS256", "key": "n33dle\nn33dle", "issuer": "me"}), []string{"body.credentials value_error"}},
 		"jwt other field": {with(jwt, "credentials", object{"algorithm": "HS256", "key": strings.Repeat(needle, 8)}), []string{"body.credentials.issuer missing"}},
@@ -186,8 +186,18 @@ func TestCredentials_MethodsRefused(t *testing.T) {
 		// What was read can be sent back, and keeps the secret.
 		assert.Equal(t, created, s.Do(http.MethodPut, path, created).Want(http.StatusOK).JSON())
 		if body["auth_method"] == "oauth2" {
-			s.Do(http.MethodPut, path, with(created, "token_url", "https://evil.example/token")).Invalid("body.credentials missing")
-			s.Do(http.MethodPut, path, with(created, "scopes", []string{"write"})).Want(http.StatusOK)
+			for name, value := range map[string]any{
+				"token_url": "https://evil.example/token", "scopes": []string{"write"}, "audience": "https://evil.example",
+				"allowed_origins": []string{"https://api.example", "https://evil.example"},
+			} {
+				refused := s.Do(http.MethodPut, path, with(created, name, value)).Invalid("body.credentials missing")
+				assert.Contains(t, string(refused.Body), "Another "+name+" needs the secret again")
+			}
+			s.Do(http.MethodPut, path, with(created, "allowed_origins", absent)).Want(http.StatusOK)
+		}
+		if body["auth_method"] == "aws_access_key" {
+			s.Do(http.MethodPut, path, with(created, "aws_endpoint_url", "https://evil.example", "allowed_origins", absent)).
+				Invalid("body.credentials missing")
 		}
 	}
 	assert.Zero(t, api.counts()[0], "tokens: nothing was asked of an address that is not allowed")

@@ -19,7 +19,7 @@ func TestCredentials_RotationReachesWorkers(t *testing.T) {
 	front := s.replica(func(c *app.Config) { c.AllowHosts = s.config.AllowHosts })
 	body := object{
 		"name": "key", "platform_id": "core", "auth_method": "api_key", "api_key_placement": object{"header_name": "Authorization", "scheme": "Bearer"},
-		"credentials": object{"api_key": "old"},
+		"credentials": object{"api_key": "old"}, "allowed_origins": []string{api.URL},
 	}
 	s.credential = front.Do(http.MethodPost, "/credentials", body).Want(http.StatusCreated).JSON()["id"].(string)
 	flow := s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":"CRED","params":{"url":"` + api.URL + `/x"}}]}]`)

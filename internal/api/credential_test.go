@@ -69,6 +69,8 @@ type credentialBundle struct {
 	log   *sink
 	// keyed is what the platform with API keys saw last.
 	keyed *lastRequest
+	// dialer is where the dialer is.
+	dialer string
 	// answers are the bodies of all answers.
 	answers strings.Builder
 }
@@ -114,6 +116,7 @@ func setupCredentials(t *testing.T) *credentialBundle {
 	t.Helper()
 	b := &credentialBundle{pool: pgtest.New(t), sim: dialersim.New(dialersim.Options{}), log: &sink{}, keyed: &lastRequest{}}
 	dialer, keyed := httptest.NewServer(b.sim), httptest.NewServer(b.keyed)
+	b.dialer = dialer.URL
 	t.Cleanup(func() { b.sim.Close(); dialer.Close(); keyed.Close() })
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "keyed.yaml"), []byte(keyedPlatform), 0o600); err != nil {
@@ -137,7 +140,7 @@ func setupCredentials(t *testing.T) *credentialBundle {
 	handler, err := api.New(api.Deps{
 		Pool: b.pool, Accounts: accounts, Catalog: loaded, Answers: apitest.Answers(t, b.pool), Limits: request.NewLimits(b.pool, time.Now), Now: time.Now,
 		Log:         slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Credentials: credential.New(credential.Deps{Pool: b.pool, Vault: secrets, Catalog: loaded, Prober: sender, Now: time.Now}),
+		Credentials: credential.New(credential.Deps{Pool: b.pool, Vault: secrets, Catalog: loaded, Prober: sender, Now: time.Now, AllowHosts: []string{"sim:8080", "sim:80", "[fd00::1]:8080"}}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -197,6 +200,10 @@ func keyedBody(placement object) object {
 	}
 }
 
+func coreBody(origins ...string) object {
+	return with(keyedBody(object{"header_name": "Authorization", "scheme": "Bearer"}), "platform_id", "core", "allowed_origins", origins)
+}
+
 // with returns a copy of body with these fields set; the value absent leaves one out.
 func with(body object, pairs ...any) object {
 	out := object{}
@@ -232,7 +239,7 @@ func TestCredentials_Lifecycle(t *testing.T) {
 		"auth_method", "basic_auth", "credentials_ref", "vault://"+created["id"].(string), "tenancy_id", tenancy,
 		"tenant", object{"id": tenancy, "is_manual": false, "label": "Acme", "platform_id": "dialer"},
 		"grant_type", nil, "token_url", nil, "audience", nil, "scopes", []any{}, "api_key_placement", nil,
-		"aws_region", nil, "aws_default_bucket", nil, "aws_endpoint_url", nil, "status", "active", "last_verified", nil)
+		"aws_region", nil, "aws_default_bucket", nil, "aws_endpoint_url", nil, "allowed_origins", []any{b.dialer}, "status", "active", "last_verified", nil)
 	if !reflect.DeepEqual(created, want) {
 		t.Errorf("created %v\nwant %v", created, want)
 	}
@@ -365,7 +372,8 @@ func TestCredentials_Placement(t *testing.T) {
 	if b.keyed.header != "Token "+needle+"-key" || b.keyed.query != "" || created["tenancy_id"] != tenant.TenancyID("keyed", "k-1") {
 		t.Errorf("the platform saw header %q, query %q; created %v", b.keyed.header, b.keyed.query, created)
 	}
-	b.Do("PUT", path, with(keyedBody(object{"query_param": "key"}), "credentials", absent)).Want(200)
+	b.Do("PUT", path, with(keyedBody(object{"query_param": "key"}), "credentials", absent)).Invalid("body.credentials missing")
+	b.Do("PUT", path, keyedBody(object{"query_param": "key"})).Want(200)
 	if tested := b.Do("POST", path+"/test", nil).Want(200).JSON(); tested["success"] != true || b.keyed.query != needle+"-key" || b.keyed.header != "" {
 		t.Errorf("test %v; the platform saw header %q, query %q", tested, b.keyed.header, b.keyed.query)
 	}
@@ -375,7 +383,7 @@ func TestCredentials_Placement(t *testing.T) {
 func TestCredentials_PlainHTTP(t *testing.T) {
 	t.Parallel()
 	b := setupCredentials(t)
-	created, path := b.create(t, with(keyedBody(object{"header_name": "Authorization", "scheme": "Bearer"}), "platform_id", "core"))
+	created, path := b.create(t, coreBody("https://api.example"))
 	if created["tenancy_id"] != nil || created["tenant"] != nil || len(created["telemetry"].(object)) != 0 {
 		t.Errorf("created = %v", created)
 	}

@@ -36,7 +36,7 @@ const dryRunSteps = `[
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
-	key := s.Do(http.MethodPost, "/credentials", `{"name":"k","platform_id":"core","auth_method":"api_key","credentials":{"api_key":"hush-hush"},"api_key_placement":{"header_name":"X-Key","scheme":"Token"}}`)
+	key := s.Do(http.MethodPost, "/credentials", `{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":["https://api.example"],"credentials":{"api_key":"hush-hush"},"api_key_placement":{"header_name":"X-Key","scheme":"Token"}}`)
 	id := s.define(strings.ReplaceAll(dryRunSteps, "KEY", key.Want(http.StatusCreated).JSON()["id"].(string)))
 	path := "/flows/definitions/" + id + "/dry-run"
 	before := s.sim.Counters("acme")

@@ -232,7 +232,7 @@ func TestReceiver_Refuses(t *testing.T) {
 	s.sendUnsigned(other.url, body, s.signed(other.secret, "m", []byte(body))...).Detail(http.StatusNotFound, "Webhook not found")
 }
 
-// Both secrets are good for a day after a rotation, in every process from its answer on.
+// A secret is good for a day after its rotation, however many follow, in every process from its answer on.
 func TestReceiver_Rotation(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -259,10 +259,43 @@ func TestReceiver_Rotation(t *testing.T) {
 	want(h.secret, http.StatusUnauthorized)
 	want(second, http.StatusAccepted)
 	third := rotate()
+	pgtest.MoveClock(t, s.app.Pool, 12*time.Hour)
 	fourth := rotate()
+	for _, secret := range []string{second, third, fourth} {
+		want(secret, http.StatusAccepted)
+	}
+	pgtest.MoveClock(t, s.app.Pool, 12*time.Hour)
 	want(second, http.StatusUnauthorized)
 	want(third, http.StatusAccepted)
 	want(fourth, http.StatusAccepted)
+}
+
+// TestReceiver_RotatedOften: a rotation that would have more secrets live than are compared with is refused, and says when it is not.
+func TestReceiver_RotatedOften(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	h := s.webhook(s.webhookBody())
+	rotate := func() apitest.Response { return s.Do(http.MethodPost, "/flows/webhooks/"+h.id+"/rotate-secret", nil) }
+	all := []string{h.secret}
+	var ends time.Time
+	for i := range 10 {
+		rotated := rotate().Want(http.StatusOK).JSON()
+		all = append(all, rotated["signing_secret"].(string))
+		if i == 0 {
+			var err error
+			ends, err = time.Parse(time.RFC3339, rotated["previous_valid_until"].(string))
+			require.NoError(t, err)
+		}
+	}
+	again := ends.Truncate(time.Second).Add(time.Second).Format(time.RFC3339)
+	rotate().Detail(http.StatusConflict, "The webhook has 10 earlier secrets that are still valid; it can be rotated again at "+again)
+	for i, secret := range all {
+		s.sendTo(s.Client, hook{h.id, secret, h.url}, fmt.Sprint(i), "{}").Want(http.StatusAccepted)
+	}
+	pgtest.MoveClock(t, s.app.Pool, 24*time.Hour)
+	rotate().Want(http.StatusOK)
+	s.sendTo(s.Client, hook{h.id, all[10], h.url}, "last", "{}").Want(http.StatusAccepted)
+	s.sendTo(s.Client, hook{h.id, all[0], h.url}, "first", "{}").Want(http.StatusUnauthorized)
 }
 
 // The minute of a webhook is one for all processes; copies and what is not signed do not count.
@@ -406,8 +439,8 @@ func TestReceiver_ChangedMeanwhile(t *testing.T) {
 		changes func(h hook) [][3]string
 		status  int
 	}{
-		"its secret":        {rotate, http.StatusUnauthorized},
-		"one secret before": {func(h hook) [][3]string { return rotate(h)[:1] }, http.StatusAccepted},
+		"its secret":       {func(h hook) [][3]string { return rotate(h)[:1] }, http.StatusAccepted},
+		"its secret twice": {rotate, http.StatusAccepted},
 		"switched off": {func(h hook) [][3]string {
 			return [][3]string{{http.MethodPatch, "/flows/webhooks/" + h.id, `{"enabled":false}`}}
 		}, http.StatusNotFound},

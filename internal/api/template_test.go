@@ -69,7 +69,7 @@ func serveTemplates(t *testing.T) templated {
 	away := newElsewhere(t)
 	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = []string{strings.TrimPrefix(away.URL, "http://")} })
 	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "id", Value: []byte(`"bad"`)}}})
-	key := s.made("/credentials", `{"name":"api","platform_id":"core","auth_method":"api_key","credentials":{"api_key":"opensesame"},"api_key_placement":{"header_name":"X-Key"}}`)
+	key := s.made("/credentials", `{"name":"api","platform_id":"core","auth_method":"api_key","allowed_origins":["`+away.URL+`"],"credentials":{"api_key":"opensesame"},"api_key_placement":{"header_name":"X-Key"}}`)
 	return templated{s, away, key}
 }
 
@@ -201,7 +201,7 @@ func TestTemplate_Runs(t *testing.T) {
 func TestTemplate_Examples(t *testing.T) {
 	t.Parallel()
 	s := serveTemplates(t)
-	plain := s.made("/credentials", `{"name":"any","platform_id":"core","auth_method":"api_key","credentials":{"api_key":"k"},"api_key_placement":{"header_name":"X-Key"}}`)
+	plain := s.made("/credentials", `{"name":"any","platform_id":"core","auth_method":"api_key","allowed_origins":["https://api.example.com","https://source.example.com","https://target.example.com"],"credentials":{"api_key":"k"},"api_key_placement":{"header_name":"X-Key"}}`)
 	for _, item := range s.pages("/flows/templates", 50) {
 		var tpl struct {
 			ID, Description string

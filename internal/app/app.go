@@ -288,7 +288,8 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.Scheduler = due.New(a.clock, queue, due.Options{Log: a.cfg.Log})
 	a.watch = due.NewClock(a.clock, a.cfg.Log)
-	a.Credentials = credential.New(credential.Deps{Pool: a.Pool, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler})
+	a.Credentials = credential.New(credential.Deps{Pool: a.Pool, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler,
+		AllowHosts: a.cfg.AllowHosts})
 	a.Definitions = definition.New(a.Pool, a.Catalog)
 	a.RecordSets = recordset.New(a.Pool, a.Scheduler)
 	a.Stores = store.New(a.Pool, a.Scheduler)

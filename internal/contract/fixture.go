@@ -32,6 +32,8 @@ var fixtures = map[string]fixture{
 	"listServiceActions": fixed("service_id", "dialer__api"),
 	"getAction":          fixed("action_id", "dialer__api__upload"),
 
+	"createCredential":  shared(credential),
+	"testNewCredential": shared(credential),
 	"getCredential":     shared(credential),
 	"replaceCredential": credential,
 	"deleteCredential":  credential,
@@ -227,7 +229,9 @@ func credential(ctx context.Context, w *world) (values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return values{"credential_id": made["id"].(string), "tenancy_id": made["tenancy_id"].(string)}, nil
+	return values{
+		"credential_id": made["id"].(string), "tenancy_id": made["tenancy_id"].(string), "allowed_origin": made["allowed_origins"].([]any)[0].(string),
+	}, nil
 }
 
 // schedule fires when nobody looks.

@@ -51,6 +51,8 @@ type Credential struct {
 	// organization named it.
 	AccountLabel string
 	Manual       bool
+	// Origins are all to which the secret may be sent.
+	Origins []string
 	// Uses is the observed use, one entry per service.
 	Uses []db.FlowCredentialUse
 }
@@ -86,6 +88,8 @@ type Input struct {
 	AWSRegion        *string
 	AWSDefaultBucket *string
 	AWSEndpointURL   *string
+	// Origins are those to which the secret may be sent; empty for those that are stored, or that the catalog says.
+	Origins []string
 	// Status is empty where the caller named none.
 	Status string
 	// TenancyID is a tenant that the organization named, for a new credential; nil for what the platform says.
@@ -108,6 +112,8 @@ type Service struct {
 	held    *cache
 	stamps  *stamps
 	meter   Meter
+
+	allowHosts []string
 }
 
 // Meter debits a question of the service's own that took so long and ended with outcome. Nobody is named for it.
@@ -132,13 +138,15 @@ type Deps struct {
 	Prober  Prober
 	Now     func() time.Time
 	Due     event.Waker
+	// AllowHosts lists the "host:port" to which secrets may go without TLS; it may be empty.
+	AllowHosts []string
 }
 
 // New returns a Service.
 func New(d Deps) *Service {
 	return &Service{
 		pool: d.Pool, vault: d.Vault, catalog: d.Catalog, prober: d.Prober, now: d.Now, due: d.Due, queries: db.New(),
-		held: newCache(d.Now), stamps: newStamps(), meter: func(context.Context, Question, time.Duration, error) error { return nil },
+		allowHosts: d.AllowHosts, held: newCache(d.Now), stamps: newStamps(), meter: func(context.Context, Question, time.Duration, error) error { return nil },
 	}
 }
 

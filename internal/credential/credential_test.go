@@ -299,19 +299,23 @@ func TestCreate_Refused(t *testing.T) {
 		in   credential.Input
 		want string // places and types
 	}{
-		"no secret":          {secret(""), "body.credentials object_type"},
-		"missing password":   {secret(`{"username": "ann"}`), "body.credentials.password missing"},
-		"missing both":       {secret(`{}`), "body.credentials.username missing, body.credentials.password missing"},
-		"null password":      {secret(`{"username": "ann", "password": null}`), "body.credentials.password null_not_allowed"},
-		"number":             {secret(`{"username": "ann", "password": 12345}`), "body.credentials.password string_type"},
-		"empty":              {secret(`{"username": "", "password": "needle-secret"}`), "body.credentials.username string_too_short"},
-		"line break":         {secret(`{"username": "ann", "password": "needle-secret\r\nX: y"}`), "body.credentials.password value_error"},
-		"colon":              {secret(`{"username": "a:b", "password": "needle-secret"}`), "body.credentials.username value_error"},
-		"too long":           {secret(`{"username": "ann", "password": "` + strings.Repeat("x", 20000) + `"}`), "body.credentials.password string_too_long"},
-		"unknown field":      {secret(`{"username": "ann", "password": "needle-secret", "pin": "needle-secret"}`), "body.credentials.pin extra_forbidden"},
-		"other method":       {with(keyed(needle), func(in *credential.Input) { in.PlatformID = "dialer" }), "body.auth_method value_error"},
-		"core, bad method":   {with(basic(needle), func(in *credential.Input) { in.PlatformID, in.AuthMethod = "core", "aws_access_key" }), "body.auth_method value_error"},
-		"core, no key":       {with(keyed(needle), func(in *credential.Input) { in.PlatformID, in.Secret = "core", []byte("{}") }), "body.credentials.api_key missing"},
+		"no secret":        {secret(""), "body.credentials object_type"},
+		"missing password": {secret(`{"username": "ann"}`), "body.credentials.password missing"},
+		"missing both":     {secret(`{}`), "body.credentials.username missing, body.credentials.password missing"},
+		"null password":    {secret(`{"username": "ann", "password": null}`), "body.credentials.password null_not_allowed"},
+		"number":           {secret(`{"username": "ann", "password": 12345}`), "body.credentials.password string_type"},
+		"empty":            {secret(`{"username": "", "password": "needle-secret"}`), "body.credentials.username string_too_short"},
+		"line break":       {secret(`{"username": "ann", "password": "needle-secret\r\nX: y"}`), "body.credentials.password value_error"},
+		"colon":            {secret(`{"username": "a:b", "password": "needle-secret"}`), "body.credentials.username value_error"},
+		"too long":         {secret(`{"username": "ann", "password": "` + strings.Repeat("x", 20000) + `"}`), "body.credentials.password string_too_long"},
+		"unknown field":    {secret(`{"username": "ann", "password": "needle-secret", "pin": "needle-secret"}`), "body.credentials.pin extra_forbidden"},
+		"other method":     {with(keyed(needle), func(in *credential.Input) { in.PlatformID = "dialer" }), "body.auth_method value_error"},
+		"core, bad method": {with(basic(needle), func(in *credential.Input) { in.PlatformID, in.AuthMethod = "core", "aws_access_key" }), "body.auth_method value_error"},
+		"core, no key": {with(keyed(needle), func(in *credential.Input) {
+			in.PlatformID, in.Origins, in.Secret = "core", []string{"https://api.example"}, []byte("{}")
+		}), "body.credentials.api_key missing"},
+		"core, no origin":    {with(keyed(needle), func(in *credential.Input) { in.PlatformID = "core" }), "body.allowed_origins missing"},
+		"origins of another": {with(basic(needle), func(in *credential.Input) { in.Origins = []string{"https://api.example"} }), "body.allowed_origins value_error"},
 		"unsupported method": {with(basic(needle), func(in *credential.Input) { in.AuthMethod = "oauth2" }), "body.auth_method value_error"},
 		"stray placement":    {with(basic(needle), func(in *credential.Input) { in.Placement = keyed("").Placement }), "body.api_key_placement value_error"},
 		"no placement":       {place(nil), "body.api_key_placement missing"},
@@ -359,7 +363,7 @@ func TestCreate_PlainHTTP(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, in := range []credential.Input{basic("p"), keyed("k")} {
-		in.PlatformID = "core"
+		in.PlatformID, in.Origins = "core", []string{"https://api.example"}
 		c := b.create(t, in)
 		if c.TenancyID != nil || len(c.Uses) != 0 {
 			t.Errorf("created = %+v", c)

@@ -44,7 +44,7 @@ func (s *Service) Delete(ctx context.Context, orgID, id uuid.UUID) error {
 		if err := s.vault.Delete(ctx, tx, orgID, id); err != nil {
 			return err
 		}
-		if err := s.wakeOthers(ctx, tx, lock.TenancyID); err != nil {
+		if err := s.wakeOthers(ctx, tx, lock.FlowCredential.TenancyID); err != nil {
 			return err
 		}
 		return account.Audit(ctx, tx, "credential", id.String())

@@ -204,9 +204,9 @@ func (s *Service) record(ctx context.Context, used *loaded, service *catalog.Ser
 		if lock.Version != used.Version {
 			return nil
 		}
-		tenancy, err = bind(ctx, tx, used.OrgID, lock.TenancyID, a)
+		tenancy, err = bind(ctx, tx, used.OrgID, lock.FlowCredential.TenancyID, a)
 		if fault.Is(err, fault.Conflict) {
-			a.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential; rotate it to one of %s", textOf(lock.TenancyID))
+			a.fail(provider.AuthFailed, "The secret belongs to another provider account than the credential; rotate it to one of %s", textOf(lock.FlowCredential.TenancyID))
 		} else if err != nil {
 			return err
 		}

@@ -24,13 +24,14 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Cr
 	if err != nil {
 		return nil, fmt.Errorf("read credential %s: %w", id, err)
 	}
-	c := credentialOf(row)
+	c := s.credentialOf(row)
 	return c, s.addUses(ctx, q, orgID, []*Credential{c})
 }
 
-func credentialOf(row db.CredentialGetRow) *Credential {
+func (s *Service) credentialOf(row db.CredentialGetRow) *Credential {
 	return &Credential{
 		FlowCredential: row.FlowCredential, Manual: row.Manual, AccountLabel: firstOf(row.Label, tenant.Label(row.AccountName, row.AccountNumber)),
+		Origins: s.spec(settingsOf(&row.FlowCredential)).Origins,
 	}
 }
 
@@ -49,7 +50,7 @@ func (s *Service) List(ctx context.Context, orgID uuid.UUID, f Filter) ([]*Crede
 	}
 	items := make([]*Credential, len(rows))
 	for i, row := range rows {
-		items[i] = credentialOf(db.CredentialGetRow(row))
+		items[i] = s.credentialOf(db.CredentialGetRow(row))
 	}
 	return items, total, s.addUses(ctx, s.pool, orgID, items)
 }
@@ -82,8 +83,9 @@ func (s *Service) Placeholder(ctx context.Context, orgID, id uuid.UUID) (*Resolv
 	if err != nil {
 		return nil, fmt.Errorf("read credential %s: %w", id, err)
 	}
+	stored := &row.FlowCredential
 	return &Resolved{
-		ID: id, OrgID: orgID, PlatformID: row.PlatformID, AuthMethod: row.AuthMethod, TenancyID: textOf(row.TenancyID), Status: row.Status,
-		Version: row.Version, Secret: provider.Placeholder(s.spec(settingsOf(&row))),
+		ID: id, OrgID: orgID, PlatformID: stored.PlatformID, AuthMethod: stored.AuthMethod, TenancyID: textOf(stored.TenancyID),
+		Status: stored.Status, Version: row.Version, Secret: provider.Placeholder(s.spec(settingsOf(stored))),
 	}, nil
 }

@@ -90,12 +90,13 @@ func (s *Service) load(ctx context.Context, orgID, id uuid.UUID) (*loaded, error
 		if err != nil {
 			return nil, fmt.Errorf("credential %s: %w", id, err)
 		}
+		stored := &row.FlowCredential
 		return &loaded{
 			Resolved: Resolved{
-				ID: id, OrgID: orgID, PlatformID: row.PlatformID, AuthMethod: row.AuthMethod,
-				TenancyID: textOf(row.TenancyID), Status: row.Status, Version: version,
+				ID: id, OrgID: orgID, PlatformID: stored.PlatformID, AuthMethod: stored.AuthMethod,
+				TenancyID: textOf(stored.TenancyID), Status: stored.Status, Version: version,
 			},
-			material: secret{settings: settingsOf(&row), fields: fields},
+			material: secret{settings: settingsOf(stored), fields: fields},
 		}, nil
 	}
 	return nil, fmt.Errorf("read credential %s: it was rotated %d times meanwhile", id, loadTries)

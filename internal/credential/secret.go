@@ -25,31 +25,36 @@ type settings struct {
 	tokenURL, audience         string
 	scopes                     []string
 	awsRegion, awsURL, awsName string
+	origins                    []string
 }
 
 func (in Input) settings() settings {
 	return settings{
 		platformID: in.PlatformID, method: in.AuthMethod, placement: in.Placement, tokenURL: textOf(in.TokenURL), audience: textOf(in.Audience),
 		scopes: in.Scopes, awsRegion: textOf(in.AWSRegion), awsURL: textOf(in.AWSEndpointURL), awsName: textOf(in.AWSDefaultBucket),
+		origins: in.Origins,
 	}
 }
 
-func settingsOf(row *db.CredentialForUseRow) settings {
+func settingsOf(row *db.FlowCredential) settings {
 	return settings{
 		platformID: row.PlatformID, method: row.AuthMethod, placement: placement(row.PlacementHeader, row.PlacementScheme, row.PlacementQuery),
 		tokenURL: textOf(row.TokenUrl), audience: textOf(row.Audience), scopes: row.Scopes,
 		awsRegion: textOf(row.AwsRegion), awsURL: textOf(row.AwsEndpointUrl), awsName: textOf(row.AwsDefaultBucket),
+		origins: row.AllowedOrigins,
 	}
 }
 
-// spec is the settings as package provider takes them, with the places where the platform is reached.
+// spec is the settings as package provider takes them, with all places where the secret may go: those that it names, and those
+// where its platform is reached.
 func (s *Service) spec(in settings) provider.Spec {
 	out := provider.Spec{
 		Method: in.method, PlatformID: in.platformID, Placement: in.placement.outgoing(), TokenURL: in.tokenURL, Scopes: in.scopes,
 		Audience: in.audience, Region: in.awsRegion, Endpoint: in.awsURL, Bucket: in.awsName,
+		Origins: slices.Clone(in.origins),
 	}
 	for _, service := range s.catalog.Services(in.platformID) {
-		if origin := provider.Origin(service.BaseURL); origin != "" && !slices.Contains(out.Origins, origin) {
+		if origin := out.OriginOf(service.BaseURL); origin != "" && !slices.Contains(out.Origins, origin) {
 			out.Origins = append(out.Origins, origin)
 		}
 	}

@@ -1,11 +1,16 @@
 package credential
 
 import (
+	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
+	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
+	"flowlane/internal/provider"
 )
 
 // clientCredentials is the one grant that is carried out.
@@ -52,6 +57,39 @@ func checkSettings(in Input) []fault.Field {
 		}
 	}
 	return bad
+}
+
+// maxOrigins bounds the origins of a credential.
+const maxOrigins = 20
+
+// checkOrigins returns the origins that are to be stored, in order and each once, and what is wrong with those that in names. Where
+// flows name addresses there must be some; elsewhere the catalog says them, and what was read may be sent back.
+func (s *Service) checkOrigins(platform *catalog.Platform, in Input) (origins []string, bad []fault.Field) {
+	const at = "allowed_origins"
+	if !slices.ContainsFunc(platform.Services, anyAddress) {
+		settings := in.settings()
+		settings.origins = nil
+		if len(in.Origins) > 0 && !slices.Equal(in.Origins, s.spec(settings).Origins) {
+			bad = append(bad, wrong("value_error", "The catalog says where a secret of platform "+platform.ID+" goes; leave it out", at))
+		}
+		return []string{}, bad
+	}
+	switch n := len(in.Origins); {
+	case n == 0:
+		return nil, []fault.Field{wrong("missing", "Required with platform "+platform.ID+", whose flows name addresses: "+
+			"list the origins to which the secret may be sent, for example https://api.example.com", at)}
+	case n > maxOrigins:
+		return nil, []fault.Field{wrong("too_long", fmt.Sprintf("Must have at most %d items", maxOrigins), at)}
+	}
+	for i, text := range in.Origins {
+		origin, err := provider.ParseOrigin(text, s.allowHosts)
+		if err != nil {
+			bad = append(bad, wrong("value_error", "An origin "+err.Error(), at, strconv.Itoa(i)))
+		}
+		origins = append(origins, origin)
+	}
+	slices.Sort(origins)
+	return slices.Compact(origins), bad
 }
 
 func isAddress(text string) bool {

@@ -19,6 +19,10 @@ type checked struct {
 	service  *catalog.Service
 	// secret is nil where the stored one is kept.
 	secret *secret
+	// origins are those of the Input as they are stored.
+	origins []string
+	// version is that of the stored secret when it was looked at; 0 for a new credential.
+	version int64
 }
 
 // check compares in with the catalog. Faults: NotFound for an unknown platform; Unprocessable with every bad field, none
@@ -34,6 +38,10 @@ func (s *Service) check(in Input) (checked, error) {
 	}
 	out := checked{platform: platform, service: service}
 	bad := append(checkPlacement(in.AuthMethod, in.Placement), checkSettings(in)...)
+	origins, wrongOrigins := s.checkOrigins(platform, in)
+	in.Origins = origins
+	bad = append(bad, wrongOrigins...)
+	out.origins = origins
 	if in.Secret != nil {
 		fields, wrong := readFields(fieldsOf(service, in.AuthMethod), in.AuthMethod, in.Secret)
 		bad = append(bad, wrong...)

@@ -3,6 +3,8 @@ package credential
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -38,7 +40,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 		if err != nil {
 			return err
 		}
-		row := in.row(orgID, id, tenancy, firstOf(in.Status, Active))
+		row := in.row(orgID, id, tenancy, firstOf(in.Status, Active), target.origins)
 		row.CreatedBy = createdBy
 		if err := s.queries.CredentialAdd(ctx, tx, row); err != nil {
 			return fmt.Errorf("store credential %s: %w", id, err)
@@ -75,20 +77,28 @@ func (s *Service) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, in In
 
 // Replace sets all that can be set. With a secret it rotates in place: id and reference stay, LastVerified is cleared,
 // and where the account is known the new secret must belong to it and to the same user. Without one the stored secret
-// stays. Faults: NotFound; Invalid for another platform; Conflict for another account or user, with nothing changed;
-// Unprocessable for what does not fit the catalog.
+// stays, and so must what steers it. Faults: NotFound; Invalid for another platform; Conflict for another account or user,
+// and where another rotation came first, with nothing changed; Unprocessable for what does not fit the catalog.
 func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*Credential, error) {
-	stored, err := s.Read(ctx, orgID, id)
-	if err != nil {
-		return nil, err
+	row, err := s.queries.CredentialForUse(ctx, s.pool, db.CredentialForUseParams{OrgID: orgID, ID: id})
+	if pg.IsNoRows(err) {
+		return nil, errMissing()
 	}
+	if err != nil {
+		return nil, fmt.Errorf("read credential %s: %w", id, err)
+	}
+	stored := &row.FlowCredential
 	if in.PlatformID != stored.PlatformID {
 		return nil, fault.New(fault.Invalid, "platform_id of a credential cannot be changed from %s; create a new credential", stored.PlatformID)
+	}
+	if len(in.Origins) == 0 {
+		in.Origins = stored.AllowedOrigins
 	}
 	target, err := s.check(in)
 	if err != nil {
 		return nil, err
 	}
+	target.version = row.Version
 	seen := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(stored.TenancyID)}, target)
 	defer s.held.drop(orgID, id)
 	var replaced *Credential
@@ -124,34 +134,57 @@ func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, i
 	if err != nil {
 		return "", fmt.Errorf("lock credential %s: %w", id, err)
 	}
-	rotates := target.secret != nil
-	if !rotates && lock.AuthMethod != in.AuthMethod {
-		return "", fault.Invalidated(wrong("missing", "Another auth_method needs a new secret", "credentials"))
+	stored, rotates := &lock.FlowCredential, target.secret != nil
+	if lock.Version != target.version {
+		return "", fault.New(fault.Conflict, "The credential was rotated meanwhile; read it, and try again if that is still right")
 	}
-	if !rotates && in.AuthMethod == OAuth2 && textOf(lock.TokenUrl) != textOf(in.TokenURL) {
-		// Else whoever may change settings could have the stored secret sent to an address of their choice.
-		return "", fault.Invalidated(wrong("missing", "Another token_url needs the secret again", "credentials"))
-	}
-	tenancy, err := bind(ctx, tx, orgID, lock.TenancyID, seen)
+	tenancy, err := bind(ctx, tx, orgID, stored.TenancyID, seen)
 	if err != nil {
 		return "", err
 	}
-	if rotates && lock.TenancyID != nil {
-		if err := s.checkIdentity(ctx, tx, orgID, id, lock.AuthMethod, target); err != nil {
+	status := firstOf(in.Status, Active)
+	if rotates {
+		status = firstOf(in.Status, stored.Status)
+	}
+	row := in.row(orgID, id, tenancy, status, target.origins)
+	if changed := steered(stored, &row); !rotates && len(changed) > 0 {
+		return "", fault.Invalidated(wrong("missing", "Another "+strings.Join(changed, ", ")+" needs the secret again: send credentials, too", "credentials"))
+	}
+	if rotates && stored.TenancyID != nil {
+		if err := s.checkIdentity(ctx, tx, orgID, id, stored.AuthMethod, target); err != nil {
 			return "", err
 		}
 	}
-	status := firstOf(in.Status, Active)
-	if rotates {
-		status = firstOf(in.Status, lock.Status)
-	}
-	if err := s.queries.CredentialReplace(ctx, tx, replaceRow(in.row(orgID, id, tenancy, status), rotates)); err != nil {
+	if err := s.queries.CredentialReplace(ctx, tx, replaceRow(row, rotates)); err != nil {
 		return "", fmt.Errorf("replace credential %s: %w", id, err)
 	}
 	if !rotates {
-		return lock.Status, nil
+		return stored.Status, nil
 	}
-	return lock.Status, s.putSecret(ctx, tx, orgID, id, target, seen)
+	return stored.Status, s.putSecret(ctx, tx, orgID, id, target, seen)
+}
+
+// steered are the settings that differ and say where a secret goes, or what it grants there. Whoever may change them without knowing
+// the secret could have the stored one sent to an address of their choice.
+func steered(was *db.FlowCredential, is *db.CredentialAddParams) (changed []string) {
+	for _, setting := range []struct {
+		name string
+		same bool
+	}{
+		{"auth_method", was.AuthMethod == is.AuthMethod},
+		{"token_url", textOf(was.TokenUrl) == textOf(is.TokenUrl)},
+		{"scopes", slices.Equal(was.Scopes, is.Scopes)},
+		{"audience", textOf(was.Audience) == textOf(is.Audience)},
+		{"api_key_placement", textOf(was.PlacementHeader) == textOf(is.PlacementHeader) &&
+			textOf(was.PlacementScheme) == textOf(is.PlacementScheme) && textOf(was.PlacementQuery) == textOf(is.PlacementQuery)},
+		{"aws_endpoint_url", textOf(was.AwsEndpointUrl) == textOf(is.AwsEndpointUrl)},
+		{"allowed_origins", slices.Equal(was.AllowedOrigins, is.AllowedOrigins)},
+	} {
+		if !setting.same {
+			changed = append(changed, setting.name)
+		}
+	}
+	return changed
 }
 
 // checkIdentity refuses a secret of another user of the account.
@@ -192,11 +225,11 @@ func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID,
 	return s.stamp(ctx, tx, Use{OrgID: orgID, CredentialID: id, ServiceID: target.service.ID, At: seen.TestedAt, Failure: seen.Failure})
 }
 
-func (in Input) row(orgID, id uuid.UUID, tenancy *string, status string) db.CredentialAddParams {
+func (in Input) row(orgID, id uuid.UUID, tenancy *string, status string, origins []string) db.CredentialAddParams {
 	row := db.CredentialAddParams{
 		ID: id, OrgID: orgID, Name: in.Name, PlatformID: in.PlatformID, AuthMethod: in.AuthMethod, TenancyID: tenancy,
 		GrantType: in.GrantType, TokenUrl: in.TokenURL, Scopes: in.Scopes, Audience: in.Audience,
-		AwsRegion: in.AWSRegion, AwsDefaultBucket: in.AWSDefaultBucket, AwsEndpointUrl: in.AWSEndpointURL, Status: status,
+		AwsRegion: in.AWSRegion, AwsDefaultBucket: in.AWSDefaultBucket, AwsEndpointUrl: in.AWSEndpointURL, AllowedOrigins: origins, Status: status,
 	}
 	if row.Scopes == nil {
 		row.Scopes = []string{}
@@ -212,7 +245,8 @@ func replaceRow(r db.CredentialAddParams, rotated bool) db.CredentialReplacePara
 		ID: r.ID, OrgID: r.OrgID, Name: r.Name, AuthMethod: r.AuthMethod, TenancyID: r.TenancyID,
 		GrantType: r.GrantType, TokenUrl: r.TokenUrl, Scopes: r.Scopes, Audience: r.Audience,
 		PlacementHeader: r.PlacementHeader, PlacementScheme: r.PlacementScheme, PlacementQuery: r.PlacementQuery,
-		AwsRegion: r.AwsRegion, AwsDefaultBucket: r.AwsDefaultBucket, AwsEndpointUrl: r.AwsEndpointUrl, Status: r.Status, Rotated: rotated,
+		AwsRegion: r.AwsRegion, AwsDefaultBucket: r.AwsDefaultBucket, AwsEndpointUrl: r.AwsEndpointUrl, AllowedOrigins: r.AllowedOrigins,
+		Status: r.Status, Rotated: rotated,
 	}
 }
 

@@ -174,6 +174,9 @@ func TestReplace_KeyPlacement(t *testing.T) {
 	}
 	in := keyed("")
 	in.Secret, in.Placement = nil, &credential.Placement{QueryParam: ptr("key")}
+	_, err := b.service.Replace(t.Context(), b.org, c.ID, in)
+	wantFault(t, err, fault.Unprocessable)
+	in.Secret = keyed("k1").Secret
 	after, err := b.service.Replace(t.Context(), b.org, c.ID, in)
 	if err != nil || *after.Placement().QueryParam != "key" || after.Placement().HeaderName != nil {
 		t.Errorf("after = %+v, %v", after, err)

@@ -118,7 +118,7 @@ func TestTimeoutOfATokenIsAnAttempt(t *testing.T) {
 	issuer, api := silent(t), httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a call without a token arrived") }))
 	t.Cleanup(api.Close)
 	b := setupSender(t, dispatch.Options{}, asIs, provider.Options{AllowHosts: []string{issuer, strings.TrimPrefix(api.URL, "http://")}})
-	b.client("http://" + issuer)
+	b.client("http://"+issuer, api.URL)
 	id := b.start(b.define(post(api.URL, `,"credential_id":"CRED","timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1}`)), 1, plainRow)
 	if status, counts := b.await(id); status != run.BatchFailed || counts.Failed != 1 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
@@ -128,11 +128,11 @@ func TestTimeoutOfATokenIsAnAttempt(t *testing.T) {
 	}
 }
 
-// client has the bundle use a credential whose tokens come from an issuer.
-func (b *bundle) client(issuer string) {
+// client has the bundle use a credential whose tokens come from an issuer, and go to an API.
+func (b *bundle) client(issuer, api string) {
 	b.t.Helper()
 	b.cred = must(b.creds.Create(b.t.Context(), b.org, "test", credential.Input{Name: "app", PlatformID: "core", AuthMethod: "oauth2",
-		TokenURL: ref(issuer + "/token"), Secret: []byte(`{"client_id":"app","client_secret":"x"}`)})).ID
+		TokenURL: ref(issuer + "/token"), Origins: []string{api}, Secret: []byte(`{"client_id":"app","client_secret":"x"}`)})).ID
 }
 
 // Where it takes longer to write a call down than it may last, its records do not go round for ever.

@@ -145,7 +145,7 @@ func newWithheld(t *testing.T, secure bool) *withheld {
 	out.AllowHosts = append(out.AllowHosts, receiver.URL[strings.Index(receiver.URL, "//")+2:])
 	w.bundle = setupSender(t, dispatch.Options{}, asIs, out)
 	if w.flow = post(receiver.URL, ""); !secure {
-		w.client(issuer.URL)
+		w.client(issuer.URL, receiver.URL)
 		w.flow = post(receiver.URL, `,"credential_id":"CRED"`)
 	}
 	return w

@@ -198,14 +198,13 @@ func TestSecret_StaysWithItsPlatform(t *testing.T) {
 			{"dialer", "https://api.dialer.example.evil.example/x", false},
 			{"dialer", "https://evil.example/?api.dialer.example", false},
 			{"core", "https://anything.example/x", true},
+			{"core", "https://another.example/x", false},
 		} {
 			spec := Spec{
 				Method: method, PlatformID: tc.platform, Placement: Placement{HeaderName: "X-Key"},
 				Fields: map[string]string{"username": "u", "password": "hush", "api_key": "hush"},
 			}
-			if tc.platform == "dialer" {
-				spec.Origins = []string{"https://api.dialer.example"}
-			}
+			spec.Origins = map[string][]string{"dialer": {"https://api.dialer.example"}, "core": {"https://anything.example"}}[tc.platform]
 			whole, err := NewSecret(spec)
 			if err != nil {
 				t.Fatal(err)

@@ -15,10 +15,12 @@ import (
 	"flowlane/internal/catalog"
 )
 
-// TestOrigins: a secret goes to the origins of its platform, and to nothing that looks like them or is mapped to them.
+// TestOrigins: a secret goes to its origins, and to nothing that looks like them or is mapped to them. One of the platform whose
+// flows name addresses goes nowhere else either.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
-	in := &secret{platformID: "crm", origins: []string{"https://api.example.com"}}
+	crm := &secret{platformID: "crm", origins: []string{"https://api.example.com"}}
+	core := &secret{platformID: "core", origins: crm.origins}
 	elsewhere := &catalog.Service{PlatformID: "core"}
 	text, err := os.ReadFile("testdata/origins.txt")
 	require.NoError(t, err)
@@ -33,10 +35,13 @@ func TestOrigins(t *testing.T) {
 		address, err := strconv.Unquote(`"` + quoted + `"`)
 		require.NoError(t, err, line)
 		cases++
-		err = in.mayGo(elsewhere, address)
-		assert.Equal(t, want == "yes", err == nil, "%s: %v", line, err)
-		if err != nil {
-			require.ErrorIs(t, err, ErrParams)
+		for _, in := range []*secret{crm, core} {
+			err = in.mayGo(elsewhere, address)
+			assert.Equal(t, want == "yes", err == nil, "%s of %s: %v", line, in.platformID, err)
+			if err != nil {
+				require.ErrorIs(t, err, ErrParams)
+			}
+			require.Error(t, (&secret{platformID: in.platformID}).mayGo(elsewhere, address), "without origins")
 		}
 	}
 	assert.Greater(t, cases, 20)

@@ -77,8 +77,8 @@ type Spec struct {
 	// Method is basic_auth, api_key, jwt, oauth2 or aws_access_key; Fields are what the method needs.
 	Method string
 	Fields map[string]string
-	// PlatformID is the platform whose services take the secret. Other services get it only at one of Origins, the schemes and
-	// hosts ("https://api.example") where that platform is reached.
+	// PlatformID is the platform whose services take the secret at their base URLs. Any other address gets it only at one of
+	// Origins, as Origin writes them.
 	PlatformID string
 	Origins    []string
 	// Placement is for api_key.
@@ -219,34 +219,6 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 	u.RawQuery += url.QueryEscape(in.query) + "=" + url.QueryEscape(in.value)
 	r.URL = u.String()
 	return nil
-}
-
-// mayGo keeps the secret of a platform from other people's services: whoever writes a flow chooses addresses there.
-func (in *secret) mayGo(svc *catalog.Service, address string) error {
-	if in.platformID == "" || in.platformID == svc.PlatformID || slices.Contains(in.origins, Origin(address)) {
-		return nil
-	}
-	if len(in.origins) == 0 {
-		return fmt.Errorf("%w: the credential is of platform %s and goes to no other", ErrParams, in.platformID)
-	}
-	return fmt.Errorf("%w: the credential is of platform %s and goes only to %s", ErrParams, in.platformID, strings.Join(in.origins, ", "))
-}
-
-// Origin is the scheme and host of an address, with the port where it is unusual; empty for what is no whole address, or names its
-// host in letters beyond ASCII.
-func Origin(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || !isASCII(u.Host) {
-		return ""
-	}
-	host := strings.ToLower(u.Host)
-	switch u.Scheme {
-	case "https":
-		host = strings.TrimSuffix(host, ":443")
-	case "http":
-		host = strings.TrimSuffix(host, ":80")
-	}
-	return u.Scheme + "://" + host
 }
 
 // fill adds the parameters that the credential knows and the call leaves out.

@@ -88,7 +88,10 @@ func action(t *testing.T, c *catalog.Catalog, id string) (*catalog.Service, *cat
 
 func basic(t *testing.T) Secret {
 	t.Helper()
-	s, err := NewSecret(Spec{Method: "basic_auth", Fields: map[string]string{"username": "ann", "password": "s3cret-word"}})
+	s, err := NewSecret(Spec{
+		Method: "basic_auth", PlatformID: "dialer", Origins: []string{"http://a.example"},
+		Fields: map[string]string{"username": "ann", "password": "s3cret-word"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +100,9 @@ func basic(t *testing.T) Secret {
 
 func apiKey(t *testing.T, p Placement) Secret {
 	t.Helper()
-	s, err := NewSecret(Spec{Method: "api_key", Fields: map[string]string{"api_key": "k3y&="}, Placement: p})
+	s, err := NewSecret(Spec{
+		Method: "api_key", PlatformID: "parcels", Origins: []string{"http://a.example"}, Fields: map[string]string{"api_key": "k3y&="}, Placement: p,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,17 +14,26 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
+	"flowlane/internal/fault"
 )
 
-// Overlap is for how long the secret before a rotation stays valid.
+// Overlap is for how long the secret before a rotation stays valid, however often it is rotated meanwhile.
 const Overlap = 24 * time.Hour
 
-// secrets are those of one webhook, two at most, as the vault keeps them.
+// maxPrevious bounds the secrets beside the current one: every delivery is compared with all of them.
+const maxPrevious = 10
+
+// secrets are those of one webhook, as the vault keeps them.
 type secrets struct {
 	Current string `json:"current"`
-	// Previous is valid up to PreviousUntil; empty for none.
-	Previous      string    `json:"previous,omitempty"`
-	PreviousUntil time.Time `json:"previous_until,omitzero"`
+	// Previous are those that were the current one, oldest first.
+	Previous []previous `json:"previous,omitempty"`
+}
+
+// previous is a secret that is valid up to a time.
+type previous struct {
+	Secret string    `json:"secret"`
+	Until  time.Time `json:"until"`
 }
 
 const redacted = "[redacted]"
@@ -33,6 +43,12 @@ func (secrets) String() string { return redacted }
 
 // GoString hides them from %#v.
 func (secrets) GoString() string { return redacted }
+
+// String hides it from logs and errors.
+func (previous) String() string { return redacted }
+
+// GoString hides it from %#v.
+func (previous) GoString() string { return redacted }
 
 // seal stores the secrets of a webhook and returns their version.
 func (s *Service) seal(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, all secrets) (int64, error) {
@@ -57,7 +73,8 @@ func (s *Service) open(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (sec
 	return all, version, nil
 }
 
-// Rotate makes a new secret, and says until when the one before is valid. One that was older than that ends. Fault: NotFound.
+// Rotate makes a new secret, and says until when the one before is valid. Those before that stay valid up to their own times.
+// Faults: NotFound; Conflict while maxPrevious of them are.
 func (s *Service) Rotate(ctx context.Context, orgID, id uuid.UUID) (secret string, previousUntil time.Time, err error) {
 	if secret, err = NewSecret(); err != nil {
 		return "", time.Time{}, err
@@ -68,7 +85,11 @@ func (s *Service) Rotate(ctx context.Context, orgID, id uuid.UUID) (secret strin
 			return err
 		}
 		previousUntil = now.Add(Overlap)
-		version, err := s.seal(ctx, tx, orgID, id, secrets{Current: secret, Previous: old.Current, PreviousUntil: previousUntil})
+		all, err := old.rotated(secret, now, previousUntil)
+		if err != nil {
+			return err
+		}
+		version, err := s.seal(ctx, tx, orgID, id, all)
 		if err != nil {
 			return err
 		}
@@ -157,10 +178,29 @@ func (s *Service) current(ctx context.Context, orgID, id uuid.UUID, version int6
 	return all, version, err
 }
 
+// rotated are the secrets with a new current one at a time; the one before stays valid until another. Fault: Conflict.
+func (s *secrets) rotated(secret string, now, until time.Time) (secrets, error) {
+	kept := s.live(now)
+	if len(kept) >= maxPrevious {
+		again := kept[0].Until.UTC().Truncate(time.Second).Add(time.Second) // not before it, however it is rounded
+		return secrets{}, fault.New(fault.Conflict,
+			"The webhook has %d earlier secrets that are still valid; it can be rotated again at %s", len(kept), again.Format(time.RFC3339))
+	}
+	return secrets{Current: secret, Previous: append(kept, previous{Secret: s.Current, Until: until})}, nil
+}
+
+// live are the earlier secrets that are valid at a time, in a slice of their own.
+func (s *secrets) live(now time.Time) []previous {
+	return slices.DeleteFunc(slices.Clone(s.Previous), func(p previous) bool { return !now.Before(p.Until) })
+}
+
 // valid are the secrets that may sign at a time.
 func (s *secrets) valid(now time.Time) []string {
-	if s.Previous != "" && now.Before(s.PreviousUntil) {
-		return []string{s.Current, s.Previous}
+	all := []string{s.Current}
+	for _, p := range s.Previous {
+		if now.Before(p.Until) {
+			all = append(all, p.Secret)
+		}
 	}
-	return []string{s.Current}
+	return all
 }

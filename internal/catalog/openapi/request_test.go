@@ -14,7 +14,7 @@ import (
 func TestImport_Requests(t *testing.T) {
 	t.Parallel()
 	c := load(t, importFile(t, "testdata/hostile.yaml", openapi.Options{PlatformID: "h"}))
-	key, err := provider.NewSecret(provider.Spec{Method: "api_key", Fields: map[string]string{"api_key": "k"}, Placement: provider.Placement{HeaderName: "X-Key"}})
+	key, err := provider.NewSecret(provider.Spec{Method: "api_key", PlatformID: "h", Fields: map[string]string{"api_key": "k"}, Placement: provider.Placement{HeaderName: "X-Key"}})
 	if err != nil {
 		t.Fatal(err)
 	}

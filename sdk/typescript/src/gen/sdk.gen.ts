@@ -238,7 +238,9 @@ export const getCredential = <ThrowOnError extends boolean = false>(options: Opt
  *
  * Replaces what can be set. With `credentials` the secret is rotated in place: the id stays, and running flows use
  * the new secret within five minutes. The new secret must belong to the same provider account (409 otherwise).
- * Without `credentials`, or with null, the secret is kept. `platform_id` must be the stored one (400 otherwise).
+ * Without `credentials`, or with null, the secret is kept; then what says where it goes must stay, too: `auth_method`,
+ * `token_url`, `scopes`, `audience`, `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise).
+ * `platform_id` must be the stored one (400 otherwise). 409 when another rotation came first.
  * Read-only fields may be sent back as they were read; they are ignored.
  *
  */
@@ -855,7 +857,7 @@ export const updateWebhook = <ThrowOnError extends boolean = false>(options: Opt
  * Rotate the secret of a webhook
  *
  * Makes a new signing secret and shows it once. The one before stays valid for 24 hours beside it, so that senders can
- * change over; one that was older than that ends now.
+ * change over, also when another rotation follows. 409 while ten earlier secrets are valid; it says when it is possible again.
  *
  */
 export const rotateWebhookSecret = <ThrowOnError extends boolean = false>(options: Options<RotateWebhookSecretData, ThrowOnError>) => (options.client ?? client).post<RotateWebhookSecretResponses, RotateWebhookSecretErrors, ThrowOnError>({

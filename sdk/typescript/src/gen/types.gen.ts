@@ -541,6 +541,10 @@ export type Credential = {
     aws_default_bucket: string | null;
     aws_endpoint_url: string | null;
     /**
+     * All origins to which the secret may be sent; besides, that of `token_url` gets what it exchanges for tokens.
+     */
+    allowed_origins: Array<string>;
+    /**
      * When the credential was last seen in use, by service id. What is new, such as a first failure, shows at once; while
      * calls go on as before the times may be 30 seconds old.
      *
@@ -687,8 +691,7 @@ export type CredentialCreate = {
     auth_method: AuthMethod;
     /**
      * The secret, for example `{"username": ..., "password": ...}` for `basic_auth`; `auth_method` says what else there
-     * is. It is stored encrypted and never returned. It is sent to services of the platform only, or to their
-     * hosts by an HTTP request; that of platform `core` to whatever address the HTTP request of a definition names.
+     * is. It is stored encrypted and never returned. It is sent to no other origins than `allowed_origins`.
      *
      */
     credentials: FreeObject;
@@ -700,6 +703,14 @@ export type CredentialCreate = {
     aws_region?: string | null;
     aws_default_bucket?: string | null;
     aws_endpoint_url?: string | null;
+    /**
+     * The origins, `scheme://host` or `scheme://host:port`, to which the secret may be sent. Required for platform `core`,
+     * whose flows name addresses: a call to another origin is not sent. They are https, or http for hosts that the
+     * operator allows, and name hosts in ASCII. For other platforms the catalog says them: leave them out, or send them
+     * as they were read. A replacement without them keeps the stored ones.
+     *
+     */
+    allowed_origins?: Array<string>;
     status?: CredentialStatus;
     /**
      * A tenant of the platform that the organization has named. Left out, the credential is bound to the account that
@@ -731,6 +742,14 @@ export type CredentialUpdate = {
     aws_region?: string | null;
     aws_default_bucket?: string | null;
     aws_endpoint_url?: string | null;
+    /**
+     * The origins, `scheme://host` or `scheme://host:port`, to which the secret may be sent. Required for platform `core`,
+     * whose flows name addresses: a call to another origin is not sent. They are https, or http for hosts that the
+     * operator allows, and name hosts in ASCII. For other platforms the catalog says them: leave them out, or send them
+     * as they were read. A replacement without them keeps the stored ones.
+     *
+     */
+    allowed_origins?: Array<string>;
     status?: CredentialStatus;
     id?: Ignored;
     org_id?: Ignored;
