@@ -19,6 +19,7 @@ import (
 	"flowlane/internal/dryrun"
 	"flowlane/internal/forecast"
 	"flowlane/internal/hold"
+	"flowlane/internal/memory"
 	"flowlane/internal/recordset"
 	"flowlane/internal/request"
 	"flowlane/internal/run"
@@ -159,8 +160,8 @@ func New(d Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}
-	messages := receiverRoute{errs: errs, webhooks: d.Webhooks, medium: newSlots(mediumSlots), large: newSlots(largeSlots)}
-	messages.next = chunkRoute{next: server, sec: sec, errs: errs, append: d.RecordSets.Append, slots: newSlots(uploadSlots)}
+	messages := receiverRoute{errs: errs, webhooks: d.Webhooks, room: memory.New(messageBytes)}
+	messages.next = chunkRoute{next: server, sec: sec, errs: errs, sets: d.RecordSets, slots: newSlots(uploadSlots)}
 	return outer{
 		next: messages, route: server.FindPath, errs: errs, observe: d.Observe, now: d.Now, log: d.Log, lists: newSlots(listsAtOnce),
 	}, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -104,29 +105,46 @@ func refuseBody(ctx context.Context) error {
 }
 
 // readAll reads a body of at most limit bytes into buf, which grows once at most if the length was announced. Faults:
-// TooLarge; Invalid when the connection broke off inside of the body.
+// TooLarge; TooSlow; Invalid when the connection broke off inside of the body.
 func readAll(from io.Reader, length int64, limit int, buf []byte) ([]byte, error) {
-	tooLarge := fault.New(fault.TooLarge, "Request body exceeds %d bytes", limit)
-	if length > int64(limit) {
-		return nil, tooLarge
+	if err := refuseLarge(length, limit); err != nil {
+		return nil, err
 	}
 	if length >= 0 && int64(cap(buf)) < length+1 {
 		buf = make([]byte, 0, length+1)
 	}
+	return readOn(from, limit, buf, func(full []byte) ([]byte, error) { return append(full, 0)[:len(full)], nil })
+}
+
+// refuseLarge refuses a body by its announced length; -1 for unknown. Fault: TooLarge.
+func refuseLarge(length int64, limit int) error {
+	if length > int64(limit) {
+		return fault.New(fault.TooLarge, "Request body exceeds %d bytes", limit)
+	}
+	return nil
+}
+
+// readOn reads a body of at most limit bytes into buf, which grow makes larger whenever it is full. Faults: as readAll, and those of
+// grow.
+func readOn(from io.Reader, limit int, buf []byte, grow func(full []byte) ([]byte, error)) (_ []byte, err error) {
 	from = io.LimitReader(from, int64(limit)+1)
 	for {
 		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
+			if buf, err = grow(buf); err != nil {
+				return nil, err
+			}
 		}
 		n, err := from.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		if len(buf) > limit {
-			return nil, tooLarge
+			return nil, refuseLarge(int64(len(buf)), limit)
 		}
-		if err == io.EOF {
+		switch f := (*fault.Error)(nil); {
+		case err == io.EOF:
 			return buf, nil
-		}
-		if err != nil {
+		case errors.As(err, &f):
+			return nil, f
+		case err != nil:
 			return nil, fault.New(fault.Invalid, "Request body could not be read to its end").Because(err)
 		}
 	}

@@ -23,10 +23,17 @@ type chunkRoute struct {
 	next http.Handler
 	sec  security
 	errs errorHandler
-	// append accepts one chunk and must not keep the body.
-	append func(ctx context.Context, orgID, id uuid.UUID, body []byte) (recordset.ChunkResult, error)
+	sets chunkStore
 	// slots bounds how many chunks are in memory at once; further uploads wait.
 	slots *slots
+}
+
+// chunkStore is what chunkRoute needs of record sets.
+type chunkStore interface {
+	// TakesChunks says whether a set takes chunks now. Faults: NotFound; Conflict.
+	TakesChunks(ctx context.Context, orgID, id uuid.UUID) error
+	// Append accepts one chunk and must not keep the body.
+	Append(ctx context.Context, orgID, id uuid.UUID, body []byte) (recordset.ChunkResult, error)
 }
 
 // uploadSlots times 16 MiB is the most memory that bodies of chunks take.
@@ -53,15 +60,9 @@ func (c chunkRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 var chunkBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, error) {
-	ctx, err := c.sec.request(r, oas.AppendRecordsOperation)
+	ctx, setID, err := c.expect(r, id)
 	if err != nil {
-		return nil, err
-	}
-	setID, err := pathID("Record set", id)
-	if err != nil {
-		return nil, err
-	}
-	if err := refuseEncoded(r); err != nil {
+		exchangeOf(r.Context()).unread = true
 		return nil, err
 	}
 	orgID := account.FromContext(ctx).OrgID
@@ -77,13 +78,10 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 		return nil, err
 	}
 	*buf = body
-	switch {
-	case len(body) == 0:
+	if len(body) == 0 {
 		return nil, fault.Invalidated(violation.Missing("body"))
-	case !isJSON(r):
-		return nil, errNotJSON
 	}
-	res, err := c.append(ctx, orgID, setID, body)
+	res, err := c.sets.Append(ctx, orgID, setID, body)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +89,31 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 		RecordSetID: res.RecordSetID.String(), ChunkIndex: res.ChunkIndex, RecordsReceived: res.RecordsReceived,
 		Inserted: res.Inserted, ReceivedCount: int(res.ReceivedCount), Replay: res.Replay,
 	}, nil
+}
+
+// expect refuses what can be refused without the body, so that it takes no slot, and returns the context with its caller.
+func (c chunkRoute) expect(r *http.Request, id string) (context.Context, uuid.UUID, error) {
+	ctx, err := c.sec.request(r, oas.AppendRecordsOperation)
+	if err != nil {
+		return nil, uuid.Nil, err
+	}
+	setID, err := pathID("Record set", id)
+	if err != nil {
+		return nil, uuid.Nil, err
+	}
+	if err := refuseEncoded(r); err != nil {
+		return nil, uuid.Nil, err
+	}
+	if err := refuseLarge(r.ContentLength, recordset.MaxBodyBytes); err != nil {
+		return nil, uuid.Nil, err
+	}
+	switch {
+	case r.ContentLength == 0:
+		return nil, uuid.Nil, fault.Invalidated(violation.Missing("body"))
+	case !isJSON(r):
+		return nil, uuid.Nil, errNotJSON
+	}
+	return ctx, setID, c.sets.TakesChunks(ctx, account.FromContext(ctx).OrgID, setID)
 }
 
 // documentedOnly stands in the generated interface for the operation that chunkRoute serves.

@@ -28,6 +28,7 @@ var statuses = map[fault.Code]int{
 	fault.Forbidden:       http.StatusForbidden,
 	fault.NotFound:        http.StatusNotFound,
 	fault.Conflict:        http.StatusConflict,
+	fault.TooSlow:         http.StatusRequestTimeout,
 	fault.TooLarge:        http.StatusRequestEntityTooLarge,
 	fault.Unsupported:     http.StatusUnsupportedMediaType,
 	fault.Unprocessable:   http.StatusUnprocessableEntity,
@@ -134,9 +135,10 @@ func (h errorHandler) write(w http.ResponseWriter, a *oas.ErrorStatusCodeWithHea
 	if s, ok := a.RetryAfter.Get(); ok {
 		header.Set("Retry-After", strconv.Itoa(s))
 	}
-	w.WriteHeader(a.StatusCode)
 	var e jx.Encoder
 	a.Response.Encode(&e)
+	header.Set("Content-Length", strconv.Itoa(len(e.Bytes()))) // it may be sent before the request is over
+	w.WriteHeader(a.StatusCode)
 	_, _ = w.Write(e.Bytes())
 }
 

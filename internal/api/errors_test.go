@@ -35,6 +35,7 @@ func TestErrors(t *testing.T) {
 		{"NotFound", fault.Missing("Batch"), 404, `{"detail":"Batch not found"}`},
 		{"Conflict", fault.New(fault.Conflict, "x"), 409, `{"detail":"x"}`},
 		{"TooLarge", fault.New(fault.TooLarge, "x"), 413, `{"detail":"x"}`},
+		{"TooSlow", fault.New(fault.TooSlow, "x"), 408, `{"detail":"x"}`},
 		{"Fields", fault.Invalidated(field), 422, `{"detail":[{"loc":["body","a"],"msg":"m","type":"t","input":"i","ctx":{"ge":1}}]}`},
 		{"Expressions", fault.BadExpressions([]string{"x"}), 422, `{"detail":{"expression_errors":["x"]}}`},
 		{"RateLimited", &fault.Error{Code: fault.RateLimited, Detail: "x", RetryAfter: 1500 * time.Millisecond}, 429, `{"detail":"x"}`},
@@ -65,7 +66,7 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
-	if len(statuses) != 10 {
+	if len(statuses) != 11 {
 		t.Error("a code has no status, or one that this test does not know")
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"flowlane/internal/request"
 )
 
-// maxDiscarded is how much of a body that is too large is read for nothing.
+// maxDiscarded is how much of a body that is refused is read for nothing.
 const maxDiscarded = 32 << 20
 
 // maxRequestID is the longest request id that is taken over from a caller.
@@ -47,6 +47,8 @@ type exchange struct {
 	// route is the operation with what its path names; zero where a path has none.
 	route oas.Route
 	body  *lazyBody
+	// unread tells that the request was refused before its body was wanted.
+	unread bool
 	// items are those of a long list, which are written past the generated server.
 	items func(w io.Writer) error
 	// outputs are those of an execution, which are written so, too.
@@ -118,10 +120,14 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	o.next.ServeHTTP(rec, r)
-	if rec.status == http.StatusRequestEntityTooLarge && r.Header.Get("Expect") == "" {
-		// Many clients look for no answer before they have sent everything, and see none if the connection is cut meanwhile.
-		_, _ = io.CopyN(io.Discard, rawBody(r), maxDiscarded)
+	if rec.status != http.StatusRequestEntityTooLarge && !x.unread || x.body == nil || r.Header.Get("Expect") != "" {
+		return
 	}
+	if x.unread {
+		_ = http.NewResponseController(rec).Flush()
+	}
+	// Many clients look for no answer before they have sent everything, and see none if the connection is cut meanwhile.
+	_, _ = io.CopyN(io.Discard, rawBody(r), maxDiscarded)
 }
 
 // recovered answers 500 after a panic if nothing was sent yet; otherwise it cuts the connection.
@@ -187,8 +193,13 @@ type recorder struct {
 }
 
 func (w *recorder) WriteHeader(status int) {
+	if w.exchange.unread && w.exchange.body != nil {
+		// So the answer does not wait for the body, as net/http has it do for another request on the connection.
+		w.Header().Set("Connection", "close")
+	}
 	if w.status == 0 && w.exchange.answer != nil {
 		w.replaced, status = true, w.exchange.answer.Status
+		w.Header().Del("Content-Length")
 	}
 	if w.status == 0 {
 		w.status = status

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/go-faster/jx"
 	"github.com/google/uuid"
 
 	"flowlane/gen/oas"
+	"flowlane/internal/fault"
+	"flowlane/internal/memory"
 	"flowlane/internal/webhook"
 )
 
@@ -20,19 +21,14 @@ type receiverRoute struct {
 	next     http.Handler
 	errs     errorHandler
 	webhooks *webhook.Service
-	// medium and large bound how many bodies of these sizes are in memory at once, half of them of one webhook; further ones wait.
-	medium, large *slots
+	// room bounds the bytes of bodies that are in memory at once, as they come and by organization; further ones wait.
+	room *memory.Budget
 }
 
 const (
-	// smallBody is the announced size up to which a message takes no slot, mediumBody that up to which it takes one of many.
-	smallBody  = 16 << 10
-	mediumBody = 128 << 10
-	// Bodies that take slots have 16 MiB of memory as medium ones, and as much as large ones.
-	mediumSlots = 16 << 20 / mediumBody
-	largeSlots  = 16 << 20 / webhook.MaxBody
-	// messageWithin is how long a message may take to arrive, so that slow senders do not keep its slot.
-	messageWithin = 20 * time.Second
+	// smallBody is how much of a body needs no room, messageBytes is how much room there is.
+	smallBody    = 16 << 10
+	messageBytes = 32 << 20
 	// maxMediaHeader is how many bytes of the headers that say what a body is are kept.
 	maxMediaHeader = 256
 )
@@ -44,7 +40,7 @@ func (c receiverRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	args := route.Args()
-	delivery, err := c.receive(w, r, args[0], args[1])
+	delivery, err := c.receive(r, args[0], args[1])
 	if err != nil {
 		c.errs.fail(r.Context(), w, err)
 		return
@@ -56,40 +52,40 @@ func (c receiverRoute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(e.Bytes())
 }
 
-func (c receiverRoute) receive(w http.ResponseWriter, r *http.Request, provider, address string) (uuid.UUID, error) {
-	if slots := c.slotsFor(r.ContentLength); slots != nil {
-		// Whoever knows no address takes no slot.
-		if err := c.webhooks.Expects(r.Context(), provider, address); err != nil {
-			return uuid.Nil, err
-		}
-		id, _ := webhook.ParseID(address)
-		release, err := slots.take(r.Context(), id)
-		if err != nil {
-			return uuid.Nil, err
-		}
-		defer release()
-		// As that of every body, it is lifted once the body is there; what cannot be set does not arrive slowly, either.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(messageWithin))
+func (c receiverRoute) receive(r *http.Request, provider, address string) (uuid.UUID, error) {
+	m := webhook.Message{
+		ID: r.Header.Get("Webhook-Id"), Timestamp: r.Header.Get("Webhook-Timestamp"), Signature: r.Header.Get("Webhook-Signature"),
+		ContentType: mediaHeader(r, "Content-Type"), ContentEncoding: mediaHeader(r, "Content-Encoding"),
 	}
-	body, err := readAll(rawBody(r), r.ContentLength, webhook.MaxBody, nil)
+	orgID, err := c.webhooks.Expect(r.Context(), provider, address, &m)
+	if tooLarge := refuseLarge(r.ContentLength, webhook.MaxBody); tooLarge != nil && !fault.Is(err, fault.NotFound) {
+		err = tooLarge
+	}
 	if err != nil {
+		exchangeOf(r.Context()).unread = true
 		return uuid.Nil, err
 	}
-	return c.webhooks.Receive(r.Context(), provider, address, webhook.Message{
-		ID: r.Header.Get("Webhook-Id"), Timestamp: r.Header.Get("Webhook-Timestamp"), Signature: r.Header.Get("Webhook-Signature"),
-		ContentType: mediaHeader(r, "Content-Type"), ContentEncoding: mediaHeader(r, "Content-Encoding"), Body: body,
-	})
+	room := c.room.Begin(orgID)
+	defer room.Release()
+	if m.Body, err = readMessage(r, room); err != nil {
+		return uuid.Nil, err
+	}
+	return c.webhooks.Receive(r.Context(), provider, address, m)
 }
 
-// slotsFor returns where a body of an announced size takes its slot; nil where it needs none.
-func (c receiverRoute) slotsFor(length int64) *slots {
-	switch {
-	case length < 0 || length > mediumBody:
-		return c.large
-	case length > smallBody:
-		return c.medium
+// readMessage reads a body, which has memory as it comes, so that slow senders hold little.
+func readMessage(r *http.Request, room *memory.Grant) ([]byte, error) {
+	most := webhook.MaxBody + 1
+	if r.ContentLength >= 0 {
+		most = int(r.ContentLength) + 1
 	}
-	return nil
+	return readOn(rawBody(r), webhook.MaxBody, make([]byte, 0, min(most, smallBody)), func(full []byte) ([]byte, error) {
+		larger := min(2*len(full), most)
+		if err := room.Grow(r.Context(), int64(larger), int64(most)); err != nil {
+			return nil, err //nolint:wrapcheck // says everything
+		}
+		return append(make([]byte, 0, larger), full...), nil
+	})
 }
 
 // mediaHeader is a header as it can be stored.

@@ -274,7 +274,7 @@ func (a *App) wire(ctx context.Context) error {
 	if a.Accounts, err = Accounts(a.Pool, root, a.cfg.Log, a.cfg.Tokens.config(a.keys), a.metrics.refused); err != nil {
 		return err
 	}
-	a.Memory = memory.New(cmp.Or(a.cfg.MemoryBudget, memory.Default))
+	a.Memory = memory.New(max(cmp.Or(a.cfg.MemoryBudget, memory.Default), memory.Least))
 	platformHosts := map[string][]string{}
 	for platform, base := range a.cfg.BaseURLs {
 		platformHosts[platform] = HostOf(base) // none for what the catalog refuses

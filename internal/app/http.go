@@ -3,11 +3,15 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log"
 	"log/slog"
 	"net/http"
+	"os"
 	"time"
+
+	"flowlane/internal/fault"
 )
 
 // readyTimeout bounds the question whether the database answers.
@@ -15,15 +19,20 @@ const readyTimeout = 2 * time.Second
 
 // bounds are how long clients may stall.
 type bounds struct {
-	// A request's body must arrive within grace and one second per rate bytes that it announces, but within most; one that
-	// announces nothing has most.
-	grace, most time.Duration
-	rate        int64
+	// A request's body must come at rate bytes a second, after a grace that covers pauses, too.
+	grace time.Duration
+	rate  int64
 	// An answer may take as long as it wants, but each piece of it must be taken within piece.
 	piece time.Duration
 }
 
-var standardBounds = bounds{grace: 30 * time.Second, most: 5 * time.Minute, rate: 64 << 10, piece: time.Minute}
+var standardBounds = bounds{grace: 10 * time.Second, rate: 32 << 10, piece: time.Minute}
+
+// patience is how long to wait for more of a body of which so many bytes have come while so long was waited for them.
+func (b bounds) patience(bytes int64, waited time.Duration) time.Duration {
+	due := time.Duration(float64(bytes) / float64(b.rate) * float64(time.Second))
+	return min(b.grace+due-waited, b.grace)
+}
 
 // root routes what the process answers to clients.
 func (a *App) root(v1 http.Handler) http.Handler {
@@ -81,28 +90,36 @@ func (b bounds) around(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		if r.Body != nil && r.Body != http.NoBody {
-			limit := b.most
-			if r.ContentLength >= 0 {
-				limit = min(b.most, b.grace+time.Duration(r.ContentLength/b.rate)*time.Second)
-			}
-			_ = control.SetReadDeadline(time.Now().Add(limit))
-			r.Body = &timedBody{ReadCloser: r.Body, control: control}
+			_ = control.SetReadDeadline(time.Now().Add(b.grace)) // for what nobody but the server itself reads
+			r.Body = &timedBody{ReadCloser: r.Body, bounds: b, control: control, header: w.Header()}
 		}
 		next.ServeHTTP(&timedWriter{ResponseWriter: w, control: control, piece: b.piece}, r)
 	})
 }
 
-// timedBody lifts the deadline once the body is there: what comes after is no longer the client's fault.
+// timedBody waits for a body as long as bounds say, and only while somebody reads it: a client is not to blame for what else its
+// request waits for. Fault of a body that comes too slowly: TooSlow; its connection is closed after the answer.
 type timedBody struct {
 	io.ReadCloser
+	bounds
 
 	control *http.ResponseController
+	header  http.Header
+	bytes   int64
+	waited  time.Duration
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
+	began := time.Now()
+	_ = b.control.SetReadDeadline(began.Add(b.patience(b.bytes, b.waited)))
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { //nolint:errorlint // readers return it bare
+	b.bytes, b.waited = b.bytes+int64(n), b.waited+time.Since(began)
+	switch {
+	case err == io.EOF: //nolint:errorlint // readers return it bare
 		_ = b.control.SetReadDeadline(time.Time{})
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		b.header.Set("Connection", "close")
+		err = fault.New(fault.TooSlow, "Request body came too slowly: after %.0f seconds it must come at %d KiB a second", b.grace.Seconds(), b.rate>>10)
 	}
 	return n, err //nolint:wrapcheck // a reader
 }

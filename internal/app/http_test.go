@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -11,10 +12,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"flowlane/internal/fault"
 )
 
 // tight are bounds that a test can wait for.
-var tight = bounds{grace: 100 * time.Millisecond, most: 200 * time.Millisecond, rate: 1 << 30, piece: 100 * time.Millisecond}
+var tight = bounds{grace: 100 * time.Millisecond, rate: 1 << 30, piece: 100 * time.Millisecond}
 
 func serveBounded(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
@@ -38,8 +41,38 @@ func TestBounds_StalledBody(t *testing.T) {
 	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-got; !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := <-got; !fault.Is(err, fault.TooSlow) {
 		t.Errorf("error %v", err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if !res.Close {
+		t.Error("the connection stays open, and what comes late would be the next request")
+	}
+}
+
+func TestBounds_Patience(t *testing.T) {
+	t.Parallel()
+	b := bounds{grace: 10 * time.Second, rate: 1000}
+	for name, c := range map[string]struct {
+		bytes  int64
+		waited time.Duration
+		want   time.Duration
+	}{
+		"nothing came":              {0, 0, 10 * time.Second},
+		"nothing came for a while":  {0, 4 * time.Second, 6 * time.Second},
+		"a byte now and then":       {1, 10 * time.Second, time.Millisecond},
+		"as slow as may be":         {60_000, 60 * time.Second, 10 * time.Second},
+		"a little slower":           {60_000, 69 * time.Second, time.Second},
+		"much slower":               {60_000, 80 * time.Second, -10 * time.Second},
+		"much at once, then silent": {1 << 40, time.Second, 10 * time.Second},
+	} {
+		if got := b.patience(c.bytes, c.waited); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }
 

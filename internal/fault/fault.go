@@ -23,6 +23,8 @@ const (
 	NotFound Code = "not_found"
 	// Conflict is a duplicate, or a resource in the wrong state (409).
 	Conflict Code = "conflict"
+	// TooSlow is a body that does not come at the least speed (408).
+	TooSlow Code = "too_slow"
 	// TooLarge is a body over its limit (413).
 	TooLarge Code = "too_large"
 	// Unsupported is a body in a form that is not read (415).

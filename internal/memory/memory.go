@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// Default is the budget of a process in bytes, Least the smallest that has room for the largest request and answer.
+	// Default is the budget of a process in bytes for the calls that it makes, Least the smallest that has room for the
+	// largest request and answer.
 	Default = 256 << 20
 	Least   = 128 << 20
 )
@@ -40,10 +41,8 @@ type Budget struct {
 // held is what grants hold: open is the part of those that may still grow.
 type held struct{ bytes, open, peak int64 }
 
-// New returns a budget of so many bytes, at least Least.
-func New(bytes int64) *Budget {
-	return &Budget{quarter: max(bytes, Least) / 4, orgs: map[uuid.UUID]*held{}}
-}
+// New returns a budget of so many bytes.
+func New(bytes int64) *Budget { return &Budget{quarter: bytes / 4, orgs: map[uuid.UUID]*held{}} }
 
 // Most is the most that one grant may hold.
 func (b *Budget) Most() int64 {

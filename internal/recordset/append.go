@@ -59,6 +59,12 @@ func (s *Service) Append(ctx context.Context, orgID, id uuid.UUID, body []byte) 
 	return out, err
 }
 
+// TakesChunks says whether a set takes chunks now. Faults: NotFound; Conflict when it is not open.
+func (s *Service) TakesChunks(ctx context.Context, orgID, id uuid.UUID) error {
+	_, err := s.openSet(ctx, orgID, id)
+	return err
+}
+
 var spanLists = sync.Pool{New: func() any { return new([]span) }}
 
 func (s *Service) openSet(ctx context.Context, orgID, id uuid.UUID) (Manifest, error) {

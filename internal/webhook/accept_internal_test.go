@@ -95,7 +95,7 @@ func TestCopies(t *testing.T) {
 	id := uuid.New()
 	_, ok := c.get(id, 1)
 	assert.False(t, ok)
-	c.put(id, secrets{Current: "a"}, 1)
+	c.put(uuid.New(), id, secrets{Current: "a"}, 1)
 	got, ok := c.get(id, 1)
 	assert.True(t, ok)
 	assert.Equal(t, "a", got.Current)
@@ -113,7 +113,7 @@ func TestCopies(t *testing.T) {
 	c.saw(uuid.New(), now, now)
 	assert.Len(t, c.of, 1, "what is not kept is not seen")
 	for range 2 * maxCopies {
-		c.put(uuid.New(), secrets{}, 1)
+		c.put(uuid.New(), uuid.New(), secrets{}, 1)
 	}
 	assert.LessOrEqual(t, len(c.of), maxCopies)
 }

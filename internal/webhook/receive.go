@@ -70,18 +70,27 @@ func (s *Service) Receive(ctx context.Context, provider, address string, m Messa
 	return uuid.Nil, errBusy
 }
 
-// Expects says whether a message to an address is worth reading, before it has a signature that can be checked. Fault: NotFound where
-// there is no such webhook, or it is switched off.
-func (s *Service) Expects(ctx context.Context, provider, address string) error {
+// Expect says by its headers whether a message to an address is worth reading, and whose webhook that is. Faults: NotFound where
+// there is no such webhook, or it is switched off; Unauthenticated.
+func (s *Service) Expect(ctx context.Context, provider, address string, m *Message) (orgID uuid.UUID, err error) {
 	id := addressed(provider, address)
-	if _, ok := s.copies.recent(id, time.Now()); ok {
-		return nil
+	if f, ok := s.copies.recent(id, time.Now()); ok && m.plausible(f.now) {
+		return f.orgID, nil
 	}
 	found, err := s.look(ctx, id)
-	if err == nil && !found.open {
-		return fault.Missing("Webhook")
+	switch {
+	case err != nil:
+		return uuid.Nil, err
+	case !found.open:
+		return uuid.Nil, fault.Missing("Webhook")
+	case !m.plausible(found.now):
+		return uuid.Nil, errUnsigned
 	}
-	return err
+	return found.orgID, nil
+}
+
+func (m *Message) plausible(now time.Time) bool {
+	return Plausible(m.ID, m.Timestamp, m.Signature, now)
 }
 
 // addressed is the webhook of an address.
@@ -95,8 +104,9 @@ func addressed(provider, address string) uuid.UUID {
 
 // found is what stands at an address at a time.
 type found struct {
-	open bool
-	now  time.Time
+	open  bool
+	orgID uuid.UUID
+	now   time.Time
 	// secrets are those that are valid; those of nobody where it is not open.
 	secrets       []string
 	secretVersion int64
@@ -145,5 +155,5 @@ func (s *Service) ask(id uuid.UUID) found {
 		return closed
 	}
 	s.copies.saw(id, row.Now, asked)
-	return found{open: err == nil, now: row.Now, secrets: all.valid(row.Now), secretVersion: version, err: err}
+	return found{open: err == nil, orgID: row.OrgID, now: row.Now, secrets: all.valid(row.Now), secretVersion: version, err: err}
 }

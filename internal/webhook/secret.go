@@ -119,6 +119,7 @@ type copies struct {
 }
 
 type copied struct {
+	orgID   uuid.UUID
 	secrets secrets
 	version int64
 	at      time.Time
@@ -133,14 +134,14 @@ func (c *copies) get(id uuid.UUID, version int64) (secrets, bool) {
 	return found.secrets, ok && found.version == version && time.Since(found.at) < copyFor
 }
 
-func (c *copies) put(id uuid.UUID, all secrets, version int64) {
+func (c *copies) put(orgID, id uuid.UUID, all secrets, version int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.of, func(_ uuid.UUID, old copied) bool { return time.Since(old.at) >= copyFor })
 	if c.of == nil || len(c.of) >= maxCopies {
 		c.of = map[uuid.UUID]copied{}
 	}
-	c.of[id] = copied{secrets: all, version: version, at: time.Now()}
+	c.of[id] = copied{orgID: orgID, secrets: all, version: version, at: time.Now()}
 }
 
 // saw notes that a webhook is open: asked at a time of this process, when the clock of the database was at another.
@@ -163,7 +164,7 @@ func (c *copies) recent(id uuid.UUID, now time.Time) (found, bool) {
 		return found{}, false
 	}
 	clock := one.clock.Add(age)
-	return found{open: true, now: clock, secrets: one.secrets.valid(clock), secretVersion: one.version}, true
+	return found{open: true, orgID: one.orgID, now: clock, secrets: one.secrets.valid(clock), secretVersion: one.version}, true
 }
 
 // current returns the secrets of a webhook whose version is this one, or a newer one, with their version.
@@ -173,7 +174,7 @@ func (s *Service) current(ctx context.Context, orgID, id uuid.UUID, version int6
 	}
 	all, version, err := s.open(ctx, s.Pool, orgID, id)
 	if err == nil {
-		s.copies.put(id, all, version)
+		s.copies.put(orgID, id, all, version)
 	}
 	return all, version, err
 }

@@ -21,6 +21,8 @@ const (
 	secretBytes  = 32
 	// scheme is the only one that is taken: HMAC-SHA256. A header may list others beside it (v1a is asymmetric).
 	scheme = "v1,"
+	// macLength is that of an HMAC-SHA256 in base64.
+	macLength = 44
 	// Bounds of what a stranger's headers may hold.
 	maxID        = 256
 	maxTimestamp = 12
@@ -59,7 +61,7 @@ func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 // fits. An id has no full stop: it separates what is signed, and a part of the id could pass for the timestamp. The only
 // error is ErrSignature.
 func Verify(secrets []string, id, timestamp, signature string, body []byte, now time.Time) error {
-	if !validID(id) || !within(timestamp, now) || len(signature) > maxSignature {
+	if !Plausible(id, timestamp, signature, now) {
 		return ErrSignature
 	}
 	found := 0
@@ -80,6 +82,21 @@ func Verify(secrets []string, id, timestamp, signature string, body []byte, now 
 		return ErrSignature
 	}
 	return nil
+}
+
+// Plausible tells whether a delivery with these headers may verify, whatever its body and the secrets are.
+func Plausible(id, timestamp, signature string, now time.Time) bool {
+	return validID(id) && within(timestamp, now) && len(signature) <= maxSignature && lists(signature)
+}
+
+// lists tells whether one of the signatures has the form of ours.
+func lists(signature string) bool {
+	for listed := range strings.SplitSeq(signature, " ") {
+		if len(listed) == len(scheme)+macLength && strings.HasPrefix(listed, scheme) {
+			return true
+		}
+	}
+	return false
 }
 
 // mac signs what a delivery is: id, timestamp and body, with full stops between them.
