@@ -123,7 +123,9 @@ func TestSend_Echo(t *testing.T) {
 	t.Cleanup(echo.Close)
 	sender := newTestSender(t, hostOf(echo.URL))
 	svc, act := action(t, testCatalog(t), "core__http__request")
-	spec := func(method string, fields map[string]string) Spec { return Spec{Method: method, Fields: fields} }
+	spec := func(method string, fields map[string]string) Spec {
+		return Spec{Method: method, Fields: fields, Origins: []string{echo.URL}}
+	}
 	header := spec("api_key", map[string]string{"api_key": canary})
 	query := header
 	header.Placement, query.Placement = Placement{HeaderName: "X-Key", Scheme: "Key"}, Placement{QueryParam: "key"}

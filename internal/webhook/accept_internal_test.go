@@ -121,7 +121,7 @@ func TestCopies(t *testing.T) {
 func TestSecrets_Valid(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	s := secrets{Current: "b", Previous: "a", PreviousUntil: now}
+	s := secrets{Current: "b", Previous: []previous{{Secret: "a", Until: now}}}
 	assert.Equal(t, []string{"b", "a"}, s.valid(now.Add(-1)))
 	assert.Equal(t, []string{"b"}, s.valid(now))
 	assert.Equal(t, []string{"b"}, (&secrets{Current: "b"}).valid(time.Time{}))
