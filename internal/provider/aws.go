@@ -40,7 +40,7 @@ func newAWSKey(spec Spec) (secret, error) {
 	}
 	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
 	return secret{
-		address: awsAddress(spec), defaults: awsDefaults(spec),
+		address: awsAddress(spec), defaults: awsDefaults(spec), quotable: []string{keys.SecretAccessKey, keys.SessionToken},
 		signed: []string{"Authorization", "X-Amz-Date", "X-Amz-Content-Sha256", "X-Amz-Security-Token"},
 		sign: func(ctx context.Context, s *Sender, r *Request) error {
 			u, err := url.Parse(r.URL)

@@ -55,6 +55,8 @@ type secret struct {
 	// sign adds what must be fresh when the request goes out; it sets the headers that signed names.
 	sign   signer
 	signed []string
+	// quotable are the secrets of which a refusal must be freed before it is quoted; nil where they are not known, and nothing is quoted.
+	quotable []string
 	// issued: sign asks a token endpoint, which knows the secret.
 	issued bool
 	// address changes where the request goes; nil to leave it.
@@ -111,7 +113,7 @@ func newSecret(spec Spec) (secret, error) {
 			return secret{}, fmt.Errorf("%w: a username must not hold a colon", ErrSecretShape)
 		}
 		token := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-		return secret{header: "Authorization", value: "Basic " + token}, nil
+		return secret{header: "Authorization", value: "Basic " + token, quotable: []string{token, password}}, nil
 	case "api_key":
 		return newKey(spec.Fields["api_key"], spec.Placement)
 	case "jwt":
@@ -154,7 +156,7 @@ func newKey(key string, p Placement) (secret, error) {
 	case (p.HeaderName == "") == (p.QueryParam == ""):
 		return secret{}, fmt.Errorf("%w: api_key needs either a header or a query parameter to stand in", ErrSecretShape)
 	case p.QueryParam != "":
-		return secret{query: p.QueryParam, value: key}, nil
+		return secret{query: p.QueryParam, value: key, quotable: []string{key}}, nil
 	}
 	value := key
 	if p.Scheme != "" {
@@ -167,7 +169,7 @@ func newKey(key string, p Placement) (secret, error) {
 	if !httpguts.ValidHeaderFieldValue(value) {
 		return secret{}, fmt.Errorf("%w: api_key holds characters that no header can carry", ErrSecretShape)
 	}
-	return secret{header: name, value: value}, nil
+	return secret{header: name, value: value, quotable: []string{key}}, nil
 }
 
 // apply adds the secret to a request that is otherwise complete.

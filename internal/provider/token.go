@@ -192,6 +192,7 @@ func newClient(spec Spec) (secret, error) {
 		r := tokenRequest(address, form)
 		req := http.Request{Header: r.Header}
 		req.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(password))
+		secrets := []string{basicToken(r.Header), password}
 		ans := s.ask(ctx, r)
 		if ans.Status == http.StatusUnauthorized || ans.Status == http.StatusBadRequest && oauthError(&ans) == "invalid_client" {
 			// Issuers that do not take the header take the same in the body.
@@ -201,7 +202,12 @@ func newClient(spec Spec) (secret, error) {
 			}
 			ans = s.ask(ctx, tokenRequest(address, inBody))
 		}
-		return readToken(&ans, s.now())
+		t, err := readToken(&ans, s.now())
+		var refused *ProbeError
+		if errors.As(err, &refused) {
+			refused.Details, refused.said = mask(refused.Details, secrets), excerpt(&ans, secrets)
+		}
+		return t, err
 	})
 	client.issued = true
 	return client, nil
