@@ -290,9 +290,11 @@ type CatalogInvoker interface {
 type CredentialInvoker interface {
 	// CreateCredential invokes createCredential operation.
 	//
-	// Stores a secret. Where the platform can tell which account a secret belongs to, the credential is
-	// bound to it at once (`tenancy_id`); if the platform cannot be asked just now, `tenancy_id` stays
-	// null until a test succeeds.
+	// Stores a secret, once the platform, or the issuer of its tokens, was asked about it: one that it
+	// refuses is not stored (422 with what it said). Where the platform can tell which account a secret
+	// belongs to, the credential is bound to it at once (`tenancy_id`); if the platform cannot be asked
+	// just now, the secret is stored as it is, `telemetry` has the failure, and `tenancy_id` stays null
+	// until a test succeeds.
 	//
 	// POST /credentials
 	CreateCredential(ctx context.Context, request *CredentialCreate, params CreateCredentialParams, options ...RequestOption) (*Credential, error)
@@ -319,9 +321,11 @@ type CredentialInvoker interface {
 	// ReplaceCredential invokes replaceCredential operation.
 	//
 	// Replaces what can be set. With `credentials` the secret is rotated in place: the id stays, and
-	// running flows use the new secret within five minutes. The new secret must belong to the same
-	// provider account (409 otherwise). Without `credentials`, or with null, the secret is kept; then what
-	// says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
+	// running flows use the new secret within five minutes. The platform is asked about the new secret
+	// first: one that it refuses leaves everything as it was (422 with what it said), and so does one of
+	// another provider account (409). If the platform cannot be asked just now, the secret is stored as it
+	// is, and `telemetry` has the failure. Without `credentials`, or with null, the secret is kept; then
+	// what says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
 	// `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise). `platform_id` must be
 	// the stored one (400 otherwise). 409 when another rotation came first. Read-only fields may be sent
 	// back as they were read; they are ignored.
@@ -1738,9 +1742,11 @@ func (c *Client) sendCreateApiKey(ctx context.Context, request *ApiKeyCreate, re
 
 // CreateCredential invokes createCredential operation.
 //
-// Stores a secret. Where the platform can tell which account a secret belongs to, the credential is
-// bound to it at once (`tenancy_id`); if the platform cannot be asked just now, `tenancy_id` stays
-// null until a test succeeds.
+// Stores a secret, once the platform, or the issuer of its tokens, was asked about it: one that it
+// refuses is not stored (422 with what it said). Where the platform can tell which account a secret
+// belongs to, the credential is bound to it at once (`tenancy_id`); if the platform cannot be asked
+// just now, the secret is stored as it is, `telemetry` has the failure, and `tenancy_id` stays null
+// until a test succeeds.
 //
 // POST /credentials
 func (c *Client) CreateCredential(ctx context.Context, request *CredentialCreate, params CreateCredentialParams, options ...RequestOption) (*Credential, error) {
@@ -1798,6 +1804,27 @@ func (c *Client) sendCreateCredential(ctx context.Context, request *CredentialCr
 	var pathParts [1]string
 	pathParts[0] = "/credentials"
 	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeQueryParams"
+	q := uri.NewQueryEncoder()
+	{
+		// Encode "verify" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "verify",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Verify.Get(); ok {
+				return e.EncodeValue(conv.BoolToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	u.RawQuery = q.Values().Encode()
 
 	stage = "EncodeRequest"
 	r, err := ht.NewRequest(ctx, "POST", u)
@@ -18862,9 +18889,11 @@ func (c *Client) sendRefreshLimits(ctx context.Context, params RefreshLimitsPara
 // ReplaceCredential invokes replaceCredential operation.
 //
 // Replaces what can be set. With `credentials` the secret is rotated in place: the id stays, and
-// running flows use the new secret within five minutes. The new secret must belong to the same
-// provider account (409 otherwise). Without `credentials`, or with null, the secret is kept; then what
-// says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
+// running flows use the new secret within five minutes. The platform is asked about the new secret
+// first: one that it refuses leaves everything as it was (422 with what it said), and so does one of
+// another provider account (409). If the platform cannot be asked just now, the secret is stored as it
+// is, and `telemetry` has the failure. Without `credentials`, or with null, the secret is kept; then
+// what says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
 // `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise). `platform_id` must be
 // the stored one (400 otherwise). 409 when another rotation came first. Read-only fields may be sent
 // back as they were read; they are ignored.
@@ -18943,6 +18972,27 @@ func (c *Client) sendReplaceCredential(ctx context.Context, request *CredentialU
 		pathParts[1] = encoded
 	}
 	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeQueryParams"
+	q := uri.NewQueryEncoder()
+	{
+		// Encode "verify" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "verify",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Verify.Get(); ok {
+				return e.EncodeValue(conv.BoolToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	u.RawQuery = q.Values().Encode()
 
 	stage = "EncodeRequest"
 	r, err := ht.NewRequest(ctx, "PUT", u)

@@ -728,9 +728,11 @@ func (s *Server) handleCreateApiKeyRequest(args [0]string, argsEscaped bool, w h
 
 // handleCreateCredentialRequest handles createCredential operation.
 //
-// Stores a secret. Where the platform can tell which account a secret belongs to, the credential is
-// bound to it at once (`tenancy_id`); if the platform cannot be asked just now, `tenancy_id` stays
-// null until a test succeeds.
+// Stores a secret, once the platform, or the issuer of its tokens, was asked about it: one that it
+// refuses is not stored (422 with what it said). Where the platform can tell which account a secret
+// belongs to, the credential is bound to it at once (`tenancy_id`); if the platform cannot be asked
+// just now, the secret is stored as it is, `telemetry` has the failure, and `tenancy_id` stays null
+// until a test succeeds.
 //
 // POST /credentials
 func (s *Server) handleCreateCredentialRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -907,6 +909,10 @@ func (s *Server) handleCreateCredentialRequest(args [0]string, argsEscaped bool,
 			Body:             request,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "verify",
+					In:   "query",
+				}: params.Verify,
 				{
 					Name: "Idempotency-Key",
 					In:   "header",
@@ -20394,9 +20400,11 @@ func (s *Server) handleRefreshLimitsRequest(args [1]string, argsEscaped bool, w 
 // handleReplaceCredentialRequest handles replaceCredential operation.
 //
 // Replaces what can be set. With `credentials` the secret is rotated in place: the id stays, and
-// running flows use the new secret within five minutes. The new secret must belong to the same
-// provider account (409 otherwise). Without `credentials`, or with null, the secret is kept; then what
-// says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
+// running flows use the new secret within five minutes. The platform is asked about the new secret
+// first: one that it refuses leaves everything as it was (422 with what it said), and so does one of
+// another provider account (409). If the platform cannot be asked just now, the secret is stored as it
+// is, and `telemetry` has the failure. Without `credentials`, or with null, the secret is kept; then
+// what says where it goes must stay, too: `auth_method`, `token_url`, `scopes`, `audience`,
 // `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise). `platform_id` must be
 // the stored one (400 otherwise). 409 when another rotation came first. Read-only fields may be sent
 // back as they were read; they are ignored.
@@ -20576,6 +20584,10 @@ func (s *Server) handleReplaceCredentialRequest(args [1]string, argsEscaped bool
 			Body:             request,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "verify",
+					In:   "query",
+				}: params.Verify,
 				{
 					Name: "credential_id",
 					In:   "path",

@@ -150,6 +150,9 @@ func decodeCancelBatchParams(args [1]string, argsEscaped bool, r *http.Request) 
 
 // CreateCredentialParams is parameters of createCredential operation.
 type CreateCredentialParams struct {
+	// False stores a secret even if the platform refuses it. One of another account is refused all the
+	// same.
+	Verify OptBool `json:",omitempty,omitzero"`
 	// A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the
 	// same request with the same key as often as you like: it is carried out once. For 24 hours after it
 	// succeeded, repeats of it get the first answer again, to the byte, with the header
@@ -160,6 +163,15 @@ type CreateCredentialParams struct {
 }
 
 func unpackCreateCredentialParams(packed middleware.Parameters) (params CreateCredentialParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "verify",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.Verify = v.(OptBool)
+		}
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "Idempotency-Key",
@@ -173,7 +185,54 @@ func unpackCreateCredentialParams(packed middleware.Parameters) (params CreateCr
 }
 
 func decodeCreateCredentialParams(args [0]string, argsEscaped bool, r *http.Request) (params CreateCredentialParams, _ error) {
+	q := uri.NewQueryDecoder(r.URL.Query())
 	h := uri.NewHeaderDecoder(r.Header)
+	// Set default value for query: verify.
+	{
+		val := bool(true)
+		params.Verify.SetTo(val)
+	}
+	// Decode query: verify.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "verify",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotVerifyVal bool
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToBool(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotVerifyVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.Verify.SetTo(paramsDotVerifyVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "verify",
+			In:   "query",
+			Err:  err,
+		}
+	}
 	// Decode header: Idempotency-Key.
 	if err := func() error {
 		cfg := uri.HeaderParameterDecodingConfig{
@@ -15644,11 +15703,23 @@ func decodeRefreshLimitsParams(args [1]string, argsEscaped bool, r *http.Request
 
 // ReplaceCredentialParams is parameters of replaceCredential operation.
 type ReplaceCredentialParams struct {
+	// False stores a secret even if the platform refuses it. One of another account is refused all the
+	// same.
+	Verify OptBool `json:",omitempty,omitzero"`
 	// The id of the credential.
 	CredentialID string
 }
 
 func unpackReplaceCredentialParams(packed middleware.Parameters) (params ReplaceCredentialParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "verify",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.Verify = v.(OptBool)
+		}
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "credential_id",
@@ -15660,6 +15731,53 @@ func unpackReplaceCredentialParams(packed middleware.Parameters) (params Replace
 }
 
 func decodeReplaceCredentialParams(args [1]string, argsEscaped bool, r *http.Request) (params ReplaceCredentialParams, _ error) {
+	q := uri.NewQueryDecoder(r.URL.Query())
+	// Set default value for query: verify.
+	{
+		val := bool(true)
+		params.Verify.SetTo(val)
+	}
+	// Decode query: verify.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "verify",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotVerifyVal bool
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToBool(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotVerifyVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.Verify.SetTo(paramsDotVerifyVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "verify",
+			In:   "query",
+			Err:  err,
+		}
+	}
 	// Decode path: credential_id.
 	if err := func() error {
 		param := args[0]

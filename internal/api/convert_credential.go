@@ -58,26 +58,25 @@ func connectionTestOf(o credential.Outcome) oas.ConnectionTest {
 	return out
 }
 
-func createdCredential(r *oas.CredentialCreate) credential.Input {
+func createdCredential(r *oas.CredentialCreate, verify oas.OptBool) credential.Input {
 	return credential.Input{
 		Name: r.Name, PlatformID: r.PlatformID, AuthMethod: string(r.AuthMethod), Secret: secretBytes(r.Credentials),
 		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), Scopes: r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
 		AWSRegion: givenString(r.AWSRegion), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
-		Origins: r.AllowedOrigins,
-		Status:  string(r.Status.Or("")), TenancyID: givenString(r.TenancyID),
+		Origins: r.AllowedOrigins, Status: string(r.Status.Or("")), TenancyID: givenString(r.TenancyID),
+		Unverified: !verify.Or(true),
 	}
 }
 
 // replacedCredential leaves out the read-only fields, which may be sent back as they were read.
-func replacedCredential(r *oas.CredentialUpdate) credential.Input {
+func replacedCredential(r *oas.CredentialUpdate, verify oas.OptBool) credential.Input {
 	in := credential.Input{
 		Name: r.Name, PlatformID: r.PlatformID, AuthMethod: string(r.AuthMethod),
 		GrantType: givenString(r.GrantType), TokenURL: givenString(r.TokenURL), Scopes: r.Scopes, Audience: givenString(r.Audience),
 		Placement: placementOf(r.APIKeyPlacement),
 		AWSRegion: givenString(r.AWSRegion), AWSDefaultBucket: givenString(r.AWSDefaultBucket), AWSEndpointURL: givenString(r.AWSEndpointURL),
-		Origins: r.AllowedOrigins,
-		Status:  string(r.Status.Or("")),
+		Origins: r.AllowedOrigins, Status: string(r.Status.Or("")), Unverified: !verify.Or(true),
 	}
 	if secret, ok := r.Credentials.Get(); ok {
 		in.Secret = secretBytes(secret)

@@ -32,9 +32,10 @@ func (h credentialHandler) ListCredentials(ctx context.Context, params oas.ListC
 	return &list, nil
 }
 
-func (h credentialHandler) CreateCredential(ctx context.Context, req *oas.CredentialCreate, _ oas.CreateCredentialParams) (*oas.Credential, error) {
+func (h credentialHandler) CreateCredential(ctx context.Context, req *oas.CredentialCreate, params oas.CreateCredentialParams) (*oas.Credential, error) {
 	caller := account.FromContext(ctx)
-	return answerCredential(h.credentials.Create(ctx, caller.OrgID, caller.AccountID.String(), createdCredential(req), keepCreated(answerCredential)))
+	in := createdCredential(req, params.Verify)
+	return answerCredential(h.credentials.Create(ctx, caller.OrgID, caller.AccountID.String(), in, keepCreated(answerCredential)))
 }
 
 func (h credentialHandler) GetCredential(ctx context.Context, params oas.GetCredentialParams) (*oas.Credential, error) {
@@ -50,7 +51,7 @@ func (h credentialHandler) ReplaceCredential(ctx context.Context, req *oas.Crede
 	if err != nil {
 		return nil, err
 	}
-	return answerCredential(h.credentials.Replace(ctx, account.FromContext(ctx).OrgID, id, replacedCredential(req)))
+	return answerCredential(h.credentials.Replace(ctx, account.FromContext(ctx).OrgID, id, replacedCredential(req, params.Verify)))
 }
 
 func (h credentialHandler) DeleteCredential(ctx context.Context, params oas.DeleteCredentialParams) error {
@@ -62,7 +63,7 @@ func (h credentialHandler) DeleteCredential(ctx context.Context, params oas.Dele
 }
 
 func (h credentialHandler) TestNewCredential(ctx context.Context, req *oas.CredentialCreate) (*oas.ConnectionTest, error) {
-	return answerTest(h.credentials.Try(ctx, account.FromContext(ctx).OrgID, createdCredential(req)))
+	return answerTest(h.credentials.Try(ctx, account.FromContext(ctx).OrgID, createdCredential(req, oas.OptBool{})))
 }
 
 func (h credentialHandler) TestCredential(ctx context.Context, params oas.TestCredentialParams) (*oas.ConnectionTest, error) {

@@ -30,7 +30,7 @@ type server struct {
 	CatalogDir string            `name:"catalog-dir" env:"FLOWLANE_CATALOG_DIR" help:"Folder with further platforms, one YAML file each." type:"path"`
 	BaseURL    map[string]string `name:"base-url" env:"FLOWLANE_BASE_URLS" help:"Base URL to use for a platform, as PLATFORM=URL; calls of that platform, and no others, may reach its host in a private network." placeholder:"PLATFORM=URL;..."`
 	SimURL     string            `name:"sim-url" env:"FLOWLANE_SIM_URL" help:"Base URL for the platform dialer: a simulator."`
-	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach."`
+	AllowHost  []string          `name:"allow-host" env:"FLOWLANE_ALLOW_HOSTS" help:"HOST:PORT in a private network that calls may reach, and secrets of core without TLS."`
 	Deny       []netip.Prefix    `name:"deny-network" env:"FLOWLANE_DENY_NETWORK" help:"Network that calls must not reach beside private ones, as 203.0.113.0/24; hosts that --allow-host or --base-url names are reached all the same." placeholder:"CIDR"`
 	MaxConns   int               `name:"max-conns" env:"FLOWLANE_MAX_CONNS" default:"20" help:"Most connections to Postgres for requests and work; six more keep the leases."`
 	MaxStreams int               `name:"max-streams" env:"FLOWLANE_MAX_STREAMS" default:"10000" help:"Most event streams that are open at once; one organization has half of them at most."`

@@ -92,6 +92,8 @@ type Input struct {
 	Origins []string
 	// Status is empty where the caller named none.
 	Status string
+	// Unverified stores a secret even if the platform refuses it, and does not try one that tells no account.
+	Unverified bool
 	// TenancyID is a tenant that the organization named, for a new credential; nil for what the platform says.
 	TenancyID *string
 }

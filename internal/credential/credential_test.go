@@ -260,11 +260,15 @@ func TestCreate_IdentifiesTheAccount(t *testing.T) {
 	wantFault(t, err, fault.NotFound)
 }
 
-func TestCreate_PlatformDoesNotAnswer(t *testing.T) {
+func TestCreate_PlatformRefuses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.prober.refuse(provider.AuthFailed)
-	c := b.create(t, basic("hunter2"))
+	in := basic("hunter2")
+	_, err := b.service.Create(t.Context(), b.org, "account-1", in)
+	wantFault(t, err, fault.Unprocessable)
+	in.Unverified = true
+	c := b.create(t, in)
 	if c.TenancyID != nil || c.AccountLabel != "" {
 		t.Errorf("tenancy %v, label %q", c.TenancyID, c.AccountLabel)
 	}
@@ -272,10 +276,10 @@ func TestCreate_PlatformDoesNotAnswer(t *testing.T) {
 		t.Errorf("uses = %+v", c.Uses)
 	}
 	// Any secret may follow while the account is unknown; the first success binds it.
-	in := basic("right")
+	in = basic("right")
 	in.Secret = []byte(`{"username": "bob", "password": "right"}`)
 	b.prober.answer(acme)
-	c, err := b.service.Replace(t.Context(), b.org, c.ID, in)
+	c, err = b.service.Replace(t.Context(), b.org, c.ID, in)
 	if err != nil || c.TenancyID == nil {
 		t.Errorf("tenancy %v, %v", c.TenancyID, err)
 	}
@@ -362,6 +366,7 @@ func TestCreate_Refused(t *testing.T) {
 func TestCreate_PlainHTTP(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.prober.set(func(provider.Secret) (provider.Account, error) { return provider.Account{}, provider.ErrNothingAsked })
 	for _, in := range []credential.Input{basic("p"), keyed("k")} {
 		in.PlatformID, in.Origins = "core", []string{"https://api.example"}
 		c := b.create(t, in)
@@ -372,8 +377,11 @@ func TestCreate_PlainHTTP(t *testing.T) {
 			t.Errorf("resolved = %+v, %v", r, err)
 		}
 	}
-	if b.prober.calls != 0 {
-		t.Errorf("%d calls for a platform without accounts", b.prober.calls)
+	in := basic("p")
+	in.PlatformID, in.Origins, in.Unverified = "core", []string{"https://api.example"}, true
+	calls := b.prober.calls
+	if b.create(t, in); b.prober.calls != calls {
+		t.Errorf("a secret that is not to be tested was tested")
 	}
 }
 

@@ -49,6 +49,8 @@ type attempt struct {
 	Outcome
 	// account is nil where none was named.
 	account *tenant.Account
+	// said is what can be quoted of a refusal; it may be empty.
+	said string
 	// unasked: nobody could be asked, so that there is no use to record.
 	unasked bool
 }
@@ -151,6 +153,7 @@ func (s *Service) probe(ctx context.Context, q Question, platform *catalog.Platf
 		class, details := provider.Explain(err)
 		a.fail(class, "%s", details)
 		a.unasked = errors.Is(err, provider.ErrNothingAsked)
+		a.said = provider.Said(err)
 		return a
 	}
 	if platform.Account == nil {

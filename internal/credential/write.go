@@ -14,13 +14,14 @@ import (
 	"flowlane/internal/event"
 	"flowlane/internal/fault"
 	"flowlane/internal/pg"
+	"flowlane/internal/provider"
 	"flowlane/internal/tenant"
 )
 
-// Create stores a credential with its secret. The platform is asked for the account first; one that does not answer, or
-// refuses the secret, leaves TenancyID null and the creation succeeds. createdBy is the id of the caller's account.
-// Faults: NotFound for an unknown platform or tenant, Unprocessable for what does not fit the catalog, Conflict for a secret
-// of another account than the tenant's.
+// Create stores a credential with its secret. The platform is asked for the account first, or whether it takes the secret; one
+// that does not answer leaves TenancyID null and the creation succeeds. createdBy is the id of the caller's account.
+// Faults: NotFound for an unknown platform or tenant, Unprocessable for what does not fit the catalog and for a secret that the
+// platform refuses, Conflict for a secret of another account than the tenant's.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string, in Input, also ...pg.Also[*Credential]) (*Credential, error) {
 	target, err := s.check(in)
 	if err != nil {
@@ -33,7 +34,10 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 	if err != nil {
 		return nil, fmt.Errorf("make an id: %w", err)
 	}
-	seen := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(in.TenancyID)}, target)
+	seen, err := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(in.TenancyID)}, target, in.Unverified)
+	if err != nil {
+		return nil, err
+	}
 	var created *Credential
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
 		tenancy, err := s.account(ctx, tx, orgID, in, seen)
@@ -78,7 +82,8 @@ func (s *Service) account(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, in In
 // Replace sets all that can be set. With a secret it rotates in place: id and reference stay, LastVerified is cleared,
 // and where the account is known the new secret must belong to it and to the same user. Without one the stored secret
 // stays, and so must what steers it. Faults: NotFound; Invalid for another platform; Conflict for another account or user,
-// and where another rotation came first, with nothing changed; Unprocessable for what does not fit the catalog.
+// and where another rotation came first; Unprocessable for what does not fit the catalog, and for a secret that the platform
+// refuses. A fault changes nothing.
 func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*Credential, error) {
 	row, err := s.queries.CredentialForUse(ctx, s.pool, db.CredentialForUseParams{OrgID: orgID, ID: id})
 	if pg.IsNoRows(err) {
@@ -99,7 +104,10 @@ func (s *Service) Replace(ctx context.Context, orgID, id uuid.UUID, in Input) (*
 		return nil, err
 	}
 	target.version = row.Version
-	seen := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(stored.TenancyID)}, target)
+	seen, err := s.identify(ctx, Question{OrgID: orgID, TenancyID: textOf(stored.TenancyID)}, target, in.Unverified)
+	if err != nil {
+		return nil, err
+	}
 	defer s.held.drop(orgID, id)
 	var replaced *Credential
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
@@ -203,12 +211,25 @@ func (s *Service) checkIdentity(ctx context.Context, tx pgx.Tx, orgID, id uuid.U
 	return nil
 }
 
-// identify asks the platform about a new secret; nil where there is nothing to ask.
-func (s *Service) identify(ctx context.Context, q Question, target checked) *attempt {
-	if target.secret == nil || !target.platform.Metered() {
-		return nil
+// identify asks the platform about a new secret; nil where there is nobody to ask. Fault: Unprocessable for one that the platform
+// refuses, unless it is stored unverified. An account is asked for even then: no secret of another takes the place of one.
+func (s *Service) identify(ctx context.Context, q Question, target checked, unverified bool) (*attempt, error) {
+	if target.secret == nil || unverified && !target.platform.Metered() {
+		return nil, nil
 	}
-	return s.probe(ctx, q, target.platform, target.service, *target.secret)
+	a := s.probe(ctx, q, target.platform, target.service, *target.secret)
+	if a.unasked {
+		return nil, nil
+	}
+	refused := a.Failure == provider.AuthFailed || a.Failure == provider.PermissionDenied
+	if !refused || unverified {
+		return a, nil
+	}
+	text := a.Details
+	if a.said != "" {
+		text += " It said: " + a.said
+	}
+	return nil, fault.Invalidated(wrong("value_error", text+" Nothing is stored; with ?verify=false it would be all the same.", "credentials"))
 }
 
 func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, target checked, seen *attempt) error {

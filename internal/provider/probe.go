@@ -46,6 +46,7 @@ type Counter struct {
 type ProbeError struct {
 	Class   string
 	Details string
+	said    string
 	// kind is what the answer proves of the question: NotArrived, Refused, or Unknown.
 	kind  Kind
 	cause error
@@ -211,6 +212,7 @@ func (s *Sender) send(ctx context.Context, svc *catalog.Service, path string, se
 		known.kind = NotArrived
 	case ans.Sent == Answered && ans.Status >= 400 && ans.Status < 500:
 		known.kind = Refused
+		known.said = excerpt(ans)
 	}
 	return err
 }

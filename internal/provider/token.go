@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -189,12 +190,14 @@ func newClient(spec Spec) (secret, error) {
 	if spec.Audience != "" {
 		form.Set("audience", spec.Audience)
 	}
-	address, hidden := spec.TokenURL, newMask(password, url.QueryEscape(password))
+	escapedID, escaped := url.QueryEscape(id), url.QueryEscape(password)
+	address := spec.TokenURL
+	hidden := newMask(password, escaped, base64.StdEncoding.EncodeToString([]byte(escapedID+":"+escaped)))
 	client := bearer(spec.key(), func(ctx context.Context, s *Sender) (*token, error) {
 		r := tokenRequest(address, form)
 		r.masks = []*mask{hidden}
 		req := http.Request{Header: r.Header}
-		req.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(password))
+		req.SetBasicAuth(escapedID, escaped)
 		ans := s.ask(ctx, r)
 		if ans.Status == http.StatusUnauthorized || ans.Status == http.StatusBadRequest && oauthError(&ans) == "invalid_client" {
 			// Issuers that do not take the header take the same in the body.
@@ -206,7 +209,12 @@ func newClient(spec Spec) (secret, error) {
 			r.masks = []*mask{hidden}
 			ans = s.ask(ctx, r)
 		}
-		return readToken(&ans, s.now())
+		t, err := readToken(&ans, s.now())
+		var refused *ProbeError
+		if errors.As(err, &refused) {
+			refused.said = excerpt(&ans)
+		}
+		return t, err
 	})
 	client.issued = true
 	return client, nil

@@ -175,8 +175,10 @@ export const listCredentials = <ThrowOnError extends boolean = false>(options?: 
 /**
  * Create a credential
  *
- * Stores a secret. Where the platform can tell which account a secret belongs to, the credential is bound to it
- * at once (`tenancy_id`); if the platform cannot be asked just now, `tenancy_id` stays null until a test succeeds.
+ * Stores a secret, once the platform, or the issuer of its tokens, was asked about it: one that it refuses is not stored
+ * (422 with what it said). Where the platform can tell which account a secret belongs to, the credential is bound to it
+ * at once (`tenancy_id`); if the platform cannot be asked just now, the secret is stored as it is, `telemetry` has the
+ * failure, and `tenancy_id` stays null until a test succeeds.
  *
  */
 export const createCredential = <ThrowOnError extends boolean = false>(options: Options<CreateCredentialData, ThrowOnError>) => (options.client ?? client).post<CreateCredentialResponses, CreateCredentialErrors, ThrowOnError>({
@@ -237,7 +239,9 @@ export const getCredential = <ThrowOnError extends boolean = false>(options: Opt
  * Replace or rotate a credential
  *
  * Replaces what can be set. With `credentials` the secret is rotated in place: the id stays, and running flows use
- * the new secret within five minutes. The new secret must belong to the same provider account (409 otherwise).
+ * the new secret within five minutes. The platform is asked about the new secret first: one that it refuses leaves
+ * everything as it was (422 with what it said), and so does one of another provider account (409). If the platform cannot
+ * be asked just now, the secret is stored as it is, and `telemetry` has the failure.
  * Without `credentials`, or with null, the secret is kept; then what says where it goes must stay, too: `auth_method`,
  * `token_url`, `scopes`, `audience`, `api_key_placement`, `aws_endpoint_url` and `allowed_origins` (422 otherwise).
  * `platform_id` must be the stored one (400 otherwise). 409 when another rotation came first.

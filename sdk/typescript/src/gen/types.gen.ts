@@ -3818,6 +3818,11 @@ export type Order = 'asc' | 'desc';
 export type IfNoneMatch = string;
 
 /**
+ * False stores a secret even if the platform refuses it. One of another account is refused all the same.
+ */
+export type Verify = boolean;
+
+/**
  * A name of your choice for this request, for example a random UUID, of 1 to 255 characters. Send the same request
  * with the same key as often as you like: it is carried out once. For 24 hours after it succeeded, repeats of it get
  * the first answer again, to the byte, with the header `Idempotency-Replayed: true`; a repeat that comes while the
@@ -4634,7 +4639,12 @@ export type CreateCredentialData = {
         'Idempotency-Key'?: string;
     };
     path?: never;
-    query?: never;
+    query?: {
+        /**
+         * False stores a secret even if the platform refuses it. One of another account is refused all the same.
+         */
+        verify?: boolean;
+    };
     url: '/credentials';
 };
 
@@ -4765,7 +4775,12 @@ export type ReplaceCredentialData = {
          */
         credential_id: string;
     };
-    query?: never;
+    query?: {
+        /**
+         * False stores a secret even if the platform refuses it. One of another account is refused all the same.
+         */
+        verify?: boolean;
+    };
     url: '/credentials/{credential_id}';
 };
 
