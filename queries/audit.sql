@@ -16,8 +16,9 @@ WHERE NOT EXISTS (
 
 -- name: AuditList :many
 -- Newest first, from before a place on. A place is (time, id): many rows may have one time.
-SELECT sqlc.embed(l), a.name AS account_name
+SELECT sqlc.embed(l), a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
+LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
 WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) < (@before_time::timestamptz, @before_id::uuid)
     AND (sqlc.narg('account_id')::uuid IS NULL OR l.account_id = sqlc.narg('account_id'))
     AND (sqlc.narg('action')::text IS NULL OR l.action = sqlc.narg('action'))

@@ -77,7 +77,9 @@ func auditEntryOf(r db.AuditListRow) oas.AuditEntry {
 	out := oas.AuditEntry{
 		ID: l.ID.String(), CreatedAt: l.CreatedAt.UTC(), Action: l.Action, Outcome: oas.AuditOutcome(l.Outcome),
 		ResourceType: nilString(l.ResourceType), ResourceID: nilString(l.ResourceID), AccountID: l.AccountID.String(),
-		AuthMethod: oas.AuditEntryAuthMethodJwt, APIKeyID: nilID(l.ApiKeyID), RequestID: l.RequestID,
+		AuthMethod: oas.AuditEntryAuthMethodJwt, APIKeyID: nilID(l.ApiKeyID),
+		APIKeyName: nilString(r.KeyName), APIKeyPrefix: nilString(r.KeyPrefix), APIKeyLastFour: nilString(r.KeyLastFour),
+		RequestID: l.RequestID,
 	}
 	if r.AccountName != nil {
 		out.AccountName = *r.AccountName

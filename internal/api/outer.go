@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"strings"
@@ -41,6 +42,8 @@ type outer struct {
 // exchange is what is known of a request and its answer from the beginning.
 type exchange struct {
 	id string
+	// remote is the other end of the connection, as net/http writes it.
+	remote string
 	// route is the operation with what its path names; zero where a path has none.
 	route oas.Route
 	body  *lazyBody
@@ -72,6 +75,12 @@ func exchangeOf(ctx context.Context) *exchange {
 	return &exchange{header: http.Header{}}
 }
 
+// from is the address of the other end of the connection; what headers say of it anybody can write.
+func (x *exchange) from() netip.Addr {
+	at, _ := netip.ParseAddrPort(x.remote)
+	return at.Addr().Unmap().WithZone("")
+}
+
 // requestID returns the id under which the request is logged and answered.
 func requestID(ctx context.Context) string { return exchangeOf(ctx).id }
 
@@ -85,7 +94,7 @@ func requestBody(ctx context.Context) []byte {
 
 func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := o.now()
-	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), lists: o.lists, release: func() {}}
+	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), remote: r.RemoteAddr, lists: o.lists, release: func() {}}
 	rec := &recorder{ResponseWriter: w, exchange: x}
 	header := rec.Header()
 	x.header = header
