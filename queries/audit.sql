@@ -6,13 +6,13 @@ SELECT unnest(@ids::uuid[]), unnest(@org_ids::uuid[]), flow.clock(), unnest(@acc
     unnest(@resource_ids::text[]), 'succeeded', unnest(@request_ids::text[]);
 
 -- name: AuditDenied :exec
--- One row a minute for each account and operation, so that nobody fills the log by knocking.
+-- One row a minute for each account, key and operation, so that nobody fills the log by knocking.
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, request_id)
 SELECT @id, @org_id, flow.clock(), @account_id, sqlc.narg('api_key_id'), @action, 'denied', @request_id
 WHERE NOT EXISTS (
     SELECT 1 FROM flow.audit_log l
     WHERE l.org_id = @org_id AND l.account_id = @account_id AND l.action = @action AND l.outcome = 'denied'
-        AND l.created_at > (SELECT flow.clock()) - interval '1 minute');
+        AND l.api_key_id IS NOT DISTINCT FROM sqlc.narg('api_key_id') AND l.created_at > (SELECT flow.clock()) - interval '1 minute');
 
 -- name: AuditList :many
 -- Newest first, from before a place on. A place is (time, id): many rows may have one time.

@@ -55,7 +55,7 @@ SELECT $1, $2, flow.clock(), $3, $4, $5, 'denied', $6
 WHERE NOT EXISTS (
     SELECT 1 FROM flow.audit_log l
     WHERE l.org_id = $2 AND l.account_id = $3 AND l.action = $5 AND l.outcome = 'denied'
-        AND l.created_at > (SELECT flow.clock()) - interval '1 minute')
+        AND l.api_key_id IS NOT DISTINCT FROM $4 AND l.created_at > (SELECT flow.clock()) - interval '1 minute')
 `
 
 type AuditDeniedParams struct {
@@ -67,7 +67,7 @@ type AuditDeniedParams struct {
 	RequestID string
 }
 
-// One row a minute for each account and operation, so that nobody fills the log by knocking.
+// One row a minute for each account, key and operation, so that nobody fills the log by knocking.
 func (q *Queries) AuditDenied(ctx context.Context, db DBTX, arg AuditDeniedParams) error {
 	_, err := db.Exec(ctx, auditDenied,
 		arg.ID,

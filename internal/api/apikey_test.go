@@ -182,6 +182,14 @@ func TestAuditLog_Key(t *testing.T) {
 	key.Do("POST", "/data/record-sets", nil).Want(201)
 	key.Do("GET", "/account/api-keys", nil).Detail(http.StatusForbidden, "Scope account:read required")
 	b.Do("DELETE", "/account/api-keys/"+made["id"].(string), nil).Want(204)
+	_, another := madeKey(b.Client, `,"scopes":["jobs:read"]`)
+	another.Do("POST", "/data/record-sets", nil).Want(http.StatusForbidden)
+	_, third := madeKey(b.Client, `,"scopes":["jobs:read"]`)
+	for range 2 {
+		third.Do("POST", "/data/record-sets", nil).Want(http.StatusForbidden)
+	}
+	denied := b.Do("GET", "/account/audit-log?action=createRecordSet&outcome=denied", nil).Want(200).JSON()
+	assert.EqualValues(t, 2, denied["total"], "one a minute for each key, though all act as one account")
 	for _, query := range []string{"action=createRecordSet&outcome=succeeded", "action=listApiKeys&outcome=denied"} {
 		items := b.Do("GET", "/account/audit-log?"+query, nil).Want(200).JSON()["items"].([]any)
 		require.Len(t, items, 1, query)
