@@ -14,13 +14,20 @@ FROM flow.account a JOIN flow.organization o ON o.id = a.org_id
 WHERE a.org_id = @org_id AND a.id = @id;
 
 -- name: ApiKeyCreate :one
-INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, created_by, expires_at)
-VALUES (@id, @org_id, @account_id, @name, @prefix, @last_four, @hash, @created_by, sqlc.narg('expires_at'))
+INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, role, scopes, created_by, created_by_key_id, expires_at)
+VALUES (@id, @org_id, @account_id, @name, @prefix, @last_four, @hash, @role, @scopes, @created_by, sqlc.narg('created_by_key_id'),
+    sqlc.narg('expires_at'))
 RETURNING *;
+
+-- name: ApiKeyMaker :one
+-- What a key may do that makes another one. It cannot be revoked before the other one is there to be found.
+SELECT k.role, k.scopes, k.expires_at, (flow.api_key_status(k.revoked_at, k.expires_at) = 'active')::boolean AS usable
+FROM flow.api_key k WHERE k.org_id = @org_id AND k.id = @id
+FOR SHARE;
 
 -- name: ApiKeyAuth :one
 -- Finds the key under any of the hashes (one per hash key in use) and says whether it may be used now, and why not.
-SELECT k.id, k.org_id, k.account_id, k.hash,
+SELECT k.id, k.org_id, k.account_id, k.hash, k.role, k.scopes,
     (flow.api_key_status(k.revoked_at, k.expires_at) = 'active' AND o.status = 'active')::boolean AS usable,
     (CASE WHEN o.status <> 'active' THEN o.status ELSE flow.api_key_status(k.revoked_at, k.expires_at) END)::text AS state,
     (k.last_used_at IS NULL OR k.last_used_at < flow.clock() - interval '1 minute')::boolean AS stale_use
@@ -30,7 +37,7 @@ LIMIT 1;
 
 -- name: ApiKeyTouch :exec
 -- At most one write per key and minute, however many replicas see it in use.
-UPDATE flow.api_key SET last_used_at = flow.clock()
+UPDATE flow.api_key SET last_used_at = flow.clock(), last_used_address = sqlc.narg('address')
 WHERE org_id = @org_id AND id = @id AND (last_used_at IS NULL OR last_used_at < flow.clock() - interval '1 minute');
 
 -- name: ApiKeyList :many
@@ -48,6 +55,30 @@ WHERE k.org_id = @org_id
 -- name: ApiKeyRevoke :execrows
 -- Keeps the first time of revocation.
 UPDATE flow.api_key SET revoked_at = coalesce(revoked_at, flow.clock()) WHERE org_id = @org_id AND id = @id;
+
+-- name: ApiKeyRevokeMade :many
+-- Revokes what these keys made, and says of each whether it was not revoked before. These must be revoked already, by an earlier
+-- statement of the transaction: what they make then is there or refused.
+WITH made AS (
+    SELECT k.id, k.revoked_at IS NULL AS fresh FROM flow.api_key k
+    WHERE k.org_id = @org_id AND k.created_by_key_id = ANY (@makers::uuid[])
+    FOR UPDATE
+), ended AS (
+    UPDATE flow.api_key k SET revoked_at = flow.clock() FROM made WHERE k.org_id = @org_id AND k.id = made.id AND made.fresh
+)
+SELECT made.id, made.fresh::boolean AS fresh FROM made;
+
+-- name: ApiKeyMade :many
+-- What a key made, and what these made, oldest first.
+WITH RECURSIVE made AS (
+    SELECT k.id FROM flow.api_key k WHERE k.org_id = @org_id AND k.created_by_key_id = @id::uuid
+    UNION ALL
+    SELECT k.id FROM flow.api_key k JOIN made m ON k.created_by_key_id = m.id WHERE k.org_id = @org_id
+)
+SELECT sqlc.embed(k), flow.api_key_status(k.revoked_at, k.expires_at)::text AS status, count(*) OVER () AS total
+FROM flow.api_key k JOIN made m ON m.id = k.id
+WHERE k.org_id = @org_id
+ORDER BY k.id LIMIT @max_rows;
 
 -- name: ClockNow :one
 SELECT flow.clock()::timestamptz AS now;

@@ -6,13 +6,13 @@ SELECT unnest(@ids::uuid[]), unnest(@org_ids::uuid[]), flow.clock(), nullif(unne
     unnest(@resource_ids::text[]), 'succeeded', unnest(@request_ids::text[]);
 
 -- name: AuditDenied :exec
--- One row a minute for each account and operation, so that nobody fills the log by knocking.
+-- One row a minute for each account, key and operation, so that nobody fills the log by knocking.
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, request_id)
 SELECT @id, @org_id, flow.clock(), @account_id, sqlc.narg('api_key_id'), @action, 'denied', @request_id
 WHERE NOT EXISTS (
     SELECT 1 FROM flow.audit_log l
     WHERE l.org_id = @org_id AND l.account_id = @account_id AND l.action = @action AND l.outcome = 'denied'
-        AND l.created_at > (SELECT flow.clock()) - interval '1 minute');
+        AND l.api_key_id IS NOT DISTINCT FROM sqlc.narg('api_key_id') AND l.created_at > (SELECT flow.clock()) - interval '1 minute');
 
 -- name: AuditRefused :exec
 INSERT INTO flow.audit_log (id, org_id, created_at, account_id, api_key_id, action, outcome, reason, address, request_id)
@@ -27,8 +27,9 @@ ORDER BY l.created_at, l.id LIMIT @max_rows;
 
 -- name: AuditList :many
 -- Newest first, from before a place on. A place is (time, id): many rows may have one time.
-SELECT sqlc.embed(l), a.name AS account_name
+SELECT sqlc.embed(l), a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
+LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
 WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) < (@before_time::timestamptz, @before_id::uuid)
     AND (sqlc.narg('account_id')::uuid IS NULL OR l.account_id = sqlc.narg('account_id'))
     AND (sqlc.narg('action')::text IS NULL OR l.action = sqlc.narg('action'))

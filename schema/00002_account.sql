@@ -44,15 +44,21 @@ CREATE TABLE flow.api_key (
     prefix text NOT NULL,
     last_four text NOT NULL,
     hash bytea NOT NULL CONSTRAINT api_key_hash UNIQUE,
+    role text NOT NULL CHECK (role IN ('admin', 'member')),
+    scopes text[] CHECK (cardinality(scopes) > 0),
     created_by uuid NOT NULL,
+    created_by_key_id uuid,
     created_at timestamptz NOT NULL DEFAULT flow.clock(),
     last_used_at timestamptz,
+    last_used_address inet,
     expires_at timestamptz,
     revoked_at timestamptz,
+    UNIQUE (org_id, id),
     FOREIGN KEY (org_id, account_id) REFERENCES flow.account (org_id, id),
-    FOREIGN KEY (org_id, created_by) REFERENCES flow.account (org_id, id)
+    FOREIGN KEY (org_id, created_by) REFERENCES flow.account (org_id, id),
+    FOREIGN KEY (org_id, created_by_key_id) REFERENCES flow.api_key (org_id, id)
 );
-CREATE INDEX api_key_org ON flow.api_key (org_id, id);
+CREATE INDEX api_key_made ON flow.api_key (org_id, created_by_key_id) WHERE created_by_key_id IS NOT NULL;
 COMMENT ON TABLE flow.api_key IS 'API keys, of which only a keyed hash is stored. Rows are never deleted: a revoked key stays in the list.';
 COMMENT ON COLUMN flow.api_key.id IS 'How the API names the key; it says nothing of the secret.';
 COMMENT ON COLUMN flow.api_key.org_id IS 'The organization it opens.';
@@ -61,9 +67,13 @@ COMMENT ON COLUMN flow.api_key.name IS 'What its maker calls it.';
 COMMENT ON COLUMN flow.api_key.prefix IS 'How its text begins, which is no secret: people find a key by it.';
 COMMENT ON COLUMN flow.api_key.last_four IS 'How its text ends: people find a key by it.';
 COMMENT ON COLUMN flow.api_key.hash IS 'Keyed hash of its text, with a key that follows from the root key.';
+COMMENT ON COLUMN flow.api_key.role IS 'What it may do at most: admin or member.';
+COMMENT ON COLUMN flow.api_key.scopes IS 'The scopes of the API document to which it is narrowed; null for all that its role may do.';
 COMMENT ON COLUMN flow.api_key.created_by IS 'The account that made it.';
+COMMENT ON COLUMN flow.api_key.created_by_key_id IS 'The key with which it was made; null where a person or a command made it.';
 COMMENT ON COLUMN flow.api_key.created_at IS 'When its text was shown, once.';
 COMMENT ON COLUMN flow.api_key.last_used_at IS 'About when a request came with it last; null before the first.';
+COMMENT ON COLUMN flow.api_key.last_used_address IS 'From where that request came, by its connection.';
 COMMENT ON COLUMN flow.api_key.expires_at IS 'From when on it is refused; null for never.';
 COMMENT ON COLUMN flow.api_key.revoked_at IS 'From when on it is refused because somebody revoked it; null while nobody did.';
 

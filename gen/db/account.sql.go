@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/google/uuid"
@@ -124,7 +125,7 @@ func (q *Queries) AccountService(ctx context.Context, db DBTX, orgID uuid.UUID) 
 }
 
 const apiKeyAuth = `-- name: ApiKeyAuth :one
-SELECT k.id, k.org_id, k.account_id, k.hash,
+SELECT k.id, k.org_id, k.account_id, k.hash, k.role, k.scopes,
     (flow.api_key_status(k.revoked_at, k.expires_at) = 'active' AND o.status = 'active')::boolean AS usable,
     (CASE WHEN o.status <> 'active' THEN o.status ELSE flow.api_key_status(k.revoked_at, k.expires_at) END)::text AS state,
     (k.last_used_at IS NULL OR k.last_used_at < flow.clock() - interval '1 minute')::boolean AS stale_use
@@ -138,6 +139,8 @@ type ApiKeyAuthRow struct {
 	OrgID     uuid.UUID
 	AccountID uuid.UUID
 	Hash      []byte
+	Role      string
+	Scopes    []string
 	Usable    bool
 	State     string
 	StaleUse  bool
@@ -152,6 +155,8 @@ func (q *Queries) ApiKeyAuth(ctx context.Context, db DBTX, hashes [][]byte) (Api
 		&i.OrgID,
 		&i.AccountID,
 		&i.Hash,
+		&i.Role,
+		&i.Scopes,
 		&i.Usable,
 		&i.State,
 		&i.StaleUse,
@@ -178,21 +183,25 @@ func (q *Queries) ApiKeyCount(ctx context.Context, db DBTX, arg ApiKeyCountParam
 }
 
 const apiKeyCreate = `-- name: ApiKeyCreate :one
-INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-RETURNING id, org_id, account_id, name, prefix, last_four, hash, created_by, created_at, last_used_at, expires_at, revoked_at
+INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, role, scopes, created_by, created_by_key_id, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    $12)
+RETURNING id, org_id, account_id, name, prefix, last_four, hash, role, scopes, created_by, created_by_key_id, created_at, last_used_at, last_used_address, expires_at, revoked_at
 `
 
 type ApiKeyCreateParams struct {
-	ID        uuid.UUID
-	OrgID     uuid.UUID
-	AccountID uuid.UUID
-	Name      string
-	Prefix    string
-	LastFour  string
-	Hash      []byte
-	CreatedBy uuid.UUID
-	ExpiresAt *time.Time
+	ID             uuid.UUID
+	OrgID          uuid.UUID
+	AccountID      uuid.UUID
+	Name           string
+	Prefix         string
+	LastFour       string
+	Hash           []byte
+	Role           string
+	Scopes         []string
+	CreatedBy      uuid.UUID
+	CreatedByKeyID *uuid.UUID
+	ExpiresAt      *time.Time
 }
 
 func (q *Queries) ApiKeyCreate(ctx context.Context, db DBTX, arg ApiKeyCreateParams) (FlowApiKey, error) {
@@ -204,7 +213,10 @@ func (q *Queries) ApiKeyCreate(ctx context.Context, db DBTX, arg ApiKeyCreatePar
 		arg.Prefix,
 		arg.LastFour,
 		arg.Hash,
+		arg.Role,
+		arg.Scopes,
 		arg.CreatedBy,
+		arg.CreatedByKeyID,
 		arg.ExpiresAt,
 	)
 	var i FlowApiKey
@@ -216,9 +228,13 @@ func (q *Queries) ApiKeyCreate(ctx context.Context, db DBTX, arg ApiKeyCreatePar
 		&i.Prefix,
 		&i.LastFour,
 		&i.Hash,
+		&i.Role,
+		&i.Scopes,
 		&i.CreatedBy,
+		&i.CreatedByKeyID,
 		&i.CreatedAt,
 		&i.LastUsedAt,
+		&i.LastUsedAddress,
 		&i.ExpiresAt,
 		&i.RevokedAt,
 	)
@@ -226,7 +242,7 @@ func (q *Queries) ApiKeyCreate(ctx context.Context, db DBTX, arg ApiKeyCreatePar
 }
 
 const apiKeyList = `-- name: ApiKeyList :many
-SELECT k.id, k.org_id, k.account_id, k.name, k.prefix, k.last_four, k.hash, k.created_by, k.created_at, k.last_used_at, k.expires_at, k.revoked_at, flow.api_key_status(k.revoked_at, k.expires_at)::text AS status
+SELECT k.id, k.org_id, k.account_id, k.name, k.prefix, k.last_four, k.hash, k.role, k.scopes, k.created_by, k.created_by_key_id, k.created_at, k.last_used_at, k.last_used_address, k.expires_at, k.revoked_at, flow.api_key_status(k.revoked_at, k.expires_at)::text AS status
 FROM flow.api_key k
 WHERE k.org_id = $1 AND k.id > $2
     AND ($3::text IS NULL OR flow.api_key_status(k.revoked_at, k.expires_at) = $3)
@@ -269,9 +285,13 @@ func (q *Queries) ApiKeyList(ctx context.Context, db DBTX, arg ApiKeyListParams)
 			&i.FlowApiKey.Prefix,
 			&i.FlowApiKey.LastFour,
 			&i.FlowApiKey.Hash,
+			&i.FlowApiKey.Role,
+			&i.FlowApiKey.Scopes,
 			&i.FlowApiKey.CreatedBy,
+			&i.FlowApiKey.CreatedByKeyID,
 			&i.FlowApiKey.CreatedAt,
 			&i.FlowApiKey.LastUsedAt,
+			&i.FlowApiKey.LastUsedAddress,
 			&i.FlowApiKey.ExpiresAt,
 			&i.FlowApiKey.RevokedAt,
 			&i.Status,
@@ -284,6 +304,101 @@ func (q *Queries) ApiKeyList(ctx context.Context, db DBTX, arg ApiKeyListParams)
 		return nil, err
 	}
 	return items, nil
+}
+
+const apiKeyMade = `-- name: ApiKeyMade :many
+WITH RECURSIVE made AS (
+    SELECT k.id FROM flow.api_key k WHERE k.org_id = $1 AND k.created_by_key_id = $3::uuid
+    UNION ALL
+    SELECT k.id FROM flow.api_key k JOIN made m ON k.created_by_key_id = m.id WHERE k.org_id = $1
+)
+SELECT k.id, k.org_id, k.account_id, k.name, k.prefix, k.last_four, k.hash, k.role, k.scopes, k.created_by, k.created_by_key_id, k.created_at, k.last_used_at, k.last_used_address, k.expires_at, k.revoked_at, flow.api_key_status(k.revoked_at, k.expires_at)::text AS status, count(*) OVER () AS total
+FROM flow.api_key k JOIN made m ON m.id = k.id
+WHERE k.org_id = $1
+ORDER BY k.id LIMIT $2
+`
+
+type ApiKeyMadeParams struct {
+	OrgID   uuid.UUID
+	MaxRows int32
+	ID      uuid.UUID
+}
+
+type ApiKeyMadeRow struct {
+	FlowApiKey FlowApiKey
+	Status     string
+	Total      int64
+}
+
+// What a key made, and what these made, oldest first.
+func (q *Queries) ApiKeyMade(ctx context.Context, db DBTX, arg ApiKeyMadeParams) ([]ApiKeyMadeRow, error) {
+	rows, err := db.Query(ctx, apiKeyMade, arg.OrgID, arg.MaxRows, arg.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ApiKeyMadeRow
+	for rows.Next() {
+		var i ApiKeyMadeRow
+		if err := rows.Scan(
+			&i.FlowApiKey.ID,
+			&i.FlowApiKey.OrgID,
+			&i.FlowApiKey.AccountID,
+			&i.FlowApiKey.Name,
+			&i.FlowApiKey.Prefix,
+			&i.FlowApiKey.LastFour,
+			&i.FlowApiKey.Hash,
+			&i.FlowApiKey.Role,
+			&i.FlowApiKey.Scopes,
+			&i.FlowApiKey.CreatedBy,
+			&i.FlowApiKey.CreatedByKeyID,
+			&i.FlowApiKey.CreatedAt,
+			&i.FlowApiKey.LastUsedAt,
+			&i.FlowApiKey.LastUsedAddress,
+			&i.FlowApiKey.ExpiresAt,
+			&i.FlowApiKey.RevokedAt,
+			&i.Status,
+			&i.Total,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const apiKeyMaker = `-- name: ApiKeyMaker :one
+SELECT k.role, k.scopes, k.expires_at, (flow.api_key_status(k.revoked_at, k.expires_at) = 'active')::boolean AS usable
+FROM flow.api_key k WHERE k.org_id = $1 AND k.id = $2
+FOR SHARE
+`
+
+type ApiKeyMakerParams struct {
+	OrgID uuid.UUID
+	ID    uuid.UUID
+}
+
+type ApiKeyMakerRow struct {
+	Role      string
+	Scopes    []string
+	ExpiresAt *time.Time
+	Usable    bool
+}
+
+// What a key may do that makes another one. It cannot be revoked before the other one is there to be found.
+func (q *Queries) ApiKeyMaker(ctx context.Context, db DBTX, arg ApiKeyMakerParams) (ApiKeyMakerRow, error) {
+	row := db.QueryRow(ctx, apiKeyMaker, arg.OrgID, arg.ID)
+	var i ApiKeyMakerRow
+	err := row.Scan(
+		&i.Role,
+		&i.Scopes,
+		&i.ExpiresAt,
+		&i.Usable,
+	)
+	return i, err
 }
 
 const apiKeyRevoke = `-- name: ApiKeyRevoke :execrows
@@ -304,19 +419,63 @@ func (q *Queries) ApiKeyRevoke(ctx context.Context, db DBTX, arg ApiKeyRevokePar
 	return result.RowsAffected(), nil
 }
 
+const apiKeyRevokeMade = `-- name: ApiKeyRevokeMade :many
+WITH made AS (
+    SELECT k.id, k.revoked_at IS NULL AS fresh FROM flow.api_key k
+    WHERE k.org_id = $1 AND k.created_by_key_id = ANY ($2::uuid[])
+    FOR UPDATE
+), ended AS (
+    UPDATE flow.api_key k SET revoked_at = flow.clock() FROM made WHERE k.org_id = $1 AND k.id = made.id AND made.fresh
+)
+SELECT made.id, made.fresh::boolean AS fresh FROM made
+`
+
+type ApiKeyRevokeMadeParams struct {
+	OrgID  uuid.UUID
+	Makers []uuid.UUID
+}
+
+type ApiKeyRevokeMadeRow struct {
+	ID    uuid.UUID
+	Fresh bool
+}
+
+// Revokes what these keys made, and says of each whether it was not revoked before. These must be revoked already, by an earlier
+// statement of the transaction: what they make then is there or refused.
+func (q *Queries) ApiKeyRevokeMade(ctx context.Context, db DBTX, arg ApiKeyRevokeMadeParams) ([]ApiKeyRevokeMadeRow, error) {
+	rows, err := db.Query(ctx, apiKeyRevokeMade, arg.OrgID, arg.Makers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ApiKeyRevokeMadeRow
+	for rows.Next() {
+		var i ApiKeyRevokeMadeRow
+		if err := rows.Scan(&i.ID, &i.Fresh); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const apiKeyTouch = `-- name: ApiKeyTouch :exec
-UPDATE flow.api_key SET last_used_at = flow.clock()
-WHERE org_id = $1 AND id = $2 AND (last_used_at IS NULL OR last_used_at < flow.clock() - interval '1 minute')
+UPDATE flow.api_key SET last_used_at = flow.clock(), last_used_address = $1
+WHERE org_id = $2 AND id = $3 AND (last_used_at IS NULL OR last_used_at < flow.clock() - interval '1 minute')
 `
 
 type ApiKeyTouchParams struct {
-	OrgID uuid.UUID
-	ID    uuid.UUID
+	Address *netip.Addr
+	OrgID   uuid.UUID
+	ID      uuid.UUID
 }
 
 // At most one write per key and minute, however many replicas see it in use.
 func (q *Queries) ApiKeyTouch(ctx context.Context, db DBTX, arg ApiKeyTouchParams) error {
-	_, err := db.Exec(ctx, apiKeyTouch, arg.OrgID, arg.ID)
+	_, err := db.Exec(ctx, apiKeyTouch, arg.Address, arg.OrgID, arg.ID)
 	return err
 }
 

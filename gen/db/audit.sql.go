@@ -55,7 +55,7 @@ SELECT $1, $2, flow.clock(), $3, $4, $5, 'denied', $6
 WHERE NOT EXISTS (
     SELECT 1 FROM flow.audit_log l
     WHERE l.org_id = $2 AND l.account_id = $3 AND l.action = $5 AND l.outcome = 'denied'
-        AND l.created_at > (SELECT flow.clock()) - interval '1 minute')
+        AND l.api_key_id IS NOT DISTINCT FROM $4 AND l.created_at > (SELECT flow.clock()) - interval '1 minute')
 `
 
 type AuditDeniedParams struct {
@@ -67,7 +67,7 @@ type AuditDeniedParams struct {
 	RequestID string
 }
 
-// One row a minute for each account and operation, so that nobody fills the log by knocking.
+// One row a minute for each account, key and operation, so that nobody fills the log by knocking.
 func (q *Queries) AuditDenied(ctx context.Context, db DBTX, arg AuditDeniedParams) error {
 	_, err := db.Exec(ctx, auditDenied,
 		arg.ID,
@@ -177,8 +177,9 @@ func (q *Queries) AuditInsert(ctx context.Context, db DBTX, arg AuditInsertParam
 }
 
 const auditList = `-- name: AuditList :many
-SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name
+SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
+LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
 WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) < ($3::timestamptz, $4::uuid)
     AND ($5::uuid IS NULL OR l.account_id = $5)
     AND ($6::text IS NULL OR l.action = $6)
@@ -204,6 +205,9 @@ type AuditListParams struct {
 type AuditListRow struct {
 	FlowAuditLog FlowAuditLog
 	AccountName  *string
+	KeyName      *string
+	KeyPrefix    *string
+	KeyLastFour  *string
 }
 
 // Newest first, from before a place on. A place is (time, id): many rows may have one time.
@@ -241,6 +245,9 @@ func (q *Queries) AuditList(ctx context.Context, db DBTX, arg AuditListParams) (
 			&i.FlowAuditLog.Address,
 			&i.FlowAuditLog.RequestID,
 			&i.AccountName,
+			&i.KeyName,
+			&i.KeyPrefix,
+			&i.KeyLastFour,
 		); err != nil {
 			return nil, err
 		}

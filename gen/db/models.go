@@ -8,6 +8,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/google/uuid"
@@ -409,12 +410,20 @@ type FlowApiKey struct {
 	LastFour string
 	// Keyed hash of its text, with a key that follows from the root key.
 	Hash []byte
+	// What it may do at most: admin or member.
+	Role string
+	// The scopes of the API document to which it is narrowed; null for all that its role may do.
+	Scopes []string
 	// The account that made it.
 	CreatedBy uuid.UUID
+	// The key with which it was made; null where a person or a command made it.
+	CreatedByKeyID *uuid.UUID
 	// When its text was shown, once.
 	CreatedAt time.Time
 	// About when a request came with it last; null before the first.
 	LastUsedAt *time.Time
+	// From where that request came, by its connection.
+	LastUsedAddress *netip.Addr
 	// From when on it is refused; null for never.
 	ExpiresAt *time.Time
 	// From when on it is refused because somebody revoked it; null while nobody did.

@@ -115,7 +115,12 @@ type Invoker interface {
 type AccountInvoker interface {
 	// CreateApiKey invokes createApiKey operation.
 	//
-	// Returns the key itself once, in `key`. It cannot be read again. A key has the admin role.
+	// Returns the key itself once, in `key`. It cannot be read again. Without `role` and `scopes` the key
+	// may do whatever an admin may. Give a key no more than it is for, and an end.
+	//
+	// A key that asks for another one can give it no more than it has itself: 422 names the role, the
+	// scopes or the end that are too much. With `scopes`, or an `expires_at`, of its own it must give the
+	// other one some, too. Admins with a bearer token can make any key.
 	//
 	// POST /account/api-keys
 	CreateApiKey(ctx context.Context, request *ApiKeyCreate, options ...RequestOption) (*ApiKeyCreated, error)
@@ -159,8 +164,13 @@ type AccountInvoker interface {
 	// The key stops working within one second. It stays in the list as `revoked`. Doing it again is no
 	// error.
 	//
+	// A key that fell into wrong hands may have made others. The answer to its revocation is 200 and lists
+	// them, with those that they made in turn; read their `status`, and look into the audit log for what
+	// each did. `cascade=true` revokes them with it. The answer to the revocation of a key that made none
+	// is 204.
+	//
 	// DELETE /account/api-keys/{key_id}
-	RevokeApiKey(ctx context.Context, params RevokeApiKeyParams, options ...RequestOption) error
+	RevokeApiKey(ctx context.Context, params RevokeApiKeyParams, options ...RequestOption) (RevokeApiKeyRes, error)
 }
 
 // BatchInvoker invokes operations described by OpenAPI v3 specification.
@@ -1588,7 +1598,12 @@ func (c *Client) sendCancelBatch(ctx context.Context, request OptBatchCancel, pa
 
 // CreateApiKey invokes createApiKey operation.
 //
-// Returns the key itself once, in `key`. It cannot be read again. A key has the admin role.
+// Returns the key itself once, in `key`. It cannot be read again. Without `role` and `scopes` the key
+// may do whatever an admin may. Give a key no more than it is for, and an end.
+//
+// A key that asks for another one can give it no more than it has itself: 422 names the role, the
+// scopes or the end that are too much. With `scopes`, or an `expires_at`, of its own it must give the
+// other one some, too. Admins with a bearer token can make any key.
 //
 // POST /account/api-keys
 func (c *Client) CreateApiKey(ctx context.Context, request *ApiKeyCreate, options ...RequestOption) (*ApiKeyCreated, error) {
@@ -20886,13 +20901,18 @@ func (c *Client) sendRetryBatch(ctx context.Context, request OptBatchRetry, para
 // The key stops working within one second. It stays in the list as `revoked`. Doing it again is no
 // error.
 //
+// A key that fell into wrong hands may have made others. The answer to its revocation is 200 and lists
+// them, with those that they made in turn; read their `status`, and look into the audit log for what
+// each did. `cascade=true` revokes them with it. The answer to the revocation of a key that made none
+// is 204.
+//
 // DELETE /account/api-keys/{key_id}
-func (c *Client) RevokeApiKey(ctx context.Context, params RevokeApiKeyParams, options ...RequestOption) error {
-	_, err := c.sendRevokeApiKey(ctx, params, options...)
-	return err
+func (c *Client) RevokeApiKey(ctx context.Context, params RevokeApiKeyParams, options ...RequestOption) (RevokeApiKeyRes, error) {
+	res, err := c.sendRevokeApiKey(ctx, params, options...)
+	return res, err
 }
 
-func (c *Client) sendRevokeApiKey(ctx context.Context, params RevokeApiKeyParams, requestOptions ...RequestOption) (res *RevokeApiKeyNoContent, err error) {
+func (c *Client) sendRevokeApiKey(ctx context.Context, params RevokeApiKeyParams, requestOptions ...RequestOption) (res RevokeApiKeyRes, err error) {
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("revokeApiKey"),
 		semconv.HTTPRequestMethodKey.String("DELETE"),
@@ -20960,6 +20980,27 @@ func (c *Client) sendRevokeApiKey(ctx context.Context, params RevokeApiKeyParams
 		pathParts[1] = encoded
 	}
 	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeQueryParams"
+	q := uri.NewQueryEncoder()
+	{
+		// Encode "cascade" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "cascade",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Cascade.Get(); ok {
+				return e.EncodeValue(conv.BoolToString(val))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	u.RawQuery = q.Values().Encode()
 
 	stage = "EncodeRequest"
 	r, err := ht.NewRequest(ctx, "DELETE", u)

@@ -3,6 +3,30 @@
 package oas
 
 // setDefaults set default value of fields.
+func (s *ApiKey) setDefaults() {
+	{
+		val := Role("admin")
+		s.Role = val
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *ApiKeyCreate) setDefaults() {
+	{
+		val := Role("admin")
+		s.Role.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *ApiKeyCreated) setDefaults() {
+	{
+		val := Role("admin")
+		s.Role = val
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *BatchUpdate) setDefaults() {
 	{
 		val := bool(false)
@@ -67,6 +91,14 @@ func (s *EventSubscriptionInput) setDefaults() {
 	{
 		val := bool(true)
 		s.Enabled.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *Me) setDefaults() {
+	{
+		val := Role("admin")
+		s.Role = val
 	}
 }
 

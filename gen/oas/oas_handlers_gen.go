@@ -509,7 +509,12 @@ func (s *Server) handleCancelBatchRequest(args [1]string, argsEscaped bool, w ht
 
 // handleCreateApiKeyRequest handles createApiKey operation.
 //
-// Returns the key itself once, in `key`. It cannot be read again. A key has the admin role.
+// Returns the key itself once, in `key`. It cannot be read again. Without `role` and `scopes` the key
+// may do whatever an admin may. Give a key no more than it is for, and an end.
+//
+// A key that asks for another one can give it no more than it has itself: 422 names the role, the
+// scopes or the end that are too much. With `scopes`, or an `expires_at`, of its own it must give the
+// other one some, too. Admins with a bearer token can make any key.
 //
 // POST /account/api-keys
 func (s *Server) handleCreateApiKeyRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -22967,6 +22972,11 @@ func (s *Server) handleRetryBatchRequest(args [1]string, argsEscaped bool, w htt
 // The key stops working within one second. It stays in the list as `revoked`. Doing it again is no
 // error.
 //
+// A key that fell into wrong hands may have made others. The answer to its revocation is 200 and lists
+// them, with those that they made in turn; read their `status`, and look into the audit log for what
+// each did. `cascade=true` revokes them with it. The answer to the revocation of a key that made none
+// is 204.
+//
 // DELETE /account/api-keys/{key_id}
 func (s *Server) handleRevokeApiKeyRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
@@ -23117,7 +23127,7 @@ func (s *Server) handleRevokeApiKeyRequest(args [1]string, argsEscaped bool, w h
 
 	var rawBody []byte
 
-	var response *RevokeApiKeyNoContent
+	var response RevokeApiKeyRes
 	if m := s.cfg.Middleware; m != nil {
 		mreq := middleware.Request{
 			Context:          ctx,
@@ -23127,6 +23137,10 @@ func (s *Server) handleRevokeApiKeyRequest(args [1]string, argsEscaped bool, w h
 			Body:             nil,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "cascade",
+					In:   "query",
+				}: params.Cascade,
 				{
 					Name: "key_id",
 					In:   "path",
@@ -23138,7 +23152,7 @@ func (s *Server) handleRevokeApiKeyRequest(args [1]string, argsEscaped bool, w h
 		type (
 			Request  = struct{}
 			Params   = RevokeApiKeyParams
-			Response = *RevokeApiKeyNoContent
+			Response = RevokeApiKeyRes
 		)
 		response, err = middleware.HookMiddleware[
 			Request,
@@ -23149,12 +23163,12 @@ func (s *Server) handleRevokeApiKeyRequest(args [1]string, argsEscaped bool, w h
 			mreq,
 			unpackRevokeApiKeyParams,
 			func(ctx context.Context, request Request, params Params) (response Response, err error) {
-				err = s.h.RevokeApiKey(ctx, params)
+				response, err = s.h.RevokeApiKey(ctx, params)
 				return response, err
 			},
 		)
 	} else {
-		err = s.h.RevokeApiKey(ctx, params)
+		response, err = s.h.RevokeApiKey(ctx, params)
 	}
 	if err != nil {
 		if errRes, ok := errors.Into[*ErrorStatusCodeWithHeaders](err); ok {

@@ -45,6 +45,10 @@ type ListTemplatesRes interface {
 	listTemplatesRes()
 }
 
+type RevokeApiKeyRes interface {
+	revokeApiKeyRes()
+}
+
 type StreamExecutionRes interface {
 	streamExecutionRes()
 }

@@ -835,6 +835,22 @@ func (s *ApiKey) encodeFields(e *jx.Encoder) {
 		e.Str(s.LastFour)
 	}
 	{
+		e.FieldStart("role")
+		s.Role.Encode(e)
+	}
+	{
+		e.FieldStart("scopes")
+		if s.Scopes == nil {
+			e.Null()
+		} else {
+			e.ArrStart()
+			for _, elem := range s.Scopes {
+				elem.Encode(e)
+			}
+			e.ArrEnd()
+		}
+	}
+	{
 		e.FieldStart("status")
 		s.Status.Encode(e)
 	}
@@ -843,12 +859,20 @@ func (s *ApiKey) encodeFields(e *jx.Encoder) {
 		e.Str(s.CreatedBy)
 	}
 	{
+		e.FieldStart("created_by_key_id")
+		s.CreatedByKeyID.Encode(e)
+	}
+	{
 		e.FieldStart("created_at")
 		json.EncodeDateTime(e, s.CreatedAt)
 	}
 	{
 		e.FieldStart("last_used_at")
 		s.LastUsedAt.Encode(e, json.EncodeDateTime)
+	}
+	{
+		e.FieldStart("last_used_address")
+		s.LastUsedAddress.Encode(e)
 	}
 	{
 		e.FieldStart("expires_at")
@@ -860,17 +884,21 @@ func (s *ApiKey) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfApiKey = [10]string{
-	0: "id",
-	1: "name",
-	2: "prefix",
-	3: "last_four",
-	4: "status",
-	5: "created_by",
-	6: "created_at",
-	7: "last_used_at",
-	8: "expires_at",
-	9: "revoked_at",
+var jsonFieldsNameOfApiKey = [14]string{
+	0:  "id",
+	1:  "name",
+	2:  "prefix",
+	3:  "last_four",
+	4:  "role",
+	5:  "scopes",
+	6:  "status",
+	7:  "created_by",
+	8:  "created_by_key_id",
+	9:  "created_at",
+	10: "last_used_at",
+	11: "last_used_address",
+	12: "expires_at",
+	13: "revoked_at",
 }
 
 // Decode decodes ApiKey from json.
@@ -879,6 +907,7 @@ func (s *ApiKey) Decode(d *jx.Decoder) error {
 		return errors.New("invalid: unable to decode ApiKey to nil")
 	}
 	var requiredBitSet [2]uint8
+	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -930,8 +959,43 @@ func (s *ApiKey) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"last_four\"")
 			}
-		case "status":
+		case "role":
 			requiredBitSet[0] |= 1 << 4
+			if err := func() error {
+				if err := s.Role.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"role\"")
+			}
+		case "scopes":
+			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				switch tt := d.Next(); tt {
+				case jx.Null:
+					if err := d.Skip(); err != nil {
+						return err
+					}
+				default:
+					s.Scopes = make([]Scope, 0)
+					if err := d.Arr(func(d *jx.Decoder) error {
+						var elem Scope
+						if err := elem.Decode(d); err != nil {
+							return err
+						}
+						s.Scopes = append(s.Scopes, elem)
+						return nil
+					}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"scopes\"")
+			}
+		case "status":
+			requiredBitSet[0] |= 1 << 6
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -941,7 +1005,7 @@ func (s *ApiKey) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "created_by":
-			requiredBitSet[0] |= 1 << 5
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -952,8 +1016,18 @@ func (s *ApiKey) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
+		case "created_by_key_id":
+			requiredBitSet[1] |= 1 << 0
+			if err := func() error {
+				if err := s.CreatedByKeyID.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"created_by_key_id\"")
+			}
 		case "created_at":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -965,7 +1039,7 @@ func (s *ApiKey) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "last_used_at":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				if err := s.LastUsedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -974,8 +1048,18 @@ func (s *ApiKey) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"last_used_at\"")
 			}
+		case "last_used_address":
+			requiredBitSet[1] |= 1 << 3
+			if err := func() error {
+				if err := s.LastUsedAddress.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"last_used_address\"")
+			}
 		case "expires_at":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				if err := s.ExpiresAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -985,7 +1069,7 @@ func (s *ApiKey) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"expires_at\"")
 			}
 		case "revoked_at":
-			requiredBitSet[1] |= 1 << 1
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				if err := s.RevokedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -1005,7 +1089,7 @@ func (s *ApiKey) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00000011,
+		0b00111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -1065,6 +1149,18 @@ func (s *ApiKeyCreate) encodeFields(e *jx.Encoder) {
 		e.Str(s.Name)
 	}
 	{
+		if s.Role.Set {
+			e.FieldStart("role")
+			s.Role.Encode(e)
+		}
+	}
+	{
+		if s.Scopes.Set {
+			e.FieldStart("scopes")
+			s.Scopes.Encode(e)
+		}
+	}
+	{
 		if s.ExpiresAt.Set {
 			e.FieldStart("expires_at")
 			s.ExpiresAt.Encode(e, json.EncodeDateTime)
@@ -1072,9 +1168,11 @@ func (s *ApiKeyCreate) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfApiKeyCreate = [2]string{
+var jsonFieldsNameOfApiKeyCreate = [4]string{
 	0: "name",
-	1: "expires_at",
+	1: "role",
+	2: "scopes",
+	3: "expires_at",
 }
 
 // Decode decodes ApiKeyCreate from json.
@@ -1083,6 +1181,7 @@ func (s *ApiKeyCreate) Decode(d *jx.Decoder) error {
 		return errors.New("invalid: unable to decode ApiKeyCreate to nil")
 	}
 	var requiredBitSet [1]uint8
+	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -1097,6 +1196,26 @@ func (s *ApiKeyCreate) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"name\"")
+			}
+		case "role":
+			if err := func() error {
+				s.Role.Reset()
+				if err := s.Role.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"role\"")
+			}
+		case "scopes":
+			if err := func() error {
+				s.Scopes.Reset()
+				if err := s.Scopes.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"scopes\"")
 			}
 		case "expires_at":
 			if err := func() error {
@@ -1190,6 +1309,22 @@ func (s *ApiKeyCreated) encodeFields(e *jx.Encoder) {
 		e.Str(s.LastFour)
 	}
 	{
+		e.FieldStart("role")
+		s.Role.Encode(e)
+	}
+	{
+		e.FieldStart("scopes")
+		if s.Scopes == nil {
+			e.Null()
+		} else {
+			e.ArrStart()
+			for _, elem := range s.Scopes {
+				elem.Encode(e)
+			}
+			e.ArrEnd()
+		}
+	}
+	{
 		e.FieldStart("status")
 		s.Status.Encode(e)
 	}
@@ -1198,12 +1333,20 @@ func (s *ApiKeyCreated) encodeFields(e *jx.Encoder) {
 		e.Str(s.CreatedBy)
 	}
 	{
+		e.FieldStart("created_by_key_id")
+		s.CreatedByKeyID.Encode(e)
+	}
+	{
 		e.FieldStart("created_at")
 		json.EncodeDateTime(e, s.CreatedAt)
 	}
 	{
 		e.FieldStart("last_used_at")
 		s.LastUsedAt.Encode(e, json.EncodeDateTime)
+	}
+	{
+		e.FieldStart("last_used_address")
+		s.LastUsedAddress.Encode(e)
 	}
 	{
 		e.FieldStart("expires_at")
@@ -1219,18 +1362,22 @@ func (s *ApiKeyCreated) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfApiKeyCreated = [11]string{
+var jsonFieldsNameOfApiKeyCreated = [15]string{
 	0:  "id",
 	1:  "name",
 	2:  "prefix",
 	3:  "last_four",
-	4:  "status",
-	5:  "created_by",
-	6:  "created_at",
-	7:  "last_used_at",
-	8:  "expires_at",
-	9:  "revoked_at",
-	10: "key",
+	4:  "role",
+	5:  "scopes",
+	6:  "status",
+	7:  "created_by",
+	8:  "created_by_key_id",
+	9:  "created_at",
+	10: "last_used_at",
+	11: "last_used_address",
+	12: "expires_at",
+	13: "revoked_at",
+	14: "key",
 }
 
 // Decode decodes ApiKeyCreated from json.
@@ -1239,6 +1386,7 @@ func (s *ApiKeyCreated) Decode(d *jx.Decoder) error {
 		return errors.New("invalid: unable to decode ApiKeyCreated to nil")
 	}
 	var requiredBitSet [2]uint8
+	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -1290,8 +1438,43 @@ func (s *ApiKeyCreated) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"last_four\"")
 			}
-		case "status":
+		case "role":
 			requiredBitSet[0] |= 1 << 4
+			if err := func() error {
+				if err := s.Role.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"role\"")
+			}
+		case "scopes":
+			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				switch tt := d.Next(); tt {
+				case jx.Null:
+					if err := d.Skip(); err != nil {
+						return err
+					}
+				default:
+					s.Scopes = make([]Scope, 0)
+					if err := d.Arr(func(d *jx.Decoder) error {
+						var elem Scope
+						if err := elem.Decode(d); err != nil {
+							return err
+						}
+						s.Scopes = append(s.Scopes, elem)
+						return nil
+					}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"scopes\"")
+			}
+		case "status":
+			requiredBitSet[0] |= 1 << 6
 			if err := func() error {
 				if err := s.Status.Decode(d); err != nil {
 					return err
@@ -1301,7 +1484,7 @@ func (s *ApiKeyCreated) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "created_by":
-			requiredBitSet[0] |= 1 << 5
+			requiredBitSet[0] |= 1 << 7
 			if err := func() error {
 				v, err := d.Str()
 				s.CreatedBy = string(v)
@@ -1312,8 +1495,18 @@ func (s *ApiKeyCreated) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"created_by\"")
 			}
+		case "created_by_key_id":
+			requiredBitSet[1] |= 1 << 0
+			if err := func() error {
+				if err := s.CreatedByKeyID.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"created_by_key_id\"")
+			}
 		case "created_at":
-			requiredBitSet[0] |= 1 << 6
+			requiredBitSet[1] |= 1 << 1
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -1325,7 +1518,7 @@ func (s *ApiKeyCreated) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "last_used_at":
-			requiredBitSet[0] |= 1 << 7
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				if err := s.LastUsedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -1334,8 +1527,18 @@ func (s *ApiKeyCreated) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"last_used_at\"")
 			}
+		case "last_used_address":
+			requiredBitSet[1] |= 1 << 3
+			if err := func() error {
+				if err := s.LastUsedAddress.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"last_used_address\"")
+			}
 		case "expires_at":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				if err := s.ExpiresAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -1345,7 +1548,7 @@ func (s *ApiKeyCreated) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"expires_at\"")
 			}
 		case "revoked_at":
-			requiredBitSet[1] |= 1 << 1
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				if err := s.RevokedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -1355,7 +1558,7 @@ func (s *ApiKeyCreated) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"revoked_at\"")
 			}
 		case "key":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				v, err := d.Str()
 				s.Key = string(v)
@@ -1377,7 +1580,7 @@ func (s *ApiKeyCreated) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00000111,
+		0b01111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -1688,6 +1891,129 @@ func (s *ApiKeyPlacement) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *ApiKeyPlacement) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *ApiKeyRevocation) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *ApiKeyRevocation) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("made")
+		e.ArrStart()
+		for _, elem := range s.Made {
+			elem.Encode(e)
+		}
+		e.ArrEnd()
+	}
+	{
+		e.FieldStart("total")
+		e.Int(s.Total)
+	}
+}
+
+var jsonFieldsNameOfApiKeyRevocation = [2]string{
+	0: "made",
+	1: "total",
+}
+
+// Decode decodes ApiKeyRevocation from json.
+func (s *ApiKeyRevocation) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode ApiKeyRevocation to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "made":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				s.Made = make([]ApiKey, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem ApiKey
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.Made = append(s.Made, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"made\"")
+			}
+		case "total":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := d.Int()
+				s.Total = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"total\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode ApiKeyRevocation")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000011,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfApiKeyRevocation) {
+					name = jsonFieldsNameOfApiKeyRevocation[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *ApiKeyRevocation) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *ApiKeyRevocation) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -2109,6 +2435,18 @@ func (s *AuditEntry) encodeFields(e *jx.Encoder) {
 		s.APIKeyID.Encode(e)
 	}
 	{
+		e.FieldStart("api_key_name")
+		s.APIKeyName.Encode(e)
+	}
+	{
+		e.FieldStart("api_key_prefix")
+		s.APIKeyPrefix.Encode(e)
+	}
+	{
+		e.FieldStart("api_key_last_four")
+		s.APIKeyLastFour.Encode(e)
+	}
+	{
 		e.FieldStart("reason")
 		s.Reason.Encode(e)
 	}
@@ -2122,7 +2460,7 @@ func (s *AuditEntry) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfAuditEntry = [13]string{
+var jsonFieldsNameOfAuditEntry = [16]string{
 	0:  "id",
 	1:  "created_at",
 	2:  "action",
@@ -2133,9 +2471,12 @@ var jsonFieldsNameOfAuditEntry = [13]string{
 	7:  "account_name",
 	8:  "auth_method",
 	9:  "api_key_id",
-	10: "reason",
-	11: "address",
-	12: "request_id",
+	10: "api_key_name",
+	11: "api_key_prefix",
+	12: "api_key_last_four",
+	13: "reason",
+	14: "address",
+	15: "request_id",
 }
 
 // Decode decodes AuditEntry from json.
@@ -2255,8 +2596,38 @@ func (s *AuditEntry) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"api_key_id\"")
 			}
-		case "reason":
+		case "api_key_name":
 			requiredBitSet[1] |= 1 << 2
+			if err := func() error {
+				if err := s.APIKeyName.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"api_key_name\"")
+			}
+		case "api_key_prefix":
+			requiredBitSet[1] |= 1 << 3
+			if err := func() error {
+				if err := s.APIKeyPrefix.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"api_key_prefix\"")
+			}
+		case "api_key_last_four":
+			requiredBitSet[1] |= 1 << 4
+			if err := func() error {
+				if err := s.APIKeyLastFour.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"api_key_last_four\"")
+			}
+		case "reason":
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				if err := s.Reason.Decode(d); err != nil {
 					return err
@@ -2266,7 +2637,7 @@ func (s *AuditEntry) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"reason\"")
 			}
 		case "address":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				if err := s.Address.Decode(d); err != nil {
 					return err
@@ -2276,7 +2647,7 @@ func (s *AuditEntry) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"address\"")
 			}
 		case "request_id":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
 				v, err := d.Str()
 				s.RequestID = string(v)
@@ -2298,7 +2669,7 @@ func (s *AuditEntry) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00011111,
+		0b11111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -18378,6 +18749,18 @@ func (s *Me) encodeFields(e *jx.Encoder) {
 		s.Role.Encode(e)
 	}
 	{
+		e.FieldStart("scopes")
+		if s.Scopes == nil {
+			e.Null()
+		} else {
+			e.ArrStart()
+			for _, elem := range s.Scopes {
+				elem.Encode(e)
+			}
+			e.ArrEnd()
+		}
+	}
+	{
 		e.FieldStart("auth_method")
 		s.AuthMethod.Encode(e)
 	}
@@ -18387,12 +18770,13 @@ func (s *Me) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfMe = [5]string{
+var jsonFieldsNameOfMe = [6]string{
 	0: "account",
 	1: "organization",
 	2: "role",
-	3: "auth_method",
-	4: "api_key_id",
+	3: "scopes",
+	4: "auth_method",
+	5: "api_key_id",
 }
 
 // Decode decodes Me from json.
@@ -18401,6 +18785,7 @@ func (s *Me) Decode(d *jx.Decoder) error {
 		return errors.New("invalid: unable to decode Me to nil")
 	}
 	var requiredBitSet [1]uint8
+	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -18434,8 +18819,33 @@ func (s *Me) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"role\"")
 			}
-		case "auth_method":
+		case "scopes":
 			requiredBitSet[0] |= 1 << 3
+			if err := func() error {
+				switch tt := d.Next(); tt {
+				case jx.Null:
+					if err := d.Skip(); err != nil {
+						return err
+					}
+				default:
+					s.Scopes = make([]Scope, 0)
+					if err := d.Arr(func(d *jx.Decoder) error {
+						var elem Scope
+						if err := elem.Decode(d); err != nil {
+							return err
+						}
+						s.Scopes = append(s.Scopes, elem)
+						return nil
+					}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"scopes\"")
+			}
+		case "auth_method":
+			requiredBitSet[0] |= 1 << 4
 			if err := func() error {
 				if err := s.AuthMethod.Decode(d); err != nil {
 					return err
@@ -18445,7 +18855,7 @@ func (s *Me) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"auth_method\"")
 			}
 		case "api_key_id":
-			requiredBitSet[0] |= 1 << 4
+			requiredBitSet[0] |= 1 << 5
 			if err := func() error {
 				if err := s.APIKeyID.Decode(d); err != nil {
 					return err
@@ -18464,7 +18874,7 @@ func (s *Me) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00011111,
+		0b00111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -18827,46 +19237,6 @@ func (s *MeOrganization) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *MeOrganization) UnmarshalJSON(data []byte) error {
-	d := jx.DecodeBytes(data)
-	return s.Decode(d)
-}
-
-// Encode encodes MeRole as json.
-func (s MeRole) Encode(e *jx.Encoder) {
-	e.Str(string(s))
-}
-
-// Decode decodes MeRole from json.
-func (s *MeRole) Decode(d *jx.Decoder) error {
-	if s == nil {
-		return errors.New("invalid: unable to decode MeRole to nil")
-	}
-	v, err := d.StrBytes()
-	if err != nil {
-		return err
-	}
-	// Try to use constant string.
-	switch MeRole(v) {
-	case MeRoleAdmin:
-		*s = MeRoleAdmin
-	case MeRoleMember:
-		*s = MeRoleMember
-	default:
-		*s = MeRole(v)
-	}
-
-	return nil
-}
-
-// MarshalJSON implements stdjson.Marshaler.
-func (s MeRole) MarshalJSON() ([]byte, error) {
-	e := jx.Encoder{}
-	s.Encode(&e)
-	return e.Bytes(), nil
-}
-
-// UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *MeRole) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -21464,6 +21834,67 @@ func (s *OptNilRetryInput) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
+// Encode encodes []Scope as json.
+func (o OptNilScopeArray) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	if o.Null {
+		e.Null()
+		return
+	}
+	e.ArrStart()
+	for _, elem := range o.Value {
+		elem.Encode(e)
+	}
+	e.ArrEnd()
+}
+
+// Decode decodes []Scope from json.
+func (o *OptNilScopeArray) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptNilScopeArray to nil")
+	}
+	if d.Next() == jx.Null {
+		if err := d.Null(); err != nil {
+			return err
+		}
+
+		var v []Scope
+		o.Value = v
+		o.Set = true
+		o.Null = true
+		return nil
+	}
+	o.Set = true
+	o.Null = false
+	o.Value = make([]Scope, 0)
+	if err := d.Arr(func(d *jx.Decoder) error {
+		var elem Scope
+		if err := elem.Decode(d); err != nil {
+			return err
+		}
+		o.Value = append(o.Value, elem)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptNilScopeArray) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptNilScopeArray) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
 // Encode encodes string as json.
 func (o OptNilString) Encode(e *jx.Encoder) {
 	if !o.Set {
@@ -21709,6 +22140,39 @@ func (s OptRecordSetCreate) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *OptRecordSetCreate) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes Role as json.
+func (o OptRole) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	e.Str(string(o.Value))
+}
+
+// Decode decodes Role from json.
+func (o *OptRole) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptRole to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptRole) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptRole) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -25826,6 +26290,46 @@ func (s *RetryInput) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
+// Encode encodes Role as json.
+func (s Role) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes Role from json.
+func (s *Role) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode Role to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch Role(v) {
+	case RoleAdmin:
+		*s = RoleAdmin
+	case RoleMember:
+		*s = RoleMember
+	default:
+		*s = Role(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s Role) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *Role) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
 // Encode implements json.Marshaler.
 func (s *RotatedSecret) Encode(e *jx.Encoder) {
 	e.ObjStart()
@@ -27247,6 +27751,98 @@ func (s ScheduleUpdateOverlapPolicy) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *ScheduleUpdateOverlapPolicy) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes Scope as json.
+func (s Scope) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes Scope from json.
+func (s *Scope) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode Scope to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch Scope(v) {
+	case ScopeAccountRead:
+		*s = ScopeAccountRead
+	case ScopeAccountWrite:
+		*s = ScopeAccountWrite
+	case ScopeBatchesRead:
+		*s = ScopeBatchesRead
+	case ScopeBatchesWrite:
+		*s = ScopeBatchesWrite
+	case ScopeCredentialsRead:
+		*s = ScopeCredentialsRead
+	case ScopeCredentialsWrite:
+		*s = ScopeCredentialsWrite
+	case ScopeDefinitionsRead:
+		*s = ScopeDefinitionsRead
+	case ScopeDefinitionsWrite:
+		*s = ScopeDefinitionsWrite
+	case ScopeDispatchRead:
+		*s = ScopeDispatchRead
+	case ScopeDispatchWrite:
+		*s = ScopeDispatchWrite
+	case ScopeEventsRead:
+		*s = ScopeEventsRead
+	case ScopeEventsWrite:
+		*s = ScopeEventsWrite
+	case ScopeExecutionsRead:
+		*s = ScopeExecutionsRead
+	case ScopeJobsRead:
+		*s = ScopeJobsRead
+	case ScopeJobsWrite:
+		*s = ScopeJobsWrite
+	case ScopeRecordSetsRead:
+		*s = ScopeRecordSetsRead
+	case ScopeRecordSetsWrite:
+		*s = ScopeRecordSetsWrite
+	case ScopeSchedulesRead:
+		*s = ScopeSchedulesRead
+	case ScopeSchedulesWrite:
+		*s = ScopeSchedulesWrite
+	case ScopeStoresRead:
+		*s = ScopeStoresRead
+	case ScopeStoresWrite:
+		*s = ScopeStoresWrite
+	case ScopeTenantsRead:
+		*s = ScopeTenantsRead
+	case ScopeTenantsWrite:
+		*s = ScopeTenantsWrite
+	case ScopeUsageRead:
+		*s = ScopeUsageRead
+	case ScopeVariablesRead:
+		*s = ScopeVariablesRead
+	case ScopeVariablesWrite:
+		*s = ScopeVariablesWrite
+	case ScopeWebhooksRead:
+		*s = ScopeWebhooksRead
+	case ScopeWebhooksWrite:
+		*s = ScopeWebhooksWrite
+	default:
+		*s = Scope(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s Scope) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *Scope) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

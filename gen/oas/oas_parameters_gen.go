@@ -16628,11 +16628,22 @@ func decodeRetryBatchParams(args [1]string, argsEscaped bool, r *http.Request) (
 
 // RevokeApiKeyParams is parameters of revokeApiKey operation.
 type RevokeApiKeyParams struct {
+	// Revokes the keys that this key made, too, and those that these made.
+	Cascade OptBool `json:",omitempty,omitzero"`
 	// The id of the key, not the key itself.
 	KeyID string
 }
 
 func unpackRevokeApiKeyParams(packed middleware.Parameters) (params RevokeApiKeyParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "cascade",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.Cascade = v.(OptBool)
+		}
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "key_id",
@@ -16644,6 +16655,53 @@ func unpackRevokeApiKeyParams(packed middleware.Parameters) (params RevokeApiKey
 }
 
 func decodeRevokeApiKeyParams(args [1]string, argsEscaped bool, r *http.Request) (params RevokeApiKeyParams, _ error) {
+	q := uri.NewQueryDecoder(r.URL.Query())
+	// Set default value for query: cascade.
+	{
+		val := bool(false)
+		params.Cascade.SetTo(val)
+	}
+	// Decode query: cascade.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "cascade",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotCascadeVal bool
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToBool(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotCascadeVal = c
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.Cascade.SetTo(paramsDotCascadeVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "cascade",
+			In:   "query",
+			Err:  err,
+		}
+	}
 	// Decode path: key_id.
 	if err := func() error {
 		param := args[0]

@@ -2557,10 +2557,36 @@ func encodeRetryBatchResponse(response *TriggerResult, w http.ResponseWriter, sp
 	return nil
 }
 
-func encodeRevokeApiKeyResponse(response *RevokeApiKeyNoContent, w http.ResponseWriter, span trace.Span) error {
-	w.WriteHeader(204)
+func encodeRevokeApiKeyResponse(response RevokeApiKeyRes, w http.ResponseWriter, span trace.Span) error {
+	switch response := response.(type) {
+	case *ApiKeyRevocation:
+		if err := func() error {
+			if err := response.Validate(); err != nil {
+				return err
+			}
+			return nil
+		}(); err != nil {
+			return errors.Wrap(err, "validate")
+		}
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		w.WriteHeader(200)
 
-	return nil
+		e := new(jx.Encoder)
+		response.Encode(e)
+		if _, err := e.WriteTo(w); err != nil {
+			return errors.Wrap(err, "write")
+		}
+
+		return nil
+
+	case *RevokeApiKeyNoContent:
+		w.WriteHeader(204)
+
+		return nil
+
+	default:
+		return errors.Errorf("unexpected response type: %T", response)
+	}
 }
 
 func encodeRotateWebhookSecretResponse(response *RotatedSecret, w http.ResponseWriter, span trace.Span) error {

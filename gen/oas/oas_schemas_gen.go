@@ -477,13 +477,21 @@ type ApiKey struct {
 	// What every key starts with.
 	Prefix string `json:"prefix"`
 	// The last four characters of the key, to tell keys apart.
-	LastFour string       `json:"last_four"`
-	Status   ApiKeyStatus `json:"status"`
+	LastFour string `json:"last_four"`
+	Role     Role   `json:"role"`
+	// To which operations the key is narrowed; null for all that the role allows.
+	Scopes []Scope      `json:"scopes"`
+	Status ApiKeyStatus `json:"status"`
 	// The id of the account that created it.
-	CreatedBy string    `json:"created_by"`
-	CreatedAt time.Time `json:"created_at"`
+	CreatedBy string `json:"created_by"`
+	// The id of the key that created it; null where none did.
+	CreatedByKeyID NilString `json:"created_by_key_id"`
+	CreatedAt      time.Time `json:"created_at"`
 	// When the key last authenticated, to the minute; null if never.
 	LastUsedAt NilDateTime `json:"last_used_at"`
+	// The IP address from which it came then, which is that of the proxy where one stands before the
+	// service; null if never.
+	LastUsedAddress NilString `json:"last_used_address"`
 	// When the key stops by itself; null for never.
 	ExpiresAt NilDateTime `json:"expires_at"`
 	RevokedAt NilDateTime `json:"revoked_at"`
@@ -509,6 +517,16 @@ func (s *ApiKey) GetLastFour() string {
 	return s.LastFour
 }
 
+// GetRole returns the value of Role.
+func (s *ApiKey) GetRole() Role {
+	return s.Role
+}
+
+// GetScopes returns the value of Scopes.
+func (s *ApiKey) GetScopes() []Scope {
+	return s.Scopes
+}
+
 // GetStatus returns the value of Status.
 func (s *ApiKey) GetStatus() ApiKeyStatus {
 	return s.Status
@@ -519,6 +537,11 @@ func (s *ApiKey) GetCreatedBy() string {
 	return s.CreatedBy
 }
 
+// GetCreatedByKeyID returns the value of CreatedByKeyID.
+func (s *ApiKey) GetCreatedByKeyID() NilString {
+	return s.CreatedByKeyID
+}
+
 // GetCreatedAt returns the value of CreatedAt.
 func (s *ApiKey) GetCreatedAt() time.Time {
 	return s.CreatedAt
@@ -527,6 +550,11 @@ func (s *ApiKey) GetCreatedAt() time.Time {
 // GetLastUsedAt returns the value of LastUsedAt.
 func (s *ApiKey) GetLastUsedAt() NilDateTime {
 	return s.LastUsedAt
+}
+
+// GetLastUsedAddress returns the value of LastUsedAddress.
+func (s *ApiKey) GetLastUsedAddress() NilString {
+	return s.LastUsedAddress
 }
 
 // GetExpiresAt returns the value of ExpiresAt.
@@ -559,6 +587,16 @@ func (s *ApiKey) SetLastFour(val string) {
 	s.LastFour = val
 }
 
+// SetRole sets the value of Role.
+func (s *ApiKey) SetRole(val Role) {
+	s.Role = val
+}
+
+// SetScopes sets the value of Scopes.
+func (s *ApiKey) SetScopes(val []Scope) {
+	s.Scopes = val
+}
+
 // SetStatus sets the value of Status.
 func (s *ApiKey) SetStatus(val ApiKeyStatus) {
 	s.Status = val
@@ -569,6 +607,11 @@ func (s *ApiKey) SetCreatedBy(val string) {
 	s.CreatedBy = val
 }
 
+// SetCreatedByKeyID sets the value of CreatedByKeyID.
+func (s *ApiKey) SetCreatedByKeyID(val NilString) {
+	s.CreatedByKeyID = val
+}
+
 // SetCreatedAt sets the value of CreatedAt.
 func (s *ApiKey) SetCreatedAt(val time.Time) {
 	s.CreatedAt = val
@@ -577,6 +620,11 @@ func (s *ApiKey) SetCreatedAt(val time.Time) {
 // SetLastUsedAt sets the value of LastUsedAt.
 func (s *ApiKey) SetLastUsedAt(val NilDateTime) {
 	s.LastUsedAt = val
+}
+
+// SetLastUsedAddress sets the value of LastUsedAddress.
+func (s *ApiKey) SetLastUsedAddress(val NilString) {
+	s.LastUsedAddress = val
 }
 
 // SetExpiresAt sets the value of ExpiresAt.
@@ -617,7 +665,10 @@ func (s *ApiKeyAuth) SetRoles(val []string) {
 // Ref: #/components/schemas/ApiKeyCreate
 type ApiKeyCreate struct {
 	// What the key is for.
-	Name string `json:"name"`
+	Name string  `json:"name"`
+	Role OptRole `json:"role"`
+	// Narrows the key to these operations, in any order; null or absent for all that the role allows.
+	Scopes OptNilScopeArray `json:"scopes"`
 	// When the key stops by itself, in the future; null or absent for never.
 	ExpiresAt OptNilDateTime `json:"expires_at"`
 }
@@ -625,6 +676,16 @@ type ApiKeyCreate struct {
 // GetName returns the value of Name.
 func (s *ApiKeyCreate) GetName() string {
 	return s.Name
+}
+
+// GetRole returns the value of Role.
+func (s *ApiKeyCreate) GetRole() OptRole {
+	return s.Role
+}
+
+// GetScopes returns the value of Scopes.
+func (s *ApiKeyCreate) GetScopes() OptNilScopeArray {
+	return s.Scopes
 }
 
 // GetExpiresAt returns the value of ExpiresAt.
@@ -635,6 +696,16 @@ func (s *ApiKeyCreate) GetExpiresAt() OptNilDateTime {
 // SetName sets the value of Name.
 func (s *ApiKeyCreate) SetName(val string) {
 	s.Name = val
+}
+
+// SetRole sets the value of Role.
+func (s *ApiKeyCreate) SetRole(val OptRole) {
+	s.Role = val
+}
+
+// SetScopes sets the value of Scopes.
+func (s *ApiKeyCreate) SetScopes(val OptNilScopeArray) {
+	s.Scopes = val
 }
 
 // SetExpiresAt sets the value of ExpiresAt.
@@ -649,13 +720,21 @@ type ApiKeyCreated struct {
 	// What every key starts with.
 	Prefix string `json:"prefix"`
 	// The last four characters of the key, to tell keys apart.
-	LastFour string       `json:"last_four"`
-	Status   ApiKeyStatus `json:"status"`
+	LastFour string `json:"last_four"`
+	Role     Role   `json:"role"`
+	// To which operations the key is narrowed; null for all that the role allows.
+	Scopes []Scope      `json:"scopes"`
+	Status ApiKeyStatus `json:"status"`
 	// The id of the account that created it.
-	CreatedBy string    `json:"created_by"`
-	CreatedAt time.Time `json:"created_at"`
+	CreatedBy string `json:"created_by"`
+	// The id of the key that created it; null where none did.
+	CreatedByKeyID NilString `json:"created_by_key_id"`
+	CreatedAt      time.Time `json:"created_at"`
 	// When the key last authenticated, to the minute; null if never.
 	LastUsedAt NilDateTime `json:"last_used_at"`
+	// The IP address from which it came then, which is that of the proxy where one stands before the
+	// service; null if never.
+	LastUsedAddress NilString `json:"last_used_address"`
 	// When the key stops by itself; null for never.
 	ExpiresAt NilDateTime `json:"expires_at"`
 	RevokedAt NilDateTime `json:"revoked_at"`
@@ -683,6 +762,16 @@ func (s *ApiKeyCreated) GetLastFour() string {
 	return s.LastFour
 }
 
+// GetRole returns the value of Role.
+func (s *ApiKeyCreated) GetRole() Role {
+	return s.Role
+}
+
+// GetScopes returns the value of Scopes.
+func (s *ApiKeyCreated) GetScopes() []Scope {
+	return s.Scopes
+}
+
 // GetStatus returns the value of Status.
 func (s *ApiKeyCreated) GetStatus() ApiKeyStatus {
 	return s.Status
@@ -693,6 +782,11 @@ func (s *ApiKeyCreated) GetCreatedBy() string {
 	return s.CreatedBy
 }
 
+// GetCreatedByKeyID returns the value of CreatedByKeyID.
+func (s *ApiKeyCreated) GetCreatedByKeyID() NilString {
+	return s.CreatedByKeyID
+}
+
 // GetCreatedAt returns the value of CreatedAt.
 func (s *ApiKeyCreated) GetCreatedAt() time.Time {
 	return s.CreatedAt
@@ -701,6 +795,11 @@ func (s *ApiKeyCreated) GetCreatedAt() time.Time {
 // GetLastUsedAt returns the value of LastUsedAt.
 func (s *ApiKeyCreated) GetLastUsedAt() NilDateTime {
 	return s.LastUsedAt
+}
+
+// GetLastUsedAddress returns the value of LastUsedAddress.
+func (s *ApiKeyCreated) GetLastUsedAddress() NilString {
+	return s.LastUsedAddress
 }
 
 // GetExpiresAt returns the value of ExpiresAt.
@@ -738,6 +837,16 @@ func (s *ApiKeyCreated) SetLastFour(val string) {
 	s.LastFour = val
 }
 
+// SetRole sets the value of Role.
+func (s *ApiKeyCreated) SetRole(val Role) {
+	s.Role = val
+}
+
+// SetScopes sets the value of Scopes.
+func (s *ApiKeyCreated) SetScopes(val []Scope) {
+	s.Scopes = val
+}
+
 // SetStatus sets the value of Status.
 func (s *ApiKeyCreated) SetStatus(val ApiKeyStatus) {
 	s.Status = val
@@ -748,6 +857,11 @@ func (s *ApiKeyCreated) SetCreatedBy(val string) {
 	s.CreatedBy = val
 }
 
+// SetCreatedByKeyID sets the value of CreatedByKeyID.
+func (s *ApiKeyCreated) SetCreatedByKeyID(val NilString) {
+	s.CreatedByKeyID = val
+}
+
 // SetCreatedAt sets the value of CreatedAt.
 func (s *ApiKeyCreated) SetCreatedAt(val time.Time) {
 	s.CreatedAt = val
@@ -756,6 +870,11 @@ func (s *ApiKeyCreated) SetCreatedAt(val time.Time) {
 // SetLastUsedAt sets the value of LastUsedAt.
 func (s *ApiKeyCreated) SetLastUsedAt(val NilDateTime) {
 	s.LastUsedAt = val
+}
+
+// SetLastUsedAddress sets the value of LastUsedAddress.
+func (s *ApiKeyCreated) SetLastUsedAddress(val NilString) {
+	s.LastUsedAddress = val
 }
 
 // SetExpiresAt sets the value of ExpiresAt.
@@ -875,6 +994,37 @@ func (s *ApiKeyPlacement) SetScheme(val OptNilString) {
 func (s *ApiKeyPlacement) SetQueryParam(val OptNilString) {
 	s.QueryParam = val
 }
+
+// Ref: #/components/schemas/ApiKeyRevocation
+type ApiKeyRevocation struct {
+	// The keys that the key made, and those that these made, as they are now, oldest first; the first
+	// 1,000 of them.
+	Made []ApiKey `json:"made"`
+	// How many there are in all.
+	Total int `json:"total"`
+}
+
+// GetMade returns the value of Made.
+func (s *ApiKeyRevocation) GetMade() []ApiKey {
+	return s.Made
+}
+
+// GetTotal returns the value of Total.
+func (s *ApiKeyRevocation) GetTotal() int {
+	return s.Total
+}
+
+// SetMade sets the value of Made.
+func (s *ApiKeyRevocation) SetMade(val []ApiKey) {
+	s.Made = val
+}
+
+// SetTotal sets the value of Total.
+func (s *ApiKeyRevocation) SetTotal(val int) {
+	s.Total = val
+}
+
+func (*ApiKeyRevocation) revokeApiKeyRes() {}
 
 // A key that is `revoked`, or `expired` by its own date, no longer authenticates.
 // Ref: #/components/schemas/ApiKeyStatus
@@ -1049,8 +1199,14 @@ type AuditEntry struct {
 	AccountName string `json:"account_name"`
 	// How the caller authenticated, or tried to; `operator` is the operator of the service.
 	AuthMethod AuditEntryAuthMethod `json:"auth_method"`
-	// The API key that was used; null without one.
+	// The id of the API key that was used; null without one.
 	APIKeyID NilString `json:"api_key_id"`
+	// The name of that key.
+	APIKeyName NilString `json:"api_key_name"`
+	// What that key starts with.
+	APIKeyPrefix NilString `json:"api_key_prefix"`
+	// The last four characters of that key.
+	APIKeyLastFour NilString `json:"api_key_last_four"`
 	// Why a sign-in was refused: `revoked_key`, `expired_key` or `suspended`; null for other outcomes.
 	Reason NilString `json:"reason"`
 	// The network address that a refused sign-in came from; null for other outcomes.
@@ -1107,6 +1263,21 @@ func (s *AuditEntry) GetAuthMethod() AuditEntryAuthMethod {
 // GetAPIKeyID returns the value of APIKeyID.
 func (s *AuditEntry) GetAPIKeyID() NilString {
 	return s.APIKeyID
+}
+
+// GetAPIKeyName returns the value of APIKeyName.
+func (s *AuditEntry) GetAPIKeyName() NilString {
+	return s.APIKeyName
+}
+
+// GetAPIKeyPrefix returns the value of APIKeyPrefix.
+func (s *AuditEntry) GetAPIKeyPrefix() NilString {
+	return s.APIKeyPrefix
+}
+
+// GetAPIKeyLastFour returns the value of APIKeyLastFour.
+func (s *AuditEntry) GetAPIKeyLastFour() NilString {
+	return s.APIKeyLastFour
 }
 
 // GetReason returns the value of Reason.
@@ -1172,6 +1343,21 @@ func (s *AuditEntry) SetAuthMethod(val AuditEntryAuthMethod) {
 // SetAPIKeyID sets the value of APIKeyID.
 func (s *AuditEntry) SetAPIKeyID(val NilString) {
 	s.APIKeyID = val
+}
+
+// SetAPIKeyName sets the value of APIKeyName.
+func (s *AuditEntry) SetAPIKeyName(val NilString) {
+	s.APIKeyName = val
+}
+
+// SetAPIKeyPrefix sets the value of APIKeyPrefix.
+func (s *AuditEntry) SetAPIKeyPrefix(val NilString) {
+	s.APIKeyPrefix = val
+}
+
+// SetAPIKeyLastFour sets the value of APIKeyLastFour.
+func (s *AuditEntry) SetAPIKeyLastFour(val NilString) {
+	s.APIKeyLastFour = val
 }
 
 // SetReason sets the value of Reason.
@@ -9261,8 +9447,9 @@ type Me struct {
 	// Who acts. What this caller creates carries the account's id in `created_by`.
 	Account      MeAccount      `json:"account"`
 	Organization MeOrganization `json:"organization"`
-	// An `admin` may change things, a `member` may read.
-	Role MeRole `json:"role"`
+	Role         Role           `json:"role"`
+	// To which operations the key is narrowed; null for all that the role allows.
+	Scopes []Scope `json:"scopes"`
 	// How the caller authenticated.
 	AuthMethod MeAuthMethod `json:"auth_method"`
 	// The id of the key in use, null without one.
@@ -9280,8 +9467,13 @@ func (s *Me) GetOrganization() MeOrganization {
 }
 
 // GetRole returns the value of Role.
-func (s *Me) GetRole() MeRole {
+func (s *Me) GetRole() Role {
 	return s.Role
+}
+
+// GetScopes returns the value of Scopes.
+func (s *Me) GetScopes() []Scope {
+	return s.Scopes
 }
 
 // GetAuthMethod returns the value of AuthMethod.
@@ -9305,8 +9497,13 @@ func (s *Me) SetOrganization(val MeOrganization) {
 }
 
 // SetRole sets the value of Role.
-func (s *Me) SetRole(val MeRole) {
+func (s *Me) SetRole(val Role) {
 	s.Role = val
+}
+
+// SetScopes sets the value of Scopes.
+func (s *Me) SetScopes(val []Scope) {
+	s.Scopes = val
 }
 
 // SetAuthMethod sets the value of AuthMethod.
@@ -9464,48 +9661,6 @@ func (s *MeOrganization) SetID(val string) {
 // SetName sets the value of Name.
 func (s *MeOrganization) SetName(val string) {
 	s.Name = val
-}
-
-// An `admin` may change things, a `member` may read.
-type MeRole string
-
-const (
-	MeRoleAdmin  MeRole = "admin"
-	MeRoleMember MeRole = "member"
-)
-
-// AllValues returns all MeRole values.
-func (MeRole) AllValues() []MeRole {
-	return []MeRole{
-		MeRoleAdmin,
-		MeRoleMember,
-	}
-}
-
-// MarshalText implements encoding.TextMarshaler.
-func (s MeRole) MarshalText() ([]byte, error) {
-	switch s {
-	case MeRoleAdmin:
-		return []byte(s), nil
-	case MeRoleMember:
-		return []byte(s), nil
-	default:
-		return nil, errors.Errorf("invalid value: %q", s)
-	}
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *MeRole) UnmarshalText(data []byte) error {
-	switch MeRole(data) {
-	case MeRoleAdmin:
-		*s = MeRoleAdmin
-		return nil
-	case MeRoleMember:
-		*s = MeRoleMember
-		return nil
-	default:
-		return errors.Errorf("invalid value: %q", data)
-	}
 }
 
 // Whether it can be triggered at once.
@@ -12973,6 +13128,74 @@ func (o OptNilRetryInput) Or(d RetryInput) RetryInput {
 	return d
 }
 
+// NewOptNilScopeArray returns new OptNilScopeArray with value set to v.
+func NewOptNilScopeArray(v []Scope) OptNilScopeArray {
+	return OptNilScopeArray{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptNilScopeArray is optional nullable []Scope.
+type OptNilScopeArray struct {
+	Value []Scope
+	Set   bool
+	Null  bool
+}
+
+// IsSet returns true if OptNilScopeArray was set.
+func (o OptNilScopeArray) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptNilScopeArray) Reset() {
+	var v []Scope
+	o.Value = v
+	o.Set = false
+	o.Null = false
+}
+
+// SetTo sets value to v.
+func (o *OptNilScopeArray) SetTo(v []Scope) {
+	o.Set = true
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o OptNilScopeArray) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *OptNilScopeArray) SetToNull() {
+	o.Set = true
+	o.Null = true
+	var v []Scope
+	o.Value = v
+}
+
+// IsEmpty returns true if the field was omitted from the payload (not Set and not Null).
+func (o OptNilScopeArray) IsEmpty() bool {
+	return !o.Set && !o.Null
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptNilScopeArray) Get() (v []Scope, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptNilScopeArray) Or(d []Scope) []Scope {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptNilString returns new OptNilString with value set to v.
 func NewOptNilString(v string) OptNilString {
 	return OptNilString{
@@ -13587,6 +13810,52 @@ func (o OptRecordSetStatus) Get() (v RecordSetStatus, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptRecordSetStatus) Or(d RecordSetStatus) RecordSetStatus {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptRole returns new OptRole with value set to v.
+func NewOptRole(v Role) OptRole {
+	return OptRole{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptRole is optional Role.
+type OptRole struct {
+	Value Role
+	Set   bool
+}
+
+// IsSet returns true if OptRole was set.
+func (o OptRole) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptRole) Reset() {
+	var v Role
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptRole) SetTo(v Role) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptRole) Get() (v Role, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptRole) Or(d Role) Role {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -16072,6 +16341,51 @@ func (s *RetryInput) SetMaxSeconds(val OptFloat64) {
 // RevokeApiKeyNoContent is response for RevokeApiKey operation.
 type RevokeApiKeyNoContent struct{}
 
+func (*RevokeApiKeyNoContent) revokeApiKeyRes() {}
+
+// An `admin` may change things, a `member` may read.
+// Ref: #/components/schemas/Role
+type Role string
+
+const (
+	RoleAdmin  Role = "admin"
+	RoleMember Role = "member"
+)
+
+// AllValues returns all Role values.
+func (Role) AllValues() []Role {
+	return []Role{
+		RoleAdmin,
+		RoleMember,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Role) MarshalText() ([]byte, error) {
+	switch s {
+	case RoleAdmin:
+		return []byte(s), nil
+	case RoleMember:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Role) UnmarshalText(data []byte) error {
+	switch Role(data) {
+	case RoleAdmin:
+		*s = RoleAdmin
+		return nil
+	case RoleMember:
+		*s = RoleMember
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
 // Ref: #/components/schemas/RotatedSecret
 type RotatedSecret struct {
 	// `whsec_` and 32 random bytes in base64. It is not shown again.
@@ -16807,6 +17121,232 @@ func (s *ScheduleUpdateOverlapPolicy) UnmarshalText(data []byte) error {
 		return nil
 	case ScheduleUpdateOverlapPolicySkip:
 		*s = ScheduleUpdateOverlapPolicySkip
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// A group of operations, to read alone or to `write`, which includes to read. Each operation names its
+// own in `x-scope`.
+// Ref: #/components/schemas/Scope
+type Scope string
+
+const (
+	ScopeAccountRead      Scope = "account:read"
+	ScopeAccountWrite     Scope = "account:write"
+	ScopeBatchesRead      Scope = "batches:read"
+	ScopeBatchesWrite     Scope = "batches:write"
+	ScopeCredentialsRead  Scope = "credentials:read"
+	ScopeCredentialsWrite Scope = "credentials:write"
+	ScopeDefinitionsRead  Scope = "definitions:read"
+	ScopeDefinitionsWrite Scope = "definitions:write"
+	ScopeDispatchRead     Scope = "dispatch:read"
+	ScopeDispatchWrite    Scope = "dispatch:write"
+	ScopeEventsRead       Scope = "events:read"
+	ScopeEventsWrite      Scope = "events:write"
+	ScopeExecutionsRead   Scope = "executions:read"
+	ScopeJobsRead         Scope = "jobs:read"
+	ScopeJobsWrite        Scope = "jobs:write"
+	ScopeRecordSetsRead   Scope = "record-sets:read"
+	ScopeRecordSetsWrite  Scope = "record-sets:write"
+	ScopeSchedulesRead    Scope = "schedules:read"
+	ScopeSchedulesWrite   Scope = "schedules:write"
+	ScopeStoresRead       Scope = "stores:read"
+	ScopeStoresWrite      Scope = "stores:write"
+	ScopeTenantsRead      Scope = "tenants:read"
+	ScopeTenantsWrite     Scope = "tenants:write"
+	ScopeUsageRead        Scope = "usage:read"
+	ScopeVariablesRead    Scope = "variables:read"
+	ScopeVariablesWrite   Scope = "variables:write"
+	ScopeWebhooksRead     Scope = "webhooks:read"
+	ScopeWebhooksWrite    Scope = "webhooks:write"
+)
+
+// AllValues returns all Scope values.
+func (Scope) AllValues() []Scope {
+	return []Scope{
+		ScopeAccountRead,
+		ScopeAccountWrite,
+		ScopeBatchesRead,
+		ScopeBatchesWrite,
+		ScopeCredentialsRead,
+		ScopeCredentialsWrite,
+		ScopeDefinitionsRead,
+		ScopeDefinitionsWrite,
+		ScopeDispatchRead,
+		ScopeDispatchWrite,
+		ScopeEventsRead,
+		ScopeEventsWrite,
+		ScopeExecutionsRead,
+		ScopeJobsRead,
+		ScopeJobsWrite,
+		ScopeRecordSetsRead,
+		ScopeRecordSetsWrite,
+		ScopeSchedulesRead,
+		ScopeSchedulesWrite,
+		ScopeStoresRead,
+		ScopeStoresWrite,
+		ScopeTenantsRead,
+		ScopeTenantsWrite,
+		ScopeUsageRead,
+		ScopeVariablesRead,
+		ScopeVariablesWrite,
+		ScopeWebhooksRead,
+		ScopeWebhooksWrite,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Scope) MarshalText() ([]byte, error) {
+	switch s {
+	case ScopeAccountRead:
+		return []byte(s), nil
+	case ScopeAccountWrite:
+		return []byte(s), nil
+	case ScopeBatchesRead:
+		return []byte(s), nil
+	case ScopeBatchesWrite:
+		return []byte(s), nil
+	case ScopeCredentialsRead:
+		return []byte(s), nil
+	case ScopeCredentialsWrite:
+		return []byte(s), nil
+	case ScopeDefinitionsRead:
+		return []byte(s), nil
+	case ScopeDefinitionsWrite:
+		return []byte(s), nil
+	case ScopeDispatchRead:
+		return []byte(s), nil
+	case ScopeDispatchWrite:
+		return []byte(s), nil
+	case ScopeEventsRead:
+		return []byte(s), nil
+	case ScopeEventsWrite:
+		return []byte(s), nil
+	case ScopeExecutionsRead:
+		return []byte(s), nil
+	case ScopeJobsRead:
+		return []byte(s), nil
+	case ScopeJobsWrite:
+		return []byte(s), nil
+	case ScopeRecordSetsRead:
+		return []byte(s), nil
+	case ScopeRecordSetsWrite:
+		return []byte(s), nil
+	case ScopeSchedulesRead:
+		return []byte(s), nil
+	case ScopeSchedulesWrite:
+		return []byte(s), nil
+	case ScopeStoresRead:
+		return []byte(s), nil
+	case ScopeStoresWrite:
+		return []byte(s), nil
+	case ScopeTenantsRead:
+		return []byte(s), nil
+	case ScopeTenantsWrite:
+		return []byte(s), nil
+	case ScopeUsageRead:
+		return []byte(s), nil
+	case ScopeVariablesRead:
+		return []byte(s), nil
+	case ScopeVariablesWrite:
+		return []byte(s), nil
+	case ScopeWebhooksRead:
+		return []byte(s), nil
+	case ScopeWebhooksWrite:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Scope) UnmarshalText(data []byte) error {
+	switch Scope(data) {
+	case ScopeAccountRead:
+		*s = ScopeAccountRead
+		return nil
+	case ScopeAccountWrite:
+		*s = ScopeAccountWrite
+		return nil
+	case ScopeBatchesRead:
+		*s = ScopeBatchesRead
+		return nil
+	case ScopeBatchesWrite:
+		*s = ScopeBatchesWrite
+		return nil
+	case ScopeCredentialsRead:
+		*s = ScopeCredentialsRead
+		return nil
+	case ScopeCredentialsWrite:
+		*s = ScopeCredentialsWrite
+		return nil
+	case ScopeDefinitionsRead:
+		*s = ScopeDefinitionsRead
+		return nil
+	case ScopeDefinitionsWrite:
+		*s = ScopeDefinitionsWrite
+		return nil
+	case ScopeDispatchRead:
+		*s = ScopeDispatchRead
+		return nil
+	case ScopeDispatchWrite:
+		*s = ScopeDispatchWrite
+		return nil
+	case ScopeEventsRead:
+		*s = ScopeEventsRead
+		return nil
+	case ScopeEventsWrite:
+		*s = ScopeEventsWrite
+		return nil
+	case ScopeExecutionsRead:
+		*s = ScopeExecutionsRead
+		return nil
+	case ScopeJobsRead:
+		*s = ScopeJobsRead
+		return nil
+	case ScopeJobsWrite:
+		*s = ScopeJobsWrite
+		return nil
+	case ScopeRecordSetsRead:
+		*s = ScopeRecordSetsRead
+		return nil
+	case ScopeRecordSetsWrite:
+		*s = ScopeRecordSetsWrite
+		return nil
+	case ScopeSchedulesRead:
+		*s = ScopeSchedulesRead
+		return nil
+	case ScopeSchedulesWrite:
+		*s = ScopeSchedulesWrite
+		return nil
+	case ScopeStoresRead:
+		*s = ScopeStoresRead
+		return nil
+	case ScopeStoresWrite:
+		*s = ScopeStoresWrite
+		return nil
+	case ScopeTenantsRead:
+		*s = ScopeTenantsRead
+		return nil
+	case ScopeTenantsWrite:
+		*s = ScopeTenantsWrite
+		return nil
+	case ScopeUsageRead:
+		*s = ScopeUsageRead
+		return nil
+	case ScopeVariablesRead:
+		*s = ScopeVariablesRead
+		return nil
+	case ScopeVariablesWrite:
+		*s = ScopeVariablesWrite
+		return nil
+	case ScopeWebhooksRead:
+		*s = ScopeWebhooksRead
+		return nil
+	case ScopeWebhooksWrite:
+		*s = ScopeWebhooksWrite
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)

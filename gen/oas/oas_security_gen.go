@@ -14,8 +14,8 @@ import (
 // SecurityHandler is handler for security parameters.
 type SecurityHandler interface {
 	// HandleApiKeyAuth handles ApiKeyAuth security.
-	// A key of the organization; it starts with `flow_` and has the admin role. It wins over a bearer
-	// token.
+	// A key of the organization; it starts with `flow_` and has the role `admin` unless it was made a
+	// member's. It wins over a bearer token.
 	HandleApiKeyAuth(ctx context.Context, operationName OperationName, t ApiKeyAuth) (context.Context, error)
 	// HandleOrgJwt handles OrgJwt security.
 	// A token of the identity provider that the operator of the service named, signed with RS256. It must
@@ -608,8 +608,8 @@ func (s *Server) securityStreamAuth(ctx context.Context, operationName Operation
 // SecuritySource is provider of security values (tokens, passwords, etc.).
 type SecuritySource interface {
 	// ApiKeyAuth provides ApiKeyAuth security value.
-	// A key of the organization; it starts with `flow_` and has the admin role. It wins over a bearer
-	// token.
+	// A key of the organization; it starts with `flow_` and has the role `admin` unless it was made a
+	// member's. It wins over a bearer token.
 	ApiKeyAuth(ctx context.Context, operationName OperationName) (ApiKeyAuth, error)
 	// OrgJwt provides OrgJwt security value.
 	// A token of the identity provider that the operator of the service named, signed with RS256. It must

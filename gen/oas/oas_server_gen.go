@@ -40,7 +40,12 @@ type Handler interface {
 type AccountHandler interface {
 	// CreateApiKey implements createApiKey operation.
 	//
-	// Returns the key itself once, in `key`. It cannot be read again. A key has the admin role.
+	// Returns the key itself once, in `key`. It cannot be read again. Without `role` and `scopes` the key
+	// may do whatever an admin may. Give a key no more than it is for, and an end.
+	//
+	// A key that asks for another one can give it no more than it has itself: 422 names the role, the
+	// scopes or the end that are too much. With `scopes`, or an `expires_at`, of its own it must give the
+	// other one some, too. Admins with a bearer token can make any key.
 	//
 	// POST /account/api-keys
 	CreateApiKey(ctx context.Context, req *ApiKeyCreate) (*ApiKeyCreated, error)
@@ -84,8 +89,13 @@ type AccountHandler interface {
 	// The key stops working within one second. It stays in the list as `revoked`. Doing it again is no
 	// error.
 	//
+	// A key that fell into wrong hands may have made others. The answer to its revocation is 200 and lists
+	// them, with those that they made in turn; read their `status`, and look into the audit log for what
+	// each did. `cascade=true` revokes them with it. The answer to the revocation of a key that made none
+	// is 204.
+	//
 	// DELETE /account/api-keys/{key_id}
-	RevokeApiKey(ctx context.Context, params RevokeApiKeyParams) error
+	RevokeApiKey(ctx context.Context, params RevokeApiKeyParams) (RevokeApiKeyRes, error)
 }
 
 // BatchHandler handles operations described by OpenAPI v3 specification.

@@ -13,33 +13,25 @@ import (
 	"flowlane/gen/db"
 )
 
-// Role is what a caller may do.
-type Role string
-
-const (
-	// Admin may read and change everything of its organization.
-	Admin Role = "admin"
-	// Member may read.
-	Member Role = "member"
-)
-
 // Caller is an authenticated caller. Everything that it does happens in OrgID and is attributed to AccountID.
 type Caller struct {
 	OrgID     uuid.UUID
 	AccountID uuid.UUID
 	// KeyID is the API key in use; uuid.Nil for a bearer token.
 	KeyID uuid.UUID
-	Role  Role
-	// Scope is the one resource that the caller may read, where it came with a token for that alone; else empty.
-	Scope string
+	Grant
+	// Resource is the one resource that the caller may read, where it came with a token for that alone; else empty.
+	Resource string
 }
 
 // keyID is the key in use, nil without one.
-func (c Caller) keyID() *uuid.UUID {
-	if c.KeyID == uuid.Nil {
+func (c Caller) keyID() *uuid.UUID { return orNil(c.KeyID) }
+
+func orNil(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
 		return nil
 	}
-	return &c.KeyID
+	return &id
 }
 
 // Actor is a caller and what it asked for.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"net/netip"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -80,7 +82,7 @@ func (b bundle) key(t *testing.T, expires *time.Time) (string, db.FlowApiKey) {
 
 func mustFail(t *testing.T, svc *account.Service, key, why string) {
 	t.Helper()
-	if c, err := svc.Authenticate(t.Context(), key); !fault.Is(err, fault.Unauthenticated) {
+	if c, err := svc.Authenticate(t.Context(), key, netip.Addr{}); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("%s: got caller %+v, error %v", why, c, err)
 	}
 }
@@ -90,9 +92,9 @@ func TestAuthenticate(t *testing.T) {
 	b := setup(t)
 	text, row := b.key(t, nil)
 
-	got, err := b.svc.Authenticate(t.Context(), text)
-	want := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID, Role: account.Admin}
-	if err != nil || got != want {
+	got, err := b.svc.Authenticate(t.Context(), text, netip.Addr{})
+	want := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID, Grant: account.Grant{Role: account.Admin}}
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("caller %+v, error %v, want %+v", got, err, want)
 	}
 	if row.LastFour != text[len(text)-4:] || row.CreatedBy != b.org.AccountID || bytes.Contains(row.Hash, []byte(text)) {
@@ -118,7 +120,7 @@ func TestAuthenticate_OldHashKey(t *testing.T) {
 	b := setup(t)
 	text, _ := b.key(t, nil)
 	changed := service(t, b, bytes.Repeat([]byte{9}, 32), hashKey)
-	if _, err := changed.Authenticate(t.Context(), text); err != nil {
+	if _, err := changed.Authenticate(t.Context(), text, netip.Addr{}); err != nil {
 		t.Errorf("a key from before the change of the hash key: %v", err)
 	}
 }
@@ -129,11 +131,11 @@ func TestAuthenticate_RevokedStopsWithinASecond(t *testing.T) {
 	text, row := b.key(t, nil)
 	other := service(t, b, hashKey)
 	for _, svc := range []*account.Service{b.svc, other} {
-		if _, err := svc.Authenticate(t.Context(), text); err != nil {
+		if _, err := svc.Authenticate(t.Context(), text, netip.Addr{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.svc.RevokeKey(t.Context(), b.org.ID, row.ID); err != nil {
+	if _, err := b.svc.RevokeKey(t.Context(), b.org.ID, row.ID, false, 1); err != nil {
 		t.Fatal(err)
 	}
 	mustFail(t, b.svc, text, "the replica that revoked it, at once")
@@ -146,7 +148,7 @@ func TestAuthenticate_Expired(t *testing.T) {
 	b := setup(t)
 	soon := time.Now().Add(time.Hour)
 	text, _ := b.key(t, &soon)
-	if _, err := b.svc.Authenticate(t.Context(), text); err != nil {
+	if _, err := b.svc.Authenticate(t.Context(), text, netip.Addr{}); err != nil {
 		t.Fatal(err)
 	}
 	pgtest.MoveClock(t, b.pool, 2*time.Hour)
@@ -172,7 +174,7 @@ func TestRevokeKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, row := b.key(t, nil)
-	if err := b.svc.RevokeKey(t.Context(), uuid.New(), row.ID); !fault.Is(err, fault.NotFound) {
+	if _, err := b.svc.RevokeKey(t.Context(), uuid.New(), row.ID, false, 1); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another organization's key: %v", err)
 	}
 	revokedAt := func() (at *time.Time) {
@@ -185,12 +187,115 @@ func TestRevokeKey(t *testing.T) {
 		t.Fatalf("revoked at %v by another organization", at)
 	}
 	for range 2 {
-		if err := b.svc.RevokeKey(t.Context(), b.org.ID, row.ID); err != nil {
+		if _, err := b.svc.RevokeKey(t.Context(), b.org.ID, row.ID, false, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if revokedAt() == nil {
 		t.Error("not revoked")
+	}
+}
+
+// made is a key that another one makes; tx is where.
+func (b bundle) made(t *testing.T, tx db.DBTX, maker uuid.UUID) (text string, id uuid.UUID) {
+	t.Helper()
+	text, row, err := b.svc.CreateKey(t.Context(), tx, account.NewKey{OrgID: b.org.ID, Name: "made", CreatedByKey: maker})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text, row.ID
+}
+
+// TestRevokeKey_Cascade: a revoked key's whole offspring stops within a second on every replica.
+func TestRevokeKey_Cascade(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, root := b.key(t, nil)
+	other := service(t, b, hashKey)
+	var texts []string
+	for maker, i := root.ID, 0; i < 3; i++ {
+		text, id := b.made(t, b.pool, maker)
+		texts, maker = append(texts, text), id
+		for _, svc := range []*account.Service{b.svc, other} {
+			if _, err := svc.Authenticate(t.Context(), text, netip.Addr{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got, err := b.svc.RevokeKey(t.Context(), b.org.ID, root.ID, true, 2)
+	if err != nil || got.Total != 3 || len(got.Made) != 2 || got.Made[0].Status != "revoked" {
+		t.Errorf("revoked %+v, error %v", got, err)
+	}
+	for _, text := range texts {
+		mustFail(t, b.svc, text, "the replica that revoked it, at once")
+	}
+	b.clock.advance(time.Second)
+	for _, text := range texts {
+		mustFail(t, other, text, "another replica, a second later")
+	}
+	_, _, err = b.svc.CreateKey(t.Context(), b.pool, account.NewKey{OrgID: b.org.ID, Name: "late", CreatedByKey: root.ID})
+	if !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("a revoked key made another: %v", err)
+	}
+}
+
+// TestRevokeKey_Race: a key that is being made while its maker is revoked is revoked with it.
+func TestRevokeKey_Race(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, root := b.key(t, nil)
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	text, _ := b.made(t, tx, root.ID)
+	revoked := make(chan error, 1)
+	go func() {
+		_, err := b.svc.RevokeKey(t.Context(), b.org.ID, root.ID, true, 1)
+		revoked <- err
+	}()
+	for waiting := false; !waiting && len(revoked) == 0; {
+		err := b.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-revoked; err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, b.svc, text, "a key that was made meanwhile")
+}
+
+// TestAuthenticate_LastUse: where a key comes from is noted at most once a minute.
+func TestAuthenticate_LastUse(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	text, row := b.key(t, nil)
+	first, second := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	for _, use := range []struct {
+		after      time.Duration
+		from, want netip.Addr
+	}{
+		{0, first, first}, {0, second, first}, {50 * time.Second, second, first}, {20 * time.Second, second, second},
+		{2 * time.Minute, netip.Addr{}, netip.Addr{}},
+	} {
+		pgtest.MoveClock(t, b.pool, use.after)
+		b.clock.advance(time.Second)
+		if _, err := b.svc.Authenticate(t.Context(), text, use.from); err != nil {
+			t.Fatal(err)
+		}
+		var at *netip.Addr
+		if err := b.pool.QueryRow(t.Context(), `SELECT last_used_address FROM flow.api_key WHERE id = $1`, row.ID).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		if got := at != nil; got != use.want.IsValid() || got && *at != use.want {
+			t.Errorf("used by %v after %v, noted %v, want %v", use.from, use.after, at, use.want)
+		}
 	}
 }
 

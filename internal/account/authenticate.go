@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"flowlane/gen/db"
@@ -20,8 +21,9 @@ const loadTimeout = 5 * time.Second
 var errUnauthenticated = fault.New(fault.Unauthenticated, "Authentication required")
 
 // Authenticate returns the caller whose key this is, from memory if it was checked within the last second. It returns
-// a Refusal, which is an Unauthenticated fault, for a key that is unknown, revoked or expired, or whose organization is suspended.
-func (s *Service) Authenticate(ctx context.Context, key string) (Caller, error) {
+// a Refusal, which is an Unauthenticated fault, for a key that is unknown, revoked or expired, or whose organization is
+// suspended. from is the address of the connection, which is noted once a minute; the zero value for none.
+func (s *Service) Authenticate(ctx context.Context, key string, from netip.Addr) (Caller, error) {
 	if !wellFormed(key) {
 		return Caller{}, refused(malformedKey)
 	}
@@ -29,11 +31,11 @@ func (s *Service) Authenticate(ctx context.Context, key string) (Caller, error) 
 	return s.cache.get(ctx, digest, func(ctx context.Context) (Caller, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		defer cancel()
-		return s.load(ctx, key)
+		return s.load(ctx, key, from)
 	})
 }
 
-func (s *Service) load(ctx context.Context, key string) (Caller, error) {
+func (s *Service) load(ctx context.Context, key string, from netip.Addr) (Caller, error) {
 	hashes := make([][]byte, len(s.cfg.HashKeys))
 	for i, hashKey := range s.cfg.HashKeys {
 		hashes[i] = keyHash(hashKey, key)
@@ -57,12 +59,17 @@ func (s *Service) load(ctx context.Context, key string) (Caller, error) {
 		return Caller{}, r
 	}
 	if row.StaleUse {
+		use := db.ApiKeyTouchParams{OrgID: row.OrgID, ID: row.ID}
+		if from.IsValid() {
+			use.Address = &from
+		}
 		// The key is good whether or not its use can be noted.
-		if err := q.ApiKeyTouch(ctx, s.cfg.Pool, db.ApiKeyTouchParams{OrgID: row.OrgID, ID: row.ID}); err != nil {
+		if err := q.ApiKeyTouch(ctx, s.cfg.Pool, use); err != nil {
 			s.cfg.Log.WarnContext(ctx, "could not note the use of an API key", "key_id", row.ID, "error", err)
 		}
 	}
-	return Caller{OrgID: row.OrgID, AccountID: row.AccountID, KeyID: row.ID, Role: Admin}, nil
+	grant := Grant{Role: Role(row.Role), Scopes: row.Scopes}
+	return Caller{OrgID: row.OrgID, AccountID: row.AccountID, KeyID: row.ID, Grant: grant}, nil
 }
 
 // oneOf compares in constant time, so that the answer's delay does not depend on how much of a hash fits.

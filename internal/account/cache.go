@@ -77,13 +77,13 @@ func safely(ctx context.Context, load func(context.Context) (Caller, error)) (ca
 	return load(ctx)
 }
 
-// forget drops what is known of a key.
-func (c *cache) forget(keyID uuid.UUID) {
+// forget drops what is known of keys.
+func (c *cache) forget(keyIDs map[uuid.UUID]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.epoch++
 	for digest, e := range c.entries {
-		if e.caller.KeyID == keyID {
+		if keyIDs[e.caller.KeyID] {
 			delete(c.entries, digest)
 		}
 	}

@@ -94,13 +94,6 @@ func (s *Service) Refused(ctx context.Context, in SignIn, err error) {
 	}
 }
 
-func orNil(id uuid.UUID) *uuid.UUID {
-	if id == uuid.Nil {
-		return nil
-	}
-	return &id
-}
-
 const (
 	// seldomEvery is how long something that was told is not told again.
 	seldomEvery = time.Minute

@@ -3,6 +3,7 @@ package account_test
 import (
 	"crypto/rand"
 	"log/slog"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestAuthenticate_EveryReplicaWithinASecond(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, r replicas) time.Time{
 		"Revoked": func(t *testing.T, r replicas) time.Time {
-			if err := r.first.RevokeKey(t.Context(), r.org.ID, r.caller.KeyID); err != nil {
+			if _, err := r.first.RevokeKey(t.Context(), r.org.ID, r.caller.KeyID, false, 1); err != nil {
 				t.Fatal(err)
 			}
 			return time.Now()
@@ -45,7 +46,7 @@ func TestAuthenticate_EveryReplicaWithinASecond(t *testing.T) {
 			r := serveReplicas(t)
 			ended := end(t, r)
 			for {
-				_, err := r.second.Authenticate(t.Context(), r.key)
+				_, err := r.second.Authenticate(t.Context(), r.key, netip.Addr{})
 				late := time.Since(ended)
 				if fault.Is(err, fault.Unauthenticated) {
 					if late < 0 {
@@ -95,7 +96,7 @@ func serveReplicas(t *testing.T) (r replicas) {
 	if r.key, _, err = r.first.CreateKey(t.Context(), pool, account.NewKey{OrgID: r.org.ID, Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if r.caller, err = r.second.Authenticate(t.Context(), r.key); err != nil {
+	if r.caller, err = r.second.Authenticate(t.Context(), r.key, netip.Addr{}); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -20,7 +20,7 @@ import (
 
 // The text of a stream token is StreamTokenPrefix and, in base 64, what it grants and a keyed hash over that:
 //
-//	version (1 byte), organization, account, API key, randomness (16 bytes each), Unix seconds of its end (8), scope, HMAC-SHA256 (32)
+//	version (1 byte), organization, account, API key, randomness (16 bytes each), Unix seconds of its end (8), resource, HMAC-SHA256 (32)
 //
 // Nothing is stored: every replica has the hash key, and asks at each use whether the key and the organization behind the
 // token are still good.
@@ -32,7 +32,7 @@ const (
 
 	streamTokenVersion = 1
 	streamTokenFixed   = 1 + 4*16 + 8
-	maxScope           = 255
+	maxResource        = 255
 	maxStreamToken     = 1024
 )
 
@@ -46,10 +46,10 @@ type streamGrant struct {
 }
 
 // CreateStreamToken returns a token that lets in, for StreamTokenLife, who opens streams in the name of the caller: of its
-// organization, and of the resource scope alone unless that is empty. It writes its audit row in tx. Fault: Unprocessable
-// for a scope of more than 255 bytes.
-func (s *Service) CreateStreamToken(ctx context.Context, tx db.DBTX, c Caller, scope string) (text string, expires time.Time, err error) {
-	if len(scope) > maxScope {
+// organization, and of this resource alone unless that is empty. It writes its audit row in tx. Fault: Unprocessable
+// for a resource of more than 255 bytes.
+func (s *Service) CreateStreamToken(ctx context.Context, tx db.DBTX, c Caller, resource string) (text string, expires time.Time, err error) {
+	if len(resource) > maxResource {
 		return "", time.Time{}, fault.Value([]string{"body", "execution_id"}, "is too long")
 	}
 	now, err := db.New().ClockNow(ctx, tx)
@@ -57,19 +57,19 @@ func (s *Service) CreateStreamToken(ctx context.Context, tx db.DBTX, c Caller, s
 		return "", time.Time{}, fmt.Errorf("read clock: %w", err)
 	}
 	expires = now.Add(StreamTokenLife).UTC().Truncate(time.Second)
-	c.Scope = scope
+	c.Resource = resource
 	grant := streamGrant{Caller: c, expires: expires}
 	if _, err := io.ReadFull(s.cfg.Random, grant.nonce[:]); err != nil {
 		return "", time.Time{}, fmt.Errorf("read randomness: %w", err)
 	}
 	text = signStreamToken(s.cfg.HashKeys[0], grant)
-	if scope != "" {
-		return text, expires, Audit(ctx, tx, "execution", scope)
+	if resource != "" {
+		return text, expires, Audit(ctx, tx, "execution", resource)
 	}
 	return text, expires, Audit(ctx, tx, "organization", c.OrgID.String())
 }
 
-// AuthenticateStreamToken returns the caller that a stream token lets in, a member whose Scope is the token's. It returns
+// AuthenticateStreamToken returns the caller that a stream token lets in, a member whose Resource is the token's. It returns
 // an Unauthenticated fault for a token that is not ours or has expired, and within a second once its API key is revoked or
 // its organization suspended.
 func (s *Service) AuthenticateStreamToken(ctx context.Context, text string) (Caller, error) {
@@ -102,13 +102,13 @@ func (s *Service) admitStream(ctx context.Context, grant streamGrant) (Caller, e
 func streamKey(hashKey []byte) []byte { return keyHash(hashKey, "stream-token") }
 
 func signStreamToken(hashKey []byte, g streamGrant) string {
-	b := make([]byte, 0, streamTokenFixed+len(g.Scope)+sha256.Size)
+	b := make([]byte, 0, streamTokenFixed+len(g.Resource)+sha256.Size)
 	b = append(b, streamTokenVersion)
 	for _, id := range []uuid.UUID{g.OrgID, g.AccountID, g.KeyID, g.nonce} {
 		b = append(b, id[:]...)
 	}
 	b = binary.BigEndian.AppendUint64(b, uint64(g.expires.Unix())) //nolint:gosec // after 1970
-	b = append(b, g.Scope...)
+	b = append(b, g.Resource...)
 	return StreamTokenPrefix + base64.RawURLEncoding.EncodeToString(append(b, streamHash(hashKey, b)...))
 }
 
@@ -136,11 +136,11 @@ func (s *Service) readStreamToken(text string) (g streamGrant, ok bool) {
 	if !oneOf(hash, hashes) || body[0] != streamTokenVersion {
 		return g, false
 	}
-	g.Role = Member
+	g.Grant = Grant{Role: Member}
 	for i, id := range []*uuid.UUID{&g.OrgID, &g.AccountID, &g.KeyID, &g.nonce} {
 		copy(id[:], body[1+16*i:])
 	}
 	g.expires = time.Unix(int64(binary.BigEndian.Uint64(body[streamTokenFixed-8:])), 0) //nolint:gosec // what was signed
-	g.Scope = string(body[streamTokenFixed:])
+	g.Resource = string(body[streamTokenFixed:])
 	return g, true
 }

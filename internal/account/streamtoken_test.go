@@ -3,6 +3,7 @@ package account_test
 import (
 	"bytes"
 	"encoding/base64"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +15,9 @@ import (
 	"flowlane/internal/pg/pgtest"
 )
 
-func (b bundle) streamToken(t *testing.T, c account.Caller, scope string) string {
+func (b bundle) streamToken(t *testing.T, c account.Caller, resource string) string {
 	t.Helper()
-	text, expires, err := b.svc.CreateStreamToken(t.Context(), b.pool, c, scope)
+	text, expires, err := b.svc.CreateStreamToken(t.Context(), b.pool, c, resource)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,15 +38,15 @@ func TestStreamToken(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key, row := b.key(t, nil)
-	caller := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID, Role: account.Admin}
-	for _, scope := range []string{"", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.17.1"} {
-		text := b.streamToken(t, caller, scope)
-		if text == b.streamToken(t, caller, scope) {
+	caller := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID, Grant: account.Grant{Role: account.Admin, Scopes: []string{"executions:read"}}}
+	for _, resource := range []string{"", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11.17.1"} {
+		text := b.streamToken(t, caller, resource)
+		if text == b.streamToken(t, caller, resource) {
 			t.Error("two tokens are the same")
 		}
-		want := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID, Role: account.Member, Scope: scope}
+		want := account.Caller{OrgID: b.org.ID, AccountID: b.org.AccountID, KeyID: row.ID, Grant: account.Grant{Role: account.Member}, Resource: resource}
 		for _, svc := range []*account.Service{b.svc, service(t, b, bytes.Repeat([]byte{9}, 32), hashKey)} {
-			if got, err := svc.AuthenticateStreamToken(t.Context(), text); err != nil || got != want {
+			if got, err := svc.AuthenticateStreamToken(t.Context(), text); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("caller %+v, error %v, want %+v", got, err, want)
 			}
 		}
@@ -54,7 +55,7 @@ func TestStreamToken(t *testing.T) {
 	}
 	refusesStream(t, b.svc, key, "an API key as a stream token")
 	if _, _, err := b.svc.CreateStreamToken(t.Context(), b.pool, caller, strings.Repeat("x", 256)); !fault.Is(err, fault.Unprocessable) {
-		t.Errorf("a long scope: %v", err)
+		t.Errorf("a long resource: %v", err)
 	}
 }
 
@@ -89,7 +90,7 @@ func TestStreamToken_Ends(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, b bundle, keyID uuid.UUID){
 		"Expired": func(t *testing.T, b bundle, _ uuid.UUID) { pgtest.MoveClock(t, b.pool, account.StreamTokenLife) },
 		"Revoked": func(t *testing.T, b bundle, keyID uuid.UUID) {
-			if err := service(t, b, hashKey).RevokeKey(t.Context(), b.org.ID, keyID); err != nil {
+			if _, err := service(t, b, hashKey).RevokeKey(t.Context(), b.org.ID, keyID, false, 1); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -118,7 +119,7 @@ func TestStreamToken_Ends(t *testing.T) {
 	if _, err := b.svc.AuthenticateStreamToken(t.Context(), text); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.svc.RevokeKey(t.Context(), b.org.ID, row.ID); err != nil {
+	if _, err := b.svc.RevokeKey(t.Context(), b.org.ID, row.ID, false, 1); err != nil {
 		t.Fatal(err)
 	}
 	refusesStream(t, b.svc, text, "the replica that revoked the key, at once")

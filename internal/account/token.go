@@ -195,7 +195,7 @@ func (s *Service) callerOf(ctx context.Context, c claims) (Caller, error) {
 		return Caller{}, r
 	}
 	if row.AccountID != nil && *row.AccountName == c.name {
-		return Caller{OrgID: row.OrgID, AccountID: *row.AccountID, Role: c.role}, nil
+		return Caller{OrgID: row.OrgID, AccountID: *row.AccountID, Grant: Grant{Role: c.role}}, nil
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -207,5 +207,5 @@ func (s *Service) callerOf(ctx context.Context, c claims) (Caller, error) {
 	if err != nil {
 		return Caller{}, fmt.Errorf("store the account of a token: %w", err)
 	}
-	return Caller{OrgID: row.OrgID, AccountID: id, Role: c.role}, nil
+	return Caller{OrgID: row.OrgID, AccountID: id, Grant: Grant{Role: c.role}}, nil
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -31,7 +32,8 @@ func (h accountHandler) GetMe(ctx context.Context) (*oas.Me, error) {
 	me := &oas.Me{
 		Account:      oas.MeAccount{ID: row.ID.String(), Name: row.Name, Kind: oas.MeAccountKind(row.Kind)},
 		Organization: oas.MeOrganization{ID: row.OrgID.String(), Name: row.OrgName},
-		Role:         oas.MeRole(caller.Role),
+		Role:         oas.Role(caller.Role),
+		Scopes:       scopesOf(caller.Scopes),
 		AuthMethod:   oas.MeAuthMethodJwt,
 		APIKeyID:     oas.NilString{Null: true},
 	}
@@ -72,7 +74,13 @@ func (h accountHandler) ListApiKeys(ctx context.Context, params oas.ListApiKeysP
 
 func (h accountHandler) CreateApiKey(ctx context.Context, req *oas.ApiKeyCreate) (*oas.ApiKeyCreated, error) {
 	caller := account.FromContext(ctx)
-	n := account.NewKey{OrgID: caller.OrgID, Name: req.Name, CreatedBy: caller.AccountID}
+	n := account.NewKey{
+		OrgID: caller.OrgID, Name: req.Name, Grant: account.Grant{Role: account.Role(req.Role.Value)},
+		CreatedBy: caller.AccountID, CreatedByKey: caller.KeyID,
+	}
+	for _, scope := range req.Scopes.Value {
+		n.Scopes = append(n.Scopes, string(scope))
+	}
 	if at, ok := req.ExpiresAt.Get(); ok {
 		n.ExpiresAt = &at
 	}
@@ -87,17 +95,32 @@ func (h accountHandler) CreateApiKey(ctx context.Context, req *oas.ApiKeyCreate)
 	}
 	k := convertApiKey(row, string(oas.ApiKeyStatusActive))
 	return &oas.ApiKeyCreated{
-		ID: k.ID, Name: k.Name, Prefix: k.Prefix, LastFour: k.LastFour, Status: k.Status, CreatedBy: k.CreatedBy,
-		CreatedAt: k.CreatedAt, LastUsedAt: k.LastUsedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, Key: text,
+		ID: k.ID, Name: k.Name, Prefix: k.Prefix, LastFour: k.LastFour, Role: k.Role, Scopes: k.Scopes, Status: k.Status,
+		CreatedBy: k.CreatedBy, CreatedByKeyID: k.CreatedByKeyID, CreatedAt: k.CreatedAt, LastUsedAt: k.LastUsedAt,
+		LastUsedAddress: k.LastUsedAddress, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, Key: text,
 	}, nil
 }
 
-func (h accountHandler) RevokeApiKey(ctx context.Context, params oas.RevokeApiKeyParams) error {
+// maxMade is how many keys that a revoked key made its answer lists.
+const maxMade int32 = 1000
+
+func (h accountHandler) RevokeApiKey(ctx context.Context, params oas.RevokeApiKeyParams) (oas.RevokeApiKeyRes, error) {
 	id, err := pathID("API key", params.KeyID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return h.accounts.RevokeKey(ctx, account.FromContext(ctx).OrgID, id)
+	made, err := h.accounts.RevokeKey(ctx, account.FromContext(ctx).OrgID, id, params.Cascade.Value, maxMade)
+	if err != nil {
+		return nil, err
+	}
+	if made.Total == 0 {
+		return &oas.RevokeApiKeyNoContent{}, nil
+	}
+	out := &oas.ApiKeyRevocation{Total: made.Total}
+	for _, k := range made.Made {
+		out.Made = append(out.Made, convertApiKey(k.FlowApiKey, k.Status))
+	}
+	return out, nil
 }
 
 func (h accountHandler) CreateStreamToken(ctx context.Context, req oas.OptStreamTokenCreate) (*oas.StreamToken, error) {
@@ -125,8 +148,24 @@ func (h accountHandler) CreateStreamToken(ctx context.Context, req oas.OptStream
 
 func convertApiKey(k db.FlowApiKey, status string) oas.ApiKey {
 	return oas.ApiKey{
-		ID: k.ID.String(), Name: k.Name, Prefix: k.Prefix, LastFour: k.LastFour, Status: oas.ApiKeyStatus(status),
-		CreatedBy: k.CreatedBy.String(), CreatedAt: k.CreatedAt.UTC(), LastUsedAt: nilTime(k.LastUsedAt),
+		ID: k.ID.String(), Name: k.Name, Prefix: k.Prefix, LastFour: k.LastFour, Role: oas.Role(k.Role), Scopes: scopesOf(k.Scopes),
+		Status: oas.ApiKeyStatus(status), CreatedBy: k.CreatedBy.String(), CreatedByKeyID: nilID(k.CreatedByKeyID),
+		CreatedAt: k.CreatedAt.UTC(), LastUsedAt: nilTime(k.LastUsedAt), LastUsedAddress: nilAddress(k.LastUsedAddress),
 		ExpiresAt: nilTime(k.ExpiresAt), RevokedAt: nilTime(k.RevokedAt),
 	}
+}
+
+// scopesOf are the scopes of a key; nil, for one without, is written as null.
+func scopesOf(names []string) (scopes []oas.Scope) {
+	for _, name := range names {
+		scopes = append(scopes, oas.Scope(name))
+	}
+	return scopes
+}
+
+func nilAddress(a *netip.Addr) oas.NilString {
+	if a == nil {
+		return oas.NilString{Null: true}
+	}
+	return oas.NewNilString(a.String())
 }

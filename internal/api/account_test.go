@@ -168,8 +168,10 @@ func TestAPIKeys_Expiry(t *testing.T) {
 func TestAPIKeys_BadBodies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.Do("POST", "/account/api-keys", `{"name":"","expires_at":7,"role":"admin"}`).
-		Invalid("body.expires_at string_type", "body.name string_too_short", "body.role extra_forbidden")
+	b.Do("POST", "/account/api-keys", `{"name":"","expires_at":7,"role":"owner","scopes":[],"status":"active"}`).
+		Invalid("body.expires_at string_type", "body.name string_too_short", "body.role enum", "body.scopes too_short", "body.status extra_forbidden")
+	b.Do("POST", "/account/api-keys", `{"name":"x","role":null,"scopes":["jobs:read","jobs:all"]}`).
+		Invalid("body.role null_not_allowed", "body.scopes.1 enum")
 	b.Do("POST", "/account/api-keys", `{}`).Invalid("body.name missing")
 	b.Do("POST", "/account/api-keys", nil).Invalid("body missing")
 	b.Do("POST", "/account/api-keys", ``).Invalid("body missing")

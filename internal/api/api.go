@@ -112,7 +112,7 @@ func New(d Deps) (http.Handler, error) {
 	if d.Observe == nil {
 		d.Observe = func(string, int, time.Duration) {}
 	}
-	go documentedLimits() // takes a while, and is not needed yet
+	go documentedRules() // takes a while, and is not needed yet
 	limit := limiter{limits: d.Limits, most: d.RequestLimit}
 	errs := errorHandler{log: d.Log, admit: limit.admit, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log}}
 	sec := security{accounts: d.Accounts, log: d.Log}

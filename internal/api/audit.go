@@ -77,7 +77,9 @@ func auditEntryOf(r db.AuditListRow) oas.AuditEntry {
 	out := oas.AuditEntry{
 		ID: l.ID.String(), CreatedAt: l.CreatedAt.UTC(), Action: l.Action, Outcome: oas.AuditOutcome(l.Outcome),
 		ResourceType: nilString(l.ResourceType), ResourceID: nilString(l.ResourceID), AccountID: nilID(l.AccountID),
-		AuthMethod: oas.AuditEntryAuthMethod(account.AuthMethod(&l)), APIKeyID: nilID(l.ApiKeyID), Reason: nilString(l.Reason), Address: nilString(l.Address),
+		AuthMethod: oas.AuditEntryAuthMethod(account.AuthMethod(&l)), APIKeyID: nilID(l.ApiKeyID),
+		APIKeyName: nilString(r.KeyName), APIKeyPrefix: nilString(r.KeyPrefix), APIKeyLastFour: nilString(r.KeyLastFour),
+		Reason: nilString(l.Reason), Address: nilString(l.Address),
 		RequestID: l.RequestID,
 	}
 	if r.AccountName != nil {

@@ -48,7 +48,7 @@ type auditedCall struct {
 // too, each several times and as two organizations: what must be unique is named by unique.
 var auditedCalls = map[string]func(s *stack) auditedCall{
 	"createApiKey": func(*stack) auditedCall {
-		return auditedCall{"POST", "/account/api-keys", `{"name":"` + needle + `"}`, 201, "api_key", "", "id"}
+		return auditedCall{"POST", "/account/api-keys", `{"name":"` + needle + `","scopes":["account:read"]}`, 201, "api_key", "", "id"}
 	},
 	"revokeApiKey": func(s *stack) auditedCall {
 		id := s.made("/account/api-keys", `{"name":"x"}`)

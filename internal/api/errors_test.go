@@ -31,7 +31,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"Invalid", fault.New(fault.Invalid, "x"), 400, `{"detail":"x"}`},
 		{"Unauthenticated", fault.New(fault.Unauthenticated, "x"), 401, `{"detail":"x"}`},
-		{"Forbidden", forbidden, 403, `{"detail":"Admin role required"}`},
+		{"Forbidden", fault.New(fault.Forbidden, "Admin role required"), 403, `{"detail":"Admin role required"}`},
 		{"NotFound", fault.Missing("Batch"), 404, `{"detail":"Batch not found"}`},
 		{"Conflict", fault.New(fault.Conflict, "x"), 409, `{"detail":"x"}`},
 		{"TooLarge", fault.New(fault.TooLarge, "x"), 413, `{"detail":"x"}`},
@@ -71,21 +71,48 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestPermit(t *testing.T) {
+func TestRefuse(t *testing.T) {
 	t.Parallel()
-	member, admin := account.Caller{Role: account.Member}, account.Caller{Role: account.Admin}
+	grant := func(role account.Role, scopes ...string) account.Caller {
+		return account.Caller{Grant: account.Grant{Role: role, Scopes: scopes}}
+	}
+	admins := []string{"admin"}
 	for _, tt := range []struct {
-		caller account.Caller
-		roles  []string
-		ok     bool
+		caller    account.Caller
+		operation string
+		roles     []string
+		detail    string
 	}{
-		{member, nil, true}, {admin, nil, true}, {admin, []string{"admin"}, true},
-		{member, []string{"admin"}, false}, {account.Caller{}, []string{"admin"}, false}, {admin, []string{"owner"}, false},
+		{grant("member"), "ListCredentials", nil, ""},
+		{grant("admin"), "CreateCredential", admins, ""},
+		{grant("member"), "CreateCredential", admins, "Admin role required"},
+		{grant(""), "CreateCredential", admins, "Admin role required"},
+		{grant("admin"), "CreateCredential", []string{"owner"}, "Owner role required"},
+		{grant("admin", "credentials:write"), "CreateCredential", admins, ""},
+		{grant("admin", "credentials:write"), "ListCredentials", nil, ""},
+		{grant("admin", "credentials:read"), "ListCredentials", nil, ""},
+		{grant("admin", "credentials:read"), "CreateCredential", admins, "Scope credentials:write required"},
+		{grant("admin", "tenants:write", "jobs:read"), "ListCredentials", nil, "Scope credentials:read required"},
+		{grant("member", "tenants:write"), "CreateCredential", admins, "Admin role required"},
+		{grant("admin", "tenants:write"), "GetMe", nil, ""},
+		{grant("admin", "tenants:write"), "Forgotten", nil, "A key without scopes required"},
+		{grant("admin", "none"), "Forgotten", nil, "A key without scopes required"},
+		{grant("admin"), "Forgotten", nil, ""},
 	} {
-		if ok := permit(tt.caller, tt.roles); ok != tt.ok {
-			t.Errorf("%q with %v: %v", tt.caller.Role, tt.roles, ok)
+		err := refuse(tt.caller, tt.operation, tt.roles)
+		if detail := detailOf(err); detail != tt.detail || err != nil && !fault.Is(err, fault.Forbidden) {
+			t.Errorf("%+v calls %s: %q, want %q", tt.caller.Grant, tt.operation, detail, tt.detail)
 		}
 	}
+}
+
+// detailOf is what a fault says to its caller; empty for none.
+func detailOf(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.Detail
+	}
+	return ""
 }
 
 // through serves one request through the outermost handler.

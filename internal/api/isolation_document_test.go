@@ -25,6 +25,8 @@ const (
 type operation struct {
 	id, method, path string
 	access           access
+	// tag is its group in the document, scope what its x-scope says; empty for nothing.
+	tag, scope string
 	// inPath, inQuery and inBody are its parameters, and the fields of its body, that name something of an organization.
 	inPath, inQuery, inBody []string
 }
@@ -43,6 +45,8 @@ func documented(t *testing.T) (all []operation) {
 				continue
 			}
 			op := operation{id: fields["operationId"].(string), method: strings.ToUpper(method), path: path, access: d.access(t, fields)}
+			op.tag = fields["tags"].([]any)[0].(string)
+			op.scope, _ = fields["x-scope"].(string)
 			own, _ := fields["parameters"].([]any)
 			for _, p := range slices.Concat(shared, own) {
 				switch p := d.follow(p); {
@@ -64,6 +68,17 @@ func documented(t *testing.T) (all []operation) {
 	}
 	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.id, b.id) })
 	return all
+}
+
+// documentedScopes returns the scopes that keys can have.
+func documentedScopes(t *testing.T) (names []string) {
+	t.Helper()
+	tree, err := violation.Document()
+	require.NoError(t, err)
+	for _, name := range (documentWalk{tree}).follow(map[string]any{"$ref": "#/components/schemas/Scope"})["enum"].([]any) {
+		names = append(names, name.(string))
+	}
+	return names
 }
 
 type documentWalk struct{ root map[string]any }

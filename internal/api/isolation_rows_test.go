@@ -121,6 +121,11 @@ var (
 	streamReads   = []string{"streamExecution"}
 	publicReads   = []string{"/catalog/", "/flows/templates"}
 	signedCalls   = []string{"receiveWebhook"}
+	readsByPost   = []string{"createStreamToken", "dryRunDefinition", "estimateUpload", "validateDefinition"}
+	// groupsOfTheirOwn are the groups of the scopes of operations that stand under another tag; empty for no scope.
+	groupsOfTheirOwn = map[string]string{
+		"getMe": "", "createStreamToken": "executions", "triggerDefinition": "batches", "pauseBatch": "batches", "resumeBatch": "batches",
+	}
 )
 
 // reference is a field of a body that names something of an organization: make returns the id of such a thing, and call

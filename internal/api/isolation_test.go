@@ -4,6 +4,8 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -37,6 +39,7 @@ const (
 	asAdmin
 	asForeigner     // an admin of another organization: 404 for what it names
 	asForeignMember // 403 where the operation is for admins, else 404
+	lacksScope      // 403 but where no scope is needed
 )
 
 // callers are the columns: victim has what the calls name, other is another organization.
@@ -81,6 +84,7 @@ func callers(t *testing.T, victim, other *party) []caller {
 		{"a key of a suspended organization", victim.As(suspendedKey), unauthenticated},
 		{"a token of a suspended organization", victim.Bearer(suspendedToken), unauthenticated},
 		{"a member", victim.Bearer(issuer.Token(org, nil)), asMember},
+		{"a member's key", victim.As(victim.newKey(`"role":"member"`)), asMember},
 		{"an admin of another organization", victim.Bearer(issuer.Token(foreign, map[string]any{"role": "admin"})), asForeigner},
 		{"a key of another organization", other.Client, asForeigner},
 		{"a member of another organization", victim.Bearer(issuer.Token(foreign, nil)), asForeignMember},
@@ -88,6 +92,61 @@ func callers(t *testing.T, victim, other *party) []caller {
 		{"a good key", victim.Client, asAdmin},
 		{"a good key beside a bad token", both(victim.Key, good[:len(good)-8]), asAdmin},
 	}
+}
+
+// narrowed are keys with scopes: of an admin and of a member of the victim, and of another organization, by their one scope.
+type narrowed struct {
+	admin, member, foreign map[string]*apitest.Client
+}
+
+func narrow(t *testing.T, victim, other *party) narrowed {
+	t.Helper()
+	keys := narrowed{map[string]*apitest.Client{}, map[string]*apitest.Client{}, map[string]*apitest.Client{}}
+	for _, scope := range documentedScopes(t) {
+		narrow := fmt.Sprintf(`"scopes":[%q]`, scope)
+		keys.admin[scope] = victim.As(victim.newKey(narrow))
+		keys.member[scope] = victim.As(victim.newKey(narrow + `,"role":"member"`))
+		keys.foreign[scope] = other.As(other.newKey(narrow))
+	}
+	return keys
+}
+
+// newKey makes a key with these fields, and returns its text.
+func (p *party) newKey(fields string) string {
+	p.t.Helper()
+	return p.Do("POST", "/account/api-keys", `{"name":"x",`+fields+`}`).Want(http.StatusCreated).JSON()["key"].(string)
+}
+
+// columns are the callers of one operation whose keys have scopes: those of its group, and of another one.
+func (n narrowed) columns(op operation) (all []caller) {
+	if op.access == anybody || op.access == streamers {
+		return []caller{{"a key for another group", n.admin["usage:read"], lacksScope}}
+	}
+	group, _, _ := strings.Cut(op.scope, ":")
+	other := "usage:read"
+	if group == "usage" {
+		other = "jobs:write"
+	}
+	can := func(o outcome, held ...string) outcome {
+		if op.scope == "none" || slices.Contains(held, op.scope) {
+			return o
+		}
+		return lacksScope
+	}
+	read, write := group+":read", group+":write"
+	for _, c := range []caller{
+		{"a key that reads " + group, n.admin[read], can(asAdmin, read)},
+		{"a key that writes " + group, n.admin[write], can(asAdmin, read, write)},
+		{"a member's key that writes " + group, n.member[write], can(asMember, read, write)},
+		{"a key of another organization that writes " + group, n.foreign[write], can(asForeigner, read, write)},
+		{"a key for another group", n.admin[other], can(asAdmin, other)},
+		{"a key of another organization for another group", n.foreign[other], can(asForeigner, other)},
+	} {
+		if c.client != nil { // a group that is only read has no more
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // strange is a well-formed key that is not known here.
@@ -139,11 +198,13 @@ func TestIsolation_EveryOperation(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false, func(c *app.Config) { c.RequestLimit = 1_000_000 })
 	victim, other := newParty(s, "acme"), newParty(s, "beta")
-	columns := callers(t, victim, other)
+	common, narrowed := callers(t, victim, other), narrow(t, victim, other)
 	operations := documented(t)
 	for _, op := range operations {
 		t.Run(op.id, func(t *testing.T) {
+			columns := slices.Concat(common, narrowed.columns(op))
 			assert.Equal(t, op.expected(), op.access, "the document opens it to others than the contract does: see memberChanges and the like")
+			assert.Equal(t, op.expectedScope(), op.scope, "which keys with scopes may call it? Add its x-scope; groupsOfTheirOwn names those that are not of their tag")
 			m := matrix{t: t, op: op, victim: victim.in(t), other: other.in(t)}
 			if op.access == streamers {
 				for _, c := range columns {
@@ -185,6 +246,35 @@ func (op operation) expected() access {
 	return admins
 }
 
+// expectedScope is the scope that the operation should ask for: of its tag, to read for what changes nothing.
+func (op operation) expectedScope() string {
+	group, own := groupsOfTheirOwn[op.id]
+	switch {
+	case op.access == anybody, op.access == streamers:
+		return ""
+	case !own:
+		group = strings.ReplaceAll(strings.ToLower(op.tag), " ", "-")
+	case group == "":
+		return "none"
+	}
+	if op.method == http.MethodGet || slices.Contains(readsByPost, op.id) {
+		return group + ":read"
+	}
+	return group + ":write"
+}
+
+// TestScopes: the keys' scopes are those that operations ask for.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	asked := map[string]bool{}
+	for _, op := range documented(t) {
+		if op.scope != "" && op.scope != "none" {
+			asked[op.scope] = true
+		}
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(asked)), documentedScopes(t))
+}
+
 // matrix is the row of one operation.
 type matrix struct {
 	t             *testing.T
@@ -205,6 +295,8 @@ func (m matrix) refused(columns []caller) {
 		case m.passes(c.answered):
 		case c.answered == unauthenticated:
 			m.equal(c, call, http.StatusUnauthorized, notAuthenticated)
+		case c.answered == lacksScope:
+			m.equal(c, call, http.StatusForbidden, `{"detail":"Scope `+m.op.scope+` required"}`)
 		case m.op.access == admins && c.answered != asForeigner:
 			m.equal(c, call, http.StatusForbidden, notAdmin)
 		case len(m.op.inPath) > 0:

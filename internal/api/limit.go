@@ -22,38 +22,52 @@ type limiter struct {
 	most int64
 }
 
-// documentedLimits are the limits of the document, by operation. The document is part of the program, so an error in it is a
-// mistake of ours, which the tests find.
-var documentedLimits = sync.OnceValue(func() map[string]request.Limit {
+// rules are what the document says of operations in words of our own.
+type rules struct {
+	// limits are their x-rate-limit, scopes their x-scope, by the id of the operation.
+	limits map[string]request.Limit
+	scopes map[string]string
+}
+
+// noScope is the x-scope of an operation that needs none.
+const noScope = "none"
+
+// documentedRules are those of the document, which is part of the program: an error in it is a mistake of ours, which the
+// tests find.
+var documentedRules = sync.OnceValue(func() rules {
 	doc, err := violation.Document()
 	if err == nil {
-		var limits map[string]request.Limit
-		if limits, err = limitsOf(doc); err == nil {
-			return limits
+		var r rules
+		if r, err = rulesOf(doc); err == nil {
+			return r
 		}
 	}
 	panic(err)
 })
 
-func limitsOf(doc map[string]any) (map[string]request.Limit, error) {
-	limits := map[string]request.Limit{}
+func rulesOf(doc map[string]any) (rules, error) {
+	r := rules{limits: map[string]request.Limit{}, scopes: map[string]string{}}
 	paths, _ := doc["paths"].(map[string]any)
 	for _, item := range paths {
 		item, _ := item.(map[string]any)
 		for _, o := range item {
 			o, _ := o.(map[string]any)
+			id, _ := o["operationId"].(string)
+			if scope, ok := o["x-scope"].(string); ok {
+				r.scopes[id] = scope
+			}
 			text, ok := o["x-rate-limit"].(string)
 			if !ok {
 				continue
 			}
 			limit, err := request.ParseLimit(text)
 			if err != nil {
-				return nil, fmt.Errorf("openapi.yaml: %v: %w", o["operationId"], err)
+				return r, fmt.Errorf("openapi.yaml: %s: %w", id, err)
 			}
-			limits[fmt.Sprint(o["operationId"])] = limit
+			r.limits[id] = limit
 		}
 	}
-	return limits, nil
+	return r, nil
 }
 
 func (l limiter) middleware(req middleware.Request, next middleware.Next) (middleware.Response, error) {
@@ -65,7 +79,7 @@ func (l limiter) middleware(req middleware.Request, next middleware.Next) (middl
 
 // admit counts a request and says in the header of its answer where the organization stands. Fault: RateLimited.
 func (l limiter) admit(ctx context.Context, operation string) error {
-	limit, ok := documentedLimits()[operation]
+	limit, ok := documentedRules().limits[operation]
 	if !ok {
 		return nil
 	}

@@ -42,8 +42,8 @@ type outer struct {
 // exchange is what is known of a request and its answer from the beginning.
 type exchange struct {
 	id string
-	// address is that of the client, or of the proxy in front of it.
-	address string
+	// remote is the other end of the connection, as net/http writes it.
+	remote string
 	// route is the operation with what its path names; zero where a path has none.
 	route oas.Route
 	body  *lazyBody
@@ -77,6 +77,12 @@ func exchangeOf(ctx context.Context) *exchange {
 	return &exchange{header: http.Header{}}
 }
 
+// from is the address of the other end of the connection; what headers say of it anybody can write.
+func (x *exchange) from() netip.Addr {
+	at, _ := netip.ParseAddrPort(x.remote)
+	return at.Addr().Unmap().WithZone("")
+}
+
 // requestID returns the id under which the request is logged and answered.
 func requestID(ctx context.Context) string { return exchangeOf(ctx).id }
 
@@ -90,7 +96,7 @@ func requestBody(ctx context.Context) []byte {
 
 func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := o.now()
-	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), address: addressOf(r), lists: o.lists, release: func() {}}
+	x := &exchange{id: callerID(r.Header.Get("X-Request-Id")), remote: r.RemoteAddr, lists: o.lists, release: func() {}}
 	rec := &recorder{ResponseWriter: w, exchange: x}
 	header := rec.Header()
 	x.header = header
@@ -152,15 +158,6 @@ func callerID(id string) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return hex.EncodeToString(random[:])
-}
-
-// addressOf is where a request came from, without the port.
-func addressOf(r *http.Request) string {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return at.Addr().Unmap().String()
 }
 
 // cacheControl lets only the public catalog and templates be kept, and these be asked about each time.

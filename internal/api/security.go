@@ -19,12 +19,10 @@ type security struct {
 	log      *slog.Logger
 }
 
-var forbidden = fault.New(fault.Forbidden, "Admin role required")
-
 // HandleApiKeyAuth is called by the generated server when a key was sent to an operation that takes one. It comes first: a
 // bad key ends the request whatever stands beside it.
 func (s security) HandleApiKeyAuth(ctx context.Context, operation oas.OperationName, t oas.ApiKeyAuth) (context.Context, error) {
-	caller, err := s.accounts.Authenticate(ctx, t.APIKey)
+	caller, err := s.accounts.Authenticate(ctx, t.APIKey, exchangeOf(ctx).from())
 	if err != nil {
 		s.refused(ctx, operation, t.APIKey, err)
 	}
@@ -46,7 +44,7 @@ func (s security) HandleOrgJwt(ctx context.Context, operation oas.OperationName,
 // refused has a sign-in that failed written down. key is empty for a bearer token.
 func (s security) refused(ctx context.Context, operation oas.OperationName, key string, err error) {
 	s.accounts.Refused(ctx, account.SignIn{
-		Key: key, Address: exchangeOf(ctx).address, Operation: account.Operation{ID: operationID(operation), RequestID: requestID(ctx)},
+		Key: key, Address: exchangeOf(ctx).from().String(), Operation: account.Operation{ID: operationID(operation), RequestID: requestID(ctx)},
 	}, err)
 }
 
@@ -56,13 +54,14 @@ func (s security) admit(ctx context.Context, operation oas.OperationName, roles 
 		return nil, err
 	}
 	ctx = account.NewContext(ctx, caller, account.Operation{ID: operationID(operation), RequestID: requestID(ctx)})
-	if permit(caller, roles) {
+	refusal := refuse(caller, operation, roles)
+	if refusal == nil {
 		return ctx, nil
 	}
 	if err := s.accounts.AuditDenied(ctx); err != nil {
 		s.log.WarnContext(ctx, "a denied call is not in the audit log", "request_id", requestID(ctx), "error", err)
 	}
-	return nil, forbidden
+	return nil, refusal
 }
 
 // operationID is the document's name of an operation; the generated code begins the same name with a capital.
@@ -70,14 +69,24 @@ func operationID(operation oas.OperationName) string {
 	return strings.ToLower(operation[:1]) + operation[1:]
 }
 
-// permit reports whether the caller has every role that the document asks for.
-func permit(caller account.Caller, roles []string) bool {
+// refuse names what the document asks for that the caller lacks: the role first. Fault: Forbidden.
+func refuse(caller account.Caller, operation oas.OperationName, roles []string) error {
 	for _, role := range roles {
 		if role != string(account.Member) && role != string(caller.Role) {
-			return false
+			return fault.New(fault.Forbidden, "%s role required", strings.ToUpper(role[:1])+role[1:])
 		}
 	}
-	return true
+	if caller.Scopes == nil {
+		return nil
+	}
+	scope, declared := documentedRules().scopes[operationID(operation)]
+	switch {
+	case !declared: // a mistake of ours, which opens nothing
+		return fault.New(fault.Forbidden, "A key without scopes required")
+	case scope != noScope && !caller.Holds(scope):
+		return fault.New(fault.Forbidden, "Scope %s required", scope)
+	}
+	return nil
 }
 
 // request does the same for a request that the generated server does not see.

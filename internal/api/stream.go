@@ -51,7 +51,7 @@ func (h executionHandler) StreamExecution(ctx context.Context, params oas.Stream
 // beginStream writes what has happened so far, and returns a listener for what comes; nil where nothing will.
 func (h executionHandler) beginStream(ctx context.Context, caller account.Caller, params oas.StreamExecutionParams, place *stream.Place, out *eventStream) (*stream.Listener, error) {
 	batch, position, number, ok := parseExecutionID(params.ExecutionID)
-	if !ok || caller.Scope != "" && caller.Scope != params.ExecutionID {
+	if !ok || caller.Resource != "" && caller.Resource != params.ExecutionID {
 		return nil, fault.Missing("Execution")
 	}
 	e, err := h.runs.ExecutionLog(ctx, caller.OrgID, batch, position, number)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"flowlane/gen/db"
+	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/app"
 	"flowlane/internal/fault"
@@ -235,7 +236,7 @@ func noOrg(id uuid.UUID) error {
 }
 
 type apikeyCommand struct {
-	Create apikeyCreate `cmd:"" help:"Create an API key with the admin role. Its text is shown this once."`
+	Create apikeyCreate `cmd:"" help:"Create an API key. Its text is shown this once."`
 }
 
 type apikeyCreate struct {
@@ -245,13 +246,31 @@ type apikeyCreate struct {
 
 	Org       string        `required:"" help:"Id of the organization." placeholder:"ID"`
 	Name      string        `required:"" help:"What the key is for."`
+	Role      string        `enum:"admin,member" default:"admin" help:"What it may do: ${enum}; members read."`
+	Scopes    []string      `name:"scope" help:"Narrow it to these scopes, for example record-sets:write,batches:write." placeholder:"GROUP:read|write"`
 	ExpiresIn time.Duration `name:"expires-in" help:"The key stops after this time, for example 720h; never by default."`
+}
+
+// check refuses a scope that no operation asks for, and an end before the beginning.
+func (c *apikeyCreate) check() error {
+	if c.ExpiresIn < 0 {
+		return errors.New("--expires-in is negative: say how long the key is good, for example 720h")
+	}
+	for _, scope := range c.Scopes {
+		if oas.Scope(scope).Validate() != nil {
+			return fmt.Errorf("--scope %q is none; there are: %s", scope, strings.Trim(fmt.Sprint(oas.Scope("").AllValues()), "[]"))
+		}
+	}
+	return nil
 }
 
 // Run creates a key.
 func (c *apikeyCreate) Run(ctx context.Context, p *process) error {
 	id, err := orgID(c.Org)
 	if err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
 		return err
 	}
 	v, err := c.vault(ctx, p, c.folder)
@@ -271,7 +290,7 @@ func (c *apikeyCreate) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err //nolint:wrapcheck // says everything
 	}
-	request := account.NewKey{OrgID: id, Name: c.Name}
+	request := account.NewKey{OrgID: id, Name: c.Name, Grant: account.Grant{Role: account.Role(c.Role), Scopes: c.Scopes}}
 	if c.ExpiresIn != 0 {
 		at := time.Now().Add(c.ExpiresIn)
 		request.ExpiresAt = &at

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -57,7 +58,7 @@ func (d *dev) seed(ctx context.Context) (seeded, error) {
 		return out, fmt.Errorf("count the batches: %w", err)
 	}
 	if out.key != "" {
-		if caller, err := d.app.Accounts.Authenticate(ctx, out.key); err == nil && caller.OrgID == org.ID {
+		if caller, err := d.app.Accounts.Authenticate(ctx, out.key, netip.Addr{}); err == nil && caller.OrgID == org.ID {
 			return out, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -98,6 +99,39 @@ func TestOrg_Suspend(t *testing.T) {
 	if output(t, env, &all, "org", "list"); len(all) != 1 || all[0].ID != org.ID || all[0].Keys != 1 {
 		t.Errorf("org list: %+v", all)
 	}
+}
+
+// TestAPIKey_Create: a key has the role, the scopes and the end that it was made with.
+func TestAPIKey_Create(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewDatabase(t)
+	env := []string{"DATABASE_URL=" + dsn, "FLOWLANE_KEK=" + testKEK}
+	var org struct{ ID string }
+	output(t, env, &org, "org", "create", "--name", "Acme")
+	create := []string{"apikey", "create", "--org", org.ID, "--name", "test"}
+	for flag, want := range map[string]string{
+		"--scope=jobs:all": "record-sets:write", "--scope=jobs:read,jobs": `--scope "jobs"`, "--role=owner": "admin", "--expires-in=-1h": "--expires-in",
+	} {
+		if _, said := fails(t, env, append(create, flag)...); !strings.Contains(said, want) {
+			t.Errorf("%s: %s", flag, said)
+		}
+	}
+	var whole, narrow struct{ Key string }
+	output(t, env, &whole, create...)
+	output(t, env, &narrow, append(create, "--role", "member", "--scope", "jobs:read,account:read", "--scope", "stores:write", "--expires-in", "1h")...)
+	var at urlFacts
+	launch(t, env, &at, "serve", "--listen", "127.0.0.1:0")
+	client := apitest.NewClient(t, at.URL, narrow.Key)
+	items := client.Do("GET", "/account/api-keys", nil).Want(http.StatusOK).JSON()["items"].([]any)
+	for i, want := range []string{"admin <nil> false", "member [account:read jobs:read stores:write] true"} {
+		k := items[i].(map[string]any)
+		if got := fmt.Sprint(k["role"], " ", k["scopes"], " ", k["expires_at"] != nil); got != want {
+			t.Errorf("key %d: %s, want %s", i, got, want)
+		}
+	}
+	client.Do("GET", "/data/stores", nil).Want(http.StatusOK)
+	client.Do("GET", "/flows/batches", nil).Detail(http.StatusForbidden, "Scope batches:read required")
+	client.Do("POST", "/data/stores", `{"name":"s","fields":[],"layers":["l"]}`).Detail(http.StatusForbidden, "Admin role required")
 }
 
 // TestOrg_Link: an organization is let in under the name that the identity provider gave it.

@@ -45,7 +45,13 @@ export const listApiKeys = <ThrowOnError extends boolean = false>(options?: Opti
 /**
  * Create an API key
  *
- * Returns the key itself once, in `key`. It cannot be read again. A key has the admin role.
+ * Returns the key itself once, in `key`. It cannot be read again. Without `role` and `scopes` the key may do whatever an
+ * admin may. Give a key no more than it is for, and an end.
+ *
+ * A key that asks for another one can give it no more than it has itself: 422 names the role, the scopes or the end that
+ * are too much. With `scopes`, or an `expires_at`, of its own it must give the other one some, too. Admins with a bearer
+ * token can make any key.
+ *
  */
 export const createApiKey = <ThrowOnError extends boolean = false>(options: Options<CreateApiKeyData, ThrowOnError>) => (options.client ?? client).post<CreateApiKeyResponses, CreateApiKeyErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
@@ -61,6 +67,11 @@ export const createApiKey = <ThrowOnError extends boolean = false>(options: Opti
  * Revoke an API key
  *
  * The key stops working within one second. It stays in the list as `revoked`. Doing it again is no error.
+ *
+ * A key that fell into wrong hands may have made others. The answer to its revocation is 200 and lists them, with those
+ * that they made in turn; read their `status`, and look into the audit log for what each did. `cascade=true` revokes them
+ * with it. The answer to the revocation of a key that made none is 204.
+ *
  */
 export const revokeApiKey = <ThrowOnError extends boolean = false>(options: Options<RevokeApiKeyData, ThrowOnError>) => (options.client ?? client).delete<RevokeApiKeyResponses, RevokeApiKeyErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],

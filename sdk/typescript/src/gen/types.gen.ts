@@ -79,10 +79,11 @@ export type Me = {
         id: string;
         name: string;
     };
+    role: Role;
     /**
-     * An `admin` may change things, a `member` may read.
+     * To which operations the key is narrowed; null for all that the role allows.
      */
-    role: 'admin' | 'member';
+    scopes: Array<Scope> | null;
     /**
      * How the caller authenticated.
      */
@@ -92,6 +93,16 @@ export type Me = {
      */
     api_key_id: string | null;
 };
+
+/**
+ * An `admin` may change things, a `member` may read.
+ */
+export type Role = 'admin' | 'member';
+
+/**
+ * A group of operations, to read alone or to `write`, which includes to read. Each operation names its own in `x-scope`.
+ */
+export type Scope = 'account:read' | 'account:write' | 'batches:read' | 'batches:write' | 'credentials:read' | 'credentials:write' | 'definitions:read' | 'definitions:write' | 'dispatch:read' | 'dispatch:write' | 'events:read' | 'events:write' | 'executions:read' | 'jobs:read' | 'jobs:write' | 'record-sets:read' | 'record-sets:write' | 'schedules:read' | 'schedules:write' | 'stores:read' | 'stores:write' | 'tenants:read' | 'tenants:write' | 'usage:read' | 'variables:read' | 'variables:write' | 'webhooks:read' | 'webhooks:write';
 
 /**
  * A key that is `revoked`, or `expired` by its own date, no longer authenticates.
@@ -109,16 +120,30 @@ export type ApiKey = {
      * The last four characters of the key, to tell keys apart.
      */
     last_four: string;
+    role: Role;
+    /**
+     * To which operations the key is narrowed; null for all that the role allows.
+     */
+    scopes: Array<Scope> | null;
     status: ApiKeyStatus;
     /**
      * The id of the account that created it.
      */
     created_by: string;
+    /**
+     * The id of the key that created it; null where none did.
+     */
+    created_by_key_id: string | null;
     created_at: string;
     /**
      * When the key last authenticated, to the minute; null if never.
      */
     last_used_at: string | null;
+    /**
+     * The IP address from which it came then, which is that of the proxy where one stands before the service; null if never.
+     *
+     */
+    last_used_address: string | null;
     /**
      * When the key stops by itself; null for never.
      */
@@ -137,16 +162,30 @@ export type ApiKeyCreated = {
      * The last four characters of the key, to tell keys apart.
      */
     last_four: string;
+    role: Role;
+    /**
+     * To which operations the key is narrowed; null for all that the role allows.
+     */
+    scopes: Array<Scope> | null;
     status: ApiKeyStatus;
     /**
      * The id of the account that created it.
      */
     created_by: string;
+    /**
+     * The id of the key that created it; null where none did.
+     */
+    created_by_key_id: string | null;
     created_at: string;
     /**
      * When the key last authenticated, to the minute; null if never.
      */
     last_used_at: string | null;
+    /**
+     * The IP address from which it came then, which is that of the proxy where one stands before the service; null if never.
+     *
+     */
+    last_used_address: string | null;
     /**
      * When the key stops by itself; null for never.
      */
@@ -183,10 +222,27 @@ export type ApiKeyCreate = {
      * What the key is for.
      */
     name: string;
+    role?: Role;
+    /**
+     * Narrows the key to these operations, in any order; null or absent for all that the role allows.
+     */
+    scopes?: Array<Scope> | null;
     /**
      * When the key stops by itself, in the future; null or absent for never.
      */
     expires_at?: string | null;
+};
+
+export type ApiKeyRevocation = {
+    /**
+     * The keys that the key made, and those that these made, as they are now, oldest first; the first 1,000 of them.
+     *
+     */
+    made: Array<ApiKey>;
+    /**
+     * How many there are in all.
+     */
+    total: number;
 };
 
 export type StreamTokenCreate = {
@@ -249,9 +305,21 @@ export type AuditEntry = {
      */
     auth_method: 'api_key' | 'jwt' | 'operator';
     /**
-     * The API key that was used; null without one.
+     * The id of the API key that was used; null without one.
      */
     api_key_id: string | null;
+    /**
+     * The name of that key.
+     */
+    api_key_name: string | null;
+    /**
+     * What that key starts with.
+     */
+    api_key_prefix: string | null;
+    /**
+     * The last four characters of that key.
+     */
+    api_key_last_four: string | null;
     /**
      * Why a sign-in was refused: `revoked_key`, `expired_key` or `suspended`; null for other outcomes.
      */
@@ -4053,7 +4121,12 @@ export type RevokeApiKeyData = {
          */
         key_id: string;
     };
-    query?: never;
+    query?: {
+        /**
+         * Revokes the keys that this key made, too, and those that these made.
+         */
+        cascade?: boolean;
+    };
     url: '/account/api-keys/{key_id}';
 };
 
@@ -4072,7 +4145,11 @@ export type RevokeApiKeyError = RevokeApiKeyErrors[keyof RevokeApiKeyErrors];
 
 export type RevokeApiKeyResponses = {
     /**
-     * The key is revoked.
+     * The key is revoked. It made others.
+     */
+    200: ApiKeyRevocation;
+    /**
+     * The key is revoked. It made no others.
      */
     204: void;
 };
