@@ -35,7 +35,7 @@ func TestCredentials_TestedFirst(t *testing.T) {
 		t.Helper()
 		text := string(res.Invalid("body.credentials value_error").Body)
 		assert.Contains(t, text, fmt.Sprintf("(status %d). It said: no such key: [redacted] [redacted] [redacted] [redacted] xxx", status))
-		assert.Contains(t, text, "Nothing is stored; with ?verify=false it would be all the same.")
+		assert.Contains(t, text, "Nothing was changed; ?verify=false stores it nevertheless.")
 		assert.Less(t, len(text), 600)
 	}
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
