@@ -37,7 +37,7 @@ func TestCredentials_TestedFirst(t *testing.T) {
 		const masked = `\S*\*{8}\S*`
 		assert.Regexp(t, fmt.Sprintf(`\(status %d\)\. It said: no such key: (%s ){4}xxx`, status, masked), text)
 		assert.NotContains(t, text, needle)
-		assert.Contains(t, text, "Nothing is stored; with ?verify=false it would be all the same.")
+		assert.Contains(t, text, "Nothing was changed; ?verify=false stores it nevertheless.")
 		assert.Less(t, len(text), 600)
 	}
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {

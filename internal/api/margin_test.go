@@ -93,7 +93,7 @@ func TestMargin_BindsWithACredentialOnly(t *testing.T) {
 	}
 	settings := func(more string) {
 		t.Helper()
-		other.Do("PUT", "/credentials/"+other.credential, `{"name":"sim","platform_id":"dialer","auth_method":"basic_auth"`+more+`}`).Want(http.StatusOK)
+		other.Do("PUT", "/credentials/"+other.credential+"?verify=false", `{"name":"sim","platform_id":"dialer","auth_method":"basic_auth"`+more+`}`).Want(http.StatusOK)
 	}
 	binding(50)
 	for _, status := range []string{"revoked", "expired"} {

@@ -229,7 +229,7 @@ func (s *Service) identify(ctx context.Context, q Question, target checked, unve
 	if a.said != "" {
 		text += " It said: " + a.said
 	}
-	return nil, fault.Invalidated(wrong("value_error", text+" Nothing is stored; with ?verify=false it would be all the same.", "credentials"))
+	return nil, fault.Invalidated(wrong("value_error", text+" Nothing was changed; ?verify=false stores it nevertheless.", "credentials"))
 }
 
 func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, target checked, seen *attempt) error {

@@ -121,9 +121,10 @@ func TestCopies(t *testing.T) {
 func TestSecrets_Valid(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	s := secrets{Current: "b", Previous: []previous{{Secret: "a", Until: now}}}
-	assert.Equal(t, []string{"b", "a"}, s.valid(now.Add(-1)))
-	assert.Equal(t, []string{"b"}, s.valid(now))
+	s := secrets{Current: "c", Previous: []previous{{Secret: "a", Until: now}, {Secret: "b", Until: now.Add(time.Hour)}}}
+	assert.Equal(t, []string{"c", "a", "b"}, s.valid(now.Add(-1)))
+	assert.Equal(t, []string{"c", "b"}, s.valid(now))
+	assert.Equal(t, []string{"c"}, s.valid(now.Add(time.Hour)))
 	assert.Equal(t, []string{"b"}, (&secrets{Current: "b"}).valid(time.Time{}))
 }
 
