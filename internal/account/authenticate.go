@@ -20,7 +20,7 @@ const loadTimeout = 5 * time.Second
 var errUnauthenticated = fault.New(fault.Unauthenticated, "Authentication required")
 
 // Authenticate returns the caller whose key this is, from memory if it was checked within the last second. It returns
-// a Refusal, which is an Unauthenticated fault, for a key that is unknown, revoked or expired, or whose organization is suspended.
+// a RefusalError, which is an Unauthenticated fault, for a key that is unknown, revoked or expired, or whose organization is suspended.
 func (s *Service) Authenticate(ctx context.Context, key string) (Caller, error) {
 	if !wellFormed(key) {
 		return Caller{}, refused(malformedKey)
@@ -50,7 +50,7 @@ func (s *Service) load(ctx context.Context, key string) (Caller, error) {
 		return Caller{}, refused(unknownKey)
 	}
 	if !row.Usable {
-		r := &Refusal{Reason: suspended, OrgID: row.OrgID, AccountID: row.AccountID, KeyID: row.ID}
+		r := &RefusalError{Reason: suspended, OrgID: row.OrgID, AccountID: row.AccountID, KeyID: row.ID}
 		if row.State != suspended {
 			r.Reason = row.State + reasonOfStatus
 		}
