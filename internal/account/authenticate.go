@@ -52,7 +52,7 @@ func (s *Service) load(ctx context.Context, key string, from netip.Addr) (Caller
 		return Caller{}, refused(unknownKey)
 	}
 	if !row.Usable {
-		r := &Refusal{Reason: suspended, OrgID: row.OrgID, AccountID: row.AccountID, KeyID: row.ID}
+		r := &RefusalError{Reason: suspended, OrgID: row.OrgID, AccountID: row.AccountID, KeyID: row.ID}
 		if row.State != suspended {
 			r.Reason = row.State + reasonOfStatus
 		}

@@ -12,8 +12,8 @@ import (
 	"flowlane/gen/db"
 )
 
-// Refusal is why a sign-in was refused. Callers see no more of it than the fault that it wraps.
-type Refusal struct {
+// RefusalError is why a sign-in was refused. Callers see no more of it than the fault that it wraps.
+type RefusalError struct {
 	// Reason is one of Reasons.
 	Reason string
 	// OrgID, AccountID and KeyID say whose it was, as far as that is known.
@@ -34,13 +34,13 @@ var Reasons = []string{
 	malformedKey, unknownKey, "revoked" + reasonOfStatus, "expired" + reasonOfStatus, badToken, unknownOrg, suspended,
 }
 
-func refused(reason string) error { return &Refusal{Reason: reason} }
+func refused(reason string) error { return &RefusalError{Reason: reason} }
 
 // Error implements error.
-func (r *Refusal) Error() string { return "the sign-in was refused: " + r.Reason }
+func (r *RefusalError) Error() string { return "the sign-in was refused: " + r.Reason }
 
 // Unwrap returns an Unauthenticated fault.
-func (r *Refusal) Unwrap() error { return errUnauthenticated }
+func (r *RefusalError) Unwrap() error { return errUnauthenticated }
 
 // SignIn is somebody who wants to be let in.
 type SignIn struct {
@@ -66,7 +66,7 @@ func (in SignIn) prefix() string {
 // Refused counts a sign-in that was refused with err, and writes down the first of equal ones in a minute: in the log,
 // and in the audit log of its organization where that is known. Other errors are none of its business.
 func (s *Service) Refused(ctx context.Context, in SignIn, err error) {
-	var r *Refusal
+	var r *RefusalError
 	if !errors.As(err, &r) {
 		return
 	}

@@ -82,7 +82,7 @@ func newTokens(cfg Config) (*tokens, error) {
 }
 
 // AuthenticateToken returns the caller whose bearer token this is, from memory if it was checked within the last second.
-// An account is made for a subject that was never here before. Faults: Unauthenticated, in a Refusal, for a token that is not good for
+// An account is made for a subject that was never here before. Faults: Unauthenticated, in a RefusalError, for a token that is not good for
 // whatever reason, and for one whose organization is unknown or suspended; Unavailable while nobody can tell because the
 // identity provider's keys cannot be read.
 func (s *Service) AuthenticateToken(ctx context.Context, token string) (Caller, error) {
@@ -188,7 +188,7 @@ func (s *Service) callerOf(ctx context.Context, c claims) (Caller, error) {
 		return Caller{}, fmt.Errorf("look up the organization of a token: %w", err)
 	}
 	if !row.Usable {
-		r := &Refusal{Reason: suspended, OrgID: row.OrgID}
+		r := &RefusalError{Reason: suspended, OrgID: row.OrgID}
 		if row.AccountID != nil {
 			r.AccountID = *row.AccountID
 		}

@@ -7,6 +7,7 @@ import (
 	"debug/buildinfo"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -29,6 +30,10 @@ func sbom(ctx context.Context, binary, file string) error {
 	if err != nil {
 		return err
 	}
+	r, err := readRules()
+	if err != nil {
+		return err
+	}
 	parts, err := licencesOf(modules)
 	if err != nil {
 		return err
@@ -37,6 +42,7 @@ func sbom(ctx context.Context, binary, file string) error {
 	for _, p := range parts {
 		licence[p.name] = p.licence
 	}
+	maps.Copy(licence, r.Known)
 	var out bytes.Buffer
 	encoder := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true)
 	if err := encoder.EncodeVersion(bill(info, sha256.Sum256(text), licence), cyclonedx.SpecVersion1_6); err != nil {
