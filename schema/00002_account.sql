@@ -114,7 +114,7 @@ COMMENT ON COLUMN flow.audit_log.api_key_id IS 'With which key; null where the c
 COMMENT ON COLUMN flow.audit_log.action IS 'The operationId of the API document.';
 COMMENT ON COLUMN flow.audit_log.resource_type IS 'What kind of thing was changed; null where the call was denied before anybody looked for it.';
 COMMENT ON COLUMN flow.audit_log.resource_id IS 'Which thing was changed, as the API names it; null together with resource_type.';
-COMMENT ON COLUMN flow.audit_log.outcome IS 'succeeded; denied: the caller''s role does not allow the call (of a minute''s denied calls one is kept).';
+COMMENT ON COLUMN flow.audit_log.outcome IS 'succeeded; denied: the caller''s role or scopes do not allow the call (of a minute''s denied calls of a key one is kept).';
 COMMENT ON COLUMN flow.audit_log.request_id IS 'The X-Request-ID of the call, which logs carry too.';
 
 -- +goose StatementBegin

@@ -264,8 +264,8 @@ export type StreamToken = {
 };
 
 /**
- * `succeeded`: the change was made. `denied`: the caller lacks the admin role, and nothing was changed; of repeated
- * attempts one a minute is kept.
+ * `succeeded`: the change was made. `denied`: the caller lacks the role or the scope, and nothing was changed; of
+ * repeated attempts of a key, or of an account without one, one a minute is kept.
  *
  */
 export type AuditOutcome = 'succeeded' | 'denied';
