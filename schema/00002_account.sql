@@ -117,7 +117,7 @@ COMMENT ON COLUMN flow.audit_log.api_key_id IS 'With which key; null where the c
 COMMENT ON COLUMN flow.audit_log.action IS 'The operationId of the API document, or the operator''s command.';
 COMMENT ON COLUMN flow.audit_log.resource_type IS 'What kind of thing was changed; null where the call was denied before anybody looked for it.';
 COMMENT ON COLUMN flow.audit_log.resource_id IS 'Which thing was changed, as the API names it; null together with resource_type.';
-COMMENT ON COLUMN flow.audit_log.outcome IS 'succeeded; denied: the caller''s role does not allow the call (of a minute''s denied calls one is kept); refused: the caller was not let in (of equal ones of a minute one is kept).';
+COMMENT ON COLUMN flow.audit_log.outcome IS 'succeeded; denied: the caller''s role or scopes do not allow the call (of a minute''s denied calls of a key one is kept); refused: the caller was not let in (of equal ones of a minute one is kept).';
 COMMENT ON COLUMN flow.audit_log.reason IS 'Why a sign-in was refused, as a word of the program; null for other outcomes.';
 COMMENT ON COLUMN flow.audit_log.address IS 'The network address that a refused sign-in came from; null for other outcomes.';
 COMMENT ON COLUMN flow.audit_log.request_id IS 'The X-Request-ID of the call, which logs carry too; empty for the operator''s commands.';

@@ -448,7 +448,7 @@ type FlowAuditLog struct {
 	ResourceType *string
 	// Which thing was changed, as the API names it; null together with resource_type.
 	ResourceID *string
-	// succeeded; denied: the caller's role does not allow the call (of a minute's denied calls one is kept); refused: the caller was not let in (of equal ones of a minute one is kept).
+	// succeeded; denied: the caller's role or scopes do not allow the call (of a minute's denied calls of a key one is kept); refused: the caller was not let in (of equal ones of a minute one is kept).
 	Outcome string
 	// Why a sign-in was refused, as a word of the program; null for other outcomes.
 	Reason *string

@@ -1487,10 +1487,10 @@ func (s *AuditEntryList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
 
-// `succeeded`: the change was made. `denied`: the caller lacks the admin role, and nothing was
-// changed; of repeated attempts one a minute is kept. `refused`: somebody was not let in, with a key
-// that is no longer good or while the organization is suspended; of equal attempts one a minute is
-// kept.
+// `succeeded`: the change was made. `denied`: the caller lacks the role or the scope, and nothing was
+// changed; of repeated attempts of a key, or of an account without one, one a minute is kept.
+// `refused`: somebody was not let in, with a key that is no longer good or while the organization is
+// suspended; of equal attempts one a minute is kept.
 // Ref: #/components/schemas/AuditOutcome
 type AuditOutcome string
 

@@ -17,7 +17,7 @@ const (
 	Invalid Code = "invalid"
 	// Unauthenticated means that no valid credentials came with the request (401).
 	Unauthenticated Code = "unauthenticated"
-	// Forbidden means that the caller lacks the admin role (403).
+	// Forbidden means that the caller lacks the role or the scope (403).
 	Forbidden Code = "forbidden"
 	// NotFound is a missing resource, or one of another organization: callers cannot tell which (404).
 	NotFound Code = "not_found"

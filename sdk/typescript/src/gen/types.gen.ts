@@ -264,9 +264,9 @@ export type StreamToken = {
 };
 
 /**
- * `succeeded`: the change was made. `denied`: the caller lacks the admin role, and nothing was changed; of repeated
- * attempts one a minute is kept. `refused`: somebody was not let in, with a key that is no longer good or while the
- * organization is suspended; of equal attempts one a minute is kept.
+ * `succeeded`: the change was made. `denied`: the caller lacks the role or the scope, and nothing was changed; of
+ * repeated attempts of a key, or of an account without one, one a minute is kept. `refused`: somebody was not let in,
+ * with a key that is no longer good or while the organization is suspended; of equal attempts one a minute is kept.
  *
  */
 export type AuditOutcome = 'succeeded' | 'denied' | 'refused';
