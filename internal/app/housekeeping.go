@@ -42,7 +42,7 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	q := db.New()
 	steps := []func(context.Context, db.DBTX, int32) (int64, error){
 		q.HousekeepLedger, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepUsage, q.HousekeepFires, a.Webhooks.Housekeep, q.HousekeepWebhooks, q.HousekeepArrivals,
-		q.HousekeepRefusedStarts,
+		q.HousekeepRefusedStarts, q.HousekeepChains,
 	}
 	began := time.Now()
 	for _, step := range steps {

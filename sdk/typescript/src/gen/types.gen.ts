@@ -3914,7 +3914,7 @@ export type GetMeErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -3962,7 +3962,7 @@ export type ListApiKeysErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -3991,7 +3991,7 @@ export type CreateApiKeyErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4025,7 +4025,7 @@ export type RevokeApiKeyErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4054,7 +4054,7 @@ export type CreateStreamTokenErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4122,7 +4122,7 @@ export type ListAuditLogErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4176,7 +4176,7 @@ export type ListPlatformsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4216,7 +4216,7 @@ export type GetPlatformErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4279,7 +4279,7 @@ export type ListPlatformServicesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4337,7 +4337,7 @@ export type ListServicesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4377,7 +4377,7 @@ export type GetServiceErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4432,7 +4432,7 @@ export type ListServiceActionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4482,7 +4482,7 @@ export type ListActionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4522,7 +4522,7 @@ export type GetActionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4570,7 +4570,7 @@ export type ListCredentialsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4611,7 +4611,7 @@ export type CreateCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4640,7 +4640,7 @@ export type TestNewCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4674,7 +4674,7 @@ export type DeleteCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4708,7 +4708,7 @@ export type GetCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4742,7 +4742,7 @@ export type ReplaceCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4776,7 +4776,7 @@ export type TestCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4820,7 +4820,7 @@ export type ListTenantsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4861,7 +4861,7 @@ export type CreateTenantErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4895,7 +4895,7 @@ export type DeleteTenantErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4929,7 +4929,7 @@ export type GetTenantErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4963,7 +4963,7 @@ export type UpdateTenantErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5011,7 +5011,7 @@ export type ListDefinitionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5052,7 +5052,7 @@ export type CreateDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5081,7 +5081,7 @@ export type ValidateDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5115,7 +5115,7 @@ export type DeleteDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5149,7 +5149,7 @@ export type GetDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5183,7 +5183,7 @@ export type UpdateDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5217,7 +5217,7 @@ export type ReplaceDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5266,7 +5266,7 @@ export type ListDefinitionVersionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5304,7 +5304,7 @@ export type GetDefinitionVersionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5350,7 +5350,7 @@ export type TriggerDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5384,7 +5384,7 @@ export type DryRunDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5438,7 +5438,7 @@ export type ListTemplatesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5478,7 +5478,7 @@ export type GetTemplateErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5522,7 +5522,7 @@ export type ListVariableSetsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5563,7 +5563,7 @@ export type CreateVariableSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5597,7 +5597,7 @@ export type DeleteVariableSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5631,7 +5631,7 @@ export type GetVariableSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5665,7 +5665,7 @@ export type ReplaceVariableSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5709,7 +5709,7 @@ export type ListSchedulesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5750,7 +5750,7 @@ export type CreateScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5784,7 +5784,7 @@ export type DeleteScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5818,7 +5818,7 @@ export type GetScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5852,7 +5852,7 @@ export type UpdateScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5886,7 +5886,7 @@ export type ReplaceScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5939,7 +5939,7 @@ export type ListScheduleFiresErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5985,7 +5985,7 @@ export type RunScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6029,7 +6029,7 @@ export type ListEventKindsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6073,7 +6073,7 @@ export type ListEventSubscriptionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6114,7 +6114,7 @@ export type CreateEventSubscriptionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6148,7 +6148,7 @@ export type DeleteEventSubscriptionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6182,7 +6182,7 @@ export type GetEventSubscriptionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6216,7 +6216,7 @@ export type UpdateEventSubscriptionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6256,7 +6256,7 @@ export type ListWebhooksErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6285,7 +6285,7 @@ export type CreateWebhookErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6319,7 +6319,7 @@ export type DeleteWebhookErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6353,7 +6353,7 @@ export type GetWebhookErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6387,7 +6387,7 @@ export type UpdateWebhookErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6421,7 +6421,7 @@ export type RotateWebhookSecretErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6470,7 +6470,7 @@ export type ListWebhookDeliveriesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6508,7 +6508,7 @@ export type ReplayWebhookDeliveryErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6563,7 +6563,7 @@ export type ReceiveWebhookErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6623,7 +6623,7 @@ export type ListBatchesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6657,7 +6657,7 @@ export type GetBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6691,7 +6691,7 @@ export type UpdateBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6725,7 +6725,7 @@ export type CancelBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6771,7 +6771,7 @@ export type PauseBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6805,7 +6805,7 @@ export type ResumeBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6851,7 +6851,7 @@ export type RetryBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6908,7 +6908,7 @@ export type ListBatchResultsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6960,7 +6960,7 @@ export type ListTriggersErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6994,7 +6994,7 @@ export type GetTriggerErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7046,7 +7046,7 @@ export type ListJobsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7080,7 +7080,7 @@ export type GetJobErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7114,7 +7114,7 @@ export type ResolveJobErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7170,7 +7170,7 @@ export type ListExecutionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7204,7 +7204,7 @@ export type GetExecutionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7249,7 +7249,7 @@ export type StreamExecutionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7287,7 +7287,7 @@ export type GetDashboardErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7331,7 +7331,7 @@ export type GetUsageErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7379,7 +7379,7 @@ export type ListRecordSetsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7420,7 +7420,7 @@ export type CreateRecordSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7454,7 +7454,7 @@ export type DeleteRecordSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7488,7 +7488,7 @@ export type GetRecordSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7522,7 +7522,7 @@ export type AppendRecordsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7556,7 +7556,7 @@ export type SealRecordSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7600,7 +7600,7 @@ export type ListStoresErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7641,7 +7641,7 @@ export type CreateStoreErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7675,7 +7675,7 @@ export type DeleteStoreErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7709,7 +7709,7 @@ export type GetStoreErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7743,7 +7743,7 @@ export type ReplaceStoreErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7810,7 +7810,7 @@ export type ListStoreRecordsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7856,7 +7856,7 @@ export type UpsertStoreRecordsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7900,7 +7900,7 @@ export type GetStoreRecordErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7942,7 +7942,7 @@ export type DeleteStoreLayerErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7984,7 +7984,7 @@ export type PutStoreLayerErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8028,7 +8028,7 @@ export type ListDomainsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8062,7 +8062,7 @@ export type GetDomainErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8096,7 +8096,7 @@ export type GetHeadroomErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8130,7 +8130,7 @@ export type GetQueueErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8164,7 +8164,7 @@ export type GetAttributionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8217,7 +8217,7 @@ export type ListUsageHistoryErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8251,7 +8251,7 @@ export type GetMarginsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8289,7 +8289,7 @@ export type SetMarginErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8323,7 +8323,7 @@ export type GetLanesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8361,7 +8361,7 @@ export type SetLaneErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8395,7 +8395,7 @@ export type EstimateUploadErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8429,7 +8429,7 @@ export type RefreshLimitsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8475,7 +8475,7 @@ export type PauseDomainErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8514,7 +8514,7 @@ export type ResumeDomainErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8575,7 +8575,7 @@ export type ListDomainPausesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8613,7 +8613,7 @@ export type ExtendPauseErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8654,7 +8654,7 @@ export type PauseDispatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8683,7 +8683,7 @@ export type ResumeDispatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8743,7 +8743,7 @@ export type ListPausesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8777,7 +8777,7 @@ export type GetPauseErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
