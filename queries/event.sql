@@ -1,18 +1,18 @@
 -- name: EventEmit :many
 -- A row for each subscription that hears of these events, in their order, and who those are. Where nobody does, a look into an index
 -- is all.
-INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, payload, created_at)
-SELECT s.id, s.org_id, e.id, s.event_kind, e.depth, e.payload, (SELECT flow.clock())
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@kinds::text[]) AS kind, unnest(@depths::smallint[]) AS depth,
+INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, root_id, payload, created_at)
+SELECT s.id, s.org_id, e.id, s.event_kind, e.depth, e.root_id, e.payload, (SELECT flow.clock())
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@org_ids::uuid[]) AS org_id, unnest(@kinds::text[]) AS kind, unnest(@depths::smallint[]) AS depth, unnest(@root_ids::uuid[]) AS root_id,
         unnest(@payloads::text[])::json AS payload, generate_series(1, cardinality(@ids::uuid[])) AS no) e
 JOIN flow.event_subscription s ON s.org_id = e.org_id AND s.event_kind = e.kind AND s.enabled
 ORDER BY e.no, s.id
 RETURNING subscription_id;
 
 -- name: EventBatchesEnded :many
--- As EventEmit, of batches that are over in this transaction.
-INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, payload, created_at)
-SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, flow.batch_event(b.id), (SELECT flow.clock())
+-- As EventEmit, of batches that are over in this transaction. The end of one that no chain led to begins one.
+INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, root_id, payload, created_at)
+SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, coalesce(b.root_id, e.id), flow.batch_event(b.id), (SELECT flow.clock())
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id) e
 JOIN flow.batch b ON b.id = e.batch_id
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -93,7 +93,7 @@ SELECT EXISTS (SELECT FROM flow.event_subscription WHERE org_id = @org_id AND de
 
 -- name: EventDeliveries :many
 -- The oldest events that have not reached a subscription.
-SELECT id, event_id, event_kind, depth, payload FROM flow.event_delivery WHERE subscription_id = @subscription_id ORDER BY id LIMIT @max_rows;
+SELECT id, event_id, event_kind, depth, root_id, payload FROM flow.event_delivery WHERE subscription_id = @subscription_id ORDER BY id LIMIT @max_rows;
 
 -- name: EventDeliveryDelete :execrows
 DELETE FROM flow.event_delivery WHERE id = ANY(@ids::bigint[]);

@@ -10,6 +10,9 @@ SELECT * FROM flow.organization WHERE name = @name ORDER BY id LIMIT 1;
 -- name: OrgSetStatus :one
 UPDATE flow.organization SET status = @status WHERE id = @id RETURNING *;
 
+-- name: OrgSetBudget :one
+UPDATE flow.organization SET start_budget = @start_budget WHERE id = @id RETURNING *;
+
 -- name: OrgBatches :one
 SELECT count(*) FROM flow.batch WHERE org_id = @org_id;
 

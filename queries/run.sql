@@ -6,7 +6,7 @@ SELECT flow.clock()::timestamptz;
 -- each row's lock was had: beside FOR UPDATE it would be read before.
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
-        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.created_by, ARRAY[c.staged, c.queued, c.pending, c.started,
+        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, ARRAY[c.staged, c.queued, c.pending, c.started,
             c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved]::bigint[] AS counts
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY(@ids::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c
@@ -28,9 +28,9 @@ WITH started AS MATERIALIZED (
         unnest(@buckets::text[]) AS bucket, unnest(@lanes::text[])::flow.lane AS lane
 ), batch AS (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
-        scheduled_at, created_by, created_at, event_depth)
+        scheduled_at, created_by, created_at, event_depth, root_id)
     SELECT s.id, @org_id, @definition_id, @version, @trigger_type, @trigger_source, s.metadata, s.rows, s.page_set, @lane,
-        @scheduled_at, @created_by, @now, @event_depth
+        @scheduled_at, @created_by, @now, @event_depth, sqlc.narg('root_id')
     FROM started s
 ), count AS (
     INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,

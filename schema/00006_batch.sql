@@ -24,6 +24,7 @@ CREATE TABLE flow.batch (
     trigger_type flow.trigger_type NOT NULL,
     trigger_source text,
     event_depth smallint NOT NULL DEFAULT 0,
+    root_id uuid,
     retry_of uuid,
     retry_root uuid,
     retry_no int NOT NULL DEFAULT 0,
@@ -53,6 +54,7 @@ COMMENT ON COLUMN flow.batch.version IS 'Which version of the definition; never 
 COMMENT ON COLUMN flow.batch.trigger_type IS 'What started it.';
 COMMENT ON COLUMN flow.batch.trigger_source IS 'What exactly started it, for a retry the earlier batch; null where the type says all.';
 COMMENT ON COLUMN flow.batch.event_depth IS 'How many starts by events lie between the one that somebody else made and this one; the event of a batch carries it on.';
+COMMENT ON COLUMN flow.batch.root_id IS 'The root cause: the batch or the event at the head of the chain of starts by events and flows that led to it; null where nothing did.';
 COMMENT ON COLUMN flow.batch.retry_of IS 'The batch whose records it works on again; null for all but retries.';
 COMMENT ON COLUMN flow.batch.retry_root IS 'The first batch of those that retry each other''s records: its row orders them. Null for all but retries.';
 COMMENT ON COLUMN flow.batch.retry_no IS 'Place among the retries of the same root; 0 for all others.';

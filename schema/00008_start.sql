@@ -207,6 +207,7 @@ CREATE TABLE flow.event_delivery (
     event_id uuid NOT NULL,
     event_kind text NOT NULL,
     depth smallint NOT NULL,
+    root_id uuid NOT NULL,
     payload json NOT NULL,
     created_at timestamptz NOT NULL
 );
@@ -218,6 +219,7 @@ COMMENT ON COLUMN flow.event_delivery.org_id IS 'The organization in which it ha
 COMMENT ON COLUMN flow.event_delivery.event_id IS 'The event, the same for all who hear of it.';
 COMMENT ON COLUMN flow.event_delivery.event_kind IS 'What happened.';
 COMMENT ON COLUMN flow.event_delivery.depth IS 'The event_depth of the batch that caused it; 0 where none did.';
+COMMENT ON COLUMN flow.event_delivery.root_id IS 'The root cause (as in flow.batch); the event itself where it begins a chain.';
 COMMENT ON COLUMN flow.event_delivery.payload IS 'What there is to say of it, as the kind has it.';
 COMMENT ON COLUMN flow.event_delivery.created_at IS 'When it happened.';
 
@@ -274,6 +276,22 @@ $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION flow.batch_event(uuid) IS 'The payload of an event that says how a batch ended.';
 
+-- Who starts batches of a chain holds its row until the end of the transaction, so that the count is exact.
+CREATE TABLE flow.chain (
+    root_id uuid PRIMARY KEY,
+    org_id uuid NOT NULL,
+    starts int NOT NULL,
+    refused int NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL
+) WITH (fillfactor = 70);
+CREATE INDEX chain_by_age ON flow.chain (created_at);
+COMMENT ON TABLE flow.chain IS 'What came of one root cause by events and flows. An event that begins a chain has a row once a batch that it started starts others. Rows older than 90 days are deleted.';
+COMMENT ON COLUMN flow.chain.root_id IS 'The batch or the event at the head (as in flow.batch).';
+COMMENT ON COLUMN flow.chain.org_id IS 'Its organization.';
+COMMENT ON COLUMN flow.chain.starts IS 'How many batches events and flows started of it, without those that an event at the head started itself.';
+COMMENT ON COLUMN flow.chain.refused IS 'How many were refused because there were as many as the organization may have.';
+COMMENT ON COLUMN flow.chain.created_at IS 'When it was first counted.';
+
 CREATE TABLE flow.refused_start (
     id uuid PRIMARY KEY,
     org_id uuid NOT NULL REFERENCES flow.organization (id),
@@ -287,7 +305,7 @@ CREATE TABLE flow.refused_start (
 );
 CREATE INDEX refused_start_by_org ON flow.refused_start (org_id, id);
 CREATE INDEX refused_start_by_age ON flow.refused_start (created_at);
-COMMENT ON TABLE flow.refused_start IS 'Starts that were refused because too many in a row led to them. Rows older than 90 days are deleted.';
+COMMENT ON TABLE flow.refused_start IS 'Starts that were refused because too many in a row, or of one root cause, led to them. Rows older than 90 days are deleted.';
 COMMENT ON COLUMN flow.refused_start.id IS 'The trigger, as the API names it; sorts among the ids of batches by time.';
 COMMENT ON COLUMN flow.refused_start.org_id IS 'The organization whose flow was not started.';
 COMMENT ON COLUMN flow.refused_start.definition_id IS 'What was to be started.';

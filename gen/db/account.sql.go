@@ -491,7 +491,7 @@ func (q *Queries) ClockNow(ctx context.Context, db DBTX) (time.Time, error) {
 }
 
 const orgCreate = `-- name: OrgCreate :one
-INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, external_id, status, created_at
+INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, external_id, status, start_budget, created_at
 `
 
 type OrgCreateParams struct {
@@ -507,6 +507,7 @@ func (q *Queries) OrgCreate(ctx context.Context, db DBTX, arg OrgCreateParams) (
 		&i.Name,
 		&i.ExternalID,
 		&i.Status,
+		&i.StartBudget,
 		&i.CreatedAt,
 	)
 	return i, err

@@ -73,8 +73,8 @@ func (q *Queries) EventBatchesArrive(ctx context.Context, db DBTX, arg EventBatc
 }
 
 const eventBatchesEnded = `-- name: EventBatchesEnded :many
-INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, payload, created_at)
-SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, flow.batch_event(b.id), (SELECT flow.clock())
+INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, root_id, payload, created_at)
+SELECT s.id, s.org_id, e.id, s.event_kind, b.event_depth, coalesce(b.root_id, e.id), flow.batch_event(b.id), (SELECT flow.clock())
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS batch_id) e
 JOIN flow.batch b ON b.id = e.batch_id
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -88,7 +88,7 @@ type EventBatchesEndedParams struct {
 	BatchIds []uuid.UUID
 }
 
-// As EventEmit, of batches that are over in this transaction.
+// As EventEmit, of batches that are over in this transaction. The end of one that no chain led to begins one.
 func (q *Queries) EventBatchesEnded(ctx context.Context, db DBTX, arg EventBatchesEndedParams) ([]uuid.UUID, error) {
 	rows, err := db.Query(ctx, eventBatchesEnded, arg.Ids, arg.BatchIds)
 	if err != nil {
@@ -123,7 +123,7 @@ func (q *Queries) EventBatchesWaited(ctx context.Context, db DBTX, batchIds []uu
 }
 
 const eventDeliveries = `-- name: EventDeliveries :many
-SELECT id, event_id, event_kind, depth, payload FROM flow.event_delivery WHERE subscription_id = $1 ORDER BY id LIMIT $2
+SELECT id, event_id, event_kind, depth, root_id, payload FROM flow.event_delivery WHERE subscription_id = $1 ORDER BY id LIMIT $2
 `
 
 type EventDeliveriesParams struct {
@@ -136,6 +136,7 @@ type EventDeliveriesRow struct {
 	EventID   uuid.UUID
 	EventKind string
 	Depth     int16
+	RootID    uuid.UUID
 	Payload   []byte
 }
 
@@ -154,6 +155,7 @@ func (q *Queries) EventDeliveries(ctx context.Context, db DBTX, arg EventDeliver
 			&i.EventID,
 			&i.EventKind,
 			&i.Depth,
+			&i.RootID,
 			&i.Payload,
 		); err != nil {
 			return nil, err
@@ -198,10 +200,10 @@ func (q *Queries) EventDeliveryDelete(ctx context.Context, db DBTX, ids []int64)
 }
 
 const eventEmit = `-- name: EventEmit :many
-INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, payload, created_at)
-SELECT s.id, s.org_id, e.id, s.event_kind, e.depth, e.payload, (SELECT flow.clock())
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS org_id, unnest($3::text[]) AS kind, unnest($4::smallint[]) AS depth,
-        unnest($5::text[])::json AS payload, generate_series(1, cardinality($1::uuid[])) AS no) e
+INSERT INTO flow.event_delivery (subscription_id, org_id, event_id, event_kind, depth, root_id, payload, created_at)
+SELECT s.id, s.org_id, e.id, s.event_kind, e.depth, e.root_id, e.payload, (SELECT flow.clock())
+FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS org_id, unnest($3::text[]) AS kind, unnest($4::smallint[]) AS depth, unnest($5::uuid[]) AS root_id,
+        unnest($6::text[])::json AS payload, generate_series(1, cardinality($1::uuid[])) AS no) e
 JOIN flow.event_subscription s ON s.org_id = e.org_id AND s.event_kind = e.kind AND s.enabled
 ORDER BY e.no, s.id
 RETURNING subscription_id
@@ -212,6 +214,7 @@ type EventEmitParams struct {
 	OrgIds   []uuid.UUID
 	Kinds    []string
 	Depths   []int16
+	RootIds  []uuid.UUID
 	Payloads []string
 }
 
@@ -223,6 +226,7 @@ func (q *Queries) EventEmit(ctx context.Context, db DBTX, arg EventEmitParams) (
 		arg.OrgIds,
 		arg.Kinds,
 		arg.Depths,
+		arg.RootIds,
 		arg.Payloads,
 	)
 	if err != nil {

@@ -474,6 +474,8 @@ type FlowBatch struct {
 	TriggerSource *string
 	// How many starts by events lie between the one that somebody else made and this one; the event of a batch carries it on.
 	EventDepth int16
+	// The root cause: the batch or the event at the head of the chain of starts by events and flows that led to it; null where nothing did.
+	RootID *uuid.UUID
 	// The batch whose records it works on again; null for all but retries.
 	RetryOf *uuid.UUID
 	// The first batch of those that retry each other's records: its row orders them. Null for all but retries.
@@ -670,6 +672,20 @@ type FlowCall struct {
 	CountsIn json.RawMessage
 	// Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...
 	Note *string
+}
+
+// What came of one root cause by events and flows. An event that begins a chain has a row once a batch that it started starts others. Rows older than 90 days are deleted.
+type FlowChain struct {
+	// The batch or the event at the head (as in flow.batch).
+	RootID uuid.UUID
+	// Its organization.
+	OrgID uuid.UUID
+	// How many batches events and flows started of it, without those that an event at the head started itself.
+	Starts int32
+	// How many were refused because there were as many as the organization may have.
+	Refused int32
+	// When it was first counted.
+	CreatedAt time.Time
 }
 
 // How far tests have moved flow.clock() ahead: one row, zero wherever customers are.
@@ -960,6 +976,8 @@ type FlowEventDelivery struct {
 	EventKind string
 	// The event_depth of the batch that caused it; 0 where none did.
 	Depth int16
+	// The root cause (as in flow.batch); the event itself where it begins a chain.
+	RootID uuid.UUID
 	// What there is to say of it, as the kind has it.
 	Payload []byte
 	// When it happened.
@@ -1180,6 +1198,8 @@ type FlowOrganization struct {
 	ExternalID *string
 	// active; suspended: its requests are refused, its work goes on.
 	Status string
+	// The most batches that events and flows may start of one root cause (flow.chain).
+	StartBudget int32
 	// When an operator made it.
 	CreatedAt time.Time
 }
@@ -1320,7 +1340,7 @@ type FlowRecordSet struct {
 	StagingExpiresAt *time.Time
 }
 
-// Starts that were refused because too many in a row led to them. Rows older than 90 days are deleted.
+// Starts that were refused because too many in a row, or of one root cause, led to them. Rows older than 90 days are deleted.
 type FlowRefusedStart struct {
 	// The trigger, as the API names it; sorts among the ids of batches by time.
 	ID uuid.UUID

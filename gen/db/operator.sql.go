@@ -24,7 +24,7 @@ func (q *Queries) OrgBatches(ctx context.Context, db DBTX, orgID uuid.UUID) (int
 }
 
 const orgGet = `-- name: OrgGet :one
-SELECT id, name, external_id, status, created_at FROM flow.organization WHERE id = $1
+SELECT id, name, external_id, status, start_budget, created_at FROM flow.organization WHERE id = $1
 `
 
 func (q *Queries) OrgGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowOrganization, error) {
@@ -35,13 +35,14 @@ func (q *Queries) OrgGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowOrgani
 		&i.Name,
 		&i.ExternalID,
 		&i.Status,
+		&i.StartBudget,
 		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const orgLink = `-- name: OrgLink :one
-UPDATE flow.organization SET external_id = $1 WHERE id = $2 RETURNING id, name, external_id, status, created_at
+UPDATE flow.organization SET external_id = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, created_at
 `
 
 type OrgLinkParams struct {
@@ -58,6 +59,7 @@ func (q *Queries) OrgLink(ctx context.Context, db DBTX, arg OrgLinkParams) (Flow
 		&i.Name,
 		&i.ExternalID,
 		&i.Status,
+		&i.StartBudget,
 		&i.CreatedAt,
 	)
 	return i, err
@@ -65,17 +67,18 @@ func (q *Queries) OrgLink(ctx context.Context, db DBTX, arg OrgLinkParams) (Flow
 
 const orgList = `-- name: OrgList :many
 
-SELECT o.id, o.name, o.external_id, o.status, o.created_at, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
+SELECT o.id, o.name, o.external_id, o.status, o.start_budget, o.created_at, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
 FROM flow.organization o ORDER BY o.id
 `
 
 type OrgListRow struct {
-	ID         uuid.UUID
-	Name       string
-	ExternalID *string
-	Status     string
-	CreatedAt  time.Time
-	ActiveKeys int64
+	ID          uuid.UUID
+	Name        string
+	ExternalID  *string
+	Status      string
+	StartBudget int32
+	CreatedAt   time.Time
+	ActiveKeys  int64
 }
 
 // What an operator does from the command line, across organizations.
@@ -93,6 +96,7 @@ func (q *Queries) OrgList(ctx context.Context, db DBTX) ([]OrgListRow, error) {
 			&i.Name,
 			&i.ExternalID,
 			&i.Status,
+			&i.StartBudget,
 			&i.CreatedAt,
 			&i.ActiveKeys,
 		); err != nil {
@@ -107,7 +111,7 @@ func (q *Queries) OrgList(ctx context.Context, db DBTX) ([]OrgListRow, error) {
 }
 
 const orgOldestByName = `-- name: OrgOldestByName :one
-SELECT id, name, external_id, status, created_at FROM flow.organization WHERE name = $1 ORDER BY id LIMIT 1
+SELECT id, name, external_id, status, start_budget, created_at FROM flow.organization WHERE name = $1 ORDER BY id LIMIT 1
 `
 
 func (q *Queries) OrgOldestByName(ctx context.Context, db DBTX, name string) (FlowOrganization, error) {
@@ -118,13 +122,37 @@ func (q *Queries) OrgOldestByName(ctx context.Context, db DBTX, name string) (Fl
 		&i.Name,
 		&i.ExternalID,
 		&i.Status,
+		&i.StartBudget,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
+const orgSetBudget = `-- name: OrgSetBudget :one
+UPDATE flow.organization SET start_budget = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, created_at
+`
+
+type OrgSetBudgetParams struct {
+	StartBudget int32
+	ID          uuid.UUID
+}
+
+func (q *Queries) OrgSetBudget(ctx context.Context, db DBTX, arg OrgSetBudgetParams) (FlowOrganization, error) {
+	row := db.QueryRow(ctx, orgSetBudget, arg.StartBudget, arg.ID)
+	var i FlowOrganization
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.ExternalID,
+		&i.Status,
+		&i.StartBudget,
 		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const orgSetStatus = `-- name: OrgSetStatus :one
-UPDATE flow.organization SET status = $1 WHERE id = $2 RETURNING id, name, external_id, status, created_at
+UPDATE flow.organization SET status = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, created_at
 `
 
 type OrgSetStatusParams struct {
@@ -140,6 +168,7 @@ func (q *Queries) OrgSetStatus(ctx context.Context, db DBTX, arg OrgSetStatusPar
 		&i.Name,
 		&i.ExternalID,
 		&i.Status,
+		&i.StartBudget,
 		&i.CreatedAt,
 	)
 	return i, err

@@ -97,7 +97,7 @@ func (q *Queries) BatchIDs(ctx context.Context, db DBTX, arg BatchIDsParams) ([]
 }
 
 const batchList = `-- name: BatchList :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id AND c.org_id = b.org_id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND r.org_id = b.org_id
@@ -153,6 +153,7 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 			&i.FlowBatch.TriggerType,
 			&i.FlowBatch.TriggerSource,
 			&i.FlowBatch.EventDepth,
+			&i.FlowBatch.RootID,
 			&i.FlowBatch.RetryOf,
 			&i.FlowBatch.RetryRoot,
 			&i.FlowBatch.RetryNo,
@@ -204,7 +205,7 @@ func (q *Queries) BatchList(ctx context.Context, db DBTX, arg BatchListParams) (
 }
 
 const batchRead = `-- name: BatchRead :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM flow.batch b
 JOIN flow.batch_count c ON c.batch_id = b.id
 LEFT JOIN flow.record_set r ON r.id = b.page_set AND (r.org_id = b.org_id) IS TRUE
@@ -235,6 +236,7 @@ func (q *Queries) BatchRead(ctx context.Context, db DBTX, arg BatchReadParams) (
 		&i.FlowBatch.TriggerType,
 		&i.FlowBatch.TriggerSource,
 		&i.FlowBatch.EventDepth,
+		&i.FlowBatch.RootID,
 		&i.FlowBatch.RetryOf,
 		&i.FlowBatch.RetryRoot,
 		&i.FlowBatch.RetryNo,
@@ -331,7 +333,7 @@ func (q *Queries) BatchTotalOfState(ctx context.Context, db DBTX, arg BatchTotal
 }
 
 const batchesRead = `-- name: BatchesRead :many
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no, r.id AS record_set_id
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) d
 JOIN flow.batch b ON b.id = d.id AND (b.org_id = d.org_id) IS TRUE
 JOIN flow.batch_count c ON c.batch_id = b.id
@@ -367,6 +369,7 @@ func (q *Queries) BatchesRead(ctx context.Context, db DBTX, arg BatchesReadParam
 			&i.FlowBatch.TriggerType,
 			&i.FlowBatch.TriggerSource,
 			&i.FlowBatch.EventDepth,
+			&i.FlowBatch.RootID,
 			&i.FlowBatch.RetryOf,
 			&i.FlowBatch.RetryRoot,
 			&i.FlowBatch.RetryNo,

@@ -109,9 +109,9 @@ func (q *Queries) JobsFirstStep(ctx context.Context, db DBTX, arg JobsFirstStepP
 
 const retryBatchInsert = `-- name: RetryBatchInsert :exec
 INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane, created_by,
-    created_at, retry_of, retry_root, retry_no, event_depth)
+    created_at, retry_of, retry_root, retry_no, event_depth, root_id)
 SELECT $1, b.org_id, b.definition_id, b.version, 'retry', b.id::text, b.metadata, $2, b.page_set, b.lane, $3, $4,
-    b.id, $5::uuid, $6, b.event_depth
+    b.id, $5::uuid, $6, b.event_depth, b.root_id
 FROM flow.batch b WHERE b.id = $7 AND b.org_id = $8
 `
 

@@ -84,7 +84,7 @@ func (q *Queries) BatchCountRelease(ctx context.Context, db DBTX, batchID uuid.U
 }
 
 const batchGet = `-- name: BatchGet :one
-SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
+SELECT b.id, b.org_id, b.definition_id, b.version, b.trigger_type, b.trigger_source, b.event_depth, b.root_id, b.retry_of, b.retry_root, b.retry_no, b.metadata, b.record_count, b.page_set, b.lane, b.scheduled_at, b.created_by, b.created_at, c.batch_id, c.org_id, c.schedule_id, c.status, c.paused_from, c.priority, c.pacing, c.paced_at, c.pace_next_at, c.cancel_reason, c.started_at, c.stopped_at, c.completed_at, c.updated_at, c.record_count, c.staged, c.queued, c.pending, c.started, c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved, c.change_no FROM flow.batch b JOIN flow.batch_count c ON c.batch_id = b.id WHERE b.id = $1 AND b.org_id = $2
 `
 
 type BatchGetParams struct {
@@ -108,6 +108,7 @@ func (q *Queries) BatchGet(ctx context.Context, db DBTX, arg BatchGetParams) (Ba
 		&i.FlowBatch.TriggerType,
 		&i.FlowBatch.TriggerSource,
 		&i.FlowBatch.EventDepth,
+		&i.FlowBatch.RootID,
 		&i.FlowBatch.RetryOf,
 		&i.FlowBatch.RetryRoot,
 		&i.FlowBatch.RetryNo,
@@ -199,12 +200,12 @@ func (q *Queries) BatchHeads(ctx context.Context, db DBTX, ids []uuid.UUID) ([]B
 const batchLock = `-- name: BatchLock :many
 WITH locked AS MATERIALIZED (
     SELECT b.id, b.org_id, b.definition_id, b.version, c.status, b.page_set, b.metadata, b.created_at, b.record_count, c.stopped_at, c.change_no,
-        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.created_by, ARRAY[c.staged, c.queued, c.pending, c.started,
+        (c.pacing IS NOT NULL)::boolean AS paced, b.event_depth, b.root_id, b.created_by, ARRAY[c.staged, c.queued, c.pending, c.started,
             c.needs_reconcile, c.completed, c.failed, c.cancelled, c.accepted, c.rejected, c.unprocessed, c.unresolved]::bigint[] AS counts
     FROM flow.batch_count c JOIN flow.batch b ON b.id = c.batch_id
     WHERE c.batch_id = ANY($1::uuid[]) ORDER BY c.batch_id FOR UPDATE OF c
 )
-SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.paced, locked.event_depth, locked.created_by, locked.counts, flow.clock()::timestamptz AS now FROM locked
+SELECT locked.id, locked.org_id, locked.definition_id, locked.version, locked.status, locked.page_set, locked.metadata, locked.created_at, locked.record_count, locked.stopped_at, locked.change_no, locked.paced, locked.event_depth, locked.root_id, locked.created_by, locked.counts, flow.clock()::timestamptz AS now FROM locked
 `
 
 type BatchLockRow struct {
@@ -221,6 +222,7 @@ type BatchLockRow struct {
 	ChangeNo     int64
 	Paced        bool
 	EventDepth   int16
+	RootID       *uuid.UUID
 	CreatedBy    *uuid.UUID
 	Counts       []int64
 	Now          time.Time
@@ -251,6 +253,7 @@ func (q *Queries) BatchLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ba
 			&i.ChangeNo,
 			&i.Paced,
 			&i.EventDepth,
+			&i.RootID,
 			&i.CreatedBy,
 			&i.Counts,
 			&i.Now,
@@ -396,22 +399,22 @@ WITH started AS MATERIALIZED (
         unnest($17::text[]) AS bucket, unnest($18::text[])::flow.lane AS lane
 ), batch AS (
     INSERT INTO flow.batch (id, org_id, definition_id, version, trigger_type, trigger_source, metadata, record_count, page_set, lane,
-        scheduled_at, created_by, created_at, event_depth)
+        scheduled_at, created_by, created_at, event_depth, root_id)
     SELECT s.id, $1, $4, $5, $19, $20, s.metadata, s.rows, s.page_set, $21,
-        $22, $23, $7, $24
+        $22, $23, $7, $24, $25
     FROM started s
 ), count AS (
     INSERT INTO flow.batch_count (batch_id, org_id, schedule_id, status, started_at, completed_at, updated_at, priority, pacing, pace_next_at,
         record_count, staged, queued)
-    SELECT s.id, $1, $25, CASE WHEN s.rows = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
-        CASE WHEN s.rows = 0 THEN $7::timestamptz END, CASE WHEN s.rows = 0 THEN $7::timestamptz END, $7, $26, $27, $28,
-        s.rows, CASE WHEN $29::boolean THEN s.rows ELSE 0 END, CASE WHEN $29::boolean THEN 0 ELSE s.rows END
+    SELECT s.id, $1, $26, CASE WHEN s.rows = 0 THEN 'completed' ELSE 'queued' END::flow.batch_status,
+        CASE WHEN s.rows = 0 THEN $7::timestamptz END, CASE WHEN s.rows = 0 THEN $7::timestamptz END, $7, $27, $28, $29,
+        s.rows, CASE WHEN $30::boolean THEN s.rows ELSE 0 END, CASE WHEN $30::boolean THEN 0 ELSE s.rows END
     FROM started s
 ), page AS (
-    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s WHERE NOT $30::boolean
+    INSERT INTO flow.page (set_id, first, rows, raw_bytes, body) SELECT s.page_set, 0, s.rows, s.raw_bytes, s.body FROM started s WHERE NOT $31::boolean
 ), slice AS (
     INSERT INTO flow.slice (batch_id, no, first, records, state, remaining, queued)
-    SELECT s.id, 0, 0, s.rows, $31, s.rows * $32::int, s.rows FROM started s WHERE NOT $30::boolean
+    SELECT s.id, 0, 0, s.rows, $32, s.rows * $33::int, s.rows FROM started s WHERE NOT $31::boolean
 ), part AS (
     INSERT INTO flow.part (batch_id, step_no, task_no, slice_no, last_no, from_off, to_off)
     SELECT s.id, q.step_no, q.task_no, 0, 0, 0, s.rows FROM started s CROSS JOIN queue q WHERE $2::boolean AND q.step_no = 0
@@ -449,6 +452,7 @@ type BatchesStartParams struct {
 	ScheduledAt   *time.Time
 	CreatedBy     *uuid.UUID
 	EventDepth    int16
+	RootID        *uuid.UUID
 	ScheduleID    *uuid.UUID
 	Priority      *string
 	Pacing        json.RawMessage
@@ -488,6 +492,7 @@ func (q *Queries) BatchesStart(ctx context.Context, db DBTX, arg BatchesStartPar
 		arg.ScheduledAt,
 		arg.CreatedBy,
 		arg.EventDepth,
+		arg.RootID,
 		arg.ScheduleID,
 		arg.Priority,
 		arg.Pacing,

@@ -495,7 +495,10 @@ type EventHandler interface {
 	//
 	// Events of batches that events started can start batches in turn, up to 8 starts in a row, those by
 	// tasks included: what the batch of the eighth causes starts nothing; `last_error` and a row among the
-	// triggers say so. An organization has up to 1000 event subscriptions.
+	// triggers say so. One root cause (a trigger, or an event that no chain led to) leads to up to 1000
+	// batches by events and tasks, or as many as the operator set for the organization; further ones are
+	// refused in the same way, and the first 100 of them have rows. An organization has up to 1000 event
+	// subscriptions.
 	//
 	// POST /flows/event-subscriptions
 	CreateEventSubscription(ctx context.Context, req *EventSubscriptionInput, params CreateEventSubscriptionParams) (*EventSubscription, error)
@@ -976,8 +979,9 @@ type TriggerHandler interface {
 	// ListTriggers implements listTriggers operation.
 	//
 	// Returns one row for each start of a flow, whatever started it, in the order in which they happened.
-	// A start by an event that was refused because it would have been the ninth in a row has a row, too,
-	// for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
+	// A start by an event that was refused because it would have been the ninth in a row, or because its
+	// root cause had led to as many batches as it may, has a row, too, for 90 days: it has no batch, and
+	// `error` says why. An unknown id in a filter gives an empty page.
 	//
 	// GET /flows/triggers
 	ListTriggers(ctx context.Context, params ListTriggersParams) (*TriggerList, error)
@@ -1093,10 +1097,11 @@ type WebhookHandler interface {
 	//
 	// The answer is 202 once the message is durable; its batch starts after that, once for each
 	// `webhook-id`, however often the message is sent: each copy gets the same answer. A body of any
-	// `Content-Type` is taken, up to 1 MiB (413). The answer is 404 where there is no such webhook or it
-	// is switched off; 401, always the same, where a header is missing, the timestamp is more than 5
-	// minutes away or no signature fits; 429 with `Retry-After` where the minute of the webhook is full.
-	// Send the message again after those that may pass, with the same `webhook-id`.
+	// `Content-Type` is taken, up to 1 MiB (413), if it comes at 32 KiB a second after the first 10
+	// seconds (408). The answer is 404 where there is no such webhook or it is switched off; 401, always
+	// the same, where a header is missing, the timestamp is more than 5 minutes away or no signature fits;
+	// 429 with `Retry-After` where the minute of the webhook is full. Send the message again after those
+	// that may pass, with the same `webhook-id`.
 	//
 	// POST /flows/webhooks/{slug}/{webhook_id}
 	ReceiveWebhook(ctx context.Context, req *ReceiveWebhookReqWithContentType, params ReceiveWebhookParams) (*WebhookReceipt, error)

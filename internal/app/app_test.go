@@ -157,6 +157,7 @@ func TestHousekeeping_RefusedStarts(t *testing.T) {
 		"INSERT INTO flow.definition (id, org_id, name, status, created_by) SELECT id, id, 'd', 'active', 'me' FROM flow.organization",
 		`INSERT INTO flow.refused_start (id, org_id, definition_id, version, trigger_type, trigger_source, reason, created_by, created_at)
 			SELECT gen_random_uuid(), id, id, 1, 'event', 's', 'r', id, flow.clock() FROM flow.organization`,
+		`INSERT INTO flow.chain (root_id, org_id, starts, created_at) SELECT gen_random_uuid(), id, 1, flow.clock() FROM flow.organization`,
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
@@ -166,6 +167,9 @@ func TestHousekeeping_RefusedStarts(t *testing.T) {
 		pgtest.MoveClock(t, pool, ahead)
 		if n, err := db.New().HousekeepRefusedStarts(t.Context(), pool, 10); err != nil || n != int64(i) {
 			t.Errorf("%d rows deleted, %v; want %d", n, err, i)
+		}
+		if n, err := db.New().HousekeepChains(t.Context(), pool, 10); err != nil || n != int64(i) {
+			t.Errorf("%d chains deleted, %v; want %d", n, err, i)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	q := db.New()
 	steps := []func(context.Context, db.DBTX, int32) (int64, error){
 		q.HousekeepLedger, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepUsage, q.HousekeepFires, a.Webhooks.Housekeep, q.HousekeepWebhooks, q.HousekeepArrivals,
-		q.HousekeepRefusedStarts,
+		q.HousekeepRefusedStarts, q.HousekeepChains,
 		func(ctx context.Context, tx db.DBTX, most int32) (int64, error) {
 			return q.HousekeepAudit(ctx, tx, db.HousekeepAuditParams{KeepSeconds: a.cfg.AuditRetention.Seconds(), MaxRows: most})
 		},

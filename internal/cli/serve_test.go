@@ -70,6 +70,32 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestOrg_Set: what one cause may lead to is the operator's to say.
+func TestOrg_Set(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewDatabase(t)
+	env := []string{"DATABASE_URL=" + dsn}
+	var org struct {
+		ID          string
+		StartBudget int `json:"start_budget"`
+	}
+	output(t, env, &org, "org", "create", "--name", "Acme")
+	all := []struct {
+		StartBudget int `json:"start_budget"`
+	}{{}}
+	if output(t, env, &all, "org", "list"); all[0].StartBudget != 1000 {
+		t.Errorf("the first budget is %d", all[0].StartBudget)
+	}
+	if output(t, env, &org, "org", "set", "--org", org.ID, "--start-budget", "7"); org.StartBudget != 7 {
+		t.Errorf("the budget is %d", org.StartBudget)
+	}
+	for _, budget := range []string{"0", "1000001"} {
+		if code, text := fails(t, env, "org", "set", "--org", org.ID, "--start-budget", budget); code != 1 || !strings.Contains(text, "--start-budget") {
+			t.Errorf("%s: %d %s", budget, code, text)
+		}
+	}
+}
+
 // TestOrg_Suspend: a suspended organization is refused, until that is taken back.
 func TestOrg_Suspend(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,25 @@ const (
 	MaxDepth = 8
 )
 
+// Chain is where a batch stands in what came of one root cause by events and by flows.
+type Chain struct {
+	// Root is the batch or the event at its head; nil where the batch or event itself is that.
+	Root uuid.UUID
+	// Depth is how many starts by events and by flows lie between the head and the batch, its own included.
+	Depth int16
+}
+
+// Next is where a batch stands that is started by one that stands here, or by its events.
+func (c Chain) Next() Chain { return Chain{c.Root, c.Depth + 1} }
+
+// RootID is null for none.
+func (c Chain) RootID() *uuid.UUID {
+	if c.Root == uuid.Nil {
+		return nil
+	}
+	return &c.Root
+}
+
 // Waker makes (kind, key) due at a time.
 type Waker interface {
 	Wake(ctx context.Context, tx pgx.Tx, kind, key string, at time.Time) error
@@ -40,8 +59,8 @@ type Event struct {
 	ID    uuid.UUID
 	OrgID uuid.UUID
 	Kind  string
-	// Depth is the one of the batch that caused it; 0 where none did.
-	Depth int16
+	// Chain is that of the batch that caused it; zero where none did.
+	Chain Chain
 	// Payload is encoded as the JSON that the schema of the kind describes.
 	Payload any
 }
@@ -64,7 +83,11 @@ func Emit(ctx context.Context, tx db.DBTX, events ...Event) ([]DueRow, error) {
 			return nil, fmt.Errorf("encode an event %s: %w", e.Kind, err)
 		}
 		in.Ids, in.OrgIds, in.Kinds = append(in.Ids, id), append(in.OrgIds, e.OrgID), append(in.Kinds, e.Kind)
-		in.Depths, in.Payloads = append(in.Depths, e.Depth), append(in.Payloads, text)
+		root := e.Chain.Root
+		if root == uuid.Nil {
+			root = id
+		}
+		in.Depths, in.RootIds, in.Payloads = append(in.Depths, e.Chain.Depth), append(in.RootIds, root), append(in.Payloads, text)
 	}
 	if len(events) == 0 {
 		return nil, nil

@@ -15,6 +15,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/definition"
+	"flowlane/internal/event"
 	"flowlane/internal/pg"
 	"flowlane/internal/store"
 )
@@ -99,6 +100,11 @@ type head struct {
 	began time.Time
 	// abandoned is how many of its jobs came to wait for a person in the change.
 	abandoned int64
+}
+
+// chain is where what comes of the batch by events and flows stands.
+func (h *head) chain() event.Chain {
+	return event.Chain{Root: deref(cmp.Or(h.RootID, &h.ID)), Depth: h.EventDepth}
 }
 
 func (h *head) final() Status        { return finalStatus(h.plan) }

@@ -167,11 +167,11 @@ func (r *recordWork) emitted(id uuid.UUID) {
 
 // emitEvents causes the events that tasks want, in the order of the records, behind those of what tasks wrote to stores.
 func (c *Change) emitEvents(ctx context.Context, h *head, works []*sliceWork) error {
-	events := store.Events(h.OrgID, h.EventDepth, c.changed)
+	events := store.Events(h.OrgID, h.chain(), c.changed)
 	for w, r := range unsettled(works) {
 		if r.emit != nil {
 			id := newID()
-			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Depth: h.EventDepth, Payload: r.emission(h, w)})
+			events = append(events, event.Event{ID: id, OrgID: h.OrgID, Kind: event.FlowEvent, Chain: h.chain(), Payload: r.emission(h, w)})
 			r.emitted(id)
 			w.settle(r)
 		}

@@ -13,6 +13,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
+	"flowlane/internal/event"
 	"flowlane/internal/pacing"
 	"flowlane/internal/pg"
 	"flowlane/internal/recordset"
@@ -46,8 +47,8 @@ type StartInput struct {
 	// ScheduleID is the schedule that starts it; nil for none.
 	ScheduleID *uuid.UUID
 	CreatedBy  *uuid.UUID
-	// EventDepth is how many starts by events and by flows lie before it, this one included; 0 where somebody else starts it.
-	EventDepth int16
+	// Chain is where it stands in what came of one root cause; zero where neither an event nor a flow starts it.
+	Chain event.Chain
 	// Now is the database's time, where the caller has just asked for it.
 	Now time.Time
 }

@@ -111,7 +111,7 @@ func (s *Service) addAlike(ctx context.Context, tx pgx.Tx, later *pg.Pipeline, w
 	in, first := &g.In, &l.plan.Steps[0]
 	p := db.BatchesStartParams{OrgID: in.OrgID, DefinitionID: in.DefinitionID, Version: in.Version, TriggerType: in.TriggerType,
 		TriggerSource: in.TriggerSource, Lane: in.Lane, ScheduledAt: in.ScheduledAt, CreatedBy: in.CreatedBy, Now: now, Priority: in.Priority,
-		High: isHigh(in.Priority), ScheduleID: in.ScheduleID, EventDepth: in.EventDepth, State: entryState(first)}
+		High: isHigh(in.Priority), ScheduleID: in.ScheduleID, EventDepth: in.Chain.Depth, RootID: in.Chain.RootID(), State: entryState(first)}
 	if p.State == sliceCalling {
 		p.CallTasks = int32(len(callTasks(first))) //nolint:gosec // at most 50 tasks
 	}

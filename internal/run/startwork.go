@@ -161,10 +161,19 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 			w.settle(r)
 		}
 	}
+	chains, err := c.lockChain(ctx, h, works)
+	if err != nil {
+		return err
+	}
 	later := pg.NewPipeline(c.tx)
 	for w, r := range unsettled(works) {
 		// A record that failed by another task waits for no batch, so none is started to be waited for.
 		if r.start == nil || r.start.waits > 0 && w.failed[r.offset] != nil {
+			continue
+		}
+		if reason, _ := chains.Take(h.chain().Root); reason != "" {
+			r.fail(CodeStart, reason)
+			w.settle(r)
 			continue
 		}
 		batch, err := c.startFlow(ctx, later, wanted[r.start.startKey].preparedStart, h, r.start, JobID(h.ID, w.First+int64(r.offset)))
@@ -178,7 +187,20 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 		r.started(batch)
 		w.settle(r)
 	}
+	if err := chains.Note(ctx, later); err != nil {
+		return err
+	}
 	return wrap(later.Send(ctx, c.tx), "start flows")
+}
+
+// lockChain locks the chain of a batch of which tasks want to start others.
+func (c *Change) lockChain(ctx context.Context, h *head, works []*sliceWork) (Chains, error) {
+	for _, r := range unsettled(works) {
+		if r.start != nil {
+			return c.s.LockChains(ctx, c.tx, h.OrgID, h.chain().Root)
+		}
+	}
+	return nil, nil
 }
 
 // startFlow starts the batch that the task of a job wants; what is due for it is woken with the rest of the change.
@@ -189,7 +211,7 @@ func (c *Change) startFlow(ctx context.Context, later *pg.Pipeline, p *preparedS
 	}
 	g := Alike{Each: []Small{{Sheet: sheet, Metadata: wanted.metadata}}, In: StartInput{
 		OrgID: h.OrgID, DefinitionID: wanted.definition, Version: p.version, Lane: wanted.laneOf(), TriggerType: db.FlowTriggerTypeFlow,
-		TriggerSource: &job, CreatedBy: h.CreatedBy, EventDepth: h.EventDepth + 1}}
+		TriggerSource: &job, CreatedBy: h.CreatedBy, Chain: h.chain().Next()}}
 	if err := c.s.addAlike(ctx, c.tx, later, c.wakes, p, &g, c.Now); err != nil {
 		return uuid.Nil, err
 	}

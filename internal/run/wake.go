@@ -145,7 +145,7 @@ func (c *Change) publishUnresolved(ctx context.Context) error {
 			continue
 		}
 		step := &h.plan.Steps[k.step]
-		events = append(events, event.Event{OrgID: h.OrgID, Kind: event.JobUnresolved, Depth: h.EventDepth, Payload: struct {
+		events = append(events, event.Event{OrgID: h.OrgID, Kind: event.JobUnresolved, Chain: h.chain(), Payload: struct {
 			BatchID           uuid.UUID `json:"batch_id"`
 			DefinitionID      uuid.UUID `json:"definition_id"`
 			DefinitionVersion int32     `json:"definition_version"`

@@ -281,7 +281,7 @@ func (s *Service) DeleteLayer(ctx context.Context, orgID uuid.UUID, by, store, k
 
 // tell has those look who listen for changes. It comes after all other locks of tx.
 func (s *Service) tell(ctx context.Context, tx pgx.Tx, orgID uuid.UUID, changes []Changed) error {
-	return event.Tell(ctx, tx, s.wake, Events(orgID, 0, changes)...)
+	return event.Tell(ctx, tx, s.wake, Events(orgID, event.Chain{}, changes)...)
 }
 
 // remove takes a layer away, under the lock of the store's state.

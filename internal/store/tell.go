@@ -21,11 +21,11 @@ type Changed struct {
 	At     time.Time `json:"changed_at"`
 }
 
-// Events tells of changes; depth is the one of the batch that made them, 0 where none did.
-func Events(orgID uuid.UUID, depth int16, changes []Changed) []event.Event {
+// Events tells of changes; chain is that of the batch that made them, zero where none did.
+func Events(orgID uuid.UUID, chain event.Chain, changes []Changed) []event.Event {
 	out := make([]event.Event, len(changes))
 	for i := range changes {
-		out[i] = event.Event{OrgID: orgID, Kind: event.StoreRecordChanged, Depth: depth, Payload: &changes[i]}
+		out[i] = event.Event{OrgID: orgID, Kind: event.StoreRecordChanged, Chain: chain, Payload: &changes[i]}
 	}
 	return out
 }

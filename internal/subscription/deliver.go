@@ -53,8 +53,9 @@ type deciding struct {
 	// refused are events whose start failed before, with the reason.
 	refused map[int64]string
 
-	tx  pgx.Tx
-	sub Subscription
+	tx     pgx.Tx
+	sub    Subscription
+	chains run.Chains
 	rules
 	// starting is the event whose start is under way; 0 for none.
 	starting int64
@@ -90,24 +91,58 @@ func (d *deciding) decide(ctx context.Context, tx pgx.Tx, id uuid.UUID) (err err
 	if d.rules, err = in.rules(); err != nil {
 		return fmt.Errorf("the expressions of event subscription %s: %w", id, err)
 	}
-	decided := make([]int64, len(rows))
-	for i := range rows {
-		decided[i] = rows[i].ID
-		if err := d.one(ctx, &rows[i]); err != nil {
+	all, decided, err := d.look(ctx, rows)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if err := d.one(ctx, &all[i]); err != nil {
 			return err
 		}
 	}
 	return d.write(ctx, decided)
 }
 
+// heard is an event, and the record that it starts a batch with; nil where it starts none, with the reason where it should.
+type heard struct {
+	*db.EventDeliveriesRow
+
+	record []byte
+	reason string
+}
+
+// begins tells whether the event is at the head of its chain. So it starts one batch at most for each subscription, and none of them
+// needs to be counted.
+func (h *heard) begins() bool { return h.RootID == h.EventID }
+
+// look makes the records of events, and locks the chains in which they are to start batches.
+func (d *deciding) look(ctx context.Context, rows []db.EventDeliveriesRow) (all []heard, decided []int64, err error) {
+	var roots []uuid.UUID
+	for i := range rows {
+		h := heard{EventDeliveriesRow: &rows[i]}
+		h.record, h.reason = d.record(h.EventDeliveriesRow)
+		if h.record != nil && !h.begins() {
+			roots = append(roots, h.RootID)
+		}
+		all, decided = append(all, h), append(decided, h.ID)
+	}
+	d.chains, err = d.s.runs.LockChains(ctx, d.tx, d.sub.OrgID, roots...)
+	return all, decided, err
+}
+
 // one decides one event.
-func (d *deciding) one(ctx context.Context, e *db.EventDeliveriesRow) error {
-	record, reason := d.record(e)
+func (d *deciding) one(ctx context.Context, e *heard) error {
+	record, reason, listed := e.record, e.reason, e.reason == reasonDepth
+	if record != nil && !e.begins() {
+		if reason, listed = d.chains.Take(e.RootID); reason != "" {
+			record = nil
+		}
+	}
 	if reason != "" {
 		d.failed++
 		d.reason = &reason
 	}
-	if reason == reasonDepth {
+	if listed {
 		return d.s.runs.NoteRefused(ctx, d.tx, run.Refused{OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID, TriggerType: db.FlowTriggerTypeEvent,
 			TriggerSource: d.sub.ID.String(), CreatedBy: d.sub.CreatedBy, Reason: reason})
 	}
@@ -115,7 +150,7 @@ func (d *deciding) one(ctx context.Context, e *db.EventDeliveriesRow) error {
 		return nil
 	}
 	d.starting = e.ID
-	if err := d.start(ctx, e, record); err != nil {
+	if err := d.start(ctx, e.EventDeliveriesRow, record); err != nil {
 		return err
 	}
 	d.starting = 0
@@ -163,7 +198,7 @@ func (d *deciding) start(ctx context.Context, e *db.EventDeliveriesRow, record [
 	}
 	_, err = d.s.runs.Start(ctx, d.tx, run.StartInput{
 		OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID, Version: active.Version, Source: run.Source{Records: [][]byte{record}}, Metadata: metadata,
-		TriggerType: db.FlowTriggerTypeEvent, TriggerSource: &source, CreatedBy: &d.sub.CreatedBy, EventDepth: e.Depth + 1,
+		TriggerType: db.FlowTriggerTypeEvent, TriggerSource: &source, CreatedBy: &d.sub.CreatedBy, Chain: event.Chain{Root: e.RootID, Depth: e.Depth}.Next(),
 	})
 	return err
 }
@@ -179,6 +214,9 @@ func (d *deciding) write(ctx context.Context, decided []int64) error {
 	}
 	if d.started == 0 && d.failed == 0 {
 		return nil
+	}
+	if err := d.chains.Note(ctx, d.tx); err != nil {
+		return err
 	}
 	now, err := d.s.q.Clock(ctx, d.tx)
 	if err != nil {

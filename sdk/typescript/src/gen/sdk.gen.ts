@@ -746,7 +746,10 @@ export const listEventSubscriptions = <ThrowOnError extends boolean = false>(opt
  * be made, starts nothing; `last_error` says why, and the next event is not held up.
  *
  * Events of batches that events started can start batches in turn, up to 8 starts in a row, those by tasks included: what the
- * batch of the eighth causes starts nothing; `last_error` and a row among the triggers say so. An organization has up to 1000 event subscriptions.
+ * batch of the eighth causes starts nothing; `last_error` and a row among the triggers say so. One root cause (a trigger, or an
+ * event that no chain led to) leads to up to 1000 batches by events and tasks, or as many as the operator set for the
+ * organization; further ones are refused in the same way, and the first 100 of them have rows. An organization has up to
+ * 1000 event subscriptions.
  *
  */
 export const createEventSubscription = <ThrowOnError extends boolean = false>(options: Options<CreateEventSubscriptionData, ThrowOnError>) => (options.client ?? client).post<CreateEventSubscriptionResponses, CreateEventSubscriptionErrors, ThrowOnError>({
@@ -915,10 +918,10 @@ export const replayWebhookDelivery = <ThrowOnError extends boolean = false>(opti
  * `webhook-timestamp`, a full stop, and the body as it is sent. It may list several, separated by spaces.
  *
  * The answer is 202 once the message is durable; its batch starts after that, once for each `webhook-id`, however often the
- * message is sent: each copy gets the same answer. A body of any `Content-Type` is taken, up to 1 MiB (413). The answer is
- * 404 where there is no such webhook or it is switched off; 401, always the same, where a header is missing, the
- * timestamp is more than 5 minutes away or no signature fits; 429 with `Retry-After` where the minute of the webhook is
- * full. Send the message again after those that may pass, with the same `webhook-id`.
+ * message is sent: each copy gets the same answer. A body of any `Content-Type` is taken, up to 1 MiB (413), if it comes at
+ * 32 KiB a second after the first 10 seconds (408). The answer is 404 where there is no such webhook or it is switched off;
+ * 401, always the same, where a header is missing, the timestamp is more than 5 minutes away or no signature fits; 429 with
+ * `Retry-After` where the minute of the webhook is full. Send the message again after those that may pass, with the same `webhook-id`.
  *
  */
 export const receiveWebhook = <ThrowOnError extends boolean = false>(options: Options<ReceiveWebhookData, ThrowOnError>) => (options.client ?? client).post<ReceiveWebhookResponses, ReceiveWebhookErrors, ThrowOnError>({
@@ -1071,8 +1074,8 @@ export const listBatchResults = <ThrowOnError extends boolean = false>(options: 
  * List starts
  *
  * Returns one row for each start of a flow, whatever started it, in the order in which they happened. A start by an
- * event that was refused because it would have been the ninth in a row has a row, too, for 90 days: it has no batch,
- * and `error` says why. An unknown id in a filter gives an empty page.
+ * event that was refused because it would have been the ninth in a row, or because its root cause had led to as many
+ * batches as it may, has a row, too, for 90 days: it has no batch, and `error` says why. An unknown id in a filter gives an empty page.
  *
  */
 export const listTriggers = <ThrowOnError extends boolean = false>(options?: Options<ListTriggersData, ThrowOnError>) => (options?.client ?? client).get<ListTriggersResponses, ListTriggersErrors, ThrowOnError>({

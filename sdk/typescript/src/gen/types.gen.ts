@@ -4018,7 +4018,7 @@ export type GetMeErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4066,7 +4066,7 @@ export type ListApiKeysErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4095,7 +4095,7 @@ export type CreateApiKeyErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4134,7 +4134,7 @@ export type RevokeApiKeyErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4167,7 +4167,7 @@ export type CreateStreamTokenErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4235,7 +4235,7 @@ export type ListAuditLogErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4289,7 +4289,7 @@ export type ListPlatformsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4329,7 +4329,7 @@ export type GetPlatformErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4392,7 +4392,7 @@ export type ListPlatformServicesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4450,7 +4450,7 @@ export type ListServicesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4490,7 +4490,7 @@ export type GetServiceErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4545,7 +4545,7 @@ export type ListServiceActionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4595,7 +4595,7 @@ export type ListActionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4635,7 +4635,7 @@ export type GetActionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4683,7 +4683,7 @@ export type ListCredentialsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4729,7 +4729,7 @@ export type CreateCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4758,7 +4758,7 @@ export type TestNewCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4792,7 +4792,7 @@ export type DeleteCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4826,7 +4826,7 @@ export type GetCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4865,7 +4865,7 @@ export type ReplaceCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4899,7 +4899,7 @@ export type TestCredentialErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4943,7 +4943,7 @@ export type ListTenantsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -4984,7 +4984,7 @@ export type CreateTenantErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5018,7 +5018,7 @@ export type DeleteTenantErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5052,7 +5052,7 @@ export type GetTenantErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5086,7 +5086,7 @@ export type UpdateTenantErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5134,7 +5134,7 @@ export type ListDefinitionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5175,7 +5175,7 @@ export type CreateDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5204,7 +5204,7 @@ export type ValidateDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5238,7 +5238,7 @@ export type DeleteDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5272,7 +5272,7 @@ export type GetDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5306,7 +5306,7 @@ export type UpdateDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5340,7 +5340,7 @@ export type ReplaceDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5389,7 +5389,7 @@ export type ListDefinitionVersionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5427,7 +5427,7 @@ export type GetDefinitionVersionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5473,7 +5473,7 @@ export type TriggerDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5507,7 +5507,7 @@ export type DryRunDefinitionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5561,7 +5561,7 @@ export type ListTemplatesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5601,7 +5601,7 @@ export type GetTemplateErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5645,7 +5645,7 @@ export type ListVariableSetsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5686,7 +5686,7 @@ export type CreateVariableSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5720,7 +5720,7 @@ export type DeleteVariableSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5754,7 +5754,7 @@ export type GetVariableSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5788,7 +5788,7 @@ export type ReplaceVariableSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5832,7 +5832,7 @@ export type ListSchedulesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5873,7 +5873,7 @@ export type CreateScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5907,7 +5907,7 @@ export type DeleteScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5941,7 +5941,7 @@ export type GetScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -5975,7 +5975,7 @@ export type UpdateScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6009,7 +6009,7 @@ export type ReplaceScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6062,7 +6062,7 @@ export type ListScheduleFiresErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6108,7 +6108,7 @@ export type RunScheduleErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6152,7 +6152,7 @@ export type ListEventKindsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6196,7 +6196,7 @@ export type ListEventSubscriptionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6237,7 +6237,7 @@ export type CreateEventSubscriptionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6271,7 +6271,7 @@ export type DeleteEventSubscriptionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6305,7 +6305,7 @@ export type GetEventSubscriptionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6339,7 +6339,7 @@ export type UpdateEventSubscriptionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6379,7 +6379,7 @@ export type ListWebhooksErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6408,7 +6408,7 @@ export type CreateWebhookErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6442,7 +6442,7 @@ export type DeleteWebhookErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6476,7 +6476,7 @@ export type GetWebhookErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6510,7 +6510,7 @@ export type UpdateWebhookErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6544,7 +6544,7 @@ export type RotateWebhookSecretErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6593,7 +6593,7 @@ export type ListWebhookDeliveriesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6631,7 +6631,7 @@ export type ReplayWebhookDeliveryErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6686,7 +6686,7 @@ export type ReceiveWebhookErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6746,7 +6746,7 @@ export type ListBatchesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6780,7 +6780,7 @@ export type GetBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6814,7 +6814,7 @@ export type UpdateBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6848,7 +6848,7 @@ export type CancelBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6894,7 +6894,7 @@ export type PauseBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6928,7 +6928,7 @@ export type ResumeBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -6974,7 +6974,7 @@ export type RetryBatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7031,7 +7031,7 @@ export type ListBatchResultsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7083,7 +7083,7 @@ export type ListTriggersErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7117,7 +7117,7 @@ export type GetTriggerErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7169,7 +7169,7 @@ export type ListJobsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7203,7 +7203,7 @@ export type GetJobErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7237,7 +7237,7 @@ export type ResolveJobErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7293,7 +7293,7 @@ export type ListExecutionsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7327,7 +7327,7 @@ export type GetExecutionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7372,7 +7372,7 @@ export type StreamExecutionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7410,7 +7410,7 @@ export type GetDashboardErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7454,7 +7454,7 @@ export type GetUsageErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7502,7 +7502,7 @@ export type ListRecordSetsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7543,7 +7543,7 @@ export type CreateRecordSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7577,7 +7577,7 @@ export type DeleteRecordSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7611,7 +7611,7 @@ export type GetRecordSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7645,7 +7645,7 @@ export type AppendRecordsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7679,7 +7679,7 @@ export type SealRecordSetErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7723,7 +7723,7 @@ export type ListStoresErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7764,7 +7764,7 @@ export type CreateStoreErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7798,7 +7798,7 @@ export type DeleteStoreErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7832,7 +7832,7 @@ export type GetStoreErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7866,7 +7866,7 @@ export type ReplaceStoreErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7933,7 +7933,7 @@ export type ListStoreRecordsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -7979,7 +7979,7 @@ export type UpsertStoreRecordsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8023,7 +8023,7 @@ export type GetStoreRecordErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8065,7 +8065,7 @@ export type DeleteStoreLayerErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8107,7 +8107,7 @@ export type PutStoreLayerErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8151,7 +8151,7 @@ export type ListDomainsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8185,7 +8185,7 @@ export type GetDomainErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8219,7 +8219,7 @@ export type GetHeadroomErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8253,7 +8253,7 @@ export type GetQueueErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8287,7 +8287,7 @@ export type GetAttributionErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8340,7 +8340,7 @@ export type ListUsageHistoryErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8374,7 +8374,7 @@ export type GetMarginsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8412,7 +8412,7 @@ export type SetMarginErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8446,7 +8446,7 @@ export type GetLanesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8484,7 +8484,7 @@ export type SetLaneErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8518,7 +8518,7 @@ export type EstimateUploadErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8552,7 +8552,7 @@ export type RefreshLimitsErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8598,7 +8598,7 @@ export type PauseDomainErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8637,7 +8637,7 @@ export type ResumeDomainErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8698,7 +8698,7 @@ export type ListDomainPausesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8736,7 +8736,7 @@ export type ExtendPauseErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8777,7 +8777,7 @@ export type PauseDispatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8806,7 +8806,7 @@ export type ResumeDispatchErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8866,7 +8866,7 @@ export type ListPausesErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
@@ -8900,7 +8900,7 @@ export type GetPauseErrors = {
     /**
      * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
      * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
-     * are), 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
      * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
      *
      */
