@@ -195,8 +195,8 @@ func fill(t *testing.T, pool *pgxpool.Pool, org apitest.Tenant) {
 	const id = `('01900000-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid`
 	const rows = ` FROM generate_series(1, $2::int) i`
 	for _, sql := range []string{
-		`INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, created_by)
-			SELECT ` + id + `, $1, a.id, 'k', 'flow_', 'abcd', i::text::bytea, a.id` + rows + ` JOIN flow.account a ON a.org_id = $1 AND a.kind = 'service'`,
+		`INSERT INTO flow.api_key (id, org_id, account_id, name, prefix, last_four, hash, role, created_by)
+			SELECT ` + id + `, $1, a.id, 'k', 'flow_', 'abcd', i::text::bytea, 'admin', a.id` + rows + ` JOIN flow.account a ON a.org_id = $1 AND a.kind = 'service'`,
 		`INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, created_by) SELECT ` + id + `, $1, 'c', 'dialer', 'basic_auth', 'a'` + rows,
 		`INSERT INTO flow.definition (id, org_id, name, status, created_by)
 			SELECT ` + id + `, $1, 'd', CASE i % 1000 WHEN 7 THEN 'archived' ELSE 'active' END, 'a'` + rows,

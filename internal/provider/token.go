@@ -195,7 +195,6 @@ func newClient(spec Spec) (secret, error) {
 	hidden := newMask(password, escaped, base64.StdEncoding.EncodeToString([]byte(escapedID+":"+escaped)))
 	client := bearer(spec.key(), func(ctx context.Context, s *Sender) (*token, error) {
 		r := tokenRequest(address, form)
-		r.masks = []*mask{hidden}
 		req := http.Request{Header: r.Header}
 		req.SetBasicAuth(escapedID, escaped)
 		ans := s.ask(ctx, r)
@@ -205,11 +204,13 @@ func newClient(spec Spec) (secret, error) {
 			for name, values := range form {
 				inBody[name] = values
 			}
-			r = tokenRequest(address, inBody)
-			r.masks = []*mask{hidden}
-			ans = s.ask(ctx, r)
+			ans = s.ask(ctx, tokenRequest(address, inBody))
 		}
 		t, err := readToken(&ans, s.now())
+		if err != nil { // what is no token may be quoted
+			hidden.answer(&ans)
+			_, err = readToken(&ans, s.now())
+		}
 		var refused *ProbeError
 		if errors.As(err, &refused) {
 			refused.said = excerpt(&ans)

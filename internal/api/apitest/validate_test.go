@@ -10,8 +10,9 @@ import (
 	"flowlane/internal/api/apitest"
 )
 
-const key = `"id":"a","name":"b","prefix":"flow_","last_four":"abcd","status":"active","created_by":"x",` +
-	`"created_at":"2026-01-01T00:00:00Z","last_used_at":null,"revoked_at":null`
+const key = `"id":"a","name":"b","prefix":"flow_","last_four":"abcd","role":"admin","scopes":null,"status":"active",` +
+	`"created_by":"x","created_by_key_id":null,"created_at":"2026-01-01T00:00:00Z","last_used_at":null,` +
+	`"last_used_address":null,"revoked_at":null`
 
 func TestCheck(t *testing.T) {
 	t.Parallel()

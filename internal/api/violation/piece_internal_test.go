@@ -88,6 +88,12 @@ func TestBody_Large(t *testing.T) {
 	cancel()
 	assert.Equal(t, want[:1], places(ctx, body(1500, 301)), "nobody waits for the answer")
 	assert.Len(t, places(t.Context(), []byte(`{"name":"x","steps":[0,0,0]}`)), 3)
+	const record = `{"key":"k","layer":"crm","values":{}}`
+	var long []string
+	for _, f := range Body(t.Context(), "upsertStoreRecords", []byte(`{"records":[`+strings.Repeat(record+",", 1000)+record+`]}`)) {
+		long = append(long, strings.Join(f.Loc, ".")+" "+f.Type)
+	}
+	assert.Equal(t, []string{"body.records too_long"}, long, "of which each piece has few")
 	got := places(t.Context(), []byte(`{"name":"x","steps":[`+strings.Repeat("0,", 500_000)+`0]}`))
 	assert.Greater(t, len(got), Most, "so that there are more is told")
 	assert.Less(t, len(got), 2*pieceMost)

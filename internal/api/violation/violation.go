@@ -29,7 +29,7 @@ const Most = 100
 // Body returns what is wrong with the JSON body of an operation by its schema, sorted by place; nothing if the schema
 // holds or the operation takes no body. It may stop once there are more than Most entries, when ctx ends, and after
 // readMost values: that nothing is returned does not mean that nothing is wrong.
-func Body(ctx context.Context, operationID string, body []byte) []fault.Field {
+func Body(ctx context.Context, operationID string, body []byte) (fields []fault.Field) {
 	op, ok := operations()[operationID]
 	if !ok || op.body == nil {
 		return nil
@@ -38,25 +38,33 @@ func Body(ctx context.Context, operationID string, body []byte) []fault.Field {
 	if err != nil {
 		return Text(body)
 	}
-	var fields []fault.Field
+	n := 0
 	for p := range pieces(value, pieceMost) {
-		bad := Merge(explain(op.body, tame(p.value), []string{"body"}, op.secret), misspelled(op.body, p.value, op.secret))
+		bad := op.explain(p.value)
 		for i := range bad {
 			bad[i].Loc = append([]string{"body"}, p.place(bad[i].Loc[1:])...)
 		}
 		bad = slices.DeleteFunc(bad, func(f fault.Field) bool {
 			return f.Type == "missing" && (!whole || has(value, f.Loc[1:])) // it is in another piece
 		})
-		if fields == nil {
+		if n++; n == 1 {
 			fields = bad
 		} else {
 			fields = Merge(fields, bad)
 		}
 		if len(fields) > Most || ctx.Err() != nil {
-			break
+			return fields
 		}
 	}
+	if len(fields) == 0 && n > 1 { // all that is left to be wrong is how many there are
+		fields = op.explain(value)
+	}
 	return fields
+}
+
+// explain returns what is wrong with a body.
+func (op *operation) explain(body any) []fault.Field {
+	return Merge(explain(op.body, tame(body), []string{"body"}, op.secret), misspelled(op.body, body, op.secret))
 }
 
 // misspelled returns the whole numbers that are written like 1.0 or 1e3, which a schema takes and the generated decoder does
