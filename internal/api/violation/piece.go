@@ -34,14 +34,14 @@ func read(body []byte) (value any, whole bool, err error) {
 	return value, !r.cut, nil
 }
 
-func (r *reader) value(d *jx.Decoder) (any, error) {
+func (r *reader) value(d *jx.Decoder) (any, error) { //nolint:wrapcheck // read does
 	r.left--
 	switch d.Next() {
 	case jx.Object:
 		m := map[string]any{}
 		return m, d.ObjBytes(func(d *jx.Decoder, key []byte) (err error) {
 			if r.full() {
-				return d.Skip() //nolint:wrapcheck // read does
+				return d.Skip()
 			}
 			m[string(key)], err = r.value(d)
 			return err
@@ -50,7 +50,7 @@ func (r *reader) value(d *jx.Decoder) (any, error) {
 		list := []any{}
 		return list, d.Arr(func(d *jx.Decoder) error {
 			if r.full() {
-				return d.Skip() //nolint:wrapcheck // read does
+				return d.Skip()
 			}
 			item, err := r.value(d)
 			list = append(list, item)
