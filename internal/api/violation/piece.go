@@ -34,7 +34,8 @@ func read(body []byte) (value any, whole bool, err error) {
 	return value, !r.cut, nil
 }
 
-func (r *reader) value(d *jx.Decoder) (any, error) { //nolint:wrapcheck // read does
+//nolint:wrapcheck // read does
+func (r *reader) value(d *jx.Decoder) (any, error) {
 	r.left--
 	switch d.Next() {
 	case jx.Object:
