@@ -266,7 +266,7 @@ func rename(node any, taken map[string]bool) (changed bool) {
 	switch v := node.(type) {
 	case map[string]any:
 		for key, child := range v {
-			if key != "job_statuses" { // these are no names
+			if key != "job_statuses" && key != "scopes" { // these are no names
 				changed = rename(child, taken) || changed
 			}
 		}

@@ -230,7 +230,7 @@ func credential(ctx context.Context, w *world) (values, error) {
 		return nil, err
 	}
 	return values{
-		"credential_id": made["id"].(string), "tenancy_id": made["tenancy_id"].(string), "allowed_origin": made["allowed_origins"].([]any)[0].(string),
+		"credential_id": made["id"].(string), "tenancy_id": made["tenancy_id"].(string),
 	}, nil
 }
 
