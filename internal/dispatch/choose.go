@@ -64,20 +64,25 @@ type picked struct {
 	rendered []*outboundCall
 }
 
+// roomFor is how many calls of a queue's lane may go, and how many of its organization, whose lanes share that.
+type roomFor func(*queueRow) (ofLane, ofOrg int)
+
 // pick shares a group of calls among the queues that are ready: the lanes by their weights, in a lane the queues one
-// after the other. room is how many calls of a queue's lane may go. Of one batch only one queue goes at a time: what
-// covers the records of the others would not be what it was when they were looked at. order is whose turn it is, call
-// by call.
-func pick(rows []queueRow, room func(*queueRow) int) (out, order []*picked) {
+// after the other. Of one batch only one queue goes at a time: what covers the records of the others would not be what
+// it was when they were looked at. order is whose turn it is, call by call.
+func pick(rows []queueRow, room roomFor) (out, order []*picked) {
 	var lanes []quota.Demand
 	queues := map[int][]*queueRow{}
-	places := 0
+	places, all := map[uuid.UUID]int{}, 0
 	for i := range rows {
 		row := &rows[i]
-		free := max(room(row), 0)
+		free, ofOrg := room(row)
+		if _, is := places[row.OrgID]; !is {
+			places[row.OrgID] = ofOrg
+			all = min(all+ofOrg, groupMax)
+		}
 		if len(lanes) == 0 || lanes[len(lanes)-1].LaneKey != row.laneKey() {
 			lanes = append(lanes, quota.Demand{LaneShare: row.laneShare()})
-			places = min(places+free, groupMax)
 		}
 		lane := &lanes[len(lanes)-1]
 		if n := min(allowance(row, int(row.ReadyRecords)), free-lane.Ready); n > 0 {
@@ -85,8 +90,18 @@ func pick(rows []queueRow, room func(*queueRow) int) (out, order []*picked) {
 			queues[len(lanes)-1] = append(queues[len(lanes)-1], row)
 		}
 	}
+	wanted := 0
+	for i := range lanes {
+		wanted += lanes[i].Ready
+	}
 	byBatch := map[uuid.UUID]*picked{}
-	for _, lane := range quota.Allot(lanes, places) {
+	for _, lane := range quota.Allot(lanes, min(wanted, len(standardWeight)*all)) { // each lane may want all that there is
+		if len(order) == all {
+			break
+		}
+		if places[lanes[lane].Org]--; places[lanes[lane].Org] < 0 {
+			continue // its lanes want more together than the organization may have
+		}
 		for len(queues[lane]) > 0 {
 			row := queues[lane][0]
 			q := byBatch[row.BatchID]
@@ -109,8 +124,10 @@ func pick(rows []queueRow, room func(*queueRow) int) (out, order []*picked) {
 }
 
 // choose renders the calls that should go next of those that are ready, without locks: a group of small ones, or one
-// bulk call. room is how many calls of a queue may go: none of one that is blocked. It returns none where nothing is ready.
-func (d *Dispatcher) choose(ctx context.Context, rows []queueRow, blocked map[queueKey]bool, room func(*queueRow) int) ([]*outboundCall, error) {
+// bulk call. room has none for a queue that is blocked. It returns none where nothing is ready.
+func (d *Dispatcher) choose(
+	ctx context.Context, rows []queueRow, blocked map[queueKey]bool, room roomFor,
+) ([]*outboundCall, error) {
 	for known := -1; len(blocked) > known; { // again where nothing came of it because queues were blocked meanwhile
 		known = len(blocked)
 		picks, order := pick(rows, room)

@@ -24,11 +24,11 @@ func (d *Dispatcher) ClaimAfter(ctx context.Context, domain, bucket string, betw
 		return 0, 0, err
 	}
 	blocked := map[queueKey]bool{}
-	calls, err := d.choose(ctx, ready, blocked, func(row *queueRow) int {
+	calls, err := d.choose(ctx, ready, blocked, func(row *queueRow) (ofLane, ofOrg int) {
 		if blocked[keyOf(row)] {
-			return 0
+			return 0, groupMax
 		}
-		return groupMax
+		return groupMax, groupMax
 	})
 	if err != nil {
 		return 0, 0, err

@@ -199,7 +199,7 @@ func (p *pass) recheck(ctx context.Context, tx pgx.Tx) (more bool, next time.Tim
 		return false, next, err
 	}
 	for i := range p.opened {
-		if p.room(&p.opened[i]) > 0 {
+		if free, _ := p.room(&p.opened[i]); free > 0 {
 			return true, next, nil
 		}
 	}
@@ -278,19 +278,20 @@ func (p *pass) choose(ctx context.Context) ([]*outboundCall, error) {
 	return p.d.choose(ctx, ready, p.blocked, p.room)
 }
 
-// room is how many calls of a queue's lane may go now.
-func (p *pass) room(row *queueRow) int {
-	if p.blocked[keyOf(row)] || p.full[row.laneKey()] {
-		return 0
-	}
-	free := p.flight.room(row.laneKey(), p.maxInFlight, int(row.MaxCalls))
+// room is how many calls of a queue's lane, and of its organization, may go now.
+func (p *pass) room(row *queueRow) (ofLane, ofOrg int) {
+	ofOrg = max(p.flight.room(row.laneKey(), p.maxInFlight, 0), 0)
 	if p.spaced {
-		free = min(free, 1)
+		ofOrg = min(ofOrg, 1)
 	}
-	if free <= 0 {
+	if p.blocked[keyOf(row)] || p.full[row.laneKey()] {
+		return 0, ofOrg
+	}
+	ofLane = max(min(ofOrg, p.flight.room(row.laneKey(), p.maxInFlight, int(row.MaxCalls))), 0)
+	if ofLane == 0 {
 		p.full[row.laneKey()] = true
 	}
-	return free
+	return ofLane, ofOrg
 }
 
 // isolate goes on where a claim failed for a reason that lies in one of its calls: each is claimed by itself, the
