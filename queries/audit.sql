@@ -20,8 +20,9 @@ VALUES (@id, @org_id, flow.clock(), sqlc.narg('account_id'), sqlc.narg('api_key_
 
 -- name: AuditExport :many
 -- Oldest first, from behind a place on.
-SELECT sqlc.embed(l), a.name AS account_name
+SELECT sqlc.embed(l), a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
+LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
 WHERE l.org_id = @org_id AND l.created_at >= @from_time AND (l.created_at, l.id) > (@after_time::timestamptz, @after_id::uuid) AND l.created_at < @to_time
 ORDER BY l.created_at, l.id LIMIT @max_rows;
 

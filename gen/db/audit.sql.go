@@ -81,8 +81,9 @@ func (q *Queries) AuditDenied(ctx context.Context, db DBTX, arg AuditDeniedParam
 }
 
 const auditExport = `-- name: AuditExport :many
-SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name
+SELECT l.id, l.org_id, l.created_at, l.account_id, l.api_key_id, l.action, l.resource_type, l.resource_id, l.outcome, l.reason, l.address, l.request_id, a.name AS account_name, k.name AS key_name, k.prefix AS key_prefix, k.last_four AS key_last_four
 FROM flow.audit_log l LEFT JOIN flow.account a ON a.org_id = l.org_id AND a.id = l.account_id
+LEFT JOIN flow.api_key k ON k.org_id = l.org_id AND k.id = l.api_key_id
 WHERE l.org_id = $1 AND l.created_at >= $2 AND (l.created_at, l.id) > ($3::timestamptz, $4::uuid) AND l.created_at < $5
 ORDER BY l.created_at, l.id LIMIT $6
 `
@@ -99,6 +100,9 @@ type AuditExportParams struct {
 type AuditExportRow struct {
 	FlowAuditLog FlowAuditLog
 	AccountName  *string
+	KeyName      *string
+	KeyPrefix    *string
+	KeyLastFour  *string
 }
 
 // Oldest first, from behind a place on.
@@ -132,6 +136,9 @@ func (q *Queries) AuditExport(ctx context.Context, db DBTX, arg AuditExportParam
 			&i.FlowAuditLog.Address,
 			&i.FlowAuditLog.RequestID,
 			&i.AccountName,
+			&i.KeyName,
+			&i.KeyPrefix,
+			&i.KeyLastFour,
 		); err != nil {
 			return nil, err
 		}

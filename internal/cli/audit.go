@@ -38,6 +38,9 @@ type auditLine struct {
 	AccountName  *string    `json:"account_name"`
 	AuthMethod   string     `json:"auth_method"`
 	APIKeyID     *uuid.UUID `json:"api_key_id"`
+	KeyName      *string    `json:"api_key_name"`
+	KeyPrefix    *string    `json:"api_key_prefix"`
+	KeyLastFour  *string    `json:"api_key_last_four"`
 	Reason       *string    `json:"reason"`
 	Address      *string    `json:"address"`
 	RequestID    string     `json:"request_id"`
@@ -80,6 +83,7 @@ func (c *auditExport) Run(ctx context.Context, p *process) error {
 				ID: l.ID, CreatedAt: l.CreatedAt.UTC(), Action: l.Action, Outcome: l.Outcome,
 				ResourceType: l.ResourceType, ResourceID: l.ResourceID, AccountID: l.AccountID,
 				AccountName: rows[i].AccountName, AuthMethod: account.AuthMethod(l), APIKeyID: l.ApiKeyID,
+				KeyName: rows[i].KeyName, KeyPrefix: rows[i].KeyPrefix, KeyLastFour: rows[i].KeyLastFour,
 				Reason: l.Reason, Address: l.Address, RequestID: l.RequestID,
 			}); err != nil {
 				return fmt.Errorf("print: %w", err)

@@ -2,14 +2,26 @@ package cli_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"flowlane/gen/oas"
 	"flowlane/internal/api/apitest"
 	"flowlane/internal/pg/pgtest"
 )
+
+func fieldsOf(t *testing.T, text []byte) []string {
+	t.Helper()
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(text, &object); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(object))
+}
 
 // auditLines is the audit log of an organization as it is exported.
 func auditLines(t *testing.T, env []string, args ...string) (actions []string) {
@@ -25,6 +37,10 @@ func auditLines(t *testing.T, env []string, args ...string) (actions []string) {
 		}
 		if err := json.Unmarshal([]byte(line), &l); err != nil || l.Outcome != "succeeded" {
 			t.Errorf("%q: %v", line, err)
+		}
+		documented, err := (&oas.AuditEntry{}).MarshalJSON()
+		if got, want := fieldsOf(t, []byte(line)), fieldsOf(t, documented); err != nil || !slices.Equal(got, want) {
+			t.Errorf("a line has the fields %v, an entry of the API has %v: %v", got, want, err)
 		}
 		actions = append(actions, l.AuthMethod+" "+l.Action)
 	}
