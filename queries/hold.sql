@@ -59,7 +59,8 @@ RETURNING *;
 
 -- name: HoldBudgets :many
 -- The budgets in which an organization's work waits that a hold covered.
-SELECT DISTINCT q.domain, q.bucket FROM flow.batch_count b JOIN flow.lane_batch q ON q.batch_id = b.batch_id
+SELECT DISTINCT q.domain, q.bucket FROM flow.batch_count b
+CROSS JOIN LATERAL (SELECT l.* FROM flow.lane_batch l WHERE l.batch_id = b.batch_id OFFSET 0) q
 WHERE b.org_id = @org_id AND b.status IN ('queued', 'running') AND q.open AND q.ready_parts > 0
     AND (sqlc.narg('domain')::text IS NULL OR q.domain = sqlc.narg('domain')) AND (sqlc.narg('lane')::flow.lane IS NULL OR q.lane = sqlc.narg('lane'))
 ORDER BY q.domain, q.bucket;

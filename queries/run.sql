@@ -380,7 +380,7 @@ piece AS (
     SELECT (ARRAY[old.slice_no, s.no, coalesce(a.no, s.no)])[i]::int AS slice_no, (ARRAY[old.from_off, d.off, CASE WHEN a.no IS NULL THEN d.off + 1 ELSE 0 END])[i]::int AS from_off,
         (ARRAY[coalesce(b.no, s.no), s.no, old.last_no])[i]::int AS last_no, (ARRAY[coalesce(b.records, d.off), d.off + 1, old.to_off])[i]::int AS to_off
     FROM generate_series(1, 3) i CROSS JOIN (SELECT @slice_no::int AS no, @off::int AS off) d CROSS JOIN old
-    JOIN flow.slice s ON s.batch_id = old.batch_id AND s.no = d.no
+    CROSS JOIN LATERAL (SELECT w.* FROM flow.slice w WHERE w.batch_id = old.batch_id AND w.no = d.no OFFSET 0) s
     LEFT JOIN flow.slice b ON b.batch_id = s.batch_id AND b.no = s.no - 1 AND b.no >= old.slice_no AND d.off = 0
     LEFT JOIN flow.slice a ON a.batch_id = s.batch_id AND a.no = s.no + 1 AND a.no <= old.last_no AND d.off = s.records - 1
 )

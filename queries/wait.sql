@@ -75,7 +75,8 @@ SELECT w.no, w.batch_id, w.slice_no, coalesce(w.position, -1)::bigint AS positio
 ) w ORDER BY w.no LIMIT @max_rows;
 
 -- name: ArrivalAdvance :execrows
-UPDATE flow.event_arrival SET done_upto = @done_upto, delivered = @delivered WHERE no = @no AND done_upto = @was AND NOT delivered;
+UPDATE flow.event_arrival SET done_upto = @done_upto, delivered = @delivered
+WHERE org_id = @org_id AND no = @no AND done_upto = @was AND NOT delivered;
 
 -- name: WaitHand :many
 -- Hands an event to waits that have none yet, which are over with that, and says whose they are.

@@ -105,11 +105,11 @@ SELECT o.message_id FROM unnest(@message_ids::text[]) AS m(message_id)
 -- name: DeliveryWaiting :many
 -- Deliveries whose start is due, the longest due first: some, of at most max_bytes together, but one at least.
 SELECT d.* FROM (
-    SELECT w.webhook_id, w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
-        SELECT e.webhook_id, e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
+    SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
+        SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
         WHERE e.webhook_id = @webhook_id AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT @max_rows
     ) w
-) p JOIN flow.webhook_delivery d ON d.webhook_id = p.webhook_id AND d.id = p.id
+) p JOIN flow.webhook_delivery d ON d.id = p.id
 WHERE p.earlier < @max_bytes::bigint ORDER BY d.next_at, d.id;
 
 -- name: DeliveryNext :one
@@ -118,10 +118,13 @@ SELECT next_at FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND nex
 
 -- name: DeliveryLockWaiting :many
 -- Locks those of the deliveries that still wait for their start, in the order in which copies of them are counted.
-SELECT d.id, d.attempts, (SELECT flow.clock())::timestamptz AS now
-FROM (SELECT @webhook_id::uuid AS webhook_id, unnest(@ids::uuid[]) AS id) n
-JOIN flow.webhook_delivery d ON d.webhook_id = n.webhook_id AND d.id = n.id
-WHERE d.next_at IS NOT NULL ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d;
+WITH locked AS MATERIALIZED (
+    SELECT d.id, d.attempts, d.message_id, d.next_at
+    FROM (SELECT @webhook_id::uuid AS webhook_id, unnest(@ids::uuid[]) AS id) n
+    JOIN flow.webhook_delivery d ON d.webhook_id = n.webhook_id AND d.id = n.id
+    ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d
+)
+SELECT l.id, l.attempts, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL ORDER BY l.message_id COLLATE "C";
 
 -- name: DeliveryDispatched :exec
 UPDATE flow.webhook_delivery d SET status = 'dispatched', attempts = attempts + 1, next_at = NULL, last_error = NULL, batch_id = n.batch_id
@@ -138,10 +141,17 @@ WHERE webhook_id = @webhook_id AND id = @id;
 -- Newest first; `before` is the last id of the page before (all ones for the first).
 SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error FROM flow.webhook_delivery
 WHERE webhook_id = @webhook_id AND org_id = @org_id AND id < @before AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('status') IS NULL OR sqlc.narg('status') NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
 ORDER BY id DESC LIMIT @max_rows;
 
--- name: DeliveryCount :one
-SELECT count(*) FROM flow.webhook_delivery WHERE webhook_id = @webhook_id AND org_id = @org_id AND status = @status;
+-- name: DeliveryCounts :one
+-- How many deliveries of a webhook started no batch, by status.
+SELECT count(*) FILTER (WHERE d.status = 'accepted') AS accepted, count(*) FILTER (WHERE d.status = 'failed') AS failed,
+    count(*) FILTER (WHERE d.status = 'dead') AS dead
+FROM (
+    SELECT w.status FROM flow.webhook_delivery w WHERE w.org_id = @org_id AND w.webhook_id = @webhook_id AND w.next_at IS NOT NULL
+    UNION ALL SELECT o.status FROM flow.webhook_delivery o WHERE o.org_id = @org_id AND o.webhook_id = @webhook_id AND o.status = 'dead'
+) d;
 
 -- name: DeliveryLock :one
 -- What there is of a delivery, and its lock; starts of it wait.
@@ -161,14 +171,14 @@ ORDER BY d.received_at LIMIT 1;
 -- name: HousekeepDeliveries :one
 -- Those of one webhook, whose lock is taken first, as by those that accept messages.
 WITH hook AS MATERIALIZED (
-    SELECT w.id FROM flow.webhook w WHERE w.id = @webhook_id FOR NO KEY UPDATE
+    SELECT w.org_id, w.id FROM flow.webhook w WHERE w.id = @webhook_id FOR NO KEY UPDATE
 ), gone AS (
     DELETE FROM flow.webhook_delivery d USING (
-        SELECT o.webhook_id, o.id FROM hook, flow.webhook_delivery o
-        WHERE o.webhook_id = hook.id AND o.received_at < (SELECT flow.clock()) - interval '90 days' AND o.next_at IS NULL
+        SELECT o.id FROM hook, flow.webhook_delivery o
+        WHERE o.org_id = hook.org_id AND o.webhook_id = hook.id AND o.received_at < (SELECT flow.clock()) - interval '90 days' AND o.next_at IS NULL
         ORDER BY o.id LIMIT @max_rows
     ) old
-    WHERE d.webhook_id = old.webhook_id AND d.id = old.id AND d.next_at IS NULL
+    WHERE d.id = old.id AND d.next_at IS NULL
     RETURNING d.id
 ), counted AS (
     UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id
@@ -179,7 +189,7 @@ SELECT count(*) FROM gone;
 -- Deleted webhooks that have no deliveries left.
 DELETE FROM flow.webhook w USING (
     SELECT o.id FROM flow.webhook o
-    WHERE o.deleted_at < (SELECT flow.clock()) - interval '90 days' AND NOT EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.webhook_id = o.id)
+    WHERE o.deleted_at < (SELECT flow.clock()) - interval '90 days' AND NOT EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.org_id = o.org_id AND d.webhook_id = o.id)
     ORDER BY o.deleted_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
 ) old
 WHERE w.id = old.id;

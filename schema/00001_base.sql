@@ -1,6 +1,7 @@
 -- +goose Up
 -- What each thing means stands in its COMMENT ON, which the database itself can show; other comments say why it is as
--- it is.
+-- it is. Some primary keys are made after the other indexes of their table: of those that look equally good, as all do
+-- while a table is empty, Postgres takes the newest, and keeps the plan.
 CREATE SCHEMA IF NOT EXISTS flow;
 COMMENT ON SCHEMA flow IS 'Everything that Flowlane owns. The tables of its job queue are in the schema river, views for operators in ops.';
 

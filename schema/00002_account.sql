@@ -25,7 +25,7 @@ CREATE TABLE flow.account (
     subject text,
     created_at timestamptz NOT NULL DEFAULT flow.clock(),
     UNIQUE (org_id, id),
-    CONSTRAINT account_subject UNIQUE (org_id, issuer, subject),
+    CONSTRAINT account_subject UNIQUE (issuer, subject, org_id),
     CONSTRAINT account_subject_whole CHECK ((issuer IS NULL) = (subject IS NULL) AND (subject IS NULL OR kind = 'user'))
 );
 CREATE UNIQUE INDEX account_service ON flow.account (org_id) WHERE kind = 'service';
@@ -103,13 +103,13 @@ CREATE TABLE flow.audit_log (
     request_id text NOT NULL,
     CHECK ((resource_type IS NULL) = (resource_id IS NULL)),
     CHECK (resource_id IS NOT NULL OR outcome <> 'succeeded'),
-    CHECK ((outcome = 'refused') = (reason IS NOT NULL) AND (outcome = 'refused') = (address IS NOT NULL)),
-    PRIMARY KEY (org_id, created_at, id)
+    CHECK ((outcome = 'refused') = (reason IS NOT NULL) AND (outcome = 'refused') = (address IS NOT NULL))
 );
 CREATE INDEX audit_log_resource ON flow.audit_log (org_id, resource_id, created_at, id);
 CREATE INDEX audit_log_account ON flow.audit_log (org_id, account_id, created_at, id);
 -- For the denied calls of the last minute, of which one is kept.
 CREATE INDEX audit_log_denied ON flow.audit_log (org_id, account_id, action, created_at) WHERE outcome = 'denied';
+ALTER TABLE flow.audit_log ADD PRIMARY KEY (org_id, created_at, id);
 COMMENT ON TABLE flow.audit_log IS 'Who did what: one row for each call that changed something, in the transaction of the change, and who was not let in. Never changed, and deleted after 30 days at the earliest.';
 COMMENT ON COLUMN flow.audit_log.id IS 'Tells rows of one instant apart.';
 COMMENT ON COLUMN flow.audit_log.org_id IS 'The organization in which it happened.';

@@ -126,7 +126,6 @@ CREATE TABLE flow.credential (
 );
 CREATE INDEX credential_tenancy ON flow.credential (tenancy_id, org_id);
 CREATE INDEX credential_kept ON flow.credential (org_id, id) WHERE deleted_at IS NULL;
-CREATE INDEX credential_kept_by_status ON flow.credential (org_id, status, id) WHERE deleted_at IS NULL;
 COMMENT ON TABLE flow.credential IS 'How an organization comes into a provider''s account. The secret itself is the row of flow.secret with the same id.';
 COMMENT ON COLUMN flow.credential.id IS 'What definitions name.';
 COMMENT ON COLUMN flow.credential.org_id IS 'The organization that may use it; never changes.';

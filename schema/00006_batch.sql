@@ -69,7 +69,7 @@ COMMENT ON COLUMN flow.batch.created_at IS 'When the trigger was accepted.';
 -- change_no is raised under the lock of the batch; what a change leaves in fragments is numbered by it, so that readers
 -- can tell in which order things came that different tasks did.
 CREATE TABLE flow.batch_count (
-    batch_id uuid PRIMARY KEY,
+    batch_id uuid NOT NULL,
     org_id uuid NOT NULL,
     schedule_id uuid,
     status flow.batch_status NOT NULL DEFAULT 'queued',
@@ -108,6 +108,7 @@ CREATE INDEX batch_count_by_schedule ON flow.batch_count (schedule_id, batch_id)
 -- A slot may wait for those that are not over.
 CREATE INDEX batch_count_live_by_schedule ON flow.batch_count (schedule_id)
     WHERE schedule_id IS NOT NULL AND status IN ('queued', 'running', 'paused');
+ALTER TABLE flow.batch_count ADD PRIMARY KEY (batch_id);
 COMMENT ON TABLE flow.batch_count IS 'What changes of a batch: its status, how its work goes on, how many jobs stand where. Whoever changes a batch locks this row. A constraint keeps the sum of the counters: a change that loses a record does not commit.';
 COMMENT ON COLUMN flow.batch_count.batch_id IS 'Whose state it is.';
 COMMENT ON COLUMN flow.batch_count.org_id IS 'The organization that triggered it, for the index.';

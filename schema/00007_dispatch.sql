@@ -79,7 +79,7 @@ CREATE TABLE flow.domain_lane (
     weight int NOT NULL CHECK (weight BETWEEN 1 AND 100),
     max_concurrent_calls int CHECK (max_concurrent_calls BETWEEN 1 AND 100),
     updated_at timestamptz NOT NULL DEFAULT flow.clock(),
-    PRIMARY KEY (org_id, tenancy_id, lane),
+    PRIMARY KEY (tenancy_id, org_id, lane),
     FOREIGN KEY (org_id, tenancy_id) REFERENCES flow.tenant (org_id, tenancy_id) ON DELETE CASCADE
 );
 COMMENT ON TABLE flow.domain_lane IS 'What an organization set for its lanes of an account. Lanes without a row have the weights of the program and no limit of their own.';

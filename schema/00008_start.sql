@@ -114,7 +114,7 @@ COMMENT ON COLUMN flow.webhook.deleted_at IS 'When people deleted it; null for o
 -- nothing is left to check for each row.
 CREATE TABLE flow.webhook_delivery (
     webhook_id uuid NOT NULL,
-    id uuid NOT NULL,
+    id uuid PRIMARY KEY,
     org_id uuid NOT NULL,
     message_id text NOT NULL,
     received_at timestamptz NOT NULL,
@@ -129,14 +129,16 @@ CREATE TABLE flow.webhook_delivery (
     next_at timestamptz,
     last_error text,
     batch_id uuid,
-    PRIMARY KEY (webhook_id, id),
     CHECK ((status = 'dispatched') = (batch_id IS NOT NULL)),
     CHECK ((status IN ('accepted', 'failed')) = (next_at IS NOT NULL))
 );
 -- Compressing bodies would cost more of an acknowledgement than writing them.
 ALTER TABLE flow.webhook_delivery ALTER COLUMN body SET STORAGE EXTERNAL;
-CREATE UNIQUE INDEX webhook_delivery_message ON flow.webhook_delivery (webhook_id, message_id);
-CREATE INDEX webhook_delivery_by_status ON flow.webhook_delivery (webhook_id, status, id);
+CREATE UNIQUE INDEX webhook_delivery_message ON flow.webhook_delivery (message_id, webhook_id);
+CREATE INDEX webhook_delivery_list ON flow.webhook_delivery (org_id, webhook_id, id);
+CREATE INDEX webhook_delivery_dead ON flow.webhook_delivery (org_id, webhook_id, id) WHERE status = 'dead';
+-- The only one that begins with the webhook: with another, Postgres takes that for what waits once most webhooks have few
+-- deliveries, and reads all of one that has many.
 CREATE INDEX webhook_delivery_waiting ON flow.webhook_delivery (webhook_id, next_at, id) WHERE next_at IS NOT NULL;
 -- Only what is over grows old.
 CREATE INDEX webhook_delivery_by_age ON flow.webhook_delivery (received_at) WHERE next_at IS NULL;

@@ -140,8 +140,8 @@ WITH RECURSIVE b AS (
         ) f ORDER BY f.batch_id LIMIT 1
     ) x WHERE b.n < $1::int
 ), judged AS MATERIALIZED (
-    SELECT b.batch_id, b.n, NOT EXISTS (SELECT FROM flow.due d WHERE d.kind = 'slices' AND d.key = b.batch_id::text)
-        AND EXISTS (SELECT FROM flow.batch_count l WHERE l.batch_id = b.batch_id AND l.status IN ('queued', 'running') AND l.stopped_at IS NULL) AS lost FROM b
+    SELECT b.batch_id, b.n, coalesce(NOT EXISTS (SELECT FROM flow.due d WHERE d.kind = 'slices' AND d.key = b.batch_id::text)
+        AND (SELECT l.status IN ('queued', 'running') AND l.stopped_at IS NULL FROM flow.batch_count l WHERE l.batch_id = b.batch_id), false) AS lost FROM b
 )
 SELECT batch_id::uuid AS batch_id, lost::boolean AS lost FROM judged WHERE lost OR n = $1::int ORDER BY n
 `
@@ -185,8 +185,8 @@ WITH RECURSIVE b AS (
         SELECT w.batch_id FROM flow.wait w WHERE w.batch_id > b.batch_id ORDER BY w.batch_id LIMIT 1
     ) x WHERE b.n < $1::int
 ), judged AS MATERIALIZED (
-    SELECT b.batch_id, b.n, NOT EXISTS (SELECT FROM flow.due d WHERE d.kind = 'wait' AND d.key = b.batch_id::text)
-        AND EXISTS (SELECT FROM flow.batch_count l WHERE l.batch_id = b.batch_id AND l.status IN ('queued', 'running') AND l.stopped_at IS NULL) AS lost FROM b
+    SELECT b.batch_id, b.n, coalesce(NOT EXISTS (SELECT FROM flow.due d WHERE d.kind = 'wait' AND d.key = b.batch_id::text)
+        AND (SELECT l.status IN ('queued', 'running') AND l.stopped_at IS NULL FROM flow.batch_count l WHERE l.batch_id = b.batch_id), false) AS lost FROM b
 )
 SELECT batch_id::uuid AS batch_id, lost::boolean AS lost FROM judged WHERE lost OR n = $1::int ORDER BY n
 `

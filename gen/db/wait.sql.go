@@ -13,12 +13,14 @@ import (
 )
 
 const arrivalAdvance = `-- name: ArrivalAdvance :execrows
-UPDATE flow.event_arrival SET done_upto = $1, delivered = $2 WHERE no = $3 AND done_upto = $4 AND NOT delivered
+UPDATE flow.event_arrival SET done_upto = $1, delivered = $2
+WHERE org_id = $3 AND no = $4 AND done_upto = $5 AND NOT delivered
 `
 
 type ArrivalAdvanceParams struct {
 	DoneUpto  int64
 	Delivered bool
+	OrgID     uuid.UUID
 	No        int64
 	Was       int64
 }
@@ -27,6 +29,7 @@ func (q *Queries) ArrivalAdvance(ctx context.Context, db DBTX, arg ArrivalAdvanc
 	result, err := db.Exec(ctx, arrivalAdvance,
 		arg.DoneUpto,
 		arg.Delivered,
+		arg.OrgID,
 		arg.No,
 		arg.Was,
 	)

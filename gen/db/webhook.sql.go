@@ -12,21 +12,32 @@ import (
 	"github.com/google/uuid"
 )
 
-const deliveryCount = `-- name: DeliveryCount :one
-SELECT count(*) FROM flow.webhook_delivery WHERE webhook_id = $1 AND org_id = $2 AND status = $3
+const deliveryCounts = `-- name: DeliveryCounts :one
+SELECT count(*) FILTER (WHERE d.status = 'accepted') AS accepted, count(*) FILTER (WHERE d.status = 'failed') AS failed,
+    count(*) FILTER (WHERE d.status = 'dead') AS dead
+FROM (
+    SELECT w.status FROM flow.webhook_delivery w WHERE w.org_id = $1 AND w.webhook_id = $2 AND w.next_at IS NOT NULL
+    UNION ALL SELECT o.status FROM flow.webhook_delivery o WHERE o.org_id = $1 AND o.webhook_id = $2 AND o.status = 'dead'
+) d
 `
 
-type DeliveryCountParams struct {
-	WebhookID uuid.UUID
+type DeliveryCountsParams struct {
 	OrgID     uuid.UUID
-	Status    string
+	WebhookID uuid.UUID
 }
 
-func (q *Queries) DeliveryCount(ctx context.Context, db DBTX, arg DeliveryCountParams) (int64, error) {
-	row := db.QueryRow(ctx, deliveryCount, arg.WebhookID, arg.OrgID, arg.Status)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+type DeliveryCountsRow struct {
+	Accepted int64
+	Failed   int64
+	Dead     int64
+}
+
+// How many deliveries of a webhook started no batch, by status.
+func (q *Queries) DeliveryCounts(ctx context.Context, db DBTX, arg DeliveryCountsParams) (DeliveryCountsRow, error) {
+	row := db.QueryRow(ctx, deliveryCounts, arg.OrgID, arg.WebhookID)
+	var i DeliveryCountsRow
+	err := row.Scan(&i.Accepted, &i.Failed, &i.Dead)
+	return i, err
 }
 
 const deliveryDispatched = `-- name: DeliveryDispatched :exec
@@ -106,6 +117,7 @@ func (q *Queries) DeliveryKnown(ctx context.Context, db DBTX, arg DeliveryKnownP
 const deliveryList = `-- name: DeliveryList :many
 SELECT id, message_id, received_at, status, duplicates, content_type, size_bytes, batch_id, attempts, last_error FROM flow.webhook_delivery
 WHERE webhook_id = $1 AND org_id = $2 AND id < $3 AND ($4::text IS NULL OR status = $4)
+    AND ($4 IS NULL OR $4 NOT IN ('accepted', 'failed') OR next_at IS NOT NULL) -- they have an index
 ORDER BY id DESC LIMIT $5
 `
 
@@ -192,10 +204,13 @@ func (q *Queries) DeliveryLock(ctx context.Context, db DBTX, arg DeliveryLockPar
 }
 
 const deliveryLockWaiting = `-- name: DeliveryLockWaiting :many
-SELECT d.id, d.attempts, (SELECT flow.clock())::timestamptz AS now
-FROM (SELECT $1::uuid AS webhook_id, unnest($2::uuid[]) AS id) n
-JOIN flow.webhook_delivery d ON d.webhook_id = n.webhook_id AND d.id = n.id
-WHERE d.next_at IS NOT NULL ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d
+WITH locked AS MATERIALIZED (
+    SELECT d.id, d.attempts, d.message_id, d.next_at
+    FROM (SELECT $1::uuid AS webhook_id, unnest($2::uuid[]) AS id) n
+    JOIN flow.webhook_delivery d ON d.webhook_id = n.webhook_id AND d.id = n.id
+    ORDER BY d.message_id COLLATE "C" FOR NO KEY UPDATE OF d
+)
+SELECT l.id, l.attempts, (SELECT flow.clock())::timestamptz AS now FROM locked l WHERE l.next_at IS NOT NULL ORDER BY l.message_id COLLATE "C"
 `
 
 type DeliveryLockWaitingParams struct {
@@ -286,11 +301,11 @@ func (q *Queries) DeliveryReplay(ctx context.Context, db DBTX, arg DeliveryRepla
 
 const deliveryWaiting = `-- name: DeliveryWaiting :many
 SELECT d.webhook_id, d.id, d.org_id, d.message_id, d.received_at, d.duplicates, d.content_type, d.content_encoding, d.body, d.size_bytes, d.packed, d.status, d.attempts, d.next_at, d.last_error, d.batch_id FROM (
-    SELECT w.webhook_id, w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
-        SELECT e.webhook_id, e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
+    SELECT w.id, sum(w.size_bytes) OVER (ORDER BY w.next_at, w.id) - w.size_bytes AS earlier FROM (
+        SELECT e.id, e.next_at, e.size_bytes FROM flow.webhook_delivery e
         WHERE e.webhook_id = $1 AND e.next_at <= (SELECT flow.clock()) ORDER BY e.next_at, e.id LIMIT $2
     ) w
-) p JOIN flow.webhook_delivery d ON d.webhook_id = p.webhook_id AND d.id = p.id
+) p JOIN flow.webhook_delivery d ON d.id = p.id
 WHERE p.earlier < $3::bigint ORDER BY d.next_at, d.id
 `
 
@@ -340,14 +355,14 @@ func (q *Queries) DeliveryWaiting(ctx context.Context, db DBTX, arg DeliveryWait
 
 const housekeepDeliveries = `-- name: HousekeepDeliveries :one
 WITH hook AS MATERIALIZED (
-    SELECT w.id FROM flow.webhook w WHERE w.id = $1 FOR NO KEY UPDATE
+    SELECT w.org_id, w.id FROM flow.webhook w WHERE w.id = $1 FOR NO KEY UPDATE
 ), gone AS (
     DELETE FROM flow.webhook_delivery d USING (
-        SELECT o.webhook_id, o.id FROM hook, flow.webhook_delivery o
-        WHERE o.webhook_id = hook.id AND o.received_at < (SELECT flow.clock()) - interval '90 days' AND o.next_at IS NULL
+        SELECT o.id FROM hook, flow.webhook_delivery o
+        WHERE o.org_id = hook.org_id AND o.webhook_id = hook.id AND o.received_at < (SELECT flow.clock()) - interval '90 days' AND o.next_at IS NULL
         ORDER BY o.id LIMIT $2
     ) old
-    WHERE d.webhook_id = old.webhook_id AND d.id = old.id AND d.next_at IS NULL
+    WHERE d.id = old.id AND d.next_at IS NULL
     RETURNING d.id
 ), counted AS (
     UPDATE flow.webhook w SET delivery_count = w.delivery_count - (SELECT count(*) FROM gone) FROM hook WHERE w.id = hook.id
@@ -385,7 +400,7 @@ func (q *Queries) HousekeepNextWebhook(ctx context.Context, db DBTX) (uuid.UUID,
 const housekeepWebhooks = `-- name: HousekeepWebhooks :execrows
 DELETE FROM flow.webhook w USING (
     SELECT o.id FROM flow.webhook o
-    WHERE o.deleted_at < (SELECT flow.clock()) - interval '90 days' AND NOT EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.webhook_id = o.id)
+    WHERE o.deleted_at < (SELECT flow.clock()) - interval '90 days' AND NOT EXISTS (SELECT FROM flow.webhook_delivery d WHERE d.org_id = o.org_id AND d.webhook_id = o.id)
     ORDER BY o.deleted_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ) old
 WHERE w.id = old.id

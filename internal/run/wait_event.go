@@ -173,7 +173,7 @@ func (s *Service) Arrive(ctx context.Context, orgID uuid.UUID) (more bool, err e
 	if err != nil {
 		return false, err
 	}
-	upto := db.ArrivalAdvanceParams{No: a.No, Was: a.DoneUpto, DoneUpto: a.No, Delivered: len(rows) < candidatesAtOnce}
+	upto := db.ArrivalAdvanceParams{OrgID: orgID, No: a.No, Was: a.DoneUpto, DoneUpto: a.No, Delivered: len(rows) < candidatesAtOnce}
 	if !upto.Delivered {
 		upto.DoneUpto = rows[len(rows)-1].No
 	}

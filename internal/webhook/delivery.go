@@ -37,11 +37,12 @@ func (s *Service) Deliveries(ctx context.Context, orgID, id uuid.UUID, f Deliver
 	if f.Status == nil {
 		return rows, w.DeliveryCount, nil
 	}
-	total, err := s.q.DeliveryCount(ctx, s.Pool, db.DeliveryCountParams{WebhookID: id, OrgID: orgID, Status: *f.Status})
+	n, err := s.q.DeliveryCounts(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryCountsParams{WebhookID: id, OrgID: orgID})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count deliveries: %w", err)
 	}
-	return rows, total, nil
+	dispatched := max(w.DeliveryCount-n.Accepted-n.Failed-n.Dead, 0)
+	return rows, map[string]int64{"accepted": n.Accepted, "failed": n.Failed, "dead": n.Dead, "dispatched": dispatched}[*f.Status], nil
 }
 
 // Replay has the start of a delivery tried again that has none yet, with as many attempts as a new one. Faults: NotFound;
