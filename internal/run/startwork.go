@@ -165,6 +165,10 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 	if err != nil {
 		return err
 	}
+	places, err := c.placesFor(ctx, h, works)
+	if err != nil {
+		return err
+	}
 	later := pg.NewPipeline(c.tx)
 	for w, r := range unsettled(works) {
 		// A record that failed by another task waits for no batch, so none is started to be waited for.
@@ -172,6 +176,13 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 			continue
 		}
 		if reason, _ := chains.Take(h.chain().Root); reason != "" {
+			r.fail(CodeStart, reason)
+			w.settle(r)
+			continue
+		}
+		if full := places.use(h.OrgID, 1); full != nil {
+			chains.Return(h.chain().Root)
+			reason, _ := Refusal(full)
 			r.fail(CodeStart, reason)
 			w.settle(r)
 			continue
@@ -191,6 +202,20 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 		return err
 	}
 	return wrap(later.Send(ctx, c.tx), "start flows")
+}
+
+// placesFor takes places for what tasks want to start.
+func (c *Change) placesFor(ctx context.Context, h *head, works []*sliceWork) (places, error) {
+	group := Alike{In: StartInput{OrgID: h.OrgID}}
+	for _, r := range unsettled(works) {
+		if r.start != nil {
+			group.Each = append(group.Each, Small{})
+		}
+	}
+	if len(group.Each) == 0 {
+		return nil, nil
+	}
+	return c.s.takePlaces(ctx, c.tx, []*Alike{&group})
 }
 
 // lockChain locks the chain of a batch of which tasks want to start others.

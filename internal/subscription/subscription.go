@@ -20,6 +20,7 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -116,7 +117,7 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, als
 	}
 	var out *Subscription
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.admit(ctx, tx, orgID); err != nil {
+		if err := orgquota.Subscriptions.ForOneMore(ctx, tx, orgID); err != nil {
 			return err
 		}
 		if err := s.definitions.Hold(ctx, tx, orgID, in.DefinitionID); err != nil {
@@ -139,21 +140,6 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, als
 		return pg.Do(ctx, tx, out, also)
 	})
 	return out, err
-}
-
-// admit refuses one subscription too many.
-func (s *Service) admit(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error {
-	if _, err := s.q.EventSubscriptionLimit(ctx, tx, orgID); err != nil {
-		return fmt.Errorf("lock the organization: %w", err)
-	}
-	n, err := s.q.EventSubscriptionCount(ctx, tx, orgID)
-	if err != nil {
-		return fmt.Errorf("count event subscriptions: %w", err)
-	}
-	if n >= most {
-		return fault.Value([]string{"body"}, "The organization has %d event subscriptions, and may not have more; delete one", n)
-	}
-	return nil
 }
 
 // changed audits a change, and returns what came of it.
