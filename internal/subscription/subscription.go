@@ -25,12 +25,8 @@ import (
 	"flowlane/internal/run"
 )
 
-const (
-	// auditType is what the audit log calls a subscription.
-	auditType = "event_subscription"
-	// most is how many an organization may have, which bounds what an event costs its cause.
-	most = 1000
-)
+// auditType is what the audit log calls a subscription.
+const auditType = "event_subscription"
 
 // Input is what authors set.
 type Input struct {
