@@ -66,8 +66,8 @@ func parallel(n int, do func() int) map[int]int {
 	return out
 }
 
-// TestQuota_Created: what is created one by one is refused exactly where the quota is full, for one organization alone; a quota that
-// becomes lower takes nothing away.
+// TestQuota_Created: what is created one by one is refused exactly where the quota is full, for one organization alone;
+// a quota that becomes lower takes nothing away.
 func TestQuota_Created(t *testing.T) {
 	t.Parallel()
 	definition := fmt.Sprintf(`{"name":"flow","status":"active","steps":%s}`, transformSteps)
@@ -122,7 +122,8 @@ const later = `{"scheduled_at":"2099-01-01T00:00:00Z"}`
 // full checks a refusal of a start.
 func full(t *testing.T, r apitest.Response, most int) {
 	t.Helper()
-	r.Detail(http.StatusTooManyRequests, fmt.Sprintf("This organization has %d of %d open batches: wait until some end, cancel some, or ask the operator to raise the quota open_batches", most, most))
+	r.Detail(http.StatusTooManyRequests, fmt.Sprintf("This organization has %d of %d open batches: wait until some end, "+
+		"cancel some, or ask the operator to raise the quota open_batches", most, most))
 	assert.Equal(t, "5", r.Header.Get("Retry-After"))
 }
 
@@ -199,7 +200,8 @@ func TestQuota_OpenBatchesByItself(t *testing.T) {
 	assert.Equal(t, 2, s.count("flow.batch"))
 }
 
-// TestQuota_Webhooks: a message that cannot start a batch now is its sender's to send again; a copy of a known one is answered as ever.
+// TestQuota_Webhooks: a message that cannot start a batch now is its sender's to send again; a copy of a known one is
+// answered as ever.
 func TestQuota_Webhooks(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -256,7 +258,8 @@ func TestQuota_StoredBytes(t *testing.T) {
 	chunk(0, `{"n":10000}`).Want(http.StatusOK)
 	used, limit := s.used(orgquota.StoredBytes)
 	assert.Equal(t, []int{22, 30}, []int{used, limit})
-	overQuota(t, chunk(1, `{"n":10000}`), orgquota.StoredBytes, 30, "This organization has 22 of 30 bytes in record sets, and the chunk has 22, of which nothing was stored; the set stays open")
+	overQuota(t, chunk(1, `{"n":10000}`), orgquota.StoredBytes, 30,
+		"This organization has 22 of 30 bytes in record sets, and the chunk has 22, of which nothing was stored; the set stays open")
 	set := s.get(path)
 	assert.Equal(t, []any{"open", 2.0}, []any{set["status"], set["received_count"]})
 	assert.Equal(t, 1, s.count("flow.page"))

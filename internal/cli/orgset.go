@@ -23,7 +23,7 @@ type orgSet struct {
 
 	Org         string            `required:"" help:"Id of the organization." placeholder:"ID"`
 	StartBudget *int32            `name:"start-budget" help:"The most batches that events and flows may start of one root cause; 1000 at first."`
-	Quota       map[string]string `name:"quota" mapsep:"," help:"How much of something it may have at once, or 'default'; repeatable, for example webhooks=50." placeholder:"NAME=N"`
+	Quota       map[string]string `name:"quota" mapsep:"," help:"How much of something it may have at once, or 'default'; repeatable." placeholder:"NAME=N"`
 }
 
 // mostStarts is the largest budget of starts.
@@ -46,7 +46,8 @@ func (c *orgSet) quotas() (map[string]*int64, error) {
 		}
 		most, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || most < 0 || most > orgquota.Most {
-			return nil, fmt.Errorf("--quota %s=%s is neither a whole number between 0 and %d nor 'default'", name, value, int64(orgquota.Most))
+			return nil, fmt.Errorf("--quota %s=%s is neither a whole number between 0 and %d nor 'default'",
+				name, value, int64(orgquota.Most))
 		}
 		out[name] = &most
 	}

@@ -20,7 +20,8 @@ const (
 	askOutside = 2
 )
 
-// Meter holds organizations to a quota of which much is used and freed all the time: it counts now and then, not for each use.
+// Meter holds organizations to a quota of which much is used and freed all the time: it counts now and then, not for
+// each use.
 type Meter struct {
 	quota Quota
 	now   func() time.Time
@@ -57,8 +58,8 @@ type Grant struct {
 	Limit, Used int64
 }
 
-// Take takes of an organization's room what is there of want, for the transaction of ctx: what that does not commit is given back.
-// Whoever takes again in a transaction must have written what it took before. A nil meter gives everything.
+// Take takes of an organization's room what is there of want, for the transaction of ctx: what that does not commit is
+// given back. Whoever takes again in a transaction must have written what it took before. A nil meter gives everything.
 func (m *Meter) Take(ctx context.Context, conn db.DBTX, orgID uuid.UUID, want int64) (Grant, error) {
 	if m == nil {
 		return Grant{Taken: want}, nil
@@ -86,7 +87,8 @@ func (m *Meter) Take(ctx context.Context, conn db.DBTX, orgID uuid.UUID, want in
 	return m.granted(ctx, conn, o, taken), nil
 }
 
-// Look takes one outside of any transaction, for what will be taken in one later; so the next count comes a little sooner.
+// Look takes one outside of any transaction, for what will be taken in one later; so the next count comes a little
+// sooner.
 func (m *Meter) Look(ctx context.Context, pool *pgxpool.Pool, orgID uuid.UUID) (Grant, error) {
 	if m == nil {
 		return Grant{Taken: 1}, nil
@@ -135,7 +137,8 @@ func (m *Meter) takeKnown(ctx context.Context, conn db.DBTX, o *metered, want in
 	return m.granted(ctx, conn, o, taken), true
 }
 
-// readLimit reads the quota again, unless somebody just has. What is known of the room under another quota is forgotten.
+// readLimit reads the quota again, unless somebody just has. What is known of the room under another quota is
+// forgotten.
 func (m *Meter) readLimit(ctx context.Context, conn db.DBTX, orgID uuid.UUID, o *metered) error {
 	m.mu.Lock()
 	fresh := !o.limitAt.IsZero() && m.now().Sub(o.limitAt) < limitLasts

@@ -59,8 +59,8 @@ func (b *bundle) write(ctx context.Context, tx pgx.Tx, n int) {
 	require.NoError(b.t, err)
 }
 
-// TestMeter_UnderWay: what a transaction has taken is nobody else's while that is under way, though no count sees it, and is given back
-// where it is not committed.
+// TestMeter_UnderWay: what a transaction has taken is nobody else's while that is under way, though no count sees it,
+// and is given back where it is not committed.
 func TestMeter_UnderWay(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -115,7 +115,8 @@ func TestMeter_Changed(t *testing.T) {
 	assert.EqualValues(t, 1000, b.take(t.Context(), b.pool, 1000))
 }
 
-// TestMeter_Silent: starts of an organization that has little ask the database for its quota once a second, and count nothing.
+// TestMeter_Silent: starts of an organization that has little ask the database for its quota once a second, and count
+// nothing.
 func TestMeter_Silent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1_000_000)

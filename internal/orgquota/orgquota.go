@@ -1,7 +1,8 @@
-// Package orgquota owns how much an organization may have at once, and refuses what would be more. It promises that nothing that is
-// there is touched by a quota, however low that becomes, and that no organization's use counts for another. What is created rarely is
-// counted in the transaction that creates it, exactly; what comes by the thousand a second is metered by each process, see Meter. It
-// must not know what the things are for. The budgets of providers are another matter, and package quota's.
+// Package orgquota owns how much an organization may have at once, and refuses what would be more. It promises that
+// nothing that is there is touched by a quota, however low that becomes, and that no organization's use counts for
+// another. What is created rarely is counted in the transaction that creates it, exactly; what comes by the thousand a
+// second is metered by each process, see Meter. It must not know what the things are for. The budgets of providers are
+// another matter, and package quota's.
 package orgquota
 
 import (
@@ -68,8 +69,9 @@ func Named(name string) (Quota, bool) {
 	return Quota{}, false
 }
 
-// ForOneMore refuses one more of what is created one by one, which the transaction is about to add. It locks the organization until
-// tx ends, so that of two creations at once not both take the last place: say it before other locks are taken. Fault: Unprocessable.
+// ForOneMore refuses one more of what is created one by one, which the transaction is about to add. It locks the
+// organization until tx ends, so that of two creations at once not both take the last place: say it before other locks
+// are taken. Fault: Unprocessable.
 func (q Quota) ForOneMore(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error {
 	var stand db.QuotaReadRow
 	err := pg.Together(ctx, tx, func(conn pg.DB) error {
@@ -88,7 +90,8 @@ func (q Quota) ForOneMore(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error
 	return q.exceeded(fmt.Sprintf("This organization has %s %s", q.share(stand.Used, stand.Most), q.things), stand.Most)
 }
 
-// share is how much of a quota is used; what is over it was there before the quota was lowered, and is counted no further.
+// share is how much of a quota is used; what is over it was there before the quota was lowered, and is counted no
+// further.
 func (q Quota) share(used, most int64) string {
 	if used > most {
 		return fmt.Sprintf("more than the %d", most)
@@ -107,18 +110,19 @@ func (q Quota) exceeded(state string, most int64) error {
 	return f.Because(errExceeded)
 }
 
-// Batches refuses starts of batches where the meter gave fewer places than they need: the RateLimited fault of what becomes free by
-// itself.
+// Batches refuses starts of batches where the meter gave fewer places than they need: the RateLimited fault of what
+// becomes free by itself.
 func Batches(g Grant) error {
-	f := fault.New(fault.RateLimited, "%s", OpenBatches.advice(fmt.Sprintf("This organization has %s open batches", OpenBatches.share(g.Used, g.Limit))))
+	state := fmt.Sprintf("This organization has %s open batches", OpenBatches.share(g.Used, g.Limit))
+	f := fault.New(fault.RateLimited, "%s", OpenBatches.advice(state))
 	f.RetryAfter = retryAfter
 	return f.Because(errExceeded)
 }
 
 // Bytes refuses rows of so many bytes where the meter gave fewer. Fault: Unprocessable.
 func Bytes(g Grant, needed int64) error {
-	return StoredBytes.exceeded(fmt.Sprintf("This organization has %s bytes in record sets, and the chunk has %d, of which nothing was stored; the set stays open",
-		StoredBytes.share(g.Used-g.Taken, g.Limit), needed), g.Limit)
+	return StoredBytes.exceeded(fmt.Sprintf("This organization has %s bytes in record sets, and the chunk has %d, "+
+		"of which nothing was stored; the set stays open", StoredBytes.share(g.Used-g.Taken, g.Limit), needed), g.Limit)
 }
 
 // Stand is a quota of an organization, and how much of it is used.

@@ -11,19 +11,19 @@ const (
 	uncounted = 1000
 )
 
-// room is what a process knows of the room that an organization has within a quota: what a count found, and what it has taken of
-// that since. The zero value with a limit is that of a process that has never counted.
+// room is what a process knows of the room that an organization has within a quota: what a count found, and what it has
+// taken of that since. The zero value with a limit is that of a process that has never counted.
 //
 //	                      a count lasts                      another count is due
 //	count ──▶ half of the room, for 10 s ──▶ a thousandth of the quota ──▶ count
 //	  └─ more than there was: refused for 1 s, without a count
 //
-// So an organization has more than its quota by no more than what each other process took of half of the room that it found in the last
-// ten seconds, or a thousandth of the quota, whichever is more.
+// So an organization has more than its quota by no more than what each other process took of half of the room that it
+// found in the last ten seconds, or a thousandth of the quota, whichever is more.
 type room struct {
 	limit int64
-	// found is what the last count found free, at a time; that is zero before the first. It is less than nothing after the quota was
-	// lowered.
+	// found is what the last count found free, at a time; that is zero before the first. It is less than nothing after
+	// the quota was lowered.
 	found int64
 	at    time.Time
 	// taken is what was taken since.

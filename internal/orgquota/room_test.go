@@ -35,9 +35,9 @@ func processes(n int, limit int64) []*process {
 	return out
 }
 
-// TestRoom: whatever several processes take and free at whatever times, nobody is refused unless a count of the last second found less
-// than was asked for; one process alone goes over a quota by no more than the thousandth that it uses uncounted, and of several each
-// other one adds no more than half of a quota to that.
+// TestRoom: whatever several processes take and free at whatever times, nobody is refused unless a count of the last
+// second found less than was asked for; one process alone goes over a quota by no more than the thousandth that it uses
+// uncounted, and of several each other one adds no more than half of a quota to that.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -67,7 +67,8 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// TestRoom_Cheap: those who have little are never counted, those who have much now and then, and refusals cost a count a second.
+// TestRoom_Cheap: those who have little are never counted, those who have much now and then, and refusals cost a count
+// a second.
 func TestRoom_Cheap(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)

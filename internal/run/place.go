@@ -40,8 +40,8 @@ func (p places) use(orgID uuid.UUID, n int) error {
 	return nil
 }
 
-// Room refuses an organization that has as many open batches as it may have, before it has anything kept that is to start one. Fault:
-// RateLimited.
+// Room refuses an organization that has as many open batches as it may have, before it has anything kept that is to
+// start one. Fault: RateLimited.
 func (s *Service) Room(ctx context.Context, pool *pgxpool.Pool, orgID uuid.UUID) error {
 	g, err := s.limits.Open.Look(ctx, pool, orgID)
 	if err != nil {
