@@ -175,14 +175,7 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 		if r.start == nil || r.start.waits > 0 && w.failed[r.offset] != nil {
 			continue
 		}
-		if reason, _ := chains.Take(h.chain().Root); reason != "" {
-			r.fail(CodeStart, reason)
-			w.settle(r)
-			continue
-		}
-		if full := places.use(h.OrgID, 1); full != nil {
-			chains.Return(h.chain().Root)
-			reason, _ := Refusal(full)
+		if reason := h.takeStart(chains, places); reason != "" {
 			r.fail(CodeStart, reason)
 			w.settle(r)
 			continue
@@ -202,6 +195,19 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 		return err
 	}
 	return wrap(later.Send(ctx, c.tx), "start flows")
+}
+
+// takeStart takes a start of the batch's chain and a place of its organization, or says why there is none.
+func (h *head) takeStart(chains Chains, places places) (refused string) {
+	root := h.chain().Root
+	if refused, _ = chains.Take(root); refused != "" {
+		return refused
+	}
+	if full := places.use(h.OrgID, 1); full != nil {
+		chains.Return(root)
+		refused, _ = Refusal(full)
+	}
+	return refused
 }
 
 // placesFor takes places for what tasks want to start.
