@@ -45,10 +45,6 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@batch_ids::uuid[]) AS batch_id)
 ORDER BY b.batch_id
 RETURNING org_id;
 
--- name: EventSubscriptionLimit :one
--- Locks the organization, so that two creations cannot both be the last that is allowed.
-SELECT id FROM flow.organization WHERE id = @org_id FOR NO KEY UPDATE;
-
 -- name: EventSubscriptionAdd :exec
 INSERT INTO flow.event_subscription (id, org_id, definition_id, description, event_kind, filter, input_template, enabled, created_by, created_at, updated_at)
 VALUES (@id, @org_id, @definition_id, @description, @event_kind, sqlc.narg('filter'), sqlc.narg('input_template'), @enabled, @created_by, @now, @now);

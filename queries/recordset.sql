@@ -28,7 +28,7 @@ WHERE org_id = @org_id AND (sqlc.narg('status')::flow.record_set_status IS NULL 
 -- name: RecordSetReceive :one
 -- Counts an accepted chunk; no row means that the set is not open any more.
 UPDATE flow.record_set SET chunk_count = chunk_count + 1, received_count = received_count + @records::bigint,
-    updated_at = flow.clock(), staging_expires_at = flow.clock() + make_interval(secs => @staging_seconds::float8)
+    row_bytes = row_bytes + @row_bytes::bigint, updated_at = flow.clock(), staging_expires_at = flow.clock() + make_interval(secs => @staging_seconds::float8)
 WHERE org_id = @org_id AND id = @id AND status = 'open' AND staging_expires_at > flow.clock()
 RETURNING received_count;
 

@@ -16,6 +16,18 @@ COMMENT ON COLUMN flow.organization.status IS 'active; suspended: its requests a
 COMMENT ON COLUMN flow.organization.start_budget IS 'The most batches that events and flows may start of one root cause (flow.chain).';
 COMMENT ON COLUMN flow.organization.created_at IS 'When an operator made it.';
 
+CREATE TABLE flow.organization_quota (
+    org_id uuid NOT NULL REFERENCES flow.organization (id),
+    name text NOT NULL CHECK (name IN ('open_batches', 'open_record_sets', 'stored_bytes', 'credentials', 'definitions', 'schedules', 'webhooks',
+        'subscriptions')),
+    most bigint NOT NULL CHECK (most BETWEEN 0 AND 1000000000000000),
+    PRIMARY KEY (org_id, name)
+);
+COMMENT ON TABLE flow.organization_quota IS 'How much an organization may have at once, where the operator has said other than the default.';
+COMMENT ON COLUMN flow.organization_quota.org_id IS 'The organization that may have so much.';
+COMMENT ON COLUMN flow.organization_quota.name IS 'Of what, as the API names it.';
+COMMENT ON COLUMN flow.organization_quota.most IS 'The most that is not refused; what was there before it was lowered stays.';
+
 CREATE TABLE flow.account (
     id uuid PRIMARY KEY,
     org_id uuid NOT NULL REFERENCES flow.organization (id),

@@ -11,6 +11,7 @@ CREATE TABLE flow.record_set (
     chunk_size integer NOT NULL CHECK (chunk_size BETWEEN 1 AND 50000),
     chunk_count bigint NOT NULL DEFAULT 0 CHECK (chunk_count >= 0),
     received_count bigint NOT NULL DEFAULT 0 CHECK (received_count >= chunk_count),
+    row_bytes bigint NOT NULL DEFAULT 0 CHECK (row_bytes >= 0),
     expected_count bigint CHECK (expected_count >= 0),
     content_hash text,
     metadata text NOT NULL DEFAULT '{}',
@@ -34,6 +35,7 @@ COMMENT ON COLUMN flow.record_set.status IS 'open, sealed or consumed; a trigger
 COMMENT ON COLUMN flow.record_set.chunk_size IS 'Most records that a chunk may have.';
 COMMENT ON COLUMN flow.record_set.chunk_count IS 'Chunks that have arrived.';
 COMMENT ON COLUMN flow.record_set.received_count IS 'Records that have arrived.';
+COMMENT ON COLUMN flow.record_set.row_bytes IS 'Size of these records as they were sent.';
 COMMENT ON COLUMN flow.record_set.expected_count IS 'Records that the caller says there are; must equal received_count for the seal. Null where it never said.';
 COMMENT ON COLUMN flow.record_set.content_hash IS 'SHA-256 over the digests of the chunks, in order; null while open.';
 COMMENT ON COLUMN flow.record_set.metadata IS 'A JSON object of the caller''s, as text: key order and digits stay as they were sent.';
@@ -57,8 +59,8 @@ BEGIN
         RAISE EXCEPTION 'record set % cannot move from % to %', OLD.id, OLD.status, NEW.status USING ERRCODE = 'check_violation';
     END IF;
     IF (NEW.id, NEW.org_id, NEW.chunk_size, NEW.created_at) IS DISTINCT FROM (OLD.id, OLD.org_id, OLD.chunk_size, OLD.created_at)
-        OR (OLD.status <> 'open' AND (NEW.received_count, NEW.chunk_count, NEW.expected_count, NEW.content_hash, NEW.sealed_at)
-            IS DISTINCT FROM (OLD.received_count, OLD.chunk_count, OLD.expected_count, OLD.content_hash, OLD.sealed_at))
+        OR (OLD.status <> 'open' AND (NEW.received_count, NEW.chunk_count, NEW.row_bytes, NEW.expected_count, NEW.content_hash, NEW.sealed_at)
+            IS DISTINCT FROM (OLD.received_count, OLD.chunk_count, OLD.row_bytes, OLD.expected_count, OLD.content_hash, OLD.sealed_at))
         OR (OLD.status = 'consumed' AND NEW.batch_id IS DISTINCT FROM OLD.batch_id) THEN
         RAISE EXCEPTION 'record set %: what is fixed while it is % cannot change', OLD.id, OLD.status USING ERRCODE = 'check_violation';
     END IF;

@@ -317,3 +317,32 @@ COMMENT ON COLUMN flow.refused_start.trigger_source IS 'What exactly was to star
 COMMENT ON COLUMN flow.refused_start.reason IS 'Why it was refused, for people.';
 COMMENT ON COLUMN flow.refused_start.created_by IS 'The account that its batch would name.';
 COMMENT ON COLUMN flow.refused_start.created_at IS 'The time of the service at which the event was decided.';
+
+-- What is left of a quota is asked for by its name, so what each counts stands in one place. Each branch goes by an index
+-- of its own.
+-- +goose StatementBegin
+CREATE FUNCTION flow.quota_used(org uuid, quota text, upto bigint) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    CASE quota
+    WHEN 'open_batches' THEN
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.batch_count b WHERE b.org_id = org AND b.status IN ('queued', 'running', 'paused')
+            LIMIT upto) x);
+    WHEN 'open_record_sets' THEN
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.record_set s WHERE s.org_id = org AND s.status = 'open'
+            AND s.staging_expires_at > (SELECT flow.clock()) LIMIT upto) x);
+    WHEN 'stored_bytes' THEN
+        RETURN (SELECT coalesce(sum(s.row_bytes), 0) FROM flow.record_set s WHERE s.org_id = org);
+    WHEN 'credentials' THEN
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.credential c WHERE c.org_id = org AND c.deleted_at IS NULL LIMIT upto) x);
+    WHEN 'definitions' THEN
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.definition d WHERE d.org_id = org AND d.deleted_at IS NULL LIMIT upto) x);
+    WHEN 'schedules' THEN
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.schedule s WHERE s.org_id = org LIMIT upto) x);
+    WHEN 'webhooks' THEN
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.webhook w WHERE w.org_id = org AND w.deleted_at IS NULL LIMIT upto) x);
+    WHEN 'subscriptions' THEN
+        RETURN (SELECT count(*) FROM (SELECT FROM flow.event_subscription s WHERE s.org_id = org LIMIT upto) x);
+    END CASE;
+END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.quota_used(uuid, text, bigint) IS 'How much of a quota an organization uses. What has rows of its own is counted up to a number only; null counts all.';

@@ -339,18 +339,6 @@ func (q *Queries) EventSubscriptionGet(ctx context.Context, db DBTX, arg EventSu
 	return i, err
 }
 
-const eventSubscriptionLimit = `-- name: EventSubscriptionLimit :one
-SELECT id FROM flow.organization WHERE id = $1 FOR NO KEY UPDATE
-`
-
-// Locks the organization, so that two creations cannot both be the last that is allowed.
-func (q *Queries) EventSubscriptionLimit(ctx context.Context, db DBTX, orgID uuid.UUID) (uuid.UUID, error) {
-	row := db.QueryRow(ctx, eventSubscriptionLimit, orgID)
-	var id uuid.UUID
-	err := row.Scan(&id)
-	return id, err
-}
-
 const eventSubscriptionList = `-- name: EventSubscriptionList :many
 SELECT id, org_id, definition_id, description, event_kind, filter, input_template, enabled, started_count, failed_count, last_started_at, last_failed_at, last_error, created_by, created_at, updated_at FROM flow.event_subscription WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $4 OFFSET $3
 `

@@ -1204,6 +1204,16 @@ type FlowOrganization struct {
 	CreatedAt time.Time
 }
 
+// How much an organization may have at once, where the operator has said other than the default.
+type FlowOrganizationQuotum struct {
+	// The organization that may have so much.
+	OrgID uuid.UUID
+	// Of what, as the API names it.
+	Name string
+	// The most that is not refused; what was there before it was lowered stays.
+	Most int64
+}
+
 // Rows as they were uploaded: raw JSON of up to 250 rows or 64 KiB, compressed, written once, read in place. Customer data.
 type FlowPage struct {
 	// The record set, or, for records that came with a trigger, the batch's own set.
@@ -1322,6 +1332,8 @@ type FlowRecordSet struct {
 	ChunkCount int64
 	// Records that have arrived.
 	ReceivedCount int64
+	// Size of these records as they were sent.
+	RowBytes int64
 	// Records that the caller says there are; must equal received_count for the seal. Null where it never said.
 	ExpectedCount *int64
 	// SHA-256 over the digests of the chunks, in order; null while open.

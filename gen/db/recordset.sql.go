@@ -195,7 +195,7 @@ func (q *Queries) RecordSetDelete(ctx context.Context, db DBTX, id uuid.UUID) er
 }
 
 const recordSetGet = `-- name: RecordSetGet :one
-SELECT id, org_id, status, chunk_size, chunk_count, received_count, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
+SELECT id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
 WHERE org_id = $1 AND id = $2 AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
 `
 
@@ -215,6 +215,7 @@ func (q *Queries) RecordSetGet(ctx context.Context, db DBTX, arg RecordSetGetPar
 		&i.ChunkSize,
 		&i.ChunkCount,
 		&i.ReceivedCount,
+		&i.RowBytes,
 		&i.ExpectedCount,
 		&i.ContentHash,
 		&i.Metadata,
@@ -230,7 +231,7 @@ func (q *Queries) RecordSetGet(ctx context.Context, db DBTX, arg RecordSetGetPar
 const recordSetInsert = `-- name: RecordSetInsert :one
 INSERT INTO flow.record_set (id, org_id, chunk_size, metadata, staging_expires_at)
 VALUES ($1, $2, $3, $4, flow.clock() + make_interval(secs => $5::float8))
-RETURNING id, org_id, status, chunk_size, chunk_count, received_count, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at
+RETURNING id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at
 `
 
 type RecordSetInsertParams struct {
@@ -257,6 +258,7 @@ func (q *Queries) RecordSetInsert(ctx context.Context, db DBTX, arg RecordSetIns
 		&i.ChunkSize,
 		&i.ChunkCount,
 		&i.ReceivedCount,
+		&i.RowBytes,
 		&i.ExpectedCount,
 		&i.ContentHash,
 		&i.Metadata,
@@ -270,7 +272,7 @@ func (q *Queries) RecordSetInsert(ctx context.Context, db DBTX, arg RecordSetIns
 }
 
 const recordSetList = `-- name: RecordSetList :many
-SELECT id, org_id, status, chunk_size, chunk_count, received_count, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
+SELECT id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
 WHERE org_id = $1 AND id > $2 AND ($3::flow.record_set_status IS NULL OR status = $3)
     AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
 ORDER BY id LIMIT $5 OFFSET $4
@@ -306,6 +308,7 @@ func (q *Queries) RecordSetList(ctx context.Context, db DBTX, arg RecordSetListP
 			&i.ChunkSize,
 			&i.ChunkCount,
 			&i.ReceivedCount,
+			&i.RowBytes,
 			&i.ExpectedCount,
 			&i.ContentHash,
 			&i.Metadata,
@@ -326,7 +329,7 @@ func (q *Queries) RecordSetList(ctx context.Context, db DBTX, arg RecordSetListP
 }
 
 const recordSetLock = `-- name: RecordSetLock :one
-SELECT id, org_id, status, chunk_size, chunk_count, received_count, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
+SELECT id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at FROM flow.record_set
 WHERE org_id = $1 AND id = $2 AND (staging_expires_at IS NULL OR staging_expires_at > flow.clock())
 FOR NO KEY UPDATE
 `
@@ -347,6 +350,7 @@ func (q *Queries) RecordSetLock(ctx context.Context, db DBTX, arg RecordSetLockP
 		&i.ChunkSize,
 		&i.ChunkCount,
 		&i.ReceivedCount,
+		&i.RowBytes,
 		&i.ExpectedCount,
 		&i.ContentHash,
 		&i.Metadata,
@@ -360,7 +364,7 @@ func (q *Queries) RecordSetLock(ctx context.Context, db DBTX, arg RecordSetLockP
 }
 
 const recordSetLockStaged = `-- name: RecordSetLockStaged :one
-SELECT s.id, s.org_id, s.status, s.chunk_size, s.chunk_count, s.received_count, s.expected_count, s.content_hash, s.metadata, s.batch_id, s.created_at, s.sealed_at, s.updated_at, s.staging_expires_at, (s.staging_expires_at <= flow.clock())::boolean AS expired
+SELECT s.id, s.org_id, s.status, s.chunk_size, s.chunk_count, s.received_count, s.row_bytes, s.expected_count, s.content_hash, s.metadata, s.batch_id, s.created_at, s.sealed_at, s.updated_at, s.staging_expires_at, (s.staging_expires_at <= flow.clock())::boolean AS expired
 FROM flow.record_set s WHERE id = $1 AND status <> 'consumed'
 FOR UPDATE
 `
@@ -381,6 +385,7 @@ func (q *Queries) RecordSetLockStaged(ctx context.Context, db DBTX, id uuid.UUID
 		&i.FlowRecordSet.ChunkSize,
 		&i.FlowRecordSet.ChunkCount,
 		&i.FlowRecordSet.ReceivedCount,
+		&i.FlowRecordSet.RowBytes,
 		&i.FlowRecordSet.ExpectedCount,
 		&i.FlowRecordSet.ContentHash,
 		&i.FlowRecordSet.Metadata,
@@ -396,13 +401,14 @@ func (q *Queries) RecordSetLockStaged(ctx context.Context, db DBTX, id uuid.UUID
 
 const recordSetReceive = `-- name: RecordSetReceive :one
 UPDATE flow.record_set SET chunk_count = chunk_count + 1, received_count = received_count + $1::bigint,
-    updated_at = flow.clock(), staging_expires_at = flow.clock() + make_interval(secs => $2::float8)
-WHERE org_id = $3 AND id = $4 AND status = 'open' AND staging_expires_at > flow.clock()
+    row_bytes = row_bytes + $2::bigint, updated_at = flow.clock(), staging_expires_at = flow.clock() + make_interval(secs => $3::float8)
+WHERE org_id = $4 AND id = $5 AND status = 'open' AND staging_expires_at > flow.clock()
 RETURNING received_count
 `
 
 type RecordSetReceiveParams struct {
 	Records        int64
+	RowBytes       int64
 	StagingSeconds float64
 	OrgID          uuid.UUID
 	ID             uuid.UUID
@@ -412,6 +418,7 @@ type RecordSetReceiveParams struct {
 func (q *Queries) RecordSetReceive(ctx context.Context, db DBTX, arg RecordSetReceiveParams) (int64, error) {
 	row := db.QueryRow(ctx, recordSetReceive,
 		arg.Records,
+		arg.RowBytes,
 		arg.StagingSeconds,
 		arg.OrgID,
 		arg.ID,
@@ -426,7 +433,7 @@ UPDATE flow.record_set SET status = 'sealed', expected_count = received_count, c
     sealed_at = flow.clock(), updated_at = flow.clock(),
     staging_expires_at = flow.clock() + make_interval(secs => $2::float8)
 WHERE org_id = $3 AND id = $4 AND status = 'open'
-RETURNING id, org_id, status, chunk_size, chunk_count, received_count, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at
+RETURNING id, org_id, status, chunk_size, chunk_count, received_count, row_bytes, expected_count, content_hash, metadata, batch_id, created_at, sealed_at, updated_at, staging_expires_at
 `
 
 type RecordSetSealParams struct {
@@ -451,6 +458,7 @@ func (q *Queries) RecordSetSeal(ctx context.Context, db DBTX, arg RecordSetSealP
 		&i.ChunkSize,
 		&i.ChunkCount,
 		&i.ReceivedCount,
+		&i.RowBytes,
 		&i.ExpectedCount,
 		&i.ContentHash,
 		&i.Metadata,

@@ -142,6 +142,14 @@ type AccountInvoker interface {
 	//
 	// GET /account/me
 	GetMe(ctx context.Context, options ...RequestOption) (*Me, error)
+	// GetQuotas invokes getQuotas operation.
+	//
+	// Returns how much of each thing the organization may have at once, as the operator of the service set
+	// it, and how much it has. `used` is counted for this answer; it can be more than `limit`, because a
+	// quota that becomes lower takes nothing away.
+	//
+	// GET /account/quotas
+	GetQuotas(ctx context.Context, options ...RequestOption) (*Quotas, error)
 	// ListApiKeys invokes listApiKeys operation.
 	//
 	// Returns the keys of the organization, revoked ones included. Only the end of a key is shown.
@@ -219,7 +227,8 @@ type BatchInvoker interface {
 	//
 	// A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 	// retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
-	// failed goes on where that failed. If no job is left, the answer is 409.
+	// failed goes on where that failed. If no job is left, the answer is 409. While the quota
+	// `open_batches` is full it is 429 with `Retry-After` (seconds).
 	//
 	// POST /flows/batches/{batch_id}/retry
 	RetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, options ...RequestOption) (*TriggerResult, error)
@@ -304,7 +313,7 @@ type CredentialInvoker interface {
 	// refuses is not stored (422 with what it said). Where the platform can tell which account a secret
 	// belongs to, the credential is bound to it at once (`tenancy_id`); if the platform cannot be asked
 	// just now, the secret is stored as it is, `telemetry` has the failure, and `tenancy_id` stays null
-	// until a test succeeds.
+	// until a test succeeds. One more than the quota `credentials` is 422 `quota_exceeded`.
 	//
 	// POST /credentials
 	CreateCredential(ctx context.Context, request *CredentialCreate, params CreateCredentialParams, options ...RequestOption) (*Credential, error)
@@ -369,7 +378,7 @@ type DefinitionInvoker interface {
 	//
 	// Stores a flow as version 1, of the `steps` in the body or of those of a template (`template_id`,
 	// `bindings`). Every expression is checked; all that is wrong with them comes back at once as 422 with
-	// `expression_errors`.
+	// `expression_errors`. One more than the quota `definitions` is 422 `quota_exceeded`.
 	//
 	// POST /flows/definitions
 	CreateDefinition(ctx context.Context, request DefinitionCreate, params CreateDefinitionParams, options ...RequestOption) (*Definition, error)
@@ -429,7 +438,8 @@ type DefinitionInvoker interface {
 	// Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one
 	// `input_data` object; with none of them the batch has one record, `{}`. More than one of them is 422.
 	// The definition must be `active` (400 otherwise). A record set that is not sealed, or that another
-	// batch used, is 409.
+	// batch used, is 409. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+	// (seconds), and a record set stays sealed.
 	//
 	// POST /flows/definitions/{definition_id}/trigger
 	TriggerDefinition(ctx context.Context, request OptTriggerRequest, params TriggerDefinitionParams, options ...RequestOption) (*TriggerResult, error)
@@ -572,8 +582,10 @@ type EventInvoker interface {
 	// tasks included: what the batch of the eighth causes starts nothing; `last_error` and a row among the
 	// triggers say so. One root cause (a trigger, or an event that no chain led to) leads to up to 1000
 	// batches by events and tasks, or as many as the operator set for the organization; further ones are
-	// refused in the same way, and the first 100 of them have rows. An organization has up to 1000 event
-	// subscriptions.
+	// refused in the same way, and the first 100 of them have rows. Of events that come together and find
+	// the quota `open_batches` full, one has a row.
+	//
+	// One subscription more than the quota `subscriptions` is 422 `quota_exceeded`.
 	//
 	// POST /flows/event-subscriptions
 	CreateEventSubscription(ctx context.Context, request *EventSubscriptionInput, params CreateEventSubscriptionParams, options ...RequestOption) (*EventSubscription, error)
@@ -792,13 +804,15 @@ type RecordSetInvoker interface {
 	// every chunk but the last must hold exactly `chunk_size` records. Sending the same chunk again
 	// answers `replay` true and changes nothing; other records under a used `chunk_index` are 409, and so
 	// is a set that is not open (`Record set is not open`). The body may have 16777216 bytes (413 beyond).
-	// Numbers are kept digit for digit.
+	// Numbers are kept digit for digit. A chunk that does not fit into the quota `stored_bytes` is 422
+	// `quota_exceeded`: nothing of it is stored, and the set stays open.
 	//
 	// POST /data/record-sets/{record_set_id}/records
 	AppendRecords(ctx context.Context, request *RecordChunk, params AppendRecordsParams, options ...RequestOption) (*RecordChunkResult, error)
 	// CreateRecordSet invokes createRecordSet operation.
 	//
-	// Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`).
+	// Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`). One
+	// more open set than the quota `open_record_sets` is 422 `quota_exceeded`.
 	//
 	// POST /data/record-sets
 	CreateRecordSet(ctx context.Context, request OptRecordSetCreate, params CreateRecordSetParams, options ...RequestOption) (*RecordSet, error)
@@ -838,7 +852,9 @@ type ScheduleInvoker interface {
 	// Starts a flow at every time that a cron expression names, its slots. Each slot starts one batch,
 	// however many processes of the service run and whatever becomes of them. The definition must be
 	// active, else the answer is 400; each start takes its version of that time. If the schedule cannot be
-	// set up on our side, the answer is 503 and nothing remains of it.
+	// set up on our side, the answer is 503 and nothing remains of it. One more than the quota `schedules`
+	// is 422 `quota_exceeded`. A slot that finds the quota `open_batches` full fails, and its row among
+	// the fires says so.
 	//
 	// POST /flows/schedules
 	CreateSchedule(ctx context.Context, request *ScheduleInput, params CreateScheduleParams, options ...RequestOption) (*Schedule, error)
@@ -881,7 +897,8 @@ type ScheduleInvoker interface {
 	// Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 	// so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
 	// definition that is not active answers 400. It takes no body: to start the flow with other input,
-	// trigger its definition.
+	// trigger its definition. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+	// (seconds).
 	//
 	// POST /flows/schedules/{schedule_id}/run
 	RunSchedule(ctx context.Context, params RunScheduleParams, options ...RequestOption) (*TriggerResult, error)
@@ -1132,7 +1149,8 @@ type WebhookInvoker interface {
 	// Makes an address at which signed messages start a flow: one batch for each message. The answer shows
 	// the signing secret; no later answer does. Senders post to `<base URL>/v1` followed by `receive_url`.
 	// The definition need not be active yet, but must be when a message is dispatched. `Idempotency-Key`
-	// is ignored, because a secret is shown once.
+	// is ignored, because a secret is shown once. One more than the quota `webhooks` is 422
+	// `quota_exceeded`.
 	//
 	// POST /flows/webhooks
 	CreateWebhook(ctx context.Context, request *WebhookInput, options ...RequestOption) (*NewWebhook, error)
@@ -1175,8 +1193,9 @@ type WebhookInvoker interface {
 	// `Content-Type` is taken, up to 1 MiB (413), if it comes at 32 KiB a second after the first 10
 	// seconds (408). The answer is 404 where there is no such webhook or it is switched off; 401, always
 	// the same, where a header is missing, the timestamp is more than 5 minutes away or no signature fits;
-	// 429 with `Retry-After` where the minute of the webhook is full. Send the message again after those
-	// that may pass, with the same `webhook-id`.
+	// 429 with `Retry-After` where the minute of the webhook is full, or the organization has as many open
+	// batches as it may have. Send the message again after those that may pass, with the same
+	// `webhook-id`.
 	//
 	// POST /flows/webhooks/{slug}/{webhook_id}
 	ReceiveWebhook(ctx context.Context, request *ReceiveWebhookReqWithContentType, params ReceiveWebhookParams, options ...RequestOption) (*WebhookReceipt, error)
@@ -1256,7 +1275,8 @@ func (c *Client) onResponse(ctx context.Context, resp *http.Response) error {
 // every chunk but the last must hold exactly `chunk_size` records. Sending the same chunk again
 // answers `replay` true and changes nothing; other records under a used `chunk_index` are 409, and so
 // is a set that is not open (`Record set is not open`). The body may have 16777216 bytes (413 beyond).
-// Numbers are kept digit for digit.
+// Numbers are kept digit for digit. A chunk that does not fit into the quota `stored_bytes` is 422
+// `quota_exceeded`: nothing of it is stored, and the set stays open.
 //
 // POST /data/record-sets/{record_set_id}/records
 func (c *Client) AppendRecords(ctx context.Context, request *RecordChunk, params AppendRecordsParams, options ...RequestOption) (*RecordChunkResult, error) {
@@ -1766,7 +1786,7 @@ func (c *Client) sendCreateApiKey(ctx context.Context, request *ApiKeyCreate, re
 // refuses is not stored (422 with what it said). Where the platform can tell which account a secret
 // belongs to, the credential is bound to it at once (`tenancy_id`); if the platform cannot be asked
 // just now, the secret is stored as it is, `telemetry` has the failure, and `tenancy_id` stays null
-// until a test succeeds.
+// until a test succeeds. One more than the quota `credentials` is 422 `quota_exceeded`.
 //
 // POST /credentials
 func (c *Client) CreateCredential(ctx context.Context, request *CredentialCreate, params CreateCredentialParams, options ...RequestOption) (*Credential, error) {
@@ -1960,7 +1980,7 @@ func (c *Client) sendCreateCredential(ctx context.Context, request *CredentialCr
 //
 // Stores a flow as version 1, of the `steps` in the body or of those of a template (`template_id`,
 // `bindings`). Every expression is checked; all that is wrong with them comes back at once as 422 with
-// `expression_errors`.
+// `expression_errors`. One more than the quota `definitions` is 422 `quota_exceeded`.
 //
 // POST /flows/definitions
 func (c *Client) CreateDefinition(ctx context.Context, request DefinitionCreate, params CreateDefinitionParams, options ...RequestOption) (*Definition, error) {
@@ -2141,8 +2161,10 @@ func (c *Client) sendCreateDefinition(ctx context.Context, request DefinitionCre
 // tasks included: what the batch of the eighth causes starts nothing; `last_error` and a row among the
 // triggers say so. One root cause (a trigger, or an event that no chain led to) leads to up to 1000
 // batches by events and tasks, or as many as the operator set for the organization; further ones are
-// refused in the same way, and the first 100 of them have rows. An organization has up to 1000 event
-// subscriptions.
+// refused in the same way, and the first 100 of them have rows. Of events that come together and find
+// the quota `open_batches` full, one has a row.
+//
+// One subscription more than the quota `subscriptions` is 422 `quota_exceeded`.
 //
 // POST /flows/event-subscriptions
 func (c *Client) CreateEventSubscription(ctx context.Context, request *EventSubscriptionInput, params CreateEventSubscriptionParams, options ...RequestOption) (*EventSubscription, error) {
@@ -2313,7 +2335,8 @@ func (c *Client) sendCreateEventSubscription(ctx context.Context, request *Event
 
 // CreateRecordSet invokes createRecordSet operation.
 //
-// Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`).
+// Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`). One
+// more open set than the quota `open_record_sets` is 422 `quota_exceeded`.
 //
 // POST /data/record-sets
 func (c *Client) CreateRecordSet(ctx context.Context, request OptRecordSetCreate, params CreateRecordSetParams, options ...RequestOption) (*RecordSet, error) {
@@ -2487,7 +2510,9 @@ func (c *Client) sendCreateRecordSet(ctx context.Context, request OptRecordSetCr
 // Starts a flow at every time that a cron expression names, its slots. Each slot starts one batch,
 // however many processes of the service run and whatever becomes of them. The definition must be
 // active, else the answer is 400; each start takes its version of that time. If the schedule cannot be
-// set up on our side, the answer is 503 and nothing remains of it.
+// set up on our side, the answer is 503 and nothing remains of it. One more than the quota `schedules`
+// is 422 `quota_exceeded`. A slot that finds the quota `open_batches` full fails, and its row among
+// the fires says so.
 //
 // POST /flows/schedules
 func (c *Client) CreateSchedule(ctx context.Context, request *ScheduleInput, params CreateScheduleParams, options ...RequestOption) (*Schedule, error) {
@@ -3338,7 +3363,8 @@ func (c *Client) sendCreateVariableSet(ctx context.Context, request *VariableSet
 // Makes an address at which signed messages start a flow: one batch for each message. The answer shows
 // the signing secret; no later answer does. Senders post to `<base URL>/v1` followed by `receive_url`.
 // The definition need not be active yet, but must be when a message is dispatched. `Idempotency-Key`
-// is ignored, because a secret is shown once.
+// is ignored, because a secret is shown once. One more than the quota `webhooks` is 422
+// `quota_exceeded`.
 //
 // POST /flows/webhooks
 func (c *Client) CreateWebhook(ctx context.Context, request *WebhookInput, options ...RequestOption) (*NewWebhook, error) {
@@ -8780,6 +8806,159 @@ func (c *Client) sendGetQueue(ctx context.Context, params GetQueueParams, reques
 
 	stage = "DecodeResponse"
 	result, err := decodeGetQueueResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
+// GetQuotas invokes getQuotas operation.
+//
+// Returns how much of each thing the organization may have at once, as the operator of the service set
+// it, and how much it has. `used` is counted for this answer; it can be more than `limit`, because a
+// quota that becomes lower takes nothing away.
+//
+// GET /account/quotas
+func (c *Client) GetQuotas(ctx context.Context, options ...RequestOption) (*Quotas, error) {
+	res, err := c.sendGetQuotas(ctx, options...)
+	return res, err
+}
+
+func (c *Client) sendGetQuotas(ctx context.Context, requestOptions ...RequestOption) (res *Quotas, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("getQuotas"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/account/quotas"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, GetQuotasOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [1]string
+	pathParts[0] = "/account/quotas"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, GetQuotasOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, GetQuotasOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeGetQuotasResponse(resp)
 	if err != nil {
 		return res, errors.Wrap(err, "decode response")
 	}
@@ -18559,8 +18738,9 @@ func (c *Client) sendPutStoreLayer(ctx context.Context, request *StoreLayerRepla
 // `Content-Type` is taken, up to 1 MiB (413), if it comes at 32 KiB a second after the first 10
 // seconds (408). The answer is 404 where there is no such webhook or it is switched off; 401, always
 // the same, where a header is missing, the timestamp is more than 5 minutes away or no signature fits;
-// 429 with `Retry-After` where the minute of the webhook is full. Send the message again after those
-// that may pass, with the same `webhook-id`.
+// 429 with `Retry-After` where the minute of the webhook is full, or the organization has as many open
+// batches as it may have. Send the message again after those that may pass, with the same
+// `webhook-id`.
 //
 // POST /flows/webhooks/{slug}/{webhook_id}
 func (c *Client) ReceiveWebhook(ctx context.Context, request *ReceiveWebhookReqWithContentType, params ReceiveWebhookParams, options ...RequestOption) (*WebhookReceipt, error) {
@@ -20718,7 +20898,8 @@ func (c *Client) sendResumeDomain(ctx context.Context, params ResumeDomainParams
 //
 // A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 // retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
-// failed goes on where that failed. If no job is left, the answer is 409.
+// failed goes on where that failed. If no job is left, the answer is 409. While the quota
+// `open_batches` is full it is 429 with `Retry-After` (seconds).
 //
 // POST /flows/batches/{batch_id}/retry
 func (c *Client) RetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, options ...RequestOption) (*TriggerResult, error) {
@@ -21279,7 +21460,8 @@ func (c *Client) sendRotateWebhookSecret(ctx context.Context, params RotateWebho
 // Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 // so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
 // definition that is not active answers 400. It takes no body: to start the flow with other input,
-// trigger its definition.
+// trigger its definition. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+// (seconds).
 //
 // POST /flows/schedules/{schedule_id}/run
 func (c *Client) RunSchedule(ctx context.Context, params RunScheduleParams, options ...RequestOption) (*TriggerResult, error) {
@@ -22575,7 +22757,8 @@ func (c *Client) sendTestNewCredential(ctx context.Context, request *CredentialC
 // Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one
 // `input_data` object; with none of them the batch has one record, `{}`. More than one of them is 422.
 // The definition must be `active` (400 otherwise). A record set that is not sealed, or that another
-// batch used, is 409.
+// batch used, is 409. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+// (seconds), and a record set stays sealed.
 //
 // POST /flows/definitions/{definition_id}/trigger
 func (c *Client) TriggerDefinition(ctx context.Context, request OptTriggerRequest, params TriggerDefinitionParams, options ...RequestOption) (*TriggerResult, error) {

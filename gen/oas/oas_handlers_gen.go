@@ -40,7 +40,8 @@ func (c *codeRecorder) Unwrap() http.ResponseWriter {
 // every chunk but the last must hold exactly `chunk_size` records. Sending the same chunk again
 // answers `replay` true and changes nothing; other records under a used `chunk_index` are 409, and so
 // is a set that is not open (`Record set is not open`). The body may have 16777216 bytes (413 beyond).
-// Numbers are kept digit for digit.
+// Numbers are kept digit for digit. A chunk that does not fit into the quota `stored_bytes` is 422
+// `quota_exceeded`: nothing of it is stored, and the set stays open.
 //
 // POST /data/record-sets/{record_set_id}/records
 func (s *Server) handleAppendRecordsRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -737,7 +738,7 @@ func (s *Server) handleCreateApiKeyRequest(args [0]string, argsEscaped bool, w h
 // refuses is not stored (422 with what it said). Where the platform can tell which account a secret
 // belongs to, the credential is bound to it at once (`tenancy_id`); if the platform cannot be asked
 // just now, the secret is stored as it is, `telemetry` has the failure, and `tenancy_id` stays null
-// until a test succeeds.
+// until a test succeeds. One more than the quota `credentials` is 422 `quota_exceeded`.
 //
 // POST /credentials
 func (s *Server) handleCreateCredentialRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -977,7 +978,7 @@ func (s *Server) handleCreateCredentialRequest(args [0]string, argsEscaped bool,
 //
 // Stores a flow as version 1, of the `steps` in the body or of those of a template (`template_id`,
 // `bindings`). Every expression is checked; all that is wrong with them comes back at once as 422 with
-// `expression_errors`.
+// `expression_errors`. One more than the quota `definitions` is 422 `quota_exceeded`.
 //
 // POST /flows/definitions
 func (s *Server) handleCreateDefinitionRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -1221,8 +1222,10 @@ func (s *Server) handleCreateDefinitionRequest(args [0]string, argsEscaped bool,
 // tasks included: what the batch of the eighth causes starts nothing; `last_error` and a row among the
 // triggers say so. One root cause (a trigger, or an event that no chain led to) leads to up to 1000
 // batches by events and tasks, or as many as the operator set for the organization; further ones are
-// refused in the same way, and the first 100 of them have rows. An organization has up to 1000 event
-// subscriptions.
+// refused in the same way, and the first 100 of them have rows. Of events that come together and find
+// the quota `open_batches` full, one has a row.
+//
+// One subscription more than the quota `subscriptions` is 422 `quota_exceeded`.
 //
 // POST /flows/event-subscriptions
 func (s *Server) handleCreateEventSubscriptionRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -1456,7 +1459,8 @@ func (s *Server) handleCreateEventSubscriptionRequest(args [0]string, argsEscape
 
 // handleCreateRecordSetRequest handles createRecordSet operation.
 //
-// Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`).
+// Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`). One
+// more open set than the quota `open_record_sets` is 422 `quota_exceeded`.
 //
 // POST /data/record-sets
 func (s *Server) handleCreateRecordSetRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -1693,7 +1697,9 @@ func (s *Server) handleCreateRecordSetRequest(args [0]string, argsEscaped bool, 
 // Starts a flow at every time that a cron expression names, its slots. Each slot starts one batch,
 // however many processes of the service run and whatever becomes of them. The definition must be
 // active, else the answer is 400; each start takes its version of that time. If the schedule cannot be
-// set up on our side, the answer is 503 and nothing remains of it.
+// set up on our side, the answer is 503 and nothing remains of it. One more than the quota `schedules`
+// is 422 `quota_exceeded`. A slot that finds the quota `open_batches` full fails, and its row among
+// the fires says so.
 //
 // POST /flows/schedules
 func (s *Server) handleCreateScheduleRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -2861,7 +2867,8 @@ func (s *Server) handleCreateVariableSetRequest(args [0]string, argsEscaped bool
 // Makes an address at which signed messages start a flow: one batch for each message. The answer shows
 // the signing secret; no later answer does. Senders post to `<base URL>/v1` followed by `receive_url`.
 // The definition need not be active yet, but must be when a message is dispatched. `Idempotency-Key`
-// is ignored, because a secret is shown once.
+// is ignored, because a secret is shown once. One more than the quota `webhooks` is 422
+// `quota_exceeded`.
 //
 // POST /flows/webhooks
 func (s *Server) handleCreateWebhookRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -9820,6 +9827,212 @@ func (s *Server) handleGetQueueRequest(args [1]string, argsEscaped bool, w http.
 	}
 
 	if err := encodeGetQueueResponse(response, w, span); err != nil {
+		defer recordError("EncodeResponse", err)
+		if !errors.Is(err, ht.ErrInternalServerErrorResponse) {
+			s.cfg.ErrorHandler(ctx, w, r, err)
+		}
+		return
+	}
+}
+
+// handleGetQuotasRequest handles getQuotas operation.
+//
+// Returns how much of each thing the organization may have at once, as the operator of the service set
+// it, and how much it has. `used` is counted for this answer; it can be more than `limit`, because a
+// quota that becomes lower takes nothing away.
+//
+// GET /account/quotas
+func (s *Server) handleGetQuotasRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+	statusWriter := &codeRecorder{ResponseWriter: w}
+	w = statusWriter
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("getQuotas"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.HTTPRouteKey.String("/account/quotas"),
+	}
+	// Add attributes from config.
+	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
+
+	// Start a span for this request.
+	ctx, span := s.cfg.Tracer.Start(r.Context(), GetQuotasOperation,
+		trace.WithAttributes(otelAttrs...),
+		serverSpanKind,
+	)
+	defer span.End()
+
+	// Add Labeler to context.
+	labeler := &Labeler{attrs: otelAttrs}
+	ctx = contextWithLabeler(ctx, labeler)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		elapsedDuration := time.Since(startTime)
+
+		attrSet := labeler.AttributeSet()
+		attrs := attrSet.ToSlice()
+		code := statusWriter.status
+		if code != 0 {
+			codeAttr := semconv.HTTPResponseStatusCode(code)
+			attrs = append(attrs, codeAttr)
+			span.SetAttributes(attrs...)
+		}
+		attrOpt := metric.WithAttributes(attrs...)
+
+		// Increment request counter.
+		s.requests.Add(ctx, 1, attrOpt)
+
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		s.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), attrOpt)
+	}()
+
+	var (
+		recordError = func(stage string, err error) {
+			span.RecordError(err)
+
+			// https://opentelemetry.io/docs/specs/semconv/http/http-spans/#status
+			// Span Status MUST be left unset if HTTP status code was in the 1xx, 2xx or 3xx ranges,
+			// unless there was another error (e.g., network error receiving the response body; or 3xx codes with
+			// max redirects exceeded), in which case status MUST be set to Error.
+			code := statusWriter.status
+			if code < 100 || code >= 500 {
+				span.SetStatus(codes.Error, stage)
+			}
+
+			attrSet := labeler.AttributeSet()
+			attrs := attrSet.ToSlice()
+			if code != 0 {
+				attrs = append(attrs, semconv.HTTPResponseStatusCode(code))
+			}
+
+			s.errors.Add(ctx, 1, metric.WithAttributes(attrs...))
+		}
+		err          error
+		opErrContext = ogenerrors.OperationContext{
+			Name: GetQuotasOperation,
+			ID:   "getQuotas",
+		}
+	)
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			sctx, ok, err := s.securityApiKeyAuth(ctx, GetQuotasOperation, r)
+			if err != nil {
+				err = &ogenerrors.SecurityError{
+					OperationContext: opErrContext,
+					Security:         "ApiKeyAuth",
+					Err:              err,
+				}
+				if encodeErr := encodeErrorResponse(s.h.NewError(ctx, err), w, span); encodeErr != nil {
+					defer recordError("Security:ApiKeyAuth", err)
+				}
+				return
+			}
+			if ok {
+				satisfied[0] |= 1 << 0
+				ctx = sctx
+			}
+		}
+		{
+			sctx, ok, err := s.securityOrgJwt(ctx, GetQuotasOperation, r)
+			if err != nil {
+				err = &ogenerrors.SecurityError{
+					OperationContext: opErrContext,
+					Security:         "OrgJwt",
+					Err:              err,
+				}
+				if encodeErr := encodeErrorResponse(s.h.NewError(ctx, err), w, span); encodeErr != nil {
+					defer recordError("Security:OrgJwt", err)
+				}
+				return
+			}
+			if ok {
+				satisfied[0] |= 1 << 1
+				ctx = sctx
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			err = &ogenerrors.SecurityError{
+				OperationContext: opErrContext,
+				Err:              ogenerrors.ErrSecurityRequirementIsNotSatisfied,
+			}
+			if encodeErr := encodeErrorResponse(s.h.NewError(ctx, err), w, span); encodeErr != nil {
+				defer recordError("Security", err)
+			}
+			return
+		}
+	}
+
+	var rawBody []byte
+
+	var response *Quotas
+	if m := s.cfg.Middleware; m != nil {
+		mreq := middleware.Request{
+			Context:          ctx,
+			OperationName:    GetQuotasOperation,
+			OperationSummary: "Read the quotas",
+			OperationID:      "getQuotas",
+			Body:             nil,
+			RawBody:          rawBody,
+			Params:           middleware.Parameters{},
+			Raw:              r,
+		}
+
+		type (
+			Request  = struct{}
+			Params   = struct{}
+			Response = *Quotas
+		)
+		response, err = middleware.HookMiddleware[
+			Request,
+			Params,
+			Response,
+		](
+			m,
+			mreq,
+			nil,
+			func(ctx context.Context, request Request, params Params) (response Response, err error) {
+				response, err = s.h.GetQuotas(ctx)
+				return response, err
+			},
+		)
+	} else {
+		response, err = s.h.GetQuotas(ctx)
+	}
+	if err != nil {
+		if errRes, ok := errors.Into[*ErrorStatusCodeWithHeaders](err); ok {
+			if err := encodeErrorResponse(errRes, w, span); err != nil {
+				defer recordError("Internal", err)
+			}
+			return
+		}
+		if errors.Is(err, ht.ErrNotImplemented) {
+			s.cfg.ErrorHandler(ctx, w, r, err)
+			return
+		}
+		if err := encodeErrorResponse(s.h.NewError(ctx, err), w, span); err != nil {
+			defer recordError("Internal", err)
+		}
+		return
+	}
+
+	if err := encodeGetQuotasResponse(response, w, span); err != nil {
 		defer recordError("EncodeResponse", err)
 		if !errors.Is(err, ht.ErrInternalServerErrorResponse) {
 			s.cfg.ErrorHandler(ctx, w, r, err)
@@ -20003,8 +20216,9 @@ func (s *Server) handlePutStoreLayerRequest(args [3]string, argsEscaped bool, w 
 // `Content-Type` is taken, up to 1 MiB (413), if it comes at 32 KiB a second after the first 10
 // seconds (408). The answer is 404 where there is no such webhook or it is switched off; 401, always
 // the same, where a header is missing, the timestamp is more than 5 minutes away or no signature fits;
-// 429 with `Retry-After` where the minute of the webhook is full. Send the message again after those
-// that may pass, with the same `webhook-id`.
+// 429 with `Retry-After` where the minute of the webhook is full, or the organization has as many open
+// batches as it may have. Send the message again after those that may pass, with the same
+// `webhook-id`.
 //
 // POST /flows/webhooks/{slug}/{webhook_id}
 func (s *Server) handleReceiveWebhookRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -22736,7 +22950,8 @@ func (s *Server) handleResumeDomainRequest(args [1]string, argsEscaped bool, w h
 //
 // A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 // retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
-// failed goes on where that failed. If no job is left, the answer is 409.
+// failed goes on where that failed. If no job is left, the answer is 409. While the quota
+// `open_batches` is full it is 429 with `Retry-After` (seconds).
 //
 // POST /flows/batches/{batch_id}/retry
 func (s *Server) handleRetryBatchRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -23427,7 +23642,8 @@ func (s *Server) handleRotateWebhookSecretRequest(args [1]string, argsEscaped bo
 // Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 // so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
 // definition that is not active answers 400. It takes no body: to start the flow with other input,
-// trigger its definition.
+// trigger its definition. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+// (seconds).
 //
 // POST /flows/schedules/{schedule_id}/run
 func (s *Server) handleRunScheduleRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -25038,7 +25254,8 @@ func (s *Server) handleTestNewCredentialRequest(args [0]string, argsEscaped bool
 // Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one
 // `input_data` object; with none of them the batch has one record, `{}`. More than one of them is 422.
 // The definition must be `active` (400 otherwise). A record set that is not sealed, or that another
-// batch used, is 409.
+// batch used, is 409. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+// (seconds), and a record set stays sealed.
 //
 // POST /flows/definitions/{definition_id}/trigger
 func (s *Server) handleTriggerDefinitionRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -50,6 +50,7 @@ const (
 	GetPauseOperation                OperationName = "GetPause"
 	GetPlatformOperation             OperationName = "GetPlatform"
 	GetQueueOperation                OperationName = "GetQueue"
+	GetQuotasOperation               OperationName = "GetQuotas"
 	GetRecordSetOperation            OperationName = "GetRecordSet"
 	GetScheduleOperation             OperationName = "GetSchedule"
 	GetServiceOperation              OperationName = "GetService"

@@ -15526,6 +15526,152 @@ func (s *QueueLanes) init() QueueLanes {
 	return m
 }
 
+// Ref: #/components/schemas/Quota
+type Quota struct {
+	// What is limited: `open_batches` that are queued, running or paused; `open_record_sets` that are not
+	// sealed yet; `stored_bytes`, the size of all rows in record sets as they were uploaded, consumed sets
+	// included (records that come with a trigger are not counted); and `credentials`, `definitions` (each
+	// with all its versions), `schedules`, `webhooks` and event `subscriptions` that are not deleted.
+	Name QuotaName `json:"name"`
+	// The most that the organization may have at once, in bytes for `stored_bytes`.
+	Limit int64 `json:"limit"`
+	// How much it has now.
+	Used int64 `json:"used"`
+}
+
+// GetName returns the value of Name.
+func (s *Quota) GetName() QuotaName {
+	return s.Name
+}
+
+// GetLimit returns the value of Limit.
+func (s *Quota) GetLimit() int64 {
+	return s.Limit
+}
+
+// GetUsed returns the value of Used.
+func (s *Quota) GetUsed() int64 {
+	return s.Used
+}
+
+// SetName sets the value of Name.
+func (s *Quota) SetName(val QuotaName) {
+	s.Name = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *Quota) SetLimit(val int64) {
+	s.Limit = val
+}
+
+// SetUsed sets the value of Used.
+func (s *Quota) SetUsed(val int64) {
+	s.Used = val
+}
+
+// What is limited: `open_batches` that are queued, running or paused; `open_record_sets` that are not
+// sealed yet; `stored_bytes`, the size of all rows in record sets as they were uploaded, consumed sets
+// included (records that come with a trigger are not counted); and `credentials`, `definitions` (each
+// with all its versions), `schedules`, `webhooks` and event `subscriptions` that are not deleted.
+type QuotaName string
+
+const (
+	QuotaNameOpenBatches    QuotaName = "open_batches"
+	QuotaNameOpenRecordSets QuotaName = "open_record_sets"
+	QuotaNameStoredBytes    QuotaName = "stored_bytes"
+	QuotaNameCredentials    QuotaName = "credentials"
+	QuotaNameDefinitions    QuotaName = "definitions"
+	QuotaNameSchedules      QuotaName = "schedules"
+	QuotaNameWebhooks       QuotaName = "webhooks"
+	QuotaNameSubscriptions  QuotaName = "subscriptions"
+)
+
+// AllValues returns all QuotaName values.
+func (QuotaName) AllValues() []QuotaName {
+	return []QuotaName{
+		QuotaNameOpenBatches,
+		QuotaNameOpenRecordSets,
+		QuotaNameStoredBytes,
+		QuotaNameCredentials,
+		QuotaNameDefinitions,
+		QuotaNameSchedules,
+		QuotaNameWebhooks,
+		QuotaNameSubscriptions,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s QuotaName) MarshalText() ([]byte, error) {
+	switch s {
+	case QuotaNameOpenBatches:
+		return []byte(s), nil
+	case QuotaNameOpenRecordSets:
+		return []byte(s), nil
+	case QuotaNameStoredBytes:
+		return []byte(s), nil
+	case QuotaNameCredentials:
+		return []byte(s), nil
+	case QuotaNameDefinitions:
+		return []byte(s), nil
+	case QuotaNameSchedules:
+		return []byte(s), nil
+	case QuotaNameWebhooks:
+		return []byte(s), nil
+	case QuotaNameSubscriptions:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *QuotaName) UnmarshalText(data []byte) error {
+	switch QuotaName(data) {
+	case QuotaNameOpenBatches:
+		*s = QuotaNameOpenBatches
+		return nil
+	case QuotaNameOpenRecordSets:
+		*s = QuotaNameOpenRecordSets
+		return nil
+	case QuotaNameStoredBytes:
+		*s = QuotaNameStoredBytes
+		return nil
+	case QuotaNameCredentials:
+		*s = QuotaNameCredentials
+		return nil
+	case QuotaNameDefinitions:
+		*s = QuotaNameDefinitions
+		return nil
+	case QuotaNameSchedules:
+		*s = QuotaNameSchedules
+		return nil
+	case QuotaNameWebhooks:
+		*s = QuotaNameWebhooks
+		return nil
+	case QuotaNameSubscriptions:
+		*s = QuotaNameSubscriptions
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/Quotas
+type Quotas struct {
+	// Each quota once, always in the same order.
+	Quotas []Quota `json:"quotas"`
+}
+
+// GetQuotas returns the value of Quotas.
+func (s *Quotas) GetQuotas() []Quota {
+	return s.Quotas
+}
+
+// SetQuotas sets the value of Quotas.
+func (s *Quotas) SetQuotas(val []Quota) {
+	s.Quotas = val
+}
+
 // Ref: #/components/schemas/RateBucket
 type RateBucket struct {
 	Label       string `json:"label"`

@@ -67,6 +67,14 @@ type AccountHandler interface {
 	//
 	// GET /account/me
 	GetMe(ctx context.Context) (*Me, error)
+	// GetQuotas implements getQuotas operation.
+	//
+	// Returns how much of each thing the organization may have at once, as the operator of the service set
+	// it, and how much it has. `used` is counted for this answer; it can be more than `limit`, because a
+	// quota that becomes lower takes nothing away.
+	//
+	// GET /account/quotas
+	GetQuotas(ctx context.Context) (*Quotas, error)
 	// ListApiKeys implements listApiKeys operation.
 	//
 	// Returns the keys of the organization, revoked ones included. Only the end of a key is shown.
@@ -144,7 +152,8 @@ type BatchHandler interface {
 	//
 	// A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 	// retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
-	// failed goes on where that failed. If no job is left, the answer is 409.
+	// failed goes on where that failed. If no job is left, the answer is 409. While the quota
+	// `open_batches` is full it is 429 with `Retry-After` (seconds).
 	//
 	// POST /flows/batches/{batch_id}/retry
 	RetryBatch(ctx context.Context, req OptBatchRetry, params RetryBatchParams) (*TriggerResult, error)
@@ -229,7 +238,7 @@ type CredentialHandler interface {
 	// refuses is not stored (422 with what it said). Where the platform can tell which account a secret
 	// belongs to, the credential is bound to it at once (`tenancy_id`); if the platform cannot be asked
 	// just now, the secret is stored as it is, `telemetry` has the failure, and `tenancy_id` stays null
-	// until a test succeeds.
+	// until a test succeeds. One more than the quota `credentials` is 422 `quota_exceeded`.
 	//
 	// POST /credentials
 	CreateCredential(ctx context.Context, req *CredentialCreate, params CreateCredentialParams) (*Credential, error)
@@ -294,7 +303,7 @@ type DefinitionHandler interface {
 	//
 	// Stores a flow as version 1, of the `steps` in the body or of those of a template (`template_id`,
 	// `bindings`). Every expression is checked; all that is wrong with them comes back at once as 422 with
-	// `expression_errors`.
+	// `expression_errors`. One more than the quota `definitions` is 422 `quota_exceeded`.
 	//
 	// POST /flows/definitions
 	CreateDefinition(ctx context.Context, req DefinitionCreate, params CreateDefinitionParams) (*Definition, error)
@@ -354,7 +363,8 @@ type DefinitionHandler interface {
 	// Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one
 	// `input_data` object; with none of them the batch has one record, `{}`. More than one of them is 422.
 	// The definition must be `active` (400 otherwise). A record set that is not sealed, or that another
-	// batch used, is 409.
+	// batch used, is 409. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+	// (seconds), and a record set stays sealed.
 	//
 	// POST /flows/definitions/{definition_id}/trigger
 	TriggerDefinition(ctx context.Context, req OptTriggerRequest, params TriggerDefinitionParams) (*TriggerResult, error)
@@ -497,8 +507,10 @@ type EventHandler interface {
 	// tasks included: what the batch of the eighth causes starts nothing; `last_error` and a row among the
 	// triggers say so. One root cause (a trigger, or an event that no chain led to) leads to up to 1000
 	// batches by events and tasks, or as many as the operator set for the organization; further ones are
-	// refused in the same way, and the first 100 of them have rows. An organization has up to 1000 event
-	// subscriptions.
+	// refused in the same way, and the first 100 of them have rows. Of events that come together and find
+	// the quota `open_batches` full, one has a row.
+	//
+	// One subscription more than the quota `subscriptions` is 422 `quota_exceeded`.
 	//
 	// POST /flows/event-subscriptions
 	CreateEventSubscription(ctx context.Context, req *EventSubscriptionInput, params CreateEventSubscriptionParams) (*EventSubscription, error)
@@ -717,13 +729,15 @@ type RecordSetHandler interface {
 	// every chunk but the last must hold exactly `chunk_size` records. Sending the same chunk again
 	// answers `replay` true and changes nothing; other records under a used `chunk_index` are 409, and so
 	// is a set that is not open (`Record set is not open`). The body may have 16777216 bytes (413 beyond).
-	// Numbers are kept digit for digit.
+	// Numbers are kept digit for digit. A chunk that does not fit into the quota `stored_bytes` is 422
+	// `quota_exceeded`: nothing of it is stored, and the set stays open.
 	//
 	// POST /data/record-sets/{record_set_id}/records
 	AppendRecords(ctx context.Context, req *RecordChunk, params AppendRecordsParams) (*RecordChunkResult, error)
 	// CreateRecordSet implements createRecordSet operation.
 	//
-	// Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`).
+	// Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`). One
+	// more open set than the quota `open_record_sets` is 422 `quota_exceeded`.
 	//
 	// POST /data/record-sets
 	CreateRecordSet(ctx context.Context, req OptRecordSetCreate, params CreateRecordSetParams) (*RecordSet, error)
@@ -763,7 +777,9 @@ type ScheduleHandler interface {
 	// Starts a flow at every time that a cron expression names, its slots. Each slot starts one batch,
 	// however many processes of the service run and whatever becomes of them. The definition must be
 	// active, else the answer is 400; each start takes its version of that time. If the schedule cannot be
-	// set up on our side, the answer is 503 and nothing remains of it.
+	// set up on our side, the answer is 503 and nothing remains of it. One more than the quota `schedules`
+	// is 422 `quota_exceeded`. A slot that finds the quota `open_batches` full fails, and its row among
+	// the fires says so.
 	//
 	// POST /flows/schedules
 	CreateSchedule(ctx context.Context, req *ScheduleInput, params CreateScheduleParams) (*Schedule, error)
@@ -806,7 +822,8 @@ type ScheduleHandler interface {
 	// Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does
 	// so whether or not the schedule is switched on or an earlier batch is under way, and moves no slot. A
 	// definition that is not active answers 400. It takes no body: to start the flow with other input,
-	// trigger its definition.
+	// trigger its definition. While the quota `open_batches` is full the answer is 429 with `Retry-After`
+	// (seconds).
 	//
 	// POST /flows/schedules/{schedule_id}/run
 	RunSchedule(ctx context.Context, params RunScheduleParams) (*TriggerResult, error)
@@ -1057,7 +1074,8 @@ type WebhookHandler interface {
 	// Makes an address at which signed messages start a flow: one batch for each message. The answer shows
 	// the signing secret; no later answer does. Senders post to `<base URL>/v1` followed by `receive_url`.
 	// The definition need not be active yet, but must be when a message is dispatched. `Idempotency-Key`
-	// is ignored, because a secret is shown once.
+	// is ignored, because a secret is shown once. One more than the quota `webhooks` is 422
+	// `quota_exceeded`.
 	//
 	// POST /flows/webhooks
 	CreateWebhook(ctx context.Context, req *WebhookInput) (*NewWebhook, error)
@@ -1100,8 +1118,9 @@ type WebhookHandler interface {
 	// `Content-Type` is taken, up to 1 MiB (413), if it comes at 32 KiB a second after the first 10
 	// seconds (408). The answer is 404 where there is no such webhook or it is switched off; 401, always
 	// the same, where a header is missing, the timestamp is more than 5 minutes away or no signature fits;
-	// 429 with `Retry-After` where the minute of the webhook is full. Send the message again after those
-	// that may pass, with the same `webhook-id`.
+	// 429 with `Retry-After` where the minute of the webhook is full, or the organization has as many open
+	// batches as it may have. Send the message again after those that may pass, with the same
+	// `webhook-id`.
 	//
 	// POST /flows/webhooks/{slug}/{webhook_id}
 	ReceiveWebhook(ctx context.Context, req *ReceiveWebhookReqWithContentType, params ReceiveWebhookParams) (*WebhookReceipt, error)

@@ -12,6 +12,7 @@ import (
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -41,6 +42,18 @@ func (h accountHandler) GetMe(ctx context.Context) (*oas.Me, error) {
 		me.AuthMethod, me.APIKeyID = oas.MeAuthMethodAPIKey, oas.NewNilString(caller.KeyID.String())
 	}
 	return me, nil
+}
+
+func (h accountHandler) GetQuotas(ctx context.Context) (*oas.Quotas, error) {
+	all, err := orgquota.List(ctx, h.pool, account.FromContext(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	out := &oas.Quotas{Quotas: make([]oas.Quota, len(all))}
+	for i, q := range all {
+		out.Quotas[i] = oas.Quota{Name: oas.QuotaName(q.Name), Limit: q.Limit, Used: q.Used}
+	}
+	return out, nil
 }
 
 func (h accountHandler) ListApiKeys(ctx context.Context, params oas.ListApiKeysParams) (*oas.ApiKeyList, error) {

@@ -44,7 +44,7 @@ func serveUploads(t *testing.T) uploads {
 	entries, err := catalog.Load(catalog.Options{})
 	require.NoError(t, err)
 	handler, err := api.New(api.Deps{
-		Pool: pool, Accounts: accounts, Catalog: entries, RecordSets: recordset.New(pool, unplanned{}),
+		Pool: pool, Accounts: accounts, Catalog: entries, RecordSets: recordset.New(pool, unplanned{}, nil),
 		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

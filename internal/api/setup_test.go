@@ -38,7 +38,7 @@ func setup(t *testing.T) bundle {
 		t.Fatal(err)
 	}
 	handler, err := api.New(api.Deps{
-		Pool: pool, Accounts: b.accounts, Catalog: cat, RecordSets: recordset.New(pool, noWaker{}), Now: time.Now,
+		Pool: pool, Accounts: b.accounts, Catalog: cat, RecordSets: recordset.New(pool, noWaker{}, nil), Now: time.Now,
 		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now),
 		Log: slog.New(slog.DiscardHandler),
 	})

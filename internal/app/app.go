@@ -32,6 +32,7 @@ import (
 	"flowlane/internal/forecast"
 	"flowlane/internal/hold"
 	"flowlane/internal/memory"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/recordset"
@@ -291,12 +292,12 @@ func (a *App) wire(ctx context.Context) error {
 	a.Credentials = credential.New(credential.Deps{Pool: a.Pool, Vault: a.Vault, Catalog: a.Catalog, Prober: a.Sender, Now: time.Now, Due: a.Scheduler,
 		AllowHosts: a.cfg.AllowHosts})
 	a.Definitions = definition.New(a.Pool, a.Catalog)
-	a.RecordSets = recordset.New(a.Pool, a.Scheduler)
+	a.RecordSets = recordset.New(a.Pool, a.Scheduler, orgquota.NewMeter(orgquota.StoredBytes, time.Now))
 	a.Stores = store.New(a.Pool, a.Scheduler)
 	router := &dispatch.Router{Catalog: a.Catalog, BulkInFlight: dispatch.BulkInFlight, SmallInFlight: dispatch.SmallInFlight}
 	plans := definition.NewPlans(a.Catalog, 0)
 	a.Runs = run.New(a.Pool, plans, router, a.Scheduler, mathrand.Float64)
-	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory})
+	a.Runs.Limit(run.Limits{Now: time.Now, Piece: workPiece, Memory: a.Memory, Open: orgquota.NewMeter(orgquota.OpenBatches, time.Now)})
 	a.Holds = hold.New(a.Pool, a.Runs, a.Scheduler)
 	a.Schedules = schedule.New(a.Pool, a.Definitions, a.Runs, a.Scheduler, a.cfg.Log)
 	a.Webhooks = webhook.New(webhook.Deps{Pool: a.Pool, Vault: a.Vault, Definitions: a.Definitions, Runs: a.Runs, Due: a.Scheduler, Log: a.cfg.Log})

@@ -46,9 +46,11 @@ type orgFacts struct {
 	ExternalID *string   `json:"external_id,omitempty"`
 	Status     string    `json:"status,omitempty"`
 	// StartBudget is the most batches that events and flows may start of one root cause.
-	StartBudget int32      `json:"start_budget,omitempty"`
-	ActiveKeys  *int64     `json:"active_api_keys,omitempty"`
-	CreatedAt   *time.Time `json:"created_at,omitempty"`
+	StartBudget int32 `json:"start_budget,omitempty"`
+	// Quotas are those that are not the default.
+	Quotas     map[string]int64 `json:"quotas,omitempty"`
+	ActiveKeys *int64           `json:"active_api_keys,omitempty"`
+	CreatedAt  *time.Time       `json:"created_at,omitempty"`
 }
 
 type orgCreate struct {
@@ -106,9 +108,13 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return unmigrated(fmt.Errorf("list the organizations: %w", err))
 	}
+	quotas, err := quotasSet(ctx, pool, nil)
+	if err != nil {
+		return err
+	}
 	facts := make([]orgFacts, len(rows))
 	for i, r := range rows {
-		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
+		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget, Quotas: quotas[r.ID], ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
 	}
 	return c.print(p, facts, func(w io.Writer) {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -116,43 +122,6 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 		for _, f := range facts {
 			fmt.Fprintf(table, "%s\t%s\t%s\tAPI keys: %d\n", f.ID, f.Name, f.Status, *f.ActiveKeys)
 		}
-	})
-}
-
-type orgSet struct {
-	database
-	output
-
-	Org         string `required:"" help:"Id of the organization." placeholder:"ID"`
-	StartBudget int32  `name:"start-budget" required:"" help:"The most batches that events and flows may start of one root cause; 1000 at first."`
-}
-
-// mostStarts is the largest budget of starts.
-const mostStarts = 1_000_000
-
-// Run changes settings of an organization.
-func (c *orgSet) Run(ctx context.Context, p *process) error {
-	id, err := orgID(c.Org)
-	if err != nil {
-		return err
-	}
-	if c.StartBudget < 1 || c.StartBudget > mostStarts {
-		return fmt.Errorf("--start-budget %d is not between 1 and %d", c.StartBudget, mostStarts)
-	}
-	pool, err := c.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	org, err := db.New().OrgSetBudget(ctx, pool, db.OrgSetBudgetParams{ID: id, StartBudget: c.StartBudget})
-	if pg.IsNoRows(err) {
-		return noOrg(id)
-	}
-	if err != nil {
-		return unmigrated(fmt.Errorf("set the budget of the organization: %w", err))
-	}
-	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget}, func(w io.Writer) {
-		fmt.Fprintf(w, "In organization %q one cause may lead to %d batches.\n", org.Name, org.StartBudget)
 	})
 }
 

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -93,6 +94,39 @@ func TestOrg_Set(t *testing.T) {
 		if code, text := fails(t, env, "org", "set", "--org", org.ID, "--start-budget", budget); code != 1 || !strings.Contains(text, "--start-budget") {
 			t.Errorf("%s: %d %s", budget, code, text)
 		}
+	}
+}
+
+// TestOrg_SetQuota: quotas that are not the default are shown, and taken back.
+func TestOrg_SetQuota(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewDatabase(t)
+	env := []string{"DATABASE_URL=" + dsn}
+	var org struct{ ID string }
+	output(t, env, &org, "org", "create", "--name", "Acme")
+	list := func() map[string]int {
+		var all []struct{ Quotas map[string]int }
+		output(t, env, &all, "org", "list")
+		return all[0].Quotas
+	}
+	var set struct{ Quotas map[string]int }
+	output(t, env, &set, "org", "set", "--org", org.ID, "--quota", "webhooks=5", "--quota", "open_batches=0")
+	want := map[string]int{"webhooks": 5, "open_batches": 0}
+	if got := list(); !maps.Equal(got, want) || !maps.Equal(set.Quotas, want) {
+		t.Errorf("the quotas are %v and %v", got, set.Quotas)
+	}
+	output(t, env, &set, "org", "set", "--org", org.ID, "--quota", "webhooks=default", "--quota", "open_batches=7", "--start-budget", "9")
+	if got := list(); !maps.Equal(got, map[string]int{"open_batches": 7}) {
+		t.Errorf("the quotas are %v", got)
+	}
+	for _, tt := range [][]string{{"--quota", "hooks=5"}, {"--quota", "webhooks=-1"}, {"--quota", "webhooks=many"}, {"--quota", "webhooks=1000000000000001"}, {}} {
+		if code, text := fails(t, env, append([]string{"org", "set", "--org", org.ID}, tt...)...); code != 1 || !strings.Contains(text, "--quota") {
+			t.Errorf("%v: %d %s", tt, code, text)
+		}
+	}
+	nobody := "00000000-0000-0000-0000-000000000000"
+	if code, text := fails(t, env, "org", "set", "--org", nobody, "--quota", "webhooks=5"); code != 1 || !strings.Contains(text, "there is no organization") {
+		t.Errorf("%d %s", code, text)
 	}
 }
 

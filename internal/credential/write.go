@@ -13,6 +13,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/event"
 	"flowlane/internal/fault"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/provider"
 	"flowlane/internal/tenant"
@@ -40,6 +41,9 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 	}
 	var created *Credential
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := orgquota.Credentials.ForOneMore(ctx, tx, orgID); err != nil {
+			return err
+		}
 		tenancy, err := s.account(ctx, tx, orgID, in, seen)
 		if err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 )
 
@@ -102,7 +103,10 @@ func (s *Service) accept(ctx context.Context, orgID uuid.UUID, d Draft, statuses
 
 func (s *Service) insert(ctx context.Context, doc Document, row db.CreateDefinitionParams, first db.CreateDefinitionVersionParams, also pg.Also[db.FlowDefinition]) error {
 	return pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		var err error
+		err := orgquota.Definitions.ForOneMore(ctx, tx, row.OrgID)
+		if err != nil {
+			return err
+		}
 		if row.VariableSetID, err = s.holdVariables(ctx, tx, row.OrgID, doc); err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ const (
 	Unsupported Code = "unsupported"
 	// Unprocessable is a body or parameter that breaks a rule; Fields name each place (422).
 	Unprocessable Code = "unprocessable"
-	// RateLimited means too many requests; RetryAfter says when to come back (429).
+	// RateLimited means too many requests, or too much that is under way; RetryAfter says when to come back (429).
 	RateLimited Code = "rate_limited"
 	// Unavailable is a dependent start that failed and was cleaned up (503).
 	Unavailable Code = "unavailable"

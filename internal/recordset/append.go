@@ -14,6 +14,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 )
 
@@ -31,7 +32,8 @@ type ChunkResult struct {
 
 // Append accepts one chunk: body is the request as it came, {"chunk_index": n, "records": [{...}, ...]}; it is read in
 // place and not kept. The chunk is durable when Append returns. Faults: NotFound; Conflict when the set is not open, or
-// has other records under this index; Unprocessable with every bad place of the body.
+// has other records under this index; Unprocessable with every bad place of the body, and where the organization may not
+// store so much.
 func (s *Service) Append(ctx context.Context, orgID, id uuid.UUID, body []byte) (ChunkResult, error) {
 	m, err := s.openSet(ctx, orgID, id)
 	if err != nil {
@@ -88,6 +90,14 @@ func (u *upload) row(i int) []byte {
 	return u.body[at.from:at.to]
 }
 
+// bytes is the size of the rows.
+func (u *upload) bytes() (n int64) {
+	for _, at := range u.chunk.rows {
+		n += int64(at.to - at.from)
+	}
+	return n
+}
+
 func (u *upload) first() int64 { return int64(u.chunk.index) * int64(u.set.ChunkSize) }
 
 func (u *upload) result() ChunkResult {
@@ -97,8 +107,15 @@ func (u *upload) result() ChunkResult {
 // insert stores the chunk in one transaction. The set's row is locked last: uploads of other chunks wait for the commit
 // at most.
 func (u *upload) insert(ctx context.Context) (ChunkResult, error) {
-	out := u.result()
+	out, bytes := u.result(), u.bytes()
 	err := pg.InTx(ctx, u.pool, func(ctx context.Context, tx pgx.Tx) error {
+		room, err := u.stored.Take(ctx, tx, u.set.OrgID, bytes)
+		if err != nil {
+			return err
+		}
+		if room.Taken < bytes {
+			return orgquota.Bytes(room, bytes)
+		}
 		digest, err := writePages(ctx, tx, u.set.ID, u.first(), len(u.chunk.rows), u.row)
 		if err != nil {
 			return err
@@ -112,7 +129,7 @@ func (u *upload) insert(ctx context.Context) (ChunkResult, error) {
 			return err
 		}
 		out.ReceivedCount, err = u.q.RecordSetReceive(ctx, tx, db.RecordSetReceiveParams{
-			OrgID: u.set.OrgID, ID: u.set.ID, Records: int64(len(u.chunk.rows)), StagingSeconds: Staging.Seconds(),
+			OrgID: u.set.OrgID, ID: u.set.ID, Records: int64(len(u.chunk.rows)), RowBytes: bytes, StagingSeconds: Staging.Seconds(),
 		})
 		if pg.IsNoRows(err) {
 			return errGone

@@ -21,6 +21,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/account"
 	"flowlane/internal/fault"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 )
 
@@ -51,18 +52,19 @@ type Status = db.FlowRecordSetStatus
 
 // Service does what callers ask for; each method is one transaction.
 type Service struct {
-	pool *pgxpool.Pool
-	wake Waker
-	q    *db.Queries
+	pool   *pgxpool.Pool
+	wake   Waker
+	stored *orgquota.Meter
+	q      *db.Queries
 }
 
-// New returns the service on pool; wake plans the end of staging.
-func New(pool *pgxpool.Pool, wake Waker) *Service {
-	return &Service{pool: pool, wake: wake, q: db.New()}
+// New returns the service on pool; wake plans the end of staging, stored meters the bytes of rows, nil for none.
+func New(pool *pgxpool.Pool, wake Waker, stored *orgquota.Meter) *Service {
+	return &Service{pool: pool, wake: wake, stored: stored, q: db.New()}
 }
 
 // Create starts an upload. chunkSize 0 means MaxChunkSize; metadata is the text of a JSON object, empty for {}. Faults:
-// Unprocessable when chunkSize is out of bounds.
+// Unprocessable when chunkSize is out of bounds, and for one open set too many.
 func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, metadata []byte, also ...pg.Also[Manifest]) (Manifest, error) {
 	if chunkSize == 0 {
 		chunkSize = MaxChunkSize
@@ -79,6 +81,9 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, chunkSize int, me
 	}
 	var out Manifest
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := orgquota.OpenRecordSets.ForOneMore(ctx, tx, orgID); err != nil {
+			return err
+		}
 		if out, err = s.q.RecordSetInsert(ctx, tx, db.RecordSetInsertParams{
 			ID: id, OrgID: orgID, ChunkSize: int32(chunkSize), //nolint:gosec // bounded above
 			Metadata: string(metadata), StagingSeconds: Staging.Seconds(),

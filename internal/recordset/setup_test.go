@@ -39,7 +39,7 @@ type bundle struct {
 func setup(t testing.TB) *bundle {
 	t.Helper()
 	b := &bundle{ctx: t.Context(), pool: pgtest.New(t), wake: &woken{}}
-	b.Service = New(b.pool, b.wake)
+	b.Service = New(b.pool, b.wake, nil)
 	b.org = b.addOrg(t)
 	return b
 }

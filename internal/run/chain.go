@@ -43,6 +43,13 @@ func (c Chains) Take(root uuid.UUID) (refused string, listed bool) {
 		"have fewer tasks cause starts, or ask the operator for a larger budget", chain.Starts), chain.Refused <= listedRefusals
 }
 
+// Return takes a start back that was counted and is refused all the same.
+func (c Chains) Return(root uuid.UUID) {
+	if chain := c[root]; chain != nil {
+		chain.Starts--
+	}
+}
+
 // Note writes down what was counted.
 func (c Chains) Note(ctx context.Context, tx db.DBTX) error {
 	if len(c) == 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/internal/memory"
+	"flowlane/internal/orgquota"
 )
 
 // In-process work is done in pieces that are settled one by one: so long, and with so much in memory, as their limits
@@ -33,6 +34,8 @@ type Limits struct {
 	Piece time.Duration
 	// Memory is the process's budget.
 	Memory *memory.Budget
+	// Open meters the batches that organizations have open; nil for none.
+	Open *orgquota.Meter
 }
 
 // Limit sets the limits. Say it before any work is done.

@@ -57,6 +57,14 @@ func (s *Service) Retry(ctx context.Context, tx pgx.Tx, in RetryInput) (*Started
 	if r.out.RecordCount == 0 {
 		return nil, fault.New(fault.Conflict, "No job of the batch can be retried: none has the statuses asked for, or their retries are under way, succeeded or may have")
 	}
+	one := Alike{In: StartInput{OrgID: in.OrgID}, Each: make([]Small, 1)}
+	places, err := s.takePlaces(ctx, tx, []*Alike{&one})
+	if err != nil {
+		return nil, err
+	}
+	if err := places.use(in.OrgID, 1); err != nil {
+		return nil, err
+	}
 	return r.out, r.start(ctx)
 }
 

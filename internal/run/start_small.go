@@ -71,6 +71,10 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 	if err != nil {
 		return err
 	}
+	places, err := s.takePlaces(ctx, tx, groups)
+	if err != nil {
+		return err
+	}
 	for _, g := range groups {
 		p, err := s.prepare(ctx, tx, g.In.OrgID, g.In.DefinitionID, g.In.Version, g.In.Lane)
 		if err != nil {
@@ -78,6 +82,9 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 			if g.Refused = err; !errors.As(err, &refusal) {
 				return err
 			}
+			continue
+		}
+		if g.Refused = places.use(g.In.OrgID, len(g.Each)); g.Refused != nil {
 			continue
 		}
 		if err := s.addAlike(ctx, tx, later, wakes, p, g, now); err != nil {

@@ -165,13 +165,17 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 	if err != nil {
 		return err
 	}
+	places, err := c.placesFor(ctx, h, works)
+	if err != nil {
+		return err
+	}
 	later := pg.NewPipeline(c.tx)
 	for w, r := range unsettled(works) {
 		// A record that failed by another task waits for no batch, so none is started to be waited for.
 		if r.start == nil || r.start.waits > 0 && w.failed[r.offset] != nil {
 			continue
 		}
-		if reason, _ := chains.Take(h.chain().Root); reason != "" {
+		if reason := h.takeStart(chains, places); reason != "" {
 			r.fail(CodeStart, reason)
 			w.settle(r)
 			continue
@@ -191,6 +195,33 @@ func (c *Change) startFlows(ctx context.Context, h *head, works []*sliceWork) er
 		return err
 	}
 	return wrap(later.Send(ctx, c.tx), "start flows")
+}
+
+// takeStart takes a start of the batch's chain and a place of its organization, or says why there is none.
+func (h *head) takeStart(chains Chains, places places) (refused string) {
+	root := h.chain().Root
+	if refused, _ = chains.Take(root); refused != "" {
+		return refused
+	}
+	if full := places.use(h.OrgID, 1); full != nil {
+		chains.Return(root)
+		refused, _ = Refusal(full)
+	}
+	return refused
+}
+
+// placesFor takes places for what tasks want to start.
+func (c *Change) placesFor(ctx context.Context, h *head, works []*sliceWork) (places, error) {
+	group := Alike{In: StartInput{OrgID: h.OrgID}}
+	for _, r := range unsettled(works) {
+		if r.start != nil {
+			group.Each = append(group.Each, Small{})
+		}
+	}
+	if len(group.Each) == 0 {
+		return nil, nil
+	}
+	return c.s.takePlaces(ctx, c.tx, []*Alike{&group})
 }
 
 // lockChain locks the chain of a batch of which tasks want to start others.

@@ -19,6 +19,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -80,6 +81,9 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, als
 	}
 	var out *Schedule
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := orgquota.Schedules.ForOneMore(ctx, tx, orgID); err != nil {
+			return err
+		}
 		if _, err := s.definitions.Active(ctx, tx, orgID, in.DefinitionID); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/event"
 	"flowlane/internal/expr"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -62,7 +63,9 @@ type deciding struct {
 	started  int64
 	failed   int64
 	reason   *string
-	more     bool
+	// full tells that a start was refused for a full quota, and listed: one of those that are decided together tells of all.
+	full bool
+	more bool
 }
 
 func (d *deciding) decide(ctx context.Context, tx pgx.Tx, id uuid.UUID) (err error) {
@@ -138,24 +141,36 @@ func (d *deciding) one(ctx context.Context, e *heard) error {
 			record = nil
 		}
 	}
+	if record == nil {
+		return d.refuse(ctx, reason, listed)
+	}
+	d.starting = e.ID
+	err := d.start(ctx, e.EventDeliveriesRow, record)
+	if err != nil && !orgquota.IsExceeded(err) {
+		return err
+	}
+	d.starting = 0
+	if err != nil { // it wrote nothing
+		d.chains.Return(e.RootID)
+		listed, d.full = !d.full, true
+		reason, _ = run.Refusal(err)
+		return d.refuse(ctx, reason, listed)
+	}
+	d.started++
+	return nil
+}
+
+// refuse notes why an event started nothing, where it should have, and lists that among the triggers.
+func (d *deciding) refuse(ctx context.Context, reason string, listed bool) error {
 	if reason != "" {
 		d.failed++
 		d.reason = &reason
 	}
-	if listed {
-		return d.s.runs.NoteRefused(ctx, d.tx, run.Refused{OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID, TriggerType: db.FlowTriggerTypeEvent,
-			TriggerSource: d.sub.ID.String(), CreatedBy: d.sub.CreatedBy, Reason: reason})
-	}
-	if record == nil {
+	if !listed {
 		return nil
 	}
-	d.starting = e.ID
-	if err := d.start(ctx, e.EventDeliveriesRow, record); err != nil {
-		return err
-	}
-	d.starting = 0
-	d.started++
-	return nil
+	return d.s.runs.NoteRefused(ctx, d.tx, run.Refused{OrgID: d.sub.OrgID, DefinitionID: d.sub.DefinitionID, TriggerType: db.FlowTriggerTypeEvent,
+		TriggerSource: d.sub.ID.String(), CreatedBy: d.sub.CreatedBy, Reason: reason})
 }
 
 // record makes the record that an event starts a batch with. It is nil where it starts none, with the reason where it should.

@@ -20,16 +20,13 @@ import (
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
 
-const (
-	// auditType is what the audit log calls a subscription.
-	auditType = "event_subscription"
-	// most is how many an organization may have, which bounds what an event costs its cause.
-	most = 1000
-)
+// auditType is what the audit log calls a subscription.
+const auditType = "event_subscription"
 
 // Input is what authors set.
 type Input struct {
@@ -116,7 +113,7 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, als
 	}
 	var out *Subscription
 	err = pg.InTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.admit(ctx, tx, orgID); err != nil {
+		if err := orgquota.Subscriptions.ForOneMore(ctx, tx, orgID); err != nil {
 			return err
 		}
 		if err := s.definitions.Hold(ctx, tx, orgID, in.DefinitionID); err != nil {
@@ -139,21 +136,6 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input, als
 		return pg.Do(ctx, tx, out, also)
 	})
 	return out, err
-}
-
-// admit refuses one subscription too many.
-func (s *Service) admit(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) error {
-	if _, err := s.q.EventSubscriptionLimit(ctx, tx, orgID); err != nil {
-		return fmt.Errorf("lock the organization: %w", err)
-	}
-	n, err := s.q.EventSubscriptionCount(ctx, tx, orgID)
-	if err != nil {
-		return fmt.Errorf("count event subscriptions: %w", err)
-	}
-	if n >= most {
-		return fault.Value([]string{"body"}, "The organization has %d event subscriptions, and may not have more; delete one", n)
-	}
-	return nil
 }
 
 // changed audits a change, and returns what came of it.

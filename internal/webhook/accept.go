@@ -11,6 +11,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/fault"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/request"
 )
@@ -48,7 +49,10 @@ const drift = 2 * time.Second
 
 // accept writes a message down, together with those that arrive meanwhile: concurrent messages share one commit. The error is
 // errChanged where the secrets are no longer those that it was verified with. Faults: NotFound; RateLimited.
-func (s *Service) accept(ctx context.Context, id uuid.UUID, a *arrival) (uuid.UUID, error) {
+func (s *Service) accept(ctx context.Context, orgID, id uuid.UUID, a *arrival) (uuid.UUID, error) {
+	if err := s.room(ctx, orgID, id, a.message.ID); err != nil {
+		return uuid.Nil, err
+	}
 	s.accepting.join(id, a, func(all []*arrival) {
 		for len(all) > 0 {
 			n := together(all)
@@ -62,6 +66,23 @@ func (s *Service) accept(ctx context.Context, id uuid.UUID, a *arrival) (uuid.UU
 	case <-ctx.Done():
 		return uuid.Nil, fmt.Errorf("accept a message: %w", ctx.Err())
 	}
+}
+
+// room refuses a message where the organization may not start its batch now, so that its sender sends it again; copies of one that is
+// known are none of that.
+func (s *Service) room(ctx context.Context, orgID, id uuid.UUID, message string) error {
+	full := s.Runs.Room(ctx, s.Pool, orgID)
+	if !orgquota.IsExceeded(full) {
+		return full
+	}
+	known, err := s.q.DeliveryKnown(ctx, pg.Planned{Pool: s.Pool}, db.DeliveryKnownParams{WebhookID: id, MessageIds: []string{message}})
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for a copy: %w", err)
+	case len(known) > 0:
+		return nil
+	}
+	return full
 }
 
 // together is how many of those that wait go into one transaction.

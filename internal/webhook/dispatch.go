@@ -12,6 +12,7 @@ import (
 	"flowlane/gen/db"
 	"flowlane/internal/due"
 	"flowlane/internal/expr"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 )
@@ -25,6 +26,9 @@ const (
 	startBytes = 2 << 20
 	// turn is how long one webhook's deliveries go on before others get theirs.
 	turn = time.Second
+	// fullPause is how long the deliveries of a webhook wait whose organization has as many open batches as it may have. That is no
+	// attempt: what was accepted is started once there is room.
+	fullPause = 5 * time.Second
 )
 
 // waiting is a delivery whose start is due.
@@ -43,6 +47,9 @@ func (s *Service) Dispatch(ctx context.Context, l *due.Lease) (time.Time, error)
 	}
 	for began := time.Now(); time.Since(began) < turn; {
 		more, err := s.dispatchSome(ctx, id)
+		if orgquota.IsExceeded(err) {
+			return s.Runs.In(ctx, fullPause)
+		}
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -138,6 +145,9 @@ func (s *Service) startAll(ctx context.Context, w *Webhook, all []waiting) error
 	}
 	err := pg.InTxKept(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.start(ctx, tx, w, all) })
 	if err == nil || ctx.Err() != nil || pg.IsConnection(err) || pg.CommitUnknown(err) || pg.IsSerialization(err) {
+		return err
+	}
+	if orgquota.IsExceeded(err) && len(all) == 1 {
 		return err
 	}
 	if len(all) > 1 {

@@ -40,12 +40,12 @@ var (
 
 // Receive takes a message that was posted to an address, and returns the id of its delivery once that is durable: the same for
 // every copy of the message. Faults: NotFound where there is no such webhook, or it is switched off; Unauthenticated;
-// RateLimited.
+// RateLimited, also where the organization has as many open batches as it may have.
 func (s *Service) Receive(ctx context.Context, provider, address string, m Message) (uuid.UUID, error) {
 	id := addressed(provider, address)
 	if f, ok := s.copies.recent(id, time.Now()); ok && f.verify(&m) == nil {
 		// Whether it is still so is decided where the message is accepted.
-		delivery, err := s.accept(ctx, id, newArrival(m, f.secretVersion, f.now))
+		delivery, err := s.accept(ctx, f.orgID, id, newArrival(m, f.secretVersion, f.now))
 		if !errors.Is(err, errChanged) {
 			return delivery, err
 		}
@@ -62,7 +62,7 @@ func (s *Service) Receive(ctx context.Context, provider, address string, m Messa
 		case err != nil:
 			return uuid.Nil, errUnsigned
 		}
-		delivery, err := s.accept(ctx, id, newArrival(m, found.secretVersion, time.Time{}))
+		delivery, err := s.accept(ctx, found.orgID, id, newArrival(m, found.secretVersion, time.Time{}))
 		if !errors.Is(err, errChanged) {
 			return delivery, err
 		}

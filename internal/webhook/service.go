@@ -18,6 +18,7 @@ import (
 	"flowlane/internal/account"
 	"flowlane/internal/definition"
 	"flowlane/internal/fault"
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
 	"flowlane/internal/run"
 	"flowlane/internal/vault"
@@ -118,6 +119,9 @@ func (s *Service) Create(ctx context.Context, orgID, by uuid.UUID, in Input) (*W
 	}
 	var out *Webhook
 	err = pg.InTx(ctx, s.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		if err := orgquota.Webhooks.ForOneMore(ctx, tx, orgID); err != nil {
+			return err
+		}
 		if err := s.Definitions.Hold(ctx, tx, orgID, in.DefinitionID); err != nil {
 			return err
 		}

@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.js';
 import type { Client, Options as Options2, TDataShape } from './client/index.js';
-import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateEventSubscriptionData, CreateEventSubscriptionErrors, CreateEventSubscriptionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateScheduleData, CreateScheduleErrors, CreateScheduleResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, CreateWebhookData, CreateWebhookErrors, CreateWebhookResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteEventSubscriptionData, DeleteEventSubscriptionErrors, DeleteEventSubscriptionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteScheduleData, DeleteScheduleErrors, DeleteScheduleResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DeleteWebhookData, DeleteWebhookErrors, DeleteWebhookResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, ExtendPauseData, ExtendPauseErrors, ExtendPauseResponses, GetActionData, GetActionErrors, GetActionResponses, GetAttributionData, GetAttributionErrors, GetAttributionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetEventSubscriptionData, GetEventSubscriptionErrors, GetEventSubscriptionResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetLanesData, GetLanesErrors, GetLanesResponses, GetMarginsData, GetMarginsErrors, GetMarginsResponses, GetMeData, GetMeErrors, GetMeResponses, GetPauseData, GetPauseErrors, GetPauseResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQueueData, GetQueueErrors, GetQueueResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetScheduleData, GetScheduleErrors, GetScheduleResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, GetWebhookData, GetWebhookErrors, GetWebhookResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainPausesData, ListDomainPausesErrors, ListDomainPausesResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListEventKindsData, ListEventKindsErrors, ListEventKindsResponses, ListEventSubscriptionsData, ListEventSubscriptionsErrors, ListEventSubscriptionsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPausesData, ListPausesErrors, ListPausesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListScheduleFiresData, ListScheduleFiresErrors, ListScheduleFiresResponses, ListSchedulesData, ListSchedulesErrors, ListSchedulesResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListUsageHistoryData, ListUsageHistoryErrors, ListUsageHistoryResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, ListWebhookDeliveriesData, ListWebhookDeliveriesErrors, ListWebhookDeliveriesResponses, ListWebhooksData, ListWebhooksErrors, ListWebhooksResponses, PauseBatchData, PauseBatchErrors, PauseBatchResponses, PauseDispatchData, PauseDispatchErrors, PauseDispatchResponses, PauseDomainData, PauseDomainErrors, PauseDomainResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, ReceiveWebhookData, ReceiveWebhookErrors, ReceiveWebhookResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceScheduleData, ReplaceScheduleErrors, ReplaceScheduleResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ReplayWebhookDeliveryData, ReplayWebhookDeliveryErrors, ReplayWebhookDeliveryResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, ResumeBatchData, ResumeBatchErrors, ResumeBatchResponses, ResumeDispatchData, ResumeDispatchErrors, ResumeDispatchResponses, ResumeDomainData, ResumeDomainErrors, ResumeDomainResponses, RetryBatchData, RetryBatchErrors, RetryBatchResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, RotateWebhookSecretData, RotateWebhookSecretErrors, RotateWebhookSecretResponses, RunScheduleData, RunScheduleErrors, RunScheduleResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, SetLaneData, SetLaneErrors, SetLaneResponses, SetMarginData, SetMarginErrors, SetMarginResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateBatchData, UpdateBatchErrors, UpdateBatchResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateEventSubscriptionData, UpdateEventSubscriptionErrors, UpdateEventSubscriptionResponses, UpdateScheduleData, UpdateScheduleErrors, UpdateScheduleResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpdateWebhookData, UpdateWebhookErrors, UpdateWebhookResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
+import type { AppendRecordsData, AppendRecordsErrors, AppendRecordsResponses, CancelBatchData, CancelBatchErrors, CancelBatchResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateCredentialData, CreateCredentialErrors, CreateCredentialResponses, CreateDefinitionData, CreateDefinitionErrors, CreateDefinitionResponses, CreateEventSubscriptionData, CreateEventSubscriptionErrors, CreateEventSubscriptionResponses, CreateRecordSetData, CreateRecordSetErrors, CreateRecordSetResponses, CreateScheduleData, CreateScheduleErrors, CreateScheduleResponses, CreateStoreData, CreateStoreErrors, CreateStoreResponses, CreateStreamTokenData, CreateStreamTokenErrors, CreateStreamTokenResponses, CreateTenantData, CreateTenantErrors, CreateTenantResponses, CreateVariableSetData, CreateVariableSetErrors, CreateVariableSetResponses, CreateWebhookData, CreateWebhookErrors, CreateWebhookResponses, DeleteCredentialData, DeleteCredentialErrors, DeleteCredentialResponses, DeleteDefinitionData, DeleteDefinitionErrors, DeleteDefinitionResponses, DeleteEventSubscriptionData, DeleteEventSubscriptionErrors, DeleteEventSubscriptionResponses, DeleteRecordSetData, DeleteRecordSetErrors, DeleteRecordSetResponses, DeleteScheduleData, DeleteScheduleErrors, DeleteScheduleResponses, DeleteStoreData, DeleteStoreErrors, DeleteStoreLayerData, DeleteStoreLayerErrors, DeleteStoreLayerResponses, DeleteStoreResponses, DeleteTenantData, DeleteTenantErrors, DeleteTenantResponses, DeleteVariableSetData, DeleteVariableSetErrors, DeleteVariableSetResponses, DeleteWebhookData, DeleteWebhookErrors, DeleteWebhookResponses, DryRunDefinitionData, DryRunDefinitionErrors, DryRunDefinitionResponses, EstimateUploadData, EstimateUploadErrors, EstimateUploadResponses, ExtendPauseData, ExtendPauseErrors, ExtendPauseResponses, GetActionData, GetActionErrors, GetActionResponses, GetAttributionData, GetAttributionErrors, GetAttributionResponses, GetBatchData, GetBatchErrors, GetBatchResponses, GetCredentialData, GetCredentialErrors, GetCredentialResponses, GetDashboardData, GetDashboardErrors, GetDashboardResponses, GetDefinitionData, GetDefinitionErrors, GetDefinitionResponses, GetDefinitionVersionData, GetDefinitionVersionErrors, GetDefinitionVersionResponses, GetDomainData, GetDomainErrors, GetDomainResponses, GetEventSubscriptionData, GetEventSubscriptionErrors, GetEventSubscriptionResponses, GetExecutionData, GetExecutionErrors, GetExecutionResponses, GetHeadroomData, GetHeadroomErrors, GetHeadroomResponses, GetJobData, GetJobErrors, GetJobResponses, GetLanesData, GetLanesErrors, GetLanesResponses, GetMarginsData, GetMarginsErrors, GetMarginsResponses, GetMeData, GetMeErrors, GetMeResponses, GetPauseData, GetPauseErrors, GetPauseResponses, GetPlatformData, GetPlatformErrors, GetPlatformResponses, GetQueueData, GetQueueErrors, GetQueueResponses, GetQuotasData, GetQuotasErrors, GetQuotasResponses, GetRecordSetData, GetRecordSetErrors, GetRecordSetResponses, GetScheduleData, GetScheduleErrors, GetScheduleResponses, GetServiceData, GetServiceErrors, GetServiceResponses, GetStoreData, GetStoreErrors, GetStoreRecordData, GetStoreRecordErrors, GetStoreRecordResponses, GetStoreResponses, GetTemplateData, GetTemplateErrors, GetTemplateResponses, GetTenantData, GetTenantErrors, GetTenantResponses, GetTriggerData, GetTriggerErrors, GetTriggerResponses, GetUsageData, GetUsageErrors, GetUsageResponses, GetVariableSetData, GetVariableSetErrors, GetVariableSetResponses, GetWebhookData, GetWebhookErrors, GetWebhookResponses, ListActionsData, ListActionsErrors, ListActionsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListAuditLogData, ListAuditLogErrors, ListAuditLogResponses, ListBatchesData, ListBatchesErrors, ListBatchesResponses, ListBatchResultsData, ListBatchResultsErrors, ListBatchResultsResponses, ListCredentialsData, ListCredentialsErrors, ListCredentialsResponses, ListDefinitionsData, ListDefinitionsErrors, ListDefinitionsResponses, ListDefinitionVersionsData, ListDefinitionVersionsErrors, ListDefinitionVersionsResponses, ListDomainPausesData, ListDomainPausesErrors, ListDomainPausesResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListEventKindsData, ListEventKindsErrors, ListEventKindsResponses, ListEventSubscriptionsData, ListEventSubscriptionsErrors, ListEventSubscriptionsResponses, ListExecutionsData, ListExecutionsErrors, ListExecutionsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListPausesData, ListPausesErrors, ListPausesResponses, ListPlatformsData, ListPlatformsErrors, ListPlatformServicesData, ListPlatformServicesErrors, ListPlatformServicesResponses, ListPlatformsResponses, ListRecordSetsData, ListRecordSetsErrors, ListRecordSetsResponses, ListScheduleFiresData, ListScheduleFiresErrors, ListScheduleFiresResponses, ListSchedulesData, ListSchedulesErrors, ListSchedulesResponses, ListServiceActionsData, ListServiceActionsErrors, ListServiceActionsResponses, ListServicesData, ListServicesErrors, ListServicesResponses, ListStoreRecordsData, ListStoreRecordsErrors, ListStoreRecordsResponses, ListStoresData, ListStoresErrors, ListStoresResponses, ListTemplatesData, ListTemplatesErrors, ListTemplatesResponses, ListTenantsData, ListTenantsErrors, ListTenantsResponses, ListTriggersData, ListTriggersErrors, ListTriggersResponses, ListUsageHistoryData, ListUsageHistoryErrors, ListUsageHistoryResponses, ListVariableSetsData, ListVariableSetsErrors, ListVariableSetsResponses, ListWebhookDeliveriesData, ListWebhookDeliveriesErrors, ListWebhookDeliveriesResponses, ListWebhooksData, ListWebhooksErrors, ListWebhooksResponses, PauseBatchData, PauseBatchErrors, PauseBatchResponses, PauseDispatchData, PauseDispatchErrors, PauseDispatchResponses, PauseDomainData, PauseDomainErrors, PauseDomainResponses, PutStoreLayerData, PutStoreLayerErrors, PutStoreLayerResponses, ReceiveWebhookData, ReceiveWebhookErrors, ReceiveWebhookResponses, RefreshLimitsData, RefreshLimitsErrors, RefreshLimitsResponses, ReplaceCredentialData, ReplaceCredentialErrors, ReplaceCredentialResponses, ReplaceDefinitionData, ReplaceDefinitionErrors, ReplaceDefinitionResponses, ReplaceScheduleData, ReplaceScheduleErrors, ReplaceScheduleResponses, ReplaceStoreData, ReplaceStoreErrors, ReplaceStoreResponses, ReplaceVariableSetData, ReplaceVariableSetErrors, ReplaceVariableSetResponses, ReplayWebhookDeliveryData, ReplayWebhookDeliveryErrors, ReplayWebhookDeliveryResponses, ResolveJobData, ResolveJobErrors, ResolveJobResponses, ResumeBatchData, ResumeBatchErrors, ResumeBatchResponses, ResumeDispatchData, ResumeDispatchErrors, ResumeDispatchResponses, ResumeDomainData, ResumeDomainErrors, ResumeDomainResponses, RetryBatchData, RetryBatchErrors, RetryBatchResponses, RevokeApiKeyData, RevokeApiKeyErrors, RevokeApiKeyResponses, RotateWebhookSecretData, RotateWebhookSecretErrors, RotateWebhookSecretResponses, RunScheduleData, RunScheduleErrors, RunScheduleResponses, SealRecordSetData, SealRecordSetErrors, SealRecordSetResponses, SetLaneData, SetLaneErrors, SetLaneResponses, SetMarginData, SetMarginErrors, SetMarginResponses, StreamExecutionData, StreamExecutionErrors, StreamExecutionResponse, StreamExecutionResponses, TestCredentialData, TestCredentialErrors, TestCredentialResponses, TestNewCredentialData, TestNewCredentialErrors, TestNewCredentialResponses, TriggerDefinitionData, TriggerDefinitionErrors, TriggerDefinitionResponses, UpdateBatchData, UpdateBatchErrors, UpdateBatchResponses, UpdateDefinitionData, UpdateDefinitionErrors, UpdateDefinitionResponses, UpdateEventSubscriptionData, UpdateEventSubscriptionErrors, UpdateEventSubscriptionResponses, UpdateScheduleData, UpdateScheduleErrors, UpdateScheduleResponses, UpdateTenantData, UpdateTenantErrors, UpdateTenantResponses, UpdateWebhookData, UpdateWebhookErrors, UpdateWebhookResponses, UpsertStoreRecordsData, UpsertStoreRecordsErrors, UpsertStoreRecordsResponses, ValidateDefinitionData, ValidateDefinitionErrors, ValidateDefinitionResponses } from './types.gen.js';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -28,6 +28,19 @@ export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends 
 export const getMe = <ThrowOnError extends boolean = false>(options?: Options<GetMeData, ThrowOnError>) => (options?.client ?? client).get<GetMeResponses, GetMeErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
     url: '/account/me',
+    ...options
+});
+
+/**
+ * Read the quotas
+ *
+ * Returns how much of each thing the organization may have at once, as the operator of the service set it, and how much it
+ * has. `used` is counted for this answer; it can be more than `limit`, because a quota that becomes lower takes nothing away.
+ *
+ */
+export const getQuotas = <ThrowOnError extends boolean = false>(options?: Options<GetQuotasData, ThrowOnError>) => (options?.client ?? client).get<GetQuotasResponses, GetQuotasErrors, ThrowOnError>({
+    security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+    url: '/account/quotas',
     ...options
 });
 
@@ -189,7 +202,7 @@ export const listCredentials = <ThrowOnError extends boolean = false>(options?: 
  * Stores a secret, once the platform, or the issuer of its tokens, was asked about it: one that it refuses is not stored
  * (422 with what it said). Where the platform can tell which account a secret belongs to, the credential is bound to it
  * at once (`tenancy_id`); if the platform cannot be asked just now, the secret is stored as it is, `telemetry` has the
- * failure, and `tenancy_id` stays null until a test succeeds.
+ * failure, and `tenancy_id` stays null until a test succeeds. One more than the quota `credentials` is 422 `quota_exceeded`.
  *
  */
 export const createCredential = <ThrowOnError extends boolean = false>(options: Options<CreateCredentialData, ThrowOnError>) => (options.client ?? client).post<CreateCredentialResponses, CreateCredentialErrors, ThrowOnError>({
@@ -367,7 +380,8 @@ export const listDefinitions = <ThrowOnError extends boolean = false>(options?: 
  * Create a definition
  *
  * Stores a flow as version 1, of the `steps` in the body or of those of a template (`template_id`, `bindings`). Every
- * expression is checked; all that is wrong with them comes back at once as 422 with `expression_errors`.
+ * expression is checked; all that is wrong with them comes back at once as 422 with `expression_errors`. One more than the
+ * quota `definitions` is 422 `quota_exceeded`.
  *
  */
 export const createDefinition = <ThrowOnError extends boolean = false>(options: Options<CreateDefinitionData, ThrowOnError>) => (options.client ?? client).post<CreateDefinitionResponses, CreateDefinitionErrors, ThrowOnError>({
@@ -484,7 +498,8 @@ export const getDefinitionVersion = <ThrowOnError extends boolean = false>(optio
  *
  * Starts a batch over the rows of a sealed record set, over up to 1000 inline records, or over one `input_data`
  * object; with none of them the batch has one record, `{}`. More than one of them is 422. The definition must be
- * `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409.
+ * `active` (400 otherwise). A record set that is not sealed, or that another batch used, is 409. While the quota
+ * `open_batches` is full the answer is 429 with `Retry-After` (seconds), and a record set stays sealed.
  *
  */
 export const triggerDefinition = <ThrowOnError extends boolean = false>(options: Options<TriggerDefinitionData, ThrowOnError>) => (options.client ?? client).post<TriggerDefinitionResponses, TriggerDefinitionErrors, ThrowOnError>({
@@ -618,6 +633,8 @@ export const listSchedules = <ThrowOnError extends boolean = false>(options?: Op
  * Starts a flow at every time that a cron expression names, its **slots**. Each slot starts one batch, however many
  * processes of the service run and whatever becomes of them. The definition must be active, else the answer is 400;
  * each start takes its version of that time. If the schedule cannot be set up on our side, the answer is 503 and nothing remains of it.
+ * One more than the quota `schedules` is 422 `quota_exceeded`. A slot that finds the quota `open_batches` full fails, and its row
+ * among the fires says so.
  *
  */
 export const createSchedule = <ThrowOnError extends boolean = false>(options: Options<CreateScheduleData, ThrowOnError>) => (options.client ?? client).post<CreateScheduleResponses, CreateScheduleErrors, ThrowOnError>({
@@ -706,7 +723,8 @@ export const listScheduleFires = <ThrowOnError extends boolean = false>(options:
  *
  * Starts the flow at once, as a slot would: with the schedule's `input_data` and `metadata`. It does so whether or
  * not the schedule is switched on or an earlier batch is under way, and moves no slot. A definition that is not active answers 400.
- * It takes no body: to start the flow with other input, trigger its definition.
+ * It takes no body: to start the flow with other input, trigger its definition. While the quota `open_batches` is full the
+ * answer is 429 with `Retry-After` (seconds).
  *
  */
 export const runSchedule = <ThrowOnError extends boolean = false>(options: Options<RunScheduleData, ThrowOnError>) => (options.client ?? client).post<RunScheduleResponses, RunScheduleErrors, ThrowOnError>({
@@ -748,8 +766,10 @@ export const listEventSubscriptions = <ThrowOnError extends boolean = false>(opt
  * Events of batches that events started can start batches in turn, up to 8 starts in a row, those by tasks included: what the
  * batch of the eighth causes starts nothing; `last_error` and a row among the triggers say so. One root cause (a trigger, or an
  * event that no chain led to) leads to up to 1000 batches by events and tasks, or as many as the operator set for the
- * organization; further ones are refused in the same way, and the first 100 of them have rows. An organization has up to
- * 1000 event subscriptions.
+ * organization; further ones are refused in the same way, and the first 100 of them have rows. Of events that come together and find
+ * the quota `open_batches` full, one has a row.
+ *
+ * One subscription more than the quota `subscriptions` is 422 `quota_exceeded`.
  *
  */
 export const createEventSubscription = <ThrowOnError extends boolean = false>(options: Options<CreateEventSubscriptionData, ThrowOnError>) => (options.client ?? client).post<CreateEventSubscriptionResponses, CreateEventSubscriptionErrors, ThrowOnError>({
@@ -817,7 +837,8 @@ export const listWebhooks = <ThrowOnError extends boolean = false>(options?: Opt
  *
  * Makes an address at which signed messages start a flow: one batch for each message. The answer shows the signing secret;
  * no later answer does. Senders post to `<base URL>/v1` followed by `receive_url`. The definition need not be active
- * yet, but must be when a message is dispatched. `Idempotency-Key` is ignored, because a secret is shown once.
+ * yet, but must be when a message is dispatched. `Idempotency-Key` is ignored, because a secret is shown once. One more than the
+ * quota `webhooks` is 422 `quota_exceeded`.
  *
  */
 export const createWebhook = <ThrowOnError extends boolean = false>(options: Options<CreateWebhookData, ThrowOnError>) => (options.client ?? client).post<CreateWebhookResponses, CreateWebhookErrors, ThrowOnError>({
@@ -921,7 +942,7 @@ export const replayWebhookDelivery = <ThrowOnError extends boolean = false>(opti
  * message is sent: each copy gets the same answer. A body of any `Content-Type` is taken, up to 1 MiB (413), if it comes at
  * 32 KiB a second after the first 10 seconds (408). The answer is 404 where there is no such webhook or it is switched off;
  * 401, always the same, where a header is missing, the timestamp is more than 5 minutes away or no signature fits; 429 with
- * `Retry-After` where the minute of the webhook is full. Send the message again after those that may pass, with the same `webhook-id`.
+ * `Retry-After` where the minute of the webhook is full, or the organization has as many open batches as it may have. Send the message again after those that may pass, with the same `webhook-id`.
  *
  */
 export const receiveWebhook = <ThrowOnError extends boolean = false>(options: Options<ReceiveWebhookData, ThrowOnError>) => (options.client ?? client).post<ReceiveWebhookResponses, ReceiveWebhookErrors, ThrowOnError>({
@@ -1039,7 +1060,7 @@ export const resumeBatch = <ThrowOnError extends boolean = false>(options: Optio
  *
  * A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose retry succeeded
  * or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry failed goes on where that failed. If no
- * job is left, the answer is 409.
+ * job is left, the answer is 409. While the quota `open_batches` is full it is 429 with `Retry-After` (seconds).
  *
  */
 export const retryBatch = <ThrowOnError extends boolean = false>(options: Options<RetryBatchData, ThrowOnError>) => (options.client ?? client).post<RetryBatchResponses, RetryBatchErrors, ThrowOnError>({
@@ -1246,7 +1267,9 @@ export const listRecordSets = <ThrowOnError extends boolean = false>(options?: O
 /**
  * Create a record set
  *
- * Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`).
+ * Opens an upload. A set that is not sealed and triggered in time expires (`staging_expires_at`). One more open set than the
+ * quota `open_record_sets` is 422 `quota_exceeded`.
+ *
  */
 export const createRecordSet = <ThrowOnError extends boolean = false>(options?: Options<CreateRecordSetData, ThrowOnError>) => (options?.client ?? client).post<CreateRecordSetResponses, CreateRecordSetErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
@@ -1287,7 +1310,8 @@ export const getRecordSet = <ThrowOnError extends boolean = false>(options: Opti
  * position of a record is `chunk_index * chunk_size` plus its place in the chunk, so every chunk but the last must
  * hold exactly `chunk_size` records. Sending the same chunk again answers `replay` true and changes nothing; other
  * records under a used `chunk_index` are 409, and so is a set that is not open (`Record set is not open`). The
- * body may have 16777216 bytes (413 beyond). Numbers are kept digit for digit.
+ * body may have 16777216 bytes (413 beyond). Numbers are kept digit for digit. A chunk that does not fit into the quota
+ * `stored_bytes` is 422 `quota_exceeded`: nothing of it is stored, and the set stays open.
  *
  */
 export const appendRecords = <ThrowOnError extends boolean = false>(options: Options<AppendRecordsData, ThrowOnError>) => (options.client ?? client).post<AppendRecordsResponses, AppendRecordsErrors, ThrowOnError>({

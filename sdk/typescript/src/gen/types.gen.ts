@@ -94,6 +94,32 @@ export type Me = {
     api_key_id: string | null;
 };
 
+export type Quotas = {
+    /**
+     * Each quota once, always in the same order.
+     */
+    quotas: Array<Quota>;
+};
+
+export type Quota = {
+    /**
+     * What is limited: `open_batches` that are queued, running or paused; `open_record_sets` that are not sealed yet;
+     * `stored_bytes`, the size of all rows in record sets as they were uploaded, consumed sets included (records that come with a
+     * trigger are not counted); and `credentials`, `definitions` (each with all its versions), `schedules`, `webhooks` and event
+     * `subscriptions` that are not deleted.
+     *
+     */
+    name: 'open_batches' | 'open_record_sets' | 'stored_bytes' | 'credentials' | 'definitions' | 'schedules' | 'webhooks' | 'subscriptions';
+    /**
+     * The most that the organization may have at once, in bytes for `stored_bytes`.
+     */
+    limit: number;
+    /**
+     * How much it has now.
+     */
+    used: number;
+};
+
 /**
  * An `admin` may change things, a `member` may read.
  */
@@ -4035,6 +4061,35 @@ export type GetMeResponses = {
 };
 
 export type GetMeResponse = GetMeResponses[keyof GetMeResponses];
+
+export type GetQuotasData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/account/quotas';
+};
+
+export type GetQuotasErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetQuotasError = GetQuotasErrors[keyof GetQuotasErrors];
+
+export type GetQuotasResponses = {
+    /**
+     * All quotas.
+     */
+    200: Quotas;
+};
+
+export type GetQuotasResponse = GetQuotasResponses[keyof GetQuotasResponses];
 
 export type ListApiKeysData = {
     body?: never;

@@ -1,0 +1,51 @@
+package run
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"flowlane/internal/orgquota"
+)
+
+// places are what organizations may still start of the batches that a transaction wants to start.
+type places map[uuid.UUID]*orgquota.Grant
+
+// takePlaces takes them for groups. What is taken is written before the transaction takes again.
+func (s *Service) takePlaces(ctx context.Context, tx pgx.Tx, groups []*Alike) (places, error) {
+	wanted := map[uuid.UUID]int64{}
+	for _, g := range groups {
+		wanted[g.In.OrgID] += int64(len(g.Each))
+	}
+	out := places{}
+	for org, n := range wanted {
+		g, err := s.limits.Open.Take(ctx, tx, org, n)
+		if err != nil {
+			return nil, err
+		}
+		out[org] = &g
+	}
+	return out, nil
+}
+
+// use uses n of them, or none. Fault: RateLimited where there are fewer.
+func (p places) use(orgID uuid.UUID, n int) error {
+	g := p[orgID]
+	if g.Taken < int64(n) {
+		return orgquota.Batches(*g)
+	}
+	g.Taken -= int64(n)
+	return nil
+}
+
+// Room refuses an organization that has as many open batches as it may have, before it has anything kept that is to
+// start one. Fault: RateLimited.
+func (s *Service) Room(ctx context.Context, pool *pgxpool.Pool, orgID uuid.UUID) error {
+	g, err := s.limits.Open.Look(ctx, pool, orgID)
+	if err != nil {
+		return err
+	}
+	return places{orgID: &g}.use(orgID, 1)
+}
