@@ -79,8 +79,12 @@ func TestHoldAll(t *testing.T) {
 	if output(t, env, &n, "hold", "all", "--reason", "again"); n.Organizations != 0 || holds() != 1 {
 		t.Errorf("hold all again: %+v, %d holds", n, holds())
 	}
+	var late struct{ Held bool }
+	if output(t, env, &late, "org", "create", "--name", "Late"); !late.Held {
+		t.Error("an organization that is made while all are held is not held")
+	}
 	output(t, env, &org, "org", "suspend", "--org", org.ID, "--outbound")
-	if output(t, env, &n, "release", "all"); n.Organizations != 2 || org.Status != "suspended" {
+	if output(t, env, &n, "release", "all"); n.Organizations != 3 || org.Status != "suspended" {
 		t.Errorf("release all: %+v, %+v", n, org)
 	}
 	if output(t, env, &org, "org", "suspend", "--org", org.ID, "--resume"); org.Status != "active" || holds() != 0 {

@@ -45,6 +45,8 @@ type orgFacts struct {
 	Name       string    `json:"name"`
 	ExternalID *string   `json:"external_id,omitempty"`
 	Status     string    `json:"status,omitempty"`
+	// Held tells that it was made while every organization is held.
+	Held bool `json:"held,omitempty"`
 	// StartBudget is the most batches that events and flows may start of one root cause.
 	StartBudget int32      `json:"start_budget,omitempty"`
 	ActiveKeys  *int64     `json:"active_api_keys,omitempty"`
@@ -70,24 +72,37 @@ func (c *orgCreate) Run(ctx context.Context, p *process) error {
 		return err
 	}
 	defer pool.Close()
-	var org account.Org
-	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
-		if org, err = account.CreateOrg(ctx, tx, name); err != nil || c.ExternalID == "" {
-			return err //nolint:wrapcheck // explained below
-		}
-		_, err = link(ctx, tx, org.ID, c.ExternalID)
-		return err
-	})
+	facts, err := c.create(ctx, p, pool, name)
 	if err != nil {
 		return unmigrated(err)
 	}
-	facts := orgFacts{ID: org.ID, Name: org.Name}
-	if c.ExternalID != "" {
-		facts.ExternalID = &c.ExternalID
-	}
 	return c.print(p, facts, func(w io.Writer) {
-		fmt.Fprintf(w, "Created organization %q: %s\n", org.Name, org.ID)
+		fmt.Fprintf(w, "Created organization %q: %s\n", facts.Name, facts.ID)
+		if facts.Held {
+			fmt.Fprintln(w, "It is held, as every organization is until `flowlane release all`.")
+		}
 	})
+}
+
+func (c *orgCreate) create(ctx context.Context, p *process, pool *pgxpool.Pool, name string) (facts orgFacts, err error) {
+	holds, err := app.Holds(pool, p.log)
+	if err != nil {
+		return facts, err //nolint:wrapcheck // says everything
+	}
+	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		org, err := account.CreateOrg(ctx, tx, name)
+		if err != nil {
+			return err //nolint:wrapcheck // explained above
+		}
+		facts = orgFacts{ID: org.ID, Name: org.Name}
+		if facts.Held, err = holds.HoldNew(ctx, tx, org.ID); err != nil || c.ExternalID == "" {
+			return err //nolint:wrapcheck // says everything
+		}
+		facts.ExternalID = &c.ExternalID
+		_, err = link(ctx, tx, org.ID, c.ExternalID)
+		return err
+	})
+	return facts, err
 }
 
 type orgList struct {

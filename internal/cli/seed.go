@@ -72,7 +72,10 @@ func (d *dev) seed(ctx context.Context) (seeded, error) {
 func (d *dev) seedOrg(ctx context.Context) (uuid.UUID, error) {
 	var org account.Org
 	err := pg.InTx(ctx, d.app.Pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-		org, err = account.CreateOrg(ctx, tx, demoOrg)
+		if org, err = account.CreateOrg(ctx, tx, demoOrg); err != nil {
+			return err //nolint:wrapcheck // says everything
+		}
+		_, err = d.app.Holds.HoldNew(ctx, tx, org.ID)
 		return err //nolint:wrapcheck // says everything
 	})
 	if err != nil {
