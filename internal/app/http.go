@@ -79,7 +79,7 @@ func answer(w http.ResponseWriter, status int, word, detail string) {
 	if detail != "" {
 		body["detail"] = detail
 	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
 }

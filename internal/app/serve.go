@@ -47,7 +47,8 @@ var spare = sync.OnceValue(func() []byte { return make([]byte, 32<<20) })
 func (a *App) Run(ctx context.Context) error {
 	_ = spare()
 	failed := make(chan error, 2)
-	server, operators := a.serve(a.listener, a.handler, failed), a.serve(a.operators, a.operatorPages(), failed)
+	server := a.serve(a.listener, a.cfg.Front, a.handler, failed)
+	operators := a.serve(a.operators, Front{}, a.operatorPages(), failed)
 	err := a.startWork(ctx)
 	if err == nil {
 		select {
@@ -63,15 +64,18 @@ func (a *App) Run(ctx context.Context) error {
 }
 
 // serve begins to serve on a listener; nil where there is none.
-func (a *App) serve(listener net.Listener, handler http.Handler, failed chan<- error) *http.Server {
+func (a *App) serve(listener net.Listener, front Front, handler http.Handler, failed chan<- error) *http.Server {
 	if listener == nil {
 		return nil
 	}
 	server := &http.Server{
-		Handler: handler, ConnContext: withConn, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(a.cfg.Log),
+		// What is asked of no path, as OPTIONS *, is answered as everything is.
+		Handler: handled(handler), DisableGeneralOptionsHandler: true,
+		ConnContext: withConn, ConnState: idle,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(a.cfg.Log),
 	}
 	go func() {
-		if err := server.Serve(framed{listener}); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(front.framed(listener)); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("serve: %w", err)
 		}
 	}()
