@@ -38,6 +38,9 @@ func (f Front) check() error {
 	if (f.CertFile == "") != (f.KeyFile == "") {
 		return errors.New("a certificate and its key belong together: set both --tls-cert and --tls-key, or neither")
 	}
+	if strings.Contains(f.CertFile+f.KeyFile, "-----BEGIN") {
+		return errors.New("--tls-cert and --tls-key name files: put the certificate and its key into these")
+	}
 	for _, origin := range f.Origins {
 		if err := checkOrigin(origin); err != nil {
 			return err
