@@ -48,7 +48,8 @@ func TestHold_Operator(t *testing.T) {
 	require.Len(t, ids, 1)
 	path := "/admin/dispatch/pauses/" + ids[0].(string)
 	h := s.get(path)
-	assert.Equal(t, []any{"global", "active", "admin_request", "The provider was breached", nil}, []any{h["scope"], h["status"], h["cause"], h["reason"], h["created_by"]})
+	assert.Equal(t, []any{"global", "active", "admin_request", "The provider was breached", nil},
+		[]any{h["scope"], h["status"], h["cause"], h["reason"], h["created_by"]})
 
 	require.NoError(t, s.app.Holds.HoldOrg(ctx, org, hold.Suspension, "The organization is suspended"))
 	n, err := s.app.Holds.ReleaseEverything(t.Context())
@@ -73,12 +74,13 @@ func TestHold_Operator(t *testing.T) {
 		assert.Equal(t, "operator", log.Items[0].AuthMethod, action)
 		assert.Nil(t, log.Items[0].AccountID, action)
 	}
-	s.other.Do(http.MethodGet, "/account/audit-log?action="+url.QueryEscape("hold all"), nil).Want(http.StatusOK).Into(&log)
+	s.other.Do(http.MethodGet, "/account/audit-log?action="+url.QueryEscape("hold all"),
+		nil).Want(http.StatusOK).Into(&log)
 	assert.Len(t, log.Items, 1, "each organization has its own row")
 }
 
-// TestHold_New: an organization that is made while all are held begins held. Whoever holds or releases all waits for those
-// that are being made: none comes out as it would have been before.
+// TestHold_New: an organization that is made while all are held begins held. Whoever holds or releases all waits for
+// those that are being made: none comes out as it would have been before.
 func TestHold_New(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)

@@ -56,7 +56,8 @@ func TestApp_Serves(t *testing.T) {
 	if status, _ := get(t, p.URL()+"/v1/account/me", ""); status != http.StatusUnauthorized {
 		t.Errorf("GET /v1/account/me without a key: %d", status)
 	}
-	for _, path := range []string{"/metrics", "/debug/pprof/", "//healthz", "/healthz/", "/v1//account/me", "/v1/./account/me", "/v1/account/../account/me"} {
+	for _, path := range []string{"/metrics", "/debug/pprof/", "//healthz", "/healthz/", "/v1//account/me",
+		"/v1/./account/me", "/v1/account/../account/me"} {
 		if status, body := get(t, p.URL()+path, p.key); status != http.StatusNotFound || body != `{"detail":"Not found"}` {
 			t.Errorf("GET %s: %d %s", path, status, body)
 		}
@@ -93,7 +94,8 @@ func TestNew_Unmigrated(t *testing.T) {
 func TestNew_NoKEK(t *testing.T) {
 	t.Parallel()
 	dsn, _ := pgtest.NewDatabase(t)
-	if _, err := app.New(t.Context(), app.Config{DatabaseURL: dsn}); err == nil || !strings.Contains(err.Error(), "FLOWLANE_KEK") {
+	if _, err := app.New(t.Context(), app.Config{DatabaseURL: dsn}); err == nil ||
+		!strings.Contains(err.Error(), "FLOWLANE_KEK") {
 		t.Fatalf("error %v", err)
 	}
 }
@@ -216,8 +218,8 @@ func TestHousekeeping_Audit(t *testing.T) {
 	}
 }
 
-// seedOld stores a minute and a day of a budget, two calls that are over, one that is not resolved, an old backoff, and an
-// answer under an idempotency key.
+// seedOld stores a minute and a day of a budget, two calls that are over, one that is not resolved, an old backoff,
+// and an answer under an idempotency key.
 func seedOld(t *testing.T, pool pg.DB) {
 	t.Helper()
 	for _, sql := range []string{

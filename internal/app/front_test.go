@@ -61,21 +61,27 @@ func statuses(t *testing.T, address, text string, piece int) (out seen) {
 	return out
 }
 
-// TestFront_Unhandled: what is no request is answered as every request is, though no handler sees it; a body that looks like such an
-// answer stays what it is.
+// TestFront_Unhandled: what is no request is answered as every request is, though no handler sees it, and its
+// connection ends.
 func TestFront_Unhandled(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	for _, address := range []string{strings.TrimPrefix(p.URL(), "http://"), strings.TrimPrefix(p.OperatorURL(), "http://")} {
+	for _, address := range []string{strings.TrimPrefix(p.URL(), "http://"),
+		strings.TrimPrefix(p.OperatorURL(), "http://")} {
 		for request, want := range map[string]struct {
 			status int
 			detail string
 		}{
-			"GET /healthz HTTP/1.1\r\n\r\n":                                               {400, "400 Bad Request: missing required Host header"},
-			"GET /healthz HTTP/1.1\r\nHost: a\r\nX : b\r\n\r\n":                           {400, "400 Bad Request: invalid header name"},
-			"GET /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n":         {501, "Unsupported transfer encoding"},
-			"GET /healthz HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 100<<10):      {431, "431 Request Header Fields Too Large"},
-			"GET /healthz HTTP/9.9\r\nHost: a\r\n\r\n":                                    {505, "505 HTTP Version Not Supported: unsupported protocol version"},
+			"GET /healthz HTTP/1.1\r\n\r\n": {400,
+				"400 Bad Request: missing required Host header"},
+			"GET /healthz HTTP/1.1\r\nHost: a\r\nX : b\r\n\r\n": {400,
+				"400 Bad Request: invalid header name"},
+			"GET /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n": {501,
+				"Unsupported transfer encoding"},
+			"GET /healthz HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 100<<10): {431,
+				"431 Request Header Fields Too Large"},
+			"GET /healthz HTTP/9.9\r\nHost: a\r\n\r\n": {505,
+				"505 HTTP Version Not Supported: unsupported protocol version"},
 			"POST /healthz HTTP/1.1\r\nHost: a\r\nExpect: x\r\nContent-Length: 1\r\n\r\n": {417, "417 Expectation Failed"},
 		} {
 			for _, before := range []string{"", "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"} { // as the first, and as a later one
@@ -202,7 +208,8 @@ func TestFront_Headers(t *testing.T) {
 			t.Errorf("%s %s: %v", c.method, c.path, header)
 		}
 	}
-	if _, header := headersOf(t, http.DefaultClient, "GET", p.OperatorURL()+"/metrics"); header.Get("X-Content-Type-Options") != "nosniff" {
+	if _, header := headersOf(t, http.DefaultClient, "GET",
+		p.OperatorURL()+"/metrics"); header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("metrics: %v", header)
 	}
 }
@@ -211,7 +218,9 @@ func TestFront_Headers(t *testing.T) {
 func TestFront_CORS(t *testing.T) {
 	t.Parallel()
 	const origin = "https://console.example.com"
-	closed, open := start(t), startWith(t, func(cfg *app.Config) { cfg.Front.Origins = []string{"http://localhost:3000", origin} })
+	closed, open := start(t), startWith(t, func(cfg *app.Config) {
+		cfg.Front.Origins = []string{"http://localhost:3000", origin}
+	})
 	for _, c := range []struct {
 		p                      *process
 		origin, method, header string
@@ -238,7 +247,8 @@ func TestFront_CORS(t *testing.T) {
 			t.Errorf("%s of %s may bring credentials", c.method, c.origin)
 		}
 	}
-	status, header := headersOf(t, http.DefaultClient, "GET", open.URL()+"/v1/account/me", "Origin", origin, "X-API-Key", open.key)
+	status, header := headersOf(t, http.DefaultClient, "GET", open.URL()+"/v1/account/me", "Origin", origin, "X-API-Key",
+		open.key)
 	if status != http.StatusOK || header.Get("Access-Control-Allow-Origin") != origin || header.Get("Vary") != "Origin" ||
 		!strings.Contains(header.Get("Access-Control-Expose-Headers"), "Retry-After") {
 		t.Errorf("%d %v", status, header)
@@ -269,7 +279,8 @@ func TestFront_Settings(t *testing.T) {
 		{app.Front{Origins: []string{"http://example.com"}}, "must begin with https://"},
 		{app.Front{Origins: []string{"file://x"}}, "must begin with https://"},
 	} {
-		a, err := app.New(t.Context(), app.Config{DatabaseURL: dsn, KEK: testKEK(t), Listen: "127.0.0.1:0", Front: c.front, Log: slog.New(slog.DiscardHandler)})
+		a, err := app.New(t.Context(), app.Config{DatabaseURL: dsn, KEK: testKEK(t), Listen: "127.0.0.1:0", Front: c.front,
+			Log: slog.New(slog.DiscardHandler)})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.front, err)
 		}
@@ -287,7 +298,8 @@ func TestFront_TLS(t *testing.T) {
 	if !strings.HasPrefix(p.URL(), "https://127.0.0.1:") {
 		t.Fatalf("it serves at %s", p.URL())
 	}
-	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true,
+		tls.VersionTLS13: true} {
 		client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
 			RootCAs: rootsOf(t, cert), MinVersion: version, MaxVersion: version, ServerName: "one",
 		}}}
@@ -310,7 +322,8 @@ func TestFront_TLS(t *testing.T) {
 	if _, err := http.Get(strings.Replace(p.URL(), "https", "http", 1) + "/healthz"); err == nil {
 		t.Error("it answers without TLS")
 	}
-	smuggler, err := tls.Dial("tcp", strings.TrimPrefix(p.URL(), "https://"), &tls.Config{RootCAs: rootsOf(t, cert), ServerName: "one"})
+	smuggler, err := tls.Dial("tcp", strings.TrimPrefix(p.URL(), "https://"),
+		&tls.Config{RootCAs: rootsOf(t, cert), ServerName: "one"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +331,8 @@ func TestFront_TLS(t *testing.T) {
 	if _, err := io.WriteString(smuggler, "GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := http.ReadResponse(bufio.NewReader(smuggler), nil); err != nil || res.StatusCode != http.StatusBadRequest {
+	if res, err := http.ReadResponse(bufio.NewReader(smuggler), nil); err != nil ||
+		res.StatusCode != http.StatusBadRequest {
 		t.Errorf("two lengths over TLS: %v, %v", res, err)
 	}
 }

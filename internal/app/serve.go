@@ -15,7 +15,8 @@ import (
 const (
 	// stopMargin is what an orderly stop may take beside the time to drain.
 	stopMargin = 3 * time.Second
-	// requestTime is how long open requests may go on, unless the time to drain is less; httpMargin is kept for those that are cut.
+	// requestTime is how long open requests may go on, unless the time to drain is less; httpMargin is kept for those
+	// that are cut.
 	requestTime = 8500 * time.Millisecond
 	httpMargin  = 500 * time.Millisecond
 
@@ -37,9 +38,9 @@ func listen(ctx context.Context, address, setting string) (net.Listener, error) 
 	return listener, nil
 }
 
-// spare is heap that nobody uses, once for a process. The collector runs when the heap has doubled, and in a process that sends
-// small calls a few megabytes are alive, so that it ran after every few hundred calls. Never written to, it takes address space
-// alone; the heap may grow by as much before it is collected.
+// spare is heap that nobody uses, once for a process. The collector runs when the heap has doubled, and in a process
+// that sends small calls a few megabytes are alive, so that it ran after every few hundred calls. Never written to, it
+// takes address space alone; the heap may grow by as much before it is collected.
 var spare = sync.OnceValue(func() []byte { return make([]byte, 32<<20) })
 
 // Run serves and works until ctx ends, then stops in order: requests are answered, calls in flight are

@@ -112,7 +112,8 @@ func TestHoldAll(t *testing.T) {
 			t.Errorf("%v: %v", none, lines)
 		}
 	}
-	if code, said := fails(t, env, "audit", "export", "--org", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11"); code != 1 || !strings.Contains(said, "no organization") {
+	if code, said := fails(t, env, "audit", "export", "--org", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11"); code != 1 ||
+		!strings.Contains(said, "no organization") {
 		t.Errorf("an unknown organization: exit %d, %s", code, said)
 	}
 }

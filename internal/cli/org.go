@@ -84,7 +84,8 @@ func (c *orgCreate) Run(ctx context.Context, p *process) error {
 	})
 }
 
-func (c *orgCreate) create(ctx context.Context, p *process, pool *pgxpool.Pool, name string) (facts orgFacts, err error) {
+func (c *orgCreate) create(ctx context.Context, p *process, pool *pgxpool.Pool, name string) (facts orgFacts,
+	err error) {
 	holds, err := app.Holds(pool, p.log)
 	if err != nil {
 		return facts, err //nolint:wrapcheck // says everything
@@ -123,7 +124,8 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 	}
 	facts := make([]orgFacts, len(rows))
 	for i, r := range rows {
-		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
+		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget,
+			ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
 	}
 	return c.print(p, facts, func(w io.Writer) {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -166,9 +168,10 @@ func (c *orgSet) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return unmigrated(fmt.Errorf("set the budget of the organization: %w", err))
 	}
-	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget}, func(w io.Writer) {
-		fmt.Fprintf(w, "In organization %q one cause may lead to %d batches.\n", org.Name, org.StartBudget)
-	})
+	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget},
+		func(w io.Writer) {
+			fmt.Fprintf(w, "In organization %q one cause may lead to %d batches.\n", org.Name, org.StartBudget)
+		})
 }
 
 type orgLink struct {
@@ -194,9 +197,10 @@ func (c *orgLink) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return unmigrated(err)
 	}
-	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, ExternalID: org.ExternalID, Status: org.Status}, func(w io.Writer) {
-		fmt.Fprintf(w, "Tokens that name %q or %s are for organization %q.\n", c.ExternalID, org.ID, org.Name)
-	})
+	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, ExternalID: org.ExternalID, Status: org.Status},
+		func(w io.Writer) {
+			fmt.Fprintf(w, "Tokens that name %q or %s are for organization %q.\n", c.ExternalID, org.ID, org.Name)
+		})
 }
 
 // link says how the identity provider names an organization.
@@ -247,7 +251,8 @@ func (c *orgSuspend) Run(ctx context.Context, p *process) error {
 }
 
 // set sets the status, then the hold: calls stop for good only where no request can start new ones.
-func (c *orgSuspend) set(ctx context.Context, p *process, pool *pgxpool.Pool, id uuid.UUID) (org db.FlowOrganization, err error) {
+func (c *orgSuspend) set(ctx context.Context, p *process, pool *pgxpool.Pool, id uuid.UUID) (org db.FlowOrganization,
+	err error) {
 	status, command := "suspended", "org suspend"
 	if c.Resume {
 		status, command = "active", "org suspend --resume"
@@ -313,7 +318,8 @@ func (c *apikeyCreate) check() error {
 	}
 	for _, scope := range c.Scopes {
 		if oas.Scope(scope).Validate() != nil {
-			return fmt.Errorf("--scope %q is none; there are: %s", scope, strings.Trim(fmt.Sprint(oas.Scope("").AllValues()), "[]"))
+			return fmt.Errorf("--scope %q is none; there are: %s", scope,
+				strings.Trim(fmt.Sprint(oas.Scope("").AllValues()), "[]"))
 		}
 	}
 	return nil

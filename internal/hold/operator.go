@@ -22,8 +22,8 @@ const (
 	Suspension Operator = "suspension"
 )
 
-// HoldEverything holds every organization and, until ReleaseEverything, those that are made (HoldNew). It returns how many
-// were not held before. An error leaves those held that were reached; it can be called again.
+// HoldEverything holds every organization and, until ReleaseEverything, those that are made (HoldNew). It returns how
+// many were not held before. An error leaves those held that were reached; it can be called again.
 func (s *Service) HoldEverything(ctx context.Context, reason string) (n int, err error) {
 	return s.eachOrg(ctx, false, func(id uuid.UUID) error {
 		return s.HoldOrg(account.AsOperator(ctx, id, "hold all"), id, Everything, reason)
@@ -37,7 +37,8 @@ func (s *Service) ReleaseEverything(ctx context.Context) (n int, err error) {
 	})
 }
 
-// eachOrg does something with every organization that is held, or is not, until there is none, and returns with how many.
+// eachOrg does something with every organization that is held, or is not, until there is none, and returns with how
+// many.
 func (s *Service) eachOrg(ctx context.Context, held bool, do func(id uuid.UUID) error) (n int, err error) {
 	for {
 		var orgs []uuid.UUID
@@ -63,7 +64,8 @@ func (s *Service) eachOrg(ctx context.Context, held bool, do func(id uuid.UUID) 
 	}
 }
 
-// HoldNew holds an organization, in the transaction that makes it, where everything is held, and reports whether it did.
+// HoldNew holds an organization, in the transaction that makes it, where everything is held, and reports whether it
+// did.
 func (s *Service) HoldNew(ctx context.Context, tx pgx.Tx, orgID uuid.UUID) (held bool, err error) {
 	if err := s.q.OrgsOfHoldShare(ctx, tx); err != nil {
 		return false, fmt.Errorf("wait for who holds everything: %w", err)
