@@ -80,11 +80,12 @@ func TestSlots_Turn(t *testing.T) {
 			return all
 		}
 		none := []bool{false, false, false, false, false, false}
-		time.Sleep(slotTurn)
+		<-time.After(slotTurn)
 		assert.Equal(t, none, yield(), "nobody waits")
 		own, same := s.takes(one), s.takes(two)
 		assert.Equal(t, none, yield(), "it would have as many as those have who give it one")
-		fewer := s.takes(three)
+		fewer := s.takes(uuid.New())
+		assert.False(t, d.yields(time.Now()), "another organization has more")
 		assert.Equal(t, []bool{true, false, false, false, false, false}, yield())
 		assert.Equal(t, none, yield(), "one is on its way")
 		a.release()
@@ -103,12 +104,12 @@ func TestSlots_Turn(t *testing.T) {
 		assert.False(t, s.yielding)
 
 		a = <-s.takes(one)
-		time.Sleep(slotTurn - 1)
+		<-time.After(slotTurn - 1)
 		for range s.all {
 			s.takes(uuid.New())
 		}
 		assert.False(t, a.yields(time.Now()))
-		time.Sleep(1)
+		<-time.After(1)
 		assert.True(t, a.yields(time.Now()), "an organization has none")
 		a.release()
 	})

@@ -3,8 +3,10 @@ package cli_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,8 +60,15 @@ func TestCanaries(t *testing.T) {
 		canaryPassword[6:],
 		"kAnAryPrivateKey", "kAnAryOperatorToken01",
 	}
+	if u, err := url.Parse(dsn); err == nil {
+		if password, _ := u.User.Password(); len(password) > 15 { // one that was made for the tests
+			secrets = append(secrets, password)
+		}
+	}
 
-	caller := append(env, "FLOWLANE_URL="+at.URL, "FLOWLANE_API_KEY="+key.Key, "FLOWLANE_WEBHOOK_SECRET="+secret)
+	caller := slices.Concat(env, []string{
+		"FLOWLANE_URL=" + at.URL, "FLOWLANE_API_KEY=" + key.Key, "FLOWLANE_WEBHOOK_SECRET=" + secret,
+	})
 	places := map[string]string{}
 	run := func(env []string, args ...string) {
 		t.Helper()
@@ -68,11 +77,10 @@ func TestCanaries(t *testing.T) {
 	for _, args := range [][]string{
 		{"org", "list"}, {"org", "suspend", "--org", org.ID}, {"org", "suspend", "--org", org.ID, "--resume"},
 		{"org", "set", "--org", org.ID, "--start-budget", "9"}, {"org", "link", "--org", org.ID, "--external-id", "acme"},
-		{"hold", "all", "--reason", "r"}, {"release", "all"}, {"audit", "export", "--org", org.ID}, {"migrate",
-			"up"}, {"migrate", "status"},
-		{"vault", "rotate"}, {"vault", "rewrap"}, {"records", "upload", rows, "--no-resume"}, {"demo", "--records", "1"},
-		{"webhook", "send", "--url", path, rows}, {"version"}, {"--help"}, {"serve", "--help"}, {"apikey", "create",
-			"--help"},
+		{"hold", "all", "--reason", "r"}, {"release", "all"}, {"audit", "export", "--org", org.ID},
+		{"migrate", "up"}, {"migrate", "status"}, {"vault", "rotate"}, {"vault", "rewrap"},
+		{"records", "upload", rows, "--no-resume"}, {"demo", "--records", "1"}, {"webhook", "send", "--url", path, rows},
+		{"version"}, {"--help"}, {"serve", "--help"}, {"apikey", "create", "--help"},
 	} {
 		run(caller, args...)
 		run(caller, append(args, "--json")...)
