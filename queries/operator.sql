@@ -23,6 +23,18 @@ UPDATE flow.organization SET external_id = sqlc.narg('external_id') WHERE id = @
 -- name: OrgGet :one
 SELECT * FROM flow.organization WHERE id = @id;
 
+-- name: OrgsOfHoldLock :exec
+-- Waits for those who make organizations: each has seen what holds everything, or is seen by who reads organizations after this.
+SELECT pg_advisory_xact_lock(hashtextextended('hold everything', 0));
+
+-- name: OrgsOfHoldShare :exec
+-- Keeps who holds or releases everything from reading organizations until who makes one has ended.
+SELECT pg_advisory_xact_lock_shared(hashtextextended('hold everything', 0));
+
+-- name: HoldOfEverything :one
+-- Why every organization is held; no row where that is not so.
+SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = @operator::text AND status = 'active' ORDER BY created_at DESC LIMIT 1;
+
 -- name: OrgsOfHold :many
 -- The organizations that a command of the operator holds, or that it does not hold yet.
 SELECT o.id FROM flow.organization o

@@ -12,6 +12,18 @@ import (
 	"github.com/google/uuid"
 )
 
+const holdOfEverything = `-- name: HoldOfEverything :one
+SELECT coalesce(reason, '')::text FROM flow.pause WHERE operator = $1::text AND status = 'active' ORDER BY created_at DESC LIMIT 1
+`
+
+// Why every organization is held; no row where that is not so.
+func (q *Queries) HoldOfEverything(ctx context.Context, db DBTX, operator string) (string, error) {
+	row := db.QueryRow(ctx, holdOfEverything, operator)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const orgBatches = `-- name: OrgBatches :one
 SELECT count(*) FROM flow.batch WHERE org_id = $1
 `
@@ -204,4 +216,24 @@ func (q *Queries) OrgsOfHold(ctx context.Context, db DBTX, arg OrgsOfHoldParams)
 		return nil, err
 	}
 	return items, nil
+}
+
+const orgsOfHoldLock = `-- name: OrgsOfHoldLock :exec
+SELECT pg_advisory_xact_lock(hashtextextended('hold everything', 0))
+`
+
+// Waits for those who make organizations: each has seen what holds everything, or is seen by who reads organizations after this.
+func (q *Queries) OrgsOfHoldLock(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, orgsOfHoldLock)
+	return err
+}
+
+const orgsOfHoldShare = `-- name: OrgsOfHoldShare :exec
+SELECT pg_advisory_xact_lock_shared(hashtextextended('hold everything', 0))
+`
+
+// Keeps who holds or releases everything from reading organizations until who makes one has ended.
+func (q *Queries) OrgsOfHoldShare(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, orgsOfHoldShare)
+	return err
 }

@@ -30,7 +30,8 @@ type batchHandler struct {
 
 func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesParams) (*oas.BatchList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("batches", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00", params.DefinitionID, "\x00",
+	p, err := pageOf("batches", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Status.Value, "\x00",
+		params.DefinitionID, "\x00",
 		params.ScheduleID, "\x00", params.TriggerType.Value)
 	if err != nil {
 		return nil, err
@@ -58,7 +59,8 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 	q, conn := db.New(), pg.Planned{Pool: h.pool}
 	var total int64
 	if (in.Status != nil || schedule != nil) && definition == nil && in.TriggerType == nil {
-		total, err = q.BatchTotalOfState(ctx, conn, db.BatchTotalOfStateParams{OrgID: in.OrgID, Status: in.Status, ScheduleID: schedule})
+		total, err = q.BatchTotalOfState(ctx, conn, db.BatchTotalOfStateParams{OrgID: in.OrgID, Status: in.Status,
+			ScheduleID: schedule})
 	} else {
 		total, err = q.BatchTotal(ctx, conn, db.BatchTotalParams{OrgID: in.OrgID, Status: in.Status, DefinitionID: definition,
 			ScheduleID: schedule, TriggerType: in.TriggerType})
@@ -100,7 +102,8 @@ func (h batchHandler) GetBatch(ctx context.Context, params oas.GetBatchParams) (
 	return answerBatch(h.runs.ReadBatch(ctx, account.FromContext(ctx).OrgID, id))
 }
 
-func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, params oas.UpdateBatchParams) (*oas.Batch, error) {
+func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, params oas.UpdateBatchParams) (*oas.Batch,
+	error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Batch", params.BatchID)
 	if err != nil {
@@ -114,7 +117,8 @@ func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, par
 	if p, ok := req.Pacing.Get(); ok {
 		if in.Pacing, bad = policyOf(&p); in.RemovePacing {
 			for _, name := range []string{"pacing", "remove_pacing"} {
-				bad = append(bad, fault.Field{Loc: []string{"body", name}, Msg: "Give pacing or remove_pacing, not both", Type: "value_error"})
+				bad = append(bad, fault.Field{Loc: []string{"body", name}, Msg: "Give pacing or remove_pacing, not both",
+					Type: "value_error"})
 			}
 		}
 	}
@@ -131,7 +135,8 @@ func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, par
 	return answerBatch(row, err)
 }
 
-func (h batchHandler) CancelBatch(ctx context.Context, req oas.OptBatchCancel, params oas.CancelBatchParams) (*oas.Batch, error) {
+func (h batchHandler) CancelBatch(ctx context.Context, req oas.OptBatchCancel,
+	params oas.CancelBatchParams) (*oas.Batch, error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Batch", params.BatchID)
 	if err != nil {
@@ -160,12 +165,13 @@ func answerBatch(r *run.BatchRow, err error) (*oas.Batch, error) {
 const (
 	// exportBuffer is how much of an export is handed to the connection at once.
 	exportBuffer = 256 << 10
-	// exportsAtOnce is how many exports are written at once: each holds the slices that it has read, whose outputs may be large.
-	// The others wait.
+	// exportsAtOnce is how many exports are written at once: each holds the slices that it has read, whose outputs may be
+	// large. The others wait.
 	exportsAtOnce = 16
 )
 
-func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatchResultsParams) (oas.ListBatchResultsRes, error) {
+func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatchResultsParams) (oas.ListBatchResultsRes,
+	error) {
 	caller := account.FromContext(ctx)
 	id, err := pathID("Batch", params.BatchID)
 	if err != nil {
@@ -184,11 +190,11 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 		return nil, err
 	}
 	if params.Format.Value != oas.ListBatchResultsFormatJSON {
-		release, err := h.exports.take(ctx, caller.OrgID)
+		held, err := h.exports.take(ctx, caller.OrgID)
 		if err != nil {
 			return nil, err
 		}
-		exchangeOf(ctx).release = release
+		exchangeOf(ctx).release = held.release
 		asCSV, write := params.Format.Value == oas.ListBatchResultsFormatCsv, new(lineWriter).append
 		if asCSV {
 			write = appendCSV
@@ -198,7 +204,8 @@ func (h batchHandler) ListBatchResults(ctx context.Context, params oas.ListBatch
 			return nil, err
 		}
 		if asCSV {
-			return &oas.ListBatchResultsOKTextCsv{Data: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(appendRow(nil, csvColumns...)), export), exportBuffer)}, nil
+			return &oas.ListBatchResultsOKTextCsv{Data: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(appendRow(nil,
+				csvColumns...)), export), exportBuffer)}, nil
 		}
 		return &oas.ListBatchResultsOKApplicationXNdjson{Data: bufio.NewReaderSize(export, exportBuffer)}, nil
 	}

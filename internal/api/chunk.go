@@ -3,9 +3,11 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/go-faster/jx"
 	"github.com/google/uuid"
@@ -66,15 +68,16 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 		return nil, err
 	}
 	orgID := account.FromContext(ctx).OrgID
-	release, err := c.slots.take(ctx, orgID)
+	held, err := c.slots.take(ctx, orgID)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	defer held.release()
 	buf := chunkBuffers.Get().(*[]byte)
 	defer chunkBuffers.Put(buf)
-	body, err := readAll(rawBody(r), r.ContentLength, recordset.MaxBodyBytes, (*buf)[:0])
+	body, err := readAll(lentBody{rawBody(r), held}, r.ContentLength, recordset.MaxBodyBytes, (*buf)[:0])
 	if err != nil {
+		exchangeOf(r.Context()).unread = errors.Is(err, errSlotWanted)
 		return nil, err
 	}
 	*buf = body
@@ -91,7 +94,28 @@ func (c chunkRoute) accept(r *http.Request, id string) (*oas.RecordChunkResult, 
 	}, nil
 }
 
-// expect refuses what can be refused without the body, so that it takes no slot, and returns the context with its caller.
+// lentBody is a body for as long as nobody has a better right to its slot. Fault: RateLimited.
+type lentBody struct {
+	io.Reader
+
+	held *slot
+}
+
+var errSlotWanted = &fault.Error{
+	Code: fault.RateLimited, RetryAfter: slotTurn,
+	Detail: fmt.Sprintf("Others wait, and the chunk has not come within %.0f seconds: send it again, or smaller ones",
+		slotTurn.Seconds()),
+}
+
+func (b lentBody) Read(p []byte) (int, error) {
+	if b.held.yields(time.Now()) {
+		return 0, errSlotWanted
+	}
+	return b.Reader.Read(p) //nolint:wrapcheck // a reader
+}
+
+// expect refuses what can be refused without the body, so that it takes no slot, and returns the context with its
+// caller.
 func (c chunkRoute) expect(r *http.Request, id string) (context.Context, uuid.UUID, error) {
 	ctx, err := c.sec.request(r, oas.AppendRecordsOperation)
 	if err != nil {
@@ -119,7 +143,8 @@ func (c chunkRoute) expect(r *http.Request, id string) (context.Context, uuid.UU
 // documentedOnly stands in the generated interface for the operation that chunkRoute serves.
 type documentedOnly struct{}
 
-func (documentedOnly) AppendRecords(context.Context, *oas.RecordChunk, oas.AppendRecordsParams) (*oas.RecordChunkResult, error) {
+func (documentedOnly) AppendRecords(context.Context, *oas.RecordChunk, oas.AppendRecordsParams) (*oas.RecordChunkResult,
+	error) {
 	return nil, errors.New("api: a chunk reached the generated server; chunkRoute must take it first")
 }
 

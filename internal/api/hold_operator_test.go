@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -47,7 +48,8 @@ func TestHold_Operator(t *testing.T) {
 	require.Len(t, ids, 1)
 	path := "/admin/dispatch/pauses/" + ids[0].(string)
 	h := s.get(path)
-	assert.Equal(t, []any{"global", "active", "admin_request", "The provider was breached", nil}, []any{h["scope"], h["status"], h["cause"], h["reason"], h["created_by"]})
+	assert.Equal(t, []any{"global", "active", "admin_request", "The provider was breached", nil},
+		[]any{h["scope"], h["status"], h["cause"], h["reason"], h["created_by"]})
 
 	require.NoError(t, s.app.Holds.HoldOrg(ctx, org, hold.Suspension, "The organization is suspended"))
 	n, err := s.app.Holds.ReleaseEverything(t.Context())
@@ -72,6 +74,55 @@ func TestHold_Operator(t *testing.T) {
 		assert.Equal(t, "operator", log.Items[0].AuthMethod, action)
 		assert.Nil(t, log.Items[0].AccountID, action)
 	}
-	s.other.Do(http.MethodGet, "/account/audit-log?action="+url.QueryEscape("hold all"), nil).Want(http.StatusOK).Into(&log)
+	s.other.Do(http.MethodGet, "/account/audit-log?action="+url.QueryEscape("hold all"),
+		nil).Want(http.StatusOK).Into(&log)
 	assert.Len(t, log.Items, 1, "each organization has its own row")
+}
+
+// TestHold_New: an organization that is made while all are held begins held. Whoever holds or releases all waits for
+// those that are being made: none comes out as it would have been before.
+func TestHold_New(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	create := func(want bool) pgx.Tx {
+		t.Helper()
+		tx, err := s.app.Pool.Begin(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
+		org, err := account.CreateOrg(t.Context(), tx, "New")
+		require.NoError(t, err)
+		held, err := s.app.Holds.HoldNew(t.Context(), tx, org.ID)
+		require.NoError(t, err)
+		assert.Equal(t, want, held)
+		return tx
+	}
+	number := func(do func() (int, error), commit pgx.Tx) int {
+		t.Helper()
+		done := make(chan int, 1)
+		go func() {
+			n, err := do()
+			assert.NoError(t, err)
+			done <- n
+		}()
+		s.blockedAt("OrgsOfHoldLock")
+		require.NoError(t, commit.Commit(t.Context()))
+		return <-done
+	}
+	active := func() int {
+		return s.number(`SELECT count(*) FROM flow.pause WHERE operator = 'everything' AND status = 'active' AND reason = 'Breach'`)
+	}
+	holdAll := func() (int, error) { return s.app.Holds.HoldEverything(t.Context(), "Breach") }
+	release := func() (int, error) { return s.app.Holds.ReleaseEverything(t.Context()) }
+
+	org := uuid.MustParse(s.orgID(s.Key))
+	require.NoError(t, s.app.Holds.HoldOrg(account.AsOperator(t.Context(), org, "org suspend"), org, hold.Suspension, ""))
+	require.NoError(t, create(false).Commit(t.Context()))
+	assert.Equal(t, 4, number(holdAll, create(false)), "the one included that was being made")
+	require.NoError(t, create(true).Commit(t.Context()))
+	assert.Equal(t, 5, active())
+	assert.Equal(t, 6, number(release, create(true)), "the one included that was being made")
+	assert.Zero(t, active())
+	require.NoError(t, create(false).Commit(t.Context()))
+	assert.Zero(t, active())
+	assert.Equal(t, 6, s.number(`SELECT count(*) FROM flow.audit_log WHERE action = 'hold all'`), "each has a row")
 }

@@ -42,11 +42,11 @@ func (h executionHandler) leaveOutputs(ctx context.Context, steps []run.Executio
 	if len(left.stored) == 0 || known.lists == nil {
 		return nil
 	}
-	release, err := known.lists.take(ctx, account.FromContext(ctx).OrgID)
+	held, err := known.lists.take(ctx, account.FromContext(ctx).OrgID)
 	if err != nil {
 		return err
 	}
-	known.release, known.outputs = release, &left
+	known.release, known.outputs = held.release, &left
 	return nil
 }
 

@@ -13,9 +13,9 @@ import (
 	"flowlane/internal/run"
 )
 
-// A list may have 50,000 records. Converted and encoded as one value they take several times the memory of the answer, so
-// the generated server encodes a long list without its items, and the recorder writes those into their place as each is
-// converted.
+// A list may have 50,000 records. Converted and encoded as one value they take several times the memory of the answer,
+// so the generated server encodes a long list without its items, and the recorder writes those into their place as
+// each is converted.
 
 const (
 	// longList is how many records a list must have for that.
@@ -36,19 +36,21 @@ type item[T any] interface {
 }
 
 // readRecords reads the records of a list. One that may be long waits for room, until its answer is written.
-func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f run.RecordFilter) (run.RecordPage, error) {
+func readRecords(ctx context.Context, runs *run.Service, orgID uuid.UUID, p page, f run.RecordFilter) (run.RecordPage,
+	error) {
 	if known, ok := ctx.Value(exchangeKey{}).(*exchange); ok && p.limit > longList {
-		release, err := known.lists.take(ctx, orgID)
+		held, err := known.lists.take(ctx, orgID)
 		if err != nil {
 			return run.RecordPage{}, err
 		}
-		known.release = release
+		known.release = held.release
 	}
 	return runs.Records(ctx, orgID, f) //nolint:wrapcheck // faults go to the caller as they are
 }
 
 // listOfRecords makes the list from a page of records. key names a record in a cursor.
-func listOfRecords[T any, P item[T]](ctx context.Context, p page, found run.RecordPage, key func(*run.Record) string, convert func(*run.Record) T) listed[T] {
+func listOfRecords[T any, P item[T]](ctx context.Context, p page, found run.RecordPage, key func(*run.Record) string,
+	convert func(*run.Record) T) listed[T] {
 	out := listed[T]{Items: []T{}, Limit: p.limit, Skip: p.skip, Total: int(found.Total)}
 	out.NextCursor.SetToNull()
 	if n := len(found.Records); found.More && n > 0 {

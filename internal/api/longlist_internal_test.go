@@ -53,7 +53,8 @@ func TestListOfRecords_Long(t *testing.T) {
 	}
 	rec := httptest.NewRecorder()
 	w := &widest{ResponseWriter: rec}
-	around(http.HandlerFunc(serve), slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, "/v1/flows/jobs", nil))
+	around(http.HandlerFunc(serve), slog.New(slog.DiscardHandler)).ServeHTTP(w,
+		httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, "/v1/flows/jobs", nil))
 	assert.Less(t, w.most, itemBuffer+len(input)+1000)
 	assert.Nil(t, found.Records[records-1].Input, "what was written is let go")
 	var list oas.JobList
@@ -77,23 +78,23 @@ func TestReadRecords_Waits(t *testing.T) {
 	t.Parallel()
 	org := uuid.New()
 	known := &exchange{lists: newSlots(1)}
-	release, err := known.lists.take(t.Context(), org)
+	held, err := known.lists.take(t.Context(), org)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), exchangeKey{}, known))
 	cancel()
 	_, err = readRecords(ctx, nil, org, page{limit: longList + 1}, run.RecordFilter{})
 	require.ErrorContains(t, err, "wait for room")
-	release()
+	held.release()
 
 	pool := pgtest.New(t)
 	runs := run.New(pool, nil, nil, nil, nil)
 	ctx = context.WithValue(t.Context(), exchangeKey{}, known)
 	_, err = readRecords(ctx, runs, org, page{limit: longList}, run.RecordFilter{Limit: longList})
 	require.NoError(t, err)
-	assert.Empty(t, known.lists.all)
+	assert.Zero(t, known.lists.taken)
 	_, err = readRecords(ctx, runs, org, page{limit: longList + 1}, run.RecordFilter{Limit: longList + 1})
 	require.NoError(t, err)
-	assert.Len(t, known.lists.all, 1, "until the answer is written")
+	assert.Equal(t, 1, known.lists.taken, "until the answer is written")
 	known.release()
-	assert.Empty(t, known.lists.all)
+	assert.Zero(t, known.lists.taken)
 }

@@ -129,9 +129,7 @@ func (o outer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rec.status != http.StatusRequestEntityTooLarge && !x.unread || x.body == nil || r.Header.Get("Expect") != "" {
 		return
 	}
-	if x.unread {
-		_ = http.NewResponseController(rec).Flush()
-	}
+	_ = http.NewResponseController(rec).Flush()
 	// Many clients look for no answer before they have sent everything, and see none if the connection is cut meanwhile.
 	_, _ = io.CopyN(io.Discard, rawBody(r), maxDiscarded)
 }
@@ -180,8 +178,8 @@ func routable(u *url.URL) *url.URL {
 	return &clean
 }
 
-// recorder knows whether an answer has begun, and sends the exchange's answer, if there is one, in the place of what it is
-// given.
+// recorder knows whether an answer has begun, and sends the exchange's answer, if there is one, in the place of what
+// it is given.
 type recorder struct {
 	http.ResponseWriter
 	exchange *exchange
@@ -190,7 +188,7 @@ type recorder struct {
 }
 
 func (w *recorder) WriteHeader(status int) {
-	if w.exchange.unread && w.exchange.body != nil {
+	if w.exchange.body != nil && (w.exchange.unread || status == http.StatusRequestEntityTooLarge) {
 		// So the answer does not wait for the body, as net/http has it do for another request on the connection.
 		w.Header().Set("Connection", "close")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"flowlane/internal/api/apitest"
 	"flowlane/internal/webhook"
 )
 
@@ -24,7 +25,18 @@ import (
 type slow struct {
 	net.Conn
 
-	t *testing.T
+	answers *bufio.Reader
+	t       *testing.T
+}
+
+// trickle sends a little again and again, until it cannot.
+func (c slow) trickle(bytes int, pause time.Duration) {
+	for {
+		if _, err := io.WriteString(c, strings.Repeat(" ", bytes)); err != nil {
+			return
+		}
+		<-time.After(pause)
+	}
 }
 
 // post begins to send a body of a length, of which it sends a part.
@@ -39,13 +51,13 @@ func (s *stack) post(path string, length, part int, header ...string) slow {
 	}
 	_, err = io.WriteString(conn, head+"\r\n"+strings.Repeat(" ", part))
 	require.NoError(s.t, err)
-	return slow{conn, s.t}
+	return slow{conn, bufio.NewReader(conn), s.t}
 }
 
 // answer is what it gets though it sends nothing more.
 func (c slow) answer() (status int, body string) {
 	c.t.Helper()
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	res, err := http.ReadResponse(c.answers, nil)
 	require.NoError(c.t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
@@ -56,12 +68,14 @@ func (c slow) answer() (status int, body string) {
 // waits tells that it got no answer yet, and was not cut off.
 func (c slow) waits() bool {
 	c.t.Helper()
-	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond))) // one that has passed would leave what came unread
-	_, err := c.Read(make([]byte, 1))
+	// One that has passed would leave what came unread.
+	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+	_, err := c.answers.Peek(1)
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// TestSlow_Unsigned: who has no good headers is told so before anything of the body is there, and keeps nothing from the owner.
+// TestSlow_Unsigned: who has no good headers is told so before anything of the body is there, and keeps nothing from
+// the owner.
 func TestSlow_Unsigned(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -69,16 +83,19 @@ func TestSlow_Unsigned(t *testing.T) {
 	at := func(offset time.Duration) string { return strconv.FormatInt(s.clock().Add(offset).Unix(), 10) }
 	signature := "v1," + strings.Repeat("A", 43) + "="
 	for name, header := range map[string][]string{
-		"nothing":                nil,
-		"no id":                  {"webhook-timestamp", at(0), "webhook-signature", signature},
-		"a bad id":               {"webhook-id", "a.b", "webhook-timestamp", at(0), "webhook-signature", signature},
-		"no signature":           {"webhook-id", "m", "webhook-timestamp", at(0)},
-		"no signature of ours":   {"webhook-id", "m", "webhook-timestamp", at(0), "webhook-signature", "v1a," + signature[3:]},
+		"nothing":      nil,
+		"no id":        {"webhook-timestamp", at(0), "webhook-signature", signature},
+		"a bad id":     {"webhook-id", "a.b", "webhook-timestamp", at(0), "webhook-signature", signature},
+		"no signature": {"webhook-id", "m", "webhook-timestamp", at(0)},
+		"no signature of ours": {"webhook-id", "m", "webhook-timestamp", at(0), "webhook-signature",
+			"v1a," + signature[3:]},
 		"half a signature":       {"webhook-id", "m", "webhook-timestamp", at(0), "webhook-signature", signature[:20]},
 		"no timestamp":           {"webhook-id", "m", "webhook-signature", signature},
 		"a timestamp that is no": {"webhook-id", "m", "webhook-timestamp", "now", "webhook-signature", signature},
-		"old":                    {"webhook-id", "m", "webhook-timestamp", at(-6 * time.Minute), "webhook-signature", signature},
-		"early":                  {"webhook-id", "m", "webhook-timestamp", at(6 * time.Minute), "webhook-signature", signature},
+		"old": {"webhook-id", "m", "webhook-timestamp", at(-6 * time.Minute), "webhook-signature",
+			signature},
+		"early": {"webhook-id", "m", "webhook-timestamp", at(6 * time.Minute), "webhook-signature",
+			signature},
 	} {
 		for _, length := range []int{10, 20_000, 200_000, webhook.MaxBody} {
 			status, body := s.post(h.url, length, 1, header...).answer()
@@ -102,16 +119,20 @@ func TestSlow_Signed(t *testing.T) {
 	h := others.webhook(others.webhookBody())
 	var open []slow
 	for i := range 40 {
-		open = append(open, s.post(hooks[i%2].url, webhook.MaxBody, 40_000, s.signed(hooks[0].secret, strconv.Itoa(i), nil)...))
+		open = append(open, s.post(hooks[i%2].url, webhook.MaxBody, 40_000,
+			s.signed(hooks[0].secret, strconv.Itoa(i), nil)...))
 	}
 	others.send(h, "large", strings.Repeat("x", webhook.MaxBody)).Want(http.StatusAccepted)
 	s.send(hooks[0], "small", "{}").Want(http.StatusAccepted)
+	// They hold what has come of them, not what they have announced.
+	s.send(hooks[0], "large", strings.Repeat("x", webhook.MaxBody)).Want(http.StatusAccepted)
 	for _, one := range open {
 		require.True(t, one.waits(), "it was accepted while all of them were open")
 	}
 }
 
-// TestSlow_Uploads: a chunk that no set can take is refused before its body is there; one that stalls keeps no other organization's out.
+// TestSlow_Uploads: a chunk that no set can take is refused before its body is there; one that stalls keeps no other
+// organization's out.
 func TestSlow_Uploads(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -138,6 +159,37 @@ func TestSlow_Uploads(t *testing.T) {
 	}
 }
 
+// TestSlow_Turns: slow uploads of several organizations that have all places, and are fast enough to go on, keep
+// nobody else out.
+func TestSlow_Turns(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	var open []slow
+	for _, c := range []*apitest.Client{s.Client, s.other} {
+		set := c.Do(http.MethodPost, "/data/record-sets", nil).Want(http.StatusCreated).JSON()["id"].(string)
+		for range 5 {
+			one := s.post("/data/record-sets/"+set+"/records", 16<<20, 1, "X-API-Key", c.Key, "Content-Type", "application/json")
+			open = append(open, one)
+			go one.trickle(4<<10, 20*time.Millisecond)
+		}
+	}
+	third := *s
+	third.Client = s.As(s.tenant("Third"))
+	var refused []string
+	for len(refused) == 0 { // at first there may be places left
+		third.upload(rowsOf(3))
+		for _, one := range open {
+			if !one.waits() {
+				status, body := one.answer()
+				refused = append(refused, fmt.Sprint(status, " ", body))
+			}
+		}
+	}
+	assert.Equal(t, []string{
+		`429 {"detail":"Others wait, and the chunk has not come within 10 seconds: send it again, or smaller ones"}`,
+	}, refused)
+}
+
 // TestSlow_Tells: a client that does not send what it announced is told what was expected of it, whatever it sends.
 func TestSlow_Tells(t *testing.T) {
 	t.Parallel()
@@ -160,7 +212,20 @@ func TestSlow_Tells(t *testing.T) {
 	}
 }
 
-// TestSlow_Hurried: a client that looks for no answer before it has sent everything gets that of a refusal which needed no body.
+// TestSlow_TooLarge: a client that announces too much is told before it has sent it.
+func TestSlow_TooLarge(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	key := []string{"X-API-Key", s.Key, "Content-Type", "application/json"}
+	before := s.post("/data/record-sets", 200, 1, key...)
+	status, body := s.post("/flows/definitions", 1<<30, 1, key...).answer()
+	require.True(t, before.waits(), "whoever came before and stalls has not been told so yet")
+	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
+	assert.JSONEq(t, `{"detail":"Request body exceeds 1048576 bytes"}`, body)
+}
+
+// TestSlow_Hurried: a client that looks for no answer before it has sent everything gets that of a refusal which
+// needed no body.
 func TestSlow_Hurried(t *testing.T) {
 	t.Parallel()
 	s := serveStack(t, false)
@@ -169,11 +234,13 @@ func TestSlow_Hurried(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	const length = 24 << 20 // more than lies in the buffers of a connection
-	head := "POST /v1/data/record-sets/" + uuid.NewString() + "/records HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n" +
+	head := "POST /v1/data/record-sets/" + uuid.NewString() +
+		"/records HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n" +
 		"Content-Type: application/json\r\nX-API-Key: " + s.Key + "\r\n\r\n"
 	_, err = fmt.Fprintf(conn, "%s%x\r\n%s\r\n0\r\n\r\n", head, length, strings.Repeat(" ", length))
 	require.NoError(t, err)
-	status, _ := slow{conn, t}.answer()
+	status, _ := slow{conn, bufio.NewReader(conn), t}.answer()
 	assert.Equal(t, http.StatusNotFound, status)
-	s.sendUnsigned(h.url, strings.Repeat("x", webhook.MaxBody)).Detail(http.StatusUnauthorized, "Signature verification failed")
+	s.sendUnsigned(h.url, strings.Repeat("x", webhook.MaxBody)).Detail(http.StatusUnauthorized,
+		"Signature verification failed")
 }

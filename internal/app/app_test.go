@@ -56,7 +56,8 @@ func TestApp_Serves(t *testing.T) {
 	if status, _ := get(t, p.URL()+"/v1/account/me", ""); status != http.StatusUnauthorized {
 		t.Errorf("GET /v1/account/me without a key: %d", status)
 	}
-	for _, path := range []string{"/metrics", "/debug/pprof/", "//healthz", "/healthz/", "/v1//account/me", "/v1/./account/me", "/v1/account/../account/me"} {
+	for _, path := range []string{"/metrics", "/debug/pprof/", "//healthz", "/healthz/", "/v1//account/me",
+		"/v1/./account/me", "/v1/account/../account/me"} {
 		if status, body := get(t, p.URL()+path, p.key); status != http.StatusNotFound || body != `{"detail":"Not found"}` {
 			t.Errorf("GET %s: %d %s", path, status, body)
 		}
@@ -93,7 +94,8 @@ func TestNew_Unmigrated(t *testing.T) {
 func TestNew_NoKEK(t *testing.T) {
 	t.Parallel()
 	dsn, _ := pgtest.NewDatabase(t)
-	if _, err := app.New(t.Context(), app.Config{DatabaseURL: dsn}); err == nil || !strings.Contains(err.Error(), "FLOWLANE_KEK") {
+	if _, err := app.New(t.Context(), app.Config{DatabaseURL: dsn}); err == nil ||
+		!strings.Contains(err.Error(), "FLOWLANE_KEK") {
 		t.Fatalf("error %v", err)
 	}
 }
@@ -174,25 +176,41 @@ func TestHousekeeping_RefusedStarts(t *testing.T) {
 	}
 }
 
-// TestHousekeeping_Audit: audit rows go after their time, in pieces, of all organizations.
+// TestHousekeeping_Audit: audit rows go after the time that the operator has set, in pieces, of all organizations.
 func TestHousekeeping_Audit(t *testing.T) {
 	t.Parallel()
-	_, pool := pgtest.NewDatabase(t)
-	for _, sql := range []string{
-		"INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), 'o' FROM generate_series(1, 3)",
-		`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_id, outcome, request_id)
-			SELECT gen_random_uuid(), o.id, flow.clock() - make_interval(days => d), 'a', 't', 'r', 'succeeded', ''
-			FROM flow.organization o CROSS JOIN unnest(ARRAY[0, 39, 41, 50]) d`,
-	} {
-		if _, err := pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
+	p := startWith(t, func(cfg *app.Config) { cfg.AuditRetention = 40 * 24 * time.Hour })
+	seed := func() {
+		t.Helper()
+		for _, sql := range []string{
+			"INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), 'o' FROM generate_series(1, 3)",
+			`INSERT INTO flow.audit_log (id, org_id, created_at, action, resource_type, resource_id, outcome, request_id)
+				SELECT gen_random_uuid(), o.id, flow.clock() - make_interval(days => d), 'a', 't', 'r', 'succeeded', ''
+				FROM flow.organization o CROSS JOIN unnest(ARRAY[0, 39, 41, 50]) d WHERE o.name = 'o'`,
+		} {
+			if _, err := p.Pool.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	seed()
 	in := db.HousekeepAuditParams{KeepSeconds: (40 * 24 * time.Hour).Seconds(), MaxRows: 4}
 	for _, want := range []int64{4, 2, 0} {
-		if n, err := db.New().HousekeepAudit(t.Context(), pool, in); err != nil || n != want {
+		if n, err := db.New().HousekeepAudit(t.Context(), p.Pool, in); err != nil || n != want {
 			t.Errorf("%d rows deleted, %v; want %d", n, err, want)
 		}
+	}
+	seed()
+	if err := p.Housekeep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var young, old int
+	if err := p.Pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE created_at > flow.clock() - interval '40 days'),
+		count(*) FILTER (WHERE created_at < flow.clock() - interval '40 days') FROM flow.audit_log WHERE action = 'a'`).Scan(&young, &old); err != nil {
+		t.Fatal(err)
+	}
+	if young != 18 || old != 0 {
+		t.Errorf("left are %d rows that are younger and %d that are older", young, old)
 	}
 	_, err := app.New(t.Context(), app.Config{KEK: testKEK(t), AuditRetention: 29 * 24 * time.Hour})
 	if err == nil || !strings.Contains(err.Error(), "FLOWLANE_AUDIT_RETENTION") {
@@ -200,8 +218,8 @@ func TestHousekeeping_Audit(t *testing.T) {
 	}
 }
 
-// seedOld stores a minute and a day of a budget, two calls that are over, one that is not resolved, an old backoff, and an
-// answer under an idempotency key.
+// seedOld stores a minute and a day of a budget, two calls that are over, one that is not resolved, an old backoff,
+// and an answer under an idempotency key.
 func seedOld(t *testing.T, pool pg.DB) {
 	t.Helper()
 	for _, sql := range []string{

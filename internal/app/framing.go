@@ -2,17 +2,27 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // framed listens for connections that look at the heads of their requests. net/http drops the Content-Length of a
 // request that has a Transfer-Encoding, too, so that no handler can tell; a proxy in front that goes by the length
 // takes the rest of its body for a part of it, where we take it for the next request.
-type framed struct{ net.Listener }
+type framed struct {
+	net.Listener
+
+	// headers are lines that every answer has.
+	headers string
+}
 
 // Accept implements net.Listener.
 func (l framed) Accept() (net.Conn, error) {
@@ -20,16 +30,61 @@ func (l framed) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // a listener
 	}
-	return &framedConn{Conn: c}, nil
+	return &framedConn{Conn: c, headers: l.headers}, nil
 }
 
-// framedConn looks at what is read from it.
+// lingering is how long a connection stays open for what comes after a request that has no handler.
+const lingering = time.Second
+
+// framedConn looks at what is read from it, and at the answers that net/http gives without a handler.
 type framedConn struct {
 	net.Conn
 
-	heads heads
+	headers string
+	heads   heads
 	// ambiguous is true from the first request on that says its length in two ways.
 	ambiguous atomic.Bool
+	// handled is true while a handler, or what it has written, is under way.
+	handled atomic.Bool
+}
+
+// Write replaces the answers that net/http itself gives, each in one piece and the last of its connection, to what it
+// cannot read as a request: they are text, without our headers.
+func (c *framedConn) Write(p []byte) (int, error) {
+	if c.handled.Load() || !bytes.HasPrefix(p, []byte("HTTP/1.1 ")) {
+		return c.Conn.Write(p) //nolint:wrapcheck // a writer
+	}
+	head, text, _ := bytes.Cut(p, []byte("\r\n\r\n"))
+	status, _, _ := strings.Cut(strings.TrimPrefix(string(head), "HTTP/1.1 "), "\r\n")
+	body, err := json.Marshal(map[string]string{"detail": cmp.Or(string(text), status)})
+	if err != nil {
+		return 0, fmt.Errorf("write an answer: %w", err)
+	}
+	_, err = fmt.Fprintf(c.Conn, "HTTP/1.1 %s\r\n%sConnection: close\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+		status, c.headers, jsonType, len(body), body)
+	if err != nil {
+		return 0, err //nolint:wrapcheck // a writer
+	}
+	// net/http waits for the body of a request that it has refused; so no longer than this.
+	_ = c.SetReadDeadline(time.Now().Add(lingering))
+	return len(p), nil
+}
+
+// idle ends an answer.
+func idle(c net.Conn, state http.ConnState) {
+	if c, ok := c.(*framedConn); ok && state == http.StateIdle {
+		c.handled.Store(false)
+	}
+}
+
+// handled marks a connection whose request has a handler.
+func handled(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(*framedConn); ok {
+			c.handled.Store(true)
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (c *framedConn) Read(p []byte) (int, error) {

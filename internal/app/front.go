@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -26,6 +27,8 @@ const (
 	strictTransport = "max-age=31536000"
 	// preflightFor is how long a browser need not ask again whether it may call.
 	preflightFor = 10 * time.Minute
+
+	jsonType = "application/json; charset=utf-8"
 )
 
 // secure reports whether the API speaks TLS.
@@ -34,6 +37,9 @@ func (f Front) secure() bool { return f.CertFile != "" }
 func (f Front) check() error {
 	if (f.CertFile == "") != (f.KeyFile == "") {
 		return errors.New("a certificate and its key belong together: set both --tls-cert and --tls-key, or neither")
+	}
+	if strings.Contains(f.CertFile+f.KeyFile, "-----BEGIN") {
+		return errors.New("--tls-cert and --tls-key name files: put the certificate and its key into these")
 	}
 	for _, origin := range f.Origins {
 		if err := checkOrigin(origin); err != nil {
@@ -80,25 +86,41 @@ func (f Front) cors(next http.Handler) http.Handler {
 	}).Handler(next)
 }
 
-// around gives every answer the headers that keep browsers from making anything of it but data, and refuses requests of
-// which two servers could see different ends.
+// headers keep browsers from making anything of an answer but data.
+func (f Front) headers() http.Header {
+	header := http.Header{}
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if f.secure() {
+		header.Set("Strict-Transport-Security", strictTransport)
+	}
+	return header
+}
+
+// framed returns the listener with what is looked at below net/http.
+func (f Front) framed(listener net.Listener) net.Listener {
+	var lines strings.Builder
+	_ = f.headers().Write(&lines)
+	return framed{listener, lines.String()}
+}
+
+// around gives every answer its headers, and refuses requests of which two servers could see different ends.
 func (f Front) around(next http.Handler) http.Handler {
 	next = f.cors(next)
+	headers := f.headers()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
-		header.Set("Cache-Control", "no-store")
-		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		header.Set("Referrer-Policy", "no-referrer")
-		header.Set("X-Content-Type-Options", "nosniff")
-		if f.secure() {
-			header.Set("Strict-Transport-Security", strictTransport)
+		for name, values := range headers {
+			header.Set(name, values[0])
 		}
 		if !r.ProtoAtLeast(1, 1) {
 			header.Set("Connection", "close") // HTTP/1.0 knows no chunks: whoever sends some means another end than we do
 		}
 		if ambiguous(r.Context()) {
 			header.Set("Connection", "close")
-			header.Set("Content-Type", "application/json; charset=utf-8")
+			header.Set("Content-Type", jsonType)
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = w.Write([]byte(`{"detail":"A request has either a Content-Length or a Transfer-Encoding, not both"}`))
 			return

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -53,6 +54,73 @@ type seen struct{ refused, smuggled bool }
 // statuses sends text in pieces, and reads all answers.
 func statuses(t *testing.T, address, text string, piece int) (out seen) {
 	t.Helper()
+	for _, a := range exchange(t, address, text, piece) {
+		out.refused = out.refused || a.StatusCode == http.StatusBadRequest || a.StatusCode == http.StatusNotImplemented
+		out.smuggled = out.smuggled || a.StatusCode == http.StatusOK
+	}
+	return out
+}
+
+// TestFront_Unhandled: what is no request is answered as every request is, though no handler sees it, and its
+// connection ends.
+func TestFront_Unhandled(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for _, address := range []string{strings.TrimPrefix(p.URL(), "http://"),
+		strings.TrimPrefix(p.OperatorURL(), "http://")} {
+		for request, want := range map[string]struct {
+			status int
+			detail string
+		}{
+			"GET /healthz HTTP/1.1\r\n\r\n": {400,
+				"400 Bad Request: missing required Host header"},
+			"GET /healthz HTTP/1.1\r\nHost: a\r\nX : b\r\n\r\n": {400,
+				"400 Bad Request: invalid header name"},
+			"GET /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n": {501,
+				"Unsupported transfer encoding"},
+			"GET /healthz HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 100<<10): {431,
+				"431 Request Header Fields Too Large"},
+			"GET /healthz HTTP/9.9\r\nHost: a\r\n\r\n": {505,
+				"505 HTTP Version Not Supported: unsupported protocol version"},
+			"POST /healthz HTTP/1.1\r\nHost: a\r\nExpect: x\r\nContent-Length: 1\r\n\r\n": {417, "417 Expectation Failed"},
+		} {
+			for _, before := range []string{"", "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"} { // as the first, and as a later one
+				answers := exchange(t, address, before+request, len(before+request))
+				last := answers[len(answers)-1]
+				if detail := "{\"detail\":\"" + want.detail + "\"}"; last.StatusCode != want.status || last.text != detail {
+					t.Errorf("%.60q: %d %q", request, last.StatusCode, last.text)
+				}
+				wantHeaders(t, request[:20], last.Header, "no-store", "")
+				if !last.Close || last.Header.Get("Content-Type") != "application/json; charset=utf-8" {
+					t.Errorf("%.60q: %v", request, last.Header)
+				}
+			}
+		}
+	}
+}
+
+// TestFront_Asterisk: a request for no path is looked at as any other.
+func TestFront_Asterisk(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	const request = "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+	answers := exchange(t, strings.TrimPrefix(p.URL(), "http://"), request, len(request))
+	if answers[0].StatusCode != http.StatusNotFound {
+		t.Errorf("it is answered %d", answers[0].StatusCode)
+	}
+	wantHeaders(t, "OPTIONS *", answers[0].Header, "no-store", "")
+}
+
+// answered is an answer with its body.
+type answered struct {
+	*http.Response
+
+	text string
+}
+
+// exchange sends text in pieces, and reads all answers until the connection ends.
+func exchange(t *testing.T, address, text string, piece int) (out []answered) {
+	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -60,24 +128,38 @@ func statuses(t *testing.T, address, text string, piece int) (out seen) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	go func() {
-		for len(text) > 0 {
-			n := min(piece, len(text))
-			if _, err := io.WriteString(conn, text[:n]); err != nil {
+		for rest := text; len(rest) > 0; {
+			n := min(piece, len(rest))
+			if _, err := io.WriteString(conn, rest[:n]); err != nil {
 				return // refused before the end
 			}
-			text = text[n:]
+			rest = rest[n:]
 		}
 	}()
-	reader := bufio.NewReader(conn)
-	for {
+	for reader := bufio.NewReader(conn); ; {
 		res, err := http.ReadResponse(reader, nil)
 		if err != nil {
+			if len(out) == 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("%.60q has %d answers, and then %v", text, len(out), err)
+			}
 			return out
 		}
-		_, _ = io.Copy(io.Discard, res.Body)
+		body, _ := io.ReadAll(res.Body)
 		res.Body.Close()
-		out.refused = out.refused || res.StatusCode == http.StatusBadRequest || res.StatusCode == http.StatusNotImplemented
-		out.smuggled = out.smuggled || res.StatusCode == http.StatusOK
+		out = append(out, answered{res, string(body)})
+	}
+}
+
+// wantHeaders checks what every answer has.
+func wantHeaders(t *testing.T, what string, header http.Header, cache, transport string) {
+	t.Helper()
+	for name, value := range map[string]string{
+		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": cache,
+		"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Strict-Transport-Security": transport,
+	} {
+		if header.Get(name) != value {
+			t.Errorf("%s: %s is %q", what, name, header.Get(name))
+		}
 	}
 }
 
@@ -121,17 +203,13 @@ func TestFront_Headers(t *testing.T) {
 		if status != c.status {
 			t.Errorf("%s %s: %d", c.method, c.path, status)
 		}
-		want := map[string]string{
-			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": c.cache, "Strict-Transport-Security": "",
-			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Access-Control-Allow-Origin": "", "Vary": "",
-		}
-		for name, value := range want {
-			if header.Get(name) != value {
-				t.Errorf("%s %s: %s is %q", c.method, c.path, name, header.Get(name))
-			}
+		wantHeaders(t, c.method+" "+c.path, header, c.cache, "")
+		if header.Get("Access-Control-Allow-Origin") != "" || header.Get("Vary") != "" {
+			t.Errorf("%s %s: %v", c.method, c.path, header)
 		}
 	}
-	if _, header := headersOf(t, http.DefaultClient, "GET", p.OperatorURL()+"/metrics"); header.Get("X-Content-Type-Options") != "nosniff" {
+	if _, header := headersOf(t, http.DefaultClient, "GET",
+		p.OperatorURL()+"/metrics"); header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("metrics: %v", header)
 	}
 }
@@ -140,7 +218,9 @@ func TestFront_Headers(t *testing.T) {
 func TestFront_CORS(t *testing.T) {
 	t.Parallel()
 	const origin = "https://console.example.com"
-	closed, open := start(t), startWith(t, func(cfg *app.Config) { cfg.Front.Origins = []string{"http://localhost:3000", origin} })
+	closed, open := start(t), startWith(t, func(cfg *app.Config) {
+		cfg.Front.Origins = []string{"http://localhost:3000", origin}
+	})
 	for _, c := range []struct {
 		p                      *process
 		origin, method, header string
@@ -159,14 +239,16 @@ func TestFront_CORS(t *testing.T) {
 	} {
 		_, header := headersOf(t, http.DefaultClient, "OPTIONS", c.p.URL()+"/v1/account/me",
 			"Origin", c.origin, "Access-Control-Request-Method", c.method, "Access-Control-Request-Headers", c.header)
-		if got := header.Get("Access-Control-Allow-Origin") == c.origin && header.Get("Access-Control-Allow-Methods") == c.method; got != c.allowed {
+		if header.Get("Access-Control-Allow-Origin") != map[bool]string{true: c.origin}[c.allowed] ||
+			c.allowed && header.Get("Access-Control-Allow-Methods") != c.method {
 			t.Errorf("%s of %s with %s: %v", c.method, c.origin, c.header, header)
 		}
 		if header.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s of %s may bring credentials", c.method, c.origin)
 		}
 	}
-	status, header := headersOf(t, http.DefaultClient, "GET", open.URL()+"/v1/account/me", "Origin", origin, "X-API-Key", open.key)
+	status, header := headersOf(t, http.DefaultClient, "GET", open.URL()+"/v1/account/me", "Origin", origin, "X-API-Key",
+		open.key)
 	if status != http.StatusOK || header.Get("Access-Control-Allow-Origin") != origin || header.Get("Vary") != "Origin" ||
 		!strings.Contains(header.Get("Access-Control-Expose-Headers"), "Retry-After") {
 		t.Errorf("%d %v", status, header)
@@ -197,7 +279,8 @@ func TestFront_Settings(t *testing.T) {
 		{app.Front{Origins: []string{"http://example.com"}}, "must begin with https://"},
 		{app.Front{Origins: []string{"file://x"}}, "must begin with https://"},
 	} {
-		a, err := app.New(t.Context(), app.Config{DatabaseURL: dsn, KEK: testKEK(t), Listen: "127.0.0.1:0", Front: c.front, Log: slog.New(slog.DiscardHandler)})
+		a, err := app.New(t.Context(), app.Config{DatabaseURL: dsn, KEK: testKEK(t), Listen: "127.0.0.1:0", Front: c.front,
+			Log: slog.New(slog.DiscardHandler)})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.front, err)
 		}
@@ -215,7 +298,8 @@ func TestFront_TLS(t *testing.T) {
 	if !strings.HasPrefix(p.URL(), "https://127.0.0.1:") {
 		t.Fatalf("it serves at %s", p.URL())
 	}
-	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true,
+		tls.VersionTLS13: true} {
 		client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
 			RootCAs: rootsOf(t, cert), MinVersion: version, MaxVersion: version, ServerName: "one",
 		}}}
@@ -238,7 +322,8 @@ func TestFront_TLS(t *testing.T) {
 	if _, err := http.Get(strings.Replace(p.URL(), "https", "http", 1) + "/healthz"); err == nil {
 		t.Error("it answers without TLS")
 	}
-	smuggler, err := tls.Dial("tcp", strings.TrimPrefix(p.URL(), "https://"), &tls.Config{RootCAs: rootsOf(t, cert), ServerName: "one"})
+	smuggler, err := tls.Dial("tcp", strings.TrimPrefix(p.URL(), "https://"),
+		&tls.Config{RootCAs: rootsOf(t, cert), ServerName: "one"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +331,8 @@ func TestFront_TLS(t *testing.T) {
 	if _, err := io.WriteString(smuggler, "GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := http.ReadResponse(bufio.NewReader(smuggler), nil); err != nil || res.StatusCode != http.StatusBadRequest {
+	if res, err := http.ReadResponse(bufio.NewReader(smuggler), nil); err != nil ||
+		res.StatusCode != http.StatusBadRequest {
 		t.Errorf("two lengths over TLS: %v, %v", res, err)
 	}
 }

@@ -55,8 +55,8 @@ func (a *App) health() map[string]http.Handler {
 	}
 }
 
-// ready answers 200 while the database answers. That it has every migration which this program needs was checked by New,
-// and migrations are never taken back under a running process.
+// ready answers 200 while the database answers. That it has every migration which this program needs was checked by
+// New, and migrations are never taken back under a running process.
 func (a *App) ready() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
@@ -79,7 +79,7 @@ func answer(w http.ResponseWriter, status int, word, detail string) {
 	if detail != "" {
 		body["detail"] = detail
 	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
 }
@@ -97,8 +97,9 @@ func (b bounds) around(next http.Handler) http.Handler {
 	})
 }
 
-// timedBody waits for a body as long as bounds say, and only while somebody reads it: a client is not to blame for what else its
-// request waits for. Fault of a body that comes too slowly: TooSlow; its connection is closed after the answer.
+// timedBody waits for a body as long as bounds say, and only while somebody reads it: a client is not to blame for
+// what else its request waits for. Fault of a body that comes too slowly: TooSlow; its connection is closed after the
+// answer.
 type timedBody struct {
 	io.ReadCloser
 	bounds
@@ -119,7 +120,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 		_ = b.control.SetReadDeadline(time.Time{})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		b.header.Set("Connection", "close")
-		err = fault.New(fault.TooSlow, "Request body came too slowly: after %.0f seconds it must come at %d KiB a second", b.grace.Seconds(), b.rate>>10)
+		err = fault.New(fault.TooSlow, "Request body came too slowly: after %.0f seconds it must come at %d KiB a second",
+			b.grace.Seconds(), b.rate>>10)
 	}
 	return n, err //nolint:wrapcheck // a reader
 }

@@ -15,7 +15,8 @@ import (
 const (
 	// stopMargin is what an orderly stop may take beside the time to drain.
 	stopMargin = 3 * time.Second
-	// requestTime is how long open requests may go on, unless the time to drain is less; httpMargin is kept for those that are cut.
+	// requestTime is how long open requests may go on, unless the time to drain is less; httpMargin is kept for those
+	// that are cut.
 	requestTime = 8500 * time.Millisecond
 	httpMargin  = 500 * time.Millisecond
 
@@ -37,9 +38,9 @@ func listen(ctx context.Context, address, setting string) (net.Listener, error) 
 	return listener, nil
 }
 
-// spare is heap that nobody uses, once for a process. The collector runs when the heap has doubled, and in a process that sends
-// small calls a few megabytes are alive, so that it ran after every few hundred calls. Never written to, it takes address space
-// alone; the heap may grow by as much before it is collected.
+// spare is heap that nobody uses, once for a process. The collector runs when the heap has doubled, and in a process
+// that sends small calls a few megabytes are alive, so that it ran after every few hundred calls. Never written to, it
+// takes address space alone; the heap may grow by as much before it is collected.
 var spare = sync.OnceValue(func() []byte { return make([]byte, 32<<20) })
 
 // Run serves and works until ctx ends, then stops in order: requests are answered, calls in flight are
@@ -47,7 +48,8 @@ var spare = sync.OnceValue(func() []byte { return make([]byte, 32<<20) })
 func (a *App) Run(ctx context.Context) error {
 	_ = spare()
 	failed := make(chan error, 2)
-	server, operators := a.serve(a.listener, a.handler, failed), a.serve(a.operators, a.operatorPages(), failed)
+	server := a.serve(a.listener, a.cfg.Front, a.handler, failed)
+	operators := a.serve(a.operators, Front{}, a.operatorPages(), failed)
 	err := a.startWork(ctx)
 	if err == nil {
 		select {
@@ -63,15 +65,18 @@ func (a *App) Run(ctx context.Context) error {
 }
 
 // serve begins to serve on a listener; nil where there is none.
-func (a *App) serve(listener net.Listener, handler http.Handler, failed chan<- error) *http.Server {
+func (a *App) serve(listener net.Listener, front Front, handler http.Handler, failed chan<- error) *http.Server {
 	if listener == nil {
 		return nil
 	}
 	server := &http.Server{
-		Handler: handler, ConnContext: withConn, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(a.cfg.Log),
+		// What is asked of no path, as OPTIONS *, is answered as everything is.
+		Handler: handled(handler), DisableGeneralOptionsHandler: true,
+		ConnContext: withConn, ConnState: idle,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: serverLog(a.cfg.Log),
 	}
 	go func() {
-		if err := server.Serve(framed{listener}); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(front.framed(listener)); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("serve: %w", err)
 		}
 	}()

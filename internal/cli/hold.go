@@ -12,7 +12,7 @@ import (
 )
 
 type holdCommand struct {
-	All holdAll `cmd:"" help:"Hold every call of every organization: none is begun until release all. Answers, lookups and polls go on. Organizations that are made later are not held."`
+	All holdAll `cmd:"" help:"Hold every call of every organization: none is begun until release all, those that are made meanwhile included. Answers, lookups and polls go on."`
 }
 
 type releaseCommand struct {

@@ -79,8 +79,12 @@ func TestHoldAll(t *testing.T) {
 	if output(t, env, &n, "hold", "all", "--reason", "again"); n.Organizations != 0 || holds() != 1 {
 		t.Errorf("hold all again: %+v, %d holds", n, holds())
 	}
+	var late struct{ Held bool }
+	if output(t, env, &late, "org", "create", "--name", "Late"); !late.Held {
+		t.Error("an organization that is made while all are held is not held")
+	}
 	output(t, env, &org, "org", "suspend", "--org", org.ID, "--outbound")
-	if output(t, env, &n, "release", "all"); n.Organizations != 2 || org.Status != "suspended" {
+	if output(t, env, &n, "release", "all"); n.Organizations != 3 || org.Status != "suspended" {
 		t.Errorf("release all: %+v, %+v", n, org)
 	}
 	if output(t, env, &org, "org", "suspend", "--org", org.ID, "--resume"); org.Status != "active" || holds() != 0 {
@@ -108,7 +112,8 @@ func TestHoldAll(t *testing.T) {
 			t.Errorf("%v: %v", none, lines)
 		}
 	}
-	if code, said := fails(t, env, "audit", "export", "--org", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11"); code != 1 || !strings.Contains(said, "no organization") {
+	if code, said := fails(t, env, "audit", "export", "--org", "0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11"); code != 1 ||
+		!strings.Contains(said, "no organization") {
 		t.Errorf("an unknown organization: exit %d, %s", code, said)
 	}
 }

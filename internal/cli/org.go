@@ -45,6 +45,8 @@ type orgFacts struct {
 	Name       string    `json:"name"`
 	ExternalID *string   `json:"external_id,omitempty"`
 	Status     string    `json:"status,omitempty"`
+	// Held tells that it was made while every organization is held.
+	Held bool `json:"held,omitempty"`
 	// StartBudget is the most batches that events and flows may start of one root cause.
 	StartBudget int32 `json:"start_budget,omitempty"`
 	// Quotas are those that are not the default.
@@ -72,24 +74,38 @@ func (c *orgCreate) Run(ctx context.Context, p *process) error {
 		return err
 	}
 	defer pool.Close()
-	var org account.Org
-	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
-		if org, err = account.CreateOrg(ctx, tx, name); err != nil || c.ExternalID == "" {
-			return err //nolint:wrapcheck // explained below
-		}
-		_, err = link(ctx, tx, org.ID, c.ExternalID)
-		return err
-	})
+	facts, err := c.create(ctx, p, pool, name)
 	if err != nil {
 		return unmigrated(err)
 	}
-	facts := orgFacts{ID: org.ID, Name: org.Name}
-	if c.ExternalID != "" {
-		facts.ExternalID = &c.ExternalID
-	}
 	return c.print(p, facts, func(w io.Writer) {
-		fmt.Fprintf(w, "Created organization %q: %s\n", org.Name, org.ID)
+		fmt.Fprintf(w, "Created organization %q: %s\n", facts.Name, facts.ID)
+		if facts.Held {
+			fmt.Fprintln(w, "It is held, as every organization is until `flowlane release all`.")
+		}
 	})
+}
+
+func (c *orgCreate) create(ctx context.Context, p *process, pool *pgxpool.Pool, name string) (facts orgFacts,
+	err error) {
+	holds, err := app.Holds(pool, p.log)
+	if err != nil {
+		return facts, err //nolint:wrapcheck // says everything
+	}
+	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		org, err := account.CreateOrg(ctx, tx, name)
+		if err != nil {
+			return err //nolint:wrapcheck // explained above
+		}
+		facts = orgFacts{ID: org.ID, Name: org.Name}
+		if facts.Held, err = holds.HoldNew(ctx, tx, org.ID); err != nil || c.ExternalID == "" {
+			return err //nolint:wrapcheck // says everything
+		}
+		facts.ExternalID = &c.ExternalID
+		_, err = link(ctx, tx, org.ID, c.ExternalID)
+		return err
+	})
+	return facts, err
 }
 
 type orgList struct {
@@ -114,7 +130,8 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 	}
 	facts := make([]orgFacts, len(rows))
 	for i, r := range rows {
-		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget, Quotas: quotas[r.ID], ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
+		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget,
+			Quotas: quotas[r.ID], ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
 	}
 	return c.print(p, facts, func(w io.Writer) {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -148,9 +165,10 @@ func (c *orgLink) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return unmigrated(err)
 	}
-	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, ExternalID: org.ExternalID, Status: org.Status}, func(w io.Writer) {
-		fmt.Fprintf(w, "Tokens that name %q or %s are for organization %q.\n", c.ExternalID, org.ID, org.Name)
-	})
+	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, ExternalID: org.ExternalID, Status: org.Status},
+		func(w io.Writer) {
+			fmt.Fprintf(w, "Tokens that name %q or %s are for organization %q.\n", c.ExternalID, org.ID, org.Name)
+		})
 }
 
 // link says how the identity provider names an organization.
@@ -201,7 +219,8 @@ func (c *orgSuspend) Run(ctx context.Context, p *process) error {
 }
 
 // set sets the status, then the hold: calls stop for good only where no request can start new ones.
-func (c *orgSuspend) set(ctx context.Context, p *process, pool *pgxpool.Pool, id uuid.UUID) (org db.FlowOrganization, err error) {
+func (c *orgSuspend) set(ctx context.Context, p *process, pool *pgxpool.Pool, id uuid.UUID) (org db.FlowOrganization,
+	err error) {
 	status, command := "suspended", "org suspend"
 	if c.Resume {
 		status, command = "active", "org suspend --resume"
@@ -267,7 +286,8 @@ func (c *apikeyCreate) check() error {
 	}
 	for _, scope := range c.Scopes {
 		if oas.Scope(scope).Validate() != nil {
-			return fmt.Errorf("--scope %q is none; there are: %s", scope, strings.Trim(fmt.Sprint(oas.Scope("").AllValues()), "[]"))
+			return fmt.Errorf("--scope %q is none; there are: %s", scope,
+				strings.Trim(fmt.Sprint(oas.Scope("").AllValues()), "[]"))
 		}
 	}
 	return nil

@@ -63,7 +63,8 @@ func (d *dev) seed(ctx context.Context) (seeded, error) {
 		}
 	}
 	out.newKey = true
-	if out.key, _, err = d.app.Accounts.CreateKey(ctx, d.app.Pool, account.NewKey{OrgID: org.ID, Name: "flowlane dev"}); err != nil {
+	if out.key, _, err = d.app.Accounts.CreateKey(ctx, d.app.Pool,
+		account.NewKey{OrgID: org.ID, Name: "flowlane dev"}); err != nil {
 		return out, fmt.Errorf("make an API key: %w", err)
 	}
 	return out, nil
@@ -72,7 +73,10 @@ func (d *dev) seed(ctx context.Context) (seeded, error) {
 func (d *dev) seedOrg(ctx context.Context) (uuid.UUID, error) {
 	var org account.Org
 	err := pg.InTx(ctx, d.app.Pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-		org, err = account.CreateOrg(ctx, tx, demoOrg)
+		if org, err = account.CreateOrg(ctx, tx, demoOrg); err != nil {
+			return err //nolint:wrapcheck // says everything
+		}
+		_, err = d.app.Holds.HoldNew(ctx, tx, org.ID)
 		return err //nolint:wrapcheck // says everything
 	})
 	if err != nil {
@@ -88,10 +92,12 @@ func (d *dev) seedOrg(ctx context.Context) (uuid.UUID, error) {
 	}
 	id := stored.ID.String()
 	document := definition.Document{Steps: []definition.DocumentStep{{
-		ID: "upload", Tasks: []definition.DocumentTask{{ID: "upload", ActionID: demoAction, CredentialID: &id, Params: demoParams}},
+		ID: "upload", Tasks: []definition.DocumentTask{{ID: "upload", ActionID: demoAction, CredentialID: &id,
+			Params: demoParams}},
 	}}}
 	draft := definition.Draft{
-		Name: demoDefinition, Description: "Uploads every record to the list demo.", Status: definition.StatusActive, Document: document,
+		Name: demoDefinition, Description: "Uploads every record to the list demo.", Status: definition.StatusActive,
+		Document: document,
 	}
 	if _, err := d.app.Definitions.Create(ctx, org.ID, by, draft); err != nil {
 		return uuid.Nil, fmt.Errorf("make the definition %s: %w", demoDefinition, err)

@@ -27,8 +27,8 @@ type keyring struct {
 // kekTime bounds the program that prints the key.
 const kekTime = 30 * time.Second
 
-// load returns the key, and the other one where there is one. Without a setting it is a file of the data folder, which is
-// made when it is missing.
+// load returns the key, and the other one where there is one. Without a setting it is a file of the data folder, which
+// is made when it is missing.
 func (k keyring) load(ctx context.Context, p *process, f folder) (vault.KEK, []vault.KEK, error) {
 	var others []vault.KEK
 	if k.OtherKEK != "" {
@@ -44,6 +44,10 @@ func (k keyring) load(ctx context.Context, p *process, f folder) (vault.KEK, []v
 
 func (k keyring) current(ctx context.Context, p *process, f folder) (vault.KEK, error) {
 	if words := strings.Fields(k.KEKCommand); len(words) > 0 && k.KEK == "" && k.KEKFile == "" {
+		if _, err := vault.ParseKEK(words[0], ""); err == nil {
+			return vault.KEK{}, fmt.Errorf("--kek-command is a key, not a program that prints it: set %s to it",
+				vault.KEKVariable)
+		}
 		ctx, cancel := context.WithTimeout(ctx, kekTime)
 		defer cancel()
 		text, err := exec.CommandContext(ctx, words[0], words[1:]...).Output() //nolint:gosec // the operator names it
@@ -85,7 +89,8 @@ type vaultWork struct {
 	output
 }
 
-func (c *vaultWork) run(ctx context.Context, p *process, say string, do func(*vault.Vault, *pgxpool.Pool) (int, error)) error {
+func (c *vaultWork) run(ctx context.Context, p *process, say string,
+	do func(*vault.Vault, *pgxpool.Pool) (int, error)) error {
 	v, err := c.vault(ctx, p, c.folder)
 	if err != nil {
 		return err

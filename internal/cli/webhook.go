@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,9 +74,9 @@ func (c *webhookSend) address() (string, error) {
 		}
 		address = strings.TrimSuffix(strings.TrimRight(server, "/"), "/v1") + "/v1" + strings.TrimPrefix(address, "/v1")
 	}
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return "", fmt.Errorf("%q is no address: write http://HOST/v1 and the receive_url, or that alone", address)
+	if !remote.IsAddress(address) {
+		return "", errors.New(
+			"--url is no address: write http://HOST/v1 and the receive_url, or that alone; without a user or a password")
 	}
 	return address, nil
 }
@@ -86,6 +85,10 @@ func (c *webhookSend) address() (string, error) {
 func (c *webhookSend) secret() (string, error) {
 	if c.SecretFile != "" {
 		text, err := os.ReadFile(c.SecretFile)
+		if err != nil && strings.Contains(c.SecretFile, "whsec_") {
+			return "", errors.New(
+				"the file of --secret-file is not there: name one that holds the secret, not the secret itself")
+		}
 		if err != nil {
 			return "", fmt.Errorf("read the signing secret: %w", err)
 		}
@@ -101,7 +104,8 @@ func (c *webhookSend) secret() (string, error) {
 	if c.SecretEnv != "" {
 		return "", errors.New("the variable of --secret-env is not set: name one that holds the secret, not the secret itself")
 	}
-	return "", fmt.Errorf("no signing secret: set %s, or name a variable with --secret-env or a file with --secret-file", varSecret)
+	return "", fmt.Errorf("no signing secret: set %s, or name a variable with --secret-env or a file with --secret-file",
+		varSecret)
 }
 
 // body reads what to send, as far as a receiver takes it.
@@ -127,7 +131,8 @@ func (c *webhookSend) body() ([]byte, error) {
 
 // contentTypes is what files are by their names.
 var contentTypes = map[string]string{
-	".json": "application/json", ".xml": "application/xml", ".txt": "text/plain; charset=utf-8", ".form": "application/x-www-form-urlencoded",
+	".json": "application/json", ".xml": "application/xml", ".txt": "text/plain; charset=utf-8",
+	".form": "application/x-www-form-urlencoded",
 }
 
 func (c *webhookSend) contentType() string {

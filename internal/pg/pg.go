@@ -1,10 +1,13 @@
 // Package pg owns the way to Postgres: the pool, transactions, migrations, and what its errors mean. It promises that a
-// transaction is either committed, rolled back, or reported as unknown. It knows no table but those that migrations keep.
+// transaction is either committed, rolled back, or reported as unknown. It knows no table but those that migrations
+// keep.
 package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"strconv"
 	"time"
@@ -37,8 +40,8 @@ type Options struct {
 	MaxConns int
 }
 
-// Open connects to the database that dsn names (a URL or key=value words) and checks that it answers. Times come back in
-// UTC. The error names the host and database, never the password.
+// Open connects to the database that dsn names (a URL or key=value words) and checks that it answers. Times come back
+// in UTC. The error names the host and database, never the password.
 func Open(ctx context.Context, dsn string, opts Options) (*pgxpool.Pool, error) {
 	cfg, err := config(dsn, opts)
 	if err != nil {
@@ -59,13 +62,25 @@ func connect(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
+// unreadable says what an address looks like. What the parser says of one quotes it, with the password where that is
+// not in its place; only files that an address names are named.
+func unreadable(err error) error {
+	say := errors.New("the Postgres address cannot be read; DATABASE_URL looks like " +
+		"postgres://user:password@host:5432/name?sslmode=verify-full, " +
+		"with %40 for an @ in the password, and so for other special characters")
+	if file := (*fs.PathError)(nil); errors.As(err, &file) {
+		return fmt.Errorf("%w: %w", say, file)
+	}
+	return say
+}
+
 func config(dsn string, opts Options) (*pgxpool.Config, error) {
 	if dsn == "" {
 		return nil, fmt.Errorf("the Postgres address is empty; set DATABASE_URL, for example postgres://user:password@127.0.0.1:5432/flowlane")
 	}
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("the Postgres address cannot be read; DATABASE_URL looks like postgres://user:password@host:5432/name: %w", err)
+		return nil, unreadable(err)
 	}
 	switch {
 	case opts.MaxConns > 0:
@@ -87,7 +102,8 @@ func config(dsn string, opts Options) (*pgxpool.Config, error) {
 	for _, plan := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
 		setDefault(conn.RuntimeParams, plan, "off")
 	}
-	setDefault(conn.RuntimeParams, "idle_in_transaction_session_timeout", strconv.FormatInt(idleInTransaction.Milliseconds(), 10))
+	setDefault(conn.RuntimeParams, "idle_in_transaction_session_timeout",
+		strconv.FormatInt(idleInTransaction.Milliseconds(), 10))
 	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
 		registerUUID(c)
 		c.TypeMap().RegisterType(&pgtype.Type{

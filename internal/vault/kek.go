@@ -23,14 +23,18 @@ const keyBytes = 32
 // KEK is the key-encryption key, under which every other key of an installation is stored. It prints as [redacted].
 type KEK struct{ secret }
 
-// LoadKEK takes the key from value (of FLOWLANE_KEK) or, where that is empty, from the file at path, which nobody but its
-// owner may read. The error says what to set; it never shows the key.
+// LoadKEK takes the key from value (of FLOWLANE_KEK) or, where that is empty, from the file at path, which nobody but
+// its owner may read. The error says what to set; it never shows the key.
 func LoadKEK(value, path string) (KEK, error) {
 	if value != "" {
 		return ParseKEK(value, KEKVariable)
 	}
 	if path == "" {
 		return KEK{}, fmt.Errorf("no key-encryption key: set %s to 32 random bytes in base64, for example from `openssl rand -base64 32`", KEKVariable)
+	}
+	if _, err := ParseKEK(path, ""); err == nil {
+		return KEK{}, fmt.Errorf(
+			"what should name the file with the key-encryption key is a key: put it into that file, or into %s", KEKVariable)
 	}
 	info, err := os.Stat(path)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/licenseclassifier/v2/assets"
@@ -43,7 +44,32 @@ func TestLicencesIn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// What says under which licence something is stands for none: the text of the licence must be there.
+	notice, err := assets.ReadLicenseFile("Header/Apache-2.0/header.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "LICENSE.notice"), notice, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if names, err := licencesIn(c, dir); err != nil || !slices.Equal(names, []string{"GPL-3.0", "MIT"}) {
 		t.Errorf("%v, %v", names, err)
+	}
+}
+
+// TestLicences: every part of the program and of the client is checked.
+func TestLicences(t *testing.T) {
+	t.Chdir("../..")
+	before := rulesText
+	t.Cleanup(func() { rulesText = before })
+	rulesText = []byte(`{"allowed": []}`)
+	err := licences(t.Context())
+	if err == nil {
+		t.Fatal("nothing is allowed, and all is well")
+	}
+	for _, part := range []string{"github.com/google/uuid: BSD-3-Clause", "npm:typescript: Apache-2.0"} {
+		if !strings.Contains(err.Error(), part+" is not allowed") {
+			t.Errorf("%s is not named: %v", part, err)
+		}
 	}
 }

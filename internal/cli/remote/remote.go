@@ -1,5 +1,5 @@
-// Package remote is the way from the command line to a server: the generated client, chunks as raw bytes, retries of what
-// may be repeated, and errors in words that say what to do. It knows no command.
+// Package remote is the way from the command line to a server: the generated client, chunks as raw bytes, retries of
+// what may be repeated, and errors in words that say what to do. It knows no command.
 package remote
 
 import (
@@ -44,9 +44,9 @@ type Client struct {
 // New returns a client. The errors say which setting to correct.
 func New(server, key string) (*Client, error) {
 	server = strings.TrimSuffix(strings.TrimRight(server, "/"), "/v1")
-	u, err := url.Parse(server)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("FLOWLANE_URL is %q: it must be the root of a server, for example http://127.0.0.1:8080", server)
+	if !IsAddress(server) {
+		return nil, errors.New(
+			"FLOWLANE_URL must be the root of a server, for example http://127.0.0.1:8080, without a user or a password")
 	}
 	if key == "" {
 		return nil, errors.New("no API key: set FLOWLANE_API_KEY, or make a key with `flowlane apikey create`")
@@ -54,14 +54,23 @@ func New(server, key string) (*Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
 	transport.ResponseHeaderTimeout, transport.MaxIdleConnsPerHost = answerTimeout, 8
 	c := &Client{URL: server, key: key, http: &http.Client{Transport: transport}}
+	var err error
 	if c.Client, err = oas.NewClient(server+"/v1", c, oas.WithClient(c.http)); err != nil {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
 	return c, nil
 }
 
+// IsAddress reports whether a text is an address of HTTP that can be printed: it has no password. What is none is not
+// to be printed, since it may be a key that was put in the wrong place.
+func IsAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
+}
+
 // ApiKeyAuth implements oas.SecuritySource.
-func (c *Client) ApiKeyAuth(context.Context, oas.OperationName) (oas.ApiKeyAuth, error) { //nolint:revive // named by the generator
+func (c *Client) ApiKeyAuth(context.Context, oas.OperationName) (oas.ApiKeyAuth,
+	error) { //nolint:revive // named by the generator
 	return oas.ApiKeyAuth{APIKey: c.key}, nil
 }
 

@@ -1,0 +1,99 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// The guard alone must stop a resend too, should net/http ever decide on one.
+func TestGuard_SecondConnection(t *testing.T) {
+	t.Parallel()
+	c := newCutter(t)
+	s := newTestSender(t, c.addr)
+	r := soon(Request{Method: "POST", URL: "http://" + c.addr})
+	if ans := s.Send(t.Context(), r); ans.Sent != Answered {
+		t.Fatalf("the first request failed: %+v", ans)
+	}
+	ctx, abort := context.WithCancelCause(t.Context())
+	g := &guard{now: time.Now, before: r.SendBefore, abort: abort}
+	req, err := g.request(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Idempotency-Key", "k")
+	req.Body, req.GetBody = http.NoBody, func() (io.ReadCloser, error) { return http.NoBody, nil }
+	if _, err = s.transport.RoundTrip(req); err == nil || !errors.Is(context.Cause(ctx), errResend) {
+		t.Errorf("error is %v because of %v; want the refusal of a second connection", err, context.Cause(ctx))
+	}
+	if got := c.requests.Load(); got != 2 {
+		t.Errorf("the server read %d requests", got)
+	}
+	if c.conns.Load() < 2 {
+		t.Error("net/http did not try again: the test shows nothing")
+	}
+}
+
+func TestSend_RedirectIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	var hits atomic.Int32
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hits.Add(1)
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	}))
+	defer srv.Close()
+	s := newTestSender(t, hostOf(srv.URL))
+	ans := s.Send(t.Context(), soon(Request{Method: "POST", URL: srv.URL, Body: [][]byte{[]byte("{}")}}))
+	if ans.Sent != Answered || ans.Status != 307 || hits.Load() != 1 {
+		t.Errorf("answer is %+v after %d hits", ans, hits.Load())
+	}
+}
+
+func TestSend_GuardRefuses(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		t.Error("the request arrived")
+	}))
+	defer srv.Close()
+	s := newTestSender(t, "localhost:1", "10.0.0.1:80")
+	for _, url := range []string{
+		srv.URL, "http://127.0.0.1/", "http://localhost/", "http://169.254.169.254/latest/meta-data/", "http://10.1.2.3/",
+		"http://192.168.0.1/",
+		"http://172.16.0.1/", "http://100.64.0.1/", "http://[::1]/", "http://[::ffff:127.0.0.1]/",
+		"http://[64:ff9b::7f00:1]/", "http://[fd00::1]/",
+		"http://0.0.0.0/", "http://1.1.1.1:22/", "http://10.0.0.1:81/", "http://168.63.129.16/",
+		"http://[::ffff:168.63.129.16]/",
+	} {
+		ans := s.Send(t.Context(), soon(Request{Method: "GET", URL: url}))
+		if ans.Sent != NotSent || !errors.Is(ans.Err, ErrAddressRefused) {
+			t.Errorf("%s: answer is %+v; want the address refused", url, ans)
+		}
+	}
+}
+
+// TestSend_DeniedNetworks: what the operator denies is not reached, but for the hosts that the operator allows by name.
+func TestSend_DeniedNetworks(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer srv.Close()
+	denied := []netip.Prefix{netip.MustParsePrefix("1.2.3.4/8"), netip.MustParsePrefix("2606:4700::/32"),
+		netip.MustParsePrefix("127.0.0.0/8")}
+	s := NewSender(Options{DenyNetworks: denied, AllowHosts: []string{hostOf(srv.URL)}})
+	for _, url := range []string{"http://1.1.1.1/", "http://1.255.0.1:443/", "http://[2606:4700::1]/",
+		"http://[::ffff:1.1.1.1]/", "http://168.63.129.16/"} {
+		ans := s.Send(t.Context(), soon(Request{Method: "GET", URL: url}))
+		if ans.Sent != NotSent || !errors.Is(ans.Err, ErrAddressRefused) {
+			t.Errorf("%s: answer is %+v; want the address refused", url, ans)
+		}
+	}
+	if ans := s.Send(t.Context(), soon(Request{Method: "GET", URL: srv.URL})); ans.Sent != Answered {
+		t.Errorf("the allowed host: answer is %+v", ans)
+	}
+}
