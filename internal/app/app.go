@@ -338,7 +338,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Runs: a.Runs, Now: time.Now,
 		}),
 		Usage:   usage.New(a.Pool, a.Catalog),
-		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now), RequestLimit: a.cfg.RequestLimit, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
+		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now, a.cfg.Log), RequestLimit: a.cfg.RequestLimit, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)

@@ -2,6 +2,7 @@ package request_test
 
 import (
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestLimits_Windows(t *testing.T) {
 	t.Parallel()
 	pool, k := setup(t)
 	clock := &watch{}
-	one, two := request.NewLimits(pool, clock.now), request.NewLimits(pool, clock.now)
+	one, two := request.NewLimits(pool, clock.now, slog.New(slog.DiscardHandler)), request.NewLimits(pool, clock.now, slog.New(slog.DiscardHandler))
 	limit := request.Limit{Max: 3, Minutes: 2}
 	want := func(l *request.Limits, remaining int64, endsIn time.Duration) {
 		t.Helper()
@@ -99,7 +100,7 @@ func TestLimits_Flood(t *testing.T) {
 	t.Parallel()
 	pool, k := setup(t)
 	clock := &watch{}
-	l := request.NewLimits(pool, clock.now)
+	l := request.NewLimits(pool, clock.now, slog.New(slog.DiscardHandler))
 	limit := request.Limit{Max: 1, Minutes: 1}
 	for i := range 2 {
 		if _, err := l.Count(t.Context(), k.OrgID, "test", limit); (err != nil) != (i > 0) {
@@ -123,7 +124,7 @@ func BenchmarkLimits_Count(b *testing.B) {
 	org := benchOrg(b, pool)
 	for name, limit := range map[string]request.Limit{"Passed": {Max: 1 << 40, Minutes: 1}, "Refused": {Max: 1, Minutes: 1000}} {
 		b.Run(name, func(b *testing.B) {
-			l := request.NewLimits(pool, time.Now)
+			l := request.NewLimits(pool, time.Now, slog.New(slog.DiscardHandler))
 			for b.Loop() {
 				if _, err := l.Count(b.Context(), org, name, limit); err != nil && !fault.Is(err, fault.RateLimited) {
 					b.Fatal(err)
