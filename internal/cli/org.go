@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"flowlane/internal/fault"
 	"flowlane/internal/hold"
 	"flowlane/internal/pg"
+	"flowlane/internal/request"
 )
 
 type orgCommand struct {
@@ -46,9 +48,11 @@ type orgFacts struct {
 	ExternalID *string   `json:"external_id,omitempty"`
 	Status     string    `json:"status,omitempty"`
 	// StartBudget is the most batches that events and flows may start of one root cause.
-	StartBudget int32      `json:"start_budget,omitempty"`
-	ActiveKeys  *int64     `json:"active_api_keys,omitempty"`
-	CreatedAt   *time.Time `json:"created_at,omitempty"`
+	StartBudget int32 `json:"start_budget,omitempty"`
+	// RequestLimits are those that it has in the place of the API document's, by operation.
+	RequestLimits json.RawMessage `json:"request_limits,omitempty"`
+	ActiveKeys    *int64          `json:"active_api_keys,omitempty"`
+	CreatedAt     *time.Time      `json:"created_at,omitempty"`
 }
 
 type orgCreate struct {
@@ -108,7 +112,7 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 	}
 	facts := make([]orgFacts, len(rows))
 	for i, r := range rows {
-		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
+		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget, RequestLimits: r.RequestLimits, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
 	}
 	return c.print(p, facts, func(w io.Writer) {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -124,7 +128,9 @@ type orgSet struct {
 	output
 
 	Org         string `required:"" help:"Id of the organization." placeholder:"ID"`
-	StartBudget int32  `name:"start-budget" required:"" help:"The most batches that events and flows may start of one root cause; 1000 at first."`
+	StartBudget *int32 `name:"start-budget" help:"The most batches that events and flows may start of one root cause; 1000 at first."`
+
+	RequestLimits map[string]string `name:"request-limit" mapsep:"none" help:"How many requests of an operation it may make; 'default' stands for what the API document says. May be repeated." placeholder:"OPERATION=N per M minute"`
 }
 
 // mostStarts is the largest budget of starts.
@@ -136,24 +142,74 @@ func (c *orgSet) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	if c.StartBudget < 1 || c.StartBudget > mostStarts {
-		return fmt.Errorf("--start-budget %d is not between 1 and %d", c.StartBudget, mostStarts)
+	limits, err := c.check()
+	if err != nil {
+		return err
 	}
 	pool, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	org, err := db.New().OrgSetBudget(ctx, pool, db.OrgSetBudgetParams{ID: id, StartBudget: c.StartBudget})
+	org, err := c.set(ctx, pool, id, limits)
 	if pg.IsNoRows(err) {
 		return noOrg(id)
 	}
 	if err != nil {
-		return unmigrated(fmt.Errorf("set the budget of the organization: %w", err))
+		return unmigrated(fmt.Errorf("set what the organization may do: %w", err))
 	}
-	return c.print(p, orgFacts{ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget}, func(w io.Writer) {
-		fmt.Fprintf(w, "In organization %q one cause may lead to %d batches.\n", org.Name, org.StartBudget)
+	facts := orgFacts{ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget, RequestLimits: org.RequestLimits}
+	return c.print(p, facts, func(w io.Writer) {
+		fmt.Fprintf(w, "In organization %q one cause may lead to %d batches. Request limits of its own: %s\n", org.Name, org.StartBudget, org.RequestLimits)
 	})
+}
+
+// check refuses what cannot be set, and returns the request limits as they are stored: null takes one away.
+func (c *orgSet) check() (map[string]*string, error) {
+	switch {
+	case c.StartBudget == nil && len(c.RequestLimits) == 0:
+		return nil, errors.New("there is nothing to set: give --start-budget or --request-limit")
+	case c.StartBudget != nil && (*c.StartBudget < 1 || *c.StartBudget > mostStarts):
+		return nil, fmt.Errorf("--start-budget %d is not between 1 and %d", *c.StartBudget, mostStarts)
+	}
+	limits := map[string]*string{}
+	for operation, text := range c.RequestLimits {
+		if !app.Limited(operation) {
+			return nil, fmt.Errorf("--request-limit %s: no operation with an x-rate-limit has this operationId; the API document names them", operation)
+		}
+		limits[operation] = nil
+		if text == "default" {
+			continue
+		}
+		if _, err := request.ParseLimit(text); err != nil {
+			return nil, fmt.Errorf(`--request-limit %s=%q is neither "default" nor a limit like "6000 per 1 minute", of up to %s`,
+				operation, text, request.Most)
+		}
+		limits[operation] = &text
+	}
+	return limits, nil
+}
+
+// set sets what was given, all of it or nothing.
+func (c *orgSet) set(ctx context.Context, pool *pgxpool.Pool, id uuid.UUID, limits map[string]*string) (org db.FlowOrganization, err error) {
+	text, err := json.Marshal(limits)
+	if err != nil {
+		return org, err //nolint:wrapcheck // never fails
+	}
+	ctx = account.AsOperator(ctx, id, "org set")
+	err = pg.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		q := db.New()
+		if c.StartBudget != nil {
+			if _, err := q.OrgSetBudget(ctx, tx, db.OrgSetBudgetParams{ID: id, StartBudget: *c.StartBudget}); err != nil {
+				return err //nolint:wrapcheck // explained by Run
+			}
+		}
+		if org, err = q.OrgSetRequestLimits(ctx, tx, db.OrgSetRequestLimitsParams{ID: id, RequestLimits: text}); err != nil {
+			return err //nolint:wrapcheck // explained by Run
+		}
+		return account.Audit(ctx, tx, "organization", id.String())
+	})
+	return org, err //nolint:wrapcheck // explained by Run
 }
 
 type orgLink struct {

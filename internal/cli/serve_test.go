@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -92,6 +93,51 @@ func TestOrg_Set(t *testing.T) {
 	for _, budget := range []string{"0", "1000001"} {
 		if code, text := fails(t, env, "org", "set", "--org", org.ID, "--start-budget", budget); code != 1 || !strings.Contains(text, "--start-budget") {
 			t.Errorf("%s: %d %s", budget, code, text)
+		}
+	}
+}
+
+// TestOrg_SetRequestLimit: so are the requests that it may make, by operation; what is not named stays.
+func TestOrg_SetRequestLimit(t *testing.T) {
+	t.Parallel()
+	dsn, _ := pgtest.NewDatabase(t)
+	env := []string{"DATABASE_URL=" + dsn}
+	type facts struct {
+		ID            string
+		StartBudget   int               `json:"start_budget"`
+		RequestLimits map[string]string `json:"request_limits"`
+	}
+	var org facts
+	output(t, env, &org, "org", "create", "--name", "Acme")
+	id := org.ID
+	for _, step := range []struct {
+		flags []string
+		want  map[string]string
+	}{
+		{[]string{"--request-limit", "getMe=70 per 1 minute", "--request-limit", "createTenant=5 per 60 minute"}, map[string]string{"getMe": "70 per 1 minute", "createTenant": "5 per 60 minute"}},
+		{[]string{"--start-budget", "7"}, map[string]string{"getMe": "70 per 1 minute", "createTenant": "5 per 60 minute"}},
+		{[]string{"--request-limit", "getMe=default", "--request-limit", "createTenant=6 per 60 minute"}, map[string]string{"createTenant": "6 per 60 minute"}},
+	} {
+		org = facts{}
+		output(t, env, &org, append([]string{"org", "set", "--org", id}, step.flags...)...)
+		if !maps.Equal(org.RequestLimits, step.want) {
+			t.Errorf("%s: %+v", step.flags, org)
+		}
+	}
+	var all []facts
+	if output(t, env, &all, "org", "list"); len(all) != 1 || all[0].StartBudget != 7 || all[0].RequestLimits["createTenant"] != "6 per 60 minute" {
+		t.Errorf("org list: %+v", all)
+	}
+	for flag, want := range map[string]string{
+		"": "nothing to set", "--request-limit=nothing=6 per 1 minute": "operationId", "--request-limit=listPlatforms=6 per 1 minute": "operationId",
+		"--request-limit=getMe=6": `"6000 per 1 minute"`, "--request-limit=getMe=0 per 1 minute": `"6000 per 1 minute"`,
+	} {
+		args := []string{"org", "set", "--org", id, flag}
+		if flag == "" {
+			args = args[:4]
+		}
+		if code, text := fails(t, env, args...); code != 1 || !strings.Contains(text, want) {
+			t.Errorf("%s: %d %s", flag, code, text)
 		}
 	}
 }

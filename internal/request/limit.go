@@ -29,17 +29,14 @@ func ParseLimit(text string) (Limit, error) {
 	var err, err2 error
 	l.Max, err = strconv.ParseInt(most, 10, 64)
 	l.Minutes, err2 = strconv.ParseInt(minutes, 10, 64)
-	if err != nil || err2 != nil || l.Max < 1 || l.Minutes < 1 || l.Max > maxRequests || l.Minutes > maxMinutes || l.String() != text {
+	if err != nil || err2 != nil || l.Max < 1 || l.Minutes < 1 || l.Max > Most.Max || l.Minutes > Most.Minutes || l.String() != text {
 		return Limit{}, fmt.Errorf("request: %q is not a limit like %q", text, Limit{100, 1})
 	}
 	return l, nil
 }
 
-const (
-	// maxRequests and maxMinutes bound a limit, so that nothing overflows.
-	maxRequests = 1_000_000_000
-	maxMinutes  = 24 * 60
-)
+// Most bounds both numbers of a limit, so that nothing overflows.
+var Most = Limit{1_000_000_000, 24 * 60}
 
 func (l Limit) String() string { return fmt.Sprintf("%d per %d minute", l.Max, l.Minutes) }
 
