@@ -86,7 +86,8 @@ SELECT flow.clock()::timestamptz AS now;
 -- name: TokenAuth :one
 -- The organization that a token names, by the identity provider's name for it or else by our id, and the account of its
 -- subject there, if it was here before.
-SELECT o.id AS org_id, o.request_limits, (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
+SELECT o.id AS org_id, o.request_limits,
+    (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
 FROM flow.organization o
 LEFT JOIN flow.account a ON a.org_id = o.id AND a.issuer = @issuer AND a.subject = @subject
 WHERE o.external_id = @organization OR o.id = sqlc.narg('organization_id')

@@ -15,7 +15,8 @@ UPDATE flow.organization SET start_budget = @start_budget WHERE id = @id RETURNI
 
 -- name: OrgSetRequestLimits :one
 -- Sets limits of operations, and takes away those that are null.
-UPDATE flow.organization SET request_limits = jsonb_strip_nulls(request_limits || @request_limits) WHERE id = @id RETURNING *;
+UPDATE flow.organization SET request_limits = jsonb_strip_nulls(request_limits || @request_limits)
+WHERE id = @id RETURNING *;
 
 -- name: OrgBatches :one
 SELECT count(*) FROM flow.batch WHERE org_id = @org_id;

@@ -548,7 +548,8 @@ func (q *Queries) StreamTokenAuth(ctx context.Context, db DBTX, arg StreamTokenA
 }
 
 const tokenAuth = `-- name: TokenAuth :one
-SELECT o.id AS org_id, o.request_limits, (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
+SELECT o.id AS org_id, o.request_limits,
+    (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
 FROM flow.organization o
 LEFT JOIN flow.account a ON a.org_id = o.id AND a.issuer = $1 AND a.subject = $2
 WHERE o.external_id = $3 OR o.id = $4

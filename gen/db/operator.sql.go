@@ -159,7 +159,8 @@ func (q *Queries) OrgSetBudget(ctx context.Context, db DBTX, arg OrgSetBudgetPar
 }
 
 const orgSetRequestLimits = `-- name: OrgSetRequestLimits :one
-UPDATE flow.organization SET request_limits = jsonb_strip_nulls(request_limits || $1) WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, created_at
+UPDATE flow.organization SET request_limits = jsonb_strip_nulls(request_limits || $1)
+WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, created_at
 `
 
 type OrgSetRequestLimitsParams struct {

@@ -71,13 +71,16 @@ func (q *Queries) IdempotencyKeep(ctx context.Context, db DBTX, arg IdempotencyK
 
 const requestCount = `-- name: RequestCount :one
 WITH t AS MATERIALIZED (SELECT flow.clock() AS now)
-INSERT INTO flow.request_count AS c (org_id, operation, began_at, used) SELECT $1, $2, t.now, $3::bigint FROM t
+INSERT INTO flow.request_count AS c (org_id, operation, began_at, used)
+SELECT $1, $2, t.now, $3::bigint FROM t
 ON CONFLICT (org_id, operation) DO UPDATE SET
     used = excluded.used
-        + CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < $4::float8 THEN c.used ELSE 0 END,
+        + CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < $4::float8
+            THEN c.used ELSE 0 END,
     began_at = CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < $4 THEN c.began_at ELSE excluded.began_at END
 WHERE c.used < $5::bigint OR abs(extract(epoch FROM excluded.began_at - c.began_at)) >= $4
-RETURNING used, began_at, (extract(epoch FROM began_at - (SELECT now FROM t)) + $4)::float8 AS ends_in_seconds
+RETURNING used, began_at,
+    (extract(epoch FROM began_at - (SELECT now FROM t)) + $4)::float8 AS ends_in_seconds
 `
 
 type RequestCountParams struct {
@@ -94,10 +97,10 @@ type RequestCountRow struct {
 	EndsInSeconds float64
 }
 
-// Counts requests, in a window that begins with the first report after the one before has ended. No row means that the window
-// was full, more used than the limit allows that not all of them had room. The time is of before the row is waited for, so
-// that a window may begin a little after it; only one that begins in the far future, because the clock was set back, is taken
-// for ended.
+// Counts requests, in a window that begins with the first report after the one before has ended. No row means that
+// the window was full, more used than the limit allows that not all of them had room. The time is of before the row
+// is waited for, so that a window may begin a little after it; only one that begins in the far future, because the
+// clock was set back, is taken for ended.
 func (q *Queries) RequestCount(ctx context.Context, db DBTX, arg RequestCountParams) (RequestCountRow, error) {
 	row := db.QueryRow(ctx, requestCount,
 		arg.OrgID,

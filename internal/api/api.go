@@ -59,8 +59,8 @@ type Deps struct {
 	Subscriptions *subscription.Service
 	Answers       *request.Answers
 	Limits        *request.Limits
-	// RequestLimit replaces the number of every request limit of the document, unless it is 0. What the operator set for an
-	// organization stays.
+	// RequestLimit replaces the number of every request limit of the document, unless it is 0. What the operator set
+	// for an organization stays.
 	RequestLimit int64
 	DryRuns      *dryrun.Service
 	Usage        *usage.Service

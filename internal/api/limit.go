@@ -13,8 +13,8 @@ import (
 	"flowlane/internal/request"
 )
 
-// limiter holds organizations to the x-rate-limit of operations, or to what the operator set in its place. Every request that
-// its caller may make counts, valid or not.
+// limiter holds organizations to the x-rate-limit of operations, or to what the operator set in its place. Every
+// request that its caller may make counts, valid or not.
 type limiter struct {
 	limits *request.Limits
 	// most replaces the number of every limit of the document; 0 for none.

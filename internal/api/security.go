@@ -49,8 +49,9 @@ func (s security) refused(ctx context.Context, operation oas.OperationName, key 
 	}, err)
 }
 
-// admit returns the context with its caller. It counts the request unless its caller may not make it: else a key that may do
-// little could use up what other keys of its organization need. Faults: those of the authentication, Forbidden, RateLimited.
+// admit returns the context with its caller. It counts the request unless its caller may not make it: else a key that
+// may do little could use up what other keys of its organization need. Faults: those of the authentication,
+// Forbidden, RateLimited.
 func (s security) admit(ctx context.Context, operation oas.OperationName, roles []string, caller account.Caller, err error) (context.Context, error) {
 	if err != nil {
 		return nil, err

@@ -93,8 +93,8 @@ type Config struct {
 	MaxConns int
 	// MaxStreams bounds the event streams that are open at once; 0 means stream.Most.
 	MaxStreams int
-	// RequestLimit replaces the number of every request limit of the API document, for tests; 0 for none. What the operator
-	// set for an organization stays.
+	// RequestLimit replaces the number of every request limit of the API document, for tests; 0 for none. What the
+	// operator set for an organization stays.
 	RequestLimit int64
 	// MemoryBudget bounds the bytes of requests, answers and outputs that are in memory at once; 0 means memory.Default.
 	MemoryBudget int64

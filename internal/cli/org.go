@@ -112,7 +112,10 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 	}
 	facts := make([]orgFacts, len(rows))
 	for i, r := range rows {
-		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget, RequestLimits: r.RequestLimits, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
+		facts[i] = orgFacts{
+			ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget,
+			RequestLimits: r.RequestLimits, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt,
+		}
 	}
 	return c.print(p, facts, func(w io.Writer) {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -158,9 +161,12 @@ func (c *orgSet) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return unmigrated(fmt.Errorf("set what the organization may do: %w", err))
 	}
-	facts := orgFacts{ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget, RequestLimits: org.RequestLimits}
+	facts := orgFacts{
+		ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget, RequestLimits: org.RequestLimits,
+	}
 	return c.print(p, facts, func(w io.Writer) {
-		fmt.Fprintf(w, "In organization %q one cause may lead to %d batches. Request limits of its own: %s\n", org.Name, org.StartBudget, org.RequestLimits)
+		fmt.Fprintf(w, "In organization %q one cause may lead to %d batches.\nRequest limits of its own: %s\n",
+			org.Name, org.StartBudget, org.RequestLimits)
 	})
 }
 
@@ -175,7 +181,8 @@ func (c *orgSet) check() (map[string]*string, error) {
 	limits := map[string]*string{}
 	for operation, text := range c.RequestLimits {
 		if !app.Limited(operation) {
-			return nil, fmt.Errorf("--request-limit %s: no operation with an x-rate-limit has this operationId; the API document names them", operation)
+			return nil, fmt.Errorf("--request-limit %s is no operationId of an operation that has an x-rate-limit; "+
+				"the API document names them", operation)
 		}
 		limits[operation] = nil
 		if text == "default" {
@@ -191,7 +198,9 @@ func (c *orgSet) check() (map[string]*string, error) {
 }
 
 // set sets what was given, all of it or nothing.
-func (c *orgSet) set(ctx context.Context, pool *pgxpool.Pool, id uuid.UUID, limits map[string]*string) (org db.FlowOrganization, err error) {
+func (c *orgSet) set(
+	ctx context.Context, pool *pgxpool.Pool, id uuid.UUID, limits map[string]*string,
+) (org db.FlowOrganization, err error) {
 	text, err := json.Marshal(limits)
 	if err != nil {
 		return org, err //nolint:wrapcheck // never fails

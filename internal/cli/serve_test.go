@@ -100,7 +100,7 @@ func TestOrg_Set(t *testing.T) {
 // TestOrg_SetRequestLimit: so are the requests that it may make, by operation; what is not named stays.
 func TestOrg_SetRequestLimit(t *testing.T) {
 	t.Parallel()
-	dsn, _ := pgtest.NewDatabase(t)
+	dsn, pool := pgtest.NewDatabase(t)
 	env := []string{"DATABASE_URL=" + dsn}
 	type facts struct {
 		ID            string
@@ -123,6 +123,11 @@ func TestOrg_SetRequestLimit(t *testing.T) {
 		if !maps.Equal(org.RequestLimits, step.want) {
 			t.Errorf("%s: %+v", step.flags, org)
 		}
+	}
+	var entries int
+	err := pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.audit_log WHERE org_id = $1 AND action = 'org set'", id).Scan(&entries)
+	if err != nil || entries != 3 {
+		t.Errorf("%d entries in the audit log, %v", entries, err)
 	}
 	var all []facts
 	if output(t, env, &all, "org", "list"); len(all) != 1 || all[0].StartBudget != 7 || all[0].RequestLimits["createTenant"] != "6 per 60 minute" {

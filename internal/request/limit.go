@@ -26,10 +26,9 @@ func ParseLimit(text string) (Limit, error) {
 	most, rest, _ := strings.Cut(text, " per ")
 	minutes, _ := strings.CutSuffix(rest, " minute")
 	var l Limit
-	var err, err2 error
-	l.Max, err = strconv.ParseInt(most, 10, 64)
-	l.Minutes, err2 = strconv.ParseInt(minutes, 10, 64)
-	if err != nil || err2 != nil || l.Max < 1 || l.Minutes < 1 || l.Max > Most.Max || l.Minutes > Most.Minutes || l.String() != text {
+	l.Max, _ = strconv.ParseInt(most, 10, 64)
+	l.Minutes, _ = strconv.ParseInt(minutes, 10, 64)
+	if l.Max < 1 || l.Minutes < 1 || l.Max > Most.Max || l.Minutes > Most.Minutes || l.String() != text {
 		return Limit{}, fmt.Errorf("request: %q is not a limit like %q", text, Limit{100, 1})
 	}
 	return l, nil
@@ -81,9 +80,9 @@ func NewLimits(pool *pgxpool.Pool, now func() time.Time, log *slog.Logger) *Limi
 	return &Limits{pool: pool, q: db.New(), now: now, log: log, tallies: map[window]*tally{}, sweepAt: fewTallies}
 }
 
-// Count counts one request. Fault: RateLimited when the window is full; the standing is right all the same. Another error
-// means that the database had to be asked and could not: a limit with slack bears that while the process alone has not seen
-// as many requests as it allows.
+// Count counts one request. Fault: RateLimited when the window is full; the standing is right all the same. Another
+// error means that the database had to be asked and could not: a limit with slack bears that while the process alone
+// has not seen as many requests as it allows.
 func (l *Limits) Count(ctx context.Context, orgID uuid.UUID, operation string, limit Limit) (Standing, error) {
 	w := window{orgID, operation}
 	t, d, r, standing := l.next(w, limit)
@@ -152,7 +151,9 @@ func (l *Limits) report(ctx context.Context, w window, r report) (count, error) 
 	if !pg.IsNoRows(err) {
 		return count{}, fmt.Errorf("count requests: %w", err)
 	}
-	left, err := l.q.RequestWindow(ctx, l.pool, db.RequestWindowParams{PeriodSeconds: period, OrgID: w.orgID, Operation: w.operation})
+	left, err := l.q.RequestWindow(ctx, l.pool, db.RequestWindowParams{
+		PeriodSeconds: period, OrgID: w.orgID, Operation: w.operation,
+	})
 	if err != nil {
 		return count{}, fmt.Errorf("read a window of requests: %w", err)
 	}

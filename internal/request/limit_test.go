@@ -22,11 +22,15 @@ func TestParseLimit(t *testing.T) {
 	if err != nil || got != (request.Limit{Max: 100, Minutes: 1}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, text := range []string{"", "100", "0 per 1 minute", "100 per 0 minute", "100 per 1 hour", "100 per 1 minutes", " 100 per 1 minute", "-1 per 1 minute", "1e2 per 1 minute"} {
+	for _, text := range []string{"", "100", "0 per 1 minute", "100 per 0 minute", "100 per 1 hour", "100 per 1 minutes", " 100 per 1 minute", "-1 per 1 minute", "1e2 per 1 minute", "1000000001 per 1 minute", "1 per 1441 minute"} {
 		if got, err := request.ParseLimit(text); err == nil {
 			t.Errorf("%q is %+v", text, got)
 		}
 	}
+}
+
+func newLimits(pool *pgxpool.Pool, now func() time.Time) *request.Limits {
+	return request.NewLimits(pool, now, slog.New(slog.DiscardHandler))
 }
 
 // watch is a clock that a test sets.
@@ -53,7 +57,7 @@ func TestLimits_Windows(t *testing.T) {
 	t.Parallel()
 	pool, k := setup(t)
 	clock := &watch{}
-	one, two := request.NewLimits(pool, clock.now, slog.New(slog.DiscardHandler)), request.NewLimits(pool, clock.now, slog.New(slog.DiscardHandler))
+	one, two := newLimits(pool, clock.now), newLimits(pool, clock.now)
 	limit := request.Limit{Max: 3, Minutes: 2}
 	want := func(l *request.Limits, remaining int64, endsIn time.Duration) {
 		t.Helper()
@@ -90,16 +94,14 @@ func TestLimits_Windows(t *testing.T) {
 	want(two, 2, 2*time.Minute)
 }
 
-// TestLimits_Shares: at a limit with slack the database is asked for a share of the requests, and two processes together pass
-// about as many as it says.
+// TestLimits_Shares: at a limit with slack the database is asked for a share of the requests, and two processes
+// together pass about as many as it says.
 func TestLimits_Shares(t *testing.T) {
 	t.Parallel()
 	pool, k := setup(t)
 	limit := request.Limit{Max: 2000, Minutes: 1}
 	clock := &watch{}
-	processes := []*request.Limits{
-		request.NewLimits(pool, clock.now, slog.New(slog.DiscardHandler)), request.NewLimits(pool, clock.now, slog.New(slog.DiscardHandler)),
-	}
+	processes := []*request.Limits{newLimits(pool, clock.now), newLimits(pool, clock.now)}
 	for range 2 {
 		before := pool.Stat().AcquireCount()
 		passed := 0
@@ -136,7 +138,7 @@ func TestLimits_Concurrent(t *testing.T) {
 		var passed atomic.Int64
 		var group sync.WaitGroup
 		for range 2 {
-			l := request.NewLimits(pool, clock.now, slog.New(slog.DiscardHandler))
+			l := newLimits(pool, clock.now)
 			for range 16 {
 				group.Go(func() {
 					for range tt.requests / 32 {
@@ -156,13 +158,14 @@ func TestLimits_Concurrent(t *testing.T) {
 	}
 }
 
-// TestLimits_Away: without a database an exact limit lets nothing pass, one with slack what the process itself may count.
+// TestLimits_Away: without a database an exact limit lets nothing pass, one with slack what the process itself may
+// count.
 func TestLimits_Away(t *testing.T) {
 	t.Parallel()
 	pool, k := setup(t)
 	pool.Close()
 	clock := &watch{}
-	l := request.NewLimits(pool, clock.now, slog.New(slog.DiscardHandler))
+	l := newLimits(pool, clock.now)
 	for _, tt := range []struct{ most, passes int }{{100, 0}, {1000, 1000}} {
 		passed := 0
 		for range 1200 {
@@ -192,7 +195,7 @@ func TestLimits_Flood(t *testing.T) {
 	t.Parallel()
 	pool, k := setup(t)
 	clock := &watch{}
-	l := request.NewLimits(pool, clock.now, slog.New(slog.DiscardHandler))
+	l := newLimits(pool, clock.now)
 	limit := request.Limit{Max: 1, Minutes: 1}
 	for i := range 2 {
 		if _, err := l.Count(t.Context(), k.OrgID, "test", limit); (err != nil) != (i > 0) {
@@ -210,12 +213,12 @@ func TestLimits_Flood(t *testing.T) {
 	}
 }
 
-// BenchmarkLimits_Count measures what a limit adds to a request: to one that passes by what the process knows, with a report now
-// and then; to one that is counted before it is answered; and to one that is refused.
+// BenchmarkLimits_Count measures what a limit adds to a request: to one that passes by what the process knows, with a
+// report now and then; to one that is counted before it is answered; and to one that is refused.
 func BenchmarkLimits_Count(b *testing.B) {
 	pool := pgtest.New(b)
 	org := benchOrg(b, pool)
-	l := request.NewLimits(pool, time.Now, slog.New(slog.DiscardHandler))
+	l := newLimits(pool, time.Now)
 	count := func(b *testing.B, operation string, limit request.Limit) {
 		b.Helper()
 		if _, err := l.Count(b.Context(), org, operation, limit); err != nil && !fault.Is(err, fault.RateLimited) {

@@ -2,13 +2,13 @@ package request
 
 import "time"
 
-// tally is what a process knows of a window: of an organization's requests of one operation. It is the rule of what to do with
-// a request, and no more: it asks nobody for the time, nor the database.
+// tally is what a process knows of a window: of an organization's requests of one operation. It is the rule of what
+// to do with a request, and no more: it asks nobody for the time, nor the database.
 //
-// A process lets as many requests pass as its slack is, before the database has counted them. What it has not reported when
-// its window ends is forgotten; and its window may overlap two of the database's while it has nothing to report. So in a
-// window of the database up to Max + Max/100 requests pass for each process, and it may be full that much too early. A limit
-// below slackShare has no slack: each request is counted before it is answered, and the limit is exact.
+// A process lets as many requests pass as its slack is, before the database has counted them. What it has not
+// reported when its window ends is forgotten; and its window may overlap two of the database's while it has nothing
+// to report. So in a window of the database up to Max/100 requests more than Max pass for each process, or as many
+// fewer. A limit below slackShare has no slack: each request is counted before it is answered, and the limit is exact.
 //
 //	no window ──request──▶ open ──half of the slack──▶ reported ──▶ open or full
 //	    ▲                    │                                             │
@@ -19,17 +19,19 @@ type tally struct {
 	began time.Time
 	// endsAt is a period after the first request, until the database says better.
 	endsAt time.Time
-	// counted is what the database has counted, for all processes; reporting and unreported have passed here beside that.
+	// counted is what the database has counted, for all processes; reporting and unreported have passed here beside
+	// that.
 	counted, reporting, unreported int64
-	// fullUntil is how long the window is believed to be full, alone until how long the database is not asked because it failed.
+	// fullUntil is how long the window is believed to be full, alone until how long the database is not asked because
+	// it failed.
 	fullUntil, alone time.Time
 }
 
 const (
 	// slackShare is the part of a limit that is slack: half of a hundredth.
 	slackShare = 200
-	// fullFor is how long a full window is believed to be full without asking again: a flood of refused requests costs the
-	// database one question a second from each process.
+	// fullFor is how long a full window is believed to be full without asking again: a flood of refused requests
+	// costs the database one question a second from each process.
 	fullFor = time.Second
 	// aloneFor is how long a process goes on by what it knows when the database could not count.
 	aloneFor = time.Second
@@ -60,7 +62,8 @@ func (r report) passed() int64 { return r.requests - 1 }
 type count struct {
 	// full means that the window was full already: nothing was counted.
 	full bool
-	// used is how many requests there are with those of the report. It exceeds the limit where not all of them had room.
+	// used is how many requests there are with those of the report. It exceeds the limit where not all of them had
+	// room.
 	used   int64
 	began  time.Time
 	endsIn time.Duration
@@ -86,8 +89,8 @@ func (t *tally) next(limit Limit, now time.Time) (decision, report) {
 	return ask, r
 }
 
-// mustAsk reports when half of the slack is used, so that others may use the other half meanwhile; and each request when all
-// is used.
+// mustAsk reports when half of the slack is used, so that others may use the other half meanwhile; and each request
+// when all is used.
 func (t *tally) mustAsk(now time.Time) bool {
 	slack := t.limit.slack()
 	switch {

@@ -66,8 +66,9 @@ func (b *base) tell() string {
 		b.passed[u.count.began]++
 		return ""
 	}
-	if least := b.limit.Max - int64(len(b.processes))*2*b.limit.slack(); b.passed[u.count.began]+b.onTheWay(u.count.began) < least {
-		return fmt.Sprintf("refused after %d requests, want %d at least", b.passed[u.count.began], least)
+	least := b.limit.Max - int64(len(b.processes))*2*b.limit.slack()
+	if n := b.passed[u.count.began] + b.onTheWay(u.count.began); n < least {
+		return fmt.Sprintf("refused after %d requests, want %d at least", n, least)
 	}
 	return ""
 }
@@ -104,8 +105,8 @@ func (b *base) step(pace float64) string {
 	return ""
 }
 
-// TestTally_Bounds: whatever comes when, in a window of the database no more pass than the limit and a hundredth of it for each
-// process, and no fewer than that much less. Limits without slack are exact.
+// TestTally_Bounds: whatever comes when, in a window of the database no more pass than the limit and a hundredth of
+// it for each process, and no fewer than that much less. Limits without slack are exact.
 func TestTally_Bounds(t *testing.T) {
 	t.Parallel()
 	var full, loose int
@@ -192,7 +193,8 @@ func TestTally_ReportUnderWay(t *testing.T) {
 	}
 }
 
-// TestTally_Failed: while the database is away a process holds its own requests to the limit; one without slack lets none pass.
+// TestTally_Failed: while the database is away a process holds its own requests to the limit; one without slack lets
+// none pass.
 func TestTally_Failed(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
@@ -212,8 +214,13 @@ func TestTally_Failed(t *testing.T) {
 		if passes != tt.passes || asks != tt.asks {
 			t.Errorf("%s: %d passed, %d asked; want %d and %d", limit, passes, asks, tt.passes, tt.asks)
 		}
-		if d, r := p.next(limit, now.Add(aloneFor)); d != ask || r.requests != passes+1 {
+		d, r := p.next(limit, now.Add(aloneFor))
+		if d != ask || r.requests != passes+1 {
 			t.Errorf("%s: later it is %d, %+v", limit, d, r)
+		}
+		passed := p.answered(r, count{used: r.requests, began: now, endsIn: time.Second}, now)
+		if passed != (tt.passes < tt.max) {
+			t.Errorf("%s: when the database is back, %d with room is %t", limit, r.requests, passed)
 		}
 	}
 }
