@@ -27,7 +27,7 @@ FOR SHARE;
 
 -- name: ApiKeyAuth :one
 -- Finds the key under any of the hashes (one per hash key in use) and says whether it may be used now, and why not.
-SELECT k.id, k.org_id, k.account_id, k.hash, k.role, k.scopes,
+SELECT k.id, k.org_id, k.account_id, k.hash, k.role, k.scopes, o.request_limits,
     (flow.api_key_status(k.revoked_at, k.expires_at) = 'active' AND o.status = 'active')::boolean AS usable,
     (CASE WHEN o.status <> 'active' THEN o.status ELSE flow.api_key_status(k.revoked_at, k.expires_at) END)::text AS state,
     (k.last_used_at IS NULL OR k.last_used_at < flow.clock() - interval '1 minute')::boolean AS stale_use
@@ -86,7 +86,8 @@ SELECT flow.clock()::timestamptz AS now;
 -- name: TokenAuth :one
 -- The organization that a token names, by the identity provider's name for it or else by our id, and the account of its
 -- subject there, if it was here before.
-SELECT o.id AS org_id, (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
+SELECT o.id AS org_id, o.request_limits,
+    (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
 FROM flow.organization o
 LEFT JOIN flow.account a ON a.org_id = o.id AND a.issuer = @issuer AND a.subject = @subject
 WHERE o.external_id = @organization OR o.id = sqlc.narg('organization_id')
@@ -100,7 +101,7 @@ RETURNING id;
 
 -- name: StreamTokenAuth :one
 -- Whether whoever asked for a stream token may still come in, and what time it is.
-SELECT flow.clock()::timestamptz AS now,
+SELECT flow.clock()::timestamptz AS now, o.request_limits,
     (o.status = 'active' AND (sqlc.narg('key_id')::uuid IS NULL
         OR (k.id IS NOT NULL AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active')))::boolean AS usable
 FROM flow.organization o

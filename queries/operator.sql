@@ -13,6 +13,11 @@ UPDATE flow.organization SET status = @status WHERE id = @id RETURNING *;
 -- name: OrgSetBudget :one
 UPDATE flow.organization SET start_budget = @start_budget WHERE id = @id RETURNING *;
 
+-- name: OrgSetRequestLimits :one
+-- Sets limits of operations, and takes away those that are null.
+UPDATE flow.organization SET request_limits = jsonb_strip_nulls(request_limits || @request_limits)
+WHERE id = @id RETURNING *;
+
 -- name: OrgBatches :one
 SELECT count(*) FROM flow.batch WHERE org_id = @org_id;
 

@@ -12,17 +12,22 @@ SET body_hash = excluded.body_hash, operation = excluded.operation, status = exc
 WHERE k.created_at <= flow.clock() - interval '24 hours';
 
 -- name: RequestCount :one
--- Counts one request, in a window that begins with the first request after the one before has ended. No row means that the
--- window is full. The time is of before the row is waited for, so that a window may begin a little after it; only one that
--- begins in the far future, because the clock was set back, is taken for ended.
+-- Counts requests, in a window that begins with the first report after the one before has ended. No row means that
+-- the window was full, more used than the limit allows that not all of them had room. The time is of before the row
+-- is waited for, so that a window may begin a little after it; only one that begins in the far future, because the
+-- clock was set back, is taken for ended.
 WITH t AS MATERIALIZED (SELECT flow.clock() AS now)
-INSERT INTO flow.request_count AS c (org_id, operation, began_at, used) SELECT @org_id, @operation, t.now, 1 FROM t
+INSERT INTO flow.request_count AS c (org_id, operation, began_at, used)
+SELECT @org_id, @operation, t.now, @requests::bigint FROM t
 ON CONFLICT (org_id, operation) DO UPDATE SET
-    used = CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < @period_seconds::float8 THEN c.used + 1 ELSE 1 END,
+    used = excluded.used
+        + CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < @period_seconds::float8
+            THEN c.used ELSE 0 END,
     began_at = CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < @period_seconds THEN c.began_at ELSE excluded.began_at END
 WHERE c.used < @max_used::bigint OR abs(extract(epoch FROM excluded.began_at - c.began_at)) >= @period_seconds
-RETURNING used, (extract(epoch FROM began_at - (SELECT now FROM t)) + @period_seconds)::float8 AS ends_in_seconds;
+RETURNING used, began_at,
+    (extract(epoch FROM began_at - (SELECT now FROM t)) + @period_seconds)::float8 AS ends_in_seconds;
 
 -- name: RequestWindow :one
-SELECT (extract(epoch FROM began_at - flow.clock()) + @period_seconds::float8)::float8 AS ends_in_seconds
+SELECT began_at, (extract(epoch FROM began_at - flow.clock()) + @period_seconds::float8)::float8 AS ends_in_seconds
 FROM flow.request_count WHERE org_id = @org_id AND operation = @operation;

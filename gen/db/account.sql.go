@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
 	"time"
 
@@ -125,7 +126,7 @@ func (q *Queries) AccountService(ctx context.Context, db DBTX, orgID uuid.UUID) 
 }
 
 const apiKeyAuth = `-- name: ApiKeyAuth :one
-SELECT k.id, k.org_id, k.account_id, k.hash, k.role, k.scopes,
+SELECT k.id, k.org_id, k.account_id, k.hash, k.role, k.scopes, o.request_limits,
     (flow.api_key_status(k.revoked_at, k.expires_at) = 'active' AND o.status = 'active')::boolean AS usable,
     (CASE WHEN o.status <> 'active' THEN o.status ELSE flow.api_key_status(k.revoked_at, k.expires_at) END)::text AS state,
     (k.last_used_at IS NULL OR k.last_used_at < flow.clock() - interval '1 minute')::boolean AS stale_use
@@ -135,15 +136,16 @@ LIMIT 1
 `
 
 type ApiKeyAuthRow struct {
-	ID        uuid.UUID
-	OrgID     uuid.UUID
-	AccountID uuid.UUID
-	Hash      []byte
-	Role      string
-	Scopes    []string
-	Usable    bool
-	State     string
-	StaleUse  bool
+	ID            uuid.UUID
+	OrgID         uuid.UUID
+	AccountID     uuid.UUID
+	Hash          []byte
+	Role          string
+	Scopes        []string
+	RequestLimits json.RawMessage
+	Usable        bool
+	State         string
+	StaleUse      bool
 }
 
 // Finds the key under any of the hashes (one per hash key in use) and says whether it may be used now, and why not.
@@ -157,6 +159,7 @@ func (q *Queries) ApiKeyAuth(ctx context.Context, db DBTX, hashes [][]byte) (Api
 		&i.Hash,
 		&i.Role,
 		&i.Scopes,
+		&i.RequestLimits,
 		&i.Usable,
 		&i.State,
 		&i.StaleUse,
@@ -491,7 +494,7 @@ func (q *Queries) ClockNow(ctx context.Context, db DBTX) (time.Time, error) {
 }
 
 const orgCreate = `-- name: OrgCreate :one
-INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, external_id, status, start_budget, created_at
+INSERT INTO flow.organization (id, name) VALUES ($1, $2) RETURNING id, name, external_id, status, start_budget, request_limits, created_at
 `
 
 type OrgCreateParams struct {
@@ -508,13 +511,14 @@ func (q *Queries) OrgCreate(ctx context.Context, db DBTX, arg OrgCreateParams) (
 		&i.ExternalID,
 		&i.Status,
 		&i.StartBudget,
+		&i.RequestLimits,
 		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const streamTokenAuth = `-- name: StreamTokenAuth :one
-SELECT flow.clock()::timestamptz AS now,
+SELECT flow.clock()::timestamptz AS now, o.request_limits,
     (o.status = 'active' AND ($1::uuid IS NULL
         OR (k.id IS NOT NULL AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active')))::boolean AS usable
 FROM flow.organization o
@@ -530,20 +534,22 @@ type StreamTokenAuthParams struct {
 }
 
 type StreamTokenAuthRow struct {
-	Now    time.Time
-	Usable bool
+	Now           time.Time
+	RequestLimits json.RawMessage
+	Usable        bool
 }
 
 // Whether whoever asked for a stream token may still come in, and what time it is.
 func (q *Queries) StreamTokenAuth(ctx context.Context, db DBTX, arg StreamTokenAuthParams) (StreamTokenAuthRow, error) {
 	row := db.QueryRow(ctx, streamTokenAuth, arg.KeyID, arg.AccountID, arg.OrgID)
 	var i StreamTokenAuthRow
-	err := row.Scan(&i.Now, &i.Usable)
+	err := row.Scan(&i.Now, &i.RequestLimits, &i.Usable)
 	return i, err
 }
 
 const tokenAuth = `-- name: TokenAuth :one
-SELECT o.id AS org_id, (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
+SELECT o.id AS org_id, o.request_limits,
+    (o.status = 'active')::boolean AS usable, a.id AS account_id, a.name AS account_name
 FROM flow.organization o
 LEFT JOIN flow.account a ON a.org_id = o.id AND a.issuer = $1 AND a.subject = $2
 WHERE o.external_id = $3 OR o.id = $4
@@ -558,10 +564,11 @@ type TokenAuthParams struct {
 }
 
 type TokenAuthRow struct {
-	OrgID       uuid.UUID
-	Usable      bool
-	AccountID   *uuid.UUID
-	AccountName *string
+	OrgID         uuid.UUID
+	RequestLimits json.RawMessage
+	Usable        bool
+	AccountID     *uuid.UUID
+	AccountName   *string
 }
 
 // The organization that a token names, by the identity provider's name for it or else by our id, and the account of its
@@ -576,6 +583,7 @@ func (q *Queries) TokenAuth(ctx context.Context, db DBTX, arg TokenAuthParams) (
 	var i TokenAuthRow
 	err := row.Scan(
 		&i.OrgID,
+		&i.RequestLimits,
 		&i.Usable,
 		&i.AccountID,
 		&i.AccountName,

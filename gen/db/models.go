@@ -1200,6 +1200,8 @@ type FlowOrganization struct {
 	Status string
 	// The most batches that events and flows may start of one root cause (flow.chain).
 	StartBudget int32
+	// What the operator set in the place of the document's x-rate-limit: {operationId: "6000 per 1 minute"}.
+	RequestLimits json.RawMessage
 	// When an operator made it.
 	CreatedAt time.Time
 }

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,7 +37,7 @@ func (q *Queries) OrgBatches(ctx context.Context, db DBTX, orgID uuid.UUID) (int
 }
 
 const orgGet = `-- name: OrgGet :one
-SELECT id, name, external_id, status, start_budget, created_at FROM flow.organization WHERE id = $1
+SELECT id, name, external_id, status, start_budget, request_limits, created_at FROM flow.organization WHERE id = $1
 `
 
 func (q *Queries) OrgGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowOrganization, error) {
@@ -48,13 +49,14 @@ func (q *Queries) OrgGet(ctx context.Context, db DBTX, id uuid.UUID) (FlowOrgani
 		&i.ExternalID,
 		&i.Status,
 		&i.StartBudget,
+		&i.RequestLimits,
 		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const orgLink = `-- name: OrgLink :one
-UPDATE flow.organization SET external_id = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, created_at
+UPDATE flow.organization SET external_id = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, created_at
 `
 
 type OrgLinkParams struct {
@@ -72,6 +74,7 @@ func (q *Queries) OrgLink(ctx context.Context, db DBTX, arg OrgLinkParams) (Flow
 		&i.ExternalID,
 		&i.Status,
 		&i.StartBudget,
+		&i.RequestLimits,
 		&i.CreatedAt,
 	)
 	return i, err
@@ -79,18 +82,19 @@ func (q *Queries) OrgLink(ctx context.Context, db DBTX, arg OrgLinkParams) (Flow
 
 const orgList = `-- name: OrgList :many
 
-SELECT o.id, o.name, o.external_id, o.status, o.start_budget, o.created_at, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
+SELECT o.id, o.name, o.external_id, o.status, o.start_budget, o.request_limits, o.created_at, (SELECT count(*) FROM flow.api_key k WHERE k.org_id = o.id AND flow.api_key_status(k.revoked_at, k.expires_at) = 'active') AS active_keys
 FROM flow.organization o ORDER BY o.id
 `
 
 type OrgListRow struct {
-	ID          uuid.UUID
-	Name        string
-	ExternalID  *string
-	Status      string
-	StartBudget int32
-	CreatedAt   time.Time
-	ActiveKeys  int64
+	ID            uuid.UUID
+	Name          string
+	ExternalID    *string
+	Status        string
+	StartBudget   int32
+	RequestLimits json.RawMessage
+	CreatedAt     time.Time
+	ActiveKeys    int64
 }
 
 // What an operator does from the command line, across organizations.
@@ -109,6 +113,7 @@ func (q *Queries) OrgList(ctx context.Context, db DBTX) ([]OrgListRow, error) {
 			&i.ExternalID,
 			&i.Status,
 			&i.StartBudget,
+			&i.RequestLimits,
 			&i.CreatedAt,
 			&i.ActiveKeys,
 		); err != nil {
@@ -123,7 +128,7 @@ func (q *Queries) OrgList(ctx context.Context, db DBTX) ([]OrgListRow, error) {
 }
 
 const orgOldestByName = `-- name: OrgOldestByName :one
-SELECT id, name, external_id, status, start_budget, created_at FROM flow.organization WHERE name = $1 ORDER BY id LIMIT 1
+SELECT id, name, external_id, status, start_budget, request_limits, created_at FROM flow.organization WHERE name = $1 ORDER BY id LIMIT 1
 `
 
 func (q *Queries) OrgOldestByName(ctx context.Context, db DBTX, name string) (FlowOrganization, error) {
@@ -135,13 +140,14 @@ func (q *Queries) OrgOldestByName(ctx context.Context, db DBTX, name string) (Fl
 		&i.ExternalID,
 		&i.Status,
 		&i.StartBudget,
+		&i.RequestLimits,
 		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const orgSetBudget = `-- name: OrgSetBudget :one
-UPDATE flow.organization SET start_budget = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, created_at
+UPDATE flow.organization SET start_budget = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, created_at
 `
 
 type OrgSetBudgetParams struct {
@@ -158,13 +164,40 @@ func (q *Queries) OrgSetBudget(ctx context.Context, db DBTX, arg OrgSetBudgetPar
 		&i.ExternalID,
 		&i.Status,
 		&i.StartBudget,
+		&i.RequestLimits,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
+const orgSetRequestLimits = `-- name: OrgSetRequestLimits :one
+UPDATE flow.organization SET request_limits = jsonb_strip_nulls(request_limits || $1)
+WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, created_at
+`
+
+type OrgSetRequestLimitsParams struct {
+	RequestLimits json.RawMessage
+	ID            uuid.UUID
+}
+
+// Sets limits of operations, and takes away those that are null.
+func (q *Queries) OrgSetRequestLimits(ctx context.Context, db DBTX, arg OrgSetRequestLimitsParams) (FlowOrganization, error) {
+	row := db.QueryRow(ctx, orgSetRequestLimits, arg.RequestLimits, arg.ID)
+	var i FlowOrganization
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.ExternalID,
+		&i.Status,
+		&i.StartBudget,
+		&i.RequestLimits,
 		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const orgSetStatus = `-- name: OrgSetStatus :one
-UPDATE flow.organization SET status = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, created_at
+UPDATE flow.organization SET status = $1 WHERE id = $2 RETURNING id, name, external_id, status, start_budget, request_limits, created_at
 `
 
 type OrgSetStatusParams struct {
@@ -181,6 +214,7 @@ func (q *Queries) OrgSetStatus(ctx context.Context, db DBTX, arg OrgSetStatusPar
 		&i.ExternalID,
 		&i.Status,
 		&i.StartBudget,
+		&i.RequestLimits,
 		&i.CreatedAt,
 	)
 	return i, err

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -70,43 +71,51 @@ func (q *Queries) IdempotencyKeep(ctx context.Context, db DBTX, arg IdempotencyK
 
 const requestCount = `-- name: RequestCount :one
 WITH t AS MATERIALIZED (SELECT flow.clock() AS now)
-INSERT INTO flow.request_count AS c (org_id, operation, began_at, used) SELECT $1, $2, t.now, 1 FROM t
+INSERT INTO flow.request_count AS c (org_id, operation, began_at, used)
+SELECT $1, $2, t.now, $3::bigint FROM t
 ON CONFLICT (org_id, operation) DO UPDATE SET
-    used = CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < $3::float8 THEN c.used + 1 ELSE 1 END,
-    began_at = CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < $3 THEN c.began_at ELSE excluded.began_at END
-WHERE c.used < $4::bigint OR abs(extract(epoch FROM excluded.began_at - c.began_at)) >= $3
-RETURNING used, (extract(epoch FROM began_at - (SELECT now FROM t)) + $3)::float8 AS ends_in_seconds
+    used = excluded.used
+        + CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < $4::float8
+            THEN c.used ELSE 0 END,
+    began_at = CASE WHEN abs(extract(epoch FROM excluded.began_at - c.began_at)) < $4 THEN c.began_at ELSE excluded.began_at END
+WHERE c.used < $5::bigint OR abs(extract(epoch FROM excluded.began_at - c.began_at)) >= $4
+RETURNING used, began_at,
+    (extract(epoch FROM began_at - (SELECT now FROM t)) + $4)::float8 AS ends_in_seconds
 `
 
 type RequestCountParams struct {
 	OrgID         uuid.UUID
 	Operation     string
+	Requests      int64
 	PeriodSeconds float64
 	MaxUsed       int64
 }
 
 type RequestCountRow struct {
 	Used          int64
+	BeganAt       time.Time
 	EndsInSeconds float64
 }
 
-// Counts one request, in a window that begins with the first request after the one before has ended. No row means that the
-// window is full. The time is of before the row is waited for, so that a window may begin a little after it; only one that
-// begins in the far future, because the clock was set back, is taken for ended.
+// Counts requests, in a window that begins with the first report after the one before has ended. No row means that
+// the window was full, more used than the limit allows that not all of them had room. The time is of before the row
+// is waited for, so that a window may begin a little after it; only one that begins in the far future, because the
+// clock was set back, is taken for ended.
 func (q *Queries) RequestCount(ctx context.Context, db DBTX, arg RequestCountParams) (RequestCountRow, error) {
 	row := db.QueryRow(ctx, requestCount,
 		arg.OrgID,
 		arg.Operation,
+		arg.Requests,
 		arg.PeriodSeconds,
 		arg.MaxUsed,
 	)
 	var i RequestCountRow
-	err := row.Scan(&i.Used, &i.EndsInSeconds)
+	err := row.Scan(&i.Used, &i.BeganAt, &i.EndsInSeconds)
 	return i, err
 }
 
 const requestWindow = `-- name: RequestWindow :one
-SELECT (extract(epoch FROM began_at - flow.clock()) + $1::float8)::float8 AS ends_in_seconds
+SELECT began_at, (extract(epoch FROM began_at - flow.clock()) + $1::float8)::float8 AS ends_in_seconds
 FROM flow.request_count WHERE org_id = $2 AND operation = $3
 `
 
@@ -116,9 +125,14 @@ type RequestWindowParams struct {
 	Operation     string
 }
 
-func (q *Queries) RequestWindow(ctx context.Context, db DBTX, arg RequestWindowParams) (float64, error) {
+type RequestWindowRow struct {
+	BeganAt       time.Time
+	EndsInSeconds float64
+}
+
+func (q *Queries) RequestWindow(ctx context.Context, db DBTX, arg RequestWindowParams) (RequestWindowRow, error) {
 	row := db.QueryRow(ctx, requestWindow, arg.PeriodSeconds, arg.OrgID, arg.Operation)
-	var ends_in_seconds float64
-	err := row.Scan(&ends_in_seconds)
-	return ends_in_seconds, err
+	var i RequestWindowRow
+	err := row.Scan(&i.BeganAt, &i.EndsInSeconds)
+	return i, err
 }

@@ -6,6 +6,7 @@ package account
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -20,6 +21,8 @@ type Caller struct {
 	// KeyID is the API key in use; uuid.Nil for a bearer token.
 	KeyID uuid.UUID
 	Grant
+	// RequestLimits are what the operator set in the place of the document's x-rate-limit, in its form, by operationId.
+	RequestLimits map[string]string
 	// Resource is the one resource that the caller may read, where it came with a token for that alone; else empty.
 	Resource string
 }
@@ -32,6 +35,17 @@ func orNil(id uuid.UUID) *uuid.UUID {
 		return nil
 	}
 	return &id
+}
+
+// requestLimits reads the column organization.request_limits.
+func requestLimits(stored json.RawMessage) (limits map[string]string, err error) {
+	if string(stored) == "{}" { // as for most
+		return nil, nil
+	}
+	if err := json.Unmarshal(stored, &limits); err != nil {
+		return nil, fmt.Errorf("read the request limits of the organization: %w", err)
+	}
+	return limits, nil
 }
 
 // Actor is a caller and what it asked for.

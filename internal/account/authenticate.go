@@ -68,8 +68,9 @@ func (s *Service) load(ctx context.Context, key string, from netip.Addr) (Caller
 			s.cfg.Log.WarnContext(ctx, "could not note the use of an API key", "key_id", row.ID, "error", err)
 		}
 	}
+	limits, err := requestLimits(row.RequestLimits)
 	grant := Grant{Role: Role(row.Role), Scopes: row.Scopes}
-	return Caller{OrgID: row.OrgID, AccountID: row.AccountID, KeyID: row.ID, Grant: grant}, nil
+	return Caller{OrgID: row.OrgID, AccountID: row.AccountID, KeyID: row.ID, Grant: grant, RequestLimits: limits}, err
 }
 
 // oneOf compares in constant time, so that the answer's delay does not depend on how much of a hash fits.

@@ -95,7 +95,8 @@ func (s *Service) admitStream(ctx context.Context, grant streamGrant) (Caller, e
 	if !row.Usable || !row.Now.Before(grant.expires) {
 		return Caller{}, errUnauthenticated
 	}
-	return grant.Caller, nil
+	grant.RequestLimits, err = requestLimits(row.RequestLimits)
+	return grant.Caller, err
 }
 
 // streamKey keeps the hashes of stream tokens apart from those of API keys.

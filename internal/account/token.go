@@ -194,18 +194,24 @@ func (s *Service) callerOf(ctx context.Context, c claims) (Caller, error) {
 		}
 		return Caller{}, r
 	}
+	limits, err := requestLimits(row.RequestLimits)
+	if err != nil {
+		return Caller{}, err
+	}
+	caller := Caller{OrgID: row.OrgID, Grant: Grant{Role: c.role}, RequestLimits: limits}
 	if row.AccountID != nil && *row.AccountName == c.name {
-		return Caller{OrgID: row.OrgID, AccountID: *row.AccountID, Grant: Grant{Role: c.role}}, nil
+		caller.AccountID = *row.AccountID
+		return caller, nil
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Caller{}, err
 	}
-	id, err = q.AccountOfSubject(ctx, s.cfg.Pool, db.AccountOfSubjectParams{
+	caller.AccountID, err = q.AccountOfSubject(ctx, s.cfg.Pool, db.AccountOfSubjectParams{
 		ID: id, OrgID: row.OrgID, Name: c.name, Issuer: &s.tokens.Issuer, Subject: &c.subject,
 	})
 	if err != nil {
 		return Caller{}, fmt.Errorf("store the account of a token: %w", err)
 	}
-	return Caller{OrgID: row.OrgID, AccountID: id, Grant: Grant{Role: c.role}}, nil
+	return caller, nil
 }

@@ -59,7 +59,8 @@ type Deps struct {
 	Subscriptions *subscription.Service
 	Answers       *request.Answers
 	Limits        *request.Limits
-	// RequestLimit replaces the number of every request limit of the document, unless it is 0.
+	// RequestLimit replaces the number of every request limit of the document, unless it is 0. What the operator set
+	// for an organization stays.
 	RequestLimit int64
 	DryRuns      *dryrun.Service
 	Usage        *usage.Service
@@ -113,9 +114,8 @@ func New(d Deps) (http.Handler, error) {
 		d.Observe = func(string, int, time.Duration) {}
 	}
 	go documentedRules() // takes a while, and is not needed yet
-	limit := limiter{limits: d.Limits, most: d.RequestLimit}
-	errs := errorHandler{log: d.Log, admit: limit.admit, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log}}
-	sec := security{accounts: d.Accounts, log: d.Log}
+	errs := errorHandler{log: d.Log, outage: &outage{pool: d.Pool, now: d.Now, log: d.Log}}
+	sec := security{accounts: d.Accounts, limiter: limiter{limits: d.Limits, most: d.RequestLimit}, log: d.Log}
 	catalogs, err := newCatalogHandler(d.Catalog)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)
@@ -155,7 +155,7 @@ func New(d Deps) (http.Handler, error) {
 		oas.WithErrorHandler(errs.refused),
 		oas.WithNotFound(errs.notFound),
 		oas.WithMethodNotAllowed(errs.methodNotAllowed),
-		oas.WithMiddleware(limit.middleware, refuseBadQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware),
+		oas.WithMiddleware(refuseBadQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)

@@ -159,7 +159,8 @@ func setupCredentials(t *testing.T) *credentialBundle {
 	accounts := apitest.Accounts(t, b.pool)
 	handler, err := api.New(api.Deps{
 		Pool: b.pool, Accounts: accounts, Catalog: loaded, Answers: apitest.Answers(t,
-			b.pool), Limits: request.NewLimits(b.pool, time.Now), Now: time.Now,
+			b.pool), Limits: request.NewLimits(b.pool, time.Now,
+			slog.New(slog.DiscardHandler)), Now: time.Now,
 		Log: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Credentials: credential.New(credential.Deps{Pool: b.pool, Vault: secrets, Catalog: loaded, Prober: sender,
 			Now: time.Now, AllowHosts: []string{"sim:8080", "sim:80", "[fd00::1]:8080"}}),

@@ -42,7 +42,7 @@ func serveDefinitions(t *testing.T) definitions {
 	require.NoError(t, err)
 	handler, err := api.New(api.Deps{
 		Pool: pool, Accounts: accounts, Catalog: entries, Definitions: definition.New(pool, entries), Templates: templates,
-		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now, slog.New(slog.DiscardHandler)), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	own, other := apitest.NewTenant(t, pool, accounts, "own"), apitest.NewTenant(t, pool, accounts, "other")

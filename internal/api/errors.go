@@ -40,8 +40,6 @@ var statuses = map[fault.Code]int{
 type errorHandler struct {
 	log    *slog.Logger
 	outage *outage
-	// admit counts a request that fails before its handler is reached.
-	admit func(ctx context.Context, operation string) error
 }
 
 // NewError is called by the generated server with what a handler or the security check returned.
@@ -173,10 +171,6 @@ func (h errorHandler) refused(ctx context.Context, w http.ResponseWriter, r *htt
 		h.log.Log(ctx, level, "response broke off", "request_id", requestID(ctx), "error", err)
 		panic(http.ErrAbortHandler)
 	}
-	if err := h.count(ctx, err); err != nil {
-		h.fail(ctx, w, err)
-		return
-	}
 	var f *fault.Error
 	var params *ogenerrors.DecodeParamsError
 	var request *ogenerrors.DecodeRequestError
@@ -190,19 +184,6 @@ func (h errorHandler) refused(ctx context.Context, w http.ResponseWriter, r *htt
 	default:
 		h.fail(ctx, w, err)
 	}
-}
-
-// count counts a request that could not be decoded; others were counted before. Fault: RateLimited.
-func (h errorHandler) count(ctx context.Context, err error) error {
-	var params *ogenerrors.DecodeParamsError
-	var request *ogenerrors.DecodeRequestError
-	switch {
-	case errors.As(err, &params):
-		return h.admit(ctx, params.OperationID())
-	case errors.As(err, &request):
-		return h.admit(ctx, request.OperationID())
-	}
-	return nil
 }
 
 func (h errorHandler) refusedParams(ctx context.Context, w http.ResponseWriter, r *http.Request, err *ogenerrors.DecodeParamsError) {

@@ -25,8 +25,8 @@ const (
 type operation struct {
 	id, method, path string
 	access           access
-	// tag is its group in the document, scope what its x-scope says; empty for nothing.
-	tag, scope string
+	// tag is its group in the document, scope and limit what its x-scope and its x-rate-limit say; empty for nothing.
+	tag, scope, limit string
 	// inPath, inQuery and inBody are its parameters, and the fields of its body, that name something of an organization.
 	inPath, inQuery, inBody []string
 }
@@ -47,6 +47,7 @@ func documented(t *testing.T) (all []operation) {
 			op := operation{id: fields["operationId"].(string), method: strings.ToUpper(method), path: path, access: d.access(t, fields)}
 			op.tag = fields["tags"].([]any)[0].(string)
 			op.scope, _ = fields["x-scope"].(string)
+			op.limit, _ = fields["x-rate-limit"].(string)
 			own, _ := fields["parameters"].([]any)
 			for _, p := range slices.Concat(shared, own) {
 				switch p := d.follow(p); {

@@ -364,6 +364,7 @@ func (m matrix) served(c caller) {
 	call := m.victim.call(m.t, m.op)
 	got := c.client.Do(call.method, call.path, call.body)
 	assert.Equal(m.t, call.status, got.Status, "%s: %s", c.name, got.Body)
+	assert.Equal(m.t, m.op.access != anybody, got.Header.Get("RateLimit-Remaining") != "", "%s: is it counted?", c.name)
 }
 
 var marks = regexp.MustCompile(`\b[0-9a-f]{32}\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|dialer-[0-9a-f]{16}`)

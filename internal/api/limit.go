@@ -8,14 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ogen-go/ogen/middleware"
-
 	"flowlane/internal/account"
 	"flowlane/internal/api/violation"
 	"flowlane/internal/request"
 )
 
-// limiter holds organizations to the x-rate-limit of operations. Every authenticated request counts, valid or not.
+// limiter holds organizations to the x-rate-limit of operations, or to what the operator set in its place. Every
+// request that its caller may make counts, valid or not.
 type limiter struct {
 	limits *request.Limits
 	// most replaces the number of every limit of the document; 0 for none.
@@ -70,23 +69,14 @@ func rulesOf(doc map[string]any) (rules, error) {
 	return r, nil
 }
 
-func (l limiter) middleware(req middleware.Request, next middleware.Next) (middleware.Response, error) {
-	if err := l.admit(req.Context, req.OperationID); err != nil {
-		return middleware.Response{}, err
-	}
-	return next(req)
-}
-
 // admit counts a request and says in the header of its answer where the organization stands. Fault: RateLimited.
 func (l limiter) admit(ctx context.Context, operation string) error {
-	limit, ok := documentedRules().limits[operation]
+	caller := account.FromContext(ctx)
+	limit, ok := l.of(caller, operation)
 	if !ok {
 		return nil
 	}
-	if l.most > 0 {
-		limit.Max = l.most
-	}
-	standing, err := l.limits.Count(ctx, account.FromContext(ctx).OrgID, operation, limit)
+	standing, err := l.limits.Count(ctx, caller.OrgID, operation, limit)
 	if standing.Limit == limit {
 		header := exchangeOf(ctx).header
 		header.Set("RateLimit-Limit", strconv.FormatInt(limit.Max, 10))
@@ -94,6 +84,26 @@ func (l limiter) admit(ctx context.Context, operation string) error {
 		header.Set("RateLimit-Reset", strconv.Itoa(wholeSeconds(standing.EndsIn)))
 	}
 	return err
+}
+
+// of is the limit of an operation for a caller. Only operations that nobody has to sign in to have none.
+func (l limiter) of(caller account.Caller, operation string) (request.Limit, bool) {
+	if text, ok := caller.RequestLimits[operation]; ok {
+		if own, err := request.ParseLimit(text); err == nil {
+			return own, true
+		}
+	}
+	limit, ok := documentedRules().limits[operation]
+	if l.most > 0 {
+		limit.Max = l.most
+	}
+	return limit, ok
+}
+
+// Limited reports whether the document has a limit for an operation.
+func Limited(operation string) bool {
+	_, ok := documentedRules().limits[operation]
+	return ok
 }
 
 // wholeSeconds rounds up, so that whoever waits for so long has waited long enough.

@@ -1,8 +1,7 @@
 package api_test
 
 import (
-	"fmt"
-	"maps"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,13 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"flowlane/gen/db"
 	"flowlane/internal/api/apitest"
-	"flowlane/internal/api/violation"
 	"flowlane/internal/app"
 	"flowlane/internal/pg/pgtest"
+	"flowlane/internal/request"
 )
 
 const exceeded = "Rate limit exceeded: 100 per 1 minute"
@@ -37,21 +38,39 @@ func number(t *testing.T, r apitest.Response, name string) int {
 	return n
 }
 
+// unlimited are the operations that nobody signs in to: public reads, and the receiver, whose webhooks have limits of
+// their own.
+var unlimited = []string{
+	"getAction", "getPlatform", "getService", "getTemplate", "listActions", "listPlatformServices", "listPlatforms",
+	"listServiceActions", "listServices", "listTemplates", "receiveWebhook",
+}
+
+// TestRateLimit_Documented: every other operation has a limit.
 func TestRateLimit_Documented(t *testing.T) {
 	t.Parallel()
-	doc, err := violation.Document()
-	require.NoError(t, err)
-	found := map[string]any{}
-	for _, item := range doc["paths"].(map[string]any) {
-		for _, o := range item.(map[string]any) {
-			if o, ok := o.(map[string]any); ok && o["x-rate-limit"] != nil {
-				found[fmt.Sprint(o["operationId"])] = o["x-rate-limit"]
-			}
+	var without []string
+	for _, op := range documented(t) {
+		if slices.Contains(unlimited, op.id) {
+			assert.Equal(t, anybody, op.access, "%s knows its organization", op.id)
+			without = append(without, op.id)
+			assert.Empty(t, op.limit, "%s is of nobody", op.id)
+			continue
+		}
+		limit, err := request.ParseLimit(op.limit)
+		require.NoError(t, err, "%s needs an x-rate-limit", op.id)
+		strict := slices.Contains(strictOperations, op.id)
+		assert.Equal(t, strict, limit == request.Limit{Max: 100, Minutes: 1}, "%s: %s", op.id, limit)
+		if op.method == http.MethodGet && op.access != streamers {
+			assert.Equal(t, request.Limit{Max: 120_000, Minutes: 1}, limit, "%s reads", op.id)
 		}
 	}
-	for _, id := range []string{"createApiKey", "createStreamToken", "refreshLimits", "testCredential", "testNewCredential", "validateDefinition"} {
-		assert.Equal(t, "100 per 1 minute", found[id], "%s of %v", id, slices.Collect(maps.Keys(found)))
-	}
+	assert.Equal(t, unlimited, without, "unlimited names what the document does not know")
+}
+
+// strictOperations are dear, or give out what opens doors.
+var strictOperations = []string{
+	"createApiKey", "createStreamToken", "dryRunDefinition", "refreshLimits", "testCredential", "testNewCredential",
+	"validateDefinition",
 }
 
 // TestRateLimit_TwoProcesses spends a window at two processes in turns.
@@ -92,7 +111,11 @@ func TestRateLimit_TwoProcesses(t *testing.T) {
 	assert.Equal(t, 99, number(t, test, "RateLimit-Remaining"), "another operation")
 	none := s.validate(s.As("flow_wrong"), checked).Want(http.StatusUnauthorized)
 	assert.Empty(t, none.Header.Get("RateLimit-Limit"), "nobody's window")
-	assert.Empty(t, s.Do(http.MethodGet, "/flows/definitions", nil).Want(http.StatusOK).Header.Get("RateLimit-Limit"), "no limit")
+	public := s.Do(http.MethodGet, "/catalog/platforms", nil).Want(http.StatusOK)
+	assert.Empty(t, public.Header.Get("RateLimit-Limit"), "no limit")
+	narrow := s.Do(http.MethodPost, "/account/api-keys", `{"name":"narrow","scopes":["jobs:read"]}`).Want(http.StatusCreated)
+	denied := s.validate(s.As(narrow.JSON()["key"].(string)), checked).Want(http.StatusForbidden)
+	assert.Empty(t, denied.Header.Get("RateLimit-Limit"), "who may not call does not count")
 
 	pgtest.MoveClock(t, s.app.Pool, time.Minute)
 	require.Eventually(t, func() bool { return s.validate(s.Client, checked).Status == http.StatusOK }, 60*time.Second, 50*time.Millisecond)
@@ -128,4 +151,77 @@ func TestRateLimit_Raised(t *testing.T) {
 		assert.Equal(t, [2]int{3, 2 - i}, [2]int{number(t, res, "RateLimit-Limit"), number(t, res, "RateLimit-Remaining")})
 	}
 	s.validate(raised, checked).Detail(http.StatusTooManyRequests, "Rate limit exceeded: 3 per 1 minute")
+}
+
+// TestRateLimit_Shares: what is counted in shares passes at two processes as often as its limit says, but for a
+// hundredth, and counts whatever becomes of it.
+func TestRateLimit_Shares(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	org := s.orgID(s.Key)
+	set := s.Do(http.MethodPost, "/data/record-sets", `{}`).Want(http.StatusCreated).JSON()["id"].(string)
+	s.limit(org, "appendRecords", "400 per 1 minute")
+	s.limit(org, "getMe", "400 per 1 minute")
+	s.eventually(func() bool { return number(t, s.Do(http.MethodGet, "/account/me", nil), "RateLimit-Limit") == 400 })
+	processes := []*apitest.Client{s.Client, s.replica()}
+	var passed int
+	left := []int{400, 400}
+	for i := range 420 {
+		p, path := i%2, "/data/record-sets/"+set+"/records"
+		if i%5 == 0 {
+			path = "/data/record-sets/x/records"
+		}
+		res := processes[p].Do(http.MethodPost, path, `{`)
+		remaining := number(t, res, "RateLimit-Remaining")
+		assert.Equal(t, 400, number(t, res, "RateLimit-Limit"))
+		assert.LessOrEqual(t, remaining, left[p])
+		left[p] = remaining
+		if res.Status == http.StatusTooManyRequests {
+			res.Detail(http.StatusTooManyRequests, "Rate limit exceeded: 400 per 1 minute")
+			assert.Equal(t, [2]int{0, number(t, res, "RateLimit-Reset")}, [2]int{remaining, number(t, res, "Retry-After")})
+			continue
+		}
+		assert.LessOrEqual(t, remaining, 400-i/2, "a process knows what it let pass")
+		passed++
+	}
+	assert.InDelta(t, 400, passed, 2*4)
+}
+
+// limit sets a limit of an organization's own, as the operator does.
+func (s *stack) limit(org, operation, text string) {
+	s.t.Helper()
+	limits, err := json.Marshal(map[string]string{operation: text})
+	require.NoError(s.t, err)
+	in := db.OrgSetRequestLimitsParams{ID: uuid.MustParse(org), RequestLimits: limits}
+	_, err = db.New().OrgSetRequestLimits(s.t.Context(), s.app.Pool, in)
+	require.NoError(s.t, err)
+}
+
+// TestRateLimit_Own: the operator's limit of an organization is that of its keys and of its stream tokens, and of
+// nobody else.
+func TestRateLimit_Own(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	org := s.orgID(s.Key)
+	s.limit(org, "getMe", "7 per 2 minute")
+	me := func(c *apitest.Client) apitest.Response { return c.Do(http.MethodGet, "/account/me", nil) }
+	s.eventually(func() bool { return me(s.Client).Header.Get("RateLimit-Limit") == "7" })
+	for range 7 {
+		me(s.Client)
+	}
+	res := me(s.Client).Detail(http.StatusTooManyRequests, "Rate limit exceeded: 7 per 2 minute")
+	assert.Greater(t, number(t, res, "RateLimit-Reset"), 60)
+	assert.Equal(t, 120_000, number(t, me(s.other).Want(http.StatusOK), "RateLimit-Limit"), "another organization")
+	another := s.Do(http.MethodGet, "/tenants", nil).Want(http.StatusOK)
+	assert.Equal(t, 120_000, number(t, another, "RateLimit-Limit"), "another operation")
+
+	s.limit(org, "streamExecution", "1 per 1 minute")
+	stream := func() apitest.Response {
+		return s.As("").Do(http.MethodGet, "/flows/executions/x/stream?token="+streamToken(s.Client, ""), nil)
+	}
+	assert.Equal(t, "1", stream().Want(http.StatusNotFound).Header.Get("RateLimit-Limit"), "by a stream token")
+	stream().Detail(http.StatusTooManyRequests, "Rate limit exceeded: 1 per 1 minute")
+
+	s.limit(org, "getMe", "1000 per 2 minute")
+	s.eventually(func() bool { return me(s.Client).Status == http.StatusOK })
 }

@@ -89,7 +89,6 @@ func serveOverWire(t *testing.T, log *logBuffer) (*stack, *wire) {
 	var x *wire
 	s := serveStack(t, false, func(c *app.Config) {
 		x, c.DatabaseURL = through(t, c.DatabaseURL)
-		c.RequestLimit = 1_000_000
 		c.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	})
 	return s, x

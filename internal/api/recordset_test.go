@@ -45,7 +45,7 @@ func serveUploads(t *testing.T) uploads {
 	require.NoError(t, err)
 	handler, err := api.New(api.Deps{
 		Pool: pool, Accounts: accounts, Catalog: entries, RecordSets: recordset.New(pool, unplanned{}, nil),
-		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now, slog.New(slog.DiscardHandler)), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	own := apitest.NewTenant(t, pool, accounts, "own")

@@ -13,9 +13,10 @@ import (
 	"flowlane/internal/fault"
 )
 
-// security sets the caller of a request.
+// security sets the caller of a request, and counts the request.
 type security struct {
 	accounts *account.Service
+	limiter  limiter
 	log      *slog.Logger
 }
 
@@ -48,15 +49,21 @@ func (s security) refused(ctx context.Context, operation oas.OperationName, key 
 	}, err)
 }
 
-// admit returns the context with its caller. Faults: those of the authentication, Forbidden.
+// admit returns the context with its caller. It counts the request unless its caller may not make it: else a key that
+// may do little could use up what other keys of its organization need. Faults: those of the authentication,
+// Forbidden, RateLimited.
 func (s security) admit(ctx context.Context, operation oas.OperationName, roles []string, caller account.Caller, err error) (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
+	counted := account.Authenticated(ctx) // a stream can have a key and a token
 	ctx = account.NewContext(ctx, caller, account.Operation{ID: operationID(operation), RequestID: requestID(ctx)})
 	refusal := refuse(caller, operation, roles)
-	if refusal == nil {
+	switch {
+	case refusal == nil && counted:
 		return ctx, nil
+	case refusal == nil:
+		return ctx, s.limiter.admit(ctx, operationID(operation))
 	}
 	if err := s.accounts.AuditDenied(ctx); err != nil {
 		s.log.WarnContext(ctx, "a denied call is not in the audit log", "request_id", requestID(ctx), "error", err)

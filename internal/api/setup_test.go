@@ -39,7 +39,7 @@ func setup(t *testing.T) bundle {
 	}
 	handler, err := api.New(api.Deps{
 		Pool: pool, Accounts: b.accounts, Catalog: cat, RecordSets: recordset.New(pool, noWaker{}, nil), Now: time.Now,
-		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now),
+		Answers: apitest.Answers(t, pool), Limits: request.NewLimits(pool, time.Now, slog.New(slog.DiscardHandler)),
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -94,7 +94,8 @@ type Config struct {
 	MaxConns int
 	// MaxStreams bounds the event streams that are open at once; 0 means stream.Most.
 	MaxStreams int
-	// RequestLimit replaces the number of every request limit of the API document, for tests; 0 for none.
+	// RequestLimit replaces the number of every request limit of the API document, for tests; 0 for none. What the
+	// operator set for an organization stays.
 	RequestLimit int64
 	// MemoryBudget bounds the bytes of requests, answers and outputs that are in memory at once; 0 means memory.Default.
 	MemoryBudget int64
@@ -339,7 +340,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Runs: a.Runs, Now: time.Now,
 		}),
 		Usage:   usage.New(a.Pool, a.Catalog),
-		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now), RequestLimit: a.cfg.RequestLimit, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
+		Answers: answers, Limits: request.NewLimits(a.Pool, time.Now, a.cfg.Log), RequestLimit: a.cfg.RequestLimit, Observe: a.metrics.answered, Now: time.Now, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("make the API: %w", err)
@@ -360,6 +361,9 @@ func Accounts(pool *pgxpool.Pool, root vault.Root, log *slog.Logger, tokens *acc
 	}
 	return accounts, nil
 }
+
+// Limited reports whether the API document has a request limit for an operation.
+func Limited(operation string) bool { return api.Limited(operation) }
 
 // Holds returns what opens and ends the operator's holds, for commands that need no more than that. Those who work find what it wakes.
 func Holds(pool *pgxpool.Pool, log *slog.Logger) (*hold.Service, error) {

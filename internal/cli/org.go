@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -50,9 +51,11 @@ type orgFacts struct {
 	// StartBudget is the most batches that events and flows may start of one root cause.
 	StartBudget int32 `json:"start_budget,omitempty"`
 	// Quotas are those that are not the default.
-	Quotas     map[string]int64 `json:"quotas,omitempty"`
-	ActiveKeys *int64           `json:"active_api_keys,omitempty"`
-	CreatedAt  *time.Time       `json:"created_at,omitempty"`
+	Quotas map[string]int64 `json:"quotas,omitempty"`
+	// RequestLimits are those that it has in the place of the API document's, by operation.
+	RequestLimits json.RawMessage `json:"request_limits,omitempty"`
+	ActiveKeys    *int64          `json:"active_api_keys,omitempty"`
+	CreatedAt     *time.Time      `json:"created_at,omitempty"`
 }
 
 type orgCreate struct {
@@ -130,8 +133,10 @@ func (c *orgList) Run(ctx context.Context, p *process) error {
 	}
 	facts := make([]orgFacts, len(rows))
 	for i, r := range rows {
-		facts[i] = orgFacts{ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget,
-			Quotas: quotas[r.ID], ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt}
+		facts[i] = orgFacts{
+			ID: r.ID, Name: r.Name, ExternalID: r.ExternalID, Status: r.Status, StartBudget: r.StartBudget, Quotas: quotas[r.ID],
+			RequestLimits: r.RequestLimits, ActiveKeys: &r.ActiveKeys, CreatedAt: &r.CreatedAt,
+		}
 	}
 	return c.print(p, facts, func(w io.Writer) {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,10 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/account"
+	"flowlane/internal/app"
 	"flowlane/internal/orgquota"
 	"flowlane/internal/pg"
+	"flowlane/internal/request"
 )
 
 type orgSet struct {
@@ -24,6 +27,8 @@ type orgSet struct {
 	Org         string            `required:"" help:"Id of the organization." placeholder:"ID"`
 	StartBudget *int32            `name:"start-budget" help:"The most batches that events and flows may start of one root cause; 1000 at first."`
 	Quota       map[string]string `name:"quota" mapsep:"," help:"How much of something it may have at once, or 'default'; repeatable." placeholder:"NAME=N"`
+
+	RequestLimits map[string]string `name:"request-limit" mapsep:"none" help:"How many requests of an operation it may make, or 'default' for what the API document says; repeatable." placeholder:"OPERATION=N per M minute"`
 }
 
 // mostStarts is the largest budget of starts.
@@ -54,20 +59,59 @@ func (c *orgSet) quotas() (map[string]*int64, error) {
 	return out, nil
 }
 
+// limits are the request limits that --request-limit says; nil for what the API document says.
+func (c *orgSet) limits() (map[string]*string, error) {
+	out := map[string]*string{}
+	for operation, text := range c.RequestLimits {
+		if !app.Limited(operation) {
+			return nil, fmt.Errorf("--request-limit %s is no operationId of an operation that has an x-rate-limit; "+
+				"the API document names them", operation)
+		}
+		out[operation] = nil
+		if text == "default" {
+			continue
+		}
+		if _, err := request.ParseLimit(text); err != nil {
+			return nil, fmt.Errorf(`--request-limit %s=%q is neither "default" nor a limit like "6000 per 1 minute", of up to %s`,
+				operation, text, request.Most)
+		}
+		out[operation] = &text
+	}
+	return out, nil
+}
+
+// wanted is what is to be set; nil stands for the default.
+type wanted struct {
+	quotas map[string]*int64
+	limits map[string]*string
+}
+
+// wanted refuses what cannot be set.
+func (c *orgSet) wanted() (want wanted, err error) {
+	if want.quotas, err = c.quotas(); err != nil {
+		return want, err
+	}
+	if want.limits, err = c.limits(); err != nil {
+		return want, err
+	}
+	switch {
+	case c.StartBudget == nil && len(want.quotas) == 0 && len(want.limits) == 0:
+		return want, errors.New("there is nothing to set: give --start-budget, --quota or --request-limit")
+	case c.StartBudget != nil && (*c.StartBudget < 1 || *c.StartBudget > mostStarts):
+		return want, fmt.Errorf("--start-budget %d is not between 1 and %d", *c.StartBudget, mostStarts)
+	}
+	return want, nil
+}
+
 // Run changes settings of an organization.
 func (c *orgSet) Run(ctx context.Context, p *process) error {
 	id, err := orgID(c.Org)
 	if err != nil {
 		return err
 	}
-	quotas, err := c.quotas()
-	switch {
-	case err != nil:
+	want, err := c.wanted()
+	if err != nil {
 		return err
-	case c.StartBudget == nil && len(quotas) == 0:
-		return errors.New("nothing to set: give --start-budget or --quota")
-	case c.StartBudget != nil && (*c.StartBudget < 1 || *c.StartBudget > mostStarts):
-		return fmt.Errorf("--start-budget %d is not between 1 and %d", *c.StartBudget, mostStarts)
 	}
 	pool, err := c.open(ctx)
 	if err != nil {
@@ -77,7 +121,7 @@ func (c *orgSet) Run(ctx context.Context, p *process) error {
 	var org db.FlowOrganization
 	var set map[uuid.UUID]map[string]int64
 	err = pg.InTx(account.AsOperator(ctx, id, "org set"), pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-		if org, err = c.set(ctx, tx, id, quotas); err != nil {
+		if org, err = c.set(ctx, tx, id, want); err != nil {
 			return err
 		}
 		if set, err = quotasSet(ctx, tx, &id); err != nil {
@@ -91,13 +135,15 @@ func (c *orgSet) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return unmigrated(fmt.Errorf("change the organization: %w", err))
 	}
-	facts := orgFacts{ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget, Quotas: set[id]}
+	facts := orgFacts{
+		ID: org.ID, Name: org.Name, Status: org.Status, StartBudget: org.StartBudget, Quotas: set[id], RequestLimits: org.RequestLimits,
+	}
 	return c.print(p, facts, func(w io.Writer) {
 		if c.StartBudget != nil {
 			fmt.Fprintf(w, "In organization %q one cause may lead to %d batches.\n", org.Name, org.StartBudget)
 		}
 		for _, q := range orgquota.All {
-			if _, changed := quotas[q.Name]; !changed {
+			if _, changed := want.quotas[q.Name]; !changed {
 				continue
 			}
 			most, own := facts.Quotas[q.Name]
@@ -106,16 +152,19 @@ func (c *orgSet) Run(ctx context.Context, p *process) error {
 			}
 			fmt.Fprintf(w, "Organization %q may have %d %s.\n", org.Name, most, q.Name)
 		}
+		if len(want.limits) > 0 {
+			fmt.Fprintf(w, "Request limits of its own that organization %q has: %s\n", org.Name, org.RequestLimits)
+		}
 	})
 }
 
 // set sets what was asked for.
-func (c *orgSet) set(ctx context.Context, tx pgx.Tx, id uuid.UUID, quotas map[string]*int64) (org db.FlowOrganization, err error) {
+func (c *orgSet) set(ctx context.Context, tx pgx.Tx, id uuid.UUID, want wanted) (org db.FlowOrganization, err error) {
 	q := db.New()
 	if org, err = q.OrgGet(ctx, tx, id); err == nil && c.StartBudget != nil {
 		org, err = q.OrgSetBudget(ctx, tx, db.OrgSetBudgetParams{ID: id, StartBudget: *c.StartBudget})
 	}
-	for name, most := range quotas {
+	for name, most := range want.quotas {
 		switch {
 		case err != nil:
 		case most == nil:
@@ -124,7 +173,14 @@ func (c *orgSet) set(ctx context.Context, tx pgx.Tx, id uuid.UUID, quotas map[st
 			err = q.QuotaSet(ctx, tx, db.QuotaSetParams{OrgID: id, Name: name, Most: *most})
 		}
 	}
-	return org, err
+	if err != nil || len(want.limits) == 0 {
+		return org, err //nolint:wrapcheck // explained by Run
+	}
+	text, err := json.Marshal(want.limits)
+	if err != nil {
+		return org, err //nolint:wrapcheck // never fails
+	}
+	return q.OrgSetRequestLimits(ctx, tx, db.OrgSetRequestLimitsParams{ID: id, RequestLimits: text})
 }
 
 // quotasSet are the quotas that are not the default, of one organization or of all.

@@ -40,7 +40,7 @@ type server struct {
 	Audit      time.Duration     `name:"audit-retention" env:"FLOWLANE_AUDIT_RETENTION" default:"9600h" help:"How long rows of the audit log are kept: 400 days by default, at least 30 days (720h)."`
 	Drain      time.Duration     `name:"drain-timeout" env:"FLOWLANE_DRAIN_TIMEOUT" default:"30s" help:"How long calls under way may go on once the process is asked to stop, up to 1h."`
 	Lease      time.Duration     `name:"lease" env:"FLOWLANE_LEASE" help:"Most time for which a process that crashed holds up what it was doing. Default: 10s to 30s, by kind of work."`
-	Requests   int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of a request limit, for tests. Default: what the API document says."`
+	Requests   int64             `name:"request-limit" env:"FLOWLANE_REQUEST_LIMIT" help:"Requests that an organization may make in the time of any request limit, for tests. Default: what the API document says."`
 	Migrate    bool              `name:"migrate" env:"FLOWLANE_MIGRATE" default:"true" negatable:"" help:"Bring the database up to date first."`
 }
 

@@ -130,6 +130,56 @@ func TestOrg_SetQuota(t *testing.T) {
 	}
 }
 
+// TestOrg_SetRequestLimit: so are the requests that it may make, by operation; what is not named stays.
+func TestOrg_SetRequestLimit(t *testing.T) {
+	t.Parallel()
+	dsn, pool := pgtest.NewDatabase(t)
+	env := []string{"DATABASE_URL=" + dsn}
+	type facts struct {
+		ID            string
+		StartBudget   int               `json:"start_budget"`
+		RequestLimits map[string]string `json:"request_limits"`
+	}
+	var org facts
+	output(t, env, &org, "org", "create", "--name", "Acme")
+	id := org.ID
+	for _, step := range []struct {
+		flags []string
+		want  map[string]string
+	}{
+		{[]string{"--request-limit", "getMe=70 per 1 minute", "--request-limit", "createTenant=5 per 60 minute"}, map[string]string{"getMe": "70 per 1 minute", "createTenant": "5 per 60 minute"}},
+		{[]string{"--start-budget", "7"}, map[string]string{"getMe": "70 per 1 minute", "createTenant": "5 per 60 minute"}},
+		{[]string{"--request-limit", "getMe=default", "--request-limit", "createTenant=6 per 60 minute"}, map[string]string{"createTenant": "6 per 60 minute"}},
+	} {
+		org = facts{}
+		output(t, env, &org, append([]string{"org", "set", "--org", id}, step.flags...)...)
+		if !maps.Equal(org.RequestLimits, step.want) {
+			t.Errorf("%s: %+v", step.flags, org)
+		}
+	}
+	var entries int
+	err := pool.QueryRow(t.Context(), "SELECT count(*) FROM flow.audit_log WHERE org_id = $1 AND action = 'org set'", id).Scan(&entries)
+	if err != nil || entries != 3 {
+		t.Errorf("%d entries in the audit log, %v", entries, err)
+	}
+	var all []facts
+	if output(t, env, &all, "org", "list"); len(all) != 1 || all[0].StartBudget != 7 || all[0].RequestLimits["createTenant"] != "6 per 60 minute" {
+		t.Errorf("org list: %+v", all)
+	}
+	for flag, want := range map[string]string{
+		"": "nothing to set", "--request-limit=nothing=6 per 1 minute": "operationId", "--request-limit=listPlatforms=6 per 1 minute": "operationId",
+		"--request-limit=getMe=6": `"6000 per 1 minute"`, "--request-limit=getMe=0 per 1 minute": `"6000 per 1 minute"`,
+	} {
+		args := []string{"org", "set", "--org", id, flag}
+		if flag == "" {
+			args = args[:4]
+		}
+		if code, text := fails(t, env, args...); code != 1 || !strings.Contains(text, want) {
+			t.Errorf("%s: %d %s", flag, code, text)
+		}
+	}
+}
+
 // TestOrg_Suspend: a suspended organization is refused, until that is taken back.
 func TestOrg_Suspend(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,10 @@ package request
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,12 +23,19 @@ type Limit struct{ Max, Minutes int64 }
 
 // ParseLimit reads what String writes: "100 per 1 minute".
 func ParseLimit(text string) (Limit, error) {
+	most, rest, _ := strings.Cut(text, " per ")
+	minutes, _ := strings.CutSuffix(rest, " minute")
 	var l Limit
-	if _, err := fmt.Sscanf(text, "%d per %d minute", &l.Max, &l.Minutes); err != nil || l.Max < 1 || l.Minutes < 1 || l.String() != text {
+	l.Max, _ = strconv.ParseInt(most, 10, 64)
+	l.Minutes, _ = strconv.ParseInt(minutes, 10, 64)
+	if l.Max < 1 || l.Minutes < 1 || l.Max > Most.Max || l.Minutes > Most.Minutes || l.String() != text {
 		return Limit{}, fmt.Errorf("request: %q is not a limit like %q", text, Limit{100, 1})
 	}
 	return l, nil
 }
+
+// Most bounds both numbers of a limit, so that nothing overflows.
+var Most = Limit{1_000_000_000, 24 * 60}
 
 func (l Limit) String() string { return fmt.Sprintf("%d per %d minute", l.Max, l.Minutes) }
 
@@ -39,20 +49,18 @@ type Standing struct {
 	EndsIn time.Duration
 }
 
-// Limits counts the requests of limited operations, for all processes on one database. A window begins with the first
-// request after the one before has ended.
-//
-//	no window ──request──▶ open ──the last allowed request──▶ full
-//	    ▲                    │                                  │
-//	    └────────────────────┴────── its end ───────────────────┘
+// Limits counts the requests of operations, for all processes on one database. A window begins with the first request
+// after the one before has ended. tally says how exact that is.
 type Limits struct {
 	pool *pgxpool.Pool
 	q    *db.Queries
 	now  func() time.Time
+	log  *slog.Logger
 
-	mu sync.Mutex
-	// full are the windows that were full when the database was asked last.
-	full map[window]fullWindow
+	mu      sync.Mutex
+	tallies map[window]*tally
+	// sweepAt is how many tallies there may be before those are removed whose window has ended.
+	sweepAt int
 }
 
 type window struct {
@@ -60,67 +68,96 @@ type window struct {
 	operation string
 }
 
-type fullWindow struct {
-	askedAt time.Time
-	endsIn  time.Duration
-}
-
-func (f fullWindow) believed() time.Duration { return min(fullFor, f.endsIn) }
-
-// fullFor is how long a full window is believed to be full without asking again: a flood of refused requests costs the
-// database one question a second from each process.
-const fullFor = time.Second
+const (
+	// fewTallies are not worth a sweep.
+	fewTallies = 1000
+	// reportTimeout bounds a report. It does not end with the request that makes it, because it is about others, too.
+	reportTimeout = 5 * time.Second
+)
 
 // NewLimits returns the limits of an installation. Of now only differences count.
-func NewLimits(pool *pgxpool.Pool, now func() time.Time) *Limits {
-	return &Limits{pool: pool, q: db.New(), now: now, full: map[window]fullWindow{}}
+func NewLimits(pool *pgxpool.Pool, now func() time.Time, log *slog.Logger) *Limits {
+	return &Limits{pool: pool, q: db.New(), now: now, log: log, tallies: map[window]*tally{}, sweepAt: fewTallies}
 }
 
-// Count counts one request. Fault: RateLimited when the window is full; the standing is right all the same.
+// Count counts one request. Fault: RateLimited when the window is full; the standing is right all the same. Another
+// error means that the database had to be asked and could not: a limit with slack bears that while the process alone
+// has not seen as many requests as it allows.
 func (l *Limits) Count(ctx context.Context, orgID uuid.UUID, operation string, limit Limit) (Standing, error) {
 	w := window{orgID, operation}
-	if endsIn, ok := l.known(w); ok {
-		return limit.exceeded(endsIn)
+	t, d, r, standing := l.next(w, limit)
+	switch d {
+	case pass:
+		return standing, nil
+	case refuse:
+		return standing, limit.Exceeded(standing.EndsIn)
+	case ask:
 	}
-	period := limit.period().Seconds()
-	row, err := l.q.RequestCount(ctx, l.pool, db.RequestCountParams{OrgID: orgID, Operation: operation, PeriodSeconds: period, MaxUsed: limit.Max})
+	c, err := l.report(ctx, w, r)
+	passes, standing := l.reported(t, r, c, err)
+	switch {
+	case passes && err != nil && !pg.IsUnavailable(err): // of that others tell
+		l.log.WarnContext(ctx, "could not count requests; they pass", "org_id", orgID, "operation", operation, "error", err)
+	case !passes && err != nil:
+		return Standing{}, err
+	case !passes:
+		return standing, limit.Exceeded(standing.EndsIn)
+	}
+	return standing, nil
+}
+
+func (l *Limits) next(w window, limit Limit) (*tally, decision, report, Standing) {
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, ok := l.tallies[w]
+	if !ok {
+		if len(l.tallies) >= l.sweepAt {
+			maps.DeleteFunc(l.tallies, func(_ window, t *tally) bool { return t.ended(now) })
+			l.sweepAt = max(fewTallies, 2*len(l.tallies))
+		}
+		t = &tally{}
+		l.tallies[w] = t
+	}
+	d, r := t.next(limit, now)
+	return t, d, r, t.standing(now)
+}
+
+func (l *Limits) reported(t *tally, r report, c count, err error) (passes bool, s Standing) {
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		passes = t.failed(r, now)
+	} else {
+		passes = t.answered(r, c, now)
+	}
+	s = t.standing(now)
+	s.Limit = r.limit
+	return passes, s
+}
+
+// report has the database count.
+func (l *Limits) report(ctx context.Context, w window, r report) (count, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+	defer cancel()
+	period := r.limit.period().Seconds()
+	row, err := l.q.RequestCount(ctx, l.pool, db.RequestCountParams{
+		OrgID: w.orgID, Operation: w.operation, Requests: r.requests, PeriodSeconds: period, MaxUsed: r.limit.Max,
+	})
 	if err == nil {
-		return Standing{Limit: limit, Remaining: max(0, limit.Max-row.Used), EndsIn: limit.within(row.EndsInSeconds)}, nil
+		return count{used: row.Used, began: row.BeganAt, endsIn: r.limit.within(row.EndsInSeconds)}, nil
 	}
 	if !pg.IsNoRows(err) {
-		return Standing{}, fmt.Errorf("count a request: %w", err)
+		return count{}, fmt.Errorf("count requests: %w", err)
 	}
-	left, err := l.q.RequestWindow(ctx, l.pool, db.RequestWindowParams{PeriodSeconds: period, OrgID: orgID, Operation: operation})
+	left, err := l.q.RequestWindow(ctx, l.pool, db.RequestWindowParams{
+		PeriodSeconds: period, OrgID: w.orgID, Operation: w.operation,
+	})
 	if err != nil {
-		return Standing{}, fmt.Errorf("read a window of requests: %w", err)
+		return count{}, fmt.Errorf("read a window of requests: %w", err)
 	}
-	endsIn := limit.within(left)
-	l.remember(w, endsIn)
-	return limit.exceeded(endsIn)
-}
-
-// known tells in how long a window ends that is known to be full.
-func (l *Limits) known(w window) (endsIn time.Duration, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f, ok := l.full[w]
-	if !ok {
-		return 0, false
-	}
-	age := l.now().Sub(f.askedAt)
-	return f.endsIn - age, age < f.believed()
-}
-
-func (l *Limits) remember(w window, endsIn time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.now()
-	maps.DeleteFunc(l.full, func(_ window, f fullWindow) bool { return now.Sub(f.askedAt) >= f.believed() })
-	l.full[w] = fullWindow{now, endsIn}
-}
-
-func (l Limit) exceeded(endsIn time.Duration) (Standing, error) {
-	return Standing{Limit: l, EndsIn: endsIn}, l.Exceeded(endsIn)
+	return count{full: true, began: left.BeganAt, endsIn: r.limit.within(left.EndsInSeconds)}, nil
 }
 
 // Exceeded is the RateLimited fault of a window that is full and ends in so long.
