@@ -147,7 +147,7 @@ func TestEvent_Refused(t *testing.T) {
 		SELECT (jsonb_populate_record(s, jsonb_build_object('id', gen_random_uuid()))).* FROM flow.event_subscription s, generate_series(1, 998)`)
 	require.NoError(t, err)
 	s.subscribe(listening(flow, event.BatchFailed)) // the thousandth
-	s.Do(http.MethodPost, subscriptions, listening(flow, event.BatchFailed)).Invalid("body value_error")
+	s.Do(http.MethodPost, subscriptions, listening(flow, event.BatchFailed)).Invalid("body quota_exceeded")
 }
 
 // TestEvent_Kinds causes an event of every kind: its payload is as the kind says, and reaches those who listen, of its organization.
