@@ -1,13 +1,18 @@
 package api_test
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,57 +47,70 @@ func readMe(c *apitest.Client) (m me) {
 	return m
 }
 
-// badTokens are tokens that nobody must believe, each by one fault.
+// badToken is a token that nobody must believe, by one fault: a line of testdata/hostile_tokens.jsonl.
+type badToken struct {
+	Name string
+	// Text is the token; HEAD, CLAIMS and SIGNATURE stand for the parts of a good one, CUT for a signature without its
+	// end, NONE for a head that names no algorithm. Where it is empty, the token is made of the rest.
+	Text string
+	// Alg and Key are what signs it: RS256 and the provider's own key where they are empty.
+	Alg, Key string
+	// Header and Claims change those of a good token; null takes one away.
+	Header, Claims map[string]any
+	// Borrow gives it the signature of a good token.
+	Borrow bool
+}
+
+// badTokens reads them.
 func badTokens(t *testing.T, i *apitest.Issuer, org string) map[string]string {
 	t.Helper()
-	good := i.Token(org, map[string]any{"role": "admin"})
-	part := strings.Split(good, ".")
-	claims := func(changes map[string]any) jwt.MapClaims { return apitest.Claims(org, changes) }
-	public, err := x509.MarshalPKIXPublicKey(&i.Private.PublicKey)
-	require.NoError(t, err)
-	forged := base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"` + apitest.TokenIssuer + `","aud":"` + apitest.TokenAudience +
-		`","sub":"user-1","org_id":"` + org + `","role":"admin","exp":9999999999}`))
-	critical := jwt.NewWithClaims(jwt.SigningMethodRS256, claims(nil))
-	critical.Header["kid"], critical.Header["crit"] = apitest.GoodKey, []string{"exp"}
-	criticalText, err := critical.SignedString(i.Private)
+	text, err := os.ReadFile("testdata/hostile_tokens.jsonl")
 	require.NoError(t, err)
 	now := time.Now()
-	signed := func(method jwt.SigningMethod, key any) string {
-		return apitest.Sign(method, apitest.GoodKey, key, claims(nil))
+	lines := strings.NewReplacer(`"A MINUTE AGO"`, strconv.FormatInt(now.Add(-time.Minute).Unix(), 10), `"IN A MINUTE"`,
+		strconv.FormatInt(now.Add(time.Minute).Unix(), 10), "16 KiB", strings.Repeat("x", 16<<10), "ORG", org, "CAPITALS",
+		strings.ToUpper(org), "ISSUER", apitest.TokenIssuer, "MODULUS",
+		base64.RawURLEncoding.EncodeToString(i.Strange.N.Bytes())).Replace(string(text))
+	out := map[string]string{}
+	for line := range strings.Lines(lines) {
+		var b badToken
+		decoder := json.NewDecoder(strings.NewReader(line))
+		decoder.DisallowUnknownFields()
+		require.NoError(t, decoder.Decode(&b), line)
+		out[b.Name] = b.make(t, i, org)
 	}
-	return map[string]string{
-		"no token":                      "x",
-		"empty":                         "..",
-		"an API key":                    "flow_0000000000000000000000000000000000000000000000000",
-		"cut":                           good[:len(good)-8],
-		"four parts":                    good + ".x",
-		"claims of another":             part[0] + "." + forged + "." + part[2],
-		"no signature":                  part[0] + "." + part[1] + ".",
-		"huge":                          i.Token(org, map[string]any{"pad": strings.Repeat("x", 16<<10)}),
-		"expired":                       i.Token(org, map[string]any{"exp": now.Add(-time.Minute).Unix()}),
-		"never expires":                 i.Token(org, map[string]any{"exp": nil}),
-		"not yet":                       i.Token(org, map[string]any{"nbf": now.Add(time.Minute).Unix()}),
-		"another issuer":                i.Token(org, map[string]any{"iss": "https://login.test"}),
-		"no issuer":                     i.Token(org, map[string]any{"iss": nil}),
-		"another audience":              i.Token(org, map[string]any{"aud": []string{"other", "flowlane"}}),
-		"no audience":                   i.Token(org, map[string]any{"aud": nil}),
-		"no subject":                    i.Token(org, map[string]any{"sub": nil}),
-		"NUL in the subject":            i.Token(org, map[string]any{"sub": "a\x00b"}),
-		"no organization":               i.Token(org, map[string]any{"org_id": nil}),
-		"an organization of a bad kind": i.Token(org, map[string]any{"org_id": []string{org}}),
-		"unknown organization":          i.Token("0192f0c1-7c3e-7a52-9d3b-5d5b0c6f1a11", nil),
-		"organization in capitals":      i.Token(strings.ToUpper(org), nil),
-		"no key":                        apitest.Sign(jwt.SigningMethodRS256, "", i.Private, claims(nil)),
-		"unknown key":                   apitest.Sign(jwt.SigningMethodRS256, apitest.StrangeKey, i.Strange, claims(nil)),
-		"key of another":                signed(jwt.SigningMethodRS256, i.Strange),
-		"alg none":                      signed(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType),
-		"HS256 with the public key":     signed(jwt.SigningMethodHS256, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})),
-		"HS256 with its DER":            signed(jwt.SigningMethodHS256, public),
-		"HS256 with its modulus":        signed(jwt.SigningMethodHS256, i.Private.N.Bytes()),
-		"RS512":                         signed(jwt.SigningMethodRS512, i.Private),
-		"PS256":                         signed(jwt.SigningMethodPS256, i.Private),
-		"critical extension":            criticalText,
+	require.Greater(t, len(out), 40)
+	return out
+}
+
+func (b *badToken) make(t *testing.T, i *apitest.Issuer, org string) string {
+	t.Helper()
+	good := strings.Split(i.Token(org, map[string]any{"role": "admin"}), ".")
+	if b.Text != "" {
+		none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"` + apitest.GoodKey + `"}`))
+		return strings.NewReplacer("HEAD", good[0], "CLAIMS", good[1], "SIGNATURE", good[2], "CUT", good[2][:len(good[2])-8],
+			"NONE", none).Replace(b.Text)
 	}
+	public, err := x509.MarshalPKIXPublicKey(&i.Private.PublicKey)
+	require.NoError(t, err)
+	key, ok := map[string]any{
+		"": i.Private, "strange": i.Strange, "public DER": public, "public modulus": i.Private.N.Bytes(), "nothing": []byte{},
+		"public PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}),
+	}[b.Key]
+	require.True(t, ok, b.Key)
+	if b.Alg == "none" {
+		key = jwt.UnsafeAllowNoneSignatureType
+	}
+	token := jwt.NewWithClaims(jwt.GetSigningMethod(cmp.Or(b.Alg, "RS256")), apitest.Claims(org, b.Claims))
+	token.Header["kid"] = apitest.GoodKey
+	maps.Copy(token.Header, b.Header)
+	maps.DeleteFunc(token.Header, func(_ string, v any) bool { return v == nil })
+	text, err := token.SignedString(key)
+	require.NoError(t, err)
+	if b.Borrow {
+		text = text[:strings.LastIndex(text, ".")+1] + good[2]
+	}
+	return text
 }
 
 func TestToken_Refused(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,14 +65,14 @@ func TestSend_GuardRefuses(t *testing.T) {
 	}))
 	defer srv.Close()
 	s := newTestSender(t, "localhost:1", "10.0.0.1:80")
-	for _, url := range []string{
-		srv.URL, "http://127.0.0.1/", "http://localhost/", "http://169.254.169.254/latest/meta-data/", "http://10.1.2.3/",
-		"http://192.168.0.1/",
-		"http://172.16.0.1/", "http://100.64.0.1/", "http://[::1]/", "http://[::ffff:127.0.0.1]/",
-		"http://[64:ff9b::7f00:1]/", "http://[fd00::1]/",
-		"http://0.0.0.0/", "http://1.1.1.1:22/", "http://10.0.0.1:81/", "http://168.63.129.16/",
-		"http://[::ffff:168.63.129.16]/",
-	} {
+	text, err := os.ReadFile("testdata/refused_addresses.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for url := range strings.Lines(srv.URL + "\n" + string(text)) {
+		if url = strings.TrimSpace(url); strings.HasPrefix(url, "#") {
+			continue
+		}
 		ans := s.Send(t.Context(), soon(Request{Method: "GET", URL: url}))
 		if ans.Sent != NotSent || !errors.Is(ans.Err, ErrAddressRefused) {
 			t.Errorf("%s: answer is %+v; want the address refused", url, ans)
