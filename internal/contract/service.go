@@ -15,9 +15,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
+	"flowlane/internal/orgquota"
 	"flowlane/internal/pg/devpg"
 )
 
@@ -79,6 +81,9 @@ func start(ctx context.Context, program, dir string) (_ *service, err error) {
 		return nil, err
 	}
 	s.key = key.Key
+	if err := s.liftQuotas(ctx, org.ID); err != nil {
+		return nil, err
+	}
 	return s, s.liftLimits(ctx)
 }
 
@@ -141,6 +146,16 @@ func (s *service) command(ctx context.Context, out any, args ...string) error {
 		return fmt.Errorf("flowlane %s: %w; service.log says more", strings.Join(args, " "), err)
 	}
 	return json.Unmarshal(text, out)
+}
+
+// liftQuotas lets the organization have as much as all tests leave behind together.
+func (s *service) liftQuotas(ctx context.Context, org string) error {
+	args := []string{"org", "set", "--json", "--org", org}
+	for _, q := range orgquota.All {
+		args = append(args, "--quota", q.Name+"="+strconv.Itoa(orgquota.Most))
+	}
+	var facts struct{}
+	return s.command(ctx, &facts, args...)
 }
 
 // liftLimits lets the account of the fixtures call the simulated platform as often as it likes.
