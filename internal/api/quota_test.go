@@ -198,6 +198,7 @@ func TestQuota_OpenBatchesByItself(t *testing.T) {
 	require.NotEmpty(t, rows)
 	assert.Contains(t, fmt.Sprint(rows[0]), "This organization has 1 of 1 open batches")
 	assert.Equal(t, 2, s.count("flow.batch"))
+	assert.Zero(t, s.count("flow.chain WHERE starts > 0"), "what is refused spends no start")
 }
 
 // TestQuota_Webhooks: a message that cannot start a batch now is its sender's to send again; a copy of a known one is

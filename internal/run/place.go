@@ -13,12 +13,9 @@ import (
 // places are what organizations may still start of the batches that a transaction wants to start.
 type places map[uuid.UUID]*orgquota.Grant
 
-// takePlaces takes them for groups. What is taken is written before the transaction takes again.
-func (s *Service) takePlaces(ctx context.Context, tx pgx.Tx, groups []*Alike) (places, error) {
-	wanted := map[uuid.UUID]int64{}
-	for _, g := range groups {
-		wanted[g.In.OrgID] += int64(len(g.Each))
-	}
+// takePlaces takes as many as organizations want, or as there are. What is taken is written before the transaction takes
+// again.
+func (s *Service) takePlaces(ctx context.Context, tx pgx.Tx, wanted map[uuid.UUID]int64) (places, error) {
 	out := places{}
 	for org, n := range wanted {
 		g, err := s.limits.Open.Take(ctx, tx, org, n)

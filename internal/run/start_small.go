@@ -71,7 +71,11 @@ func (s *Service) StartAlike(ctx context.Context, tx pgx.Tx, now time.Time, grou
 	if err != nil {
 		return err
 	}
-	places, err := s.takePlaces(ctx, tx, groups)
+	wanted := map[uuid.UUID]int64{}
+	for _, g := range groups {
+		wanted[g.In.OrgID] += int64(len(g.Each))
+	}
+	places, err := s.takePlaces(ctx, tx, wanted)
 	if err != nil {
 		return err
 	}

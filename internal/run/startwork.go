@@ -212,16 +212,13 @@ func (h *head) takeStart(chains Chains, places places) (refused string) {
 
 // placesFor takes places for what tasks want to start.
 func (c *Change) placesFor(ctx context.Context, h *head, works []*sliceWork) (places, error) {
-	group := Alike{In: StartInput{OrgID: h.OrgID}}
+	wanted := map[uuid.UUID]int64{}
 	for _, r := range unsettled(works) {
 		if r.start != nil {
-			group.Each = append(group.Each, Small{})
+			wanted[h.OrgID]++
 		}
 	}
-	if len(group.Each) == 0 {
-		return nil, nil
-	}
-	return c.s.takePlaces(ctx, c.tx, []*Alike{&group})
+	return c.s.takePlaces(ctx, c.tx, wanted)
 }
 
 // lockChain locks the chain of a batch of which tasks want to start others.
