@@ -156,7 +156,8 @@ func newDiary(t *testing.T, seed uint64, schedules int, length time.Duration) *d
 		f.flow.id = made.ID
 		d.flows = append(d.flows, &f.flow)
 	}
-	for range schedules {
+	d.createMinutely()
+	for range schedules - 1 {
 		d.create()
 	}
 	return d
