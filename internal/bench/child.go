@@ -23,12 +23,13 @@ import (
 	"flowlane/internal/vault"
 )
 
-// The service and the simulated platform run as processes of their own, so that what each costs can be told apart. They
+// The service, the simulated platform and an idle River run as processes of their own, so that what each costs can be told apart. They
 // are this program again, in a role that the environment names.
 const (
 	roleVariable = "FLOWLANE_BENCH_ROLE"
 	roleService  = "service"
 	rolePlatform = "platform"
+	roleRiver    = "river"
 	dsnVariable  = "DATABASE_URL"
 	simVariable  = "FLOWLANE_SIM_URL"
 	hostVariable = "FLOWLANE_BENCH_HOST"
@@ -83,6 +84,8 @@ func inRole(ctx context.Context) (bool, error) {
 		return true, runService(ctx)
 	case rolePlatform:
 		return true, runPlatform(ctx)
+	case roleRiver:
+		return true, runRiver(ctx)
 	}
 	return false, nil
 }

@@ -20,13 +20,8 @@ const (
 	smallSenders = 32
 	// smallFor is how long a steady stream of starts goes on.
 	smallFor = 15 * time.Second
-	// idleFor is how long a service without work is watched. It is longer than a connection of Postgres may keep what it
-	// counted to itself (10 s), which the same wait before it leaves out.
-	idleFor = 20 * time.Second
 	// arriveWithin is how long the last call may take to arrive.
 	arriveWithin = 2 * time.Minute
-	// noTransactions are those that watching takes by itself.
-	noTransactions = 2
 )
 
 // small measures starts of one record each, whose one PUT goes to one host: triggers and signed webhooks, through to
@@ -379,39 +374,6 @@ func (b *smallBench) stream(ctx context.Context, rate int, lasts time.Duration) 
 	}
 	b.sink.mu.Unlock()
 	return took, b.e.quiet(ctx)
-}
-
-// idle watches a service that has nothing to do.
-func (b *smallBench) idle(ctx context.Context, _ int) ([]row, error) {
-	transactions := func() (n int64, err error) {
-		err = b.e.pool.QueryRow(ctx, `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`).Scan(&n)
-		return n, err
-	}
-	sleep(ctx, idleFor) // what the load left behind is done
-	first, err := transactions()
-	if err != nil {
-		return nil, err
-	}
-	before, err := b.e.cost(ctx, b.h.s)
-	if err != nil {
-		return nil, err
-	}
-	sleep(ctx, idleFor)
-	after, err := b.e.cost(ctx, b.h.s)
-	if err != nil {
-		return nil, err
-	}
-	last, err := transactions()
-	if err != nil {
-		return nil, err
-	}
-	rate := float64(last-first-noTransactions) / idleFor.Seconds()
-	share := 100 * after.minus(before).service.Seconds() / idleFor.Seconds()
-	text := fmt.Sprintf("%.1f transactions/s, %.2f %% of a core", rate, share)
-	return []row{
-		{what: "idle service, transactions", ours: text, ratio: rate, target: 5, most: true, unit: "a second"},
-		{what: "idle service, processor", ours: text, ratio: share, target: 0.3, most: true, unit: "%"},
-	}, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) {

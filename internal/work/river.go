@@ -23,9 +23,9 @@ import (
 
 const (
 	// fetchCooldown and fetchPoll: workers hear of a job at once, fetch at most this often, and look by themselves in case
-	// a notification was lost with its connection.
+	// a notification was lost with its connection. Each queue does, of which there are many: an idle process does little else.
 	fetchCooldown = 5 * time.Millisecond
-	fetchPoll     = 10 * time.Second
+	fetchPoll     = 30 * time.Second
 	// keepDone is how long finished jobs stay for a person to see.
 	keepDone = time.Minute
 	// keepLost: a job of a process that died stays "running" for this long; its work went on under another job long ago.
