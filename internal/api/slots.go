@@ -128,7 +128,7 @@ func (h *slot) yields(now time.Time) bool {
 	}
 	h.yielding = slices.ContainsFunc(s.queued, func(w *slotWaiter) bool {
 		n := s.of[w.org]
-		return w.org != h.org && (n == 0 || n+1 < own)
+		return n == 0 || n+1 < own
 	})
 	s.yielding = h.yielding
 	return h.yielding

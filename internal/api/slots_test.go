@@ -112,5 +112,16 @@ func TestSlots_Turn(t *testing.T) {
 		<-time.After(1)
 		assert.True(t, a.yields(time.Now()), "an organization has none")
 		a.release()
+
+		s = slotLine{newSlots(6), t}
+		for _, org := range []uuid.UUID{one, one, two, three, uuid.New()} {
+			<-s.takes(org)
+		}
+		a = <-s.takes(one)
+		second := s.takes(two)
+		<-time.After(slotTurn)
+		assert.True(t, a.yields(time.Now()), "another has one, and would have fewer with two")
+		a.release()
+		<-second
 	})
 }
