@@ -118,7 +118,7 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 		return readAccepted(Pending, act, ans, nRows)
 	}
 	r := Reading{Status: ans.Status}
-	r.Code, r.Message = readFault(spec, ans)
+	r.Code, r.Message = readFault(spec, &ans)
 	if slices.Contains(spec.Refused, ans.Status) {
 		r.Kind, r.Reason = Refused, ReasonRefused
 		return r
@@ -245,16 +245,6 @@ func wholeNumber(v gjson.Result) (int, bool) {
 		return 0, false
 	}
 	return int(v.Num), true
-}
-
-// readFault takes code and message out of an answer that is no success. A body that is no JSON, such as the HTML page of
-// a gateway, says nothing.
-func readFault(spec *catalog.Answer, ans Answer) (code, message string) {
-	if !gjson.ValidBytes(ans.Body) {
-		return "", ""
-	}
-	doc := parse(ans.Body)
-	return named(doc, spec.Code), named(doc, spec.Message)
 }
 
 // later fills in when and why to come back.

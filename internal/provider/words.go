@@ -1,0 +1,170 @@
+package provider
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"mime"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"flowlane/internal/catalog"
+)
+
+// Where answers that are no success have a code and a message, by the forms that are in use. The first that is there
+// counts: what says more about the failure stands before what says less.
+var (
+	// messageAt: GraphQL, JSON:API, problem details (RFC 9457), OAuth, and what platforms write.
+	messageAt = []string{
+		"errors.0.message", "errors.0.detail", "errors.0.description", "errors.0.title", "errors.0",
+		"error.message", "error.detail", "error.description", "error.reason", "error_description", "error_message",
+		"errorMessage", "message", "detail.0.msg", "detail.message", "detail", "description", "msg", "fault.faultstring",
+		"0.message", "reason", "title", "error",
+	}
+	codeAt = []string{
+		"errors.0.extensions.code", "errors.0.code", "errors.0.errorCode", "errors.0.type",
+		"error.code", "error.type", "error.status", "error_code", "errorCode", "code", "type", "category", "0.errorCode",
+		"0.code", "fault.detail.errorcode", "error",
+	}
+)
+
+// Bounds of what is found where the catalog names no field.
+const (
+	// maxFault is how large an answer may be, in bytes, to be searched through.
+	maxFault = 64 << 10
+	// maxXMLTokens is how far XML is read.
+	maxXMLTokens = 2000
+)
+
+// readFault takes code and message out of an answer that is no success: from the fields that the catalog names, else
+// from where such answers have them: JSON (of which the beginning is told where no form fits), the faults of SOAP and
+// other XML, plain text. The HTML page of a gateway says nothing.
+func readFault(spec *catalog.Answer, ans *Answer) (code, message string) {
+	body := bytes.TrimSpace(ans.Body)
+	if gjson.ValidBytes(body) {
+		doc := parse(body)
+		code, message = named(doc, spec.Code), named(doc, spec.Message)
+		if len(body) > maxFault {
+			return code, message
+		}
+		if message == "" {
+			message = foundMessage(doc)
+		}
+		if code == "" {
+			code = foundCode(doc, message)
+		}
+		if code == "" && message == "" && strings.ContainsRune(doc.Raw, '"') { // else it says nothing
+			message = clean(doc.Raw, maxSaid)
+		}
+		return code, message
+	}
+	media, _, _ := mime.ParseMediaType(ans.Header.Get("Content-Type"))
+	switch {
+	case len(body) > maxFault:
+		return "", ""
+	case media == "text/plain" && utf8.Valid(body):
+		return "", clean(string(body), maxText)
+	case media == "application/xhtml+xml":
+	case media == "text/xml", media == "application/xml", strings.HasSuffix(media, "+xml"):
+		return xmlFault(body)
+	}
+	return "", ""
+}
+
+// foundMessage finds the message of an error in JSON of any form.
+func foundMessage(doc gjson.Result) string {
+	for _, at := range messageAt {
+		if v := doc.Get(at); v.Type == gjson.String && strings.TrimSpace(v.Str) != "" {
+			return clean(v.Str, maxText)
+		}
+	}
+	for _, v := range []gjson.Result{doc.Get("errors"), doc.Get("error"), doc} {
+		if message := byField(v); message != "" {
+			return message
+		}
+	}
+	if doc.Type == gjson.String {
+		return clean(doc.Str, maxText)
+	}
+	return ""
+}
+
+// byField is the first message of an object that has nothing but messages by field: {"email": ["is taken"]}.
+func byField(v gjson.Result) (message string) {
+	if !v.IsObject() {
+		return ""
+	}
+	only := true
+	v.ForEach(func(field, said gjson.Result) bool {
+		if only = said.IsArray(); only {
+			said = said.Get("0")
+			if said.IsObject() {
+				said = said.Get("message")
+			}
+			only = said.Type == gjson.String
+		}
+		if only && message == "" {
+			message = clean(field.String()+": "+said.Str, maxText)
+		}
+		return only
+	})
+	if !only {
+		return ""
+	}
+	return message
+}
+
+// foundCode finds the code of an error in JSON of any form, rather a word than a number. What is its message is not its
+// code.
+func foundCode(doc gjson.Result, message string) string {
+	for _, kind := range []gjson.Type{gjson.String, gjson.Number} {
+		for _, at := range codeAt {
+			v := doc.Get(at)
+			if v.Type != kind {
+				continue
+			}
+			if code := scalarText(v); code != "" && code != message && code != "about:blank" {
+				return code
+			}
+		}
+	}
+	return ""
+}
+
+// xmlWords are the elements of errors in XML: SOAP 1.1 and 1.2, object storage, and others; in small letters.
+var xmlWords = map[string]struct{ code, message bool }{
+	"faultcode": {code: true}, "faultstring": {message: true}, "value": {code: true}, "text": {message: true},
+	"code": {code: true}, "errorcode": {code: true}, "message": {message: true}, "errormessage": {message: true},
+	"detail": {message: true}, "description": {message: true},
+}
+
+// xmlFault finds the first code and the first message in XML. Entities of its own are not resolved.
+func xmlFault(body []byte) (code, message string) {
+	d := xml.NewDecoder(bytes.NewReader(body))
+	d.CharsetReader = func(string, io.Reader) (io.Reader, error) { return nil, errors.New("only UTF-8 is read") }
+	element := ""
+	for range maxXMLTokens {
+		token, err := d.Token()
+		if err != nil || code != "" && message != "" {
+			break
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			element = strings.ToLower(t.Name.Local)
+		case xml.EndElement:
+			element = ""
+		case xml.CharData:
+			said, word := clean(string(t), maxText), xmlWords[element]
+			if word.code && code == "" {
+				code = said
+			}
+			if word.message && message == "" {
+				message = said
+			}
+		}
+	}
+	return code, message
+}
