@@ -208,7 +208,8 @@ CREATE TABLE flow.call (
     next_check_at timestamptz,
     checks int NOT NULL DEFAULT 0,
     counts_in jsonb NOT NULL,
-    note text
+    note text,
+    failure text
 ) WITH (fillfactor = 70);
 CREATE INDEX call_open ON flow.call (domain, bucket, send_before) WHERE state IN ('intent', 'unknown', 'awaiting');
 CREATE INDEX call_recent ON flow.call (domain, bucket, claimed_at);
@@ -247,6 +248,7 @@ COMMENT ON COLUMN flow.call.answered_at IS 'When it was last settled or doubted;
 COMMENT ON COLUMN flow.call.next_check_at IS 'When the provider is asked about it next; null where nobody asks.';
 COMMENT ON COLUMN flow.call.checks IS 'How often the provider was asked about it.';
 COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start times in Unix seconds by window length; for another bucket that it spends too by length and bucket, as in 60 query.';
+COMMENT ON COLUMN flow.call.failure IS 'What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.';
 COMMENT ON COLUMN flow.call.note IS 'Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...';
 
 CREATE TABLE flow.resolution (

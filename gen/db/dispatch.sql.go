@@ -457,10 +457,11 @@ func (q *Queries) CallIs(ctx context.Context, db DBTX, arg CallIsParams) (bool, 
 const callMove = `-- name: CallMove :execrows
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = $1::timestamptz,
     next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
+    failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, '')) ELSE nullif(d.failure, '') END,
     exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reference,
-        unnest($5::timestamptz[]) AS next_check_at, unnest($6::text[]) AS note, unnest($7::text[]) AS counts_in,
-        unnest($8::text[]) AS seen, unnest($9::int[]) AS resolved) d
+        unnest($5::timestamptz[]) AS next_check_at, unnest($6::text[]) AS note, unnest($7::text[]) AS counts_in, unnest($8::text[]) AS failure,
+        unnest($9::text[]) AS seen, unnest($10::int[]) AS resolved) d
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved
 `
 
@@ -472,11 +473,13 @@ type CallMoveParams struct {
 	NextCheckAts []time.Time
 	Notes        []string
 	CountsIn     []string
+	Failures     []string
 	Seen         []string
 	Resolved     []int32
 }
 
-// Moves calls that are still in the state that they were seen in, with as many of their records resolved.
+// Moves calls that are still in the state that they were seen in, with as many of their records resolved. What is looked into keeps
+// what was said of it first.
 func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (int64, error) {
 	result, err := db.Exec(ctx, callMove,
 		arg.AnsweredAt,
@@ -486,6 +489,7 @@ func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (in
 		arg.NextCheckAts,
 		arg.Notes,
 		arg.CountsIn,
+		arg.Failures,
 		arg.Seen,
 		arg.Resolved,
 	)
@@ -734,7 +738,7 @@ func (q *Queries) CallsExclusive(ctx context.Context, db DBTX, arg CallsExclusiv
 }
 
 const callsLock = `-- name: CallsLock :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY($1::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c
 `
 
@@ -779,6 +783,7 @@ func (q *Queries) CallsLock(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ca
 			&i.FlowCall.Checks,
 			&i.FlowCall.CountsIn,
 			&i.FlowCall.Note,
+			&i.FlowCall.Failure,
 			&i.FlowBudget.Domain,
 			&i.FlowBudget.Bucket,
 			&i.FlowBudget.ServiceID,
@@ -864,7 +869,7 @@ func (q *Queries) CallsOfOthers(ctx context.Context, db DBTX, arg CallsOfOthersP
 }
 
 const callsRead = `-- name: CallsRead :many
-SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, (SELECT flow.clock())::timestamptz AS now
+SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at, (SELECT flow.clock())::timestamptz AS now
 FROM flow.budget b CROSS JOIN flow.call c
 WHERE b.domain = $1 AND b.bucket = $2 AND c.id = ANY($3::uuid[]) ORDER BY c.id
 `
@@ -918,6 +923,7 @@ func (q *Queries) CallsRead(ctx context.Context, db DBTX, arg CallsReadParams) (
 			&i.FlowCall.Checks,
 			&i.FlowCall.CountsIn,
 			&i.FlowCall.Note,
+			&i.FlowCall.Failure,
 			&i.FlowBudget.Domain,
 			&i.FlowBudget.Bucket,
 			&i.FlowBudget.ServiceID,
@@ -1000,7 +1006,7 @@ func (q *Queries) CallsSince(ctx context.Context, db DBTX, arg CallsSinceParams)
 }
 
 const callsToCheck = `-- name: CallsToCheck :many
-SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note FROM flow.call
+SELECT id, org_id, domain, bucket, lane, action_id, credential_id, state, owner, attempt, records, resolved, digest, first_key, last_key, params, outcome_check, exclusive_key, reference, claimed_at, send_before, answered_at, next_check_at, checks, counts_in, note, failure FROM flow.call
 WHERE domain = $1 AND bucket = $2 AND state IN ('unknown', 'awaiting') AND next_check_at <= (SELECT flow.clock())
     AND NOT id = ANY($3::uuid[])
 ORDER BY next_check_at + make_interval(secs => 10 * least(checks, 30)) LIMIT $4
@@ -1056,6 +1062,7 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 			&i.Checks,
 			&i.CountsIn,
 			&i.Note,
+			&i.Failure,
 		); err != nil {
 			return nil, err
 		}

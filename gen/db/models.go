@@ -672,6 +672,8 @@ type FlowCall struct {
 	CountsIn json.RawMessage
 	// Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...
 	Note *string
+	// What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.
+	Failure *string
 }
 
 // What came of one root cause by events and flows. An event that begins a chain has a row once a batch that it started starts others. Rows older than 90 days are deleted.

@@ -1558,7 +1558,8 @@ const partsOfSlices = `-- name: PartsOfSlices :many
 SELECT p.id, p.batch_id, p.step_no, p.task_no, s.no AS slice_no,
     (CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END)::int AS from_off,
     (CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END)::int AS to_off,
-    p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at
+    p.apart, p.attempt, p.element, p.left_out, p.call_id, coalesce(p.claim_no, 0)::bigint AS claim_no, c.state AS call_state, c.claimed_at,
+    coalesce(c.failure, '')::text AS failure
 FROM (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS no) d
 JOIN flow.slice s ON s.batch_id = d.batch_id AND s.no = d.no
 CROSS JOIN LATERAL (
@@ -1591,6 +1592,7 @@ type PartsOfSlicesRow struct {
 	ClaimNo   int64
 	CallState *string
 	ClaimedAt *time.Time
+	Failure   string
 }
 
 // The parts of slices, each cut to its slice.
@@ -1619,6 +1621,7 @@ func (q *Queries) PartsOfSlices(ctx context.Context, db DBTX, arg PartsOfSlicesP
 			&i.ClaimNo,
 			&i.CallState,
 			&i.ClaimedAt,
+			&i.Failure,
 		); err != nil {
 			return nil, err
 		}

@@ -203,6 +203,9 @@ type Records struct {
 
 // Answer says how the provider's answer is read.
 type Answer struct {
+	// Outcomes is a template whose value says for a call what statuses prove, before the lists below do: an object of lists
+	// of statuses by the names success, refused, retry (nothing was done; again, as the retry policy says) and unclear.
+	Outcomes string `yaml:"outcomes"`
 	// Success lists statuses that prove acceptance; a pending one lists those whose result comes later.
 	Success []int `yaml:"success"`
 	Pending []int `yaml:"pending"`

@@ -15,6 +15,8 @@ type Templates struct {
 	ExclusiveOver, IdempotencyHeader *expr.Template
 	// Path are the pieces of the path and query, in order.
 	Path []PathPart
+	// Outcomes is that of the answer.
+	Outcomes *expr.Template
 	// Cases run in parallel to the call's OutcomeCases.
 	Cases                      []*expr.Condition
 	LookupParams, ResultParams *expr.Template
@@ -48,6 +50,7 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 		ExclusiveOver:     t.text(at.to("exclusive_over"), call.ExclusiveOver),
 		IdempotencyHeader: t.text(at.to("idempotency_header"), call.IdempotencyHeader),
 		Path:              t.path(at.to("path"), call.Path),
+		Outcomes:          t.text(at.to("answer", "outcomes"), call.Answer.Outcomes),
 	}
 	for i, oc := range call.OutcomeCases {
 		here := at.to("outcome_cases", i, "when")

@@ -266,7 +266,7 @@ func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
 func Counts(r *provider.Reading, refusals bool) bool {
 	switch r.Kind {
 	case provider.NotArrived:
-		return refusals && r.Reason == ""
+		return refusals && (r.Reason == "" || r.Reason == provider.ReasonBusy)
 	case provider.RetryLater:
 		return refusals
 	case provider.Refused:

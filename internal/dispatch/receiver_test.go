@@ -148,7 +148,7 @@ func TestClaimThatTakesLongerThanItsCalls(t *testing.T) {
 	if status, counts := b.await(id); status != run.BatchFailed || counts.Failed != 1 {
 		t.Fatalf("batch ended %s with %+v", status, counts)
 	}
-	want := "The call was never sent: to write it down took longer than the 1s that it may take; a longer timeout_seconds would help"
+	want := "The call was not sent in time: to write it down took longer than the 1s that it may take; a longer timeout_seconds would help"
 	if calls, code, message := b.failure(id.String()); calls != 2 || code != "call_too_late" || message != want {
 		t.Errorf("after %d calls: %s: %s", calls, code, message)
 	}

@@ -139,7 +139,7 @@ func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time,
 			next = soonest(next, now.Add(left))
 			continue
 		}
-		lost = append(lost, outcome{id: call.ID, reading: provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonNoAnswer}})
+		lost = append(lost, outcome{id: call.ID, reading: provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonSenderLost}})
 	}
 	for outcomes := range slices.Chunk(lost, settleMax) {
 		failed = errors.Join(failed, d.applyAll(ctx, k, outcomes, true))

@@ -197,6 +197,7 @@ func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 		return err
 	}
 	p.id, p.exclusive, p.check = newID(), exclusiveKey(over), provider.OutcomeCheck(action, p.params)
+	p.request.Repeats = p.check == catalog.CheckKeyed && p.attempt > 1
 	return nil
 }
 

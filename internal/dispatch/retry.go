@@ -37,7 +37,7 @@ func (s *settlement) retryLater(call *openCall, v *outcome) {
 		}
 	}
 	s.move(call, v, stateRefused, time.Time{})
-	s.putBack(call, v, until, codeRefused, "The provider asked to come back later")
+	s.putBack(call, v, until, true)
 }
 
 // refusedForRate says until when a budget without windows is closed whose receiver names no time. Calls that were claimed before the
@@ -77,45 +77,41 @@ func (s *settlement) writeRefusals(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// putBack has the records of a call wait again whom it costs no attempt; an empty code says nothing of why.
-func (s *settlement) putBack(call *openCall, v *outcome, readyAt time.Time, code, message string) {
+// putBack has the records of a call wait again whom it costs no attempt; told leaves a note of why.
+func (s *settlement) putBack(call *openCall, v *outcome, readyAt time.Time, told bool) {
 	again := run.Again{From: call.from, ReadyAt: readyAt}
-	if len(call.parts) > 0 && code != "" {
-		again.Why = s.failure(&call.parts[0], v, code, message)
+	if len(call.parts) > 0 && told {
+		again.Why = s.failure(&call.parts[0], v)
 	}
 	s.requeues = append(s.requeues, requeue{call.parts, again})
 }
 
-// notArrived retries a call that never left, or that the provider says it does not have.
+// notArrived retries a call that never left, that the provider says it does not have, or that it asks to repeat.
 func (s *settlement) notArrived(call *openCall, v *outcome) {
 	s.move(call, v, stateRefused, time.Time{})
 	switch reason := v.reading.Reason; {
 	case reason == "":
-		s.putBack(call, v, time.Time{}, codeUnreachable, "The call was not sent in time")
+		s.putBack(call, v, time.Time{}, true)
 	case reason == provider.ReasonTooLate && v.call != nil && v.call.late: // it would go round for ever
-		limit := call.SendBefore.Sub(call.ClaimedAt)
-		s.again(call, v, codeTooLate, fmt.Sprintf("The call was never sent: to write it down took longer than the %s that it may take; "+
-			"a longer timeout_seconds would help", limit))
+		v.reading.Cause = fmt.Sprintf("to write it down took longer than the %s that it may take; a longer timeout_seconds "+
+			"would help", call.SendBefore.Sub(call.ClaimedAt))
+		s.again(call, v)
 	case reason == provider.ReasonTooLate: // a process that was stopped costs no attempt
-		s.putBack(call, v, s.now.Add(lateRetry), codeTooLate, "The call was not sent in time")
+		s.putBack(call, v, s.now.Add(lateRetry), true)
 	case reason == provider.ReasonWithheld:
-		s.putBack(call, v, s.now.Add(lateRetry), "", "")
-	case reason == provider.ReasonNoToken:
-		s.again(call, v, codeUnreachable, "The credential gave no access token")
-	case reason == provider.ReasonTimeout:
-		s.again(call, v, codeUnreachable, "The provider cannot be reached in time")
+		s.putBack(call, v, s.now.Add(lateRetry), false)
 	default:
-		s.again(call, v, codeUnreachable, "The provider cannot be reached")
+		s.again(call, v)
 	}
 }
 
 // again tries records again after the pause of their task's retry policy, or fails them when it is used up.
-func (s *settlement) again(call *openCall, v *outcome, code, message string) {
+func (s *settlement) again(call *openCall, v *outcome) {
 	jitter := s.d.Random()
 	for i := 0; i < len(call.parts); i++ {
 		p := &call.parts[i]
 		_, task := s.task(p)
-		e := s.failure(p, v, code, message)
+		e := s.failure(p, v)
 		if int(p.Attempt) >= task.Retry.MaxAttempts {
 			s.all(call, p, v, run.Exception{Kind: run.TraceFailed, Error: e})
 			continue

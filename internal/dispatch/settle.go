@@ -282,10 +282,16 @@ func (s *settlement) task(p *run.Part) (*definition.Step, *definition.Task) {
 	return step, &step.Tasks[p.TaskNo]
 }
 
-func (s *settlement) failure(p *run.Part, v *outcome, code, message string) *run.JobError {
+// failure is what an outcome that is no success says of a part of its call.
+func (s *settlement) failure(p *run.Part, v *outcome) *run.JobError {
+	return s.at(p, explain(&v.reading))
+}
+
+// at says in an error which task of the flow it came from.
+func (s *settlement) at(p *run.Part, e *run.JobError) *run.JobError {
 	step, task := s.task(p)
-	return &run.JobError{Code: code, Message: message, StepID: step.ID, TaskID: task.ID,
-		ProviderCode: v.reading.Code, ProviderMessage: v.reading.Message}
+	e.StepID, e.TaskID = step.ID, task.ID
+	return e
 }
 
 // success settles accepted records, and those that the provider rejected by row.
@@ -303,8 +309,8 @@ func (s *settlement) success(call *openCall, v *outcome) {
 				rejected = rejected[1:]
 			}
 			if len(rejected) > 0 && rejected[0].Row == row {
-				e := s.failure(p, v, codeRejected, "The provider rejected the record")
-				e.ProviderCode, e.ProviderMessage = rejected[0].Code, rejected[0].Message
+				e := s.at(p, &run.JobError{Code: codeRejected, Message: "The provider rejected the record",
+					ProviderCode: rejected[0].Code, ProviderMessage: rejected[0].Message})
 				r.Exceptions = append(r.Exceptions, run.Exception{Offset: o, Kind: run.TraceRejected, Error: e})
 				rejected = rejected[1:]
 			}
@@ -321,23 +327,13 @@ func (s *settlement) result(call *openCall, p *run.Part, v *outcome) run.Result 
 
 // refused fails every record of a call that the provider refused for good, or took and could not do.
 func (s *settlement) refused(call *openCall, v *outcome) {
-	state, code, message := stateRefused, v.reading.Reason, "The provider refused the call"
-	if v.reading.Status != 0 {
-		message = fmt.Sprintf("The provider refused the call (status %d)", v.reading.Status)
-	}
-	switch v.reading.Reason {
-	case provider.ReasonRefused:
-		code = codeRefused
-	case provider.ReasonAddress:
-		message = "The address must not be called: it is not public"
-	case provider.ReasonRequest:
-		message = "The request cannot be sent as it is"
-	case provider.ReasonImportFailed:
+	state := stateRefused
+	if v.reading.Reason == provider.ReasonImportFailed {
 		state = stateSettled
 	}
 	for i := range call.parts {
 		p := &call.parts[i]
-		s.all(call, p, v, run.Exception{Kind: run.TraceFailed, Error: s.failure(p, v, code, message)})
+		s.all(call, p, v, run.Exception{Kind: run.TraceFailed, Error: s.failure(p, v)})
 	}
 	s.move(call, v, state, time.Time{})
 }
@@ -355,7 +351,7 @@ func (s *settlement) unknown(call *openCall, v *outcome) {
 	case call.State: // it is looked into already, or left to a person
 	case stateSettled:
 		s.move(call, v, next, time.Time{})
-		s.again(call, v, codeUnknown, "The provider gave no clear answer")
+		s.again(call, v)
 	case stateUnresolved:
 		s.move(call, v, next, time.Time{})
 		if call.from == run.Started {

@@ -32,7 +32,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	m.Refs = append(m.Refs, v.reading.Reference)
 	s.checkAt = soonest(s.checkAt, checkAt)
 	m.NextCheckAts, m.Notes = append(m.NextCheckAts, checkAt), append(m.Notes, v.reading.Reason)
-	m.CountsIn = append(m.CountsIn, counts)
+	m.CountsIn, m.Failures = append(m.CountsIn, counts), append(m.Failures, failureText(&v.reading))
 }
 
 // windowKey is what the windows of a call depend on: calls that were claimed together share them.

@@ -51,6 +51,9 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	if err = p.headers(&r, idempotencyKey); err != nil {
 		return Request{}, err
 	}
+	if r.outcomes, err = p.outcomes(); err != nil {
+		return Request{}, err
+	}
 	if err = secret.apply(svc, &r); err != nil {
 		return Request{}, err
 	}

@@ -45,6 +45,11 @@ type Request struct {
 	newToken bool
 	// masks are what its answer must not show.
 	masks []*mask
+	// Repeats: it has the idempotency key of an earlier attempt, which may still be under way there: a conflict (409) then says
+	// nothing of the outcome.
+	Repeats bool
+	// outcomes are what statuses prove of which the call itself says so.
+	outcomes map[int]Kind
 }
 
 // Size is the length of the body in bytes.
@@ -90,4 +95,8 @@ type Answer struct {
 	// Stale: the platform refused a token that it had taken before. The next call has a new one.
 	Stale                 bool
 	StartedAt, FinishedAt time.Time
+
+	// repeats and outcomes are those of the request.
+	repeats  bool
+	outcomes map[int]Kind
 }

@@ -47,6 +47,7 @@ const (
 	ReasonNoToken      = "no_access_token"    // what the call must carry could not be had
 	ReasonUnreachable  = "unreachable"        // no connection, no such name, no valid certificate
 	ReasonNoAnswer     = "no_answer"          // the connection broke
+	ReasonSenderLost   = "sender_lost"        // the process that sent it did not live to see the answer
 	ReasonTimeout      = "timeout"            // no connection, or no answer, in time
 	ReasonUnreadable   = "unreadable_answer"  // a success whose body is cut, too large or no JSON as the catalog describes it
 	ReasonRedirect     = "redirected"         // a redirect, which is not followed
@@ -89,6 +90,9 @@ type Reading struct {
 	Status int
 	// Code and Message are the provider's own words, cut to 500 characters.
 	Code, Message string
+	// Cause says in a few words what went wrong on the way, where no answer did: a name that is not known, a connection that
+	// was refused; may be empty.
+	Cause string
 	// RetryAfter is how long to wait after RetryLater: what the provider asked for, else what the catalog says. It is zero
 	// where the answer only names a window: the wait then ends with that window.
 	RetryAfter time.Duration
@@ -105,22 +109,33 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	case NotSent:
 		return readNotSent(ans.Err)
 	case Maybe:
-		return Reading{Kind: Unknown, Reason: reasonOfSilence(ans.Err)}
+		return Reading{Kind: Unknown, Reason: reasonOfSilence(ans.Err), Cause: causeOf(ans.Err)}
 	}
 	if ans.Stale {
 		return Reading{Kind: RetryLater, Reason: ReasonBusy, Message: "The platform no longer took the access token."}
 	}
-	spec := &act.Call.Answer
+	spec, kind := &act.Call.Answer, ans.outcomes[ans.Status]
+	if kind == "" && ans.repeats && ans.Status == http.StatusConflict {
+		kind = Unknown
+	}
 	switch {
-	case slices.Contains(spec.Success, ans.Status):
+	case kind == Success, kind == "" && slices.Contains(spec.Success, ans.Status):
 		return readAccepted(Success, act, ans, nRows)
-	case slices.Contains(spec.Pending, ans.Status):
+	case kind == "" && slices.Contains(spec.Pending, ans.Status):
 		return readAccepted(Pending, act, ans, nRows)
 	}
 	r := Reading{Status: ans.Status}
 	r.Code, r.Message = readFault(spec, &ans)
-	if slices.Contains(spec.Refused, ans.Status) {
+	switch {
+	case kind == Refused, kind == "" && slices.Contains(spec.Refused, ans.Status):
 		r.Kind, r.Reason = Refused, ReasonRefused
+		return r
+	case kind == NotArrived && ans.Status != http.StatusTooManyRequests: // whose pause is that of everybody
+		r.Kind, r.Reason = NotArrived, ReasonBusy
+		r.RetryAfter, _ = retryAfter(ans)
+		return r
+	case kind == Unknown:
+		r.Kind, r.Reason = Unknown, ReasonUnexpected
 		return r
 	}
 	for i := range spec.RetryLater {
@@ -158,9 +173,9 @@ func readNotSent(err error) Reading {
 	case errors.Is(err, ErrBadRequest):
 		return Reading{Kind: Refused, Reason: ReasonRequest}
 	case reasonOfSilence(err) == ReasonTimeout:
-		return Reading{Kind: NotArrived, Reason: ReasonTimeout}
+		return Reading{Kind: NotArrived, Reason: ReasonTimeout, Cause: causeOf(err)}
 	}
-	return Reading{Kind: NotArrived, Reason: ReasonUnreachable}
+	return Reading{Kind: NotArrived, Reason: ReasonUnreachable, Cause: causeOf(err)}
 }
 
 func reasonOfSilence(err error) string {
@@ -174,7 +189,7 @@ func reasonOfSilence(err error) string {
 // readAccepted reads an answer that proves acceptance, if it can be read at all.
 func readAccepted(kind Kind, act *catalog.Action, ans Answer, nRows int) Reading {
 	spec := &act.Call.Answer
-	unreadable := Reading{Kind: Unknown, Reason: ReasonUnreadable}
+	unreadable := Reading{Kind: Unknown, Reason: ReasonUnreadable, Status: ans.Status}
 	if ans.Err != nil {
 		return unreadable
 	}

@@ -164,3 +164,34 @@ func TestClean(t *testing.T) {
 		t.Errorf("got %d characters", len([]rune(got)))
 	}
 }
+
+// TestRead_Outcomes: what a call says of statuses itself comes before the catalog, and a conflict with a key of its own before both
+// proves nothing.
+func TestRead_Outcomes(t *testing.T) {
+	t.Parallel()
+	_, act := action(t, testCatalog(t), "core__http__request")
+	says := map[int]Kind{409: Success, 200: Refused, 500: NotArrived, 404: Unknown, 429: NotArrived}
+	for name, tc := range map[string]struct {
+		status   int
+		outcomes map[int]Kind
+		repeats  bool
+		want     string
+	}{
+		"success":         {409, says, false, `success out={"status":409,"headers":{},"body":{"message":"m"}}`},
+		"refused":         {200, says, false, "refused reason=refused msg=m"},
+		"retry":           {500, says, false, "not_arrived reason=temporarily_denied msg=m after=7s"},
+		"unclear":         {404, says, false, "unknown reason=unexpected_status msg=m"},
+		"rate limit":      {429, says, false, "retry_later reason=rate_limited msg=m after=7s"},
+		"not said":        {410, says, false, "refused reason=refused msg=m"},
+		"conflict":        {409, nil, false, "refused reason=refused msg=m"},
+		"conflict, again": {409, nil, true, "unknown reason=unexpected_status msg=m"},
+		"said, again":     {409, map[int]Kind{409: Refused}, true, "refused reason=refused msg=m"},
+	} {
+		ans := answered(tc.status, `{"message":"m"}`, "Retry-After", "7")
+		ans.outcomes, ans.repeats = tc.outcomes, tc.repeats
+		got := strings.Replace(brief(Read(act, ans, 0)), `"headers":{"retry-after":"7"}`, `"headers":{}`, 1)
+		if got != tc.want {
+			t.Errorf("%s: reading is %s; want %s", name, got, tc.want)
+		}
+	}
+}

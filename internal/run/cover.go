@@ -23,6 +23,8 @@ type coverPart struct {
 	state Status // Queued, Started, NeedsReconcile or Unresolved
 	// claimedAt is when the call was made that covers it; nil for none.
 	claimedAt *time.Time
+	// failure is what went wrong with that call, as stored; empty for nothing.
+	failure string
 }
 
 // concerns reports whether the part speaks of the record at this offset. A record that left its slice at apartStep still belongs to
@@ -117,7 +119,7 @@ func (c *Change) loadCovers(ctx context.Context, keys []sliceKey) error {
 			}
 		}
 		cov := c.covers[sliceKey{r.BatchID, r.SliceNo}]
-		cov.parts = append(cov.parts, coverPart{partOf(&r), state, r.ClaimedAt})
+		cov.parts = append(cov.parts, coverPart{Part: partOf(&r), state: state, claimedAt: r.ClaimedAt})
 	}
 	return nil
 }

@@ -191,10 +191,14 @@ func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
 	ended := v.endOf(offset, r.Run) != nil
 	for i := range v.parts {
 		if p := &v.parts[i]; v.concerns(p, offset) && !ended {
+			failure, err := v.doubt(p)
+			if err != nil {
+				return nil, err
+			}
 			t := &steps[p.StepNo].Tasks[p.TaskNo]
-			t.cover(p)
+			t.cover(p, failure)
 			if e := t.element(p.Element); e != nil {
-				e.cover(p)
+				e.cover(p, failure)
 			}
 		}
 	}
@@ -256,7 +260,7 @@ func (a *Attempted) saw(trace *Trace, counts bool) {
 }
 
 // cover takes over where the call stands of the part that covers it.
-func (a *Attempted) cover(part *coverPart) {
+func (a *Attempted) cover(part *coverPart, failure *JobError) {
 	made := part.Attempt
 	switch part.state {
 	case Queued:
@@ -265,7 +269,7 @@ func (a *Attempted) cover(part *coverPart) {
 	case Started:
 		a.Status = TaskRunning
 	default:
-		a.Status = TaskReconciling
+		a.Status, a.Error = TaskReconciling, failure
 	}
 	a.Attempts = max(a.Attempts, made)
 	if part.claimedAt != nil {

@@ -226,7 +226,16 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// failure is the error of the record at an offset; nil for none. Of one whose call is in doubt it is what went wrong with
+// that.
 func (v *sliceView) failure(o int32) (*JobError, error) {
+	if s := v.statuses[o]; s == NeedsReconcile || s == Unresolved {
+		for i := range v.parts {
+			if p := &v.parts[i]; p.state == s && v.concerns(p, o) {
+				return v.doubt(p)
+			}
+		}
+	}
 	j := v.jobs[o]
 	if j == nil || j.Error == "" {
 		return nil, nil
@@ -234,6 +243,31 @@ func (v *sliceView) failure(o int32) (*JobError, error) {
 	var e JobError
 	err := json.Unmarshal([]byte(j.Error), &e)
 	return &e, wrap(err, "the error of job %s", JobID(v.batch.FlowBatch.ID, j.Position))
+}
+
+// What becomes of records whose call is in doubt.
+const (
+	beingLookedUp = "; whether it has taken the record is being found out"
+	needsPerson   = "; it cannot be asked whether it has taken the record: look there, then resolve the job or have it sent again"
+)
+
+// doubt is the error of the records of a part whose call is in doubt; nil where nothing is known of it.
+func (v *sliceView) doubt(p *coverPart) (*JobError, error) {
+	if p.failure == "" {
+		return nil, nil
+	}
+	var e JobError
+	if err := json.Unmarshal([]byte(p.failure), &e); err != nil {
+		return nil, fmt.Errorf("the failure of a call of batch %s: %w", v.batch.FlowBatch.ID, err)
+	}
+	step := &v.batch.plan.Steps[p.StepNo]
+	e.StepID, e.TaskID = step.ID, step.Tasks[p.TaskNo].ID
+	if p.state == Unresolved {
+		e.Message += needsPerson
+	} else {
+		e.Message += beingLookedUp
+	}
+	return &e, nil
 }
 
 // outputs are what the records of a slice gave in the last step: the output of its task, or an object by task id where it

@@ -191,7 +191,7 @@ func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, 
 	rows, err := s.q.PartsOfSlices(ctx, tx, db.PartsOfSlicesParams{BatchIds: batchIDs, SliceNos: nos})
 	for _, r := range rows {
 		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
-		v.parts = append(v.parts, coverPart{partOf(&r), partStatus(r.CallState), r.ClaimedAt})
+		v.parts = append(v.parts, coverPart{Part: partOf(&r), state: partStatus(r.CallState), claimedAt: r.ClaimedAt, failure: r.Failure})
 	}
 	return wrap(err, "read parts of slices")
 }
