@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -105,7 +106,9 @@ func some(text string) any {
 }
 
 // serveAnswers starts a stack, and a receiver that answers each path as its case says.
-func serveAnswers(t *testing.T, cases map[string]answerCase) (s *stack, host string, calls map[string]*atomic.Int32) {
+func serveAnswers(
+	t *testing.T, cases map[string]answerCase, options ...func(c *app.Config),
+) (s *stack, host string, calls map[string]*atomic.Int32) {
 	t.Helper()
 	calls = map[string]*atomic.Int32{}
 	mux := http.NewServeMux()
@@ -131,7 +134,8 @@ func serveAnswers(t *testing.T, cases map[string]answerCase) (s *stack, host str
 	receiver := httptest.NewServer(mux)
 	t.Cleanup(receiver.Close)
 	host = strings.TrimPrefix(receiver.URL, "http://")
-	return serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, host, "127.0.0.1:1") }), host, calls
+	allow := func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, host, "127.0.0.1:1") }
+	return serveStack(t, true, append(options, allow)...), host, calls
 }
 
 // settledJob waits until the one record of a batch is over, or left to a person.
@@ -187,4 +191,40 @@ func TestBulk_Doubt(t *testing.T) {
 	s.sim.ClearFaults()
 	s.await(batch)
 	assert.Nil(t, s.get("/flows/jobs/" + batch + ".0")["error"])
+}
+
+// TestCalls_Log: each call that failed has one line in the log, without what the receiver said; others have theirs at debug.
+func TestCalls_Log(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	s, host, _ := serveAnswers(t, map[string]answerCase{
+		"refused": {status: 422, body: `{"code": "bad_phone", "message": "ada@example.com has no phone"}`},
+		"worded":  {status: 422, body: `{"code": "ada@example.com", "message": "m"}`},
+		"fine":    {status: 200, body: `{}`},
+	}, func(c *app.Config) {
+		c.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	want := map[string]string{"refused": "INFO refused refused bad_phone 422", "worded": "INFO refused refused  422", "fine": "DEBUG success   0"}
+	for path, line := range want {
+		batch := s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",
+			"params":{"url":"http://%s/%s?secret=1"}}]}]`, host, path)), `{"input_data":{}}`)
+		s.settledJob(batch)
+		var got []string
+		for text := range strings.Lines(log.String()) {
+			if !strings.Contains(text, batch) || !strings.Contains(text, `"msg":"call"`) {
+				continue
+			}
+			var l struct {
+				Level, Outcome, Reason, Action, Domain string
+				Code                                   string `json:"provider_code"`
+				Status                                 int
+			}
+			require.NoError(t, json.Unmarshal([]byte(text), &l))
+			got = append(got, fmt.Sprintf("%s %s %s %s %d", l.Level, l.Outcome, l.Reason, l.Code, l.Status))
+			assert.Equal(t, "core__http__request", l.Action)
+			assert.NotContains(t, text, "secret")
+			assert.NotContains(t, text, "ada")
+		}
+		assert.Equal(t, []string{line}, got, path)
+	}
 }

@@ -1,8 +1,11 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"strings"
 
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
@@ -76,6 +79,35 @@ func explainUnknown(reason string) string {
 		return "The provider gave no clear answer: " + why
 	}
 	return "The provider gave no clear answer"
+}
+
+// logCall logs a call whose round trip is over: one that failed at level info, others at debug. The provider's own words, which may
+// name people, stand in the errors of records only.
+func (d *Dispatcher) logCall(ctx context.Context, k budgetKey, call *outboundCall, v *outcome) {
+	level, r := slog.LevelInfo, &v.reading
+	if r.Kind == provider.Success || r.Kind == provider.Pending {
+		level = slog.LevelDebug
+	}
+	if !d.opts.Log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.Any("call", v.id), slog.Any("org_id", call.orgID), slog.Any("batch_ids", call.batches()),
+		slog.String("action", call.r.task.Action.ID), slog.String("domain", k.domain), slog.String("bucket", k.bucket),
+		slog.Int("records", call.records), slog.Int("attempt", int(call.attempt)), slog.String("outcome", string(r.Kind)),
+		slog.Duration("took", v.finishedAt.Sub(v.startedAt))}
+	code := r.Code
+	if strings.ContainsAny(code, " @") { // a sentence
+		code = ""
+	}
+	for _, a := range []slog.Attr{slog.String("reason", r.Reason), slog.String("provider_code", code), slog.String("cause", r.Cause)} {
+		if a.Value.String() != "" {
+			attrs = append(attrs, a)
+		}
+	}
+	if r.Status != 0 {
+		attrs = append(attrs, slog.Int("status", r.Status))
+	}
+	d.opts.Log.LogAttrs(ctx, level, "call", attrs...)
 }
 
 // failureText is what the row of a call keeps of a reading that is no success; empty for a success.
