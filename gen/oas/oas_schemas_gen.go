@@ -8779,13 +8779,16 @@ type JobError struct {
 	// `provider_unreachable`, `call_too_late`, `outcome_unknown`. By a person: `resolved_by_person`,
 	// `requeued_by_person`.
 	Code string `json:"code"`
-	// What happened.
+	// What happened, with the status of the platform's answer, or why none came. Of a job that is
+	// `needs_reconcile` or `unresolved` also what is done about it, or what you can do.
 	Message string    `json:"message"`
 	StepID  NilString `json:"step_id"`
 	TaskID  NilString `json:"task_id"`
-	// The platform's own code.
+	// The platform's own code, as its answer tells it; null where it tells none.
 	ProviderCode NilString `json:"provider_code"`
-	// The platform's own words.
+	// The platform's own words, found in its answer: the message of JSON in any of the usual forms, the
+	// fault of SOAP or other XML, plain text, or the beginning of JSON of another form. Secrets of the
+	// call are masked.
 	ProviderMessage NilString `json:"provider_message"`
 }
 

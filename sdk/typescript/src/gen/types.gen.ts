@@ -2783,17 +2783,21 @@ export type JobError = {
      */
     code: string;
     /**
-     * What happened.
+     * What happened, with the status of the platform's answer, or why none came. Of a job that is `needs_reconcile` or
+     * `unresolved` also what is done about it, or what you can do.
+     *
      */
     message: string;
     step_id: string | null;
     task_id: string | null;
     /**
-     * The platform's own code.
+     * The platform's own code, as its answer tells it; null where it tells none.
      */
     provider_code: string | null;
     /**
-     * The platform's own words.
+     * The platform's own words, found in its answer: the message of JSON in any of the usual forms, the fault of SOAP or
+     * other XML, plain text, or the beginning of JSON of another form. Secrets of the call are masked.
+     *
      */
     provider_message: string | null;
 };
