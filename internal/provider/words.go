@@ -78,7 +78,7 @@ func readFault(spec *catalog.Answer, ans *Answer) (code, message string) {
 func foundMessage(doc gjson.Result) string {
 	for _, at := range messageAt {
 		if v := doc.Get(at); v.Type == gjson.String && strings.TrimSpace(v.Str) != "" {
-			return clean(v.Str, maxText)
+			return clean(where(doc, at)+v.Str, maxText)
 		}
 	}
 	for _, v := range []gjson.Result{doc.Get("errors"), doc.Get("error"), doc} {
@@ -88,6 +88,23 @@ func foundMessage(doc gjson.Result) string {
 	}
 	if doc.Type == gjson.String {
 		return clean(doc.Str, maxText)
+	}
+	return ""
+}
+
+// fieldAt is beside a message what part of the request it speaks of, by where the message stands.
+var fieldAt = map[string][]string{
+	"errors": {"errors.0.field", "errors.0.source.pointer", "errors.0.parameter"},
+	"error":  {"error.param", "error.field"},
+}
+
+// where is the beginning of a message that says what part of the request it speaks of; empty where nothing does.
+func where(doc gjson.Result, at string) string {
+	parent, _, _ := strings.Cut(at, ".")
+	for _, field := range fieldAt[parent] {
+		if name := named(doc, field); name != "" {
+			return name + ": "
+		}
 	}
 	return ""
 }
