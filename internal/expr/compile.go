@@ -16,9 +16,8 @@ type evaluator func(r *run) (any, error)
 type compiler struct {
 	scope *Scope
 	paths *paths
-	// locals are the `let` names in scope, each at its slot; levels counts the predicates around the node.
-	locals               []string
-	level                int
+	// locals are the `let` names in scope, each at its slot; loops are the functions whose predicates are around the node.
+	locals, loops        []string
 	maxLocals, maxLevels int
 	nodes                int
 	// dynamic is set once the expression reads anything: without it, it is a constant.
@@ -95,7 +94,8 @@ func (c *compiler) let(n *ast.VariableDeclaratorNode) (evaluator, error) {
 	if (r == rootItem || r == rootIndex || r == rootEvent) && !r.allowed(c.scope) {
 		isRoot = false
 	}
-	if isRoot || isFunction(n.Name) || slices.Contains(c.locals, n.Name) {
+	// A function's name is free: calls and names are told apart, and a new function must not break what is written.
+	if isRoot || slices.Contains(c.locals, n.Name) {
 		return nil, fmt.Errorf("the name %q is taken", n.Name)
 	}
 	value, err := c.compile(n.Value)

@@ -72,7 +72,7 @@ func (c *compiler) binary(n *ast.BinaryNode) (evaluator, error) {
 	case "or", "||":
 		return logical(left, right, n.Operator, true), nil
 	case "??":
-		return coalesce(left, right), nil
+		return firstValue([]evaluator{left, right}), nil
 	case "..":
 		return nil, errors.New("ranges are not supported")
 	}
@@ -104,15 +104,6 @@ func logical(left, right evaluator, op string, decides bool) evaluator {
 			return b, err
 		}
 		return truth(r, right, op)
-	}
-}
-
-func coalesce(left, right evaluator) evaluator {
-	return func(r *run) (any, error) {
-		if v, err := left(r); v != nil || err != nil {
-			return v, err
-		}
-		return right(r)
 	}
 }
 

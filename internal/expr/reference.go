@@ -207,7 +207,7 @@ func similar(a, b string) bool {
 }
 
 func (c *compiler) pointer(n *ast.PointerNode) (evaluator, error) {
-	at := c.level - 1
+	at := len(c.loops) - 1
 	if at < 0 {
 		return nil, errors.New(`"#" only stands inside map, filter and their like`)
 	}
@@ -216,6 +216,11 @@ func (c *compiler) pointer(n *ast.PointerNode) (evaluator, error) {
 		return func(r *run) (any, error) { return r.items[at].value, nil }, nil
 	case "index":
 		return func(r *run) (any, error) { return int64(r.items[at].index), nil }, nil
+	case "acc":
+		if c.loops[at] != "reduce" {
+			return nil, errors.New("#acc only stands in the predicate of reduce; inside of another one name it before, by let")
+		}
+		return func(r *run) (any, error) { return r.items[at].acc, nil }, nil
 	}
 	return nil, fmt.Errorf("unknown name #%s; use # or #index", n.Name)
 }
