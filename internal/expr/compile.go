@@ -28,7 +28,13 @@ type compiler struct {
 
 func constant(v any) evaluator { return func(*run) (any, error) { return v, nil } }
 
+// compile compiles a node; its error says where in the expression the fault is.
 func (c *compiler) compile(n ast.Node) (evaluator, error) {
+	e, err := c.compileNode(n)
+	return e, placed(n, err)
+}
+
+func (c *compiler) compileNode(n ast.Node) (evaluator, error) {
 	if c.nodes++; c.nodes > maxNodes {
 		return nil, errors.New("the expression is too complex")
 	}
@@ -68,7 +74,7 @@ func (c *compiler) compile(n ast.Node) (evaluator, error) {
 		if callee, ok := n.Callee.(*ast.IdentifierNode); ok {
 			return c.call(callee.Value, n.Arguments)
 		}
-		return nil, errors.New("values have no methods; use a function, as in upper(input.name)")
+		return nil, errors.New("values have no methods; write a function, as in upper(input.name)")
 	case *ast.SequenceNode:
 		return nil, errors.New(`";" is only allowed after "let"`)
 	case *ast.BytesNode:

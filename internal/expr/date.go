@@ -48,7 +48,7 @@ func date(r *run, name string, a []any) (any, error) {
 			return nil, err
 		}
 		if strings.Contains(layout, "MST") {
-			return nil, errors.New("date cannot read the abbreviation of a time zone, which is not unique; give the zone's name")
+			return nil, errors.New("date cannot read the abbreviation of a zone, which is not unique; give the zone's name")
 		}
 		forms = []string{layout}
 	}
@@ -105,6 +105,9 @@ func addDuration(r *run, name string, a []any) (any, error) {
 	if !ok {
 		return nil, needs(name, `a duration as in "1h30m"`, a[1])
 	}
+	if err := r.spendText(len(s)); err != nil {
+		return nil, err
+	}
 	d, ok := parseDuration(s)
 	if !ok {
 		return nil, errors.New(`the text given to addDuration is not a duration as in "1h30m", "-15m" or "7d"`)
@@ -115,9 +118,6 @@ func addDuration(r *run, name string, a []any) (any, error) {
 // parseDuration reads a duration as Go writes it; days, of 24 hours, may stand before the rest.
 func parseDuration(s string) (time.Duration, bool) {
 	text, negative := strings.CutPrefix(s, "-")
-	if len(text) > maxLayout || strings.HasPrefix(text, "-") || strings.HasPrefix(text, "+") {
-		return 0, false
-	}
 	var total time.Duration
 	days, rest, hasDays := strings.Cut(text, "d")
 	if hasDays {

@@ -10,8 +10,8 @@ import (
 // formatVerb finds every "%"; the groups are empty where what follows is none of the verbs. Two digits bound the width.
 var formatVerb = regexp.MustCompile(`%(?:([-0]?\d{0,2}(?:\.\d{1,2})?)([sdf])|(%))?`)
 
-// format fills a pattern: %s takes any value as text, %d a whole number, %f a number, each with a width and precision if
-// wanted; %% is a percent sign.
+// format fills a pattern: %s takes any value as text, %d a whole number, %f a number, each with a width and precision
+// if wanted; %% is a percent sign.
 func format(r *run, name string, a []any) (any, error) {
 	pattern, ok := a[0].(string)
 	if !ok {
@@ -30,7 +30,7 @@ func format(r *run, name string, a []any) (any, error) {
 			b.WriteByte('%')
 			continue
 		case m[4] < 0:
-			return nil, errors.New(`the pattern of format may hold %s, %d and %f, with a width as in %5.2f, and %% for a percent sign`)
+			return nil, errors.New(`the pattern of format may hold %s, %d, %f, with a width as in %5.2f, and %%`)
 		case len(rest) == 0:
 			return nil, errors.New("the pattern of format asks for more values than are given")
 		}
@@ -39,9 +39,7 @@ func format(r *run, name string, a []any) (any, error) {
 			return nil, err
 		}
 		rest = rest[1:]
-		if b.WriteString(s); b.Len() > MaxResult {
-			return nil, errResult
-		}
+		b.WriteString(s)
 	}
 	if len(rest) > 0 {
 		return nil, errors.New("the pattern of format asks for fewer values than are given")

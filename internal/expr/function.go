@@ -3,7 +3,9 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -76,6 +78,13 @@ var functions = map[string]function{
 	"coalesce": {1, MaxSource, nil},
 }
 
+func functionNames() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(functions)), maps.Keys(folds))
+	names = slices.AppendSeq(names, maps.Keys(loopArguments))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 func isFunction(name string) bool {
 	_, ok := functions[name]
 	return ok || isPredicate(name)
@@ -88,7 +97,7 @@ func (c *compiler) call(name string, args []ast.Node) (evaluator, error) {
 	}
 	f, ok := functions[name]
 	if !ok {
-		return nil, fmt.Errorf("unknown function %q", name)
+		return nil, fmt.Errorf("unknown function %q%s", name, suggestion(name, functionNames()))
 	}
 	if len(args) < f.min || len(args) > f.max {
 		return nil, fmt.Errorf("%s takes %s, not %d", name, f.arity(), len(args))

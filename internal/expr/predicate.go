@@ -134,8 +134,8 @@ func (l *loop) fold(r *run) (any, error) {
 	return f.result(), nil
 }
 
-// reduce makes one value of all elements: each round sees what the one before made as #acc. Without a value to begin with
-// that is the first element.
+// reduce makes one value of all elements: each round sees what the one before made as #acc. Without a value to begin
+// with that is the first element.
 func (l *loop) reduce(r *run) (any, error) {
 	list, err := l.elements(r)
 	if err != nil {

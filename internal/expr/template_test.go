@@ -160,20 +160,16 @@ func TestCompile_Errors(t *testing.T) {
 		"UnknownFunction": {`"{{ foo(1) }}"`, everything, `unknown function "foo"`},
 		"Now":             {`"{{ now() }}"`, onlyInput, `now() is when the batch began, and there is no batch here`},
 		"Repeat":          {`"{{ repeat('a', 3) }}"`, everything, `unknown function "repeat"`},
-		"Range":           {`"{{ 1..9 }}"`, everything, `ranges are not supported`},
 		"Environment":     {`"{{ $env }}"`, everything, `unknown name "$env"`},
 		"Method":          {`"{{ input.name.upper() }}"`, everything, `values have no methods`},
 		"FunctionName":    {`"{{ len }}"`, everything, `len is a function; write len(...)`},
 		"Arity":           {`"{{ len(1, 2) }}"`, everything, `len takes 1 argument, not 2`},
-		"Syntax":          {`"{{ input. }}"`, everything, `ends too early`},
 		"SyntaxPlace":     {`"{{ input.a ) }}"`, everything, `at character 9`},
-		"TwoValues":       {`"{{ 1 2 }}"`, everything, `unexpected token`},
 		"Empty":           {`"{{ }}"`, everything, `the expression is empty`},
 		"Unclosed":        {`"a {{ input.a"`, everything, `{{ input.a }}: "}}" is missing`},
 		"UnclosedQuote":   {`"{{ 'a }}"`, everything, `"}}" is missing`},
 		"TakenName":       {`"{{ let input = 1; input }}"`, everything, `the name "input" is taken`},
 		"Sequence":        {`"{{ 1; 2 }}"`, everything, `only allowed after "let"`},
-		"Pointer":         {`"{{ # }}"`, everything, `unexpected token`},
 		"Accumulator":     {`"{{ map(input.a, #acc) }}"`, everything, `#acc only stands in the predicate of reduce`},
 		"AccumulatorDeep": {`"{{ reduce([1], map([1], #acc)) }}"`, everything, `#acc only stands in the predicate of reduce`},
 		"Bytes":           {`"{{ b'a' }}"`, everything, `byte literals`},
@@ -389,7 +385,7 @@ func TestTemplate_VarKeys(t *testing.T) {
 	if len(errs) != 2 || errs[0].Path[0] != "4" || errs[1].Path[0] != "5" {
 		t.Fatal(errs)
 	}
-	if got, want := errs[0].Msg, `unknown variable "lst"; the variable set has list, limit`; got != want {
+	if got, want := errs[0].Msg, `unknown variable "lst"; the variable set has list, limit; did you mean "list"? (at character 6)`; got != want {
 		t.Errorf("got %q", got)
 	}
 }
