@@ -16,9 +16,8 @@ type evaluator func(r *run) (any, error)
 type compiler struct {
 	scope *Scope
 	paths *paths
-	// locals are the `let` names in scope, each at its slot; levels counts the predicates around the node.
-	locals               []string
-	level                int
+	// locals are the `let` names in scope, each at its slot; loops are the functions whose predicates are around the node.
+	locals, loops        []string
 	maxLocals, maxLevels int
 	nodes                int
 	// dynamic is set once the expression reads anything: without it, it is a constant.
@@ -29,7 +28,13 @@ type compiler struct {
 
 func constant(v any) evaluator { return func(*run) (any, error) { return v, nil } }
 
+// compile compiles a node; its error says where in the expression the fault is.
 func (c *compiler) compile(n ast.Node) (evaluator, error) {
+	e, err := c.compileNode(n)
+	return e, placed(n, err)
+}
+
+func (c *compiler) compileNode(n ast.Node) (evaluator, error) {
 	if c.nodes++; c.nodes > maxNodes {
 		return nil, errors.New("the expression is too complex")
 	}
@@ -69,7 +74,7 @@ func (c *compiler) compile(n ast.Node) (evaluator, error) {
 		if callee, ok := n.Callee.(*ast.IdentifierNode); ok {
 			return c.call(callee.Value, n.Arguments)
 		}
-		return nil, errors.New("values have no methods; use a function, as in upper(input.name)")
+		return nil, errors.New("values have no methods; write a function, as in upper(input.name)")
 	case *ast.SequenceNode:
 		return nil, errors.New(`";" is only allowed after "let"`)
 	case *ast.BytesNode:
@@ -95,7 +100,8 @@ func (c *compiler) let(n *ast.VariableDeclaratorNode) (evaluator, error) {
 	if (r == rootItem || r == rootIndex || r == rootEvent) && !r.allowed(c.scope) {
 		isRoot = false
 	}
-	if isRoot || isFunction(n.Name) || slices.Contains(c.locals, n.Name) {
+	// A function's name is free: calls and names are told apart, and a new function must not break what is written.
+	if isRoot || slices.Contains(c.locals, n.Name) {
 		return nil, fmt.Errorf("the name %q is taken", n.Name)
 	}
 	value, err := c.compile(n.Value)

@@ -241,7 +241,7 @@ func TestExpression_Bounds(t *testing.T) {
 		"Keys":         {`map(input.items, input[input.key])`, errFuel.Error()},
 		"Base64":       {`toBase64(input.long)`, errResult.Error()},
 		"Output":       {`[input.long, input.long]`, errResult.Error()},
-		"Shared":       {strings.Repeat("(", 60) + "true" + strings.Repeat(" ?: false)", 60), "compile: the expression is too complex"},
+		"Shared":       {strings.Repeat("(", 60) + "true" + strings.Repeat(" ?: false)", 60), "compile: the expression is too complex (at character 69)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

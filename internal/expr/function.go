@@ -3,7 +3,9 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -48,6 +50,39 @@ var functions = map[string]function{
 	"last":       {1, 1, elementFunction(-1)},
 	"keys":       {1, 1, keys},
 	"values":     {1, 1, values},
+	"get":        {2, 2, func(r *run, _ string, a []any) (any, error) { return r.field(a[0], a[1]) }},
+	"toPairs":    {1, 1, toPairs},
+	"fromPairs":  {1, 1, fromPairs},
+	"merge":      {1, MaxSource, merge},
+	"concat":     {1, MaxSource, concat},
+	"uniq":       {1, 1, uniq},
+	"sort":       {1, 2, sortList},
+	"indexOf":    {2, 2, indexOf},
+	"range":      {1, 2, numbers},
+	"substring":  {2, 3, substring},
+	"format":     {1, MaxSource, format},
+	"urlEncode":  {1, 1, mapText(urlEncode)},
+	"sha256":     {1, 1, mapText(sha256Hex)},
+	"md5":        {1, 1, mapText(md5Hex)},
+	"hmacSha256": {2, 2, hmacSha256},
+	"uuid5":      {2, 2, uuid5},
+
+	"date":        {1, 3, date},
+	"formatDate":  {2, 3, formatDate},
+	"addDuration": {2, 2, addDuration},
+	"inTimezone":  {2, 2, inTimezone},
+	"unix":        {1, 1, unix},
+
+	// These two are compiled by themselves: the one reads the batch, the other stops at the first value.
+	"now":      {0, 0, nil},
+	"coalesce": {1, MaxSource, nil},
+}
+
+func functionNames() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(functions)), maps.Keys(folds))
+	names = slices.AppendSeq(names, maps.Keys(loopArguments))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func isFunction(name string) bool {
@@ -62,14 +97,20 @@ func (c *compiler) call(name string, args []ast.Node) (evaluator, error) {
 	}
 	f, ok := functions[name]
 	if !ok {
-		return nil, fmt.Errorf("unknown function %q", name)
+		return nil, fmt.Errorf("unknown function %q%s", name, suggestion(name, functionNames()))
 	}
 	if len(args) < f.min || len(args) > f.max {
 		return nil, fmt.Errorf("%s takes %s, not %d", name, f.arity(), len(args))
 	}
+	if name == "now" {
+		return c.now()
+	}
 	list, err := c.compileAll(args)
 	if err != nil {
 		return nil, err
+	}
+	if name == "coalesce" {
+		return firstValue(list), nil
 	}
 	return func(r *run) (any, error) {
 		values, err := evalAll(r, list)
@@ -83,10 +124,24 @@ func (c *compiler) call(name string, args []ast.Node) (evaluator, error) {
 	}, nil
 }
 
+// firstValue is coalesce: what follows the first value that is not null is not asked.
+func firstValue(list []evaluator) evaluator {
+	return func(r *run) (any, error) {
+		for _, e := range list {
+			if v, err := e(r); v != nil || err != nil {
+				return v, err
+			}
+		}
+		return nil, nil
+	}
+}
+
 func (f function) arity() string {
 	switch {
 	case f.max == MaxSource:
 		return fmt.Sprintf("at least %d argument", f.min)
+	case f.max == 0:
+		return "no arguments"
 	case f.min != f.max:
 		return fmt.Sprintf("%d to %d arguments", f.min, f.max)
 	case f.min == 1:

@@ -72,9 +72,9 @@ func (c *compiler) binary(n *ast.BinaryNode) (evaluator, error) {
 	case "or", "||":
 		return logical(left, right, n.Operator, true), nil
 	case "??":
-		return coalesce(left, right), nil
+		return firstValue([]evaluator{left, right}), nil
 	case "..":
-		return nil, errors.New("ranges are not supported")
+		return nil, errors.New(`".." is not supported; write range(1, 10), which ends before 10`)
 	}
 	apply, ok := operators[n.Operator]
 	if !ok {
@@ -104,15 +104,6 @@ func logical(left, right evaluator, op string, decides bool) evaluator {
 			return b, err
 		}
 		return truth(r, right, op)
-	}
-}
-
-func coalesce(left, right evaluator) evaluator {
-	return func(r *run) (any, error) {
-		if v, err := left(r); v != nil || err != nil {
-			return v, err
-		}
-		return right(r)
 	}
 }
 
@@ -215,7 +206,7 @@ const maxPattern = 1000
 func (c *compiler) matches(n *ast.BinaryNode) (evaluator, error) {
 	pattern, ok := n.Right.(*ast.StringNode)
 	if !ok {
-		return nil, errors.New(`the right side of "matches" must be a quoted pattern`)
+		return nil, placed(n.Right, errors.New(`the right side of "matches" must be a quoted pattern`))
 	}
 	left, err := c.compile(n.Left)
 	if err != nil {
@@ -223,7 +214,7 @@ func (c *compiler) matches(n *ast.BinaryNode) (evaluator, error) {
 	}
 	re, err := regex.Compile(pattern.Value, maxPattern)
 	if err != nil {
-		return nil, err
+		return nil, placed(pattern, err)
 	}
 	return func(r *run) (any, error) {
 		v, err := left(r)

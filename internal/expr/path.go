@@ -193,9 +193,10 @@ type run struct {
 	shared      *shared
 }
 
+// item is the element that a predicate stands at; acc is what reduce has made of those before.
 type item struct {
-	value any
-	index int
+	value, acc any
+	index      int
 }
 
 // runPool hands out runs for one template.

@@ -3,6 +3,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,42 +61,43 @@ func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error)
 		return 0, nil, false, nil
 	}
 	if !r.allowed(c.scope) {
-		return 0, nil, true, fmt.Errorf("%q is not available here; use %s", id.Value, c.scope)
+		return 0, nil, true, placed(base, fmt.Errorf("%q is not available here; use %s", id.Value, c.scope))
 	}
 	segs, step, task := segments(keys), "", ""
 	rest = keys[len(segs):]
 	if r == rootOutput {
-		if step, task, err = c.scope.output(segs); err != nil {
-			return 0, nil, true, err
+		var bad int
+		if step, task, bad, err = c.scope.output(segs); err != nil {
+			return 0, nil, true, placed(append([]ast.Node{base}, keys...)[bad], err)
 		}
 		segs = segs[3:]
 	}
 	if r == rootVars {
 		if err := c.scope.variable(segs); err != nil {
-			return 0, nil, true, err
+			return 0, nil, true, placed(keys[0], err)
 		}
 	}
 	c.dynamic = true
 	return c.paths.add(r, step, task, segs), rest, true, nil
 }
 
-// output checks a reference to a task's output.
-func (s *Scope) output(segs []segment) (step, task string, err error) {
+// output checks a reference to a task's output. Bad is the part that is wrong: 0 the whole, 1 the step, 2 the task.
+func (s *Scope) output(segs []segment) (step, task string, bad int, err error) {
 	if len(segs) < 3 || segs[0].isIndex || segs[1].isIndex || segs[2].isIndex || segs[2].names[0] != "output" {
-		return "", "", errors.New("write steps.<step>.<task>.output")
+		return "", "", 0, errors.New("write steps.<step>.<task>.output")
 	}
-	step, task = segs[0].names[0], segs[1].names[0]
+	step, task = slug(segs[0].names[0]), slug(segs[1].names[0])
 	tasks, ok := s.Steps[step]
 	if !ok {
 		if _, known := s.AllSteps[step]; known {
-			return "", "", fmt.Errorf("step %q runs later or is this one; only earlier steps are visible", step)
+			return "", "", 1, fmt.Errorf("step %q runs later or is this one; only earlier steps are visible", step)
 		}
-		return "", "", fmt.Errorf("unknown step %q", step)
+		return "", "", 1, fmt.Errorf("unknown step %q%s", step, suggestion(step, slices.Sorted(maps.Keys(s.Steps))))
 	}
 	if !slices.Contains(tasks, task) {
-		return "", "", fmt.Errorf("step %q has no task %q", step, task)
+		return "", "", 2, fmt.Errorf("step %q has no task %q%s", step, task, suggestion(task, tasks))
 	}
-	return step, task, nil
+	return step, task, 0, nil
 }
 
 // variable checks a reference to a key of vars.
@@ -103,17 +105,25 @@ func (s *Scope) variable(segs []segment) error {
 	if s.VarKeys == nil || len(segs) == 0 || segs[0].isIndex || slices.Contains(s.VarKeys, segs[0].names[0]) {
 		return nil
 	}
-	return fmt.Errorf("unknown variable %q; the variable set has %s", segs[0].names[0], strings.Join(s.VarKeys, ", "))
+	name := segs[0].names[0]
+	known := strings.Join(s.VarKeys, ", ")
+	return fmt.Errorf("unknown variable %q; the variable set has %s%s", name, known, suggestion(name, s.VarKeys))
 }
 
-// String lists the names that may be used, for messages.
-func (s *Scope) String() string {
+// names are those that may be used.
+func (s *Scope) names() []string {
 	var names []string
 	for i, name := range rootNames {
 		if root(i).allowed(s) {
 			names = append(names, name)
 		}
 	}
+	return names
+}
+
+// String lists the names that may be used, for messages.
+func (s *Scope) String() string {
+	names := s.names()
 	if len(names) == 0 {
 		return "no names at all"
 	}
@@ -131,6 +141,7 @@ func (c *compiler) reference(n ast.Node) (evaluator, error) {
 		base, keys = chain(n)
 		if id, isName := base.(*ast.IdentifierNode); isName {
 			from, err = c.name(id.Value)
+			err = placed(base, err)
 		} else {
 			from, err = c.compile(base)
 		}
@@ -178,36 +189,14 @@ func (c *compiler) name(name string) (evaluator, error) {
 	if isFunction(name) {
 		return nil, fmt.Errorf("%s is a function; write %s(...)", name, name)
 	}
-	for i, known := range rootNames {
-		if root(i).allowed(c.scope) && similar(name, known) {
-			return nil, fmt.Errorf("unknown name %q; did you mean %q?", name, known)
-		}
+	if hint := suggestion(name, append(c.scope.names(), c.locals...)); hint != "" {
+		return nil, fmt.Errorf("unknown name %q%s", name, hint)
 	}
 	return nil, fmt.Errorf("unknown name %q; use %s", name, c.scope)
 }
 
-// similar reports whether two names differ by at most two edits.
-func similar(a, b string) bool {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)] <= 2
-}
-
 func (c *compiler) pointer(n *ast.PointerNode) (evaluator, error) {
-	at := c.level - 1
+	at := len(c.loops) - 1
 	if at < 0 {
 		return nil, errors.New(`"#" only stands inside map, filter and their like`)
 	}
@@ -216,6 +205,11 @@ func (c *compiler) pointer(n *ast.PointerNode) (evaluator, error) {
 		return func(r *run) (any, error) { return r.items[at].value, nil }, nil
 	case "index":
 		return func(r *run) (any, error) { return int64(r.items[at].index), nil }, nil
+	case "acc":
+		if c.loops[at] != "reduce" {
+			return nil, errors.New("#acc only stands in the predicate of reduce; name it before by let")
+		}
+		return func(r *run) (any, error) { return r.items[at].acc, nil }, nil
 	}
-	return nil, fmt.Errorf("unknown name #%s; use # or #index", n.Name)
+	return nil, fmt.Errorf("unknown name #%s; use #, #index or, in reduce, #acc", n.Name)
 }

@@ -30,15 +30,19 @@ func (c *compiler) slice(n *ast.SliceNode) (evaluator, error) {
 			from, to, err := bounds(r, list[1], list[2], len(v))
 			return v[from:to:to], err
 		case string:
-			if err := r.spend(len(v)); err != nil {
-				return nil, err
-			}
-			runes := []rune(v)
-			from, to, err := bounds(r, list[1], list[2], len(runes))
-			return string(runes[from:to]), err
+			return cutText(r, v, list[1], list[2])
 		}
 		return nil, fmt.Errorf("only an array or a string can be cut by [from:to], not %s", aType(v))
 	}, nil
+}
+
+func cutText(r *run, s string, from, to evaluator) (any, error) {
+	if err := r.spend(len(s)); err != nil {
+		return nil, err
+	}
+	runes := []rune(s)
+	a, b, err := bounds(r, from, to, len(runes))
+	return string(runes[a:b]), err
 }
 
 func bounds(r *run, from, to evaluator, size int) (a, b int, err error) {
@@ -61,7 +65,7 @@ func bound(r *run, e evaluator, otherwise, size int) (int, error) {
 	}
 	n, ok := toInt(v)
 	if !ok {
-		return 0, fmt.Errorf("the bounds of [from:to] must be whole numbers, not %s", aType(v))
+		return 0, fmt.Errorf("where a part starts and ends must be a whole number, not %s", aType(v))
 	}
 	if n < 0 {
 		n += int64(size)

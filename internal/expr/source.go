@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/file"
@@ -16,9 +17,6 @@ type part struct {
 	text   string
 	isExpr bool
 }
-
-// errUnclosed is the fault of a string whose last {{ has no }}.
-var errUnclosed = errors.New(`"}}" is missing, or a quote or bracket inside the expression is not closed`)
 
 // split cuts a string into text and expressions. Quotes and braces inside an expression are respected, so that
 // {{ "}}" }} and {{ {"a": {"b": 1}} }} are one expression each. If an expression is not closed, it is the last part.
@@ -38,7 +36,8 @@ func split(s string) ([]part, error) {
 		s = s[open+2:]
 		end := exprEnd(s)
 		if end < 0 {
-			return append(parts, part{text: strings.TrimSpace(s), isExpr: true}), errUnclosed
+			s = strings.TrimSpace(s)
+			return append(parts, part{text: s, isExpr: true}), unclosed(s)
 		}
 		parts = append(parts, part{text: strings.TrimSpace(s[:end]), isExpr: true})
 		s = s[end+2:]
@@ -66,6 +65,41 @@ func exprEnd(s string) int {
 	return -1
 }
 
+// unclosed says why an expression has no }}: a quote or brace that is open takes it for its own.
+func unclosed(s string) error {
+	var braces []int
+	pair := [2]int{-1, -1}
+	open := func(what string, i int) error {
+		msg := fmt.Sprintf(`"}}" is missing, because the %s is not closed`, what)
+		return &placeError{msg, utf8.RuneCountInString(s[:i])}
+	}
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '"', '\'', '`':
+			end := quoteEnd(s+" ", i)
+			if end > len(s) {
+				return open("quote", i)
+			}
+			i = end - 1
+		case '{':
+			braces = append(braces, i)
+		case '}':
+			if n := len(braces); n > 0 {
+				pair = [2]int{braces[n-1], i}
+				braces = braces[:n-1]
+			}
+		}
+	}
+	if pair[1] >= 0 && pair[1] == len(s)-2 && s[len(s)-1] == '}' {
+		const taken = `"}}" is missing, because the first "}" of the last two closes a "{"`
+		return &placeError{taken, utf8.RuneCountInString(s[:pair[0]])}
+	}
+	if n := len(braces); n > 0 {
+		return open(`"{"`, braces[n-1])
+	}
+	return &placeError{`"}}" is missing`, utf8.RuneCountInString(s)}
+}
+
 // quoteEnd returns the index after the quoted text that starts at i, or len(s) if it is not closed.
 func quoteEnd(s string, i int) int {
 	quote := s[i]
@@ -86,7 +120,7 @@ func quoteEnd(s string, i int) int {
 func parse(src string) (node ast.Node, err error) {
 	switch {
 	case src == "":
-		return nil, errors.New("the expression is empty")
+		return nil, errors.New("the expression is empty; write a value, as in {{ input.name }}")
 	case len(src) > MaxSource:
 		return nil, fmt.Errorf("the expression is longer than %d bytes", MaxSource)
 	case bracketDepth(src) > MaxDepth:
@@ -95,26 +129,18 @@ func parse(src string) (node ast.Node, err error) {
 	rewritten := rewriteSlugs(src)
 	defer func() {
 		if recover() != nil {
-			node, err = nil, errors.New("syntax error")
+			node, err = nil, errors.New("the expression cannot be read; look for a value or a bracket that is missing")
 		}
 	}()
 	tree, err := parser.Parse(rewritten)
 	if err == nil {
 		return tree.Node, nil
 	}
-	var syntax *file.Error
-	if !errors.As(err, &syntax) {
+	var fault *file.Error
+	if !errors.As(err, &fault) {
 		return nil, err
 	}
-	msg := syntax.Message
-	if strings.Contains(msg, "token EOF") || strings.Contains(msg, "end of expression") {
-		return nil, errors.New("the expression ends too early")
-	}
-	msg = strings.ToLower(msg[:1]) + msg[1:]
-	if rewritten != src {
-		return nil, errors.New(msg)
-	}
-	return nil, fmt.Errorf("%s, at character %d", msg, syntax.From+1)
+	return nil, explain(rewritten, fault)
 }
 
 func bracketDepth(s string) int {
@@ -139,7 +165,14 @@ var stepPath = regexp.MustCompile(`^` + slugSegment + slugSegment + `\.output\b`
 
 const slugSegment = `(?:\.([A-Za-z_][A-Za-z0-9_-]*)|\[\s*("[^"\\]*"|'[^'\\]*')\s*\])`
 
-// rewriteSlugs writes steps.my-step.my-task.output as steps["my-step"]["my-task"].output.
+// slugDash stands for a dash in the slugs of a reference: the grammar takes it for a letter, and as it is one character,
+// too, places in the expression stay as they are.
+const slugDash = "\uA60C"
+
+// slug is a name of a reference as its author wrote it.
+func slug(name string) string { return strings.ReplaceAll(name, slugDash, "-") }
+
+// rewriteSlugs makes steps.my-step.my-task.output a reference for the grammar.
 func rewriteSlugs(s string) string {
 	if !strings.Contains(s, "steps") || !strings.Contains(s, "-") {
 		return s
@@ -158,9 +191,9 @@ func rewriteSlugs(s string) string {
 			}
 			b.WriteString(s[i:end])
 			free := i == 0 || (s[i-1] != '.' && s[i-1] != '#')
-			if m := stepPath.FindStringSubmatch(s[end:]); m != nil && free && s[i:end] == "steps" {
-				fmt.Fprintf(&b, "[%s][%s].output", quoteSlug(m[1], m[2]), quoteSlug(m[3], m[4]))
-				end += len(m[0])
+			if m := stepPath.FindStringSubmatchIndex(s[end:]); m != nil && free && s[i:end] == "steps" {
+				writeSlugs(&b, s[end:], m)
+				end += m[1]
 			}
 			i = end
 		default:
@@ -171,11 +204,17 @@ func rewriteSlugs(s string) string {
 	return b.String()
 }
 
-func quoteSlug(slug, quoted string) string {
-	if quoted != "" {
-		return quoted
+// writeSlugs writes what stepPath has found; what is quoted keeps its dashes.
+func writeSlugs(b *strings.Builder, s string, found []int) {
+	at := 0
+	for _, group := range []int{2, 6} {
+		if from, to := found[group], found[group+1]; from >= 0 {
+			b.WriteString(s[at:from])
+			b.WriteString(strings.ReplaceAll(s[from:to], "-", slugDash))
+			at = to
+		}
 	}
-	return `"` + slug + `"`
+	b.WriteString(s[at:found[1]])
 }
 
 func isWord(c byte) bool {

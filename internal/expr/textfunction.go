@@ -164,3 +164,16 @@ func fromBase64(r *run, name string, a []any) (any, error) {
 	}
 	return string(b), nil
 }
+
+// substring is text[from:to] as a function, so that it can follow "|".
+func substring(r *run, name string, a []any) (any, error) {
+	s, ok := a[0].(string)
+	if !ok {
+		return nil, needs(name, "a string", a[0])
+	}
+	var to evaluator
+	if len(a) == 3 {
+		to = constant(a[2])
+	}
+	return cutText(r, s, constant(a[1]), to)
+}
