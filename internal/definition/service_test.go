@@ -352,6 +352,24 @@ func TestPlans(t *testing.T) {
 	asFault(t, err, fault.NotFound)
 }
 
+// TestPlans_InputSchema: a version that was stored runs as it is, whatever is now said of a field that no record can have.
+func TestPlans_InputSchema(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, err := b.Create(t.Context(), b.org, "me", draft(t, "One", "1"))
+	require.NoError(t, err)
+	d := draft(t, "One", `"{{ input.emial }}"`)
+	d.Document.InputSchema = []byte(`{"properties": {"email": {}}, "additionalProperties": false}`)
+	_, err = b.Replace(t.Context(), b.org, made.ID, "me", d)
+	assert.Len(t, asFault(t, err, fault.Unprocessable).Expressions, 1)
+	doc, err := d.Document.Encode()
+	require.NoError(t, err)
+	b.exec(`INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by) VALUES ($1, 2, $2, $3, 'me')`, made.ID, b.org, doc)
+	plan, err := definition.NewPlans(load(t), 0).Plan(t.Context(), b.pool, b.org, made.ID, 2)
+	require.NoError(t, err)
+	require.NoError(t, plan.Runnable())
+}
+
 func TestPlans_Bound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -20,7 +20,9 @@ type compiler struct {
 	locals               []string
 	level                int
 	maxLocals, maxLevels int
-	nodes                int
+	// elements is what is known of the elements that the predicates stand at, one for each level.
+	elements []known
+	nodes    int
 	// dynamic is set once the expression reads anything: without it, it is a constant.
 	dynamic bool
 	// nul is set once a string of the expression has a NUL character.

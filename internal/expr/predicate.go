@@ -38,6 +38,7 @@ func (c *compiler) predicate(name string, args []ast.Node) (evaluator, error) {
 		return nil, err
 	}
 	at := c.level
+	c.elements = append(c.elements[:at], c.elementOf(args[0]))
 	c.level++
 	c.maxLevels = max(c.maxLevels, c.level)
 	defer func() { c.level-- }()

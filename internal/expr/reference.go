@@ -51,6 +51,10 @@ func segments(keys []ast.Node) []segment {
 // false if the node does not start at a root.
 func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error) {
 	base, keys := chain(n)
+	segs := segments(keys)
+	if _, err := c.known(base).follow(segs); err != nil {
+		return 0, nil, false, err
+	}
 	id, isName := base.(*ast.IdentifierNode)
 	if !isName || slices.Contains(c.locals, id.Value) {
 		return 0, nil, false, nil
@@ -62,7 +66,7 @@ func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error)
 	if !r.allowed(c.scope) {
 		return 0, nil, true, fmt.Errorf("%q is not available here; use %s", id.Value, c.scope)
 	}
-	segs, step, task := segments(keys), "", ""
+	step, task := "", ""
 	rest = keys[len(segs):]
 	if r == rootOutput {
 		if step, task, err = c.scope.output(segs); err != nil {
@@ -108,16 +112,21 @@ func (s *Scope) variable(segs []segment) error {
 
 // String lists the names that may be used, for messages.
 func (s *Scope) String() string {
-	var names []string
+	names := s.names()
+	if len(names) == 0 {
+		return "no names at all"
+	}
+	return strings.Join(names, ", ")
+}
+
+// names are the roots that may be used.
+func (s *Scope) names() (names []string) {
 	for i, name := range rootNames {
 		if root(i).allowed(s) {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 {
-		return "no names at all"
-	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func (c *compiler) reference(n ast.Node) (evaluator, error) {
@@ -178,16 +187,31 @@ func (c *compiler) name(name string) (evaluator, error) {
 	if isFunction(name) {
 		return nil, fmt.Errorf("%s is a function; write %s(...)", name, name)
 	}
-	for i, known := range rootNames {
-		if root(i).allowed(c.scope) && similar(name, known) {
-			return nil, fmt.Errorf("unknown name %q; did you mean %q?", name, known)
-		}
+	if near := nearest(name, c.scope.names()); near != "" {
+		return nil, fmt.Errorf("unknown name %q; did you mean %q?", name, near)
 	}
 	return nil, fmt.Errorf("unknown name %q; use %s", name, c.scope)
 }
 
-// similar reports whether two names differ by at most two edits.
-func similar(a, b string) bool {
+// maxEdits is by how many edits a name may differ from what was meant.
+const maxEdits = 2
+
+// nearest returns which of the names is most similar to one, "" where none is similar.
+func nearest(name string, names []string) (near string) {
+	least := maxEdits + 1
+	for _, other := range names {
+		if d := distance(name, other); d < least && d < len(name) {
+			near, least = other, d
+		}
+	}
+	return near
+}
+
+// distance returns by how many edits two names differ; once that is more than maxEdits, any larger number.
+func distance(a, b string) int {
+	if d := len(a) - len(b); d > maxEdits || d < -maxEdits {
+		return maxEdits + 1
+	}
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
@@ -202,8 +226,11 @@ func similar(a, b string) bool {
 			}
 			diagonal, row[j+1] = row[j+1], cost
 		}
+		if slices.Min(row) > maxEdits {
+			return maxEdits + 1
+		}
 	}
-	return row[len(b)] <= 2
+	return row[len(b)]
 }
 
 func (c *compiler) pointer(n *ast.PointerNode) (evaluator, error) {
