@@ -148,6 +148,7 @@ type Action struct {
 	Call *Call `yaml:"call"`
 
 	params *jsonschema.Schema // compiled from ParamsSchema when loaded
+	free   []string           // the parameters that may be anything
 }
 
 // Call is the execution part of an action: everything that the dispatcher knows about the provider.

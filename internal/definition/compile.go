@@ -134,6 +134,9 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 		c.note(stepID, t.ID, "params.match", errs)
 	}
 	task.Host = literalHost(t.params())
+	if task.Action.Call != nil {
+		task.Check = task.Action.RenderCheck(t.params())
+	}
 	if task.Action.Bulk && len(errs) == 0 {
 		task.Row, task.Settings = split(t.params(), task.Action.Call.Records.Param, scope)
 	}
