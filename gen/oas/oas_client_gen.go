@@ -454,7 +454,7 @@ type DefinitionInvoker interface {
 	//
 	// Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad
 	// expressions answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as
-	// `retry` on a task that waits.
+	// `retry` on a task that waits, and calls whose jobs may end `unresolved`.
 	//
 	// POST /flows/definitions/validate
 	ValidateDefinition(ctx context.Context, request DefinitionCreate, options ...RequestOption) (*DefinitionCheck, error)
@@ -24190,7 +24190,7 @@ func (c *Client) sendUpsertStoreRecords(ctx context.Context, request *StoreUpser
 //
 // Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad
 // expressions answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as
-// `retry` on a task that waits.
+// `retry` on a task that waits, and calls whose jobs may end `unresolved`.
 //
 // POST /flows/definitions/validate
 func (c *Client) ValidateDefinition(ctx context.Context, request DefinitionCreate, options ...RequestOption) (*DefinitionCheck, error) {

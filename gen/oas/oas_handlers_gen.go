@@ -27155,7 +27155,7 @@ func (s *Server) handleUpsertStoreRecordsRequest(args [1]string, argsEscaped boo
 //
 // Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad
 // expressions answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as
-// `retry` on a task that waits.
+// `retry` on a task that waits, and calls whose jobs may end `unresolved`.
 //
 // POST /flows/definitions/validate
 func (s *Server) handleValidateDefinitionRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -4438,7 +4438,8 @@ type DefinitionFromSteps struct {
 	// breaks it fails that job with `input_invalid`, which names the places, before its first task; the
 	// others go on. `format` is checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and
 	// not back to where it came from; `$id`, `$dynamicRef` and other drafts are refused. Records over 1
-	// MiB fail the check.
+	// MiB fail the check. An expression that names a field of `input` which `additionalProperties: false`
+	// rules out is an error.
 	InputSchema      OptNilFreeObject            `json:"input_schema"`
 	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
 	// Run one after another.
@@ -4553,7 +4554,8 @@ type DefinitionFromTemplate struct {
 	// breaks it fails that job with `input_invalid`, which names the places, before its first task; the
 	// others go on. `format` is checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and
 	// not back to where it came from; `$id`, `$dynamicRef` and other drafts are refused. Records over 1
-	// MiB fail the check.
+	// MiB fail the check. An expression that names a field of `input` which `additionalProperties: false`
+	// rules out is an error.
 	InputSchema      OptNilFreeObject            `json:"input_schema"`
 	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
 	// The id of an active template.
@@ -4752,7 +4754,8 @@ type DefinitionReplace struct {
 	// breaks it fails that job with `input_invalid`, which names the places, before its first task; the
 	// others go on. `format` is checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and
 	// not back to where it came from; `$id`, `$dynamicRef` and other drafts are refused. Records over 1
-	// MiB fail the check.
+	// MiB fail the check. An expression that names a field of `input` which `additionalProperties: false`
+	// rules out is an error.
 	InputSchema      OptNilFreeObject            `json:"input_schema"`
 	FailureThreshold OptNilFailureThresholdInput `json:"failure_threshold"`
 	// Run one after another.
@@ -19183,7 +19186,9 @@ type TaskInput struct {
 	CredentialID OptNilString `json:"credential_id"`
 	// The parameters of the action, by its `params_schema`. Any string may hold `{{ }}` expressions over
 	// `input`, `metadata`, `vars`, `batch` and `steps.<step>.<task>.output`; one that is a single
-	// expression keeps its type.
+	// expression keeps its type. Of a task that makes calls, what is rendered is held against the schema
+	// again: a record that breaks it fails with `invalid_parameters`. A null in what is not required
+	// counts as left out, and a number as its text where it is not part of a JSON body.
 	Params OptFreeObject `json:"params"`
 	// An expression; where it is false the task is passed over.
 	When OptNilString `json:"when"`

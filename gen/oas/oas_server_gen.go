@@ -379,7 +379,7 @@ type DefinitionHandler interface {
 	//
 	// Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad
 	// expressions answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as
-	// `retry` on a task that waits.
+	// `retry` on a task that waits, and calls whose jobs may end `unresolved`.
 	//
 	// POST /flows/definitions/validate
 	ValidateDefinition(ctx context.Context, req DefinitionCreate) (*DefinitionCheck, error)

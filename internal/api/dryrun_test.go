@@ -27,7 +27,8 @@ const dryRunSteps = `[
 		{"id":"get","action_id":"core__http__request","params":{"url":"https://api.example/c/{{ input.id }}","headers":{"X-Batch":"{{ batch.record_count }}"}},"when":"{{ input.id != \"\" }}"},
 		{"id":"off","action_id":"core__http__request","params":{"url":"https://api.example"},"when":"{{ metadata.on ?? false }}"},
 		{"id":"mix","action_id":"core__flow__transform","params":{"value":{"n":"{{ input.n }}","twice":"{{ int(input.n) * 2 }}"}},"on_error":"continue"},
-		{"id":"bad","action_id":"core__http__request","params":{"url":"https://{{ input.missing }}"}}]},
+		{"id":"bad","action_id":"core__http__request","params":{"url":"https://{{ input.missing }}"}},
+		{"id":"method","action_id":"core__http__request","params":{"url":"https://api.example","method":"{{ input.id }}"}}]},
 	{"id":"send","tasks":[
 		{"id":"post","action_id":"core__http__request","credential_id":"KEY","params":{"method":"POST","url":"https://api.example/x","idempotency_header":"Idempotency-Key","body":{"country":"{{ steps.look.get.output.body.country }}","n":"{{ steps.look.mix.output.n }}"}}},
 		{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","params":{"list":"demo","key_field":"id","row":"{{ input }}"}},
@@ -45,7 +46,7 @@ func TestDryRun(t *testing.T) {
 	got := res.JSON()
 	assert.Equal(t, 1.0, got["version"])
 	tasks := dryRunTasks(got)
-	require.Len(t, tasks, 7)
+	require.Len(t, tasks, 8)
 	headers := map[string]any{"Accept": "application/json", "User-Agent": "flowlane", "X-Batch": "120000"}
 	assert.Equal(t, map[string]any{"method": "GET", "url": "https://api.example/c/17", "headers": headers, "body": nil}, tasks["get"]["call"])
 	assert.Equal(t, []any{"resolved", true, nil}, []any{tasks["get"]["status"], tasks["get"]["when"], tasks["get"]["error"]})
@@ -54,6 +55,8 @@ func TestDryRun(t *testing.T) {
 	assert.Contains(t, string(res.Body), `"output":{"n":1.50,"twice":2}`, "digits are kept")
 	assert.Equal(t, "failed", tasks["bad"]["status"])
 	assert.Equal(t, "invalid_parameters", tasks["bad"]["error"].(map[string]any)["code"])
+	assert.Equal(t, "invalid_parameters", tasks["method"]["error"].(map[string]any)["code"])
+	assert.Contains(t, tasks["method"]["error"].(map[string]any)["message"], "method must be one of GET,")
 
 	post := tasks["post"]["call"].(map[string]any)
 	assert.Equal(t, "Token CREDENTIAL", post["headers"].(map[string]any)["X-Key"])

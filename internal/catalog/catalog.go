@@ -3,7 +3,11 @@
 // and no particular platform: all of that is in the YAML files.
 package catalog
 
-import "github.com/santhosh-tekuri/jsonschema/v6"
+import (
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"flowlane/internal/expr"
+)
 
 // Platform is one third party, for example "dialer".
 type Platform struct {
@@ -144,6 +148,7 @@ type Action struct {
 	Call *Call `yaml:"call"`
 
 	params *jsonschema.Schema // compiled from ParamsSchema when loaded
+	free   []string           // the parameters that may be anything
 }
 
 // Call is the execution part of an action: everything that the dispatcher knows about the provider.
@@ -181,6 +186,20 @@ type Call struct {
 
 	// Compiled are the templates above, ready to be rendered.
 	Compiled Templates `yaml:"-" json:"-"`
+}
+
+// Outcome says what may be done when nobody knows whether a call with these parameters arrived: the check of the first case
+// whose condition holds, else the action's own. A condition that has no value does not hold.
+func (a *Action) Outcome(params []byte) OutcomeCheck {
+	if a.Call == nil {
+		return a.OutcomeCheck
+	}
+	for i, when := range a.Call.Compiled.Cases {
+		if holds, err := when.Eval(&expr.Env{Params: params}); err == nil && holds {
+			return a.Call.OutcomeCases[i].Check
+		}
+	}
+	return a.OutcomeCheck
 }
 
 // OutcomeCase is a refinement of an action's outcome check.

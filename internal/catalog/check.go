@@ -298,8 +298,8 @@ func (ch *checker) action(c *Catalog, s *Service, a *Action, at path) {
 // schemas compiles the action's schemas and returns the names of its parameters.
 func (ch *checker) schemas(a *Action, at path) map[string]bool {
 	var shape struct {
-		Type       any                        `json:"type"`
-		Properties map[string]json.RawMessage `json:"properties"`
+		Type       any            `json:"type"`
+		Properties map[string]any `json:"properties"`
 	}
 	names := map[string]bool{}
 	if len(a.OutputSchema) == 0 {
@@ -320,8 +320,11 @@ func (ch *checker) schemas(a *Action, at path) map[string]bool {
 	if err := json.Unmarshal(a.ParamsSchema, &shape); err != nil || shape.Type != "object" {
 		ch.fail(at.to("params_schema"), "params_schema must describe an object")
 	}
-	for name := range shape.Properties {
+	for name, of := range shape.Properties {
 		names[name] = true
+		if _, anything := saysOnly(of); anything {
+			a.free = append(a.free, name)
+		}
 	}
 	return names
 }

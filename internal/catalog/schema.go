@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"flowlane/internal/schema"
 )
 
 // Problem is one place where parameters break their action's schema.
@@ -33,7 +36,28 @@ func (a *Action) ValidateParams(params []byte, skipTemplates bool) []Problem {
 	if err != nil {
 		return []Problem{{Type: "json_invalid", Message: "must be valid JSON"}}
 	}
-	err = a.params.Validate(value)
+	if bad := a.oversized(value); len(bad) > 0 {
+		return bad
+	}
+	return problems(a.params, value, skipTemplates)
+}
+
+// oversized returns where parameters have numbers that are too large to be compared, but for those that no rule looks at.
+func (a *Action) oversized(params any) (out []Problem) {
+	byName, _ := params.(map[string]any)
+	for name, value := range byName {
+		if at := schema.Oversized(value); at != nil && !slices.Contains(a.free, name) {
+			out = append(out, Problem{Path: append([]string{name}, at...), Type: "value_error", Message: tooLarge})
+		}
+	}
+	return out
+}
+
+const tooLarge = "must be a number nearer to zero, or with fewer digits"
+
+// problems returns where a value breaks a schema.
+func problems(s *jsonschema.Schema, value any, skipTemplates bool) []Problem {
+	err := s.Validate(value)
 	if err == nil {
 		return nil
 	}

@@ -29,6 +29,8 @@ func TestValidateParams(t *testing.T) {
 		"not an object":     {"core__http__request", `[]`, true, []string{" type_error"}},
 		"whole template":    {"core__http__request", `"{{ input }}"`, true, nil},
 		"no JSON":           {"core__http__request", `{`, true, []string{" json_invalid"}},
+		"huge":              {"core__flow__delay", `{"seconds":1e9999999}`, true, []string{"seconds value_error"}},
+		"huge and free":     {"core__http__request", `{"url":"http://a.example","body":{"a":1e9999999}}`, true, nil},
 		"several":           {"dialer__api__upload", `{"list":7,"row":8,"z":1}`, true, []string{"list type_error", "row type_error", "z extra_forbidden"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"flowlane/internal/catalog"
 	"flowlane/internal/expr"
 	"flowlane/internal/fault"
+	"flowlane/internal/schema"
 )
 
 // Compile checks a document against the catalog and returns its plan, without ids and version.
@@ -29,6 +30,11 @@ func compile(doc Document, cat *catalog.Catalog, vars []string) (*Plan, []string
 		return nil, nil, fields
 	}
 	c := compiler{catalog: cat, vars: vars, all: stepTasks(doc)}
+	if len(doc.InputSchema) > 0 {
+		if input, problems := schema.Compile(doc.InputSchema); len(problems) == 0 {
+			c.records = input.Shape()
+		}
+	}
 	plan := c.plan(doc)
 	if len(c.bad) > 0 {
 		return nil, c.bad, nil
@@ -43,6 +49,8 @@ type compiler struct {
 	was map[string]traits
 	// vars are the keys of the variable set; nil where they are not known.
 	vars []string
+	// records is what the input schema says of a record; of a stored version, which runs as it is, nothing.
+	records schema.Shape
 	// hasVars is set where the document names a set, used holds the keys that expressions name.
 	hasVars bool
 	used    map[string]bool
@@ -105,13 +113,15 @@ func (c *compiler) task(stepID string, t DocumentTask) Task {
 
 // expressions compiles those of a task. In a stored version a bad one means that the task can no longer run.
 func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
-	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars, Steps: c.earlier, AllSteps: c.all}
+	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars, InputShape: c.records, Steps: c.earlier, AllSteps: c.all}
 	known := len(c.bad)
 	var errs []expr.Error
 	if t.ForEach != nil {
 		task.ForEach, errs = expr.CompileList(*t.ForEach, scope)
 		c.note(stepID, t.ID, "for_each", errs)
-		scope.Item = true
+		if scope.Item = true; task.ForEach != nil {
+			scope.ItemShape = task.ForEach.Element()
+		}
 	}
 	params, match := t.params(), ""
 	if task.Action.Utility == WaitForEvent {
@@ -124,6 +134,9 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 		c.note(stepID, t.ID, "params.match", errs)
 	}
 	task.Host = literalHost(t.params())
+	if task.Action.Call != nil {
+		task.Check = task.Action.RenderCheck(t.params())
+	}
 	if task.Action.Bulk && len(errs) == 0 {
 		task.Row, task.Settings = split(t.params(), task.Action.Call.Records.Param, scope)
 	}

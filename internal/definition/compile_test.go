@@ -2,6 +2,7 @@ package definition_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -85,6 +86,28 @@ func TestCompile(t *testing.T) {
 	got, err = rows.Settings.Append(nil, &expr.Env{})
 	require.NoError(t, err)
 	assert.Equal(t, `{"list":"demo"}`, string(got))
+}
+
+// TestCompile_InputSchema: what no record can have is an error at its place, in every expression of a task.
+func TestCompile_InputSchema(t *testing.T) {
+	t.Parallel()
+	const doc = `{"input_schema": {"additionalProperties": %s, "properties": {"email": {}, "items": {"items": {"additionalProperties": %[1]s, "properties": {"id": {}}}}}},
+		"steps": [{"id": "s", "tasks": [
+		{"id": "a", "action_id": "core__flow__transform", "params": {"value": {"to": "{{ input.emial }}"}}, "when": "{{ input.emial != null }}"},
+		{"id": "b", "action_id": "core__flow__transform", "params": {"value": "{{ item.idd }}"}, "for_each": "{{ input.items }}"},
+		{"id": "c", "action_id": "core__flow__wait_for_event", "params": {"event_kind": "flow.event", "timeout_seconds": 9, "match": "{{ event.id == input.emial }}"}}]}]}`
+	_, bad, fields := definition.Compile(document(t, fmt.Sprintf(doc, "false")), load(t))
+	require.Empty(t, fields)
+	assert.Equal(t, []string{
+		`step "s", task "a", field params.value.to: {{ input.emial }}: input has no field "emial" by its schema; did you mean "email"? (at character 7)`,
+		`step "s", task "a", field when: {{ input.emial != null }}: input has no field "emial" by its schema; did you mean "email"? (at character 7)`,
+		`step "s", task "b", field params.value: {{ item.idd }}: item has no field "idd" by its schema; did you mean "id"? (at character 6)`,
+		`step "s", task "c", field params.match: {{ event.id == input.emial }}: input has no field "emial" by its schema; did you mean "email"? (at character 19)`,
+	}, bad)
+	plan, bad, fields := definition.Compile(document(t, fmt.Sprintf(doc, "true")), load(t))
+	assert.Empty(t, bad)
+	assert.Empty(t, fields)
+	assert.NotNil(t, plan)
 }
 
 func TestCompile_Host(t *testing.T) {

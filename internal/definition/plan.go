@@ -53,6 +53,9 @@ type Task struct {
 	// Row and Settings split the Params of a bulk task: what is evaluated for every record, and what all records of one
 	// call share. Nil for other tasks.
 	Row, Settings *expr.Template
+	// Check is what rendered Params of a call are held against before it is made; nil for nothing. In-process actions read
+	// their parameters themselves.
+	Check *catalog.RenderCheck
 	// Host is the host that params.url names literally, with its port; empty where there is none.
 	Host string
 	// When decides whether the task runs for a record, or for an element where it names one; nil means always.

@@ -142,6 +142,37 @@ func TestService_Validate(t *testing.T) {
 	}
 }
 
+// TestService_ValidateOutcome: calls that may end unresolved are told, with what prevents it.
+func TestService_ValidateOutcome(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const unresolved = `step "s", task "t": core__http__request cannot tell whether a call arrived when its answer is lost; such a job waits in ` +
+		`unresolved until a person settles it: set idempotency_header if the receiver drops a repeat with the same key, or delivery at_least_once ` +
+		`if a repeat does no harm`
+	for name, c := range map[string]struct {
+		params, more string
+		want         []string
+	}{
+		"Get":             {`{"url": "http://a.example"}`, "", nil},
+		"Put":             {`{"url": "http://a.example", "method": "PUT"}`, "", nil},
+		"Post":            {`{"url": "http://a.example", "method": "POST"}`, "", []string{unresolved}},
+		"Patch":           {`{"url": "http://a.example", "method": "PATCH"}`, "", []string{unresolved}},
+		"Expression":      {`{"url": "http://a.example", "method": "{{ input.method }}"}`, "", []string{unresolved}},
+		"Key":             {`{"url": "http://a.example", "method": "POST", "idempotency_header": "Idempotency-Key"}`, "", nil},
+		"KeyByExpression": {`{"url": "http://a.example", "method": "POST", "idempotency_header": "{{ input.h }}"}`, "", nil},
+		"Twice":           {`{"url": "http://a.example", "method": "POST"}`, `, "delivery": "at_least_once"`, []string{`step "s", task "t": delivery at_least_once may send a record twice`}},
+		"TwiceSafe":       {`{"url": "http://a.example"}`, `, "delivery": "at_least_once"`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			doc := document(t, fmt.Sprintf(`{"steps": [{"id": "s", "tasks": [{"id": "t", "action_id": "core__http__request", "params": %s%s}]}]}`, c.params, c.more))
+			found, err := b.Validate(t.Context(), b.org, definition.Draft{Name: "Call", Document: doc})
+			require.NoError(t, err)
+			assert.Equal(t, c.want, found.Warnings)
+		})
+	}
+}
+
 // TestService_ValidateIdle: what only calls heed is no error on a task that makes none, and is told.
 func TestService_ValidateIdle(t *testing.T) {
 	t.Parallel()
@@ -319,6 +350,24 @@ func TestPlans(t *testing.T) {
 	asFault(t, err, fault.NotFound)
 	_, err = plans.Plan(ctx, b.pool, b.org, made.ID, 2)
 	asFault(t, err, fault.NotFound)
+}
+
+// TestPlans_InputSchema: a version that was stored runs as it is, whatever is now said of a field that no record can have.
+func TestPlans_InputSchema(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, err := b.Create(t.Context(), b.org, "me", draft(t, "One", "1"))
+	require.NoError(t, err)
+	d := draft(t, "One", `"{{ input.emial }}"`)
+	d.Document.InputSchema = []byte(`{"properties": {"email": {}}, "additionalProperties": false}`)
+	_, err = b.Replace(t.Context(), b.org, made.ID, "me", d)
+	assert.Len(t, asFault(t, err, fault.Unprocessable).Expressions, 1)
+	doc, err := d.Document.Encode()
+	require.NoError(t, err)
+	b.exec(`INSERT INTO flow.definition_version (definition_id, version, org_id, doc, created_by) VALUES ($1, 2, $2, $3, 'me')`, made.ID, b.org, doc)
+	plan, err := definition.NewPlans(load(t), 0).Plan(t.Context(), b.pool, b.org, made.ID, 2)
+	require.NoError(t, err)
+	require.NoError(t, plan.Runnable())
 }
 
 func TestPlans_Bound(t *testing.T) {

@@ -138,8 +138,14 @@ func (r *renderer) settingsOf(env *expr.Env) (settings []byte, err error) {
 	if r.settings != nil && r.task.Settings.Static() {
 		return r.settings, nil
 	}
-	r.settings, err = r.task.Settings.Append(nil, env)
-	return r.settings, err
+	settings, err = r.task.Settings.Append(nil, env)
+	if err == nil {
+		err = r.task.Check.Params(settings)
+	}
+	if err == nil {
+		r.settings = settings
+	}
+	return settings, err
 }
 
 // keyWithNUL decides a record whose row has a NUL in its key. The keys of the first and the last row of a call are written down, and
@@ -177,7 +183,9 @@ func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exceptio
 		c.buf = append(c.buf, ',')
 	}
 	start := len(c.buf)
-	c.buf, err = r.task.Row.Append(c.buf, env)
+	if c.buf, err = r.task.Row.Append(c.buf, env); err == nil {
+		err = r.task.Check.Record(c.buf[start:])
+	}
 	switch tooLong := len(c.buf)+1 > c.maxBytes; {
 	case err != nil:
 		e = r.bad(offset, err)

@@ -171,7 +171,7 @@ func (r *renderer) failed(offset int32, code, message string) *run.Exception {
 
 // bad is what becomes of a record that cannot be rendered.
 func (r *renderer) bad(offset int32, err error) *run.Exception {
-	if errors.Is(err, provider.ErrParams) {
+	if errors.Is(err, provider.ErrParams) || errors.Is(err, catalog.ErrRendered) {
 		return r.failed(offset, codeParams, err.Error())
 	}
 	return r.failed(offset, codeExpression, err.Error())
@@ -196,7 +196,7 @@ func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 	if err != nil {
 		return err
 	}
-	p.id, p.exclusive, p.check = newID(), exclusiveKey(over), provider.OutcomeCheck(action, p.params)
+	p.id, p.exclusive, p.check = newID(), exclusiveKey(over), action.Outcome(p.params)
 	p.request.Repeats = p.check == catalog.CheckKeyed && p.attempt > 1
 	return nil
 }
@@ -393,6 +393,9 @@ func (r *renderer) small(row *queueRow, piece run.Part, offset int32, rec *run.R
 	}
 	if err == nil {
 		p.params, err = r.task.Params.Append(nil, &env)
+	}
+	if err == nil {
+		err = r.task.Check.Params(p.params)
 	}
 	if err == nil {
 		err = p.prepare(r.idempotencyKey(&piece, offset))

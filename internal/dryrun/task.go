@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/catalog"
 	"flowlane/internal/credential"
 	"flowlane/internal/definition"
 	"flowlane/internal/expr"
@@ -135,7 +136,7 @@ func (r *rehearsal) task(ctx context.Context, step *definition.Step, task *defin
 	}
 	call, err := r.call(task, cred, &env)
 	switch {
-	case errors.Is(err, provider.ErrParams):
+	case errors.Is(err, provider.ErrParams), errors.Is(err, catalog.ErrRendered):
 		return failed(step, task, out, codeParams, err.Error()), nil
 	case errors.As(err, new(*expr.EvalError)):
 		return failed(step, task, out, run.CodeExpression, err.Error()), nil
@@ -202,16 +203,25 @@ func (r *rehearsal) call(task *definition.Task, cred *credential.Resolved, env *
 	}
 	if !task.Action.Bulk {
 		params, err := task.Params.Append(nil, env)
+		if err == nil {
+			err = task.Check.Params(params)
+		}
 		if err != nil {
 			return provider.Request{}, err
 		}
 		return provider.Prepare(svc, task.Action, params, nil, secret, shownKey)
 	}
 	settings, err := task.Settings.Append(nil, env)
+	if err == nil {
+		err = task.Check.Params(settings)
+	}
 	if err != nil {
 		return provider.Request{}, err
 	}
 	rows, err := task.Row.Append([]byte{'['}, env)
+	if err == nil {
+		err = task.Check.Record(rows[1:])
+	}
 	if err != nil {
 		return provider.Request{}, err
 	}

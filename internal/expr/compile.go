@@ -19,7 +19,9 @@ type compiler struct {
 	// locals are the `let` names in scope, each at its slot; loops are the functions whose predicates are around the node.
 	locals, loops        []string
 	maxLocals, maxLevels int
-	nodes                int
+	// elements is what is known of the elements that the predicates stand at, one for each level.
+	elements []known
+	nodes    int
 	// dynamic is set once the expression reads anything: without it, it is a constant.
 	dynamic bool
 	// nul is set once a string of the expression has a NUL character.

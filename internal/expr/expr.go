@@ -18,6 +18,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"flowlane/internal/schema"
 )
 
 // Bounds of one template and one evaluation.
@@ -47,6 +49,8 @@ type Scope struct {
 	Input, Metadata, Vars, Batch, Payload bool
 	// VarKeys are the keys that vars has; nil where that is not known.
 	VarKeys []string
+	// InputShape is what is known of the input, ItemShape of the element: a name that they cannot have is an error.
+	InputShape, ItemShape schema.Shape
 	// Item: the template stands in a task with for_each, and sees `item` and `index`.
 	Item bool
 	// Event: the template is the condition of a task that waits for an event, and sees `event`.

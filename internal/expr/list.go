@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"flowlane/internal/schema"
 )
 
 // MaxElements is how many elements a List may give.
 const MaxElements = 1000
 
 // List is a compiled `for_each`. It is safe for concurrent use.
-type List struct{ t *Template }
+type List struct {
+	t       *Template
+	element schema.Shape
+}
 
 // CompileList compiles a string that is one {{ }} expression.
 func CompileList(s string, scope Scope) (*List, []Error) {
@@ -26,7 +31,12 @@ func CompileList(s string, scope Scope) (*List, []Error) {
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	return &List{t: t}, nil
+	l := &List{t: t}
+	if node, err := parse(parts[0].text); err == nil {
+		c := compiler{scope: &scope}
+		l.element = c.elementOf(node).shape
+	}
+	return l, nil
 }
 
 // Elements are what a List gives for one record. What is rendered for them is bounded together, too. They are not safe for
@@ -60,6 +70,9 @@ func (l *List) Eval(env *Env) (*Elements, error) {
 
 // Refs tells what the expression refers to.
 func (l *List) Refs() Refs { return l.t.refs }
+
+// Element is what is known of the elements.
+func (l *List) Element() schema.Shape { return l.element }
 
 // Len returns how many there are.
 func (e *Elements) Len() int { return len(e.list) }

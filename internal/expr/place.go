@@ -25,13 +25,22 @@ func placed(n ast.Node, err error) error {
 	return &placeError{msg: err.Error(), at: n.Location().From}
 }
 
+// maxSuggested bounds names that are compared: the work grows with the square of their length.
+const maxSuggested = 64
+
 // suggestion ends the message about an unknown name: it asks for the known one that is most like it; "" if none is.
 func suggestion(name string, known []string) string {
 	best, least := "", 3
-	if len(name) < 5 {
+	if len(name) < 4 {
 		least = 2
 	}
+	if len(name) > maxSuggested {
+		return ""
+	}
 	for _, k := range known {
+		if len(k) > maxSuggested {
+			continue
+		}
 		if d := edits(strings.ToLower(name), strings.ToLower(k)); d < least {
 			best, least = k, d
 		}

@@ -75,6 +75,7 @@ func (c *compiler) loop(name string, args []ast.Node) (*loop, error) {
 			return nil, err
 		}
 	}
+	c.elements = append(c.elements[:l.at], c.elementOf(args[0]))
 	c.loops = append(c.loops, name)
 	c.maxLevels = max(c.maxLevels, len(c.loops))
 	defer func() { c.loops = c.loops[:l.at] }()

@@ -52,6 +52,10 @@ func segments(keys []ast.Node) []segment {
 // false if the node does not start at a root.
 func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error) {
 	base, keys := chain(n)
+	segs := segments(keys)
+	if _, bad, err := c.known(base).follow(segs); err != nil {
+		return 0, nil, false, placed(keys[bad], err)
+	}
 	id, isName := base.(*ast.IdentifierNode)
 	if !isName || slices.Contains(c.locals, id.Value) {
 		return 0, nil, false, nil
@@ -63,7 +67,7 @@ func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error)
 	if !r.allowed(c.scope) {
 		return 0, nil, true, placed(base, fmt.Errorf("%q is not available here; use %s", id.Value, c.scope))
 	}
-	segs, step, task := segments(keys), "", ""
+	step, task := "", ""
 	rest = keys[len(segs):]
 	if r == rootOutput {
 		var bad int

@@ -299,20 +299,6 @@ func setHeader(h http.Header, name, value string) error {
 	return nil
 }
 
-// OutcomeCheck says what may be done when nobody knows whether this call arrived: the first case whose condition holds,
-// else the action's own. A condition that cannot be evaluated does not hold.
-func OutcomeCheck(act *catalog.Action, params json.RawMessage) catalog.OutcomeCheck {
-	if act.Call == nil {
-		return act.OutcomeCheck
-	}
-	for i, cond := range act.Call.Compiled.Cases {
-		if holds, err := cond.Eval(&expr.Env{Params: params}); err == nil && holds {
-			return act.Call.OutcomeCases[i].Check
-		}
-	}
-	return act.OutcomeCheck
-}
-
 // ExclusiveOver names what the call must have for itself within its account; empty for nothing. Errors wrap ErrParams.
 func ExclusiveOver(act *catalog.Action, params json.RawMessage) (string, error) {
 	if act.Call == nil {

@@ -152,7 +152,7 @@ func TestOutcomeCheck(t *testing.T) {
 		{"core__flow__fail", `{}`, catalog.CheckSafe},
 	} {
 		_, act := action(t, c, tc.action)
-		if got := OutcomeCheck(act, json.RawMessage(tc.params)); got != tc.want {
+		if got := act.Outcome(json.RawMessage(tc.params)); got != tc.want {
 			t.Errorf("%s %s: check is %s; want %s", tc.action, tc.params, got, tc.want)
 		}
 	}

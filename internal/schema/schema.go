@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 
@@ -169,6 +170,13 @@ func (s *sizing) of(v any, at []string) {
 			s.number = append([]string{}, at...)
 		}
 	}
+}
+
+// Oversized returns the place of a number that is too large to be compared with others, nil where a value has none.
+func Oversized(value any) []string {
+	size := sizing{left: math.MaxInt}
+	size.of(value, nil)
+	return size.number
 }
 
 func tooLarge(n json.Number) bool {

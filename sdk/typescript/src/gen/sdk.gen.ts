@@ -398,7 +398,8 @@ export const createDefinition = <ThrowOnError extends boolean = false>(options: 
  * Check a definition without storing it
  *
  * Takes the body of a creation. A body that breaks the schema answers 422, as a creation does; bad expressions
- * answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as `retry` on a task that waits.
+ * answer 200 with `valid` false. `warnings` name what is allowed but hardly meant, such as `retry` on a task that waits,
+ * and calls whose jobs may end `unresolved`.
  *
  */
 export const validateDefinition = <ThrowOnError extends boolean = false>(options: Options<ValidateDefinitionData, ThrowOnError>) => (options.client ?? client).post<ValidateDefinitionResponses, ValidateDefinitionErrors, ThrowOnError>({

@@ -1101,7 +1101,8 @@ export type DefinitionFromTemplate = {
      * A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that breaks it
      * fails that job with `input_invalid`, which names the places, before its first task; the others go on. `format` is
      * checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and not back to where it came from;
-     * `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check.
+     * `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check. An expression that names a
+     * field of `input` which `additionalProperties: false` rules out is an error.
      *
      */
     input_schema?: FreeObject | null;
@@ -1138,7 +1139,8 @@ export type DefinitionFromSteps = {
      * A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that breaks it
      * fails that job with `input_invalid`, which names the places, before its first task; the others go on. `format` is
      * checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and not back to where it came from;
-     * `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check.
+     * `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check. An expression that names a
+     * field of `input` which `additionalProperties: false` rules out is an error.
      *
      */
     input_schema?: FreeObject | null;
@@ -1169,7 +1171,8 @@ export type DefinitionReplace = {
      * A JSON Schema (draft 2020-12) that every record must fit; null or left out for none. A record that breaks it
      * fails that job with `input_invalid`, which names the places, before its first task; the others go on. `format` is
      * checked. At most 64 KiB; `$ref` leads to a place in the schema itself, and not back to where it came from;
-     * `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check.
+     * `$id`, `$dynamicRef` and other drafts are refused. Records over 1 MiB fail the check. An expression that names a
+     * field of `input` which `additionalProperties: false` rules out is an error.
      *
      */
     input_schema?: FreeObject | null;
@@ -1221,6 +1224,9 @@ export type TaskInput = {
     /**
      * The parameters of the action, by its `params_schema`. Any string may hold `{{ }}` expressions over `input`,
      * `metadata`, `vars`, `batch` and `steps.<step>.<task>.output`; one that is a single expression keeps its type.
+     * Of a task that makes calls, what is rendered is held against the schema again: a record that breaks it fails
+     * with `invalid_parameters`. A null in what is not required counts as left out, and a number as its text where
+     * it is not part of a JSON body.
      *
      */
     params?: FreeObject;
