@@ -42,7 +42,7 @@ func explain(src string, fault *file.Error) error {
 	if call := s.top().call; strings.HasPrefix(fault.Message, "expected at least") {
 		return &placeError{fmt.Sprintf("%s takes an array and a predicate", call), bad.From}
 	}
-	return &placeError{slug(s.expected(bad)), bad.From}
+	return &placeError{s.expected(bad), bad.From}
 }
 
 // sentence is what stands before the token that is not understood.

@@ -167,6 +167,7 @@ func TestCompile_Errors(t *testing.T) {
 		"SyntaxPlace":     {`"{{ input.a ) }}"`, everything, `at character 9`},
 		"Empty":           {`"{{ }}"`, everything, `the expression is empty`},
 		"Unclosed":        {`"a {{ input.a"`, everything, `{{ input.a }}: "}}" is missing`},
+		"UnclosedBrace":   {`"é {{ [1, {"`, everything, `"}}" is missing, because the "{" is not closed (at character 5)`},
 		"UnclosedQuote":   {`"{{ 'a }}"`, everything, `"}}" is missing`},
 		"TakenName":       {`"{{ let input = 1; input }}"`, everything, `the name "input" is taken`},
 		"Sequence":        {`"{{ 1; 2 }}"`, everything, `only allowed after "let"`},
