@@ -48,7 +48,7 @@ func TestCompile_Known(t *testing.T) {
 		`map(input.items, .email)`:                    "",
 		`map(input.items, .emial)`:                    `input.items[] has no field "emial" by its schema; did you mean "email"? (at character 19)`,
 		`map(input.items, {#.emial})`:                 `input.items[] has no field "emial" by its schema; did you mean "email"? (at character 21)`,
-		`map(input.items, map(.tags, .nmae))`:         `input.items[].tags[] has no field "nmae" by its schema; did you mean "name"? (at character 30)`,
+		`map(input.items, map(.tags, .nome))`:         `input.items[].tags[] has no field "nome" by its schema; did you mean "name"? (at character 30)`,
 		`map(input.items, any(input.loose.a, .x))`:    "",
 		`map(input.loose.list, .emial)`:               "",
 		`map(input.items[input.loose.i].tags, .name)`: "",

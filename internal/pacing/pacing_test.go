@@ -217,7 +217,7 @@ func TestZone(t *testing.T) {
 		assert.NoError(t, err, name)
 	}
 	for _, name := range []string{
-		"", "Local", "+02:00", "-05:00", "02:00", "UTC+2", "UTC+02:00", "GMT+1", "GMT0", "Etc/GMT+3", "Etc/GMT-14", "Etc/GMT0", "EST", "MST", "HST", "CEST", "Z",
+		"", "Local", "+02:00", "-05:00", "02:00", "UTC+2", "UTC+02:00", "GMT+1", "GMT0", "Etc/GMT+3", "Etc/GMT-14", "Etc/GMT0", "Europe//Berlin", "Europe/./Berlin", "EST", "MST", "HST", "CEST", "Z",
 		"Mars/Olympus", "europe/berlin", "Europe", "Europe/Berlin ", "posix/Europe/Berlin", "right/UTC", "../UTC", "Etc/../UTC", "/etc/localtime", "localtime", "posixrules",
 		"Factory", "Europe/Berlin\x00",
 	} {

@@ -2,6 +2,7 @@ package pacing
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -59,8 +60,8 @@ func Zone(name string) (*time.Location, error) {
 	if loc, ok := zones.Load(name); ok {
 		return loc.(*time.Location), nil
 	}
-	// What begins otherwise are files beside the zones.
-	named := name != "" && name[0] >= 'A' && name[0] <= 'Z' && !slices.Contains(fixed, name)
+	// What begins otherwise are files beside the zones; each zone is kept under one name.
+	named := name != "" && name[0] >= 'A' && name[0] <= 'Z' && name == path.Clean(name) && !slices.Contains(fixed, name)
 	if offset, is := strings.CutPrefix(strings.TrimPrefix(name, "Etc/"), "GMT"); !named || is && offset != "" {
 		return nil, fmt.Errorf("%q does not name a time zone", name)
 	}
