@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"flowlane/internal/app"
+	"flowlane/internal/pg/pgtest"
 	"flowlane/internal/provider/dialersim"
 )
 
@@ -227,4 +228,18 @@ func TestCalls_Log(t *testing.T) {
 		}
 		assert.Equal(t, []string{line}, got, path)
 	}
+}
+
+// TestBulk_LeftToPerson: a call that is given up keeps what was said of it first.
+func TestBulk_LeftToPerson(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	s.sim.AddFault(dialersim.Fault{Operation: "upload", Kind: "status", Status: http.StatusBadGateway, Accept: true, Count: 1})
+	s.sim.AddFault(dialersim.Fault{Operation: "query", Kind: "status", Count: 100_000})
+	batch := s.trigger(s.define(uploadSteps), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(3))))
+	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 3 })
+	pgtest.MoveClock(t, s.app.Pool, 3*24*time.Hour) // the platform has forgotten it
+	s.until(batch, func(b map[string]any) bool { return counted(b)["unresolved"] == 3 })
+	e := s.get("/flows/jobs/" + batch + ".1")["error"].(map[string]any)
+	assert.Equal(t, "The provider gave no clear answer: it failed (status 502)"+personOnly, e["message"])
 }

@@ -23,8 +23,8 @@ import (
 	"flowlane/internal/vault"
 )
 
-// The service, the simulated platform and an idle River run as processes of their own, so that what each costs can be told apart. They
-// are this program again, in a role that the environment names.
+// The service, the simulated platform and an idle River run as processes of their own, so that what each costs can be
+// told apart. They are this program again, in a role that the environment names.
 const (
 	roleVariable = "FLOWLANE_BENCH_ROLE"
 	roleService  = "service"

@@ -41,7 +41,8 @@ func (b *smallBench) idle(ctx context.Context, _ int) ([]row, error) {
 	}, nil
 }
 
-// idle returns the transactions of all that use the database, a second, and the share of a core, in percent, of a process.
+// idle returns the transactions of all that use the database, a second, and the share of a core, in percent, of a
+// process.
 func (e *env) idle(ctx context.Context, pid int) (rate, share float64, err error) {
 	look := func() (n int64, used time.Duration, err error) {
 		const transactions = `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`
@@ -61,7 +62,8 @@ func (e *env) idle(ctx context.Context, pid int) (rate, share float64, err error
 	if err != nil {
 		return 0, 0, err
 	}
-	return float64(last-first-noTransactions) / idleFor.Seconds(), 100 * (after - before).Seconds() / idleFor.Seconds(), nil
+	lasted := idleFor.Seconds()
+	return float64(last-first-noTransactions) / lasted, 100 * (after - before).Seconds() / lasted, nil
 }
 
 // runRiver is a process with a River client that has one queue, and no job.

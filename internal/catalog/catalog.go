@@ -188,8 +188,8 @@ type Call struct {
 	Compiled Templates `yaml:"-" json:"-"`
 }
 
-// Outcome says what may be done when nobody knows whether a call with these parameters arrived: the check of the first case
-// whose condition holds, else the action's own. A condition that has no value does not hold.
+// Outcome says what may be done when nobody knows whether a call with these parameters arrived: the check of the
+// first case whose condition holds, else the action's own. A condition that has no value does not hold.
 func (a *Action) Outcome(params []byte) OutcomeCheck {
 	if a.Call == nil {
 		return a.OutcomeCheck
@@ -222,8 +222,9 @@ type Records struct {
 
 // Answer says how the provider's answer is read.
 type Answer struct {
-	// Outcomes is a template whose value says for a call what statuses prove, before the lists below do: an object of lists
-	// of statuses by the names success, refused, retry (nothing was done; again, as the retry policy says) and unclear.
+	// Outcomes is a template whose value says for a call what statuses prove, before the lists below do: an object of
+	// lists of statuses by the names success, refused, retry (nothing was done; again, as the retry policy says) and
+	// unclear.
 	Outcomes string `yaml:"outcomes"`
 	// Success lists statuses that prove acceptance; a pending one lists those whose result comes later.
 	Success []int `yaml:"success"`

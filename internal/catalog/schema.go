@@ -42,7 +42,8 @@ func (a *Action) ValidateParams(params []byte, skipTemplates bool) []Problem {
 	return problems(a.params, value, skipTemplates)
 }
 
-// oversized returns where parameters have numbers that are too large to be compared, but for those that no rule looks at.
+// oversized returns where parameters have numbers that are too large to be compared, but for those that no rule looks
+// at.
 func (a *Action) oversized(params any) (out []Problem) {
 	byName, _ := params.(map[string]any)
 	for name, value := range byName {

@@ -113,7 +113,8 @@ func (c *compiler) task(stepID string, t DocumentTask) Task {
 
 // expressions compiles those of a task. In a stored version a bad one means that the task can no longer run.
 func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
-	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars, InputShape: c.records, Steps: c.earlier, AllSteps: c.all}
+	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars, InputShape: c.records,
+		Steps: c.earlier, AllSteps: c.all}
 	known := len(c.bad)
 	var errs []expr.Error
 	if t.ForEach != nil {

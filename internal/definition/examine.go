@@ -198,8 +198,8 @@ func (r *review) task(s DocumentStep, t DocumentTask, a *catalog.Action) {
 	r.outcome(s, t, a)
 }
 
-// outcome warns of calls whose outcome may stay unknown, and of those that may be repeated. The parameters are asked as they
-// are written: an expression is neither a method that is safe nor the lack of a header.
+// outcome warns of calls whose outcome may stay unknown, and of those that may be repeated. The parameters are asked
+// as they are written: an expression is neither a method that is safe nor the lack of a header.
 func (r *review) outcome(s DocumentStep, t DocumentTask, a *catalog.Action) {
 	check := a.Outcome(t.params())
 	if t.Delivery == DeliveryAtLeastOnce {
@@ -213,7 +213,9 @@ func (r *review) outcome(s DocumentStep, t DocumentTask, a *catalog.Action) {
 	}
 	remedy := "set delivery at_least_once if a repeat does no harm"
 	if a.HasParam("idempotency_header") {
-		remedy = "set idempotency_header if the receiver drops a repeat with the same key, or delivery at_least_once if a repeat does no harm"
+		remedy = "set idempotency_header if the receiver drops a repeat with the same key, or delivery at_least_once if a " +
+			"repeat does no harm"
 	}
-	r.warn(s, t, "%s cannot tell whether a call arrived when its answer is lost; such a job waits in unresolved until a person settles it: %s", a.ID, remedy)
+	r.warn(s, t, "%s cannot tell whether a call arrived when its answer is lost; such a job waits in unresolved until a person "+
+		"settles it: %s", a.ID, remedy)
 }

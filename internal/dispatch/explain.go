@@ -81,8 +81,8 @@ func explainUnknown(reason string) string {
 	return "The provider gave no clear answer"
 }
 
-// logCall logs a call whose round trip is over: one that failed at level info, others at debug. The provider's own words, which may
-// name people, stand in the errors of records only.
+// logCall logs a call whose round trip is over: one that failed at level info, others at debug. The provider's own
+// words, which may name people, stand in the errors of records only.
 func (d *Dispatcher) logCall(ctx context.Context, k budgetKey, call *outboundCall, v *outcome) {
 	level, r := slog.LevelInfo, &v.reading
 	if r.Kind == provider.Success || r.Kind == provider.Pending {
@@ -99,7 +99,9 @@ func (d *Dispatcher) logCall(ctx context.Context, k budgetKey, call *outboundCal
 	if strings.ContainsAny(code, " @") { // a sentence
 		code = ""
 	}
-	for _, a := range []slog.Attr{slog.String("reason", r.Reason), slog.String("provider_code", code), slog.String("cause", r.Cause)} {
+	for _, a := range []slog.Attr{
+		slog.String("reason", r.Reason), slog.String("provider_code", code), slog.String("cause", r.Cause),
+	} {
 		if a.Value.String() != "" {
 			attrs = append(attrs, a)
 		}

@@ -139,7 +139,8 @@ func (d *Dispatcher) markLost(ctx context.Context, k budgetKey) (next time.Time,
 			next = soonest(next, now.Add(left))
 			continue
 		}
-		lost = append(lost, outcome{id: call.ID, reading: provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonSenderLost}})
+		reading := provider.Reading{Kind: provider.Unknown, Reason: provider.ReasonSenderLost}
+		lost = append(lost, outcome{id: call.ID, reading: reading})
 	}
 	for outcomes := range slices.Chunk(lost, settleMax) {
 		failed = errors.Join(failed, d.applyAll(ctx, k, outcomes, true))

@@ -51,8 +51,8 @@ func (c *compiler) elementOf(array ast.Node) known {
 	return known{of.shape.Element(-1), of.name + "[]"}
 }
 
-// follow goes down a path, and refuses a field that no such value can have: it would be null for every record. bad is where that
-// is in the path.
+// follow goes down a path, and refuses a field that no such value can have: it would be null for every record. bad is
+// where that is in the path.
 func (k known) follow(segs []segment) (to known, bad int, err error) {
 	for i, s := range segs {
 		if s.isIndex {

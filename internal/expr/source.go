@@ -165,8 +165,8 @@ var stepPath = regexp.MustCompile(`^` + slugSegment + slugSegment + `\.output\b`
 
 const slugSegment = `(?:\.([A-Za-z_][A-Za-z0-9_-]*)|\[\s*("[^"\\]*"|'[^'\\]*')\s*\])`
 
-// slugDash stands for a dash in the slugs of a reference: the grammar takes it for a letter, and as it is one character,
-// too, places in the expression stay as they are.
+// slugDash stands for a dash in the slugs of a reference: the grammar takes it for a letter, and as it is one
+// character, too, places in the expression stay as they are.
 const slugDash = "\uA60C"
 
 // slug is a name of a reference as its author wrote it.

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// causeOf says in a few words where and why a request failed on its way: the name, the connection, its encryption, or the
-// answer; empty where nothing can be said. It never holds the address that was called, which may hold secrets.
+// causeOf says in a few words where and why a request failed on its way: the name, the connection, its encryption, or
+// the answer; empty where nothing can be said. It never holds the address that was called, which may hold secrets.
 func causeOf(err error) string {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError

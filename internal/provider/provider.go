@@ -45,8 +45,8 @@ type Request struct {
 	newToken bool
 	// masks are what its answer must not show.
 	masks []*mask
-	// Repeats: it has the idempotency key of an earlier attempt, which may still be under way there: a conflict (409) then says
-	// nothing of the outcome.
+	// Repeats: it has the idempotency key of an earlier attempt, which may still be under way there: a conflict (409)
+	// then says nothing of the outcome.
 	Repeats bool
 	// outcomes are what statuses prove of which the call itself says so.
 	outcomes map[int]Kind

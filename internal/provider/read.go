@@ -90,8 +90,8 @@ type Reading struct {
 	Status int
 	// Code and Message are the provider's own words, cut to 500 characters.
 	Code, Message string
-	// Cause says in a few words what went wrong on the way, where no answer did: a name that is not known, a connection that
-	// was refused; may be empty.
+	// Cause says in a few words what went wrong on the way, where no answer did: a name that is not known, a
+	// connection that was refused; may be empty.
 	Cause string
 	// RetryAfter is how long to wait after RetryLater: what the provider asked for, else what the catalog says. It is zero
 	// where the answer only names a window: the wait then ends with that window.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -50,11 +51,12 @@ func readFault(spec *catalog.Answer, ans *Answer) (code, message string) {
 		if len(body) > maxFault {
 			return code, message
 		}
+		found := faultOf(doc)
 		if message == "" {
-			message = foundMessage(doc)
+			message = found.message()
 		}
 		if code == "" {
-			code = foundCode(doc, message)
+			code = found.code(message)
 		}
 		if code == "" && message == "" && strings.ContainsRune(doc.Raw, '"') { // else it says nothing
 			message = clean(doc.Raw, maxSaid)
@@ -74,20 +76,60 @@ func readFault(spec *catalog.Answer, ans *Answer) (code, message string) {
 	return "", ""
 }
 
-// foundMessage finds the message of an error in JSON of any form.
-func foundMessage(doc gjson.Result) string {
+// fault is an answer that is no success, with what it has under names that are looked for. They are found in one pass: an
+// answer may have thousands of others.
+type fault struct {
+	doc   gjson.Result
+	named map[string]gjson.Result
+}
+
+func faultOf(doc gjson.Result) fault {
+	f := fault{doc, map[string]gjson.Result{}}
+	if doc.IsArray() {
+		f.named["0"] = doc.Get("0")
+		return f
+	}
+	doc.ForEach(func(key, value gjson.Result) bool {
+		if _, known := f.named[key.Str]; !known && wantedNames[key.Str] {
+			f.named[key.Str] = value
+		}
+		return true
+	})
+	return f
+}
+
+// wantedNames are the first names of all paths that are looked for.
+var wantedNames = func() map[string]bool {
+	out := map[string]bool{}
+	for _, at := range slices.Concat(messageAt, codeAt) {
+		name, _, _ := strings.Cut(at, ".")
+		out[name] = true
+	}
+	return out
+}()
+
+func (f fault) at(path string) gjson.Result {
+	name, rest, deeper := strings.Cut(path, ".")
+	if v := f.named[name]; v.Exists() && deeper {
+		return v.Get(rest)
+	}
+	return f.named[name]
+}
+
+// message finds the message of an error in JSON of any form.
+func (f fault) message() string {
 	for _, at := range messageAt {
-		if v := doc.Get(at); v.Type == gjson.String && strings.TrimSpace(v.Str) != "" {
-			return clean(where(doc, at)+v.Str, maxText)
+		if v := f.at(at); v.Type == gjson.String && strings.TrimSpace(v.Str) != "" {
+			return clean(f.where(at)+v.Str, maxText)
 		}
 	}
-	for _, v := range []gjson.Result{doc.Get("errors"), doc.Get("error"), doc} {
+	for _, v := range []gjson.Result{f.at("errors"), f.at("error"), f.doc} {
 		if message := byField(v); message != "" {
 			return message
 		}
 	}
-	if doc.Type == gjson.String {
-		return clean(doc.Str, maxText)
+	if f.doc.Type == gjson.String {
+		return clean(f.doc.Str, maxText)
 	}
 	return ""
 }
@@ -99,10 +141,10 @@ var fieldAt = map[string][]string{
 }
 
 // where is the beginning of a message that says what part of the request it speaks of; empty where nothing does.
-func where(doc gjson.Result, at string) string {
+func (f fault) where(at string) string {
 	parent, _, _ := strings.Cut(at, ".")
 	for _, field := range fieldAt[parent] {
-		if name := named(doc, field); name != "" {
+		if name := scalarText(f.at(field)); name != "" {
 			return name + ": "
 		}
 	}
@@ -134,12 +176,12 @@ func byField(v gjson.Result) (message string) {
 	return message
 }
 
-// foundCode finds the code of an error in JSON of any form, rather a word than a number. What is its message is not its
+// code finds the code of an error in JSON of any form, rather a word than a number. What is its message is not its
 // code.
-func foundCode(doc gjson.Result, message string) string {
+func (f fault) code(message string) string {
 	for _, kind := range []gjson.Type{gjson.String, gjson.Number} {
 		for _, at := range codeAt {
-			v := doc.Get(at)
+			v := f.at(at)
 			if v.Type != kind {
 				continue
 			}

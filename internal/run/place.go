@@ -13,8 +13,8 @@ import (
 // places are what organizations may still start of the batches that a transaction wants to start.
 type places map[uuid.UUID]*orgquota.Grant
 
-// takePlaces takes as many as organizations want, or as there are. What is taken is written before the transaction takes
-// again.
+// takePlaces takes as many as organizations want, or as there are. What is taken is written before the transaction
+// takes again.
 func (s *Service) takePlaces(ctx context.Context, tx pgx.Tx, wanted map[uuid.UUID]int64) (places, error) {
 	out := places{}
 	for org, n := range wanted {

@@ -191,7 +191,7 @@ func (v *sliceView) path(r *Record) ([]ExecutionStep, error) {
 	ended := v.endOf(offset, r.Run) != nil
 	for i := range v.parts {
 		if p := &v.parts[i]; v.concerns(p, offset) && !ended {
-			failure, err := v.doubt(p)
+			failure, err := v.uncertain(p)
 			if err != nil {
 				return nil, err
 			}

@@ -226,13 +226,13 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// failure is the error of the record at an offset; nil for none. Of one whose call is in doubt it is what went wrong with
-// that.
+// failure is the error of the record at an offset; nil for none. Of one whose call is in doubt it is what went wrong
+// with that.
 func (v *sliceView) failure(o int32) (*JobError, error) {
 	if s := v.statuses[o]; s == NeedsReconcile || s == Unresolved {
 		for i := range v.parts {
 			if p := &v.parts[i]; p.state == s && v.concerns(p, o) {
-				return v.doubt(p)
+				return v.uncertain(p)
 			}
 		}
 	}
@@ -248,11 +248,12 @@ func (v *sliceView) failure(o int32) (*JobError, error) {
 // What becomes of records whose call is in doubt.
 const (
 	beingLookedUp = "; whether it has taken the record is being found out"
-	needsPerson   = "; it cannot be asked whether it has taken the record: look there, then resolve the job or have it sent again"
+	needsPerson   = "; it cannot be asked whether it has taken the record: look there, then resolve the job or have it " +
+		"sent again"
 )
 
-// doubt is the error of the records of a part whose call is in doubt; nil where nothing is known of it.
-func (v *sliceView) doubt(p *coverPart) (*JobError, error) {
+// uncertain is the error of the records of a part whose call is in doubt; nil where nothing is known of it.
+func (v *sliceView) uncertain(p *coverPart) (*JobError, error) {
 	if p.failure == "" {
 		return nil, nil
 	}

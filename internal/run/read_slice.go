@@ -191,7 +191,8 @@ func (s *Service) readParts(ctx context.Context, tx pgx.Tx, views []*sliceView, 
 	rows, err := s.q.PartsOfSlices(ctx, tx, db.PartsOfSlicesParams{BatchIds: batchIDs, SliceNos: nos})
 	for _, r := range rows {
 		v := byKey[sliceKey{r.BatchID, r.SliceNo}]
-		v.parts = append(v.parts, coverPart{Part: partOf(&r), state: partStatus(r.CallState), claimedAt: r.ClaimedAt, failure: r.Failure})
+		p := coverPart{Part: partOf(&r), state: partStatus(r.CallState), claimedAt: r.ClaimedAt, failure: r.Failure}
+		v.parts = append(v.parts, p)
 	}
 	return wrap(err, "read parts of slices")
 }

@@ -19,8 +19,8 @@ func (s *Schema) Shape() Shape {
 	return out
 }
 
-// add adds a schema that the value must fit, and those that it must fit with it. What a choice such as anyOf says is left
-// out: it can only narrow further.
+// add adds a schema that the value must fit, and those that it must fit with it. What a choice such as anyOf says is
+// left out: it can only narrow further.
 func (s *Shape) add(x *jsonschema.Schema) {
 	if x == nil {
 		return
@@ -37,8 +37,8 @@ func (s Shape) Allows(name string) bool {
 	return !slices.ContainsFunc(s.all, func(x *jsonschema.Schema) bool { return closed(x) && x.Properties[name] == nil })
 }
 
-// Fields returns the names of which an object of this shape can have no others, in order; nothing where it can have any,
-// or more than most.
+// Fields returns the names of which an object of this shape can have no others, in order; nothing where it can have
+// any, or more than most.
 func (s Shape) Fields(most int) (names []string) {
 	for _, x := range s.all {
 		if !closed(x) || len(x.Properties) > most {

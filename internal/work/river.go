@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// fetchCooldown and fetchPoll: workers hear of a job at once, fetch at most this often, and look by themselves in case
-	// a notification was lost with its connection. Each queue does, of which there are many: an idle process does little else.
+	// fetchCooldown and fetchPoll: workers hear of a job at once, fetch at most this often, and look by themselves in
+	// case a notification was lost with its connection. Each queue does, of which there are many: an idle process
+	// does little else.
 	fetchCooldown = 5 * time.Millisecond
 	fetchPoll     = 30 * time.Second
 	// keepDone is how long finished jobs stay for a person to see.
