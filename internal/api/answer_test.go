@@ -3,6 +3,8 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -156,10 +158,16 @@ func (s *stack) settledJob(batch string) (job map[string]any) {
 // TestHTTPRequest_Unreachable: where no connection comes about, the error says why.
 func TestHTTPRequest_Unreachable(t *testing.T) {
 	t.Parallel()
-	s, _, _ := serveAnswers(t, nil)
+	secret := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secret.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secret.StartTLS()
+	t.Cleanup(secret.Close)
+	host := strings.TrimPrefix(secret.URL, "https://")
+	s, _, _ := serveAnswers(t, nil, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, host) })
 	for address, cause := range map[string]string{
 		"http://127.0.0.1:1/":                "no connection to 127.0.0.1:1: connection refused",
 		"https://nothing-is-here.invalid/?k": "the name nothing-is-here.invalid",
+		secret.URL:                           "the certificate is not accepted: ",
 	} {
 		batch := s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","retry":{"max_attempts":1},
 			"params":{"method":"POST","url":%q}}]}]`, address)), `{"input_data":{}}`)
@@ -197,13 +205,13 @@ func TestBulk_Doubt(t *testing.T) {
 // TestCalls_Log: each call that failed has one line in the log, without what the receiver said; others have theirs at debug.
 func TestCalls_Log(t *testing.T) {
 	t.Parallel()
-	var log logBuffer
+	var lines logBuffer
 	s, host, _ := serveAnswers(t, map[string]answerCase{
 		"refused": {status: 422, body: `{"code": "bad_phone", "message": "ada@example.com has no phone"}`},
 		"worded":  {status: 422, body: `{"code": "ada@example.com", "message": "m"}`},
 		"fine":    {status: 200, body: `{}`},
 	}, func(c *app.Config) {
-		c.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Log = slog.New(slog.NewJSONHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	want := map[string]string{"refused": "INFO refused refused bad_phone 422", "worded": "INFO refused refused  422", "fine": "DEBUG success   0"}
 	for path, line := range want {
@@ -211,7 +219,7 @@ func TestCalls_Log(t *testing.T) {
 			"params":{"url":"http://%s/%s?secret=1"}}]}]`, host, path)), `{"input_data":{}}`)
 		s.settledJob(batch)
 		var got []string
-		for text := range strings.Lines(log.String()) {
+		for text := range strings.Lines(lines.String()) {
 			if !strings.Contains(text, batch) || !strings.Contains(text, `"msg":"call"`) {
 				continue
 			}
