@@ -397,26 +397,25 @@ WHERE p.batch_id = @batch_id AND c.org_id = @org_id AND c.state IN ('unknown', '
     AND flow.slice_at(@batch_id::uuid, @position::bigint) BETWEEN p.slice_no AND p.last_no
 ORDER BY c.id;
 
+-- name: CallsDoubtedOf :many
+-- The calls of unknown outcome that cover records of a batch, from one on.
+SELECT c.id, c.state, c.failure FROM flow.call c
+WHERE c.id IN (SELECT p.call_id FROM flow.part p WHERE p.batch_id = @batch_id AND p.call_id > @after)
+    AND c.org_id = @org_id AND c.state IN ('unknown', 'unresolved')
+ORDER BY c.id LIMIT @max_calls;
+
 -- name: CallsLock :many
 SELECT sqlc.embed(c), sqlc.embed(b) FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY(@ids::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c;
 
--- name: ResolutionInsert :exec
--- Writes down what was said of a record, with the place that it had in its call, and that the call is without it now. Its place is found
--- among the places of those that nothing was said of, whose parts stand before its own.
+-- name: ResolutionsInsert :exec
+-- Writes down what was said of records, with the places that they had in their call, and that the call is without them now.
 WITH call AS (
-    UPDATE flow.call SET resolved = resolved + 1 WHERE id = @call_id
+    UPDATE flow.call SET resolved = resolved + cardinality(@call_rows::int[]) WHERE id = @call_id
 )
 INSERT INTO flow.resolution (call_id, call_row, org_id, batch_id, position, outcome, note, account_id, created_at)
-SELECT @call_id, n, @org_id, @batch_id, @position, @outcome, @note, @account_id, @created_at
-FROM flow.call c CROSS JOIN generate_series(0, c.records - 1) n
-WHERE c.id = @call_id AND NOT EXISTS (SELECT FROM flow.resolution r WHERE r.call_id = @call_id AND r.call_row = n)
-ORDER BY n LIMIT 1 OFFSET (
-    SELECT coalesce(sum(CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END - CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END
-        - coalesce(cardinality(p.left_out), 0)), 0)
-    FROM flow.part own JOIN flow.part p ON p.call_id = own.call_id AND (p.call_seq, p.slice_no, p.from_off) < (own.call_seq, own.slice_no, own.from_off)
-    JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
-    WHERE own.id = @part_id);
+SELECT @call_id, r.call_row, @org_id, @batch_id, r.position, @outcome, @note, @account_id, @created_at
+FROM (SELECT unnest(@call_rows::int[]) AS call_row, unnest(@positions::bigint[]) AS position) r;
 
 -- name: ResolutionsOfCall :many
 SELECT call_row, outcome FROM flow.resolution WHERE call_id = @call_id ORDER BY call_row;

@@ -393,12 +393,14 @@ WHERE n.slice_no < n.last_no OR n.slice_no = n.last_no
     AND n.to_off - n.from_off > (SELECT count(*) FROM unnest(old.left_out) o WHERE o >= n.from_off AND o < n.to_off)
 RETURNING id, slice_no, from_off, elements, call_id;
 
--- name: EndedRunInsert :exec
--- Ends the run of a job that goes on in the next one.
+-- name: EndedRunsInsert :exec
+-- Ends the runs of jobs that go on in their next ones.
 INSERT INTO flow.ended_run (org_id, batch_id, position, run, step_no, note, ended_at)
-SELECT @org_id, @batch_id, @position, coalesce(max(r.run), 0) + 1, @step_no::smallint, sqlc.narg('note')::text, @ended_at::timestamptz
-FROM flow.ended_run r
-WHERE r.org_id = @org_id AND r.batch_id = @batch_id AND r.position = @position;
+SELECT @org_id, @batch_id, p.position, r.last + 1, @step_no::smallint, sqlc.narg('note')::text, @ended_at::timestamptz
+FROM unnest(@positions::bigint[]) AS p (position) CROSS JOIN LATERAL (
+    SELECT coalesce(max(r.run), 0) AS last FROM flow.ended_run r
+    WHERE r.org_id = @org_id AND r.batch_id = @batch_id AND r.position = p.position
+) r;
 
 -- name: ElementAdd :exec
 INSERT INTO flow.element (batch_id, position, step_no, task_no, element, output)

@@ -708,6 +708,52 @@ func (q *Queries) CallsDoubtedAt(ctx context.Context, db DBTX, arg CallsDoubtedA
 	return items, nil
 }
 
+const callsDoubtedOf = `-- name: CallsDoubtedOf :many
+SELECT c.id, c.state, c.failure FROM flow.call c
+WHERE c.id IN (SELECT p.call_id FROM flow.part p WHERE p.batch_id = $1 AND p.call_id > $2)
+    AND c.org_id = $3 AND c.state IN ('unknown', 'unresolved')
+ORDER BY c.id LIMIT $4
+`
+
+type CallsDoubtedOfParams struct {
+	BatchID  uuid.UUID
+	After    *uuid.UUID
+	OrgID    uuid.UUID
+	MaxCalls int32
+}
+
+type CallsDoubtedOfRow struct {
+	ID      uuid.UUID
+	State   string
+	Failure *string
+}
+
+// The calls of unknown outcome that cover records of a batch, from one on.
+func (q *Queries) CallsDoubtedOf(ctx context.Context, db DBTX, arg CallsDoubtedOfParams) ([]CallsDoubtedOfRow, error) {
+	rows, err := db.Query(ctx, callsDoubtedOf,
+		arg.BatchID,
+		arg.After,
+		arg.OrgID,
+		arg.MaxCalls,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CallsDoubtedOfRow
+	for rows.Next() {
+		var i CallsDoubtedOfRow
+		if err := rows.Scan(&i.ID, &i.State, &i.Failure); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const callsExclusive = `-- name: CallsExclusive :many
 SELECT exclusive_key::text FROM flow.call WHERE domain = $1 AND exclusive_key = ANY($2::text[])
 `
@@ -2008,47 +2054,39 @@ func (q *Queries) ResolutionContradict(ctx context.Context, db DBTX, arg Resolut
 	return err
 }
 
-const resolutionInsert = `-- name: ResolutionInsert :exec
+const resolutionsInsert = `-- name: ResolutionsInsert :exec
 WITH call AS (
-    UPDATE flow.call SET resolved = resolved + 1 WHERE id = $1
+    UPDATE flow.call SET resolved = resolved + cardinality($8::int[]) WHERE id = $1
 )
 INSERT INTO flow.resolution (call_id, call_row, org_id, batch_id, position, outcome, note, account_id, created_at)
-SELECT $1, n, $2, $3, $4, $5, $6, $7, $8
-FROM flow.call c CROSS JOIN generate_series(0, c.records - 1) n
-WHERE c.id = $1 AND NOT EXISTS (SELECT FROM flow.resolution r WHERE r.call_id = $1 AND r.call_row = n)
-ORDER BY n LIMIT 1 OFFSET (
-    SELECT coalesce(sum(CASE WHEN s.no = p.last_no THEN p.to_off ELSE s.records END - CASE WHEN s.no = p.slice_no THEN p.from_off ELSE 0 END
-        - coalesce(cardinality(p.left_out), 0)), 0)
-    FROM flow.part own JOIN flow.part p ON p.call_id = own.call_id AND (p.call_seq, p.slice_no, p.from_off) < (own.call_seq, own.slice_no, own.from_off)
-    JOIN flow.slice s ON s.batch_id = p.batch_id AND s.no BETWEEN p.slice_no AND p.last_no
-    WHERE own.id = $9)
+SELECT $1, r.call_row, $2, $3, r.position, $4, $5, $6, $7
+FROM (SELECT unnest($8::int[]) AS call_row, unnest($9::bigint[]) AS position) r
 `
 
-type ResolutionInsertParams struct {
+type ResolutionsInsertParams struct {
 	CallID    uuid.UUID
 	OrgID     uuid.UUID
 	BatchID   uuid.UUID
-	Position  int64
 	Outcome   string
 	Note      *string
 	AccountID *uuid.UUID
 	CreatedAt time.Time
-	PartID    int64
+	CallRows  []int32
+	Positions []int64
 }
 
-// Writes down what was said of a record, with the place that it had in its call, and that the call is without it now. Its place is found
-// among the places of those that nothing was said of, whose parts stand before its own.
-func (q *Queries) ResolutionInsert(ctx context.Context, db DBTX, arg ResolutionInsertParams) error {
-	_, err := db.Exec(ctx, resolutionInsert,
+// Writes down what was said of records, with the places that they had in their call, and that the call is without them now.
+func (q *Queries) ResolutionsInsert(ctx context.Context, db DBTX, arg ResolutionsInsertParams) error {
+	_, err := db.Exec(ctx, resolutionsInsert,
 		arg.CallID,
 		arg.OrgID,
 		arg.BatchID,
-		arg.Position,
 		arg.Outcome,
 		arg.Note,
 		arg.AccountID,
 		arg.CreatedAt,
-		arg.PartID,
+		arg.CallRows,
+		arg.Positions,
 	)
 	return err
 }

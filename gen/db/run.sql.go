@@ -674,31 +674,33 @@ func (q *Queries) ElementsTake(ctx context.Context, db DBTX, arg ElementsTakePar
 	return items, nil
 }
 
-const endedRunInsert = `-- name: EndedRunInsert :exec
+const endedRunsInsert = `-- name: EndedRunsInsert :exec
 INSERT INTO flow.ended_run (org_id, batch_id, position, run, step_no, note, ended_at)
-SELECT $1, $2, $3, coalesce(max(r.run), 0) + 1, $4::smallint, $5::text, $6::timestamptz
-FROM flow.ended_run r
-WHERE r.org_id = $1 AND r.batch_id = $2 AND r.position = $3
+SELECT $1, $2, p.position, r.last + 1, $3::smallint, $4::text, $5::timestamptz
+FROM unnest($6::bigint[]) AS p (position) CROSS JOIN LATERAL (
+    SELECT coalesce(max(r.run), 0) AS last FROM flow.ended_run r
+    WHERE r.org_id = $1 AND r.batch_id = $2 AND r.position = p.position
+) r
 `
 
-type EndedRunInsertParams struct {
-	OrgID    uuid.UUID
-	BatchID  uuid.UUID
-	Position int64
-	StepNo   int16
-	Note     *string
-	EndedAt  time.Time
+type EndedRunsInsertParams struct {
+	OrgID     uuid.UUID
+	BatchID   uuid.UUID
+	StepNo    int16
+	Note      *string
+	EndedAt   time.Time
+	Positions []int64
 }
 
-// Ends the run of a job that goes on in the next one.
-func (q *Queries) EndedRunInsert(ctx context.Context, db DBTX, arg EndedRunInsertParams) error {
-	_, err := db.Exec(ctx, endedRunInsert,
+// Ends the runs of jobs that go on in their next ones.
+func (q *Queries) EndedRunsInsert(ctx context.Context, db DBTX, arg EndedRunsInsertParams) error {
+	_, err := db.Exec(ctx, endedRunsInsert,
 		arg.OrgID,
 		arg.BatchID,
-		arg.Position,
 		arg.StepNo,
 		arg.Note,
 		arg.EndedAt,
+		arg.Positions,
 	)
 	return err
 }

@@ -198,16 +198,27 @@ type BatchInvoker interface {
 	//
 	// GET /flows/batches/{batch_id}
 	GetBatch(ctx context.Context, params GetBatchParams, options ...RequestOption) (*Batch, error)
+	// ListBatchErrors invokes listBatchErrors operation.
+	//
+	// Says what went wrong in a batch, however many records it has: its jobs that are `failed`,
+	// `rejected`, `needs_reconcile` or `unresolved`, put into groups of those that failed alike. Alike are
+	// errors of the same task, job status, codes and status of the answer whose messages differ in nothing
+	// but what belongs to one record: numbers, ids, addresses and texts in quotes, which are `#` in the
+	// messages of the group. The largest group comes first. `POST /flows/batches/{batch_id}/retry` and
+	// `POST /flows/batches/{batch_id}/resolve` take the ids of groups.
+	//
+	// GET /flows/batches/{batch_id}/errors
+	ListBatchErrors(ctx context.Context, params ListBatchErrorsParams, options ...RequestOption) (*BatchErrors, error)
 	// ListBatchResults invokes listBatchResults operation.
 	//
 	// Returns one result per record, in position order. `json` is a page. `ndjson` and `csv` stream every
 	// result from `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one
 	// row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
 	// `status`, `output` (as JSON text, empty for null) and the parts of the error, empty where they are
-	// null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_code`, `provider_message`. A
-	// part of the error that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`,
-	// `@`, a tab or a line break and is no number, has an apostrophe before it; `ndjson` has all texts as
-	// they are.
+	// null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_status`, `provider_code`,
+	// `provider_message`. A part of the error that a spreadsheet would take for a formula, because it
+	// begins with `=`, `+`, `-`, `@`, a tab or a line break and is no number, has an apostrophe before it;
+	// `ndjson` has all texts as they are.
 	//
 	// GET /flows/batches/{batch_id}/results
 	ListBatchResults(ctx context.Context, params ListBatchResultsParams, options ...RequestOption) (ListBatchResultsRes, error)
@@ -217,6 +228,19 @@ type BatchInvoker interface {
 	//
 	// GET /flows/batches
 	ListBatches(ctx context.Context, params ListBatchesParams, options ...RequestOption) (*BatchList, error)
+	// ResolveBatch invokes resolveBatch operation.
+	//
+	// Settles jobs of a batch that are `needs_reconcile` or `unresolved`, all alike, as
+	// `POST /flows/jobs/{job_id}/resolve` settles one: by what you found at the provider. `groups` of
+	// `GET /flows/batches/{batch_id}/errors` narrow it to what failed alike. Look how many there are, and
+	// say so in `expected_count`: if by then another number is in doubt, nothing is settled, and the
+	// answer is 409.
+	//
+	// Calls are settled one after the other, each with all of its records. A request settles about 50000
+	// records, fewer where each was a call of its own; repeat it while `remaining` is not 0.
+	//
+	// POST /flows/batches/{batch_id}/resolve
+	ResolveBatch(ctx context.Context, request *BatchResolution, params ResolveBatchParams, options ...RequestOption) (*BatchResolved, error)
 	// RetryBatch invokes retryBatch operation.
 	//
 	// Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of
@@ -227,8 +251,9 @@ type BatchInvoker interface {
 	//
 	// A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 	// retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
-	// failed goes on where that failed. If no job is left, the answer is 409. While the quota
-	// `open_batches` is full it is 429 with `Retry-After` (seconds).
+	// failed goes on where that failed. With `groups` only jobs whose error in this batch is in one of
+	// them are retried. If no job is left, the answer is 409. While the quota `open_batches` is full it is
+	// 429 with `Retry-After` (seconds).
 	//
 	// POST /flows/batches/{batch_id}/retry
 	RetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, options ...RequestOption) (*TriggerResult, error)
@@ -11564,16 +11589,212 @@ func (c *Client) sendListAuditLog(ctx context.Context, params ListAuditLogParams
 	return result, nil
 }
 
+// ListBatchErrors invokes listBatchErrors operation.
+//
+// Says what went wrong in a batch, however many records it has: its jobs that are `failed`,
+// `rejected`, `needs_reconcile` or `unresolved`, put into groups of those that failed alike. Alike are
+// errors of the same task, job status, codes and status of the answer whose messages differ in nothing
+// but what belongs to one record: numbers, ids, addresses and texts in quotes, which are `#` in the
+// messages of the group. The largest group comes first. `POST /flows/batches/{batch_id}/retry` and
+// `POST /flows/batches/{batch_id}/resolve` take the ids of groups.
+//
+// GET /flows/batches/{batch_id}/errors
+func (c *Client) ListBatchErrors(ctx context.Context, params ListBatchErrorsParams, options ...RequestOption) (*BatchErrors, error) {
+	res, err := c.sendListBatchErrors(ctx, params, options...)
+	return res, err
+}
+
+func (c *Client) sendListBatchErrors(ctx context.Context, params ListBatchErrorsParams, requestOptions ...RequestOption) (res *BatchErrors, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("listBatchErrors"),
+		semconv.HTTPRequestMethodKey.String("GET"),
+		semconv.URLTemplateKey.String("/flows/batches/{batch_id}/errors"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, ListBatchErrorsOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/flows/batches/"
+	{
+		// Encode "batch_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "batch_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.BatchID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/errors"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeQueryParams"
+	q := uri.NewQueryEncoder()
+	{
+		// Encode "status" parameter.
+		cfg := uri.QueryParameterEncodingConfig{
+			Name:    "status",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.EncodeParam(cfg, func(e uri.Encoder) error {
+			if val, ok := params.Status.Get(); ok {
+				return e.EncodeValue(conv.StringToString(string(val)))
+			}
+			return nil
+		}); err != nil {
+			return res, errors.Wrap(err, "encode query")
+		}
+	}
+	u.RawQuery = q.Values().Encode()
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "GET", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, ListBatchErrorsOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, ListBatchErrorsOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeListBatchErrorsResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
 // ListBatchResults invokes listBatchResults operation.
 //
 // Returns one result per record, in position order. `json` is a page. `ndjson` and `csv` stream every
 // result from `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one
 // row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
 // `status`, `output` (as JSON text, empty for null) and the parts of the error, empty where they are
-// null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_code`, `provider_message`. A
-// part of the error that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`,
-// `@`, a tab or a line break and is no number, has an apostrophe before it; `ndjson` has all texts as
-// they are.
+// null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_status`, `provider_code`,
+// `provider_message`. A part of the error that a spreadsheet would take for a formula, because it
+// begins with `=`, `+`, `-`, `@`, a tab or a line break and is no number, has an apostrophe before it;
+// `ndjson` has all texts as they are.
 //
 // GET /flows/batches/{batch_id}/results
 func (c *Client) ListBatchResults(ctx context.Context, params ListBatchResultsParams, options ...RequestOption) (ListBatchResultsRes, error) {
@@ -20187,6 +20408,186 @@ func (c *Client) sendReplayWebhookDelivery(ctx context.Context, params ReplayWeb
 	return result, nil
 }
 
+// ResolveBatch invokes resolveBatch operation.
+//
+// Settles jobs of a batch that are `needs_reconcile` or `unresolved`, all alike, as
+// `POST /flows/jobs/{job_id}/resolve` settles one: by what you found at the provider. `groups` of
+// `GET /flows/batches/{batch_id}/errors` narrow it to what failed alike. Look how many there are, and
+// say so in `expected_count`: if by then another number is in doubt, nothing is settled, and the
+// answer is 409.
+//
+// Calls are settled one after the other, each with all of its records. A request settles about 50000
+// records, fewer where each was a call of its own; repeat it while `remaining` is not 0.
+//
+// POST /flows/batches/{batch_id}/resolve
+func (c *Client) ResolveBatch(ctx context.Context, request *BatchResolution, params ResolveBatchParams, options ...RequestOption) (*BatchResolved, error) {
+	res, err := c.sendResolveBatch(ctx, request, params, options...)
+	return res, err
+}
+
+func (c *Client) sendResolveBatch(ctx context.Context, request *BatchResolution, params ResolveBatchParams, requestOptions ...RequestOption) (res *BatchResolved, err error) {
+	otelAttrs := []attribute.KeyValue{
+		otelogen.OperationID("resolveBatch"),
+		semconv.HTTPRequestMethodKey.String("POST"),
+		semconv.URLTemplateKey.String("/flows/batches/{batch_id}/resolve"),
+	}
+	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
+
+	// Run stopwatch.
+	startTime := time.Now()
+	defer func() {
+		// Use floating point division here for higher precision (instead of Millisecond method).
+		elapsedDuration := time.Since(startTime)
+		c.duration.Record(ctx, float64(elapsedDuration)/float64(time.Millisecond), metric.WithAttributes(otelAttrs...))
+	}()
+
+	// Increment request counter.
+	c.requests.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+
+	// Start a span for this request.
+	ctx, span := c.cfg.Tracer.Start(ctx, ResolveBatchOperation,
+		trace.WithAttributes(otelAttrs...),
+		clientSpanKind,
+	)
+	// Track stage for error reporting.
+	var stage string
+	defer func() {
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, stage)
+			c.errors.Add(ctx, 1, metric.WithAttributes(otelAttrs...))
+		}
+		span.End()
+	}()
+
+	var reqCfg requestConfig
+	reqCfg.setDefaults(c.baseClient)
+	for _, o := range requestOptions {
+		o(&reqCfg)
+	}
+
+	stage = "BuildURL"
+	u := c.serverURL
+	if override := reqCfg.ServerURL; override != nil {
+		u = override
+	}
+	u = uri.Clone(u)
+	var pathParts [3]string
+	pathParts[0] = "/flows/batches/"
+	{
+		// Encode "batch_id" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "batch_id",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.BatchID))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/resolve"
+	uri.AddPathParts(u, pathParts[:]...)
+
+	stage = "EncodeRequest"
+	r, err := ht.NewRequest(ctx, "POST", u)
+	if err != nil {
+		return res, errors.Wrap(err, "create request")
+	}
+	if err := encodeResolveBatchRequest(request, r); err != nil {
+		return res, errors.Wrap(err, "encode request")
+	}
+
+	{
+		type bitset = [1]uint8
+		var satisfied bitset
+		{
+			stage = "Security:ApiKeyAuth"
+			switch err := c.securityApiKeyAuth(ctx, ResolveBatchOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 0
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"ApiKeyAuth\"")
+			}
+		}
+		{
+			stage = "Security:OrgJwt"
+			switch err := c.securityOrgJwt(ctx, ResolveBatchOperation, r); {
+			case err == nil: // if NO error
+				satisfied[0] |= 1 << 1
+			case errors.Is(err, ogenerrors.ErrSkipClientSecurity):
+				// Skip this security.
+			default:
+				return res, errors.Wrap(err, "security \"OrgJwt\"")
+			}
+		}
+
+		if ok := func() bool {
+		nextRequirement:
+			for _, requirement := range []bitset{
+				{0b00000001},
+				{0b00000010},
+			} {
+				for i, mask := range requirement {
+					if satisfied[i]&mask != mask {
+						continue nextRequirement
+					}
+				}
+				return true
+			}
+			return false
+		}(); !ok {
+			return res, ogenerrors.ErrSecurityRequirementIsNotSatisfied
+		}
+	}
+
+	if err := c.onRequest(ctx, r); err != nil {
+		return res, errors.Wrap(err, "client edit request")
+	}
+
+	if err := reqCfg.onRequest(r); err != nil {
+		return res, errors.Wrap(err, "edit request")
+	}
+
+	stage = "SendRequest"
+	resp, err := reqCfg.Client.Do(r)
+	if err != nil {
+		return res, errors.Wrap(err, "do request")
+	}
+	body := resp.Body
+	defer func() {
+		// Drain the body to EOF before closing, so the underlying
+		// connection can be reused by the Transport regardless of the
+		// response status code. See https://github.com/ogen-go/ogen/issues/1670.
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}()
+
+	if err := c.onResponse(ctx, resp); err != nil {
+		return res, errors.Wrap(err, "client edit response")
+	}
+
+	if err := reqCfg.onResponse(resp); err != nil {
+		return res, errors.Wrap(err, "edit response")
+	}
+
+	stage = "DecodeResponse"
+	result, err := decodeResolveBatchResponse(resp)
+	if err != nil {
+		return res, errors.Wrap(err, "decode response")
+	}
+
+	return result, nil
+}
+
 // ResolveJob invokes resolveJob operation.
 //
 // Settles a job that is `needs_reconcile` or `unresolved`: a call carried its record, and nobody knows
@@ -20898,8 +21299,9 @@ func (c *Client) sendResumeDomain(ctx context.Context, params ResumeDomainParams
 //
 // A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 // retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
-// failed goes on where that failed. If no job is left, the answer is 409. While the quota
-// `open_batches` is full it is 429 with `Retry-After` (seconds).
+// failed goes on where that failed. With `groups` only jobs whose error in this batch is in one of
+// them are retried. If no job is left, the answer is 409. While the quota `open_batches` is full it is
+// 429 with `Retry-After` (seconds).
 //
 // POST /flows/batches/{batch_id}/retry
 func (c *Client) RetryBatch(ctx context.Context, request OptBatchRetry, params RetryBatchParams, options ...RequestOption) (*TriggerResult, error) {

@@ -5469,6 +5469,140 @@ func decodeListAuditLogParams(args [0]string, argsEscaped bool, r *http.Request)
 	return params, nil
 }
 
+// ListBatchErrorsParams is parameters of listBatchErrors operation.
+type ListBatchErrorsParams struct {
+	// Only jobs in this status.
+	Status OptListBatchErrorsStatus `json:",omitempty,omitzero"`
+	// The id of the batch.
+	BatchID string
+}
+
+func unpackListBatchErrorsParams(packed middleware.Parameters) (params ListBatchErrorsParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "status",
+			In:   "query",
+		}
+		if v, ok := packed[key]; ok {
+			params.Status = v.(OptListBatchErrorsStatus)
+		}
+	}
+	{
+		key := middleware.ParameterKey{
+			Name: "batch_id",
+			In:   "path",
+		}
+		params.BatchID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeListBatchErrorsParams(args [1]string, argsEscaped bool, r *http.Request) (params ListBatchErrorsParams, _ error) {
+	q := uri.NewQueryDecoder(r.URL.Query())
+	// Decode query: status.
+	if err := func() error {
+		cfg := uri.QueryParameterDecodingConfig{
+			Name:    "status",
+			Style:   uri.QueryStyleForm,
+			Explode: true,
+		}
+
+		if err := q.HasParam(cfg); err == nil {
+			if err := q.DecodeParam(cfg, func(d uri.Decoder) error {
+				var paramsDotStatusVal ListBatchErrorsStatus
+				if err := func() error {
+					val, err := d.DecodeValue()
+					if err != nil {
+						return err
+					}
+
+					c, err := conv.ToString(val)
+					if err != nil {
+						return err
+					}
+
+					paramsDotStatusVal = ListBatchErrorsStatus(c)
+					return nil
+				}(); err != nil {
+					return err
+				}
+				params.Status.SetTo(paramsDotStatusVal)
+				return nil
+			}); err != nil {
+				return err
+			}
+			if err := func() error {
+				if value, ok := params.Status.Get(); ok {
+					if err := func() error {
+						if err := value.Validate(); err != nil {
+							return err
+						}
+						return nil
+					}(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "status",
+			In:   "query",
+			Err:  err,
+		}
+	}
+	// Decode path: batch_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "batch_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.BatchID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "batch_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
 // ListBatchResultsParams is parameters of listBatchResults operation.
 type ListBatchResultsParams struct {
 	// The most items to return, 1 to 50000. Where items are very large, a page can have fewer;
@@ -16203,6 +16337,72 @@ func decodeReplayWebhookDeliveryParams(args [2]string, argsEscaped bool, r *http
 	}(); err != nil {
 		return params, &ogenerrors.DecodeParamError{
 			Name: "delivery_id",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	return params, nil
+}
+
+// ResolveBatchParams is parameters of resolveBatch operation.
+type ResolveBatchParams struct {
+	// The id of the batch.
+	BatchID string
+}
+
+func unpackResolveBatchParams(packed middleware.Parameters) (params ResolveBatchParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "batch_id",
+			In:   "path",
+		}
+		params.BatchID = packed[key].(string)
+	}
+	return params
+}
+
+func decodeResolveBatchParams(args [1]string, argsEscaped bool, r *http.Request) (params ResolveBatchParams, _ error) {
+	// Decode path: batch_id.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "batch_id",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.BatchID = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "batch_id",
 			In:   "path",
 			Err:  err,
 		}

@@ -419,6 +419,20 @@ func encodeReplaceVariableSetRequest(
 	return nil
 }
 
+func encodeResolveBatchRequest(
+	req *BatchResolution,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeResolveJobRequest(
 	req *JobResolution,
 	r *http.Request,

@@ -1305,6 +1305,27 @@ func encodeListAuditLogResponse(response *AuditEntryList, w http.ResponseWriter,
 	return nil
 }
 
+func encodeListBatchErrorsResponse(response *BatchErrors, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
 func encodeListBatchResultsResponse(response ListBatchResultsRes, w http.ResponseWriter, span trace.Span) error {
 	switch response := response.(type) {
 	case *ResultList:
@@ -2398,6 +2419,19 @@ func encodeReplayWebhookDeliveryResponse(response *WebhookDelivery, w http.Respo
 	}(); err != nil {
 		return errors.Wrap(err, "validate")
 	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeResolveBatchResponse(response *BatchResolved, w http.ResponseWriter, span trace.Span) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(200)
 

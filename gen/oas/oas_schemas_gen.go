@@ -1994,6 +1994,46 @@ func (s *BatchCounts) SetCancelled(val int) {
 	s.Cancelled = val
 }
 
+// Ref: #/components/schemas/BatchErrors
+type BatchErrors struct {
+	// The groups, the largest first; at most 1000.
+	Items []ErrorGroup `json:"items"`
+	// How many jobs are in these groups.
+	Records int64 `json:"records"`
+	// How many jobs have errors of further groups, which are not shown. 0 in all but odd cases.
+	Others int64 `json:"others"`
+}
+
+// GetItems returns the value of Items.
+func (s *BatchErrors) GetItems() []ErrorGroup {
+	return s.Items
+}
+
+// GetRecords returns the value of Records.
+func (s *BatchErrors) GetRecords() int64 {
+	return s.Records
+}
+
+// GetOthers returns the value of Others.
+func (s *BatchErrors) GetOthers() int64 {
+	return s.Others
+}
+
+// SetItems sets the value of Items.
+func (s *BatchErrors) SetItems(val []ErrorGroup) {
+	s.Items = val
+}
+
+// SetRecords sets the value of Records.
+func (s *BatchErrors) SetRecords(val int64) {
+	s.Records = val
+}
+
+// SetOthers sets the value of Others.
+func (s *BatchErrors) SetOthers(val int64) {
+	s.Others = val
+}
+
 // Ref: #/components/schemas/BatchList
 type BatchList struct {
 	Items []Batch `json:"items"`
@@ -2057,11 +2097,196 @@ func (s *BatchList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
 
+// Ref: #/components/schemas/BatchResolution
+type BatchResolution struct {
+	// What became of the record.
+	Outcome BatchResolutionOutcome `json:"outcome"`
+	// How you know; kept with the resolution and shown in the error of the job.
+	Note OptString `json:"note"`
+	// Only jobs in this status; both if left out.
+	Status OptBatchResolutionStatus `json:"status"`
+	// Only jobs whose error is in one of these groups: ids of `GET /flows/batches/{batch_id}/errors`.
+	Groups []string `json:"groups"`
+	// How many jobs you expect to be meant. If there are more or fewer, nothing is settled (409).
+	ExpectedCount OptInt64 `json:"expected_count"`
+}
+
+// GetOutcome returns the value of Outcome.
+func (s *BatchResolution) GetOutcome() BatchResolutionOutcome {
+	return s.Outcome
+}
+
+// GetNote returns the value of Note.
+func (s *BatchResolution) GetNote() OptString {
+	return s.Note
+}
+
+// GetStatus returns the value of Status.
+func (s *BatchResolution) GetStatus() OptBatchResolutionStatus {
+	return s.Status
+}
+
+// GetGroups returns the value of Groups.
+func (s *BatchResolution) GetGroups() []string {
+	return s.Groups
+}
+
+// GetExpectedCount returns the value of ExpectedCount.
+func (s *BatchResolution) GetExpectedCount() OptInt64 {
+	return s.ExpectedCount
+}
+
+// SetOutcome sets the value of Outcome.
+func (s *BatchResolution) SetOutcome(val BatchResolutionOutcome) {
+	s.Outcome = val
+}
+
+// SetNote sets the value of Note.
+func (s *BatchResolution) SetNote(val OptString) {
+	s.Note = val
+}
+
+// SetStatus sets the value of Status.
+func (s *BatchResolution) SetStatus(val OptBatchResolutionStatus) {
+	s.Status = val
+}
+
+// SetGroups sets the value of Groups.
+func (s *BatchResolution) SetGroups(val []string) {
+	s.Groups = val
+}
+
+// SetExpectedCount sets the value of ExpectedCount.
+func (s *BatchResolution) SetExpectedCount(val OptInt64) {
+	s.ExpectedCount = val
+}
+
+// What became of the record.
+type BatchResolutionOutcome string
+
+const (
+	BatchResolutionOutcomeAccepted BatchResolutionOutcome = "accepted"
+	BatchResolutionOutcomeRejected BatchResolutionOutcome = "rejected"
+	BatchResolutionOutcomeRequeue  BatchResolutionOutcome = "requeue"
+)
+
+// AllValues returns all BatchResolutionOutcome values.
+func (BatchResolutionOutcome) AllValues() []BatchResolutionOutcome {
+	return []BatchResolutionOutcome{
+		BatchResolutionOutcomeAccepted,
+		BatchResolutionOutcomeRejected,
+		BatchResolutionOutcomeRequeue,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s BatchResolutionOutcome) MarshalText() ([]byte, error) {
+	switch s {
+	case BatchResolutionOutcomeAccepted:
+		return []byte(s), nil
+	case BatchResolutionOutcomeRejected:
+		return []byte(s), nil
+	case BatchResolutionOutcomeRequeue:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *BatchResolutionOutcome) UnmarshalText(data []byte) error {
+	switch BatchResolutionOutcome(data) {
+	case BatchResolutionOutcomeAccepted:
+		*s = BatchResolutionOutcomeAccepted
+		return nil
+	case BatchResolutionOutcomeRejected:
+		*s = BatchResolutionOutcomeRejected
+		return nil
+	case BatchResolutionOutcomeRequeue:
+		*s = BatchResolutionOutcomeRequeue
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Only jobs in this status; both if left out.
+type BatchResolutionStatus string
+
+const (
+	BatchResolutionStatusNeedsReconcile BatchResolutionStatus = "needs_reconcile"
+	BatchResolutionStatusUnresolved     BatchResolutionStatus = "unresolved"
+)
+
+// AllValues returns all BatchResolutionStatus values.
+func (BatchResolutionStatus) AllValues() []BatchResolutionStatus {
+	return []BatchResolutionStatus{
+		BatchResolutionStatusNeedsReconcile,
+		BatchResolutionStatusUnresolved,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s BatchResolutionStatus) MarshalText() ([]byte, error) {
+	switch s {
+	case BatchResolutionStatusNeedsReconcile:
+		return []byte(s), nil
+	case BatchResolutionStatusUnresolved:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *BatchResolutionStatus) UnmarshalText(data []byte) error {
+	switch BatchResolutionStatus(data) {
+	case BatchResolutionStatusNeedsReconcile:
+		*s = BatchResolutionStatusNeedsReconcile
+		return nil
+	case BatchResolutionStatusUnresolved:
+		*s = BatchResolutionStatusUnresolved
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/BatchResolved
+type BatchResolved struct {
+	// How many jobs this request settled.
+	Resolved int64 `json:"resolved"`
+	// How many of those that were meant are still in doubt. Repeat the request while it is not 0.
+	Remaining int64 `json:"remaining"`
+}
+
+// GetResolved returns the value of Resolved.
+func (s *BatchResolved) GetResolved() int64 {
+	return s.Resolved
+}
+
+// GetRemaining returns the value of Remaining.
+func (s *BatchResolved) GetRemaining() int64 {
+	return s.Remaining
+}
+
+// SetResolved sets the value of Resolved.
+func (s *BatchResolved) SetResolved(val int64) {
+	s.Resolved = val
+}
+
+// SetRemaining sets the value of Remaining.
+func (s *BatchResolved) SetRemaining(val int64) {
+	s.Remaining = val
+}
+
 // Ref: #/components/schemas/BatchRetry
 type BatchRetry struct {
 	// Which jobs to retry: those in any of these statuses. Without it `failed`, `rejected` and
 	// `unprocessed`.
 	JobStatuses []BatchRetryJobStatusesItem `json:"job_statuses"`
+	// Only jobs whose error is in one of these groups: ids of `GET /flows/batches/{batch_id}/errors`.
+	Groups []string `json:"groups"`
 }
 
 // GetJobStatuses returns the value of JobStatuses.
@@ -2069,9 +2294,19 @@ func (s *BatchRetry) GetJobStatuses() []BatchRetryJobStatusesItem {
 	return s.JobStatuses
 }
 
+// GetGroups returns the value of Groups.
+func (s *BatchRetry) GetGroups() []string {
+	return s.Groups
+}
+
 // SetJobStatuses sets the value of JobStatuses.
 func (s *BatchRetry) SetJobStatuses(val []BatchRetryJobStatusesItem) {
 	s.JobStatuses = val
+}
+
+// SetGroups sets the value of Groups.
+func (s *BatchRetry) SetGroups(val []string) {
+	s.Groups = val
 }
 
 type BatchRetryJobStatusesItem string
@@ -6381,6 +6616,107 @@ func NewExpressionErrorsErrorDetail(v ExpressionErrors) ErrorDetail {
 	return s
 }
 
+// Ref: #/components/schemas/ErrorExample
+type ErrorExample struct {
+	JobID string `json:"job_id"`
+	// The place of the record in the batch, from 0.
+	Position int64    `json:"position"`
+	Error    JobError `json:"error"`
+}
+
+// GetJobID returns the value of JobID.
+func (s *ErrorExample) GetJobID() string {
+	return s.JobID
+}
+
+// GetPosition returns the value of Position.
+func (s *ErrorExample) GetPosition() int64 {
+	return s.Position
+}
+
+// GetError returns the value of Error.
+func (s *ErrorExample) GetError() JobError {
+	return s.Error
+}
+
+// SetJobID sets the value of JobID.
+func (s *ErrorExample) SetJobID(val string) {
+	s.JobID = val
+}
+
+// SetPosition sets the value of Position.
+func (s *ErrorExample) SetPosition(val int64) {
+	s.Position = val
+}
+
+// SetError sets the value of Error.
+func (s *ErrorExample) SetError(val JobError) {
+	s.Error = val
+}
+
+// Ref: #/components/schemas/ErrorGroup
+type ErrorGroup struct {
+	// Names the group; the same in other batches of the same steps.
+	ID     string    `json:"id"`
+	Status JobStatus `json:"status"`
+	// What the errors have in common; `#` in its messages stands for what differs.
+	Error JobError `json:"error"`
+	// How many jobs failed so.
+	Count int64 `json:"count"`
+	// The first of them by position.
+	Examples []ErrorExample `json:"examples"`
+}
+
+// GetID returns the value of ID.
+func (s *ErrorGroup) GetID() string {
+	return s.ID
+}
+
+// GetStatus returns the value of Status.
+func (s *ErrorGroup) GetStatus() JobStatus {
+	return s.Status
+}
+
+// GetError returns the value of Error.
+func (s *ErrorGroup) GetError() JobError {
+	return s.Error
+}
+
+// GetCount returns the value of Count.
+func (s *ErrorGroup) GetCount() int64 {
+	return s.Count
+}
+
+// GetExamples returns the value of Examples.
+func (s *ErrorGroup) GetExamples() []ErrorExample {
+	return s.Examples
+}
+
+// SetID sets the value of ID.
+func (s *ErrorGroup) SetID(val string) {
+	s.ID = val
+}
+
+// SetStatus sets the value of Status.
+func (s *ErrorGroup) SetStatus(val JobStatus) {
+	s.Status = val
+}
+
+// SetError sets the value of Error.
+func (s *ErrorGroup) SetError(val JobError) {
+	s.Error = val
+}
+
+// SetCount sets the value of Count.
+func (s *ErrorGroup) SetCount(val int64) {
+	s.Count = val
+}
+
+// SetExamples sets the value of Examples.
+func (s *ErrorGroup) SetExamples(val []ErrorExample) {
+	s.Examples = val
+}
+
 // ErrorStatusCodeWithHeaders wraps Error with status code and response headers.
 type ErrorStatusCodeWithHeaders struct {
 	StatusCode int
@@ -8787,6 +9123,9 @@ type JobError struct {
 	Message string    `json:"message"`
 	StepID  NilString `json:"step_id"`
 	TaskID  NilString `json:"task_id"`
+	// The HTTP status of the platform's answer; null where there was none, and for a record that was
+	// rejected inside an answer.
+	ProviderStatus NilInt `json:"provider_status"`
 	// The platform's own code, as its answer tells it; null where it tells none.
 	ProviderCode NilString `json:"provider_code"`
 	// The platform's own words, found in its answer: the message of JSON in any of the usual forms, the
@@ -8813,6 +9152,11 @@ func (s *JobError) GetStepID() NilString {
 // GetTaskID returns the value of TaskID.
 func (s *JobError) GetTaskID() NilString {
 	return s.TaskID
+}
+
+// GetProviderStatus returns the value of ProviderStatus.
+func (s *JobError) GetProviderStatus() NilInt {
+	return s.ProviderStatus
 }
 
 // GetProviderCode returns the value of ProviderCode.
@@ -8843,6 +9187,11 @@ func (s *JobError) SetStepID(val NilString) {
 // SetTaskID sets the value of TaskID.
 func (s *JobError) SetTaskID(val NilString) {
 	s.TaskID = val
+}
+
+// SetProviderStatus sets the value of ProviderStatus.
+func (s *JobError) SetProviderStatus(val NilInt) {
+	s.ProviderStatus = val
 }
 
 // SetProviderCode sets the value of ProviderCode.
@@ -9162,6 +9511,61 @@ func (s *Lane) UnmarshalText(data []byte) error {
 		return nil
 	case LaneInteractive:
 		*s = LaneInteractive
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+type ListBatchErrorsStatus string
+
+const (
+	ListBatchErrorsStatusFailed         ListBatchErrorsStatus = "failed"
+	ListBatchErrorsStatusRejected       ListBatchErrorsStatus = "rejected"
+	ListBatchErrorsStatusNeedsReconcile ListBatchErrorsStatus = "needs_reconcile"
+	ListBatchErrorsStatusUnresolved     ListBatchErrorsStatus = "unresolved"
+)
+
+// AllValues returns all ListBatchErrorsStatus values.
+func (ListBatchErrorsStatus) AllValues() []ListBatchErrorsStatus {
+	return []ListBatchErrorsStatus{
+		ListBatchErrorsStatusFailed,
+		ListBatchErrorsStatusRejected,
+		ListBatchErrorsStatusNeedsReconcile,
+		ListBatchErrorsStatusUnresolved,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s ListBatchErrorsStatus) MarshalText() ([]byte, error) {
+	switch s {
+	case ListBatchErrorsStatusFailed:
+		return []byte(s), nil
+	case ListBatchErrorsStatusRejected:
+		return []byte(s), nil
+	case ListBatchErrorsStatusNeedsReconcile:
+		return []byte(s), nil
+	case ListBatchErrorsStatusUnresolved:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *ListBatchErrorsStatus) UnmarshalText(data []byte) error {
+	switch ListBatchErrorsStatus(data) {
+	case ListBatchErrorsStatusFailed:
+		*s = ListBatchErrorsStatusFailed
+		return nil
+	case ListBatchErrorsStatusRejected:
+		*s = ListBatchErrorsStatusRejected
+		return nil
+	case ListBatchErrorsStatusNeedsReconcile:
+		*s = ListBatchErrorsStatusNeedsReconcile
+		return nil
+	case ListBatchErrorsStatusUnresolved:
+		*s = ListBatchErrorsStatusUnresolved
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)
@@ -11074,6 +11478,52 @@ func (o OptBatchCancel) Or(d BatchCancel) BatchCancel {
 	return d
 }
 
+// NewOptBatchResolutionStatus returns new OptBatchResolutionStatus with value set to v.
+func NewOptBatchResolutionStatus(v BatchResolutionStatus) OptBatchResolutionStatus {
+	return OptBatchResolutionStatus{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptBatchResolutionStatus is optional BatchResolutionStatus.
+type OptBatchResolutionStatus struct {
+	Value BatchResolutionStatus
+	Set   bool
+}
+
+// IsSet returns true if OptBatchResolutionStatus was set.
+func (o OptBatchResolutionStatus) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptBatchResolutionStatus) Reset() {
+	var v BatchResolutionStatus
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptBatchResolutionStatus) SetTo(v BatchResolutionStatus) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptBatchResolutionStatus) Get() (v BatchResolutionStatus, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptBatchResolutionStatus) Or(d BatchResolutionStatus) BatchResolutionStatus {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptBatchRetry returns new OptBatchRetry with value set to v.
 func NewOptBatchRetry(v BatchRetry) OptBatchRetry {
 	return OptBatchRetry{
@@ -12264,6 +12714,52 @@ func (o OptLane) Get() (v Lane, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptLane) Or(d Lane) Lane {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptListBatchErrorsStatus returns new OptListBatchErrorsStatus with value set to v.
+func NewOptListBatchErrorsStatus(v ListBatchErrorsStatus) OptListBatchErrorsStatus {
+	return OptListBatchErrorsStatus{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptListBatchErrorsStatus is optional ListBatchErrorsStatus.
+type OptListBatchErrorsStatus struct {
+	Value ListBatchErrorsStatus
+	Set   bool
+}
+
+// IsSet returns true if OptListBatchErrorsStatus was set.
+func (o OptListBatchErrorsStatus) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptListBatchErrorsStatus) Reset() {
+	var v ListBatchErrorsStatus
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptListBatchErrorsStatus) SetTo(v ListBatchErrorsStatus) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptListBatchErrorsStatus) Get() (v ListBatchErrorsStatus, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptListBatchErrorsStatus) Or(d ListBatchErrorsStatus) ListBatchErrorsStatus {
 	if v, ok := o.Get(); ok {
 		return v
 	}

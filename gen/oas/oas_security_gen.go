@@ -147,6 +147,7 @@ var operationRolesApiKeyAuth = map[string][]string{
 	ListAuditLogOperation: []string{
 		"admin",
 	},
+	ListBatchErrorsOperation:        []string{},
 	ListBatchResultsOperation:       []string{},
 	ListBatchesOperation:            []string{},
 	ListCredentialsOperation:        []string{},
@@ -199,6 +200,9 @@ var operationRolesApiKeyAuth = map[string][]string{
 		"admin",
 	},
 	ReplayWebhookDeliveryOperation: []string{
+		"admin",
+	},
+	ResolveBatchOperation: []string{
 		"admin",
 	},
 	ResolveJobOperation: []string{
@@ -388,6 +392,7 @@ var operationRolesOrgJwt = map[string][]string{
 	ListAuditLogOperation: []string{
 		"admin",
 	},
+	ListBatchErrorsOperation:        []string{},
 	ListBatchResultsOperation:       []string{},
 	ListBatchesOperation:            []string{},
 	ListCredentialsOperation:        []string{},
@@ -440,6 +445,9 @@ var operationRolesOrgJwt = map[string][]string{
 		"admin",
 	},
 	ReplayWebhookDeliveryOperation: []string{
+		"admin",
+	},
+	ResolveBatchOperation: []string{
 		"admin",
 	},
 	ResolveJobOperation: []string{

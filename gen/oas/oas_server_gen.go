@@ -123,16 +123,27 @@ type BatchHandler interface {
 	//
 	// GET /flows/batches/{batch_id}
 	GetBatch(ctx context.Context, params GetBatchParams) (*Batch, error)
+	// ListBatchErrors implements listBatchErrors operation.
+	//
+	// Says what went wrong in a batch, however many records it has: its jobs that are `failed`,
+	// `rejected`, `needs_reconcile` or `unresolved`, put into groups of those that failed alike. Alike are
+	// errors of the same task, job status, codes and status of the answer whose messages differ in nothing
+	// but what belongs to one record: numbers, ids, addresses and texts in quotes, which are `#` in the
+	// messages of the group. The largest group comes first. `POST /flows/batches/{batch_id}/retry` and
+	// `POST /flows/batches/{batch_id}/resolve` take the ids of groups.
+	//
+	// GET /flows/batches/{batch_id}/errors
+	ListBatchErrors(ctx context.Context, params ListBatchErrorsParams) (*BatchErrors, error)
 	// ListBatchResults implements listBatchResults operation.
 	//
 	// Returns one result per record, in position order. `json` is a page. `ndjson` and `csv` stream every
 	// result from `skip` (or `cursor`) on and take no notice of `limit`: one JSON object a line, or one
 	// row a line after a line of column names (RFC 4180, UTF-8). The columns are `position`, `job_id`,
 	// `status`, `output` (as JSON text, empty for null) and the parts of the error, empty where they are
-	// null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_code`, `provider_message`. A
-	// part of the error that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`,
-	// `@`, a tab or a line break and is no number, has an apostrophe before it; `ndjson` has all texts as
-	// they are.
+	// null: `error_code`, `error_message`, `step_id`, `task_id`, `provider_status`, `provider_code`,
+	// `provider_message`. A part of the error that a spreadsheet would take for a formula, because it
+	// begins with `=`, `+`, `-`, `@`, a tab or a line break and is no number, has an apostrophe before it;
+	// `ndjson` has all texts as they are.
 	//
 	// GET /flows/batches/{batch_id}/results
 	ListBatchResults(ctx context.Context, params ListBatchResultsParams) (ListBatchResultsRes, error)
@@ -142,6 +153,19 @@ type BatchHandler interface {
 	//
 	// GET /flows/batches
 	ListBatches(ctx context.Context, params ListBatchesParams) (*BatchList, error)
+	// ResolveBatch implements resolveBatch operation.
+	//
+	// Settles jobs of a batch that are `needs_reconcile` or `unresolved`, all alike, as
+	// `POST /flows/jobs/{job_id}/resolve` settles one: by what you found at the provider. `groups` of
+	// `GET /flows/batches/{batch_id}/errors` narrow it to what failed alike. Look how many there are, and
+	// say so in `expected_count`: if by then another number is in doubt, nothing is settled, and the
+	// answer is 409.
+	//
+	// Calls are settled one after the other, each with all of its records. A request settles about 50000
+	// records, fewer where each was a call of its own; repeat it while `remaining` is not 0.
+	//
+	// POST /flows/batches/{batch_id}/resolve
+	ResolveBatch(ctx context.Context, req *BatchResolution, params ResolveBatchParams) (*BatchResolved, error)
 	// RetryBatch implements retryBatch operation.
 	//
 	// Starts a new batch over the records of a batch that is over (else 409) whose jobs have one of
@@ -152,8 +176,9 @@ type BatchHandler interface {
 	//
 	// A job has one retry at a time: jobs whose retry is under way are left out, and so are those whose
 	// retry succeeded or whose outcome nobody knows (`needs_reconcile`, `unresolved`). One whose retry
-	// failed goes on where that failed. If no job is left, the answer is 409. While the quota
-	// `open_batches` is full it is 429 with `Retry-After` (seconds).
+	// failed goes on where that failed. With `groups` only jobs whose error in this batch is in one of
+	// them are retried. If no job is left, the answer is 409. While the quota `open_batches` is full it is
+	// 429 with `Retry-After` (seconds).
 	//
 	// POST /flows/batches/{batch_id}/retry
 	RetryBatch(ctx context.Context, req OptBatchRetry, params RetryBatchParams) (*TriggerResult, error)

@@ -37,6 +37,14 @@ const (
 	personOnly = "; it cannot be asked whether it has taken the record: look there, then resolve the job or have it sent again"
 )
 
+// shownStatus is the status that the error of a case shows.
+func shownStatus(c answerCase) any {
+	if c.status == 0 || c.code == "invalid_parameters" {
+		return nil
+	}
+	return float64(c.status)
+}
+
 // TestHTTPRequest_Answers: the error of a record says what its receiver said, and what can be done, however the call came out.
 func TestHTTPRequest_Answers(t *testing.T) {
 	t.Parallel()
@@ -88,7 +96,8 @@ func TestHTTPRequest_Answers(t *testing.T) {
 			assert.EqualValues(t, 409, job["output"].(map[string]any)["status"], name)
 			continue
 		}
-		want := map[string]any{"code": c.code, "message": c.message, "step_id": "s", "task_id": "t", "provider_code": some(c.providerCode),
+		want := map[string]any{"code": c.code, "message": c.message, "step_id": "s", "task_id": "t",
+			"provider_status": shownStatus(c), "provider_code": some(c.providerCode),
 			"provider_message": some(c.providerSay)}
 		assert.Equal(t, want, job["error"], name)
 		assert.Equal(t, want, s.get("/flows/batches/" + batch + "/results")["items"].([]any)[0].(map[string]any)["error"], name)

@@ -196,6 +196,12 @@ var auditedCalls = map[string]func(s *stack) auditedCall{
 		s.doubt(batch, "unknown")
 		return auditedCall{"POST", "/flows/jobs/" + batch + ".0/resolve", `{"outcome":"accepted","note":"` + needle + `"}`, 200, "job", batch + ".0", ""}
 	},
+	"resolveBatch": func(s *stack) auditedCall {
+		batch := s.trigger(s.define(uploadSteps), `{"input_data":{"id":"a"}}`)
+		s.doubt(batch, "unknown")
+		body := `{"outcome":"accepted","note":"` + needle + `"}`
+		return auditedCall{"POST", "/flows/batches/" + batch + "/resolve", body, 200, "batch", batch, ""}
+	},
 	"retryBatch": func(s *stack) auditedCall {
 		id := s.trigger(s.define(transformSteps), "{}")
 		s.Do("POST", "/flows/batches/"+id+"/cancel", nil).Want(200)

@@ -24,6 +24,7 @@ type batchHandler struct {
 	pool      *pgxpool.Pool
 	runs      *run.Service
 	forecasts *forecast.Service
+	resolver  Resolver
 	// exports bounds the exports that are written at once.
 	exports *slots
 }

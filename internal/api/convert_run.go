@@ -45,7 +45,8 @@ func jobErrorOf(e *run.JobError) oas.NilJobError {
 	some := func(s string) oas.NilString { return oas.NilString{Value: s, Null: s == ""} }
 	return oas.NewNilJobError(oas.JobError{
 		Code: e.Code, Message: e.Message, StepID: some(e.StepID), TaskID: some(e.TaskID),
-		ProviderCode: some(e.ProviderCode), ProviderMessage: some(e.ProviderMessage),
+		ProviderStatus: oas.NilInt{Value: e.ProviderStatus, Null: e.ProviderStatus == 0},
+		ProviderCode:   some(e.ProviderCode), ProviderMessage: some(e.ProviderMessage),
 	})
 }
 

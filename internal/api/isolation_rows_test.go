@@ -125,6 +125,7 @@ var (
 	// groupsOfTheirOwn are the groups of the scopes of operations that stand under another tag; empty for no scope.
 	groupsOfTheirOwn = map[string]string{
 		"getMe": "", "createStreamToken": "executions", "triggerDefinition": "batches", "pauseBatch": "batches", "resumeBatch": "batches",
+		"resolveBatch": "jobs",
 	}
 )
 

@@ -10,9 +10,10 @@ import (
 	"flowlane/internal/run"
 )
 
-// Resolver is the dispatcher, to which people say what became of a record in doubt. Faults: NotFound, Conflict.
+// Resolver is the dispatcher, to which people say what became of records in doubt. Faults: NotFound, Conflict.
 type Resolver interface {
 	Resolve(ctx context.Context, in dispatch.Resolution) error
+	ResolveBatch(ctx context.Context, in dispatch.BatchResolution) (*dispatch.BatchResolved, error)
 }
 
 // jobHandler serves /flows/jobs.

@@ -55,26 +55,33 @@ func appendOutcome(b []byte, status run.Status, output json.RawMessage) []byte {
 }
 
 func appendFailure(b []byte, f *run.JobError) []byte {
-	for i, field := range [...]struct{ name, value string }{
-		{"code", f.Code}, {"message", f.Message}, {"step_id", f.StepID}, {"task_id", f.TaskID}, {"provider_code", f.ProviderCode}, {"provider_message", f.ProviderMessage},
+	for i, field := range [...]struct {
+		name  string
+		value any
+		null  bool
+	}{
+		{"code", f.Code, false}, {"message", f.Message, false}, {"step_id", f.StepID, f.StepID == ""}, {"task_id", f.TaskID, f.TaskID == ""},
+		{"provider_status", f.ProviderStatus, f.ProviderStatus == 0}, {"provider_code", f.ProviderCode, f.ProviderCode == ""},
+		{"provider_message", f.ProviderMessage, f.ProviderMessage == ""},
 	} {
 		sep := `,"`
 		if i == 0 {
 			sep = `{"`
 		}
 		b = append(append(append(b, sep...), field.name...), `":`...)
-		if i > 1 && field.value == "" {
+		if field.null {
 			b = append(b, "null"...)
 			continue
 		}
-		text, _ := json.Marshal(field.value) // a string: cannot fail
+		text, _ := json.Marshal(field.value) // a string or a number: cannot fail
 		b = append(b, text...)
 	}
 	return append(b, "}}\n"...)
 }
 
 // csvColumns are the columns of an export as CSV.
-var csvColumns = []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id", "provider_code", "provider_message"}
+var csvColumns = []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id",
+	"provider_status", "provider_code", "provider_message"}
 
 // appendCSV writes a result as a row of RFC 4180. The package encoding/csv does not keep line breaks within texts as they are
 // where lines end as the RFC says.
@@ -87,7 +94,15 @@ func appendCSV(b []byte, r *run.Record) []byte {
 		failure = &run.JobError{}
 	}
 	return appendRow(b, at, r.Batch.FlowBatch.ID.String()+"."+at, string(r.Status), out, failure.Code, literal(failure.Message),
-		literal(failure.StepID), literal(failure.TaskID), literal(failure.ProviderCode), literal(failure.ProviderMessage))
+		literal(failure.StepID), literal(failure.TaskID), statusText(failure.ProviderStatus), literal(failure.ProviderCode),
+		literal(failure.ProviderMessage))
+}
+
+func statusText(status int) string {
+	if status == 0 {
+		return ""
+	}
+	return strconv.Itoa(status)
 }
 
 func appendRow(b []byte, fields ...string) []byte {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -88,7 +89,8 @@ func (s *stack) wantTable(batch string) (seen map[string]int) {
 	table := parseCSV(t, string(res.Body))
 	list := s.pages(path, 7)
 	require.Len(t, table, len(list)+1)
-	require.Equal(t, []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id", "provider_code", "provider_message"}, table[0])
+	require.Equal(t, []string{"position", "job_id", "status", "output", "error_code", "error_message",
+		"step_id", "task_id", "provider_status", "provider_code", "provider_message"}, table[0])
 	for i, item := range list {
 		var r struct {
 			Position json.Number
@@ -99,18 +101,23 @@ func (s *stack) wantTable(batch string) (seen map[string]int) {
 				Code, Message   string
 				StepID          *string `json:"step_id"`
 				TaskID          *string `json:"task_id"`
+				ProviderStatus  *int    `json:"provider_status"`
 				ProviderCode    *string `json:"provider_code"`
 				ProviderMessage *string `json:"provider_message"`
 			}
 		}
 		require.NoError(t, json.Unmarshal(item, &r))
-		want := []string{r.Position.String(), r.JobID, r.Status, string(r.Output), "", "", "", "", "", ""}
+		want := []string{r.Position.String(), r.JobID, r.Status, string(r.Output), "", "", "", "", "", "", ""}
 		if want[3] == "null" {
 			want[3] = ""
 		}
 		if e := r.Error; e != nil {
 			want[4] = e.Code
-			for k, text := range []*string{&e.Message, e.StepID, e.TaskID, e.ProviderCode, e.ProviderMessage} {
+			var status *string
+			if e.ProviderStatus != nil {
+				status = new(strconv.Itoa(*e.ProviderStatus))
+			}
+			for k, text := range []*string{&e.Message, e.StepID, e.TaskID, status, e.ProviderCode, e.ProviderMessage} {
 				if text == nil {
 					continue
 				}

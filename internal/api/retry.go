@@ -27,6 +27,7 @@ func (h batchHandler) RetryBatch(ctx context.Context, req oas.OptBatchRetry, par
 			in.Statuses = append(in.Statuses, run.Status(status))
 		}
 	}
+	in.Groups = req.Value.Groups
 	var started *run.StartedBatch
 	var estimate *forecast.Estimate
 	err = pg.InTx(ctx, h.pool, func(ctx context.Context, tx pgx.Tx) (err error) {

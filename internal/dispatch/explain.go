@@ -13,7 +13,7 @@ import (
 
 // explain says what a reading that is no success comes to, as the error of the records of its call; nil for a success.
 func explain(r *provider.Reading) *run.JobError {
-	e := &run.JobError{ProviderCode: r.Code, ProviderMessage: r.Message}
+	e := &run.JobError{ProviderStatus: r.Status, ProviderCode: r.Code, ProviderMessage: r.Message}
 	switch r.Kind {
 	case provider.Success, provider.Pending, "": // a person has said what came of it
 		return nil
@@ -24,7 +24,7 @@ func explain(r *provider.Reading) *run.JobError {
 	case provider.NotArrived:
 		e.Code, e.Message = explainNotArrived(r)
 	default:
-		e.Code, e.Message = codeUnknown, explainUnknown(r.Reason)
+		e.Code, e.Message = run.CodeUnknown, explainUnknown(r.Reason)
 	}
 	if r.Status != 0 {
 		e.Message += fmt.Sprintf(" (status %d)", r.Status)

@@ -101,7 +101,6 @@ const (
 	codeRejected    = "record_rejected"
 	codeUnreachable = "provider_unreachable"
 	codeTooLate     = "call_too_late"
-	codeUnknown     = "outcome_unknown"
 	codeResolved    = "resolved_by_person"
 )
 

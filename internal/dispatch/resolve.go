@@ -68,7 +68,7 @@ func (d *Dispatcher) resolve(ctx context.Context, tx pgx.Tx, in Resolution) erro
 		return err
 	}
 	if in.Outcome == OutcomeRequeue && r.change.Stopped(in.BatchID) {
-		return fault.New(fault.Conflict, "Batch sends nothing any more: its jobs cannot be queued again; resolve the job as accepted or rejected")
+		return errStopped()
 	}
 	if err := r.settle(ctx, doubts); err != nil {
 		return err
@@ -77,6 +77,11 @@ func (d *Dispatcher) resolve(ctx context.Context, tx pgx.Tx, in Resolution) erro
 		return err
 	}
 	return r.change.Apply(ctx)
+}
+
+func errStopped() error {
+	return fault.New(fault.Conflict,
+		"Batch sends nothing any more: its jobs cannot be queued again; resolve the job as accepted or rejected")
 }
 
 // resolving is a resolution under way.
@@ -96,20 +101,74 @@ func (r *resolving) settle(ctx context.Context, doubts []run.Doubtful) error {
 		if at < 0 { // it came into doubt just now
 			return fmt.Errorf("%w: call %s", run.ErrMoved, doubt.CallID)
 		}
-		err := r.d.q.ResolutionInsert(ctx, r.tx, db.ResolutionInsertParams{CallID: doubt.CallID, PartID: doubt.Part.ID, OrgID: r.in.OrgID,
-			BatchID: r.in.BatchID, Position: r.in.Position, Outcome: string(r.in.Outcome), Note: r.in.Note, AccountID: r.in.By,
-			CreatedAt: r.change.Now})
+		sent, err := r.sentOf(ctx, doubt.CallID)
 		if err != nil {
-			return fmt.Errorf("write the resolution: %w", err)
+			return err
 		}
-		r.calls[at].FlowCall.Resolved++
-		results = append(results, r.result(&r.calls[at].FlowCall, doubt))
+		sent = slices.DeleteFunc(sent, func(s sentRecord) bool { return s.part.ID != doubt.Part.ID })
+		if err := r.write(ctx, &r.calls[at].FlowCall, sent); err != nil {
+			return err
+		}
+		results = append(results, r.result(&r.calls[at].FlowCall, &doubt.Part, doubt.From))
 	}
 	if r.in.Outcome == OutcomeRequeue {
-		if err := r.change.EndRun(ctx, r.in.BatchID, r.in.Position, doubts[0].Part.StepNo, r.in.Note); err != nil {
+		err := r.change.EndRuns(ctx, r.in.BatchID, []int64{r.in.Position}, doubts[0].Part.StepNo, r.in.Note)
+		if err != nil {
 			return err
 		}
 	}
+	return r.finish(ctx, results)
+}
+
+// sentRecord is a record of a call in doubt: its place in the call and in its part.
+type sentRecord struct {
+	row    int32
+	part   *run.Part
+	offset int32
+}
+
+func (s *sentRecord) position() int64 { return s.part.First + int64(s.offset) }
+
+// sentOf lists the records of a call in the order in which they were sent, but for those that people have settled.
+func (r *resolving) sentOf(ctx context.Context, callID uuid.UUID) (out []sentRecord, err error) {
+	rows, err := r.d.q.PartsOfCall(ctx, r.tx, []uuid.UUID{callID})
+	if err != nil {
+		return nil, fmt.Errorf("read the parts of a call: %w", err)
+	}
+	gone, err := r.d.q.ResolutionsOfCall(ctx, r.tx, callID)
+	if err != nil {
+		return nil, fmt.Errorf("read resolutions: %w", err)
+	}
+	row := int32(0)
+	for i := range rows {
+		p := sentPart(&rows[i])
+		for _, o := range p.Offsets() {
+			for ; len(gone) > 0 && gone[0].CallRow == row; gone = gone[1:] {
+				row++
+			}
+			out = append(out, sentRecord{row, p, o})
+			row++
+		}
+	}
+	return out, nil
+}
+
+// write keeps what was said of records of a call.
+func (r *resolving) write(ctx context.Context, call *db.FlowCall, sent []sentRecord) error {
+	in := db.ResolutionsInsertParams{CallID: call.ID, OrgID: r.in.OrgID, BatchID: r.in.BatchID, Outcome: string(r.in.Outcome),
+		Note: r.in.Note, AccountID: r.in.By, CreatedAt: r.change.Now}
+	for i := range sent {
+		in.CallRows, in.Positions = append(in.CallRows, sent[i].row), append(in.Positions, sent[i].position())
+	}
+	if err := r.d.q.ResolutionsInsert(ctx, r.tx, in); err != nil {
+		return fmt.Errorf("write resolutions: %w", err)
+	}
+	call.Resolved += int32(len(sent)) //nolint:gosec // at most what a call carries
+	return nil
+}
+
+// finish moves the records on, and ends the calls of which nothing is in doubt any more.
+func (r *resolving) finish(ctx context.Context, results []run.Result) error {
 	if err := r.change.Settle(ctx, results); err != nil {
 		return err
 	}
@@ -125,20 +184,22 @@ func (r *resolving) settle(ctx context.Context, doubts []run.Doubtful) error {
 	return nil
 }
 
-// result is what the answer to the call would have come to for the record.
-func (r *resolving) result(call *db.FlowCall, doubt *run.Doubtful) run.Result {
-	plan := r.change.Plan(doubt.Part.BatchID)
-	step := &plan.Steps[doubt.Part.StepNo]
-	task := &step.Tasks[doubt.Part.TaskNo]
-	out := run.Result{Part: doubt.Part, From: doubt.From, CallID: doubt.CallID, StartedAt: call.ClaimedAt, EndedAt: r.change.Now}
-	e := run.Exception{Offset: doubt.Part.From, Error: &run.JobError{Code: codeResolved, StepID: step.ID, TaskID: task.ID}}
+// result is what the answer to the call would have come to for the records of a part of it, which stand at from.
+func (r *resolving) result(call *db.FlowCall, p *run.Part, from run.Status) run.Result {
+	plan := r.change.Plan(p.BatchID)
+	step := &plan.Steps[p.StepNo]
+	task := &step.Tasks[p.TaskNo]
+	out := run.Result{Part: *p, From: from, CallID: call.ID, StartedAt: call.ClaimedAt, EndedAt: r.change.Now}
+	e := run.Exception{Error: &run.JobError{Code: codeResolved, StepID: step.ID, TaskID: task.ID}}
 	switch r.in.Outcome {
 	case OutcomeRequeue:
-		e.Kind, e.Error.Code, e.Error.Message = run.TraceRetry, run.CodeRequeued, "The outcome of the call stayed unknown; a person had the job run again"
+		e.Kind, e.Error.Code = run.TraceRetry, run.CodeRequeued
+		e.Error.Message = "The outcome of the call stayed unknown; a person had the job run again"
 	case OutcomeRejected:
 		e.Kind, e.Error.Message = run.TraceFailed, "The outcome of the call stayed unknown; a person settled the job as failed"
 		if task.Action.Bulk {
-			e.Kind, e.Error.Message = run.TraceRejected, "The outcome of the call stayed unknown; a person settled the job as rejected"
+			e.Kind = run.TraceRejected
+			e.Error.Message = "The outcome of the call stayed unknown; a person settled the job as rejected"
 		}
 	default:
 		return out
@@ -146,7 +207,7 @@ func (r *resolving) result(call *db.FlowCall, doubt *run.Doubtful) run.Result {
 	if r.in.Note != nil {
 		e.Error.Message += ": " + *r.in.Note
 	}
-	out.Exceptions = []run.Exception{e}
+	out.Exceptions = allOf(p, e)
 	return out
 }
 

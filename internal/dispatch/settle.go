@@ -240,15 +240,21 @@ func (s *settlement) readParts(ctx context.Context, ids []uuid.UUID) error {
 	if err != nil {
 		return fmt.Errorf("read the parts of calls: %w", err)
 	}
-	for _, p := range rows {
-		call := s.calls[*p.CallID]
-		call.parts = append(call.parts, run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo,
-			First: p.First, From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, Element: p.Element, Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo})
-		if _, err := s.plan(ctx, p.BatchID); err != nil {
+	for i := range rows {
+		call := s.calls[*rows[i].CallID]
+		call.parts = append(call.parts, *sentPart(&rows[i]))
+		if _, err := s.plan(ctx, rows[i].BatchID); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sentPart is a part of a call, as far as it lies in one slice.
+func sentPart(p *db.PartsOfCallRow) *run.Part {
+	return &run.Part{ID: p.ID, BatchID: p.BatchID, StepNo: p.StepNo, TaskNo: p.TaskNo, SliceNo: p.SliceNo, First: p.First,
+		From: p.FromOff, To: p.ToOff, Size: p.Size, Apart: p.Apart, Attempt: p.Attempt, Element: p.Element,
+		Elements: p.Elements, LeftOut: p.LeftOut, ClaimNo: p.ClaimNo}
 }
 
 // one decides what the outcome about one call comes to.

@@ -175,9 +175,9 @@ func (s *Service) sliceRow(ctx context.Context, conn db.DBTX, batchID uuid.UUID,
 	return &rows[0], nil
 }
 
-// EndRun ends the run of a job at a step: what comes now belongs to its next one.
-func (c *Change) EndRun(ctx context.Context, batchID uuid.UUID, position int64, step int16, note *string) error {
-	org := c.heads[batchID].OrgID
-	err := c.s.q.EndedRunInsert(ctx, c.tx, db.EndedRunInsertParams{OrgID: org, BatchID: batchID, Position: position, StepNo: step, Note: note, EndedAt: c.Now})
-	return wrap(err, "end the run of job %s", JobID(batchID, position))
+// EndRuns ends the runs of jobs at a step: what comes now belongs to their next ones.
+func (c *Change) EndRuns(ctx context.Context, batchID uuid.UUID, positions []int64, step int16, note *string) error {
+	err := c.s.q.EndedRunsInsert(ctx, c.tx, db.EndedRunsInsertParams{OrgID: c.heads[batchID].OrgID, BatchID: batchID,
+		Positions: positions, StepNo: step, Note: note, EndedAt: c.Now})
+	return wrap(err, "end runs of jobs of batch %s", batchID)
 }

@@ -19,10 +19,12 @@ import (
 
 // JobError says why a job, or one attempt of a task, failed.
 type JobError struct {
-	Code            string `json:"code"`
-	Message         string `json:"message"`
-	StepID          string `json:"step_id,omitempty"`
-	TaskID          string `json:"task_id,omitempty"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	StepID  string `json:"step_id,omitempty"`
+	TaskID  string `json:"task_id,omitempty"`
+	// ProviderStatus is the HTTP status of the platform's answer; 0 where there was none.
+	ProviderStatus  int    `json:"provider_status,omitempty"`
 	ProviderCode    string `json:"provider_code,omitempty"`
 	ProviderMessage string `json:"provider_message,omitempty"`
 }

@@ -75,8 +75,12 @@ func Progress(r *BatchRow) float64 {
 // A job has one run, its execution, unless a person had it run again: then each run but the last has a row that says when it
 // ended, and what happened until then is its history. The last one is what the job is.
 
-// CodeRequeued is the error of a run that was ended so that the job could run again.
-const CodeRequeued = "requeued_by_person"
+// Codes of errors that this package gives of calls: of a run that was ended so that the job could run again, and of a call
+// of which nobody knows what became of it.
+const (
+	CodeRequeued = "requeued_by_person"
+	CodeUnknown  = "outcome_unknown"
+)
 
 // endOf is how a run of the record at this offset was ended so that the job could run again; nil for the last one.
 func (v *sliceView) endOf(offset, run int32) *db.EndedRunsReadRow {

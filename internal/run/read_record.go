@@ -229,12 +229,8 @@ func later(a, b time.Time) time.Time {
 // failure is the error of the record at an offset; nil for none. Of one whose call is in doubt it is what went wrong
 // with that.
 func (v *sliceView) failure(o int32) (*JobError, error) {
-	if s := v.statuses[o]; s == NeedsReconcile || s == Unresolved {
-		for i := range v.parts {
-			if p := &v.parts[i]; p.state == s && v.concerns(p, o) {
-				return v.uncertain(p)
-			}
-		}
+	if p := v.doubted(o); p != nil {
+		return v.uncertain(p)
 	}
 	j := v.jobs[o]
 	if j == nil || j.Error == "" {
@@ -243,6 +239,20 @@ func (v *sliceView) failure(o int32) (*JobError, error) {
 	var e JobError
 	err := json.Unmarshal([]byte(j.Error), &e)
 	return &e, wrap(err, "the error of job %s", JobID(v.batch.FlowBatch.ID, j.Position))
+}
+
+// doubted is the part whose call leaves it open what became of the record at an offset; nil for none.
+func (v *sliceView) doubted(o int32) *coverPart {
+	s := v.statuses[o]
+	if s != NeedsReconcile && s != Unresolved {
+		return nil
+	}
+	for i := range v.parts {
+		if p := &v.parts[i]; p.state == s && v.concerns(p, o) {
+			return p
+		}
+	}
+	return nil
 }
 
 // What becomes of records whose call is in doubt.
@@ -254,16 +264,22 @@ const (
 
 // uncertain is the error of the records of a part whose call is in doubt; nil where nothing is known of it.
 func (v *sliceView) uncertain(p *coverPart) (*JobError, error) {
-	if p.failure == "" {
+	e, err := uncertain(v.batch.plan, &p.Part, p.state, p.failure)
+	return e, wrap(err, "the failure of a call of batch %s", v.batch.FlowBatch.ID)
+}
+
+// uncertain is uncertain of a view; failure is what the call keeps.
+func uncertain(plan *definition.Plan, p *Part, state Status, failure string) (*JobError, error) {
+	if failure == "" {
 		return nil, nil
 	}
 	var e JobError
-	if err := json.Unmarshal([]byte(p.failure), &e); err != nil {
-		return nil, fmt.Errorf("the failure of a call of batch %s: %w", v.batch.FlowBatch.ID, err)
+	if err := json.Unmarshal([]byte(failure), &e); err != nil {
+		return nil, err
 	}
-	step := &v.batch.plan.Steps[p.StepNo]
+	step := &plan.Steps[p.StepNo]
 	e.StepID, e.TaskID = step.ID, step.Tasks[p.TaskNo].ID
-	if p.state == Unresolved {
+	if state == Unresolved {
 		e.Message += needsPerson
 	} else {
 		e.Message += beingLookedUp

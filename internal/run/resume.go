@@ -82,9 +82,12 @@ func (v *sliceView) resumePoints(wanted []bool) ([]resumePoint, error) {
 }
 
 // openToResume opens as many of these slices as fit into memory, with what resumePoints needs. Where they were looked for by the
-// statuses that are wanted, one that has no others is not read at all if its records can only begin anew.
-func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView, onlyWanted bool) ([]*sliceView, error) {
-	need := needs{inherited: noTraces, bare: true}
+// statuses that are wanted, one that has no others is not read at all if its records can only begin anew. errors reads
+// why records failed, and so every slice.
+func (b *batchView) openToResume(ctx context.Context, s *Service, tx pgx.Tx, views []*sliceView, onlyWanted, errors bool,
+) ([]*sliceView, error) {
+	need := needs{inherited: noTraces, bare: !errors}
+	onlyWanted = onlyWanted && !errors
 	switch {
 	case b.anew():
 		need.own = noTraces

@@ -21,8 +21,9 @@ import (
 // RetryInput says which jobs of a batch that is over are tried again.
 type RetryInput struct {
 	OrgID, BatchID uuid.UUID
-	// Statuses of the jobs; each can be retried (Retryable).
+	// Statuses of the jobs; each can be retried (Retryable). With Groups only those whose error is in one of them.
 	Statuses  []Status
+	Groups    []string
 	CreatedBy *uuid.UUID
 }
 
@@ -153,7 +154,7 @@ func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []stri
 		}
 		all = slices.DeleteFunc(all, func(v *sliceView) bool { return v.First >= end })
 		for left := all; len(left) > 0; {
-			views, err := b.openToResume(ctx, r.s, r.tx, left, b == r.of)
+			views, err := b.openToResume(ctx, r.s, r.tx, left, b == r.of, b == r.of && len(r.in.Groups) > 0)
 			if err != nil {
 				return err
 			}
@@ -173,7 +174,13 @@ func (r *retrying) eachOpened(ctx context.Context, b *batchView, statuses []stri
 func (r *retrying) take(ctx context.Context, views []*sliceView) error {
 	chosen := map[int64]candidate{}
 	for _, v := range views {
-		if err := v.choose(chosen, func(s Status) bool { return slices.Contains(r.in.Statuses, s) }, false); err != nil {
+		fits := func(o int32) (bool, error) {
+			if !slices.Contains(r.in.Statuses, v.statuses[o]) {
+				return false, nil
+			}
+			return v.inGroups(o, r.in.Groups)
+		}
+		if err := v.choose(chosen, fits, false); err != nil {
 			return err
 		}
 	}
@@ -186,14 +193,21 @@ func (r *retrying) take(ctx context.Context, views []*sliceView) error {
 	return r.insert(ctx, slices.SortedFunc(maps.Values(chosen), func(a, b candidate) int { return int(a.position - b.position) }))
 }
 
-// choose puts the slice's records of certain statuses, and where they go on, among the chosen ones; again, only those that are
-// there already, and the others are taken out.
-func (v *sliceView) choose(chosen map[int64]candidate, fits func(Status) bool, again bool) error {
+// choose puts the slice's records that fit, by their offsets, and where they go on, among the chosen ones; again, only
+// those that are there already, and the others are taken out.
+func (v *sliceView) choose(chosen map[int64]candidate, fits func(o int32) (bool, error), again bool) error {
 	wanted, some := make([]bool, v.Records), false
 	for o := range v.Records {
 		position := v.First + int64(o)
 		_, there := chosen[position]
-		wanted[o] = (v.wanted || fits(v.statuses[o])) && (there || !again)
+		if wanted[o] = v.wanted; !v.wanted {
+			fit, err := fits(o)
+			if err != nil {
+				return err
+			}
+			wanted[o] = fit
+		}
+		wanted[o] = wanted[o] && (there || !again)
 		some = some || wanted[o]
 		if again && !wanted[o] {
 			delete(chosen, position)
@@ -220,9 +234,10 @@ func (r *retrying) supersede(ctx context.Context, b *batchView, chosen map[int64
 	if err != nil {
 		return fmt.Errorf("find position %d of batch %s: %w", from, b.FlowBatch.ID, err)
 	}
-	fits := func(s Status) bool { return b.over() && BatchTerminal(b.FlowBatchCount.Status) && Retryable(s) }
+	over := b.over() && BatchTerminal(b.FlowBatchCount.Status)
 	return r.eachOpened(ctx, b, newMatcher(nil, nil).statuses, no, to, func(views []*sliceView) error {
 		for _, v := range views {
+			fits := func(o int32) (bool, error) { return over && Retryable(v.statuses[o]), nil }
 			if err := v.choose(chosen, fits, true); err != nil {
 				return err
 			}

@@ -2716,6 +2716,90 @@ export type BatchRetry = {
      * Which jobs to retry: those in any of these statuses. Without it `failed`, `rejected` and `unprocessed`.
      */
     job_statuses?: Array<'failed' | 'rejected' | 'unprocessed' | 'cancelled'>;
+    /**
+     * Only jobs whose error is in one of these groups: ids of `GET /flows/batches/{batch_id}/errors`.
+     *
+     */
+    groups?: Array<string>;
+};
+
+export type BatchResolution = {
+    /**
+     * What became of the record.
+     */
+    outcome: 'accepted' | 'rejected' | 'requeue';
+    /**
+     * How you know; kept with the resolution and shown in the error of the job.
+     */
+    note?: string;
+    /**
+     * Only jobs in this status; both if left out.
+     */
+    status?: 'needs_reconcile' | 'unresolved';
+    /**
+     * Only jobs whose error is in one of these groups: ids of `GET /flows/batches/{batch_id}/errors`.
+     *
+     */
+    groups?: Array<string>;
+    /**
+     * How many jobs you expect to be meant. If there are more or fewer, nothing is settled (409).
+     */
+    expected_count?: number;
+};
+
+export type BatchResolved = {
+    /**
+     * How many jobs this request settled.
+     */
+    resolved: number;
+    /**
+     * How many of those that were meant are still in doubt. Repeat the request while it is not 0.
+     */
+    remaining: number;
+};
+
+export type BatchErrors = {
+    /**
+     * The groups, the largest first; at most 1000.
+     */
+    items: Array<ErrorGroup>;
+    /**
+     * How many jobs are in these groups.
+     */
+    records: number;
+    /**
+     * How many jobs have errors of further groups, which are not shown. 0 in all but odd cases.
+     */
+    others: number;
+};
+
+export type ErrorGroup = {
+    /**
+     * Names the group; the same in other batches of the same steps.
+     */
+    id: string;
+    status: JobStatus;
+    /**
+     * What the errors have in common; `#` in its messages stands for what differs.
+     */
+    error: JobError;
+    /**
+     * How many jobs failed so.
+     */
+    count: number;
+    /**
+     * The first of them by position.
+     */
+    examples: Array<ErrorExample>;
+};
+
+export type ErrorExample = {
+    job_id: string;
+    /**
+     * The place of the record in the batch, from 0.
+     */
+    position: number;
+    error: JobError;
 };
 
 export type JobResolution = {
@@ -2796,6 +2880,12 @@ export type JobError = {
     message: string;
     step_id: string | null;
     task_id: string | null;
+    /**
+     * The HTTP status of the platform's answer; null where there was none, and for a record that was rejected inside
+     * an answer.
+     *
+     */
+    provider_status: number | null;
     /**
      * The platform's own code, as its answer tells it; null where it tells none.
      */
@@ -7056,6 +7146,79 @@ export type RetryBatchResponses = {
 };
 
 export type RetryBatchResponse = RetryBatchResponses[keyof RetryBatchResponses];
+
+export type ListBatchErrorsData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the batch.
+         */
+        batch_id: string;
+    };
+    query?: {
+        /**
+         * Only jobs in this status.
+         */
+        status?: 'failed' | 'rejected' | 'needs_reconcile' | 'unresolved';
+    };
+    url: '/flows/batches/{batch_id}/errors';
+};
+
+export type ListBatchErrorsErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListBatchErrorsError = ListBatchErrorsErrors[keyof ListBatchErrorsErrors];
+
+export type ListBatchErrorsResponses = {
+    /**
+     * The groups.
+     */
+    200: BatchErrors;
+};
+
+export type ListBatchErrorsResponse = ListBatchErrorsResponses[keyof ListBatchErrorsResponses];
+
+export type ResolveBatchData = {
+    body: BatchResolution;
+    path: {
+        /**
+         * The id of the batch.
+         */
+        batch_id: string;
+    };
+    query?: never;
+    url: '/flows/batches/{batch_id}/resolve';
+};
+
+export type ResolveBatchErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ResolveBatchError = ResolveBatchErrors[keyof ResolveBatchErrors];
+
+export type ResolveBatchResponses = {
+    /**
+     * How many jobs were settled, and how many are left.
+     */
+    200: BatchResolved;
+};
+
+export type ResolveBatchResponse = ResolveBatchResponses[keyof ResolveBatchResponses];
 
 export type ListBatchResultsData = {
     body?: never;
