@@ -81,7 +81,7 @@ var fixtures = map[string]fixture{
 	"getBatch":         shared(finished),
 	"updateBatch":      shared(waiting),
 	"cancelBatch":      waiting,
-	"retryBatch":       cancelled,
+	"retryBatch":       failed,
 	"resolveJob":       unresolved,
 	"resolveBatch":     unresolved,
 	"listBatchResults": shared(finished),
@@ -289,14 +289,43 @@ func waiting(ctx context.Context, w *world) (values, error) {
 	return trigger(ctx, w, definition("active"), `{"input_data":{},"scheduled_at":"2100-01-01T00:00:00Z"}`)
 }
 
-// cancelled is a batch of which nothing was done.
-func cancelled(ctx context.Context, w *world) (values, error) {
-	v, err := waiting(ctx, w)
+// failed is a batch whose record failed, and the group of its error.
+func failed(ctx context.Context, w *world) (values, error) {
+	steps := `[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__fail","params":{"message":"contract"}}]}]`
+	return faulty(ctx, w, steps, "failed")
+}
+
+// unresolved is a batch with a call of which nobody knows what became, and the group of its error.
+func unresolved(ctx context.Context, w *world) (values, error) {
+	steps := `[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","params":{"method":"POST","url":"` +
+		w.service.silent + `","body":{}}}]}]`
+	return faulty(ctx, w, steps, "unresolved")
+}
+
+// faulty is a batch of one record that comes into a status, and the group of its error.
+func faulty(ctx context.Context, w *world, steps, status string) (values, error) {
+	v, err := trigger(ctx, w, flow("active", steps), `{"input_data":{}}`)
 	if err != nil {
 		return nil, err
 	}
-	_, err = w.post(ctx, "/flows/batches/"+v["batch_id"]+"/cancel", "")
-	return v, err
+	err = w.await(ctx, "/flows/jobs/"+v["job_id"], func(job map[string]any) bool { return job["status"] == status })
+	if err != nil {
+		return nil, err
+	}
+	var errors struct {
+		Items []struct {
+			ID string `json:"id"`
+		} `json:"items"`
+	}
+	err = w.service.call(ctx, http.MethodGet, "/flows/batches/"+v["batch_id"]+"/errors", nil, &errors)
+	if err == nil && len(errors.Items) != 1 {
+		err = fmt.Errorf("batch %s has %d groups of errors", v["batch_id"], len(errors.Items))
+	}
+	if err != nil {
+		return nil, err
+	}
+	v["group_id"] = errors.Items[0].ID
+	return v, nil
 }
 
 // finished is a batch that is over.
@@ -306,16 +335,6 @@ func finished(ctx context.Context, w *world) (values, error) {
 		return nil, err
 	}
 	return v, w.await(ctx, "/flows/batches/"+v["batch_id"], func(batch map[string]any) bool { return batch["completed_at"] != nil })
-}
-
-// unresolved is a job of whose call nobody knows what became.
-func unresolved(ctx context.Context, w *world) (values, error) {
-	steps := `[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","params":{"method":"POST","url":"` + w.service.silent + `","body":{}}}]}]`
-	v, err := trigger(ctx, w, flow("active", steps), `{"input_data":{}}`)
-	if err != nil {
-		return nil, err
-	}
-	return v, w.await(ctx, "/flows/jobs/"+v["job_id"], func(job map[string]any) bool { return job["status"] == "unresolved" })
 }
 
 // await reads something until it is as wanted.
