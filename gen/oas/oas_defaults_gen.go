@@ -79,6 +79,18 @@ func (s *DispatchRetryInputBackoff) setDefaults() {
 }
 
 // setDefaults set default value of fields.
+func (s *DryRunError) setDefaults() {
+	{
+		val := string("provider_refused")
+		s.Code.SetTo(val)
+	}
+	{
+		val := string("The provider refused the call")
+		s.Message.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *DryRunRequest) setDefaults() {
 	{
 		val := int64(1)

@@ -6255,6 +6255,78 @@ func (s *DryRunCallHeaders) init() DryRunCallHeaders {
 	return m
 }
 
+// What is left out is null, but for `code`.
+// Ref: #/components/schemas/DryRunError
+type DryRunError struct {
+	Code            OptString `json:"code"`
+	Message         OptString `json:"message"`
+	Status          OptInt    `json:"status"`
+	ProviderCode    OptString `json:"provider_code"`
+	ProviderMessage OptString `json:"provider_message"`
+	// The body of the platform's answer, parsed where it is JSON.
+	Body OptAnyValue `json:"body"`
+}
+
+// GetCode returns the value of Code.
+func (s *DryRunError) GetCode() OptString {
+	return s.Code
+}
+
+// GetMessage returns the value of Message.
+func (s *DryRunError) GetMessage() OptString {
+	return s.Message
+}
+
+// GetStatus returns the value of Status.
+func (s *DryRunError) GetStatus() OptInt {
+	return s.Status
+}
+
+// GetProviderCode returns the value of ProviderCode.
+func (s *DryRunError) GetProviderCode() OptString {
+	return s.ProviderCode
+}
+
+// GetProviderMessage returns the value of ProviderMessage.
+func (s *DryRunError) GetProviderMessage() OptString {
+	return s.ProviderMessage
+}
+
+// GetBody returns the value of Body.
+func (s *DryRunError) GetBody() OptAnyValue {
+	return s.Body
+}
+
+// SetCode sets the value of Code.
+func (s *DryRunError) SetCode(val OptString) {
+	s.Code = val
+}
+
+// SetMessage sets the value of Message.
+func (s *DryRunError) SetMessage(val OptString) {
+	s.Message = val
+}
+
+// SetStatus sets the value of Status.
+func (s *DryRunError) SetStatus(val OptInt) {
+	s.Status = val
+}
+
+// SetProviderCode sets the value of ProviderCode.
+func (s *DryRunError) SetProviderCode(val OptString) {
+	s.ProviderCode = val
+}
+
+// SetProviderMessage sets the value of ProviderMessage.
+func (s *DryRunError) SetProviderMessage(val OptString) {
+	s.ProviderMessage = val
+}
+
+// SetBody sets the value of Body.
+func (s *DryRunError) SetBody(val OptAnyValue) {
+	s.Body = val
+}
+
 // Ref: #/components/schemas/DryRunRequest
 type DryRunRequest struct {
 	// The sample record; absent means `{}`.
@@ -6267,6 +6339,10 @@ type DryRunRequest struct {
 	// output given for it; without one its batch is completed and gave null. Outputs of other tasks are
 	// computed and cannot be given.
 	Outputs OptFreeObject `json:"outputs"`
+	// How tasks that make calls, wait for an event or start a flow are taken to have failed, by step and
+	// task; such a task has no output. Later steps read it as `steps.<step>.<task>.error`, if the task
+	// continues on errors.
+	Errors OptDryRunRequestErrors `json:"errors"`
 	// The records that the estimate is for.
 	RecordCount OptInt64 `json:"record_count"`
 }
@@ -6284,6 +6360,11 @@ func (s *DryRunRequest) GetMetadata() OptFreeObject {
 // GetOutputs returns the value of Outputs.
 func (s *DryRunRequest) GetOutputs() OptFreeObject {
 	return s.Outputs
+}
+
+// GetErrors returns the value of Errors.
+func (s *DryRunRequest) GetErrors() OptDryRunRequestErrors {
+	return s.Errors
 }
 
 // GetRecordCount returns the value of RecordCount.
@@ -6306,13 +6387,43 @@ func (s *DryRunRequest) SetOutputs(val OptFreeObject) {
 	s.Outputs = val
 }
 
+// SetErrors sets the value of Errors.
+func (s *DryRunRequest) SetErrors(val OptDryRunRequestErrors) {
+	s.Errors = val
+}
+
 // SetRecordCount sets the value of RecordCount.
 func (s *DryRunRequest) SetRecordCount(val OptInt64) {
 	s.RecordCount = val
 }
 
+// How tasks that make calls, wait for an event or start a flow are taken to have failed, by step and
+// task; such a task has no output. Later steps read it as `steps.<step>.<task>.error`, if the task
+// continues on errors.
+type DryRunRequestErrors map[string]DryRunRequestErrorsItem
+
+func (s *DryRunRequestErrors) init() DryRunRequestErrors {
+	m := *s
+	if m == nil {
+		m = map[string]DryRunRequestErrorsItem{}
+		*s = m
+	}
+	return m
+}
+
+type DryRunRequestErrorsItem map[string]DryRunError
+
+func (s *DryRunRequestErrorsItem) init() DryRunRequestErrorsItem {
+	m := *s
+	if m == nil {
+		m = map[string]DryRunError{}
+		*s = m
+	}
+	return m
+}
+
 // `resolved`: the task would run; `skipped`: its `when` is false; `failed`: it would fail before
-// anything is sent.
+// anything is sent, or as given in `errors`.
 // Ref: #/components/schemas/DryRunStatus
 type DryRunStatus string
 
@@ -6414,7 +6525,7 @@ type DryRunTask struct {
 	Call NilDryRunCall `json:"call"`
 	// What later steps see; computed, or as given in `outputs`, else null.
 	Output AnyValue `json:"output"`
-	// Why the task would fail; null if it would not.
+	// Why the task would fail, or as given in `errors`; null if it would not.
 	Error NilJobError `json:"error"`
 }
 
@@ -11251,7 +11362,8 @@ func (*NotModified) listServiceActionsRes()   {}
 func (*NotModified) listServicesRes()         {}
 func (*NotModified) listTemplatesRes()        {}
 
-// Whether a failed task fails its job, or the flow goes on without its output.
+// Whether a failed task fails its job, or the flow goes on without its output; later steps then read
+// why, as `steps.<step>.<task>.error`.
 // Ref: #/components/schemas/OnError
 type OnError string
 
@@ -12116,6 +12228,52 @@ func (o OptDryRunRequest) Get() (v DryRunRequest, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptDryRunRequest) Or(d DryRunRequest) DryRunRequest {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptDryRunRequestErrors returns new OptDryRunRequestErrors with value set to v.
+func NewOptDryRunRequestErrors(v DryRunRequestErrors) OptDryRunRequestErrors {
+	return OptDryRunRequestErrors{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptDryRunRequestErrors is optional DryRunRequestErrors.
+type OptDryRunRequestErrors struct {
+	Value DryRunRequestErrors
+	Set   bool
+}
+
+// IsSet returns true if OptDryRunRequestErrors was set.
+func (o OptDryRunRequestErrors) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptDryRunRequestErrors) Reset() {
+	var v DryRunRequestErrors
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptDryRunRequestErrors) SetTo(v DryRunRequestErrors) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptDryRunRequestErrors) Get() (v DryRunRequestErrors, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptDryRunRequestErrors) Or(d DryRunRequestErrors) DryRunRequestErrors {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -19681,12 +19839,14 @@ type TaskInput struct {
 	// The credential to call with; required where the service requires a connection.
 	CredentialID OptNilString `json:"credential_id"`
 	// The parameters of the action, by its `params_schema`. Any string may hold `{{ }}` expressions over
-	// `input`, `metadata`, `vars`, `batch` and `steps.<step>.<task>.output`; one that is a single
-	// expression keeps its type. Of a task that makes calls, what is rendered is held against the schema
-	// again: a record that breaks it fails with `invalid_parameters`. A null in what is not required
-	// counts as left out, and a number as its text where it is not part of a JSON body.
+	// `input`, `metadata`, `vars`, `batch` and, of tasks of earlier steps, `steps.<step>.<task>.output`,
+	// `.error` and `.skipped`; one that is a single expression keeps its type. Of a task that makes calls,
+	// what is rendered is held against the schema again: a record that breaks it fails with
+	// `invalid_parameters`. A null in what is not required counts as left out, and a number as its text
+	// where it is not part of a JSON body.
 	Params OptFreeObject `json:"params"`
-	// An expression; where it is false the task is passed over.
+	// An expression; where it is false the task is skipped. To do one thing where another failed, let that
+	// one have `on_error: continue` and ask for its error here.
 	When OptNilString `json:"when"`
 	// An expression that gives an array of up to 1000 elements: the task runs once for each, one after
 	// another, and `params` and `when` see `item`, the element, and `index`, its number from 0. A `when`

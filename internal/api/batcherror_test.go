@@ -20,6 +20,8 @@ type fussy struct {
 	mended bool
 	// taken counts what it was sent, by path.
 	taken map[string]int
+	// host is where it listens.
+	host string
 }
 
 func (f *fussy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -55,10 +57,16 @@ func serveFussy(t *testing.T) (*stack, *fussy, string) {
 	f := &fussy{taken: map[string]int{}}
 	receiver := httptest.NewServer(f)
 	t.Cleanup(receiver.Close)
-	host := strings.TrimPrefix(receiver.URL, "http://")
-	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, host) })
+	f.host = strings.TrimPrefix(receiver.URL, "http://")
+	s := serveStack(t, true, func(c *app.Config) { c.AllowHosts = append(c.AllowHosts, f.host) })
 	return s, f, s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","retry":{"max_attempts":1},
-		"params":{"method":"POST","url":"http://%s/{{ input.kind }}/{{ input.id }}","body":{"a":1}}}]}]`, host))
+		"params":{"method":"POST","url":"http://%s/{{ input.kind }}/{{ input.id }}","body":{"a":1}}}]}]`, f.host))
+}
+
+func (f *fussy) mend() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mended = true
 }
 
 // fussyRows are so many rows of each kind, in turn.
@@ -123,9 +131,7 @@ func TestBatchErrors_Groups(t *testing.T) {
 	all := s.trigger(flow, fussyRows(3, "exists", "phone"))
 	s.await(all)
 
-	f.mu.Lock()
-	f.mended = true
-	f.mu.Unlock()
+	f.mend()
 	whole := s.Do(http.MethodPost, "/flows/batches/"+all+"/retry", `{"groups":["`+phone.ID+`"]}`).Want(http.StatusOK).JSON()
 	assert.EqualValues(t, 3, whole["record_count"], "groups have the same ids in another batch, of which no job was well")
 	retry := func(body string) string {
@@ -165,9 +171,7 @@ func TestBatchErrors_Resolve(t *testing.T) {
 	settled(`{"outcome":"accepted","status":"needs_reconcile"}`, 0, 0)
 	s.other.Do(http.MethodPost, path, `{"outcome":"accepted"}`).Detail(http.StatusNotFound, "Batch not found")
 	s.resolve(batch, 0, `{"outcome":"rejected","note":"not there"}`)
-	f.mu.Lock()
-	f.mended = true
-	f.mu.Unlock()
+	f.mend()
 	settled(`{"outcome":"requeue","groups":["`+fire.ID+`"],"expected_count":5,"note":"they lost it"}`, 5, 0)
 	s.await(batch)
 	assert.Equal(t, map[string]int{"completed": 11, "failed": 7}, counted(s.get("/flows/batches/"+batch)))

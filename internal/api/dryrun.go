@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -26,12 +27,30 @@ func (h dryRunHandler) DryRunDefinition(ctx context.Context, req oas.OptDryRunRe
 	in := dryrun.Input{
 		Data: jsonraw.Object(req.Value.InputData.Value).Bytes(), Metadata: jsonraw.Object(req.Value.Metadata.Value).Bytes(),
 		Outputs: jsonraw.Object(req.Value.Outputs.Value).Bytes(), Records: req.Value.RecordCount.Or(1),
+		Errors: failuresOf(req.Value.Errors.Value),
 	}
 	out, err := h.dryRuns.Run(ctx, account.FromContext(ctx).OrgID, id, in)
 	if err != nil {
 		return nil, err
 	}
 	return dryRunOf(out), nil
+}
+
+func failuresOf(steps oas.DryRunRequestErrors) map[string]map[string]dryrun.Failure {
+	out := map[string]map[string]dryrun.Failure{}
+	for step, tasks := range steps {
+		out[step] = map[string]dryrun.Failure{}
+		for task, e := range tasks {
+			out[step][task] = dryrun.Failure{
+				JobError: run.JobError{
+					Code: e.Code.Value, Message: e.Message.Value, ProviderStatus: e.Status.Value,
+					ProviderCode: e.ProviderCode.Value, ProviderMessage: e.ProviderMessage.Value,
+				},
+				Body: json.RawMessage(e.Body.Value),
+			}
+		}
+	}
+	return out
 }
 
 func dryRunOf(o *dryrun.Outcome) *oas.DryRun {

@@ -104,6 +104,41 @@ func TestDryRun_Refused(t *testing.T) {
 	assert.Nil(t, got["estimate"])
 }
 
+// TestDryRun_Results rehearses what later steps do behind a failure, one that is given and one that is computed.
+func TestDryRun_Results(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	id := s.define(`[{"id":"s","tasks":[
+			{"id":"t","action_id":"core__http__request","on_error":"continue","params":{"method":"POST","url":"https://api.example"}},
+			{"id":"mix","action_id":"core__flow__transform","on_error":"continue","params":{"value":"{{ 1 / input.n }}"}},
+			{"id":"off","action_id":"core__http__request","on_error":"continue","when":"{{ input.on ?? false }}","params":{"url":"https://api.example"}}]},
+		{"id":"then","tasks":[
+			{"id":"patch","action_id":"core__http__request","when":"{{ steps.s.t.error.status == 409 }}",
+				"params":{"method":"PATCH","url":"https://api.example/{{ steps.s.t.error.body.id }}"}},
+			{"id":"all","action_id":"core__flow__transform","params":{"value":
+				["{{ steps.s.t.error.status }} {{ steps.s.t.error.code }}","{{ steps.s.mix.error.code }}","{{ steps.s.off.skipped }}","{{ steps.s.off.error }}"]}}]}]`)
+	path := "/flows/definitions/" + id + "/dry-run"
+	tasks := func(body string) map[string]map[string]any {
+		return dryRunTasks(s.Do(http.MethodPost, path, body).Want(http.StatusOK).JSON())
+	}
+	got := tasks(`{"input_data":{"n":0},"errors":{"s":{"t":{"status":409,"body":{"id":"77"}}}}}`)
+	assert.Equal(t, []any{"failed", nil}, []any{got["t"]["status"], got["t"]["output"]})
+	assert.NotNil(t, got["t"]["call"], "it is what the platform would have refused")
+	assert.Equal(t, map[string]any{"code": "provider_refused", "message": "The provider refused the call", "step_id": "s", "task_id": "t",
+		"provider_status": 409.0, "provider_code": nil, "provider_message": nil}, got["t"]["error"])
+	assert.Equal(t, "https://api.example/77", got["patch"]["call"].(map[string]any)["url"])
+	assert.Equal(t, []any{"409 provider_refused", "expression_failed", true, nil}, got["all"]["output"])
+
+	got = tasks(`{"input_data":{"n":1,"on":true},"outputs":{"s":{"t":{"status":201}}}}`)
+	assert.Equal(t, "skipped", got["patch"]["status"])
+	assert.Equal(t, []any{" ", nil, false, nil}, got["all"]["output"])
+
+	s.Do(http.MethodPost, path, `{"outputs":{"s":{"t":1}},"errors":{"s":{"t":{},"mix":{},"no":{}},"x":{"t":{}}}}`).
+		Invalid("body.errors.s.mix value_error", "body.errors.s.no value_error", "body.errors.s.t value_error", "body.errors.x.t value_error")
+	s.Do(http.MethodPost, path, `{"errors":{"s":{"t":{"status":7,"also":1}}}}`).
+		Invalid("body.errors.s.t.also extra_forbidden", "body.errors.s.t.status greater_than_equal")
+}
+
 // TestDryRun_Bounded rehearses a flow whose tasks all show a large record: what is shown has an end, and says so.
 func TestDryRun_Bounded(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,8 +22,10 @@ import (
 // elsewhere is somebody's HTTP server: what is put can be got, and every request is noted.
 type elsewhere struct {
 	*httptest.Server
-	mu       sync.Mutex
-	things   map[string]string
+	mu     sync.Mutex
+	things map[string]string
+	// refusals are what it answers to posts with these bodies: a status and a body.
+	refusals map[string]string
 	requests []string
 	keys     []string
 }
@@ -45,6 +48,14 @@ func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.things[r.URL.Path] = string(body)
 	case http.MethodPost:
 		e.keys = append(e.keys, r.Header.Get("Idempotency-Key"))
+		if refusal, ok := e.refusals[string(body)]; ok {
+			status, _ := strconv.Atoi(refusal[:3])
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, refusal[3:])
+			return
+		}
+	case http.MethodPatch:
 	default:
 		thing, ok := e.things[r.URL.RequestURI()]
 		if !ok {
@@ -163,6 +174,17 @@ var templateRuns = map[string]func(t *testing.T, s templated){
 		require.Len(t, s.away.keys, 2)
 		assert.NotEmpty(t, s.away.keys[0])
 		assert.NotEqual(t, s.away.keys[0], s.away.keys[1])
+	},
+	"http-create-or-update": func(t *testing.T, s templated) {
+		s.away.refusals = map[string]string{
+			`{"id":"2"}`: `409 {"message":"exists"}`, `{"id":"3"}`: `409 {"id":"a/7"}`, `{"id":"4"}`: `422 {"message":"no phone"}`,
+		}
+		b := s.run("http-create-or-update", `{"url":"AWAY/c"}`, `{"id":"1"}`, `{"id":"2"}`, `{"id":"3"}`, `{"id":"4"}`)
+		assert.Equal(t, map[string]any{"completed": 3.0, "failed": 1.0}, ended(b))
+		assert.Contains(t, s.away.requests, `PATCH /c/2 opensesame {"id":"2"}`)
+		assert.Contains(t, s.away.requests, `PATCH /c/a%2F7 opensesame {"id":"3"}`)
+		assert.Len(t, s.away.requests, 6)
+		assert.Equal(t, "The provider refused the call (status 422): no phone", s.execution(b["id"].(string), 3).Error["message"])
 	},
 	"http-copy": func(t *testing.T, s templated) {
 		s.away.things["/from/1"] = `{"a":1}`

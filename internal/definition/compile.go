@@ -29,13 +29,14 @@ func compile(doc Document, cat *catalog.Catalog, vars []string) (*Plan, []string
 	if fields := check(doc, cat); len(fields) > 0 {
 		return nil, nil, fields
 	}
-	c := compiler{catalog: cat, vars: vars, all: stepTasks(doc)}
+	c := newCompiler(doc, cat)
+	c.vars = vars
 	if len(doc.InputSchema) > 0 {
 		if input, problems := schema.Compile(doc.InputSchema); len(problems) == 0 {
 			c.records = input.Shape()
 		}
 	}
-	plan := c.plan(doc)
+	plan := c.compile(doc)
 	if len(c.bad) > 0 {
 		return nil, c.bad, nil
 	}
@@ -56,22 +57,28 @@ type compiler struct {
 	used    map[string]bool
 	// earlier holds the steps before the current one, all those of the document, with their tasks.
 	earlier, all map[string][]string
+	// continuing holds the tasks behind whose failure a record goes on, by step and task.
+	continuing map[[2]string]bool
+	// plan is what is compiled so far.
+	plan *Plan
 	// bad collects the sentences about bad expressions.
 	bad []string
 }
 
-func stepTasks(doc Document) map[string][]string {
-	all := make(map[string][]string, len(doc.Steps))
+func newCompiler(doc Document, cat *catalog.Catalog) *compiler {
+	c := compiler{catalog: cat, all: map[string][]string{}, continuing: map[[2]string]bool{}}
 	for _, s := range doc.Steps {
 		for _, t := range s.Tasks {
-			all[s.ID] = append(all[s.ID], t.ID)
+			c.all[s.ID] = append(c.all[s.ID], t.ID)
+			c.continuing[[2]string{s.ID, t.ID}] = t.OnError == OnErrorContinue
 		}
 	}
-	return all
+	return &c
 }
 
-func (c *compiler) plan(doc Document) *Plan {
+func (c *compiler) compile(doc Document) *Plan {
 	plan := &Plan{Lane: doc.Lane, VariableSetID: doc.variableSet(), VariableVersion: doc.VariableVersion, FailureThreshold: doc.FailureThreshold}
+	c.plan = plan
 	c.hasVars, c.used = doc.VariableSetID != "", map[string]bool{}
 	c.earlier = map[string][]string{}
 	for _, s := range doc.Steps {
@@ -114,7 +121,8 @@ func (c *compiler) task(stepID string, t DocumentTask) Task {
 // expressions compiles those of a task. In a stored version a bad one means that the task can no longer run.
 func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 	scope := expr.Scope{Input: true, Metadata: true, Batch: true, Vars: c.hasVars, VarKeys: c.vars, InputShape: c.records,
-		Steps: c.earlier, AllSteps: c.all}
+		Steps: c.earlier, AllSteps: c.all,
+		Continues: func(step, task string) bool { return c.continuing[[2]string{step, task}] }}
 	known := len(c.bad)
 	var errs []expr.Error
 	if t.ForEach != nil {
@@ -165,6 +173,11 @@ func (c *compiler) expressions(task *Task, stepID string, t DocumentTask) {
 func (c *compiler) use(refs expr.Refs) {
 	for _, key := range refs.VarKeys {
 		c.used[key] = true
+	}
+	for _, ref := range refs.Tasks {
+		if ref.Of == expr.OfError {
+			c.plan.Task(ref.Step, ref.Task).ErrorBody = true // it is one of an earlier step
+		}
 	}
 }
 

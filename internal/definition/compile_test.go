@@ -74,7 +74,7 @@ func TestCompile(t *testing.T) {
 	assert.Equal(t, 7*time.Second, change.Timeout)
 	assert.Equal(t, definition.Retry{MaxAttempts: 5, Initial: 500 * time.Millisecond, Factor: 3, Max: 9 * time.Second}, change.Retry)
 	assert.True(t, change.ContinueOnError && change.AtLeastOnce)
-	assert.Equal(t, [][2]string{{"ask", "http"}}, change.Params.Refs().Steps)
+	assert.Equal(t, []expr.TaskRef{{Step: "ask", Task: "http", Of: expr.OfOutput}}, change.Params.Refs().Tasks)
 	assert.Nil(t, change.Row)
 	assert.Equal(t, "example.com", ask.Host)
 

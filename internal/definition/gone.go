@@ -36,8 +36,9 @@ func restore(doc Document, was map[string]traits, cat *catalog.Catalog) *Plan {
 	if was == nil {
 		was = map[string]traits{}
 	}
-	c := compiler{catalog: cat, was: was, all: stepTasks(doc)}
-	return c.plan(doc)
+	c := newCompiler(doc, cat)
+	c.was = was
+	return c.compile(doc)
 }
 
 // action returns the action of a task and, for a stored version, why the task can no longer run.

@@ -69,12 +69,29 @@ type Task struct {
 	Retry   Retry
 	// ContinueOnError lets a record go on to the next step although this task failed.
 	ContinueOnError bool
+	// ErrorBody: a later task may read the body of the answer that refused this one.
+	ErrorBody bool
 	// AtLeastOnce sends a call of unknown outcome again, by the author's choice.
 	AtLeastOnce bool
 }
 
 // WhenElement reports whether When is asked for each element of ForEach, not for the record.
 func (t *Task) WhenElement() bool { return t.ForEach != nil && t.When != nil && t.When.Refs().Item }
+
+// Task returns a task by the ids of its step and of itself; nil where the plan has none.
+func (p *Plan) Task(step, task string) *Task {
+	for i := range p.Steps {
+		if p.Steps[i].ID != step {
+			continue
+		}
+		for j := range p.Steps[i].Tasks {
+			if p.Steps[i].Tasks[j].ID == task {
+				return &p.Steps[i].Tasks[j]
+			}
+		}
+	}
+	return nil
+}
 
 // Retry says how often a task may be tried and how long it waits in between. It speaks of failures that make another
 // attempt harmless: answers that prove that nothing was done, and any failure of a call that is safe or keyed. Waiting

@@ -87,7 +87,8 @@ type renderer struct {
 	cred  *credential.Resolved
 	// credErr says why the credential cannot be used; every record then fails.
 	credErr *run.JobError
-	outputs [][2]string
+	// used are the results of earlier tasks that the task uses.
+	used []expr.TaskRef
 	// settings are those of the records that were rendered last.
 	settings []byte
 }
@@ -126,7 +127,7 @@ func (d *Dispatcher) renderer(ctx context.Context, row *queueRow) (r *renderer, 
 	if !ok {
 		return nil, fmt.Errorf("the catalog has no service %s any more", task.Action.ServiceID)
 	}
-	r = &renderer{d: d, batch: b, step: step, task: task, svc: svc, outputs: run.OutputsUsed(task)}
+	r = &renderer{d: d, batch: b, step: step, task: task, svc: svc, used: run.ResultsUsed(task)}
 	if !task.CredentialID.Valid {
 		return r, nil
 	}
@@ -238,7 +239,7 @@ func (r *renderer) open(ctx context.Context, parts []run.Part) (byNo map[int32]*
 			refs = append(refs, ref)
 		}
 	}
-	recs, err := r.d.Runs.Open(ctx, r.d.Pool, r.batch, refs, parts[0].StepNo, r.outputs)
+	recs, err := r.d.Runs.Open(ctx, r.d.Pool, r.batch, refs, parts[0].StepNo, r.used)
 	byNo = map[int32]*run.Records{}
 	for _, rec := range recs {
 		byNo[rec.No] = rec

@@ -111,11 +111,11 @@ func (s *settlement) again(call *openCall, v *outcome) {
 	for i := 0; i < len(call.parts); i++ {
 		p := &call.parts[i]
 		_, task := s.task(p)
-		e := s.failure(p, v)
 		if int(p.Attempt) >= task.Retry.MaxAttempts {
-			s.all(call, p, v, run.Exception{Kind: run.TraceFailed, Error: e})
+			s.all(call, p, v, s.failed(p, v))
 			continue
 		}
+		e := s.failure(p, v)
 		at := s.now.Add(max(task.Retry.Delay(int(p.Attempt), jitter), v.reading.RetryAfter))
 		if task.Action.Bulk {
 			same := i + 1 // one stored part goes back as a whole

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -23,6 +24,8 @@ type outcome struct {
 	// call is what this process sent; nil where others did.
 	call    *outboundCall
 	reading provider.Reading
+	// body is that of an answer that is no success, where the task has ErrorBody.
+	body json.RawMessage
 	// startedAt and finishedAt are when the request was under way, by the database's clock; zero where it was not sent.
 	startedAt, finishedAt time.Time
 	// unresolved: nobody but a person can tell any more.
@@ -40,6 +43,9 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		}
 		v := outcome{id: f.call.id, call: f.call, reading: provider.Read(action, f.answer, n),
 			startedAt: f.answer.StartedAt, finishedAt: f.answer.FinishedAt}
+		if f.call.r.task.ErrorBody && v.reading.Kind != provider.Success {
+			v.body = provider.ErrorBody(&f.answer)
+		}
 		d.opts.Observed(action.ID, v.reading.Kind)
 		d.observe(ctx, f.call, &f.answer)
 		d.logCall(ctx, k, f.call, &v)
@@ -294,6 +300,11 @@ func (s *settlement) failure(p *run.Part, v *outcome) *run.JobError {
 	return s.at(p, explain(&v.reading))
 }
 
+// failed is the end of the records of a part for good.
+func (s *settlement) failed(p *run.Part, v *outcome) run.Exception {
+	return run.Exception{Kind: run.TraceFailed, Error: s.failure(p, v), Body: v.body}
+}
+
 // at says in an error which task of the flow it came from.
 func (s *settlement) at(p *run.Part, e *run.JobError) *run.JobError {
 	step, task := s.task(p)
@@ -340,7 +351,7 @@ func (s *settlement) refused(call *openCall, v *outcome) {
 	}
 	for i := range call.parts {
 		p := &call.parts[i]
-		s.all(call, p, v, run.Exception{Kind: run.TraceFailed, Error: s.failure(p, v)})
+		s.all(call, p, v, s.failed(p, v))
 	}
 	s.move(call, v, state, time.Time{})
 }

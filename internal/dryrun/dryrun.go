@@ -1,7 +1,7 @@
-// Package dryrun owns the rehearsal of a flow: what every task would do with a sample record, its call as it would go out,
-// and what records would cost. It promises that nothing is sent and nothing is stored, and that no secret is read: a
-// placeholder stands in its place. Calls are rendered by the dispatcher's means, so that both say the same. It knows no HTTP
-// route.
+// Package dryrun owns the rehearsal of a flow: what every task would do with a sample record, its call as it would go
+// out, and what records would cost. It promises that nothing is sent and nothing is stored, and that no secret is read:
+// a placeholder stands in its place. Calls are rendered by the dispatcher's means, so that both say the same. It knows no
+// HTTP route.
 package dryrun
 
 import (
@@ -49,10 +49,19 @@ func New(d Deps) *Service { return &Service{d} }
 type Input struct {
 	// Data is the sample record, Metadata the batch's; both are JSON objects.
 	Data, Metadata json.RawMessage
-	// Outputs are what tasks that make calls are taken to have answered, and events that others wait for to be, as an object of objects by step and task.
+	// Outputs are what tasks that make calls are taken to have answered, and events that others wait for to be, as an
+	// object of objects by step and task.
 	Outputs json.RawMessage
+	// Errors are how such tasks are taken to have failed, by step and task.
+	Errors map[string]map[string]Failure
 	// Records is how many records the estimate is for.
 	Records int64
+}
+
+// Failure is how a task is taken to have failed, and the body of the answer that says so; nil for none.
+type Failure struct {
+	run.JobError
+	Body json.RawMessage
 }
 
 // Outcome is what came of a rehearsal.
@@ -86,8 +95,8 @@ type Task struct {
 }
 
 // Run rehearses the newest version of a definition, whatever its status. What is wrong with a task stands with the task, and
-// the others go on. Faults: NotFound; Unprocessable for outputs of tasks that are none, or make no calls; Conflict for a
-// variable set that lacks what the flow needs.
+// the others go on. Faults: NotFound; Unprocessable for outputs or errors of tasks that are none, or make no calls;
+// Conflict for a variable set that lacks what the flow needs.
 func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outcome, error) {
 	def, err := s.Definitions.Get(ctx, orgID, id)
 	if err != nil {
@@ -97,7 +106,7 @@ func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outc
 	if err != nil {
 		return nil, err
 	}
-	outputs, err := sampleOutputs(plan, in.Outputs)
+	given, err := readGiven(plan, &in)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +118,9 @@ func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outc
 	if err != nil {
 		return nil, err
 	}
-	r := rehearsal{s: s, orgID: orgID, lane: db.FlowLane(plan.Lane), outputs: outputs, env: expr.Env{Input: in.Data, Metadata: in.Metadata, Vars: vars, Batch: facts}}
-	r.env.Output = func(step, task string) json.RawMessage { return r.outputs[[2]string{step, task}] }
+	r := rehearsal{s: s, orgID: orgID, lane: db.FlowLane(plan.Lane), given: given, results: map[expr.TaskRef]json.RawMessage{},
+		env: expr.Env{Input: in.Data, Metadata: in.Metadata, Vars: vars, Batch: facts}}
+	r.env.Result = func(ref expr.TaskRef) json.RawMessage { return r.results[ref] }
 	out := &Outcome{Definition: def, Plan: plan, InputError: run.CheckInput(&plan.Steps[0], in.Data)}
 	if plan.FailureThreshold != nil {
 		allowed := plan.FailureThreshold.Allowed(in.Records)
@@ -127,57 +137,60 @@ func (s *Service) Run(ctx context.Context, orgID, id uuid.UUID, in Input) (*Outc
 	return out, err
 }
 
-// answered are the in-process actions whose output others decide, by the name in the catalog.
+// answered are the in-process actions whose end others decide, by the name in the catalog.
 var answered = map[string]bool{definition.StartFlow: true, definition.WaitForEvent: true}
 
-// sampleOutputs reads the outputs that the caller made up.
-func sampleOutputs(plan *definition.Plan, raw json.RawMessage) (map[[2]string]json.RawMessage, error) {
-	out := map[[2]string]json.RawMessage{}
-	if len(raw) == 0 {
-		return out, nil
-	}
-	var bad []fault.Field
-	refuse := func(kind, msg string, at ...string) {
-		bad = append(bad, fault.Field{Loc: append([]string{"body", "outputs"}, at...), Type: kind, Msg: msg})
-	}
+// given is what the caller made up, by step and task.
+type given struct {
+	outputs map[[2]string]json.RawMessage
+	errors  map[[2]string]Failure
+	bad     []fault.Field
+}
+
+func readGiven(plan *definition.Plan, in *Input) (given, error) {
+	g := given{outputs: map[[2]string]json.RawMessage{}, errors: map[[2]string]Failure{}}
 	var steps map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &steps); err != nil {
-		refuse("object_type", "Must be an object")
+	if len(in.Outputs) > 0 && json.Unmarshal(in.Outputs, &steps) != nil {
+		g.refuse("object_type", "Must be an object", "outputs")
 	}
 	for _, step := range slices.Sorted(maps.Keys(steps)) {
 		var tasks map[string]json.RawMessage
 		if json.Unmarshal(steps[step], &tasks) != nil || tasks == nil {
-			refuse("object_type", "Must be an object", step)
+			g.refuse("object_type", "Must be an object", "outputs", step)
 			continue
 		}
 		for _, task := range slices.Sorted(maps.Keys(tasks)) {
-			switch t := find(plan, step, task); {
-			case t == nil:
-				refuse("value_error", "The definition has no such task", step, task)
-			case t.Action.Call == nil && !answered[t.Action.Utility]:
-				refuse("value_error", "This task makes no call: its output is computed", step, task)
-			}
-			out[[2]string{step, task}] = tasks[task]
+			g.check(plan, "output", step, task)
+			g.outputs[[2]string{step, task}] = tasks[task]
 		}
 	}
-	if len(bad) > 0 {
-		return nil, fault.Invalidated(bad...)
+	for _, step := range slices.Sorted(maps.Keys(in.Errors)) {
+		for _, task := range slices.Sorted(maps.Keys(in.Errors[step])) {
+			g.check(plan, "error", step, task)
+			if g.outputs[[2]string{step, task}] != nil {
+				g.refuse("value_error", "The task has an output here too; give one of both", "errors", step, task)
+			}
+			g.errors[[2]string{step, task}] = in.Errors[step][task]
+		}
 	}
-	return out, nil
+	if len(g.bad) > 0 {
+		return given{}, fault.Invalidated(g.bad...)
+	}
+	return g, nil
 }
 
-func find(plan *definition.Plan, step, task string) *definition.Task {
-	for i := range plan.Steps {
-		if plan.Steps[i].ID != step {
-			continue
-		}
-		for j := range plan.Steps[i].Tasks {
-			if plan.Steps[i].Tasks[j].ID == task {
-				return &plan.Steps[i].Tasks[j]
-			}
-		}
+// check refuses a result that is given for a task whose end is computed.
+func (g *given) check(plan *definition.Plan, result, step, task string) {
+	switch t := plan.Task(step, task); {
+	case t == nil:
+		g.refuse("value_error", "The definition has no such task", result+"s", step, task)
+	case t.Action.Call == nil && !answered[t.Action.Utility]:
+		g.refuse("value_error", "This task makes no call: its "+result+" is computed", result+"s", step, task)
 	}
-	return nil
+}
+
+func (g *given) refuse(kind, msg string, at ...string) {
+	g.bad = append(g.bad, fault.Field{Loc: append([]string{"body"}, at...), Type: kind, Msg: msg})
 }
 
 // asFault returns the fault that err is, or nil.

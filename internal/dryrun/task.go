@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -32,7 +33,8 @@ type rehearsal struct {
 	s       *Service
 	orgID   uuid.UUID
 	env     expr.Env
-	outputs map[[2]string]json.RawMessage
+	given   given
+	results map[expr.TaskRef]json.RawMessage
 	// lane is the definition's; empty where it has none.
 	lane   db.FlowLane
 	routes []run.TaskRoute
@@ -56,15 +58,31 @@ func (r *rehearsal) step(ctx context.Context, step *definition.Step) ([]Task, er
 	}
 	// Tasks of a step do not see each other.
 	for i := range step.Tasks {
-		key := [2]string{step.ID, step.Tasks[i].ID}
-		if out[i].Kind != run.TraceOK {
-			delete(r.outputs, key)
-		} else if step.Tasks[i].Action.Call == nil && r.outputs[key] == nil { // that of an event, or of another flow, may be given
-			r.outputs[key] = out[i].Output
-		}
-		out[i].Output = r.outputs[key]
+		r.end(step, &step.Tasks[i], &out[i])
 	}
 	return out, nil
+}
+
+// end puts what the caller gave in the place of what a task would get, and keeps its results for later steps.
+func (r *rehearsal) end(step *definition.Step, task *definition.Task, t *Task) {
+	key, ref := [2]string{step.ID, task.ID}, expr.TaskRef{Step: step.ID, Task: task.ID}
+	output, failure := r.given.outputs[key], r.given.errors[key]
+	switch {
+	case t.Kind != run.TraceOK:
+		t.Output, failure = nil, Failure{}
+	case failure.Code != "":
+		e := failure.JobError
+		e.StepID, e.TaskID = step.ID, task.ID
+		t.Kind, t.Error, t.Output = run.TraceFailed, &e, nil
+	case output != nil:
+		t.Output = output
+	}
+	ref.Of = expr.OfOutput
+	r.results[ref] = t.Output
+	ref.Of = expr.OfError
+	r.results[ref] = t.Error.Value(failure.Body)
+	ref.Of = expr.OfSkipped
+	r.results[ref] = strconv.AppendBool(nil, t.Kind == run.TraceSkipped)
 }
 
 // bound counts what a task has made, and fails the task where it is too much.

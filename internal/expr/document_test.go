@@ -57,7 +57,7 @@ func documentEnv(t *testing.T, sample string) (*Env, Scope) {
 	t.Helper()
 	var names struct {
 		Input, Metadata, Vars, Batch json.RawMessage
-		Steps                        map[string]map[string]struct{ Output json.RawMessage }
+		Steps                        map[string]map[string]map[string]json.RawMessage
 	}
 	require.NoError(t, json.Unmarshal([]byte(sample), &names))
 	scope := Scope{Input: true, Metadata: true, Vars: true, Batch: true, Steps: map[string][]string{}}
@@ -68,6 +68,6 @@ func documentEnv(t *testing.T, sample string) (*Env, Scope) {
 	}
 	return &Env{
 		Input: names.Input, Metadata: names.Metadata, Vars: names.Vars, Batch: names.Batch,
-		Output: func(step, task string) json.RawMessage { return names.Steps[step][task].Output },
+		Result: func(ref TaskRef) json.RawMessage { return names.Steps[ref.Step][ref.Task][ref.Of] },
 	}, scope
 }

@@ -57,8 +57,11 @@ type Scope struct {
 	Event bool
 	// Params, Call and Reference stand in the catalog's templates only.
 	Params, Call, Reference bool
-	// Steps maps the id of each earlier step to its tasks, whose output is visible.
+	// Steps maps the id of each earlier step to its tasks, whose results are visible.
 	Steps map[string][]string
+	// Continues reports whether a record goes on behind a failure of a task of an earlier step, so that its error can be
+	// read; nil where that is not known.
+	Continues func(step, task string) bool
 	// AllSteps maps every step of the definition to its tasks, to tell a later step from an unknown one; may be nil.
 	AllSteps map[string][]string
 }
@@ -104,13 +107,33 @@ type Env struct {
 	Event json.RawMessage
 	// Params are those of a call, Call is what is known of one, Reference is the provider's name of it.
 	Params, Call, Reference json.RawMessage
-	// Output returns the output of a task of an earlier step, nil for null. It is called once per rendering for each
-	// task that the template names, and may itself be nil where no step is visible.
-	Output func(step, task string) json.RawMessage
+	// Result returns a result of a task of an earlier step, nil for null. It is called once per rendering for each that
+	// the template names, and may itself be nil where no step is visible.
+	Result func(TaskRef) json.RawMessage
 
 	// shared is what all renderings for the elements of a List have in common; nil elsewhere.
 	shared *shared
 }
+
+// TaskRef names a result of a task of an earlier step.
+type TaskRef struct {
+	Step, Task string
+	// Of is OfOutput, OfError or OfSkipped.
+	Of string
+}
+
+// The results of a task: what it gave, why it failed (an object with the members of errorFields, null where it did not),
+// and whether it was left out by its condition.
+const (
+	OfOutput  = "output"
+	OfError   = "error"
+	OfSkipped = "skipped"
+)
+
+var (
+	taskResults = []string{OfOutput, OfError, OfSkipped}
+	errorFields = []string{"code", "message", "status", "provider_code", "provider_message", "body"}
+)
 
 // Refs is what a template refers to.
 type Refs struct {
@@ -119,8 +142,8 @@ type Refs struct {
 	// Fields are the top-level fields of the input that are used, in order of first use; nil if the input is also used
 	// as a whole (or not at all).
 	Fields []string
-	// Steps are the {step, task} pairs whose output is used, in order of first use.
-	Steps [][2]string
+	// Tasks are the results of earlier tasks that are used, in order of first use.
+	Tasks []TaskRef
 
 	Metadata, Vars, Batch, Payload bool
 	// Item is true if the element or its number is used.

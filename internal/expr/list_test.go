@@ -53,7 +53,7 @@ func TestElements_ScanOnce(t *testing.T) {
 	require.Empty(t, errs)
 	record := []byte(`{"list":[{"no":10},{"no":11},{"no":12}],"name":"n"}`)
 	output := []byte(`{"x":7}`)
-	env := Env{Input: record, Output: func(string, string) json.RawMessage { return output }}
+	env := Env{Input: record, Result: func(TaskRef) json.RawMessage { return output }}
 	elements, err := list.Eval(&env)
 	require.NoError(t, err)
 	for i := range elements.Len() {

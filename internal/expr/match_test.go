@@ -45,7 +45,7 @@ func TestMatch_Key(t *testing.T) {
 		for _, event := range events {
 			keys := EventKeys([]byte(event))
 			for _, input := range inputs {
-				env := Env{Input: json.RawMessage(input), Metadata: json.RawMessage(`{"id":"a"}`), Event: json.RawMessage(event), Output: func(string, string) json.RawMessage { return json.RawMessage(`"a"`) }}
+				env := Env{Input: json.RawMessage(input), Metadata: json.RawMessage(`{"id":"a"}`), Event: json.RawMessage(event), Result: func(TaskRef) json.RawMessage { return json.RawMessage(`"a"`) }}
 				yes, err := m.Eval(&env)
 				key := m.Key(&env)
 				found := key == nil || slices.ContainsFunc(keys, func(k []byte) bool { return string(k) == string(key) })

@@ -22,7 +22,7 @@ const (
 	rootItem
 	rootIndex
 	rootEvent
-	rootOutput
+	rootSteps
 )
 
 var rootNames = [...]string{"input", "metadata", "vars", "batch", "payload", "params", "call", "reference", "item", "index", "event", "steps"}
@@ -39,8 +39,9 @@ func rootByName(name string) (root, bool) {
 
 // source is one JSON document that a template reads, with the top-level fields that it needs of it.
 type source struct {
-	root       root
-	step, task string
+	root root
+	// task is which result it is where the root is rootSteps.
+	task TaskRef
 	// fields and slots run in parallel: fields.names[i] is found in slot slots[i], both from base on.
 	fields fieldSet
 	base   int
@@ -72,15 +73,15 @@ func (s *source) raw(env *Env) json.RawMessage {
 	case rootEvent:
 		return env.Event
 	}
-	if env.Output == nil {
+	if env.Result == nil {
 		return nil
 	}
-	return env.Output(s.step, s.task)
+	return env.Result(s.task)
 }
 
 func (s *source) String() string {
-	if s.root == rootOutput {
-		return fmt.Sprintf("the output of step %q, task %q", s.step, s.task)
+	if s.root == rootSteps {
+		return fmt.Sprintf("%s of step %q, task %q", s.task.Of, s.task.Step, s.task.Task)
 	}
 	return rootNames[s.root]
 }
@@ -113,11 +114,11 @@ type paths struct {
 }
 
 // add returns the number of the path that starts at a root and follows the segments.
-func (p *paths) add(r root, step, task string, segs []segment) int {
-	src := slices.IndexFunc(p.sources, func(s source) bool { return s.root == r && s.step == step && s.task == task })
+func (p *paths) add(r root, task TaskRef, segs []segment) int {
+	src := slices.IndexFunc(p.sources, func(s source) bool { return s.root == r && s.task == task })
 	if src < 0 {
 		src = len(p.sources)
-		p.sources = append(p.sources, source{root: r, step: step, task: task})
+		p.sources = append(p.sources, source{root: r, task: task})
 	}
 	s, field := &p.sources[src], -1
 	if len(segs) > 0 && !segs[0].isIndex {
@@ -170,8 +171,8 @@ func (p *paths) refs() Refs {
 			refs.Payload = true
 		case rootItem, rootIndex:
 			refs.Item = true
-		case rootOutput:
-			refs.Steps = append(refs.Steps, [2]string{s.step, s.task})
+		case rootSteps:
+			refs.Tasks = append(refs.Tasks, s.task)
 		}
 	}
 	return refs

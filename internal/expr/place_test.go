@@ -120,7 +120,7 @@ func TestCompile_Messages(t *testing.T) {
 			`step "prepare" has no task "my-tusk"; did you mean "my-task"? (at character 15)`,
 		},
 		{`upper(steps.my-step.t.output) | nope()`, `unknown function "nope"; did you mean "none"? (at character 33)`},
-		{`steps.prepare`, `write steps.<step>.<task>.output (at character 1)`},
+		{`steps.prepare`, `write steps.<step>.<task>.output (or .error, .skipped) (at character 1)`},
 		{
 			`steps.later.send.output`,
 			`step "later" runs later or is this one; only earlier steps are visible (at character 7)`,

@@ -67,11 +67,11 @@ func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error)
 	if !r.allowed(c.scope) {
 		return 0, nil, true, placed(base, fmt.Errorf("%q is not available here; use %s", id.Value, c.scope))
 	}
-	step, task := "", ""
+	var task TaskRef
 	rest = keys[len(segs):]
-	if r == rootOutput {
+	if r == rootSteps {
 		var bad int
-		if step, task, bad, err = c.scope.output(segs); err != nil {
+		if task, bad, err = c.scope.result(segs); err != nil {
 			return 0, nil, true, placed(append([]ast.Node{base}, keys...)[bad], err)
 		}
 		segs = segs[3:]
@@ -82,26 +82,42 @@ func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error)
 		}
 	}
 	c.dynamic = true
-	return c.paths.add(r, step, task, segs), rest, true, nil
+	return c.paths.add(r, task, segs), rest, true, nil
 }
 
-// output checks a reference to a task's output. Bad is the part that is wrong: 0 the whole, 1 the step, 2 the task.
-func (s *Scope) output(segs []segment) (step, task string, bad int, err error) {
-	if len(segs) < 3 || segs[0].isIndex || segs[1].isIndex || segs[2].isIndex || segs[2].names[0] != "output" {
-		return "", "", 0, errors.New("write steps.<step>.<task>.output")
+// result checks a reference to a result of a task. Bad is the part that is wrong: 0 the whole, 1 the step, 2 the task, 3 the
+// result, 4 the field of an error.
+func (s *Scope) result(segs []segment) (ref TaskRef, bad int, err error) {
+	if len(segs) < 3 || segs[0].isIndex || segs[1].isIndex || segs[2].isIndex {
+		return ref, 0, errors.New("write steps.<step>.<task>.output (or .error, .skipped)")
 	}
-	step, task = slug(segs[0].names[0]), slug(segs[1].names[0])
-	tasks, ok := s.Steps[step]
+	ref = TaskRef{Step: slug(segs[0].names[0]), Task: slug(segs[1].names[0]), Of: segs[2].names[0]}
+	tasks, ok := s.Steps[ref.Step]
 	if !ok {
-		if _, known := s.AllSteps[step]; known {
-			return "", "", 1, fmt.Errorf("step %q runs later or is this one; only earlier steps are visible", step)
+		if _, known := s.AllSteps[ref.Step]; known {
+			return ref, 1, fmt.Errorf("step %q runs later or is this one; only earlier steps are visible", ref.Step)
 		}
-		return "", "", 1, fmt.Errorf("unknown step %q%s", step, suggestion(step, slices.Sorted(maps.Keys(s.Steps))))
+		return ref, 1, fmt.Errorf("unknown step %q%s", ref.Step, suggestion(ref.Step, slices.Sorted(maps.Keys(s.Steps))))
 	}
-	if !slices.Contains(tasks, task) {
-		return "", "", 2, fmt.Errorf("step %q has no task %q%s", step, task, suggestion(task, tasks))
+	if !slices.Contains(tasks, ref.Task) {
+		return ref, 2, fmt.Errorf("step %q has no task %q%s", ref.Step, ref.Task, suggestion(ref.Task, tasks))
 	}
-	return step, task, 0, nil
+	if !slices.Contains(taskResults, ref.Of) {
+		return ref, 3, fmt.Errorf("a task has no %q%s; it has output, error and skipped", ref.Of, suggestion(ref.Of, taskResults))
+	}
+	if ref.Of != OfError {
+		return ref, 0, nil
+	}
+	if s.Continues != nil && !s.Continues(ref.Step, ref.Task) {
+		return ref, 3, fmt.Errorf("a record ends where task %q fails, so that nobody reads its error; give that task "+
+			`"on_error": "continue"`, ref.Task)
+	}
+	if len(segs) > 3 && !segs[3].isIndex && !slices.Contains(errorFields, segs[3].names[0]) {
+		name := segs[3].names[0]
+		return ref, 4, fmt.Errorf("an error has no %q%s; it has %s", name, suggestion(name, errorFields),
+			strings.Join(errorFields, ", "))
+	}
+	return ref, 0, nil
 }
 
 // variable checks a reference to a key of vars.

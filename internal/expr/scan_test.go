@@ -266,7 +266,7 @@ func FuzzCompile(f *testing.F) {
 		if !json.Valid([]byte(record)) {
 			record = `{"a":[1,2,{"b":"c"}]}`
 		}
-		env := &Env{Input: json.RawMessage(record), Output: testEnv.Output}
+		env := &Env{Input: json.RawMessage(record), Result: testEnv.Result}
 		first, err := tpl.Append(nil, env)
 		again, errAgain := tpl.Append(nil, env)
 		if (err == nil) != (errAgain == nil) || !bytes.Equal(first, again) {
@@ -309,7 +309,7 @@ func FuzzCondition(f *testing.F) {
 		if !condition.Static() {
 			return
 		}
-		env.Input, env.Output = json.RawMessage(`{}`), nil
+		env.Input, env.Result = json.RawMessage(`{}`), nil
 		if other, err2 := condition.Eval(&env); other != first || (err == nil) != (err2 == nil) {
 			t.Fatalf("%q is static, and is %t %v for one record, %t %v for another", text, first, err, other, err2)
 		}

@@ -159,9 +159,9 @@ func bracketDepth(s string) int {
 	return deepest
 }
 
-// stepPath is a reference to a task's output behind the word "steps". A slug may hold dashes, which the grammar would
+// stepPath is a reference to a task's result behind the word "steps". A slug may hold dashes, which the grammar would
 // read as subtraction; as nothing can be subtracted from half a reference, there is no doubt what is meant.
-var stepPath = regexp.MustCompile(`^` + slugSegment + slugSegment + `\.output\b`)
+var stepPath = regexp.MustCompile(`^` + slugSegment + slugSegment + `\.[A-Za-z_]\w*`)
 
 const slugSegment = `(?:\.([A-Za-z_][A-Za-z0-9_-]*)|\[\s*("[^"\\]*"|'[^'\\]*')\s*\])`
 

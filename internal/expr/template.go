@@ -105,7 +105,7 @@ func (t *Template) NULs() []Error { return t.nuls }
 
 // Static reports that the result depends neither on the input nor on steps: it is the same for every record of a batch.
 func (t *Template) Static() bool {
-	return !t.refs.Input && !t.refs.Item && len(t.refs.Steps) == 0
+	return !t.refs.Input && !t.refs.Item && len(t.refs.Tasks) == 0
 }
 
 // Condition is a compiled `when` or `filter`. It is safe for concurrent use.

@@ -16,6 +16,8 @@ var everything = Scope{
 	Input: true, Metadata: true, Vars: true, Batch: true, Payload: true,
 	Steps:    map[string][]string{"prepare": {"fetch", "my-task"}, "my-step": {"t"}},
 	AllSteps: map[string][]string{"prepare": {"fetch", "my-task"}, "my-step": {"t"}, "later": {"send"}},
+	// No record goes on behind a failure of "fetch".
+	Continues: func(_, task string) bool { return task == "my-task" },
 }
 
 var digits400 = strings.Repeat("1234567890", 40)
@@ -28,12 +30,16 @@ var testEnv = &Env{
 	Vars:     json.RawMessage(`{"list":"demo","limit":3}`),
 	Batch:    json.RawMessage(`{"id":"b1","created_at":"2026-03-01T09:30:00.25Z"}`),
 	Payload:  json.RawMessage(`[1,[2,3]]`),
-	Output: func(step, task string) json.RawMessage {
-		switch step + "/" + task {
-		case "prepare/fetch":
+	Result: func(ref TaskRef) json.RawMessage {
+		switch ref.Step + "/" + ref.Task + "." + ref.Of {
+		case "prepare/fetch.output":
 			return json.RawMessage(`{"status":200,"body":{"ok":true}}`)
-		case "prepare/my-task", "my-step/t":
-			return json.RawMessage(`"` + step + `"`)
+		case "prepare/my-task.output", "my-step/t.output":
+			return json.RawMessage(`"` + ref.Step + `"`)
+		case "prepare/fetch.error":
+			return json.RawMessage(`{"code":"provider_refused","status":409,"body":{"id":7}}`)
+		case "prepare/fetch.skipped":
+			return json.RawMessage(`false`)
 		}
 		return nil
 	},
@@ -154,7 +160,10 @@ func TestCompile_Errors(t *testing.T) {
 		"UnknownDashed":   {`"{{ steps.x-y.send.output }}"`, everything, `unknown step "x-y"`},
 		"UnknownTask":     {`"{{ steps.prepare.x.output }}"`, everything, `step "prepare" has no task "x"`},
 		"StepOnly":        {`"{{ steps.prepare }}"`, everything, `write steps.<step>.<task>.output`},
-		"NotOutput":       {`"{{ steps.prepare.fetch.status }}"`, everything, `write steps.<step>.<task>.output`},
+		"NotOutput":       {`"{{ steps.prepare.fetch.status }}"`, everything, `a task has no "status"; it has output, error and skipped`},
+		"UnknownResult":   {`"{{ steps.prepare.fetch.eror }}"`, everything, `a task has no "eror"; did you mean "error"?; it has output, error and skipped`},
+		"ErrorField":      {`"{{ steps.prepare.my-task.error.stauts }}"`, everything, `an error has no "stauts"; did you mean "status"?; it has code, message, `},
+		"ErrorEnds":       {`"{{ steps.prepare.fetch.error.status }}"`, everything, `a record ends where task "fetch" fails, so that nobody reads its error; give that task "on_error": "continue" (at character 21)`},
 		"DynamicStep":     {`"{{ steps[input.a].fetch.output }}"`, everything, `write steps.<step>.<task>.output`},
 		"StepInside":      {`"{{ upper(steps.x.y.output) }}"`, everything, `unknown step "x"`},
 		"UnknownFunction": {`"{{ foo(1) }}"`, everything, `unknown function "foo"`},
@@ -233,18 +242,20 @@ func TestCompile_ExpressionCount(t *testing.T) {
 func TestTemplate_Refs(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]Refs{
-		`"{{ input.b }}{{ input.a.c }}{{ input.b }}"`:       {Input: true, Fields: []string{"b", "a"}},
-		`["{{ input.a }}","{{ input }}"]`:                   {Input: true},
-		`"{{ input[input.k] }}"`:                            {Input: true},
-		`"{{ input[0] }}"`:                                  {Input: true},
-		`"{{ upper(input.a) + vars.x }}"`:                   {Input: true, Fields: []string{"a"}, Vars: true, VarKeys: []string{"x"}},
-		`"{{ map(input.rows, .k + metadata.run) }}"`:        {Input: true, Fields: []string{"rows"}, Metadata: true},
-		`"{{ batch.id }}{{ payload.x }}"`:                   {Batch: true, Payload: true},
-		`"{{ steps.prepare.fetch.output }}"`:                {Steps: [][2]string{{"prepare", "fetch"}}},
-		`"{{ steps.prepare.fetch.output[vars.limit].a }}"`:  {Steps: [][2]string{{"prepare", "fetch"}}, Vars: true, VarKeys: []string{"limit"}},
-		`"{{ 1 + 1 }}"`:                                     {},
-		`"plain"`:                                           {},
-		`"{{ let x = input.a; x.input }}"`:                  {Input: true, Fields: []string{"a"}},
+		`"{{ input.b }}{{ input.a.c }}{{ input.b }}"`:      {Input: true, Fields: []string{"b", "a"}},
+		`["{{ input.a }}","{{ input }}"]`:                  {Input: true},
+		`"{{ input[input.k] }}"`:                           {Input: true},
+		`"{{ input[0] }}"`:                                 {Input: true},
+		`"{{ upper(input.a) + vars.x }}"`:                  {Input: true, Fields: []string{"a"}, Vars: true, VarKeys: []string{"x"}},
+		`"{{ map(input.rows, .k + metadata.run) }}"`:       {Input: true, Fields: []string{"rows"}, Metadata: true},
+		`"{{ batch.id }}{{ payload.x }}"`:                  {Batch: true, Payload: true},
+		`"{{ steps.prepare.fetch.output }}"`:               {Tasks: []TaskRef{{"prepare", "fetch", OfOutput}}},
+		`"{{ steps.prepare.fetch.output[vars.limit].a }}"`: {Tasks: []TaskRef{{"prepare", "fetch", OfOutput}}, Vars: true, VarKeys: []string{"limit"}},
+		`"{{ steps.prepare.my-task.error.body.id }}{{ steps.prepare.my-task.error }}{{ steps.prepare.fetch.skipped }}"`: {
+			Tasks: []TaskRef{{"prepare", "my-task", OfError}, {"prepare", "fetch", OfSkipped}}},
+		`"{{ 1 + 1 }}"`:                    {},
+		`"plain"`:                          {},
+		`"{{ let x = input.a; x.input }}"`: {Input: true, Fields: []string{"a"}},
 		`"{{ input.tags | join(input.name) }} input.other"`: {Input: true, Fields: []string{"tags", "name"}},
 	} {
 		if got := mustCompile(t, value).Refs(); !reflect.DeepEqual(got, want) {
@@ -277,7 +288,7 @@ func TestTemplate_Static(t *testing.T) {
 func TestTemplate_OutputAskedOnce(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	env := &Env{Output: func(string, string) json.RawMessage {
+	env := &Env{Result: func(TaskRef) json.RawMessage {
 		calls++
 		return json.RawMessage(`{"a":1,"b":[2]}`)
 	}}

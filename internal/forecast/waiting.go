@@ -209,7 +209,7 @@ func factsOf(plan *definition.Plan, k taskKey) taskFacts {
 // byRecord tells that the settings of a bulk task can differ from record to record, each of which then ends a call.
 func byRecord(task *definition.Task) bool {
 	refs := task.Settings.Refs()
-	return refs.Input || len(refs.Steps) > 0
+	return refs.Input || len(refs.Tasks) > 0
 }
 
 // calls is how many calls a group of queues takes at most.

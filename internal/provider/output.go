@@ -79,6 +79,22 @@ func quote(text string) string {
 	return string(raw)
 }
 
+// maxErrorBody is how much of the body of an answer that refused a call later tasks may read.
+const maxErrorBody = 8 << 10
+
+// ErrorBody is the body of an answer that refused a call, for the tasks behind it: parsed where it is JSON, else a text,
+// which is cut where it is longer than 8 KiB. Nil where there is none.
+func ErrorBody(ans *Answer) json.RawMessage {
+	body := bytes.TrimSpace(ans.Body)
+	switch {
+	case len(body) == 0:
+		return nil
+	case len(body) <= maxErrorBody && gjson.ValidBytes(body):
+		return storable(body)
+	}
+	return json.RawMessage(quote(string(body[:min(len(body), maxErrorBody)])))
+}
+
 // envelope is the output of an action that shows the whole answer: status, headers with names in lower case, and the
 // body, parsed where it is JSON. A body that is too large is cut and becomes a string.
 func envelope(ans Answer) json.RawMessage {

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/s2"
 
 	"flowlane/gen/db"
+	"flowlane/internal/expr"
 )
 
 // JobError says why a job, or one attempt of a task, failed.
@@ -52,6 +54,8 @@ type Trace struct {
 	EndedAt   int64           `json:"e,omitempty"`
 	Output    json.RawMessage `json:"o,omitempty"`
 	Error     *JobError       `json:"r,omitempty"`
+	// Body is that of the answer to a call that failed, as JSON, where a later task may read it.
+	Body json.RawMessage `json:"y,omitempty"`
 	// inherited: it happened in an earlier batch, whose records this one tries again.
 	inherited bool
 	// seq is the number of the fragment that it was read from, where its output stands if that is too large to be here.
@@ -84,6 +88,41 @@ func (t *Trace) decides() bool {
 		return true
 	}
 	return false
+}
+
+// result returns what a task gave to the records of a trace that decides: expr.OfOutput and its like; nil for null.
+func (t *Trace) result(of string) json.RawMessage {
+	switch of {
+	case expr.OfSkipped:
+		return strconv.AppendBool(nil, t.Kind == TraceSkipped)
+	case expr.OfError:
+		return t.Error.Value(t.Body)
+	}
+	return t.Output
+}
+
+// Value is what expressions see of an error, whose answer had this body; nil for no error.
+func (e *JobError) Value(body json.RawMessage) json.RawMessage {
+	if e == nil {
+		return nil
+	}
+	out, _ := json.Marshal(struct { // it is made of texts and JSON
+		Code            string          `json:"code"`
+		Message         string          `json:"message"`
+		Status          *int            `json:"status"`
+		ProviderCode    *string         `json:"provider_code"`
+		ProviderMessage *string         `json:"provider_message"`
+		Body            json.RawMessage `json:"body"`
+	}{e.Code, e.Message, optional(e.ProviderStatus), optional(e.ProviderCode), optional(e.ProviderMessage), body})
+	return out
+}
+
+// optional is a value that is null where there is none.
+func optional[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
 }
 
 func millis(t time.Time) int64 {

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/expr"
 )
 
 var traceKinds = []string{TraceOK, TraceSkipped, TraceFailed, TraceRejected, TraceRetry, TraceUnknown, TraceRequeued}
@@ -139,10 +140,10 @@ func decodeTraces(body []byte) (out []Trace, err error) {
 
 // readOutputs reads what a fragment says of the outputs of so many records.
 func readOutputs(body []byte, records int) ([]json.RawMessage, error) {
-	name := [2]string{"step", "task"}
+	name := expr.TaskRef{Step: "step", Task: "task", Of: expr.OfOutput}
 	rec := &Records{Rows: make([][]byte, records), to: int32(records), batch: &Batch{}}
-	err := rec.takeOutputs([]taskBody{{body: body}}, map[[2]int16][2]string{{}: name}, math.MaxInt)
-	return rec.outputs[name], err
+	err := rec.takeResults([]taskBody{{body: body}}, map[[2]int16][]expr.TaskRef{{}: {name}}, math.MaxInt)
+	return rec.results[name], err
 }
 
 // readAll reads a fragment as all readers do.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"flowlane/internal/expr"
 	"flowlane/internal/memory"
 	"flowlane/internal/orgquota"
 )
@@ -82,7 +83,7 @@ func (p *piece) grow(ctx context.Context) error {
 // openPiece opens a slice from an offset on, as far as what its tasks use of earlier ones is not too much at once;
 // the first record always is.
 func (s *Service) openPiece(ctx context.Context, b *Batch, ref SliceRef, step int16, from int32) (*Records, error) {
-	var names [][2]string
+	var used []expr.TaskRef
 	for i := range b.Plan.Steps[step].Tasks {
 		t := &b.Plan.Steps[step].Tasks[i]
 		if t.Action.Call != nil {
@@ -91,14 +92,14 @@ func (s *Service) openPiece(ctx context.Context, b *Batch, ref SliceRef, step in
 		if t.Gone != "" {
 			return nil, fmt.Errorf("batch %s, task %s waits for a catalog that has its action: %s", b.ID, t.ID, t.Gone)
 		}
-		names = append(names, OutputsUsed(t)...)
+		used = append(used, ResultsUsed(t)...)
 	}
 	recs, err := s.Open(ctx, s.pool, b, []SliceRef{ref}, step, nil)
 	if err != nil {
 		return nil, err
 	}
 	recs[0].from = from
-	if err := s.openOutputs(ctx, s.pool, b, recs, names, pieceBytes); err != nil {
+	if err := s.openResults(ctx, s.pool, b, recs, used, pieceBytes); err != nil {
 		recs[0].Release()
 		return nil, err
 	}

@@ -33,6 +33,8 @@ type Exception struct {
 	// TraceElement.
 	Kind  string
 	Error *JobError
+	// Body is that of the answer, as JSON, where the task has ErrorBody.
+	Body json.RawMessage
 	// RetryAt is when a TraceRetry is tried again.
 	RetryAt time.Time
 }
@@ -129,6 +131,7 @@ func (c *Change) traceResult(r *Result) {
 	}
 	for _, e := range r.Exceptions {
 		t.From, t.To, t.LeftOut, t.Kind, t.Error, t.Output = e.Offset, e.Offset+1, nil, e.Kind, e.Error, nil
+		t.Body = e.Body
 		c.trace(&r.Part, t)
 	}
 }

@@ -201,11 +201,12 @@ type Records struct {
 	No    int32
 	First int64
 	// Rows are the raw JSON records of the slice, by offset.
-	Rows    [][]byte
-	batch   *Batch
-	page    *recordset.Page
-	apart   []int32
-	outputs map[[2]string][]json.RawMessage
+	Rows  [][]byte
+	batch *Batch
+	page  *recordset.Page
+	apart []int32
+	// results are those of earlier tasks, by offset.
+	results map[expr.TaskRef][]json.RawMessage
 	// from and to are the offsets between which outputs were read, bytes how much that is.
 	from, to int32
 	bytes    int
@@ -221,9 +222,9 @@ func (r *Records) Apart() []int32 { return r.apart }
 func (r *Records) Env(offset int32) expr.Env {
 	env := r.batch.env()
 	env.Input = r.Rows[offset]
-	env.Output = func(step, task string) json.RawMessage {
-		if outs := r.outputs[[2]string{step, task}]; outs != nil {
-			return outs[offset]
+	env.Result = func(ref expr.TaskRef) json.RawMessage {
+		if of := r.results[ref]; of != nil {
+			return of[offset]
 		}
 		return nil
 	}
@@ -239,8 +240,10 @@ type SliceRef struct {
 	First int64
 }
 
-// Open reads slices of a batch for a step: their records, who left them, and the outputs that refs name.
-func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []SliceRef, step int16, outputs [][2]string) ([]*Records, error) {
+// Open reads slices of a batch for a step: their records, who left them, and the results of earlier tasks that are used.
+func (s *Service) Open(
+	ctx context.Context, conn db.DBTX, b *Batch, refs []SliceRef, step int16, used []expr.TaskRef,
+) ([]*Records, error) {
 	nos, at := make([]int32, len(refs)), make([]recordset.PageRef, len(refs))
 	for i, r := range refs {
 		nos[i] = r.No
@@ -280,7 +283,7 @@ func (s *Service) Open(ctx context.Context, conn db.DBTX, b *Batch, refs []Slice
 		}
 		out[i] = &Records{No: ref.No, First: ref.First, Rows: rows, batch: b, page: page, apart: apart[ref.No], to: int32(len(rows))}
 	}
-	return out, s.openOutputs(ctx, conn, b, out, outputs, math.MaxInt)
+	return out, s.openResults(ctx, conn, b, out, used, math.MaxInt)
 }
 
 // pages reads pages of the batch. Slices of a retry that lie in one page share it, so that it is unpacked once: release them when all
@@ -313,24 +316,28 @@ func (s *Service) apart(ctx context.Context, conn db.DBTX, batchID uuid.UUID, re
 	return out, nil
 }
 
-// tasksNamed returns the {step, task} pairs that have names, by their numbers.
-func (b *Batch) tasksNamed(names [][2]string) map[[2]int16][2]string {
-	wanted := map[[2]int16][2]string{}
+// refsByTask returns the results that are used, by the numbers of their step and task.
+func (b *Batch) refsByTask(used []expr.TaskRef) map[[2]int16][]expr.TaskRef {
+	out := map[[2]int16][]expr.TaskRef{}
 	for i := range b.Plan.Steps {
 		for j := range b.Plan.Steps[i].Tasks {
-			name := [2]string{b.Plan.Steps[i].ID, b.Plan.Steps[i].Tasks[j].ID}
-			if slices.Contains(names, name) {
-				wanted[[2]int16{int16(i), int16(j)}] = name
+			for _, ref := range used {
+				at := [2]int16{int16(i), int16(j)}
+				if ref.Step == b.Plan.Steps[i].ID && ref.Task == b.Plan.Steps[i].Tasks[j].ID && !slices.Contains(out[at], ref) {
+					out[at] = append(out[at], ref)
+				}
 			}
 		}
 	}
-	return wanted
+	return out
 }
 
-// openOutputs reads the outputs of the named {step, task} pairs, of each slice for as many of its records as most bytes allow; of the
-// first always.
-func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, names [][2]string, most int) error {
-	wanted := b.tasksNamed(names)
+// openResults reads results of earlier tasks, of each slice for as many of its records as most bytes allow; of the first
+// always.
+func (s *Service) openResults(
+	ctx context.Context, conn db.DBTX, b *Batch, recs []*Records, used []expr.TaskRef, most int,
+) error {
+	wanted := b.refsByTask(used)
 	if len(wanted) == 0 {
 		return nil
 	}
@@ -350,59 +357,66 @@ func (s *Service) openOutputs(ctx context.Context, conn db.DBTX, b *Batch, recs 
 		return err
 	}
 	for _, r := range recs {
-		if err := r.takeOutputs(bodies[sliceKey{b.ID, r.No}], wanted, most); err != nil {
-			return fmt.Errorf("outputs of slice %d of batch %s: %w", r.No, b.ID, err)
+		if err := r.takeResults(bodies[sliceKey{b.ID, r.No}], wanted, most); err != nil {
+			return fmt.Errorf("results of slice %d of batch %s: %w", r.No, b.ID, err)
 		}
 	}
 	return nil
 }
 
-// takeOutputs takes the outputs of the wanted tasks from fragments, and leaves out the last records where they are too much.
-func (r *Records) takeOutputs(bodies []taskBody, wanted map[[2]int16][2]string, most int) error {
-	r.outputs = map[[2]string][]json.RawMessage{}
-	for _, name := range wanted {
-		r.outputs[name] = make([]json.RawMessage, len(r.Rows))
+// takeResults takes the wanted results from fragments, and leaves out the last records where they are too much.
+func (r *Records) takeResults(bodies []taskBody, wanted map[[2]int16][]expr.TaskRef, most int) error {
+	r.results = map[expr.TaskRef][]json.RawMessage{}
+	for _, refs := range wanted {
+		for _, ref := range refs {
+			r.results[ref] = make([]json.RawMessage, len(r.Rows))
+		}
 	}
-	bodies = slices.DeleteFunc(bodies, func(f taskBody) bool { _, ok := wanted[[2]int16{f.step, f.task}]; return !ok })
+	bodies = slices.DeleteFunc(bodies, func(f taskBody) bool { return wanted[[2]int16{f.step, f.task}] == nil })
 	sizes := make([]int, len(r.Rows))
 	skip := func(from, to int32) bool { return to <= r.from || from >= r.to }
 	return decodeBodies(bodies, int32(len(r.Rows)), skip, decodeWhole, func(step, task int16, t *Trace) {
-		if outs := r.outputs[wanted[[2]int16{step, task}]]; t.decides() {
-			t.each(func(at int32) { r.put(outs, at, t.Output, sizes, most) })
+		if !t.decides() {
+			return
+		}
+		for _, ref := range wanted[[2]int16{step, task}] {
+			of, value := r.results[ref], t.result(ref.Of)
+			t.each(func(at int32) { r.put(of, at, value, sizes, most) })
 		}
 	})
 }
 
-func (r *Records) put(outs []json.RawMessage, at int32, output json.RawMessage, sizes []int, most int) {
+func (r *Records) put(of []json.RawMessage, at int32, value json.RawMessage, sizes []int, most int) {
 	if at < r.from || at >= r.to {
 		return
 	}
-	more := len(output) - len(outs[at])
-	outs[at] = output
+	more := len(value) - len(of[at])
+	of[at] = value
 	sizes[at], r.bytes = sizes[at]+more, r.bytes+more
 	for r.bytes > most && r.to > r.from+1 {
 		r.to--
-		for _, outs := range r.outputs {
-			outs[r.to] = nil
+		for _, of := range r.results {
+			of[r.to] = nil
 		}
 		r.bytes -= sizes[r.to]
 	}
 }
 
-// OutputsUsed returns the {step, task} pairs that a task's expressions refer to; none for a task that can no longer run.
-func OutputsUsed(t *definition.Task) [][2]string {
+// ResultsUsed returns the results of earlier tasks that a task's expressions refer to; none for a task that can no longer
+// run.
+func ResultsUsed(t *definition.Task) []expr.TaskRef {
 	if t.Gone != "" {
 		return nil
 	}
-	out := slices.Clip(t.Params.Refs().Steps)
+	out := slices.Clip(t.Params.Refs().Tasks)
 	if t.When != nil {
-		out = append(out, t.When.Refs().Steps...)
+		out = append(out, t.When.Refs().Tasks...)
 	}
 	if t.ForEach != nil {
-		out = append(out, t.ForEach.Refs().Steps...)
+		out = append(out, t.ForEach.Refs().Tasks...)
 	}
 	if t.Match != nil {
-		out = append(out, t.Match.Refs().Steps...)
+		out = append(out, t.Match.Refs().Tasks...)
 	}
 	return out
 }

@@ -250,7 +250,8 @@ func (s *Service) matchingOf(ctx context.Context, rows []db.WaitCandidatesRow, e
 		if err != nil {
 			return nil, err
 		}
-		recs, err := s.Open(ctx, s.pool, b, []SliceRef{{No: first.SliceNo, First: slice.First}}, first.StepNo, task.Match.Refs().Steps)
+		ref := SliceRef{No: first.SliceNo, First: slice.First}
+		recs, err := s.Open(ctx, s.pool, b, []SliceRef{ref}, first.StepNo, task.Match.Refs().Tasks)
 		if err != nil {
 			return nil, err
 		}

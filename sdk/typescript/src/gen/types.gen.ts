@@ -1052,7 +1052,9 @@ export type Retry = {
 };
 
 /**
- * Whether a failed task fails its job, or the flow goes on without its output.
+ * Whether a failed task fails its job, or the flow goes on without its output; later steps then read why, as
+ * `steps.<step>.<task>.error`.
+ *
  */
 export type OnError = 'fail' | 'continue';
 
@@ -1223,7 +1225,8 @@ export type TaskInput = {
     credential_id?: string | null;
     /**
      * The parameters of the action, by its `params_schema`. Any string may hold `{{ }}` expressions over `input`,
-     * `metadata`, `vars`, `batch` and `steps.<step>.<task>.output`; one that is a single expression keeps its type.
+     * `metadata`, `vars`, `batch` and, of tasks of earlier steps, `steps.<step>.<task>.output`, `.error` and `.skipped`;
+     * one that is a single expression keeps its type.
      * Of a task that makes calls, what is rendered is held against the schema again: a record that breaks it fails
      * with `invalid_parameters`. A null in what is not required counts as left out, and a number as its text where
      * it is not part of a JSON body.
@@ -1231,7 +1234,9 @@ export type TaskInput = {
      */
     params?: FreeObject;
     /**
-     * An expression; where it is false the task is passed over.
+     * An expression; where it is false the task is skipped. To do one thing where another failed, let that one have
+     * `on_error: continue` and ask for its error here.
+     *
      */
     when?: string | null;
     /**
@@ -1705,9 +1710,34 @@ export type DryRunRequest = {
      */
     outputs?: FreeObject;
     /**
+     * How tasks that make calls, wait for an event or start a flow are taken to have failed, by step and task; such a
+     * task has no output. Later steps read it as `steps.<step>.<task>.error`, if the task continues on errors.
+     *
+     */
+    errors?: {
+        [key: string]: {
+            [key: string]: DryRunError;
+        };
+    };
+    /**
      * The records that the estimate is for.
      */
     record_count?: number;
+};
+
+/**
+ * What is left out is null, but for `code`.
+ */
+export type DryRunError = {
+    code?: string;
+    message?: string;
+    status?: number;
+    provider_code?: string;
+    provider_message?: string;
+    /**
+     * The body of the platform's answer, parsed where it is JSON.
+     */
+    body?: AnyValue;
 };
 
 export type DryRun = {
@@ -1738,7 +1768,7 @@ export type DryRunStep = {
 };
 
 /**
- * `resolved`: the task would run; `skipped`: its `when` is false; `failed`: it would fail before anything is sent.
+ * `resolved`: the task would run; `skipped`: its `when` is false; `failed`: it would fail before anything is sent, or as given in `errors`.
  */
 export type DryRunStatus = 'resolved' | 'skipped' | 'failed';
 
@@ -1764,7 +1794,7 @@ export type DryRunTask = {
      */
     output: AnyValue;
     /**
-     * Why the task would fail; null if it would not.
+     * Why the task would fail, or as given in `errors`; null if it would not.
      */
     error: JobError | null;
 };
