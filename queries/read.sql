@@ -163,6 +163,13 @@ FROM (
 JOIN flow.batch b ON b.id = s.batch_id
 ORDER BY s.i;
 
+-- name: SkippedRead :many
+-- How many records the conditions of tasks left out, of batches of an organization.
+SELECT f.batch_id, f.step_no, f.task_no, sum(f.skipped)::bigint AS records
+FROM flow.fragment f JOIN flow.batch b ON b.id = f.batch_id
+WHERE f.batch_id = ANY(@batch_ids::uuid[]) AND b.org_id = @org_id AND f.skipped > 0
+GROUP BY f.batch_id, f.step_no, f.task_no ORDER BY f.batch_id, f.step_no, f.task_no;
+
 -- name: FragmentsRead :many
 -- Those of slices, of each from a step on, in the order in which they came: the last one counts. The bodies of large ones are left
 -- out: each is read by itself. OFFSET 0 as in JobsRead.

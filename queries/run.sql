@@ -261,15 +261,17 @@ FROM (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@positions::bigint[]
 WHERE j.batch_id = d.batch_id AND j.position = d.position;
 
 -- name: FragmentInsert :exec
-INSERT INTO flow.fragment (batch_id, slice_no, step_no, task_no, body)
-SELECT unnest(@batch_ids::uuid[]), unnest(@slice_nos::int[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]), unnest(@bodies::bytea[]);
+INSERT INTO flow.fragment (batch_id, slice_no, step_no, task_no, skipped, body)
+SELECT unnest(@batch_ids::uuid[]), unnest(@slice_nos::int[]), unnest(@step_nos::smallint[]), unnest(@task_nos::smallint[]),
+    unnest(@skipped::int[]), unnest(@bodies::bytea[]);
 
 -- name: FragmentBody :one
 SELECT body FROM flow.fragment WHERE batch_id = @batch_id AND slice_no = @slice_no AND step_no = @step_no AND task_no = @task_no AND seq = @seq;
 
 -- name: FragmentsMany :many
 -- Tasks of a step whose slices hold more fragments than they should keep, unless those are large.
-SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, array_agg(f.seq ORDER BY f.seq)::bigint[] AS seqs, array_agg(f.body ORDER BY f.seq)::bytea[] AS bodies
+SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, sum(f.skipped)::int AS skipped,
+    array_agg(f.seq ORDER BY f.seq)::bigint[] AS seqs, array_agg(f.body ORDER BY f.seq)::bytea[] AS bodies
 FROM flow.fragment f
 JOIN (SELECT unnest(@batch_ids::uuid[]) AS batch_id, unnest(@slice_nos::int[]) AS slice_no, unnest(@step_nos::smallint[]) AS step_no) d
     ON f.batch_id = d.batch_id AND f.slice_no = d.slice_no AND f.step_no = d.step_no

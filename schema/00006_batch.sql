@@ -358,16 +358,19 @@ CREATE TABLE flow.fragment (
     step_no smallint NOT NULL,
     task_no smallint NOT NULL,
     seq bigint GENERATED ALWAYS AS IDENTITY,
+    skipped int NOT NULL,
     body bytea NOT NULL,
     PRIMARY KEY (batch_id, slice_no, step_no, task_no, seq)
 );
 ALTER TABLE flow.fragment ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX fragment_skipped_idx ON flow.fragment (batch_id) WHERE skipped > 0;
 COMMENT ON TABLE flow.fragment IS 'What tasks did to the records of a slice: outputs, attempts and errors. One compressed row per settlement; customer data.';
 COMMENT ON COLUMN flow.fragment.batch_id IS 'The batch of the slice.';
 COMMENT ON COLUMN flow.fragment.slice_no IS 'The slice of the records.';
 COMMENT ON COLUMN flow.fragment.step_no IS 'The step of the task.';
 COMMENT ON COLUMN flow.fragment.task_no IS 'Place of the task in its step, from 0.';
 COMMENT ON COLUMN flow.fragment.seq IS 'Later ones are in force before earlier ones.';
+COMMENT ON COLUMN flow.fragment.skipped IS 'How many of its records the condition of the task left out.';
 COMMENT ON COLUMN flow.fragment.body IS 'A format byte and the compressed entries; package run owns the format.';
 
 CREATE TABLE flow.element (

@@ -1034,6 +1034,8 @@ type FlowFragment struct {
 	TaskNo int16
 	// Later ones are in force before earlier ones.
 	Seq int64
+	// How many of its records the condition of the task left out.
+	Skipped int32
 	// A format byte and the compressed entries; package run owns the format.
 	Body []byte
 }

@@ -545,7 +545,7 @@ const fragmentsRead = `-- name: FragmentsRead :many
 SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq, octet_length(f.body) > $1::int AS large,
     (CASE WHEN octet_length(f.body) > $1::int THEN '' ELSE f.body END)::bytea AS body
 FROM (SELECT DISTINCT unnest($2::uuid[]) AS batch_id, unnest($3::int[]) AS no, unnest($4::smallint[]) AS from_step) d
-CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, body FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= d.from_step OFFSET 0) f
+CROSS JOIN LATERAL (SELECT batch_id, slice_no, step_no, task_no, seq, skipped, body FROM flow.fragment a WHERE a.batch_id = d.batch_id AND a.slice_no = d.no AND a.step_no >= d.from_step OFFSET 0) f
 ORDER BY f.batch_id, f.slice_no, f.step_no, f.task_no, f.seq
 `
 
@@ -689,6 +689,51 @@ func (q *Queries) JobsRead(ctx context.Context, db DBTX, arg JobsReadParams) ([]
 			&i.Error,
 			&i.StartedAt,
 			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const skippedRead = `-- name: SkippedRead :many
+SELECT f.batch_id, f.step_no, f.task_no, sum(f.skipped)::bigint AS records
+FROM flow.fragment f JOIN flow.batch b ON b.id = f.batch_id
+WHERE f.batch_id = ANY($1::uuid[]) AND b.org_id = $2 AND f.skipped > 0
+GROUP BY f.batch_id, f.step_no, f.task_no ORDER BY f.batch_id, f.step_no, f.task_no
+`
+
+type SkippedReadParams struct {
+	BatchIds []uuid.UUID
+	OrgID    uuid.UUID
+}
+
+type SkippedReadRow struct {
+	BatchID uuid.UUID
+	StepNo  int16
+	TaskNo  int16
+	Records int64
+}
+
+// How many records the conditions of tasks left out, of batches of an organization.
+func (q *Queries) SkippedRead(ctx context.Context, db DBTX, arg SkippedReadParams) ([]SkippedReadRow, error) {
+	rows, err := db.Query(ctx, skippedRead, arg.BatchIds, arg.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SkippedReadRow
+	for rows.Next() {
+		var i SkippedReadRow
+		if err := rows.Scan(
+			&i.BatchID,
+			&i.StepNo,
+			&i.TaskNo,
+			&i.Records,
 		); err != nil {
 			return nil, err
 		}

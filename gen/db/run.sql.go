@@ -754,8 +754,9 @@ func (q *Queries) FragmentDelete(ctx context.Context, db DBTX, arg FragmentDelet
 }
 
 const fragmentInsert = `-- name: FragmentInsert :exec
-INSERT INTO flow.fragment (batch_id, slice_no, step_no, task_no, body)
-SELECT unnest($1::uuid[]), unnest($2::int[]), unnest($3::smallint[]), unnest($4::smallint[]), unnest($5::bytea[])
+INSERT INTO flow.fragment (batch_id, slice_no, step_no, task_no, skipped, body)
+SELECT unnest($1::uuid[]), unnest($2::int[]), unnest($3::smallint[]), unnest($4::smallint[]),
+    unnest($5::int[]), unnest($6::bytea[])
 `
 
 type FragmentInsertParams struct {
@@ -763,6 +764,7 @@ type FragmentInsertParams struct {
 	SliceNos []int32
 	StepNos  []int16
 	TaskNos  []int16
+	Skipped  []int32
 	Bodies   [][]byte
 }
 
@@ -772,13 +774,15 @@ func (q *Queries) FragmentInsert(ctx context.Context, db DBTX, arg FragmentInser
 		arg.SliceNos,
 		arg.StepNos,
 		arg.TaskNos,
+		arg.Skipped,
 		arg.Bodies,
 	)
 	return err
 }
 
 const fragmentsMany = `-- name: FragmentsMany :many
-SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, array_agg(f.seq ORDER BY f.seq)::bigint[] AS seqs, array_agg(f.body ORDER BY f.seq)::bytea[] AS bodies
+SELECT f.batch_id, f.slice_no, f.step_no, f.task_no, sum(f.skipped)::int AS skipped,
+    array_agg(f.seq ORDER BY f.seq)::bigint[] AS seqs, array_agg(f.body ORDER BY f.seq)::bytea[] AS bodies
 FROM flow.fragment f
 JOIN (SELECT unnest($1::uuid[]) AS batch_id, unnest($2::int[]) AS slice_no, unnest($3::smallint[]) AS step_no) d
     ON f.batch_id = d.batch_id AND f.slice_no = d.slice_no AND f.step_no = d.step_no
@@ -798,6 +802,7 @@ type FragmentsManyRow struct {
 	SliceNo int32
 	StepNo  int16
 	TaskNo  int16
+	Skipped int32
 	Seqs    []int64
 	Bodies  [][]byte
 }
@@ -823,6 +828,7 @@ func (q *Queries) FragmentsMany(ctx context.Context, db DBTX, arg FragmentsManyP
 			&i.SliceNo,
 			&i.StepNo,
 			&i.TaskNo,
+			&i.Skipped,
 			&i.Seqs,
 			&i.Bodies,
 		); err != nil {

@@ -3091,6 +3091,14 @@ func (s *Batch) encodeFields(e *jx.Encoder) {
 		s.JobCounts.Encode(e)
 	}
 	{
+		e.FieldStart("skipped_tasks")
+		e.ArrStart()
+		for _, elem := range s.SkippedTasks {
+			elem.Encode(e)
+		}
+		e.ArrEnd()
+	}
+	{
 		e.FieldStart("progress_percent")
 		e.Float64(s.ProgressPercent)
 	}
@@ -3124,7 +3132,7 @@ func (s *Batch) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfBatch = [24]string{
+var jsonFieldsNameOfBatch = [25]string{
 	0:  "id",
 	1:  "definition_id",
 	2:  "definition_version",
@@ -3141,14 +3149,15 @@ var jsonFieldsNameOfBatch = [24]string{
 	13: "status_reason",
 	14: "record_count",
 	15: "job_counts",
-	16: "progress_percent",
-	17: "scheduled_at",
-	18: "started_at",
-	19: "completed_at",
-	20: "created_at",
-	21: "updated_at",
-	22: "priority",
-	23: "pacing",
+	16: "skipped_tasks",
+	17: "progress_percent",
+	18: "scheduled_at",
+	19: "started_at",
+	20: "completed_at",
+	21: "created_at",
+	22: "updated_at",
+	23: "priority",
+	24: "pacing",
 }
 
 // Decode decodes Batch from json.
@@ -3156,7 +3165,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode Batch to nil")
 	}
-	var requiredBitSet [3]uint8
+	var requiredBitSet [4]uint8
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -3332,8 +3341,26 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"job_counts\"")
 			}
-		case "progress_percent":
+		case "skipped_tasks":
 			requiredBitSet[2] |= 1 << 0
+			if err := func() error {
+				s.SkippedTasks = make([]SkippedTask, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem SkippedTask
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.SkippedTasks = append(s.SkippedTasks, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"skipped_tasks\"")
+			}
+		case "progress_percent":
+			requiredBitSet[2] |= 1 << 1
 			if err := func() error {
 				v, err := d.Float64()
 				s.ProgressPercent = float64(v)
@@ -3345,7 +3372,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"progress_percent\"")
 			}
 		case "scheduled_at":
-			requiredBitSet[2] |= 1 << 1
+			requiredBitSet[2] |= 1 << 2
 			if err := func() error {
 				if err := s.ScheduledAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -3355,7 +3382,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"scheduled_at\"")
 			}
 		case "started_at":
-			requiredBitSet[2] |= 1 << 2
+			requiredBitSet[2] |= 1 << 3
 			if err := func() error {
 				if err := s.StartedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -3365,7 +3392,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"started_at\"")
 			}
 		case "completed_at":
-			requiredBitSet[2] |= 1 << 3
+			requiredBitSet[2] |= 1 << 4
 			if err := func() error {
 				if err := s.CompletedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -3375,7 +3402,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"completed_at\"")
 			}
 		case "created_at":
-			requiredBitSet[2] |= 1 << 4
+			requiredBitSet[2] |= 1 << 5
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -3387,7 +3414,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[2] |= 1 << 5
+			requiredBitSet[2] |= 1 << 6
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.UpdatedAt = v
@@ -3399,7 +3426,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"updated_at\"")
 			}
 		case "priority":
-			requiredBitSet[2] |= 1 << 6
+			requiredBitSet[2] |= 1 << 7
 			if err := func() error {
 				if err := s.Priority.Decode(d); err != nil {
 					return err
@@ -3409,7 +3436,7 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"priority\"")
 			}
 		case "pacing":
-			requiredBitSet[2] |= 1 << 7
+			requiredBitSet[3] |= 1 << 0
 			if err := func() error {
 				if err := s.Pacing.Decode(d); err != nil {
 					return err
@@ -3427,10 +3454,11 @@ func (s *Batch) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [3]uint8{
+	for i, mask := range [4]uint8{
 		0b11111111,
 		0b11111111,
 		0b11111111,
+		0b00000001,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -18227,6 +18255,14 @@ func (s *Job) encodeFields(e *jx.Encoder) {
 		s.Output.Encode(e)
 	}
 	{
+		e.FieldStart("skipped_tasks")
+		e.ArrStart()
+		for _, elem := range s.SkippedTasks {
+			e.Str(elem)
+		}
+		e.ArrEnd()
+	}
+	{
 		e.FieldStart("error")
 		s.Error.Encode(e)
 	}
@@ -18244,7 +18280,7 @@ func (s *Job) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfJob = [15]string{
+var jsonFieldsNameOfJob = [16]string{
 	0:  "id",
 	1:  "batch_id",
 	2:  "definition_id",
@@ -18256,10 +18292,11 @@ var jsonFieldsNameOfJob = [15]string{
 	8:  "status",
 	9:  "attempts",
 	10: "output",
-	11: "error",
-	12: "created_at",
-	13: "started_at",
-	14: "updated_at",
+	11: "skipped_tasks",
+	12: "error",
+	13: "created_at",
+	14: "started_at",
+	15: "updated_at",
 }
 
 // Decode decodes Job from json.
@@ -18395,8 +18432,28 @@ func (s *Job) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"output\"")
 			}
-		case "error":
+		case "skipped_tasks":
 			requiredBitSet[1] |= 1 << 3
+			if err := func() error {
+				s.SkippedTasks = make([]string, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem string
+					v, err := d.Str()
+					elem = string(v)
+					if err != nil {
+						return err
+					}
+					s.SkippedTasks = append(s.SkippedTasks, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"skipped_tasks\"")
+			}
+		case "error":
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				if err := s.Error.Decode(d); err != nil {
 					return err
@@ -18406,7 +18463,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"error\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.CreatedAt = v
@@ -18418,7 +18475,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "started_at":
-			requiredBitSet[1] |= 1 << 5
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				if err := s.StartedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -18428,7 +18485,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"started_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[1] |= 1 << 6
+			requiredBitSet[1] |= 1 << 7
 			if err := func() error {
 				v, err := json.DecodeDateTime(d)
 				s.UpdatedAt = v
@@ -18450,7 +18507,7 @@ func (s *Job) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b01111111,
+		0b11111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -27171,17 +27228,26 @@ func (s *Result) encodeFields(e *jx.Encoder) {
 		s.Output.Encode(e)
 	}
 	{
+		e.FieldStart("skipped_tasks")
+		e.ArrStart()
+		for _, elem := range s.SkippedTasks {
+			e.Str(elem)
+		}
+		e.ArrEnd()
+	}
+	{
 		e.FieldStart("error")
 		s.Error.Encode(e)
 	}
 }
 
-var jsonFieldsNameOfResult = [5]string{
+var jsonFieldsNameOfResult = [6]string{
 	0: "position",
 	1: "job_id",
 	2: "status",
 	3: "output",
-	4: "error",
+	4: "skipped_tasks",
+	5: "error",
 }
 
 // Decode decodes Result from json.
@@ -27237,8 +27303,28 @@ func (s *Result) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"output\"")
 			}
-		case "error":
+		case "skipped_tasks":
 			requiredBitSet[0] |= 1 << 4
+			if err := func() error {
+				s.SkippedTasks = make([]string, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem string
+					v, err := d.Str()
+					elem = string(v)
+					if err != nil {
+						return err
+					}
+					s.SkippedTasks = append(s.SkippedTasks, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"skipped_tasks\"")
+			}
+		case "error":
+			requiredBitSet[0] |= 1 << 5
 			if err := func() error {
 				if err := s.Error.Decode(d); err != nil {
 					return err
@@ -27257,7 +27343,7 @@ func (s *Result) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00011111,
+		0b00111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -29971,6 +30057,136 @@ func (s ServiceRateBuckets) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *ServiceRateBuckets) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *SkippedTask) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *SkippedTask) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("step_id")
+		e.Str(s.StepID)
+	}
+	{
+		e.FieldStart("task_id")
+		e.Str(s.TaskID)
+	}
+	{
+		e.FieldStart("record_count")
+		e.Int(s.RecordCount)
+	}
+}
+
+var jsonFieldsNameOfSkippedTask = [3]string{
+	0: "step_id",
+	1: "task_id",
+	2: "record_count",
+}
+
+// Decode decodes SkippedTask from json.
+func (s *SkippedTask) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode SkippedTask to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "step_id":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Str()
+				s.StepID = string(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"step_id\"")
+			}
+		case "task_id":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := d.Str()
+				s.TaskID = string(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"task_id\"")
+			}
+		case "record_count":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				v, err := d.Int()
+				s.RecordCount = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"record_count\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode SkippedTask")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfSkippedTask) {
+					name = jsonFieldsNameOfSkippedTask[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *SkippedTask) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *SkippedTask) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

@@ -1642,6 +1642,9 @@ type Batch struct {
 	StatusReason NilString `json:"status_reason"`
 	RecordCount  int       `json:"record_count"`
 	JobCounts    JobCounts `json:"job_counts"`
+	// The tasks that left out records of this batch because their `when` was false, and how many. Such a
+	// record is completed all the same if nothing else fails.
+	SkippedTasks []SkippedTask `json:"skipped_tasks"`
 	// The share of jobs in a terminal status; 100 for a batch without records.
 	ProgressPercent float64     `json:"progress_percent"`
 	ScheduledAt     NilDateTime `json:"scheduled_at"`
@@ -1734,6 +1737,11 @@ func (s *Batch) GetRecordCount() int {
 // GetJobCounts returns the value of JobCounts.
 func (s *Batch) GetJobCounts() JobCounts {
 	return s.JobCounts
+}
+
+// GetSkippedTasks returns the value of SkippedTasks.
+func (s *Batch) GetSkippedTasks() []SkippedTask {
+	return s.SkippedTasks
 }
 
 // GetProgressPercent returns the value of ProgressPercent.
@@ -1854,6 +1862,11 @@ func (s *Batch) SetRecordCount(val int) {
 // SetJobCounts sets the value of JobCounts.
 func (s *Batch) SetJobCounts(val JobCounts) {
 	s.JobCounts = val
+}
+
+// SetSkippedTasks sets the value of SkippedTasks.
+func (s *Batch) SetSkippedTasks(val []SkippedTask) {
+	s.SkippedTasks = val
 }
 
 // SetProgressPercent sets the value of ProgressPercent.
@@ -8926,6 +8939,9 @@ type Job struct {
 	// How many calls carried the record.
 	Attempts int      `json:"attempts"`
 	Output   AnyValue `json:"output"`
+	// The ids of those tasks of the last step whose `when` was false for this record, and which therefore
+	// gave no output.
+	SkippedTasks []string `json:"skipped_tasks"`
 	// What went wrong; null if nothing did.
 	Error     NilJobError `json:"error"`
 	CreatedAt time.Time   `json:"created_at"`
@@ -8986,6 +9002,11 @@ func (s *Job) GetAttempts() int {
 // GetOutput returns the value of Output.
 func (s *Job) GetOutput() AnyValue {
 	return s.Output
+}
+
+// GetSkippedTasks returns the value of SkippedTasks.
+func (s *Job) GetSkippedTasks() []string {
+	return s.SkippedTasks
 }
 
 // GetError returns the value of Error.
@@ -9061,6 +9082,11 @@ func (s *Job) SetAttempts(val int) {
 // SetOutput sets the value of Output.
 func (s *Job) SetOutput(val AnyValue) {
 	s.Output = val
+}
+
+// SetSkippedTasks sets the value of SkippedTasks.
+func (s *Job) SetSkippedTasks(val []string) {
+	s.SkippedTasks = val
 }
 
 // SetError sets the value of Error.
@@ -16925,6 +16951,9 @@ type Result struct {
 	JobID    string    `json:"job_id"`
 	Status   JobStatus `json:"status"`
 	Output   AnyValue  `json:"output"`
+	// The ids of those tasks of the last step whose `when` was false for this record, and which therefore
+	// gave no output.
+	SkippedTasks []string `json:"skipped_tasks"`
 	// What went wrong; null if nothing did.
 	Error NilJobError `json:"error"`
 }
@@ -16947,6 +16976,11 @@ func (s *Result) GetStatus() JobStatus {
 // GetOutput returns the value of Output.
 func (s *Result) GetOutput() AnyValue {
 	return s.Output
+}
+
+// GetSkippedTasks returns the value of SkippedTasks.
+func (s *Result) GetSkippedTasks() []string {
+	return s.SkippedTasks
 }
 
 // GetError returns the value of Error.
@@ -16972,6 +17006,11 @@ func (s *Result) SetStatus(val JobStatus) {
 // SetOutput sets the value of Output.
 func (s *Result) SetOutput(val AnyValue) {
 	s.Output = val
+}
+
+// SetSkippedTasks sets the value of SkippedTasks.
+func (s *Result) SetSkippedTasks(val []string) {
+	s.SkippedTasks = val
 }
 
 // SetError sets the value of Error.
@@ -18650,6 +18689,44 @@ func (s *ServiceSortBy) UnmarshalText(data []byte) error {
 	default:
 		return errors.Errorf("invalid value: %q", data)
 	}
+}
+
+// Ref: #/components/schemas/SkippedTask
+type SkippedTask struct {
+	StepID string `json:"step_id"`
+	TaskID string `json:"task_id"`
+	// How many records it left out.
+	RecordCount int `json:"record_count"`
+}
+
+// GetStepID returns the value of StepID.
+func (s *SkippedTask) GetStepID() string {
+	return s.StepID
+}
+
+// GetTaskID returns the value of TaskID.
+func (s *SkippedTask) GetTaskID() string {
+	return s.TaskID
+}
+
+// GetRecordCount returns the value of RecordCount.
+func (s *SkippedTask) GetRecordCount() int {
+	return s.RecordCount
+}
+
+// SetStepID sets the value of StepID.
+func (s *SkippedTask) SetStepID(val string) {
+	s.StepID = val
+}
+
+// SetTaskID sets the value of TaskID.
+func (s *SkippedTask) SetTaskID(val string) {
+	s.TaskID = val
+}
+
+// SetRecordCount sets the value of RecordCount.
+func (s *SkippedTask) SetRecordCount(val int) {
+	s.RecordCount = val
 }
 
 // Ref: #/components/schemas/Step

@@ -837,6 +837,17 @@ func (s *Batch) Validate() error {
 		})
 	}
 	if err := func() error {
+		if s.SkippedTasks == nil {
+			return errors.New("nil is invalid value")
+		}
+		return nil
+	}(); err != nil {
+		failures = append(failures, validate.FieldError{
+			Name:  "skipped_tasks",
+			Error: err,
+		})
+	}
+	if err := func() error {
 		if err := (validate.Float{
 			MinSet:        true,
 			Min:           0,
@@ -5716,6 +5727,17 @@ func (s *Job) Validate() error {
 			Error: err,
 		})
 	}
+	if err := func() error {
+		if s.SkippedTasks == nil {
+			return errors.New("nil is invalid value")
+		}
+		return nil
+	}(); err != nil {
+		failures = append(failures, validate.FieldError{
+			Name:  "skipped_tasks",
+			Error: err,
+		})
+	}
 	if len(failures) > 0 {
 		return &validate.Error{Fields: failures}
 	}
@@ -7085,6 +7107,17 @@ func (s *Result) Validate() error {
 	}(); err != nil {
 		failures = append(failures, validate.FieldError{
 			Name:  "status",
+			Error: err,
+		})
+	}
+	if err := func() error {
+		if s.SkippedTasks == nil {
+			return errors.New("nil is invalid value")
+		}
+		return nil
+	}(); err != nil {
+		failures = append(failures, validate.FieldError{
+			Name:  "skipped_tasks",
 			Error: err,
 		})
 	}

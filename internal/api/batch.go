@@ -81,7 +81,17 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		return nil, err
 	}
 	key := func(r run.BatchRow) string { return r.FlowBatch.ID.String() }
-	list := oas.BatchList(listOf(p, rows, total, key, func(r run.BatchRow) oas.Batch { return batchOf(&r) }))
+	shown := make([]*run.BatchRow, len(rows))
+	for i := range rows {
+		shown[i] = &rows[i]
+	}
+	skipped, err := h.runs.SkippedTasks(ctx, in.OrgID, shown...)
+	if err != nil {
+		return nil, err
+	}
+	list := oas.BatchList(listOf(p, rows, total, key, func(r run.BatchRow) oas.Batch {
+		return batchOf(&r, skipped[r.FlowBatch.ID])
+	}))
 	return &list, nil
 }
 
@@ -100,7 +110,8 @@ func (h batchHandler) GetBatch(ctx context.Context, params oas.GetBatchParams) (
 	if err != nil {
 		return nil, err
 	}
-	return answerBatch(h.runs.ReadBatch(ctx, account.FromContext(ctx).OrgID, id))
+	row, err := h.runs.ReadBatch(ctx, account.FromContext(ctx).OrgID, id)
+	return h.answer(ctx, row, err)
 }
 
 func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, params oas.UpdateBatchParams) (*oas.Batch,
@@ -133,7 +144,7 @@ func (h batchHandler) UpdateBatch(ctx context.Context, req *oas.BatchUpdate, par
 		}
 		return h.forecasts.Slower(ctx, tx, caller.OrgID, id, in.Pacing)
 	})
-	return answerBatch(row, err)
+	return h.answer(ctx, row, err)
 }
 
 func (h batchHandler) CancelBatch(ctx context.Context, req oas.OptBatchCancel,
@@ -152,14 +163,18 @@ func (h batchHandler) CancelBatch(ctx context.Context, req oas.OptBatchCancel,
 		row, err = h.runs.Cancel(ctx, tx, caller.OrgID, id, why)
 		return err
 	})
-	return answerBatch(row, err)
+	return h.answer(ctx, row, err)
 }
 
-func answerBatch(r *run.BatchRow, err error) (*oas.Batch, error) {
+func (h batchHandler) answer(ctx context.Context, r *run.BatchRow, err error) (*oas.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := batchOf(r)
+	skipped, err := h.runs.SkippedTasks(ctx, r.FlowBatch.OrgID, r)
+	if err != nil {
+		return nil, err
+	}
+	out := batchOf(r, skipped[r.FlowBatch.ID])
 	return &out, nil
 }
 

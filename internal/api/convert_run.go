@@ -6,7 +6,7 @@ import (
 	"flowlane/internal/run"
 )
 
-func batchOf(r *run.BatchRow) oas.Batch {
+func batchOf(r *run.BatchRow, skipped []run.SkippedTask) oas.Batch {
 	b, state := &r.FlowBatch, &r.FlowBatchCount
 	out := oas.Batch{
 		ID: b.ID.String(), DefinitionID: b.DefinitionID.String(), DefinitionVersion: int(b.Version), OrgID: b.OrgID.String(),
@@ -17,6 +17,10 @@ func batchOf(r *run.BatchRow) oas.Batch {
 		ScheduledAt: nilTime(b.ScheduledAt), StartedAt: nilTime(state.StartedAt), CompletedAt: nilTime(state.CompletedAt),
 		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: state.UpdatedAt.UTC(),
 		Lane: oas.NilLane{Null: true}, Priority: oas.NilPriority{Null: true},
+		SkippedTasks: make([]oas.SkippedTask, len(skipped)),
+	}
+	for i, t := range skipped {
+		out.SkippedTasks[i] = oas.SkippedTask{StepID: t.StepID, TaskID: t.TaskID, RecordCount: int(t.Records)}
 	}
 	if b.Lane != nil {
 		out.Lane = oas.NewNilLane(oas.Lane(*b.Lane))
@@ -53,6 +57,7 @@ func jobErrorOf(e *run.JobError) oas.NilJobError {
 func resultOf(r *run.Record) oas.Result {
 	return oas.Result{
 		Position: int(r.Position), JobID: jobIDOf(r), Status: oas.JobStatus(r.Status), Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
+		SkippedTasks: append([]string{}, r.SkippedTasks...),
 	}
 }
 
@@ -79,7 +84,7 @@ func (ids *batchIDs) job(r *run.Record) oas.Job {
 		ID: jobIDOf(r), BatchID: ids.batch, DefinitionID: ids.definition, OrgID: ids.org,
 		TriggerID: ids.batch, TriggerType: oas.TriggerType(b.TriggerType), Position: int(r.Position),
 		InputData: oas.FreeObject(r.Input), Status: oas.JobStatus(r.Status), Attempts: int(r.Attempts),
-		Output: oas.AnyValue(r.Output), Error: jobErrorOf(r.Error),
+		Output: oas.AnyValue(r.Output), SkippedTasks: append([]string{}, r.SkippedTasks...), Error: jobErrorOf(r.Error),
 		CreatedAt: b.CreatedAt.UTC(), StartedAt: nilTime(r.StartedAt), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,10 +14,11 @@ import (
 // lineWriter writes results by hand. Neighbours mostly have the same end, which is kept.
 type lineWriter struct {
 	// middle stands between the position and its repetition in the job's id.
-	middle []byte
-	status run.Status
-	output json.RawMessage
-	end    []byte
+	middle  []byte
+	status  run.Status
+	output  json.RawMessage
+	skipped []string
+	end     []byte
 }
 
 func (w *lineWriter) append(b []byte, r *run.Record) []byte {
@@ -26,11 +28,11 @@ func (w *lineWriter) append(b []byte, r *run.Record) []byte {
 	b = strconv.AppendInt(append(b, `{"position":`...), r.Position, 10)
 	b = strconv.AppendInt(append(b, w.middle...), r.Position, 10)
 	if r.Error != nil {
-		return appendFailure(appendOutcome(b, r.Status, r.Output), r.Error)
+		return appendFailure(appendOutcome(b, r), r.Error)
 	}
-	if w.end == nil || w.status != r.Status || !same(w.output, r.Output) {
-		w.status, w.output = r.Status, r.Output
-		w.end = append(appendOutcome(w.end[:0], r.Status, r.Output), "null}\n"...)
+	if w.end == nil || w.status != r.Status || !same(w.output, r.Output) || !slices.Equal(w.skipped, r.SkippedTasks) {
+		w.status, w.output, w.skipped = r.Status, r.Output, r.SkippedTasks
+		w.end = append(appendOutcome(w.end[:0], r), "null}\n"...)
 	}
 	return append(b, w.end...)
 }
@@ -43,15 +45,22 @@ func same(a, b json.RawMessage) bool {
 	return len(a) == 0 || &a[0] == &b[0] || (len(a) < 64 && bytes.Equal(a, b))
 }
 
-func appendOutcome(b []byte, status run.Status, output json.RawMessage) []byte {
+func appendOutcome(b []byte, r *run.Record) []byte {
 	b = append(b, `","status":"`...)
-	b = append(b, status...)
+	b = append(b, r.Status...)
 	b = append(b, `","output":`...)
-	if len(output) == 0 {
+	if len(r.Output) == 0 {
 		b = append(b, "null"...)
 	}
-	b = append(b, output...)
-	return append(b, `,"error":`...)
+	b = append(b, r.Output...)
+	b = append(b, `,"skipped_tasks":[`...)
+	for i, task := range r.SkippedTasks {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), task...), '"') // ids of tasks have no characters that JSON escapes
+	}
+	return append(b, `],"error":`...)
 }
 
 func appendFailure(b []byte, f *run.JobError) []byte {
@@ -81,7 +90,7 @@ func appendFailure(b []byte, f *run.JobError) []byte {
 
 // csvColumns are the columns of an export as CSV.
 var csvColumns = []string{"position", "job_id", "status", "output", "error_code", "error_message", "step_id", "task_id",
-	"provider_status", "provider_code", "provider_message"}
+	"provider_status", "provider_code", "provider_message", "skipped_tasks"}
 
 // appendCSV writes a result as a row of RFC 4180. The package encoding/csv does not keep line breaks within texts as they are
 // where lines end as the RFC says.
@@ -95,7 +104,7 @@ func appendCSV(b []byte, r *run.Record) []byte {
 	}
 	return appendRow(b, at, r.Batch.FlowBatch.ID.String()+"."+at, string(r.Status), out, failure.Code, literal(failure.Message),
 		literal(failure.StepID), literal(failure.TaskID), statusText(failure.ProviderStatus), literal(failure.ProviderCode),
-		literal(failure.ProviderMessage))
+		literal(failure.ProviderMessage), literal(strings.Join(r.SkippedTasks, " ")))
 }
 
 func statusText(status int) string {

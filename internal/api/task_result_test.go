@@ -116,3 +116,46 @@ func TestTaskResult_Retried(t *testing.T) {
 	require.Equal(t, 1, f.sent("/exists/1"), "it is not sent again")
 	assert.Equal(t, 2, f.sent("/phone/EXISTS-2"))
 }
+
+// TestSkippedTasks: whatever shows the output of a record says that a condition left it out, and its batch says how many.
+func TestSkippedTasks(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, true)
+	const flow = `[{"id":"a","tasks":[
+			{"id":"mod","action_id":"dialer__api__modify","credential_id":"CRED","when":"{{ input.n > 2 }}",
+				"params":{"list":"l","key":"{{ input.id }}","fields":{"n":"{{ input.n }}"}}}]},
+		{"id":"b","tasks":[
+			{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED","when":"{{ input.n % 2 == 0 }}",
+				"params":{"list":"demo","key_field":"id","row":"{{ input }}"}},
+			{"id":"mark","action_id":"core__flow__transform","when":"{{ input.n != 2 }}","params":{"value":null}}]}]`
+	batch := s.trigger(s.define(flow), fmt.Sprintf(`{"record_set_id":%q}`, s.upload(rowsOf(6))))
+	count := func(step, task string, n float64) any {
+		return map[string]any{"step_id": step, "task_id": task, "record_count": n}
+	}
+	want := []any{count("a", "mod", 3), count("b", "up", 3), count("b", "mark", 1)}
+	assert.Equal(t, want, s.await(batch)["skipped_tasks"])
+	assert.Equal(t, want, s.get("/flows/batches")["items"].([]any)[0].(map[string]any)["skipped_tasks"])
+	var shown struct {
+		Items []struct {
+			SkippedTasks []string `json:"skipped_tasks"`
+		}
+	}
+	lines := s.lines("/flows/batches/" + batch + "/results?format=ndjson")
+	table := s.table("/flows/batches/" + batch + "/results?format=csv")
+	s.Do(http.MethodGet, "/flows/batches/"+batch+"/results", nil).Want(http.StatusOK).Into(&shown)
+	for i, skipped := range [][]string{{}, {"up"}, {"mark"}, {"up"}, {}, {"up"}} {
+		text, _ := json.Marshal(skipped)
+		assert.Equal(t, skipped, shown.Items[i].SkippedTasks, "record %d", i)
+		assert.Contains(t, string(lines[i]), `"skipped_tasks":`+string(text))
+		assert.Equal(t, strings.Join(skipped, " "), table[i+1][11])
+		job := s.get(fmt.Sprintf("/flows/jobs/%s.%d", batch, i))
+		assert.Len(t, job["skipped_tasks"], len(skipped))
+	}
+
+	one := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"core__flow__transform","when":"{{ input.on }}",
+		"params":{"value":null}}]}]`), `{"records":[{"on":true},{"on":false}]}`)
+	assert.Equal(t, []any{count("s", "t", 1)}, s.await(one)["skipped_tasks"])
+	lines = s.lines("/flows/batches/" + one + "/results?format=ndjson")
+	assert.Contains(t, string(lines[0]), `"output":null,"skipped_tasks":[],`)
+	assert.Contains(t, string(lines[1]), `"output":null,"skipped_tasks":["t"],`)
+}

@@ -165,7 +165,7 @@ func (c *Change) writeTraces(ctx context.Context) error {
 		}
 		args.BatchIds, args.SliceNos = append(args.BatchIds, k.slice.batch), append(args.SliceNos, k.slice.no)
 		args.StepNos, args.TaskNos = append(args.StepNos, k.step), append(args.TaskNos, k.task)
-		args.Bodies = append(args.Bodies, body)
+		args.Skipped, args.Bodies = append(args.Skipped, skippedIn(traces)), append(args.Bodies, body)
 	}
 	if len(args.Bodies) == 0 {
 		return nil

@@ -90,6 +90,16 @@ func (t *Trace) decides() bool {
 	return false
 }
 
+// skippedIn is how many records the condition of the task of these traces left out.
+func skippedIn(traces []Trace) (n int32) {
+	for i := range traces {
+		if t := &traces[i]; t.Kind == TraceSkipped {
+			n += t.To - t.From - int32(len(t.LeftOut))
+		}
+	}
+	return n
+}
+
 // result returns what a task gave to the records of a trace that decides: expr.OfOutput and its like; nil for null.
 func (t *Trace) result(of string) json.RawMessage {
 	switch of {
@@ -314,7 +324,7 @@ func (c *Change) compact(ctx context.Context) error {
 		}
 		in.BatchIds, in.SliceNos = append(in.BatchIds, r.BatchID), append(in.SliceNos, r.SliceNo)
 		in.StepNos, in.TaskNos = append(in.StepNos, r.StepNo), append(in.TaskNos, r.TaskNo)
-		in.Bodies = append(in.Bodies, packFragment(plain))
+		in.Skipped, in.Bodies = append(in.Skipped, r.Skipped), append(in.Bodies, packFragment(plain))
 	}
 	if len(in.Bodies) == 0 {
 		return nil

@@ -260,3 +260,10 @@ func TestFragment_Joined(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
+
+func TestSkippedIn(t *testing.T) {
+	t.Parallel()
+	require.EqualValues(t, 5, skippedIn([]Trace{
+		{From: 2, To: 8, LeftOut: []int32{3, 5}, Kind: TraceSkipped}, {From: 0, To: 2, Kind: TraceOK}, {From: 9, To: 10, Kind: TraceSkipped},
+	}))
+}

@@ -183,7 +183,7 @@ func (p *play) checkTraces(b *modelBatch) {
 		r *modelRecord
 		k [2]int
 	}
-	settled, outputs := map[key]int{}, map[key]string{}
+	settled, outputs, skipped := map[key]int{}, map[key]string{}, map[[2]int]int64{}
 	var no int32
 	var step, task int
 	var body []byte
@@ -194,6 +194,9 @@ func (p *play) checkTraces(b *modelBatch) {
 				if traces[i].decides() && traces[i].covers(r.offset) {
 					k := key{r, [2]int{step, task}}
 					settled[k]++
+					if traces[i].Kind == TraceSkipped {
+						skipped[k.k]++
+					}
 					if outputs[k] = string(traces[i].Output); strings.HasPrefix(outputs[k], `{"waited_until":`) {
 						outputs[k] = "waited"
 					}
@@ -203,6 +206,7 @@ func (p *play) checkTraces(b *modelBatch) {
 		return err
 	})
 	require.NoError(p.t, err)
+	p.checkSkipped(b, skipped)
 	for _, r := range b.records() {
 		for step := range p.plan {
 			for task := range p.plan[step] {
@@ -212,5 +216,20 @@ func (p *play) checkTraces(b *modelBatch) {
 				require.Equal(p.t, r.outputs[k], outputs[key{r, k}], "%v: output of task %v", r, k)
 			}
 		}
+	}
+}
+
+// checkSkipped checks how many records each task is said to have left out.
+func (p *play) checkSkipped(b *modelBatch, want map[[2]int]int64) {
+	row, err := p.s.ReadBatch(p.ctx, p.org, b.id)
+	require.NoError(p.t, err)
+	found, err := p.s.SkippedTasks(p.ctx, p.org, row)
+	require.NoError(p.t, err)
+	require.Len(p.t, found[b.id], len(want))
+	for _, t := range found[b.id] {
+		var at [2]int
+		_, err := fmt.Sscanf(t.TaskID, "t%d_%d", &at[0], &at[1])
+		require.NoError(p.t, err)
+		require.Equal(p.t, want[at], t.Records, "records that %s left out", t.TaskID)
 	}
 }

@@ -28,6 +28,36 @@ func (s *Service) readBatch(ctx context.Context, conn db.DBTX, orgID, id uuid.UU
 	return ref(BatchRow(found)), wrap(err, "read batch %s", id)
 }
 
+// SkippedTask is a task of a batch that left out records by its condition.
+type SkippedTask struct {
+	StepID, TaskID string
+	Records        int64
+}
+
+// SkippedTasks reads the tasks of batches of an organization that left out records, in the order of their plans.
+func (s *Service) SkippedTasks(ctx context.Context, orgID uuid.UUID, batches ...*BatchRow) (map[uuid.UUID][]SkippedTask, error) {
+	in := db.SkippedReadParams{OrgID: orgID}
+	byID := map[uuid.UUID]*db.FlowBatch{}
+	for _, b := range batches {
+		in.BatchIds, byID[b.FlowBatch.ID] = append(in.BatchIds, b.FlowBatch.ID), &b.FlowBatch
+	}
+	rows, err := s.q.SkippedRead(ctx, s.pool, in)
+	if err != nil {
+		return nil, fmt.Errorf("count skipped records: %w", err)
+	}
+	out := map[uuid.UUID][]SkippedTask{}
+	for _, r := range rows {
+		b := byID[r.BatchID]
+		plan, err := s.plans.Plan(ctx, s.pool, b.OrgID, b.DefinitionID, b.Version)
+		if err != nil {
+			return nil, fmt.Errorf("plan of batch %s: %w", b.ID, err)
+		}
+		step := &plan.Steps[r.StepNo]
+		out[b.ID] = append(out[b.ID], SkippedTask{step.ID, step.Tasks[r.TaskNo].ID, r.Records})
+	}
+	return out, nil
+}
+
 // view reads a batch with its plan. Fault: NotFound.
 func (s *Service) view(ctx context.Context, conn db.DBTX, orgID, id uuid.UUID) (*batchView, error) {
 	views, err := s.viewsOf(ctx, conn, db.BatchesReadParams{OrgIds: []uuid.UUID{orgID}, Ids: []uuid.UUID{id}})
@@ -102,7 +132,7 @@ func (v *sliceView) ofRun(r Record, offset, run int32) Record {
 	if end == nil {
 		return r
 	}
-	r.Execution, r.Output = ExecutionCancelled, nil
+	r.Execution, r.Output, r.SkippedTasks = ExecutionCancelled, nil, nil
 	r.CompletedAt, r.UpdatedAt = &end.EndedAt, end.EndedAt
 	r.Error = &JobError{Code: CodeRequeued, Message: "The outcome of a call stayed unknown; a person had the job run again", StepID: v.batch.plan.Steps[end.StepNo].ID}
 	if end.Note != nil {

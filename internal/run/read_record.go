@@ -30,7 +30,9 @@ type Record struct {
 	Attempts int32
 	// Input and Output are raw JSON; nil where they were not asked for. An output that is not there is nil too.
 	Input, Output json.RawMessage
-	Error         *JobError
+	// SkippedTasks are those tasks of the last step whose condition left the record out, which gives them no output.
+	SkippedTasks []string
+	Error        *JobError
 	// StartedAt is when work on the record began, CompletedAt when its status became terminal.
 	StartedAt, CompletedAt *time.Time
 	UpdatedAt              time.Time
@@ -104,7 +106,7 @@ func (v *sliceView) each(wanted []bool, want Want, do func(r *Record)) error {
 			r.Input = append(json.RawMessage(nil), v.rows[o]...)
 		}
 		if outputs != nil {
-			r.Output = outputs.at(o)
+			r.Output, r.SkippedTasks = outputs.at(o)
 		}
 		if r.Error, err = v.failure(o); err != nil {
 			return err
@@ -293,9 +295,10 @@ type outputs struct {
 	tasks []definition.Task
 	// decided are the traces in force, by offset and task; nil for none.
 	decided [][]*Trace
-	// last is the object composed of the traces of.
-	of   []*Trace
-	last json.RawMessage
+	// last is the object composed of the traces of, skipped are the tasks that they say were skipped.
+	of      []*Trace
+	last    json.RawMessage
+	skipped []string
 }
 
 func newOutputs(plan *definition.Plan, records int32) *outputs {
@@ -314,18 +317,26 @@ func (s *outputs) add(task int16, t *Trace) {
 	}
 }
 
-// at returns the output of the record at this offset; nil where there is none. Records that share their traces share it.
-func (s *outputs) at(o int32) json.RawMessage {
+// at returns the output of the record at this offset, nil where there is none, and the tasks that were skipped. Records
+// that share their traces share it.
+func (s *outputs) at(o int32) (json.RawMessage, []string) {
 	traces := s.decided[o]
 	switch {
 	case !slices.ContainsFunc(traces, func(t *Trace) bool { return t != nil }):
-		return nil
-	case len(traces) == 1:
-		return traces[0].Output
+		return nil, nil
 	case slices.Equal(traces, s.of):
-		return s.last
+		return s.last, s.skipped
 	}
-	s.of, s.last = traces, nil
+	s.of, s.last, s.skipped = traces, nil, nil
+	for i, t := range traces {
+		if t != nil && t.Kind == TraceSkipped {
+			s.skipped = append(s.skipped, s.tasks[i].ID)
+		}
+	}
+	if len(traces) == 1 {
+		s.last = traces[0].Output
+		return s.last, s.skipped
+	}
 	sep := byte('{')
 	for i, t := range traces {
 		s.last = append(strconv.AppendQuote(append(s.last, sep), s.tasks[i].ID), ':')
@@ -337,7 +348,7 @@ func (s *outputs) at(o int32) json.RawMessage {
 		sep = ','
 	}
 	s.last = append(s.last, '}')
-	return s.last
+	return s.last, s.skipped
 }
 
 // An execution can have outputs of hundreds of megabytes. Its reader looks at one large fragment after the other, and

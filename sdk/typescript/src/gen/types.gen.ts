@@ -2570,6 +2570,12 @@ export type Batch = {
     record_count: number;
     job_counts: JobCounts;
     /**
+     * The tasks that left out records of this batch because their `when` was false, and how many. Such a record is
+     * completed all the same if nothing else fails.
+     *
+     */
+    skipped_tasks: Array<SkippedTask>;
+    /**
      * The share of jobs in a terminal status; 100 for a batch without records.
      */
     progress_percent: number;
@@ -2701,6 +2707,15 @@ export type DeliveryWindow = {
      * The days of the week on which it opens; absent means every day.
      */
     days?: Array<'monday' | 'tuesday' | 'wednesday' | 'thursday' | 'friday' | 'saturday' | 'sunday'>;
+};
+
+export type SkippedTask = {
+    step_id: string;
+    task_id: string;
+    /**
+     * How many records it left out.
+     */
+    record_count: number;
 };
 
 /**
@@ -2859,6 +2874,12 @@ export type Result = {
     status: JobStatus;
     output: AnyValue;
     /**
+     * The ids of those tasks of the last step whose `when` was false for this record, and which therefore gave no
+     * output.
+     *
+     */
+    skipped_tasks: Array<string>;
+    /**
      * What went wrong; null if nothing did.
      */
     error: JobError | null;
@@ -2946,6 +2967,12 @@ export type Job = {
      */
     attempts: number;
     output: AnyValue;
+    /**
+     * The ids of those tasks of the last step whose `when` was false for this record, and which therefore gave no
+     * output.
+     *
+     */
+    skipped_tasks: Array<string>;
     /**
      * What went wrong; null if nothing did.
      */
