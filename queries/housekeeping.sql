@@ -22,6 +22,23 @@ DELETE FROM flow.call c USING (
 ) old
 WHERE c.id = old.id AND c.state IN ('settled', 'refused');
 
+-- name: HousekeepExchanges :execrows
+WITH old AS (
+    DELETE FROM flow.exchange e USING (
+        SELECT o.org_id, o.id FROM flow.organization g
+        CROSS JOIN LATERAL (
+            SELECT k.org_id, k.id FROM flow.exchange k WHERE k.org_id = g.id AND k.id < @before ORDER BY k.id LIMIT @max_rows
+        ) o
+        LIMIT @max_rows
+    ) x
+    WHERE e.org_id = x.org_id AND e.id = x.id
+    RETURNING e.id, e.batch_ids
+), links AS (
+    DELETE FROM flow.exchange_batch b USING (SELECT id, unnest(batch_ids) AS batch_id FROM old) o
+    WHERE b.batch_id = o.batch_id AND b.call_id = o.id
+)
+SELECT 1 FROM old;
+
 -- name: HousekeepBackoffs :execrows
 DELETE FROM flow.pause p USING (
     SELECT o.id FROM flow.pause o

@@ -249,6 +249,70 @@ COMMENT ON COLUMN flow.call.next_check_at IS 'When the provider is asked about i
 COMMENT ON COLUMN flow.call.checks IS 'How often the provider was asked about it.';
 COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start times in Unix seconds by window length; for another bucket that it spends too by length and bucket, as in 60 query.';
 COMMENT ON COLUMN flow.call.failure IS 'What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.';
+
+-- Rows are only inserted, with the settlement of their calls, and deleted when they are old.
+CREATE TABLE flow.exchange (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    domain text NOT NULL,
+    action_id text NOT NULL,
+    credential_id uuid,
+    lane flow.lane NOT NULL,
+    attempt int NOT NULL,
+    records int NOT NULL,
+    batch_ids uuid[] NOT NULL,
+    outcome text NOT NULL CHECK (outcome IN ('success', 'pending', 'refused', 'retry_later', 'not_arrived', 'unknown')),
+    status smallint,
+    code text,
+    provider_code text,
+    claimed_at timestamptz NOT NULL,
+    sent_at timestamptz,
+    answered_at timestamptz,
+    failed boolean NOT NULL GENERATED ALWAYS AS (outcome NOT IN ('success', 'pending') OR coalesce(status, 200) NOT BETWEEN 200 AND 299) STORED,
+    detail bytea NOT NULL,
+    PRIMARY KEY (org_id, id)
+);
+ALTER TABLE flow.exchange ALTER COLUMN detail SET STORAGE EXTERNAL;
+-- Calls that failed are looked for, and few among all. Those of a Domain that did not are found among the newest.
+CREATE INDEX exchange_failed ON flow.exchange (org_id, id) WHERE failed;
+CREATE INDEX exchange_domain_failed ON flow.exchange (org_id, domain, id) WHERE failed;
+COMMENT ON TABLE flow.exchange IS 'What a call sent and what came back, for people to look at. Customer data, without secrets.';
+COMMENT ON COLUMN flow.exchange.org_id IS 'The organization whose records it carried.';
+COMMENT ON COLUMN flow.exchange.id IS 'The call. Ids of later calls are greater.';
+COMMENT ON COLUMN flow.exchange.domain IS 'The Domain of its budget.';
+COMMENT ON COLUMN flow.exchange.action_id IS 'What was asked of the provider, as the catalog names it.';
+COMMENT ON COLUMN flow.exchange.credential_id IS 'The credential that it used; null for none.';
+COMMENT ON COLUMN flow.exchange.lane IS 'The lane it was claimed from.';
+COMMENT ON COLUMN flow.exchange.attempt IS 'Which attempt it was for its records, from 1.';
+COMMENT ON COLUMN flow.exchange.records IS 'How many records it carried.';
+COMMENT ON COLUMN flow.exchange.batch_ids IS 'The batches of these records.';
+COMMENT ON COLUMN flow.exchange.outcome IS 'What the answer proved, when it came; what was found out later is the state of the call.';
+COMMENT ON COLUMN flow.exchange.status IS 'The HTTP status; null where no answer came.';
+COMMENT ON COLUMN flow.exchange.code IS 'The code of the error that its records got; null for a success.';
+COMMENT ON COLUMN flow.exchange.provider_code IS 'The provider''s own code; null where it told none.';
+COMMENT ON COLUMN flow.exchange.claimed_at IS 'When it was written down and debited.';
+COMMENT ON COLUMN flow.exchange.sent_at IS 'When its round trip began; null where that is not known.';
+COMMENT ON COLUMN flow.exchange.answered_at IS 'When its round trip was over; null where that is not known.';
+COMMENT ON COLUMN flow.exchange.failed IS 'It was no success, or its status would not say so.';
+COMMENT ON COLUMN flow.exchange.detail IS 'The rest, as compressed JSON; package dispatch owns the format.';
+
+CREATE TABLE flow.exchange_batch (
+    batch_id uuid NOT NULL,
+    call_id uuid NOT NULL,
+    step_no smallint NOT NULL,
+    task_no smallint NOT NULL,
+    positions int8multirange NOT NULL,
+    failed boolean NOT NULL,
+    PRIMARY KEY (batch_id, call_id)
+);
+CREATE INDEX exchange_batch_failed ON flow.exchange_batch (batch_id, call_id) WHERE failed;
+COMMENT ON TABLE flow.exchange_batch IS 'Which records of a batch an exchange was for.';
+COMMENT ON COLUMN flow.exchange_batch.batch_id IS 'The batch.';
+COMMENT ON COLUMN flow.exchange_batch.call_id IS 'The id of the exchange.';
+COMMENT ON COLUMN flow.exchange_batch.step_no IS 'The step of the task that called.';
+COMMENT ON COLUMN flow.exchange_batch.task_no IS 'Place of the task in its step.';
+COMMENT ON COLUMN flow.exchange_batch.positions IS 'Places of the records in the batch.';
+COMMENT ON COLUMN flow.exchange_batch.failed IS 'As of the exchange.';
 COMMENT ON COLUMN flow.call.note IS 'Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...';
 
 CREATE TABLE flow.resolution (

@@ -7,6 +7,8 @@ package db
 
 import (
 	"context"
+
+	"github.com/google/uuid"
 )
 
 const callsOpen = `-- name: CallsOpen :many
@@ -139,6 +141,37 @@ WHERE c.id = old.id AND c.state IN ('settled', 'refused')
 // Calls that are over. Unresolved ones stay: a person has to look at them.
 func (q *Queries) HousekeepCalls(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
 	result, err := db.Exec(ctx, housekeepCalls, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const housekeepExchanges = `-- name: HousekeepExchanges :execrows
+WITH old AS (
+    DELETE FROM flow.exchange e USING (
+        SELECT o.org_id, o.id FROM flow.organization g
+        CROSS JOIN LATERAL (
+            SELECT k.org_id, k.id FROM flow.exchange k WHERE k.org_id = g.id AND k.id < $1 ORDER BY k.id LIMIT $2
+        ) o
+        LIMIT $2
+    ) x
+    WHERE e.org_id = x.org_id AND e.id = x.id
+    RETURNING e.id, e.batch_ids
+), links AS (
+    DELETE FROM flow.exchange_batch b USING (SELECT id, unnest(batch_ids) AS batch_id FROM old) o
+    WHERE b.batch_id = o.batch_id AND b.call_id = o.id
+)
+SELECT 1 FROM old
+`
+
+type HousekeepExchangesParams struct {
+	Before  uuid.UUID
+	MaxRows int32
+}
+
+func (q *Queries) HousekeepExchanges(ctx context.Context, db DBTX, arg HousekeepExchangesParams) (int64, error) {
+	result, err := db.Exec(ctx, housekeepExchanges, arg.Before, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}

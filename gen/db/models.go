@@ -1022,6 +1022,62 @@ type FlowEventSubscription struct {
 	UpdatedAt time.Time
 }
 
+// What a call sent and what came back, for people to look at. Customer data, without secrets.
+type FlowExchange struct {
+	// The organization whose records it carried.
+	OrgID uuid.UUID
+	// The call. Ids of later calls are greater.
+	ID uuid.UUID
+	// The Domain of its budget.
+	Domain string
+	// What was asked of the provider, as the catalog names it.
+	ActionID string
+	// The credential that it used; null for none.
+	CredentialID *uuid.UUID
+	// The lane it was claimed from.
+	Lane FlowLane
+	// Which attempt it was for its records, from 1.
+	Attempt int32
+	// How many records it carried.
+	Records int32
+	// The batches of these records.
+	BatchIds []uuid.UUID
+	// What the answer proved, when it came; what was found out later is the state of the call.
+	Outcome string
+	// The HTTP status; null where no answer came.
+	Status *int16
+	// The code of the error that its records got; null for a success.
+	Code *string
+	// The provider's own code; null where it told none.
+	ProviderCode *string
+	// When it was written down and debited.
+	ClaimedAt time.Time
+	// When its round trip began; null where that is not known.
+	SentAt *time.Time
+	// When its round trip was over; null where that is not known.
+	AnsweredAt *time.Time
+	// It was no success, or its status would not say so.
+	Failed bool
+	// The rest, as compressed JSON; package dispatch owns the format.
+	Detail []byte
+}
+
+// Which records of a batch an exchange was for.
+type FlowExchangeBatch struct {
+	// The batch.
+	BatchID uuid.UUID
+	// The id of the exchange.
+	CallID uuid.UUID
+	// The step of the task that called.
+	StepNo int16
+	// Place of the task in its step.
+	TaskNo int16
+	// Places of the records in the batch.
+	Positions pgtype.Multirange[pgtype.Range[pgtype.Int8]]
+	// As of the exchange.
+	Failed bool
+}
+
 // What tasks did to the records of a slice: outputs, attempts and errors. One compressed row per settlement; customer data.
 type FlowFragment struct {
 	// The batch of the slice.

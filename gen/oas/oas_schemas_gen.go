@@ -2676,6 +2676,711 @@ func (s *BucketQueue) SetCompletion(val Completion) {
 	s.Completion = val
 }
 
+// Ref: #/components/schemas/Call
+type Call struct {
+	// The id that the log of the service names.
+	ID           string    `json:"id"`
+	ActionID     string    `json:"action_id"`
+	CredentialID NilString `json:"credential_id"`
+	// The provider account; null for a call that belongs to none.
+	TenancyID NilString `json:"tenancy_id"`
+	Lane      Lane      `json:"lane"`
+	// Which attempt it was for its records, from 1.
+	Attempt int `json:"attempt"`
+	// How many records it carried.
+	RecordCount int `json:"record_count"`
+	// The batches of these records, with the tasks that called.
+	Batches []CallBatch `json:"batches"`
+	Outcome CallOutcome `json:"outcome"`
+	// Where the call stands now, after all that was found out since: `unknown` is being looked into,
+	// `awaiting` waits for its result, `unresolved` needs a person, `settled` and `refused` are over. Null
+	// once that is forgotten.
+	State NilCallState `json:"state"`
+	// What went wrong; null for a success.
+	Error NilCallError `json:"error"`
+	// Where the round trip broke off: looking up the name of the host, connecting, the TLS handshake,
+	// writing the request, waiting for the answer, or reading it. Null where it did not, or where nothing
+	// was tried.
+	FailedAt NilCallFailedAt `json:"failed_at"`
+	// What was sent; null where the process that sent it did not live to say.
+	Request NilCallRequest `json:"request"`
+	// What came back; null where nothing did.
+	Response NilCallResponse `json:"response"`
+	// When it was taken from its queue, written down and debited.
+	ClaimedAt time.Time `json:"claimed_at"`
+	// When the round trip began.
+	SentAt NilDateTime `json:"sent_at"`
+	// When it was over, whether an answer came or not.
+	AnsweredAt NilDateTime `json:"answered_at"`
+}
+
+// GetID returns the value of ID.
+func (s *Call) GetID() string {
+	return s.ID
+}
+
+// GetActionID returns the value of ActionID.
+func (s *Call) GetActionID() string {
+	return s.ActionID
+}
+
+// GetCredentialID returns the value of CredentialID.
+func (s *Call) GetCredentialID() NilString {
+	return s.CredentialID
+}
+
+// GetTenancyID returns the value of TenancyID.
+func (s *Call) GetTenancyID() NilString {
+	return s.TenancyID
+}
+
+// GetLane returns the value of Lane.
+func (s *Call) GetLane() Lane {
+	return s.Lane
+}
+
+// GetAttempt returns the value of Attempt.
+func (s *Call) GetAttempt() int {
+	return s.Attempt
+}
+
+// GetRecordCount returns the value of RecordCount.
+func (s *Call) GetRecordCount() int {
+	return s.RecordCount
+}
+
+// GetBatches returns the value of Batches.
+func (s *Call) GetBatches() []CallBatch {
+	return s.Batches
+}
+
+// GetOutcome returns the value of Outcome.
+func (s *Call) GetOutcome() CallOutcome {
+	return s.Outcome
+}
+
+// GetState returns the value of State.
+func (s *Call) GetState() NilCallState {
+	return s.State
+}
+
+// GetError returns the value of Error.
+func (s *Call) GetError() NilCallError {
+	return s.Error
+}
+
+// GetFailedAt returns the value of FailedAt.
+func (s *Call) GetFailedAt() NilCallFailedAt {
+	return s.FailedAt
+}
+
+// GetRequest returns the value of Request.
+func (s *Call) GetRequest() NilCallRequest {
+	return s.Request
+}
+
+// GetResponse returns the value of Response.
+func (s *Call) GetResponse() NilCallResponse {
+	return s.Response
+}
+
+// GetClaimedAt returns the value of ClaimedAt.
+func (s *Call) GetClaimedAt() time.Time {
+	return s.ClaimedAt
+}
+
+// GetSentAt returns the value of SentAt.
+func (s *Call) GetSentAt() NilDateTime {
+	return s.SentAt
+}
+
+// GetAnsweredAt returns the value of AnsweredAt.
+func (s *Call) GetAnsweredAt() NilDateTime {
+	return s.AnsweredAt
+}
+
+// SetID sets the value of ID.
+func (s *Call) SetID(val string) {
+	s.ID = val
+}
+
+// SetActionID sets the value of ActionID.
+func (s *Call) SetActionID(val string) {
+	s.ActionID = val
+}
+
+// SetCredentialID sets the value of CredentialID.
+func (s *Call) SetCredentialID(val NilString) {
+	s.CredentialID = val
+}
+
+// SetTenancyID sets the value of TenancyID.
+func (s *Call) SetTenancyID(val NilString) {
+	s.TenancyID = val
+}
+
+// SetLane sets the value of Lane.
+func (s *Call) SetLane(val Lane) {
+	s.Lane = val
+}
+
+// SetAttempt sets the value of Attempt.
+func (s *Call) SetAttempt(val int) {
+	s.Attempt = val
+}
+
+// SetRecordCount sets the value of RecordCount.
+func (s *Call) SetRecordCount(val int) {
+	s.RecordCount = val
+}
+
+// SetBatches sets the value of Batches.
+func (s *Call) SetBatches(val []CallBatch) {
+	s.Batches = val
+}
+
+// SetOutcome sets the value of Outcome.
+func (s *Call) SetOutcome(val CallOutcome) {
+	s.Outcome = val
+}
+
+// SetState sets the value of State.
+func (s *Call) SetState(val NilCallState) {
+	s.State = val
+}
+
+// SetError sets the value of Error.
+func (s *Call) SetError(val NilCallError) {
+	s.Error = val
+}
+
+// SetFailedAt sets the value of FailedAt.
+func (s *Call) SetFailedAt(val NilCallFailedAt) {
+	s.FailedAt = val
+}
+
+// SetRequest sets the value of Request.
+func (s *Call) SetRequest(val NilCallRequest) {
+	s.Request = val
+}
+
+// SetResponse sets the value of Response.
+func (s *Call) SetResponse(val NilCallResponse) {
+	s.Response = val
+}
+
+// SetClaimedAt sets the value of ClaimedAt.
+func (s *Call) SetClaimedAt(val time.Time) {
+	s.ClaimedAt = val
+}
+
+// SetSentAt sets the value of SentAt.
+func (s *Call) SetSentAt(val NilDateTime) {
+	s.SentAt = val
+}
+
+// SetAnsweredAt sets the value of AnsweredAt.
+func (s *Call) SetAnsweredAt(val NilDateTime) {
+	s.AnsweredAt = val
+}
+
+// Ref: #/components/schemas/CallBatch
+type CallBatch struct {
+	BatchID string `json:"batch_id"`
+	StepID  string `json:"step_id"`
+	TaskID  string `json:"task_id"`
+}
+
+// GetBatchID returns the value of BatchID.
+func (s *CallBatch) GetBatchID() string {
+	return s.BatchID
+}
+
+// GetStepID returns the value of StepID.
+func (s *CallBatch) GetStepID() string {
+	return s.StepID
+}
+
+// GetTaskID returns the value of TaskID.
+func (s *CallBatch) GetTaskID() string {
+	return s.TaskID
+}
+
+// SetBatchID sets the value of BatchID.
+func (s *CallBatch) SetBatchID(val string) {
+	s.BatchID = val
+}
+
+// SetStepID sets the value of StepID.
+func (s *CallBatch) SetStepID(val string) {
+	s.StepID = val
+}
+
+// SetTaskID sets the value of TaskID.
+func (s *CallBatch) SetTaskID(val string) {
+	s.TaskID = val
+}
+
+// Ref: #/components/schemas/CallBody
+type CallBody struct {
+	// The length of the whole body, in bytes.
+	Size int64 `json:"size"`
+	// Its beginning: the first 1024 bytes of what was sent, the first 4096 of what came back.
+	Text string `json:"text"`
+	// The body is no UTF-8 text; `text` has it in base64.
+	Base64 bool `json:"base64"`
+}
+
+// GetSize returns the value of Size.
+func (s *CallBody) GetSize() int64 {
+	return s.Size
+}
+
+// GetText returns the value of Text.
+func (s *CallBody) GetText() string {
+	return s.Text
+}
+
+// GetBase64 returns the value of Base64.
+func (s *CallBody) GetBase64() bool {
+	return s.Base64
+}
+
+// SetSize sets the value of Size.
+func (s *CallBody) SetSize(val int64) {
+	s.Size = val
+}
+
+// SetText sets the value of Text.
+func (s *CallBody) SetText(val string) {
+	s.Text = val
+}
+
+// SetBase64 sets the value of Base64.
+func (s *CallBody) SetBase64(val bool) {
+	s.Base64 = val
+}
+
+// Ref: #/components/schemas/CallError
+type CallError struct {
+	// As in the errors of jobs.
+	Code            string    `json:"code"`
+	Message         string    `json:"message"`
+	ProviderCode    NilString `json:"provider_code"`
+	ProviderMessage NilString `json:"provider_message"`
+}
+
+// GetCode returns the value of Code.
+func (s *CallError) GetCode() string {
+	return s.Code
+}
+
+// GetMessage returns the value of Message.
+func (s *CallError) GetMessage() string {
+	return s.Message
+}
+
+// GetProviderCode returns the value of ProviderCode.
+func (s *CallError) GetProviderCode() NilString {
+	return s.ProviderCode
+}
+
+// GetProviderMessage returns the value of ProviderMessage.
+func (s *CallError) GetProviderMessage() NilString {
+	return s.ProviderMessage
+}
+
+// SetCode sets the value of Code.
+func (s *CallError) SetCode(val string) {
+	s.Code = val
+}
+
+// SetMessage sets the value of Message.
+func (s *CallError) SetMessage(val string) {
+	s.Message = val
+}
+
+// SetProviderCode sets the value of ProviderCode.
+func (s *CallError) SetProviderCode(val NilString) {
+	s.ProviderCode = val
+}
+
+// SetProviderMessage sets the value of ProviderMessage.
+func (s *CallError) SetProviderMessage(val NilString) {
+	s.ProviderMessage = val
+}
+
+// Where the round trip broke off: looking up the name of the host, connecting, the TLS handshake,
+// writing the request, waiting for the answer, or reading it. Null where it did not, or where nothing
+// was tried.
+type CallFailedAt string
+
+const (
+	CallFailedAtDNS     CallFailedAt = "dns"
+	CallFailedAtConnect CallFailedAt = "connect"
+	CallFailedAtTLS     CallFailedAt = "tls"
+	CallFailedAtWrite   CallFailedAt = "write"
+	CallFailedAtWait    CallFailedAt = "wait"
+	CallFailedAtRead    CallFailedAt = "read"
+)
+
+// AllValues returns all CallFailedAt values.
+func (CallFailedAt) AllValues() []CallFailedAt {
+	return []CallFailedAt{
+		CallFailedAtDNS,
+		CallFailedAtConnect,
+		CallFailedAtTLS,
+		CallFailedAtWrite,
+		CallFailedAtWait,
+		CallFailedAtRead,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s CallFailedAt) MarshalText() ([]byte, error) {
+	switch s {
+	case CallFailedAtDNS:
+		return []byte(s), nil
+	case CallFailedAtConnect:
+		return []byte(s), nil
+	case CallFailedAtTLS:
+		return []byte(s), nil
+	case CallFailedAtWrite:
+		return []byte(s), nil
+	case CallFailedAtWait:
+		return []byte(s), nil
+	case CallFailedAtRead:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *CallFailedAt) UnmarshalText(data []byte) error {
+	switch CallFailedAt(data) {
+	case CallFailedAtDNS:
+		*s = CallFailedAtDNS
+		return nil
+	case CallFailedAtConnect:
+		*s = CallFailedAtConnect
+		return nil
+	case CallFailedAtTLS:
+		*s = CallFailedAtTLS
+		return nil
+	case CallFailedAtWrite:
+		*s = CallFailedAtWrite
+		return nil
+	case CallFailedAtWait:
+		*s = CallFailedAtWait
+		return nil
+	case CallFailedAtRead:
+		*s = CallFailedAtRead
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/CallList
+type CallList struct {
+	Items []Call `json:"items"`
+	// The limit that was applied.
+	Limit int `json:"limit"`
+	// Always 0.
+	Skip int `json:"skip"`
+	// Always null.
+	Total struct{} `json:"total"`
+	// Pass it back as `cursor` for the next page; null on the last.
+	NextCursor NilString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *CallList) GetItems() []Call {
+	return s.Items
+}
+
+// GetLimit returns the value of Limit.
+func (s *CallList) GetLimit() int {
+	return s.Limit
+}
+
+// GetSkip returns the value of Skip.
+func (s *CallList) GetSkip() int {
+	return s.Skip
+}
+
+// GetTotal returns the value of Total.
+func (s *CallList) GetTotal() struct{} {
+	return s.Total
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *CallList) GetNextCursor() NilString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *CallList) SetItems(val []Call) {
+	s.Items = val
+}
+
+// SetLimit sets the value of Limit.
+func (s *CallList) SetLimit(val int) {
+	s.Limit = val
+}
+
+// SetSkip sets the value of Skip.
+func (s *CallList) SetSkip(val int) {
+	s.Skip = val
+}
+
+// SetTotal sets the value of Total.
+func (s *CallList) SetTotal(val struct{}) {
+	s.Total = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *CallList) SetNextCursor(val NilString) {
+	s.NextCursor = val
+}
+
+// What the answer proved when it came. `success`: it was carried out; single records in it may have
+// been rejected. `pending`: it was accepted, and the result comes later. `refused`: nothing was done,
+// and to send it again is useless. `retry_later`: nothing was done, and it may pass later.
+// `not_arrived`: it did not reach the platform. `unknown`: nobody could tell.
+// Ref: #/components/schemas/CallOutcome
+type CallOutcome string
+
+const (
+	CallOutcomeSuccess    CallOutcome = "success"
+	CallOutcomePending    CallOutcome = "pending"
+	CallOutcomeRefused    CallOutcome = "refused"
+	CallOutcomeRetryLater CallOutcome = "retry_later"
+	CallOutcomeNotArrived CallOutcome = "not_arrived"
+	CallOutcomeUnknown    CallOutcome = "unknown"
+)
+
+// AllValues returns all CallOutcome values.
+func (CallOutcome) AllValues() []CallOutcome {
+	return []CallOutcome{
+		CallOutcomeSuccess,
+		CallOutcomePending,
+		CallOutcomeRefused,
+		CallOutcomeRetryLater,
+		CallOutcomeNotArrived,
+		CallOutcomeUnknown,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s CallOutcome) MarshalText() ([]byte, error) {
+	switch s {
+	case CallOutcomeSuccess:
+		return []byte(s), nil
+	case CallOutcomePending:
+		return []byte(s), nil
+	case CallOutcomeRefused:
+		return []byte(s), nil
+	case CallOutcomeRetryLater:
+		return []byte(s), nil
+	case CallOutcomeNotArrived:
+		return []byte(s), nil
+	case CallOutcomeUnknown:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *CallOutcome) UnmarshalText(data []byte) error {
+	switch CallOutcome(data) {
+	case CallOutcomeSuccess:
+		*s = CallOutcomeSuccess
+		return nil
+	case CallOutcomePending:
+		*s = CallOutcomePending
+		return nil
+	case CallOutcomeRefused:
+		*s = CallOutcomeRefused
+		return nil
+	case CallOutcomeRetryLater:
+		*s = CallOutcomeRetryLater
+		return nil
+	case CallOutcomeNotArrived:
+		*s = CallOutcomeNotArrived
+		return nil
+	case CallOutcomeUnknown:
+		*s = CallOutcomeUnknown
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Ref: #/components/schemas/CallRequest
+type CallRequest struct {
+	Method string `json:"method"`
+	// The address, without secrets; the first 2000 characters.
+	URL  string   `json:"url"`
+	Body CallBody `json:"body"`
+}
+
+// GetMethod returns the value of Method.
+func (s *CallRequest) GetMethod() string {
+	return s.Method
+}
+
+// GetURL returns the value of URL.
+func (s *CallRequest) GetURL() string {
+	return s.URL
+}
+
+// GetBody returns the value of Body.
+func (s *CallRequest) GetBody() CallBody {
+	return s.Body
+}
+
+// SetMethod sets the value of Method.
+func (s *CallRequest) SetMethod(val string) {
+	s.Method = val
+}
+
+// SetURL sets the value of URL.
+func (s *CallRequest) SetURL(val string) {
+	s.URL = val
+}
+
+// SetBody sets the value of Body.
+func (s *CallRequest) SetBody(val CallBody) {
+	s.Body = val
+}
+
+// Ref: #/components/schemas/CallResponse
+type CallResponse struct {
+	Status int `json:"status"`
+	// Those headers that say who answered, what, and when to come back, by their names in lower case, such
+	// as `retry-after`, `content-type`, and those of rate limits and request ids.
+	Headers CallResponseHeaders `json:"headers"`
+	Body    CallBody            `json:"body"`
+}
+
+// GetStatus returns the value of Status.
+func (s *CallResponse) GetStatus() int {
+	return s.Status
+}
+
+// GetHeaders returns the value of Headers.
+func (s *CallResponse) GetHeaders() CallResponseHeaders {
+	return s.Headers
+}
+
+// GetBody returns the value of Body.
+func (s *CallResponse) GetBody() CallBody {
+	return s.Body
+}
+
+// SetStatus sets the value of Status.
+func (s *CallResponse) SetStatus(val int) {
+	s.Status = val
+}
+
+// SetHeaders sets the value of Headers.
+func (s *CallResponse) SetHeaders(val CallResponseHeaders) {
+	s.Headers = val
+}
+
+// SetBody sets the value of Body.
+func (s *CallResponse) SetBody(val CallBody) {
+	s.Body = val
+}
+
+// Those headers that say who answered, what, and when to come back, by their names in lower case, such
+// as `retry-after`, `content-type`, and those of rate limits and request ids.
+type CallResponseHeaders map[string]string
+
+func (s *CallResponseHeaders) init() CallResponseHeaders {
+	m := *s
+	if m == nil {
+		m = map[string]string{}
+		*s = m
+	}
+	return m
+}
+
+// Where the call stands now, after all that was found out since: `unknown` is being looked into,
+// `awaiting` waits for its result, `unresolved` needs a person, `settled` and `refused` are over. Null
+// once that is forgotten.
+type CallState string
+
+const (
+	CallStateIntent     CallState = "intent"
+	CallStateUnknown    CallState = "unknown"
+	CallStateAwaiting   CallState = "awaiting"
+	CallStateSettled    CallState = "settled"
+	CallStateRefused    CallState = "refused"
+	CallStateUnresolved CallState = "unresolved"
+)
+
+// AllValues returns all CallState values.
+func (CallState) AllValues() []CallState {
+	return []CallState{
+		CallStateIntent,
+		CallStateUnknown,
+		CallStateAwaiting,
+		CallStateSettled,
+		CallStateRefused,
+		CallStateUnresolved,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s CallState) MarshalText() ([]byte, error) {
+	switch s {
+	case CallStateIntent:
+		return []byte(s), nil
+	case CallStateUnknown:
+		return []byte(s), nil
+	case CallStateAwaiting:
+		return []byte(s), nil
+	case CallStateSettled:
+		return []byte(s), nil
+	case CallStateRefused:
+		return []byte(s), nil
+	case CallStateUnresolved:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *CallState) UnmarshalText(data []byte) error {
+	switch CallState(data) {
+	case CallStateIntent:
+		*s = CallStateIntent
+		return nil
+	case CallStateUnknown:
+		*s = CallStateUnknown
+		return nil
+	case CallStateAwaiting:
+		*s = CallStateAwaiting
+		return nil
+	case CallStateSettled:
+		*s = CallStateSettled
+		return nil
+	case CallStateRefused:
+		*s = CallStateRefused
+		return nil
+	case CallStateUnresolved:
+		*s = CallStateUnresolved
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
 // Ref: #/components/schemas/Completion
 type Completion struct {
 	// Seconds until the work is done, at the latest; 0 where none waits, null where that cannot be told.
@@ -10552,6 +11257,231 @@ func (o NilBool) Or(d bool) bool {
 	return d
 }
 
+// NewNilCallError returns new NilCallError with value set to v.
+func NewNilCallError(v CallError) NilCallError {
+	return NilCallError{
+		Value: v,
+	}
+}
+
+// NilCallError is nullable CallError.
+type NilCallError struct {
+	Value CallError
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilCallError) SetTo(v CallError) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilCallError) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilCallError) SetToNull() {
+	o.Null = true
+	var v CallError
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilCallError) Get() (v CallError, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilCallError) Or(d CallError) CallError {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewNilCallFailedAt returns new NilCallFailedAt with value set to v.
+func NewNilCallFailedAt(v CallFailedAt) NilCallFailedAt {
+	return NilCallFailedAt{
+		Value: v,
+	}
+}
+
+// NilCallFailedAt is nullable CallFailedAt.
+type NilCallFailedAt struct {
+	Value CallFailedAt
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilCallFailedAt) SetTo(v CallFailedAt) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilCallFailedAt) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilCallFailedAt) SetToNull() {
+	o.Null = true
+	var v CallFailedAt
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilCallFailedAt) Get() (v CallFailedAt, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilCallFailedAt) Or(d CallFailedAt) CallFailedAt {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewNilCallRequest returns new NilCallRequest with value set to v.
+func NewNilCallRequest(v CallRequest) NilCallRequest {
+	return NilCallRequest{
+		Value: v,
+	}
+}
+
+// NilCallRequest is nullable CallRequest.
+type NilCallRequest struct {
+	Value CallRequest
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilCallRequest) SetTo(v CallRequest) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilCallRequest) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilCallRequest) SetToNull() {
+	o.Null = true
+	var v CallRequest
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilCallRequest) Get() (v CallRequest, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilCallRequest) Or(d CallRequest) CallRequest {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewNilCallResponse returns new NilCallResponse with value set to v.
+func NewNilCallResponse(v CallResponse) NilCallResponse {
+	return NilCallResponse{
+		Value: v,
+	}
+}
+
+// NilCallResponse is nullable CallResponse.
+type NilCallResponse struct {
+	Value CallResponse
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilCallResponse) SetTo(v CallResponse) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilCallResponse) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilCallResponse) SetToNull() {
+	o.Null = true
+	var v CallResponse
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilCallResponse) Get() (v CallResponse, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilCallResponse) Or(d CallResponse) CallResponse {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewNilCallState returns new NilCallState with value set to v.
+func NewNilCallState(v CallState) NilCallState {
+	return NilCallState{
+		Value: v,
+	}
+}
+
+// NilCallState is nullable CallState.
+type NilCallState struct {
+	Value CallState
+	Null  bool
+}
+
+// SetTo sets value to v.
+func (o *NilCallState) SetTo(v CallState) {
+	o.Null = false
+	o.Value = v
+}
+
+// IsNull returns true if value is Null.
+func (o NilCallState) IsNull() bool { return o.Null }
+
+// SetToNull sets value to null.
+func (o *NilCallState) SetToNull() {
+	o.Null = true
+	var v CallState
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o NilCallState) Get() (v CallState, ok bool) {
+	if o.Null {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o NilCallState) Or(d CallState) CallState {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewNilConnectionError returns new NilConnectionError with value set to v.
 func NewNilConnectionError(v ConnectionError) NilConnectionError {
 	return NilConnectionError{
@@ -11794,6 +12724,52 @@ func (o OptBool) Get() (v bool, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptBool) Or(d bool) bool {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptCallOutcome returns new OptCallOutcome with value set to v.
+func NewOptCallOutcome(v CallOutcome) OptCallOutcome {
+	return OptCallOutcome{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptCallOutcome is optional CallOutcome.
+type OptCallOutcome struct {
+	Value CallOutcome
+	Set   bool
+}
+
+// IsSet returns true if OptCallOutcome was set.
+func (o OptCallOutcome) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptCallOutcome) Reset() {
+	var v CallOutcome
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptCallOutcome) SetTo(v CallOutcome) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptCallOutcome) Get() (v CallOutcome, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptCallOutcome) Or(d CallOutcome) CallOutcome {
 	if v, ok := o.Get(); ok {
 		return v
 	}

@@ -11,6 +11,7 @@ import (
 type Handler interface {
 	AccountHandler
 	BatchHandler
+	CallHandler
 	CatalogHandler
 	CredentialHandler
 	DefinitionHandler
@@ -197,6 +198,31 @@ type BatchHandler interface {
 	//
 	// PATCH /flows/batches/{batch_id}
 	UpdateBatch(ctx context.Context, req *BatchUpdate, params UpdateBatchParams) (*Batch, error)
+}
+
+// CallHandler handles operations described by OpenAPI v3 specification.
+//
+// x-ogen-operation-group: Call
+type CallHandler interface {
+	// GetCall implements getCall operation.
+	//
+	// Returns what one call sent and what came back, as the list shows it.
+	//
+	// GET /flows/calls/{call_id}
+	GetCall(ctx context.Context, params GetCallParams) (*Call, error)
+	// ListCalls implements listCalls operation.
+	//
+	// Returns the calls that carried records of the organization, newest first, with what was sent and
+	// what came back. A call stands here once its round trip is over. Each attempt is a call of its own.
+	// Calls are kept for 7 days unless the operator says otherwise, who may also have only those kept that
+	// failed, or none. This list knows no `skip` and no `total`. An unknown id in a filter gives an empty
+	// page.
+	//
+	// Secrets of the credential are overwritten with `*` wherever they stand. Values of query parameters
+	// whose names speak of secrets, such as `token`, are `***`.
+	//
+	// GET /flows/calls
+	ListCalls(ctx context.Context, params ListCallsParams) (*CallList, error)
 }
 
 // CatalogHandler handles operations described by OpenAPI v3 specification.

@@ -64,10 +64,11 @@ type Deps struct {
 	RequestLimit int64
 	DryRuns      *dryrun.Service
 	Usage        *usage.Service
-	// Refresher, Tuner and Resolver are the dispatcher.
+	// Refresher, Tuner, Resolver and Calls are the dispatcher.
 	Refresher Refresher
 	Tuner     Tuner
 	Resolver  Resolver
+	Calls     Calls
 	// Observe is told of every request: its operation, empty for a path that has none, its status, and how long it took.
 	Observe func(operation string, status int, took time.Duration)
 	// Now dates nothing that is stored; it measures how long requests take.
@@ -93,6 +94,7 @@ type handler struct {
 	triggersHandler
 	jobHandler
 	executionHandler
+	callHandler
 	usageHandler
 	dispatchHandler
 	holdHandler
@@ -145,6 +147,7 @@ func New(d Deps) (http.Handler, error) {
 		triggersHandler:  triggersHandler{pool: d.Pool},
 		jobHandler:       jobHandler{runs: d.Runs, resolver: d.Resolver},
 		executionHandler: executionHandler{runs: d.Runs, streams: d.Streams, heartbeat: heartbeat},
+		callHandler:      callHandler{calls: d.Calls},
 		usageHandler:     usageHandler{usage: d.Usage},
 		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher, tuner: d.Tuner},
 		holdHandler:      holdHandler{holds: d.Holds, forecasts: d.Forecasts},

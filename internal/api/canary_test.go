@@ -108,8 +108,8 @@ func TestCanaries(t *testing.T) {
 	canaries = append(canaries, s.webhookSecret(places)...)
 	for place, path := range map[string]string{
 		"credentials": "/credentials", "audit log": "/account/audit-log?limit=200", "keys": "/account/api-keys",
-		"webhooks": "/flows/webhooks",
-		"jobs":     "/flows/jobs?limit=200", "batches": "/flows/batches",
+		"webhooks": "/flows/webhooks", "calls": "/flows/calls?limit=200",
+		"jobs": "/flows/jobs?limit=200", "batches": "/flows/batches",
 	} {
 		places[place] = string(s.Do(http.MethodGet, path, nil).Want(http.StatusOK).Body)
 	}
@@ -121,6 +121,7 @@ func TestCanaries(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		places[path] = string(text)
 	}
+	require.Contains(t, places["calls"], receiver.URL+"/refuse")
 	maps.Copy(places, s.stored(t))
 	places["log"] = log.String()
 	require.NotEmpty(t, places["log"])

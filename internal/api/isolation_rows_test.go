@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,9 +53,26 @@ func newParty(s *stack, account string) *party {
 		// The catalog and the templates belong to nobody.
 		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
 	}
+	p.ids["call_id"] = p.exchanged(batch)
 	h := p.webhook(p.webhookBody())
 	p.ids["webhook_id"], p.ids["delivery_id"] = h.id, p.send(h, "m", "{}").Want(http.StatusAccepted).JSON()["delivery_id"].(string)
 	return p
+}
+
+// exchanged is a call that carried the first record of a batch.
+func (s *stack) exchanged(batch string) (id string) {
+	s.t.Helper()
+	id = uuid.Must(uuid.NewV7()).String()
+	packer, err := zstd.NewWriter(nil)
+	require.NoError(s.t, err)
+	_, err = s.app.Pool.Exec(s.t.Context(), `WITH x AS (
+			INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_ids, outcome, claimed_at, detail)
+			SELECT org_id, $1, $2, 'core__flow__transform', 'bulk', 1, 1, ARRAY[id], 'success', flow.clock(), $3 FROM flow.batch WHERE id = $4
+		)
+		INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed) VALUES ($4, $1, 0, 0, '{[0,1)}', false)`,
+		id, s.tenancy, packer.EncodeAll([]byte("{}"), nil), batch)
+	require.NoError(s.t, err)
+	return id
 }
 
 // in is the same party in a subtest, which alone fails.
@@ -69,6 +88,7 @@ var missing = map[string]string{
 	"action_id":       "Action not found",
 	"batch_id":        "Batch not found",
 	"bucket":          "Bucket not found",
+	"call_id":         "Call not found",
 	"credential_id":   "Credential not found",
 	"definition_id":   "Definition not found",
 	"delivery_id":     "Delivery not found",
@@ -125,7 +145,7 @@ var (
 	// groupsOfTheirOwn are the groups of the scopes of operations that stand under another tag; empty for no scope.
 	groupsOfTheirOwn = map[string]string{
 		"getMe": "", "createStreamToken": "executions", "triggerDefinition": "batches", "pauseBatch": "batches", "resumeBatch": "batches",
-		"resolveBatch": "jobs",
+		"resolveBatch": "jobs", "listCalls": "executions", "getCall": "executions",
 	}
 )
 
@@ -136,7 +156,7 @@ type reference struct {
 	call func(p *party, id string) auditedCall
 }
 
-// nobodys are fields, by the end of their names, that name what belongs to no organization, or that are read back and ignored.
+// nobodys are fields, by the end of their names, and parameters that name what belongs to no organization, or that are read back and ignored.
 var nobodys = map[string]bool{"action_id": true, "org_id": true, "platform_id": true, "template_id": true, "replaceCredential tenancy_id": true}
 
 // references has a row for every other field of a body that ends in _id, and for bindings: "operation field".

@@ -392,7 +392,9 @@ func (m matrix) lists() {
 		get := func(p *party, id string) string {
 			return string(p.Do(http.MethodGet, call.path+"?"+name+"="+url.QueryEscape(id), nil).Want(call.status).Body)
 		}
-		assert.Equal(m.t, get(m.other, altered(id)), get(m.other, id), "%s of another organization", name)
+		if !nobodys[name] {
+			assert.Equal(m.t, get(m.other, altered(id)), get(m.other, id), "%s of another organization", name)
+		}
 		var page struct{ Items []json.RawMessage }
 		require.NoError(m.t, json.Unmarshal([]byte(get(m.victim, id)), &page))
 		assert.NotEmpty(m.t, page.Items, "%s finds nothing of the own organization", name)

@@ -101,6 +101,8 @@ type Config struct {
 	MemoryBudget int64
 	// AuditRetention is how long rows of the audit log are kept, 30 days at least; 0 means 400 days.
 	AuditRetention time.Duration
+	// CallRetention is how long it is kept what calls sent and were answered, an hour at least; 0 means 7 days.
+	CallRetention time.Duration
 	// Log is nil for slog.Default().
 	Log *slog.Logger
 	// Migrate brings the database up to date first. Otherwise New fails on one that is not.
@@ -159,6 +161,10 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	}
 	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
 		return nil, fmt.Errorf("the time to drain is %s: set FLOWLANE_DRAIN_TIMEOUT to at most %s", cfg.Drain, dispatch.MostDrain)
+	}
+	if cfg.CallRetention = cmp.Or(cfg.CallRetention, callRetention); cfg.CallRetention < leastCallRetention {
+		return nil, fmt.Errorf("calls would be kept for %s: set FLOWLANE_CALL_RETENTION to %s or more, or FLOWLANE_KEEP_CALLS to none",
+			cfg.CallRetention, leastCallRetention)
 	}
 	if cfg.AuditRetention = cmp.Or(cfg.AuditRetention, auditRetention); cfg.AuditRetention < leastAuditRetention {
 		return nil, fmt.Errorf("the audit log would be kept for %s: set FLOWLANE_AUDIT_RETENTION to %s or more", cfg.AuditRetention, leastAuditRetention)
@@ -335,7 +341,7 @@ func (a *App) makeHandler(root vault.Root, plans *definition.Plans) error {
 	handler, err := api.New(api.Deps{
 		Pool: a.Pool, Accounts: a.Accounts, Catalog: a.Catalog, RecordSets: a.RecordSets, Definitions: a.Definitions, Templates: templates, Plans: plans,
 		Variables: variable.New(a.Pool), Tenants: tenant.New(a.Pool, a.Catalog), Stores: a.Stores, Credentials: a.Credentials, Runs: a.Runs,
-		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks, Subscriptions: a.Subscriptions, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher,
+		Streams: a.Streams, Forecasts: forecasts, Holds: a.Holds, Schedules: a.Schedules, Webhooks: a.Webhooks, Subscriptions: a.Subscriptions, Refresher: a.Dispatcher, Tuner: a.Dispatcher, Resolver: a.Dispatcher, Calls: a.Dispatcher,
 		DryRuns: dryrun.New(dryrun.Deps{
 			Pool: a.Pool, Catalog: a.Catalog, Definitions: a.Definitions, Plans: plans, Credentials: a.Credentials, Forecasts: forecasts, Runs: a.Runs, Now: time.Now,
 		}),

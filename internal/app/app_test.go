@@ -176,6 +176,42 @@ func TestHousekeeping_RefusedStarts(t *testing.T) {
 	}
 }
 
+// TestHousekeeping_Exchanges: what calls sent and were answered goes after the time that the operator has set, with what says
+// of which batches it is.
+func TestHousekeeping_Exchanges(t *testing.T) {
+	t.Parallel()
+	p := startWith(t, func(cfg *app.Config) { cfg.CallRetention = 10 * 24 * time.Hour })
+	for _, sql := range []string{
+		"INSERT INTO flow.organization (id, name) SELECT gen_random_uuid(), 'o' FROM generate_series(1, 3)",
+		`INSERT INTO flow.exchange (org_id, id, domain, action_id, lane, attempt, records, batch_ids, outcome, claimed_at, detail)
+			SELECT o.id, (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || right(md5(o.id || d::text), 19))::uuid,
+				'd', 'a', 'bulk', 1, 1, ARRAY[o.id, gen_random_uuid()], 'success', at, ''
+			FROM flow.organization o CROSS JOIN unnest(ARRAY[0, 9, 11, 20]) d CROSS JOIN LATERAL (SELECT flow.clock() - make_interval(days => d) AS at) t`,
+		`INSERT INTO flow.exchange_batch (batch_id, call_id, step_no, task_no, positions, failed)
+			SELECT unnest(batch_ids), id, 0, 0, '{[0,1)}', false FROM flow.exchange`,
+	} {
+		if _, err := p.Pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func() (exchanges, batches int) {
+		t.Helper()
+		err := p.Pool.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM flow.exchange), (SELECT count(*) FROM flow.exchange_batch)").Scan(&exchanges, &batches)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return exchanges, batches
+	}
+	for _, want := range []int{11, 8, 8} { // of four organizations, two each
+		if _, err := p.HousekeepExchanges(t.Context(), 5); err != nil {
+			t.Fatal(err)
+		}
+		if e, b := count(); e != want || b != 2*want {
+			t.Errorf("%d exchanges and %d of batches are left, want %d", e, b, want)
+		}
+	}
+}
+
 // TestHousekeeping_Audit: audit rows go after the time that the operator has set, in pieces, of all organizations.
 func TestHousekeeping_Audit(t *testing.T) {
 	t.Parallel()

@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"flowlane/gen/db"
@@ -25,6 +27,9 @@ const (
 	// than leastAuditRetention.
 	auditRetention      = 400 * 24 * time.Hour
 	leastAuditRetention = 30 * 24 * time.Hour
+	// callRetention is how long exchanges are kept unless the operator says otherwise.
+	callRetention      = 7 * 24 * time.Hour
+	leastCallRetention = time.Hour
 )
 
 // planUpkeep makes sure that the rows of housekeeping and of the sweep are there; an earlier time stays.
@@ -47,6 +52,7 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	steps := []func(context.Context, db.DBTX, int32) (int64, error){
 		q.HousekeepLedger, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepUsage, q.HousekeepFires, a.Webhooks.Housekeep, q.HousekeepWebhooks, q.HousekeepArrivals,
 		q.HousekeepRefusedStarts, q.HousekeepChains,
+		a.housekeepExchanges,
 		func(ctx context.Context, tx db.DBTX, most int32) (int64, error) {
 			return q.HousekeepAudit(ctx, tx, db.HousekeepAuditParams{KeepSeconds: a.cfg.AuditRetention.Seconds(), MaxRows: most})
 		},
@@ -71,4 +77,16 @@ func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("read the clock: %w", err)
 	}
 	return now.Add(housekeepEvery), nil
+}
+
+// housekeepExchanges deletes what calls sent and were answered that were made long ago. The time stands in their ids.
+func (a *App) housekeepExchanges(ctx context.Context, conn db.DBTX, most int32) (int64, error) {
+	q := db.New()
+	now, err := q.ClockNow(ctx, conn)
+	if err != nil {
+		return 0, fmt.Errorf("read the clock: %w", err)
+	}
+	var before uuid.UUID
+	binary.BigEndian.PutUint64(before[:], uint64(now.Add(-a.cfg.CallRetention).UnixMilli())<<16)
+	return q.HousekeepExchanges(ctx, conn, db.HousekeepExchangesParams{Before: before, MaxRows: most}) //nolint:wrapcheck // by the caller
 }

@@ -90,6 +90,7 @@ var fixtures = map[string]fixture{
 	"getJob":           shared(finished),
 	"getExecution":     shared(finished),
 	"streamExecution":  streamed,
+	"getCall":          shared(call),
 
 	"getRecordSet":    shared(openSet),
 	"deleteRecordSet": openSet,
@@ -335,6 +336,27 @@ func finished(ctx context.Context, w *world) (values, error) {
 		return nil, err
 	}
 	return v, w.await(ctx, "/flows/batches/"+v["batch_id"], func(batch map[string]any) bool { return batch["completed_at"] != nil })
+}
+
+// call is a call whose answer did not say what was done.
+func call(ctx context.Context, w *world) (values, error) {
+	v, err := unresolved(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Items []struct {
+			ID string `json:"id"`
+		} `json:"items"`
+	}
+	if err := w.service.call(ctx, http.MethodGet, "/flows/calls?job_id="+v["job_id"], nil, &list); err != nil {
+		return nil, err
+	}
+	if len(list.Items) != 1 {
+		return nil, fmt.Errorf("%d calls of job %s, want 1", len(list.Items), v["job_id"])
+	}
+	v["call_id"] = list.Items[0].ID
+	return v, nil
 }
 
 // await reads something until it is as wanted.

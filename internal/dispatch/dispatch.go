@@ -45,7 +45,9 @@ type Options struct {
 	Margin time.Duration
 	// Timeout, if set, bounds every call instead of what the catalog says; for tests that cannot wait.
 	Timeout time.Duration
-	Log     *slog.Logger
+	// Keep says of which calls it is kept what they sent and were answered. Default KeepAll.
+	Keep Keep
+	Log  *slog.Logger
 	// Observed, if set, is told of every round trip: the action, and what the answer proves. It must be quick.
 	Observed func(actionID string, outcome provider.Kind)
 }
@@ -92,6 +94,7 @@ type Dispatcher struct {
 func New(d Deps, opts Options) *Dispatcher {
 	opts.Owner = cmp.Or(opts.Owner, uuid.NewString())
 	opts.Margin = cmp.Or(opts.Margin, 3*time.Second)
+	opts.Keep = cmp.Or(opts.Keep, KeepAll)
 	opts.Log = cmp.Or(opts.Log, slog.Default())
 	if opts.Observed == nil {
 		opts.Observed = func(string, provider.Kind) {}

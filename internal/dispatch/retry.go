@@ -88,13 +88,17 @@ func (s *settlement) putBack(call *openCall, v *outcome, readyAt time.Time, told
 
 // notArrived retries a call that never left, that the provider says it does not have, or that it asks to repeat.
 func (s *settlement) notArrived(call *openCall, v *outcome) {
-	s.move(call, v, stateRefused, time.Time{})
-	switch reason := v.reading.Reason; {
-	case reason == "":
-		s.putBack(call, v, time.Time{}, true)
-	case reason == provider.ReasonTooLate && v.call != nil && v.call.late: // it would go round for ever
+	reason := v.reading.Reason
+	late := reason == provider.ReasonTooLate && v.call != nil && v.call.late
+	if late {
 		v.reading.Cause = fmt.Sprintf("to write it down took longer than the %s that it may take; a longer timeout_seconds "+
 			"would help", call.SendBefore.Sub(call.ClaimedAt))
+	}
+	s.move(call, v, stateRefused, time.Time{})
+	switch {
+	case reason == "":
+		s.putBack(call, v, time.Time{}, true)
+	case late: // it would go round for ever
 		s.again(call, v)
 	case reason == provider.ReasonTooLate: // a process that was stopped costs no attempt
 		s.putBack(call, v, s.now.Add(lateRetry), true)

@@ -24,6 +24,9 @@ type outcome struct {
 	// call is what this process sent; nil where others did.
 	call    *outboundCall
 	reading provider.Reading
+	// exchange is what it sent and was answered, status that of the answer; 0 for none.
+	exchange exchangeDetail
+	status   int
 	// body is that of an answer that is no success, where the task has ErrorBody.
 	body json.RawMessage
 	// startedAt and finishedAt are when the request was under way, by the database's clock; zero where it was not sent.
@@ -46,6 +49,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		if f.call.r.task.ErrorBody && v.reading.Kind != provider.Success {
 			v.body = provider.ErrorBody(&f.answer)
 		}
+		d.exchanged(&v, &f.answer)
 		d.opts.Observed(action.ID, v.reading.Kind)
 		d.observe(ctx, f.call, &f.answer)
 		d.logCall(ctx, k, f.call, &v)
@@ -160,6 +164,7 @@ type settlement struct {
 	requeues   []requeue
 	uncertain  []run.Part
 	unresolved []run.Part
+	exchanges  exchanges
 	// budget is that of the calls; zero where nothing of it is needed. refusals is what becomes of its count of refusals.
 	budget   db.FlowBudget
 	refusals int32

@@ -33,6 +33,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	s.checkAt = soonest(s.checkAt, checkAt)
 	m.NextCheckAts, m.Notes = append(m.NextCheckAts, checkAt), append(m.Notes, v.reading.Reason)
 	m.CountsIn, m.Failures = append(m.CountsIn, counts), append(m.Failures, failureText(&v.reading))
+	s.exchanges.add(s.d.opts.Keep, call, v)
 }
 
 // windowKey is what the windows of a call depend on: calls that were claimed together share them.
@@ -110,6 +111,9 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 		return err
 	}
 	if err := s.writeContradictions(ctx, tx); err != nil {
+		return err
+	}
+	if err := s.exchanges.write(ctx, change.Later(), s.key.domain); err != nil {
 		return err
 	}
 	if !s.checkAt.IsZero() {

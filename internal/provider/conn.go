@@ -24,6 +24,8 @@ type guard struct {
 	// confirm is called before the first byte once fresh has passed; nil where nothing needs to be confirmed.
 	confirm func() (time.Time, error)
 
+	stage stage
+
 	mu    sync.Mutex
 	fresh time.Time
 	owner *conn // the connection that carried the first byte

@@ -95,7 +95,12 @@ type Answer struct {
 	// Stale: the platform refused a token that it had taken before. The next call has a new one.
 	Stale                 bool
 	StartedAt, FinishedAt time.Time
+	// FailedAt is the stage at which the round trip broke off, one of the Stage constants; empty where it did not, or where
+	// nothing was tried.
+	FailedAt string
 
+	// masks are those of the request.
+	masks []*mask
 	// repeats and outcomes are those of the request.
 	repeats  bool
 	outcomes map[int]Kind

@@ -197,11 +197,14 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 		for _, m := range r.masks {
 			m.answer(&ans)
 		}
+		if ans.Err != nil {
+			ans.FailedAt = g.stage.String()
+		}
 		ans.Stale = s.tokens.answered(r.token, &ans)
 	} else {
 		ans.Err = err
 	}
-	ans.FinishedAt = s.now()
+	ans.FinishedAt, ans.masks = s.now(), r.masks
 	return ans
 }
 
@@ -228,6 +231,7 @@ func (s *Sender) exchange(req *http.Request, r *Request, g *guard, ans *Answer) 
 		return
 	}
 	defer resp.Body.Close()
+	g.stage.reach(StageRead)
 	ans.Sent, ans.Status, ans.Header = Answered, resp.StatusCode, resp.Header
 	ans.Body, ans.Err = readAll(req.Context(), resp, s.maxAnswer, r.Memory)
 	if ans.Err == nil {
@@ -244,7 +248,20 @@ func (g *guard) request(ctx context.Context, r Request) (*http.Request, error) {
 	if !isASCII(u.Host) {
 		return nil, fmt.Errorf("%w: the address must name its host in ASCII: write an international name in its xn-- form", ErrBadRequest)
 	}
-	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { g.attach(info.Conn) }}
+	trace := &httptrace.ClientTrace{
+		DNSStart:          func(httptrace.DNSStartInfo) { g.stage.reach(StageDNS) },
+		ConnectStart:      func(string, string) { g.stage.reach(StageConnect) },
+		TLSHandshakeStart: func() { g.stage.reach(StageTLS) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			g.stage.reach(StageWrite)
+			g.attach(info.Conn)
+		},
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				g.stage.reach(StageWait)
+			}
+		},
+	}
 	header := r.Header
 	if header == nil {
 		header = http.Header{}

@@ -10,7 +10,11 @@ import (
 	"github.com/google/uuid"
 
 	"flowlane/gen/db"
+	"flowlane/internal/pg"
 )
+
+// Later takes statements that Apply sends with its own.
+func (c *Change) Later() *pg.Pipeline { return c.later }
 
 // Apply writes the change. It must be the last thing done to these batches in the transaction.
 func (c *Change) Apply(ctx context.Context) error {

@@ -41,7 +41,7 @@ func (s *Service) SkippedTasks(ctx context.Context, orgID uuid.UUID, batches ...
 	for _, b := range batches {
 		in.BatchIds, byID[b.FlowBatch.ID] = append(in.BatchIds, b.FlowBatch.ID), &b.FlowBatch
 	}
-	rows, err := s.q.SkippedRead(ctx, s.pool, in)
+	rows, err := s.q.SkippedRead(ctx, pg.Planned{Pool: s.pool}, in)
 	if err != nil {
 		return nil, fmt.Errorf("count skipped records: %w", err)
 	}

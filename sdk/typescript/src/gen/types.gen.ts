@@ -3002,6 +3002,151 @@ export type JobList = {
     next_cursor: string | null;
 };
 
+/**
+ * What the answer proved when it came. `success`: it was carried out; single records in it may have been rejected.
+ * `pending`: it was accepted, and the result comes later. `refused`: nothing was done, and to send it again is useless.
+ * `retry_later`: nothing was done, and it may pass later. `not_arrived`: it did not reach the platform. `unknown`:
+ * nobody could tell.
+ *
+ */
+export type CallOutcome = 'success' | 'pending' | 'refused' | 'retry_later' | 'not_arrived' | 'unknown';
+
+export type CallBody = {
+    /**
+     * The length of the whole body, in bytes.
+     */
+    size: number;
+    /**
+     * Its beginning: the first 1024 bytes of what was sent, the first 4096 of what came back.
+     */
+    text: string;
+    /**
+     * The body is no UTF-8 text; `text` has it in base64.
+     */
+    base64: boolean;
+};
+
+export type CallResponse = {
+    status: number;
+    /**
+     * Those headers that say who answered, what, and when to come back, by their names in lower case, such as
+     * `retry-after`, `content-type`, and those of rate limits and request ids.
+     *
+     */
+    headers: {
+        [key: string]: string;
+    };
+    body: CallBody;
+};
+
+export type CallRequest = {
+    method: string;
+    /**
+     * The address, without secrets; the first 2000 characters.
+     */
+    url: string;
+    body: CallBody;
+};
+
+export type CallError = {
+    /**
+     * As in the errors of jobs.
+     */
+    code: string;
+    message: string;
+    provider_code: string | null;
+    provider_message: string | null;
+};
+
+export type CallBatch = {
+    batch_id: string;
+    step_id: string;
+    task_id: string;
+};
+
+export type Call = {
+    /**
+     * The id that the log of the service names.
+     */
+    id: string;
+    action_id: string;
+    credential_id: string | null;
+    /**
+     * The provider account; null for a call that belongs to none.
+     */
+    tenancy_id: string | null;
+    lane: Lane;
+    /**
+     * Which attempt it was for its records, from 1.
+     */
+    attempt: number;
+    /**
+     * How many records it carried.
+     */
+    record_count: number;
+    /**
+     * The batches of these records, with the tasks that called.
+     */
+    batches: Array<CallBatch>;
+    outcome: CallOutcome;
+    /**
+     * Where the call stands now, after all that was found out since: `unknown` is being looked into, `awaiting` waits
+     * for its result, `unresolved` needs a person, `settled` and `refused` are over. Null once that is forgotten.
+     *
+     */
+    state: 'intent' | 'unknown' | 'awaiting' | 'settled' | 'refused' | 'unresolved' | null;
+    /**
+     * What went wrong; null for a success.
+     */
+    error: CallError | null;
+    /**
+     * Where the round trip broke off: looking up the name of the host, connecting, the TLS handshake, writing the
+     * request, waiting for the answer, or reading it. Null where it did not, or where nothing was tried.
+     *
+     */
+    failed_at: 'dns' | 'connect' | 'tls' | 'write' | 'wait' | 'read' | null;
+    /**
+     * What was sent; null where the process that sent it did not live to say.
+     */
+    request: CallRequest | null;
+    /**
+     * What came back; null where nothing did.
+     */
+    response: CallResponse | null;
+    /**
+     * When it was taken from its queue, written down and debited.
+     */
+    claimed_at: string;
+    /**
+     * When the round trip began.
+     */
+    sent_at: string | null;
+    /**
+     * When it was over, whether an answer came or not.
+     */
+    answered_at: string | null;
+};
+
+export type CallList = {
+    items: Array<Call>;
+    /**
+     * The limit that was applied.
+     */
+    limit: number;
+    /**
+     * Always 0.
+     */
+    skip: number;
+    /**
+     * Always null.
+     */
+    total: null;
+    /**
+     * Pass it back as `cursor` for the next page; null on the last.
+     */
+    next_cursor: string | null;
+};
+
 export type ExecutionStatus = 'pending' | 'running' | 'completed' | 'failed' | 'cancelled';
 
 export type Execution = {
@@ -7539,6 +7684,108 @@ export type ResolveJobResponses = {
 };
 
 export type ResolveJobResponse = ResolveJobResponses[keyof ResolveJobResponses];
+
+export type ListCallsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * The most calls to return, 1 to 200.
+         */
+        limit?: number;
+        /**
+         * The `next_cursor` of the page before, unchanged. One that is damaged or belongs to other filters, another order or
+         * another organization answers 400 `Invalid cursor`; together with a `skip` above 0 it answers 422.
+         *
+         */
+        cursor?: string;
+        /**
+         * Only calls with records of this batch.
+         */
+        batch_id?: string;
+        /**
+         * Only calls that carried this job.
+         */
+        job_id?: string;
+        /**
+         * Only calls to this provider account.
+         */
+        tenancy_id?: string;
+        /**
+         * Only calls of this action.
+         */
+        action_id?: string;
+        /**
+         * Only calls with this outcome.
+         */
+        outcome?: CallOutcome;
+        /**
+         * Only calls that were answered with this HTTP status.
+         */
+        status?: number;
+        /**
+         * Only calls with this code of error, of ours or of the platform.
+         */
+        code?: string;
+    };
+    url: '/flows/calls';
+};
+
+export type ListCallsErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type ListCallsError = ListCallsErrors[keyof ListCallsErrors];
+
+export type ListCallsResponses = {
+    /**
+     * A page of calls.
+     */
+    200: CallList;
+};
+
+export type ListCallsResponse = ListCallsResponses[keyof ListCallsResponses];
+
+export type GetCallData = {
+    body?: never;
+    path: {
+        /**
+         * The id of the call.
+         */
+        call_id: string;
+    };
+    query?: never;
+    url: '/flows/calls/{call_id}';
+};
+
+export type GetCallErrors = {
+    /**
+     * The request failed. The status says how: 400 the operation makes no sense here, 401 no valid credentials, 403
+     * not an admin, 404 no such resource in this organization, 405 no such method here (`Allow` names those there
+     * are), 408 the body came too slowly, 409 a duplicate or a wrong state, 413 the body is too large, 415 the body is not JSON, 422 the request is
+     * not valid, 429 too many requests, 500 a failure of the service, 503 it cannot do this just now.
+     *
+     */
+    default: Error;
+};
+
+export type GetCallError = GetCallErrors[keyof GetCallErrors];
+
+export type GetCallResponses = {
+    /**
+     * The call.
+     */
+    200: Call;
+};
+
+export type GetCallResponse = GetCallResponses[keyof GetCallResponses];
 
 export type ListExecutionsData = {
     body?: never;

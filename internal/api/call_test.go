@@ -1,0 +1,282 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/app"
+	"flowlane/internal/dispatch"
+	"flowlane/internal/pg"
+	"flowlane/internal/provider/dialersim"
+	"flowlane/internal/run"
+)
+
+type callBody struct {
+	Size   int
+	Text   string
+	Base64 bool
+}
+
+type call struct {
+	ID, Outcome, Lane string
+	ActionID          string  `json:"action_id"`
+	CredentialID      *string `json:"credential_id"`
+	TenancyID         *string `json:"tenancy_id"`
+	Attempt           int
+	RecordCount       int `json:"record_count"`
+	Batches           []struct {
+		BatchID string `json:"batch_id"`
+		StepID  string `json:"step_id"`
+		TaskID  string `json:"task_id"`
+	}
+	State   *string
+	Failed  *string `json:"failed_at"`
+	Error   map[string]any
+	Request *struct {
+		Method, URL string
+		Body        callBody
+	}
+	Response *struct {
+		Status  int
+		Headers map[string]string
+		Body    callBody
+	}
+	ClaimedAt  time.Time  `json:"claimed_at"`
+	SentAt     *time.Time `json:"sent_at"`
+	AnsweredAt *time.Time `json:"answered_at"`
+}
+
+// calls are those that a query finds, page by page.
+func (s *stack) calls(query string) (out []call) {
+	s.t.Helper()
+	for cursor := ""; ; {
+		var page struct {
+			Items []call
+			Next  *string `json:"next_cursor"`
+		}
+		s.Do(http.MethodGet, "/flows/calls?limit=3&"+query+cursor, nil).Want(http.StatusOK).Into(&page)
+		if out = append(out, page.Items...); page.Next == nil {
+			return out
+		}
+		cursor = "&cursor=" + *page.Next
+	}
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// TestCalls: whatever came of a call, what it sent and was answered can be read, cut and without secrets.
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	const secret = "hush-hush-hush"
+	long := strings.Repeat("é", 3000)
+	mux := http.NewServeMux()
+	answer := func(path string, status int, media, body string) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", media)
+			w.Header().Set("X-Request-Id", "req-1 "+r.Header.Get("X-Key"))
+			w.Header().Set("X-Ratelimit-Remaining", "7")
+			w.Header().Set("Set-Cookie", "a=b")
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		})
+	}
+	answer("/refused", 422, "application/json", `{"code":"E1","message":"you sent `+secret+`"}`)
+	answer("/fine", 201, "application/json", `{"of":"`+long+`"}`)
+	answer("/binary", 400, "image/png", "\x89PNG\xff")
+	mux.HandleFunc("/cut", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if assert.NoError(t, err) {
+			assert.NoError(t, conn.Close())
+		}
+	})
+	mux.HandleFunc("/short", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = w.Write([]byte("begun"))
+	})
+	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done() // the caller has gone
+	})
+	receiver, secured := httptest.NewServer(mux), httptest.NewTLSServer(mux)
+	t.Cleanup(receiver.Close)
+	t.Cleanup(secured.Close)
+	closed := httptest.NewServer(mux)
+	closed.Close()
+	host := strings.TrimPrefix(receiver.URL, "http://")
+	s := serveStack(t, true, func(c *app.Config) {
+		c.AllowHosts = append(c.AllowHosts, host, strings.TrimPrefix(secured.URL, "https://"), strings.TrimPrefix(closed.URL, "http://"))
+	})
+	key := s.made("/credentials", fmt.Sprintf(`{"name":"k","platform_id":"core","auth_method":"api_key","allowed_origins":[%q,%q,%q,
+		"https://no-such-name.invalid"],"credentials":{"api_key":%q},"api_key_placement":{"header_name":"X-Key"}}`,
+		receiver.URL, secured.URL, closed.URL, secret))
+	type want struct {
+		address, outcome, code, failedAt, state string
+		status, calls                           int
+	}
+	cases := map[string]want{
+		"refused": {receiver.URL + "/refused?a=b&Access_Token=x&echo=" + secret, "refused", "provider_refused", "", "refused", 422, 1},
+		"fine":    {receiver.URL + "/fine", "success", "", "", "settled", 201, 1},
+		"binary":  {receiver.URL + "/binary", "refused", "provider_refused", "", "refused", 400, 1},
+		"cut":     {receiver.URL + "/cut", "unknown", "outcome_unknown", "write|wait", "settled", 0, 2},
+		"short":   {receiver.URL + "/short", "unknown", "outcome_unknown", "read", "settled", 200, 2},
+		"slow":    {receiver.URL + "/slow", "unknown", "outcome_unknown", "wait", "settled", 0, 2},
+		"dns":     {"https://no-such-name.invalid/x", "not_arrived", "provider_unreachable", "dns", "refused", 0, 2},
+		"connect": {closed.URL + "/x", "not_arrived", "provider_unreachable", "connect", "refused", 0, 2},
+		"tls":     {secured.URL + "/x", "not_arrived", "provider_unreachable", "tls", "refused", 0, 2},
+	}
+	batches := map[string]string{}
+	for name, c := range cases {
+		batches[name] = s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request","credential_id":%q,
+			"timeout_seconds":1,"retry":{"max_attempts":2,"initial_seconds":0.1},"params":{"method":"PUT","url":%q,
+			"body":{"ab":%q,"text":"{{ input.text }}"}}}]}]`, key, c.address, secret)), fmt.Sprintf(`{"input_data":{"text":%q}}`, long))
+	}
+	for name, c := range cases {
+		batch := batches[name]
+		s.settledJob(batch)
+		got := s.calls("batch_id=" + batch)
+		require.Len(t, got, c.calls, name)
+		for i, one := range got {
+			assert.Equal(t, c.calls-i, one.Attempt, "%s: newest first", name)
+			assert.Equal(t, []string{c.outcome, c.state}, []string{one.Outcome, deref(one.State)}, name)
+			assert.Contains(t, strings.Split(c.failedAt, "|"), deref(one.Failed), name)
+			assert.Equal(t, []any{"core__http__request", key, 1, "interactive"},
+				[]any{one.ActionID, deref(one.CredentialID), one.RecordCount, one.Lane}, name)
+			assert.Nil(t, one.TenancyID)
+			require.Len(t, one.Batches, 1)
+			assert.Equal(t, []string{batch, "s", "t"}, []string{one.Batches[0].BatchID, one.Batches[0].StepID, one.Batches[0].TaskID})
+			assert.False(t, one.SentAt.Before(one.ClaimedAt.Add(-time.Second)) || one.AnsweredAt.Before(*one.SentAt), name)
+			assert.Equal(t, "PUT", one.Request.Method)
+			assert.Equal(t, len(`{"ab":"","text":""}`)+len(secret)+len(long), one.Request.Body.Size, name)
+			assert.True(t, strings.HasPrefix(one.Request.Body.Text, `{"ab":"**************","text":"éé`), one.Request.Body.Text)
+			assert.Len(t, one.Request.Body.Text, 1023, "1 KiB, but for a character that is cut")
+			if c.status == 0 {
+				assert.Nil(t, one.Response, name)
+			} else {
+				assert.Equal(t, c.status, one.Response.Status, name)
+			}
+			if c.code == "" {
+				assert.Nil(t, one.Error, name)
+			} else {
+				assert.Equal(t, c.code, one.Error["code"], name)
+			}
+			var again call
+			res := s.Do(http.MethodGet, "/flows/calls/"+one.ID, nil).Want(http.StatusOK)
+			res.Into(&again)
+			assert.Equal(t, one, again, name)
+			assert.NotContains(t, string(res.Body), secret)
+			s.other.Do(http.MethodGet, "/flows/calls/"+one.ID, nil).Detail(http.StatusNotFound, "Call not found")
+		}
+		job := batch + ".0"
+		assert.Equal(t, got, s.calls("job_id="+job), name)
+		assert.Empty(t, s.calls("job_id="+batch+".1"), name)
+	}
+
+	refused := s.calls("batch_id=" + batches["refused"])[0]
+	assert.Equal(t, receiver.URL+"/refused?a=b&Access_Token=***&echo="+strings.Repeat("*", len(secret)), refused.Request.URL)
+	headers := map[string]string{"content-type": "application/json", "date": refused.Response.Headers["date"],
+		"x-request-id": "req-1 " + strings.Repeat("*", len(secret)), "x-ratelimit-remaining": "7"}
+	assert.Equal(t, headers, refused.Response.Headers)
+	assert.Equal(t, `{"code":"E1","message":"you sent **************"}`, refused.Response.Body.Text)
+	assert.Equal(t, []any{"E1", "you sent **************"}, []any{refused.Error["provider_code"], refused.Error["provider_message"]})
+	fine := s.calls("batch_id=" + batches["fine"])[0]
+	assert.Equal(t, []any{6009, 4095}, []any{fine.Response.Body.Size, len(fine.Response.Body.Text)})
+	assert.Equal(t, callBody{5, "iVBOR/8=", true}, s.calls("batch_id=" + batches["binary"])[0].Response.Body)
+
+	all := s.calls("")
+	assert.Len(t, all, 15)
+	for query, n := range map[string]int{
+		"outcome=success": 1, "outcome=unknown": 6, "status=422": 1, "status=201": 1, "status=200": 2, "code=E1": 1, "code=provider_refused": 2,
+		"code=E1&status=400": 0, "action_id=core__http__request&outcome=not_arrived": 6, "action_id=x": 0, "tenancy_id=" + s.tenancy: 0,
+		"batch_id=x": 0, "job_id=x": 0, "batch_id=" + batches["cut"] + "&status=200": 0, "batch_id=" + batches["cut"] + "&job_id=" + batches["fine"] + ".0": 0,
+	} {
+		assert.Len(t, s.calls(query), n, query)
+	}
+	s.Do(http.MethodGet, "/flows/calls?limit=201", nil).Want(http.StatusUnprocessableEntity)
+	s.Do(http.MethodGet, "/flows/calls/x", nil).Detail(http.StatusNotFound, "Call not found")
+	var none struct{ Items []call }
+	for _, query := range []string{"", "batch_id=" + batches["cut"], "job_id=" + batches["cut"] + ".0"} {
+		s.other.Do(http.MethodGet, "/flows/calls?"+query, nil).Want(http.StatusOK).Into(&none)
+		assert.Empty(t, none.Items, query)
+	}
+}
+
+// TestCalls_Bulk: a call that carries records of several batches is listed with each, and with none of the others.
+func TestCalls_Bulk(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	s.sim.SetAccount("acme", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "equals", Field: "n", Value: []byte(`1`)}}})
+	flow := s.define(`[{"id":"s","tasks":[{"id":"up","action_id":"dialer__api__upload","credential_id":"CRED",
+		"when":"{{ input.n != 2 }}","params":{"list":"demo","row":"{{ input }}"}}]}]`)
+	one := s.trigger(flow, `{"records":[{"id":"a","n":1},{"id":"b","n":2},{"id":"c","n":3}]}`)
+	two := s.trigger(flow, `{"records":[{"id":"d","n":4}]}`)
+	s.restart(true)
+	s.await(one)
+	s.await(two)
+	got := s.calls("batch_id=" + one)
+	require.Len(t, got, 1)
+	assert.Equal(t, got, s.calls("batch_id="+two))
+	assert.Equal(t, got, s.calls("tenancy_id="+url.QueryEscape(s.tenancy)))
+	assert.Len(t, got[0].Batches, 2)
+	assert.Equal(t, []any{"success", 3, s.tenancy}, []any{got[0].Outcome, got[0].RecordCount, *got[0].TenancyID})
+	for job, n := range map[string]int{one + ".0": 1, one + ".1": 0, one + ".2": 1, one + ".3": 0, two + ".0": 1} {
+		assert.Len(t, s.calls("job_id="+job), n, job)
+	}
+}
+
+// TestCalls_SenderLost: a call whose process ended is listed once somebody finds out, with what is known of it.
+func TestCalls_SenderLost(t *testing.T) {
+	t.Parallel()
+	s := serveStack(t, false)
+	batch := s.trigger(s.define(uploadSteps), `{"records":[{"id":"a","n":1}]}`)
+	s.doubt(batch, "intent")
+	s.restart(true)
+	require.NoError(t, pg.InTx(t.Context(), s.app.Pool, func(ctx context.Context, tx pgx.Tx) error {
+		return s.app.Scheduler.Wake(ctx, tx, dispatch.DueReconcile, run.DispatchKey(s.tenancy, "upload"), time.Time{})
+	}))
+	s.until(batch, func(b map[string]any) bool { return counted(b)["needs_reconcile"] == 1 })
+	got := s.calls("job_id=" + batch + ".0")
+	require.Len(t, got, 1)
+	lost := got[0]
+	assert.Equal(t, []any{"dialer__api__upload", 1, "unknown", "unknown"}, []any{lost.ActionID, lost.RecordCount, lost.Outcome, *lost.State})
+	assert.Equal(t, map[string]any{"code": "outcome_unknown", "provider_code": nil, "provider_message": nil, "message": "The provider " +
+		"gave no clear answer: the process that sent the call ended before an answer came"}, lost.Error)
+	assert.Nil(t, lost.Request)
+	assert.Nil(t, lost.SentAt)
+}
+
+// TestCalls_Kept: the operator says which are kept, and for how long.
+func TestCalls_Kept(t *testing.T) {
+	t.Parallel()
+	for keep, want := range map[dispatch.Keep][]string{dispatch.KeepAll: {"success", "refused"}, dispatch.KeepFailed: {"refused"}, dispatch.KeepNone: nil} {
+		t.Run(string(keep), func(t *testing.T) {
+			t.Parallel()
+			s, host, _ := serveAnswers(t, map[string]answerCase{"fine": {status: 200, body: `{}`}, "bad": {status: 400}},
+				func(c *app.Config) { c.Dispatch.Keep = keep })
+			var got []string
+			for _, path := range []string{"bad", "fine"} {
+				s.settledJob(s.trigger(s.define(fmt.Sprintf(`[{"id":"s","tasks":[{"id":"t","action_id":"core__http__request",
+					"params":{"url":"http://%s/%s"}}]}]`, host, path)), `{"input_data":{}}`))
+			}
+			for _, c := range s.calls("") {
+				got = append(got, c.Outcome)
+			}
+			assert.Equal(t, want, got)
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
+
+	"flowlane/gen/db"
+	"flowlane/internal/provider"
+	"flowlane/internal/run"
+)
+
+// Keep says of which calls it is kept what they sent and were answered.
+type Keep string
+
+// The values of Keep.
+const (
+	KeepAll    Keep = "all"
+	KeepFailed Keep = "failed"
+	KeepNone   Keep = "none"
+)
+
+// exchangeDetail is what is kept of a call beside what calls are looked for by.
+type exchangeDetail struct {
+	*provider.Exchange
+	Message         string `json:"message,omitempty"`
+	ProviderMessage string `json:"provider_message,omitempty"`
+}
+
+var (
+	detailPacker, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
+		zstd.WithWindowSize(16<<10), zstd.WithLowerEncoderMem(true)) // constants: cannot fail
+	detailUnpacker, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(1<<20), zstd.WithDecoderConcurrency(0))
+)
+
+func (e *exchangeDetail) pack() []byte {
+	text, _ := json.Marshal(e) // texts and numbers: cannot fail
+	return detailPacker.EncodeAll(text, nil)
+}
+
+func unpackDetail(packed []byte) (e exchangeDetail, err error) {
+	text, err := detailUnpacker.DecodeAll(packed, nil)
+	if err == nil {
+		err = json.Unmarshal(text, &e)
+	}
+	return e, err
+}
+
+// failed reports whether an outcome is no success, or one whose status would not say so.
+func (v *outcome) failed() bool {
+	k := v.reading.Kind
+	return k != provider.Success && k != provider.Pending || v.status != 0 && v.status/100 != 2
+}
+
+// exchanged notes what a call sent and was answered, where that is kept.
+func (d *Dispatcher) exchanged(v *outcome, answer *provider.Answer) {
+	v.status = answer.Status
+	if d.opts.Keep == KeepNone || d.opts.Keep == KeepFailed && !v.failed() {
+		return
+	}
+	e := answer.Exchange(&v.call.request)
+	v.exchange = exchangeDetail{Exchange: &e}
+}
+
+// exchanges are those that a settlement writes.
+type exchanges struct {
+	rows    db.ExchangeInsertParams
+	batches db.ExchangeBatchInsertParams
+}
+
+// add has an exchange written once: with what is known of its call first.
+func (e *exchanges) add(keep Keep, call *openCall, v *outcome) {
+	if call.State != stateIntent || len(call.parts) == 0 || keep == KeepNone || keep == KeepFailed && !v.failed() {
+		return
+	}
+	of := call.FlowCall
+	if p := v.call; p != nil { // of which the row, known from memory, may not say everything
+		of.ActionID, of.OrgID, of.Lane, of.CredentialID = p.r.task.Action.ID, p.orgID, p.lane, &p.r.task.CredentialID.UUID
+		of.Attempt, of.Records = max(p.attempt, 1), int32(p.records)
+	}
+	var failure run.JobError
+	if told := explain(&v.reading); told != nil {
+		failure = *told
+		v.exchange.Message, v.exchange.ProviderMessage = told.Message, told.ProviderMessage
+	}
+	r := &e.rows
+	r.BatchIds = append(r.BatchIds, e.addBatches(call, v.failed()))
+	r.OrgIds, r.Ids, r.ActionIds = append(r.OrgIds, of.OrgID), append(r.Ids, of.ID), append(r.ActionIds, of.ActionID)
+	r.CredentialIds, r.Lanes = append(r.CredentialIds, deref(of.CredentialID)), append(r.Lanes, string(of.Lane))
+	r.Attempts, r.Records = append(r.Attempts, of.Attempt), append(r.Records, of.Records)
+	r.Outcomes, r.Statuses = append(r.Outcomes, string(v.reading.Kind)), append(r.Statuses, int16(v.status))
+	r.Codes, r.ProviderCodes = append(r.Codes, failure.Code), append(r.ProviderCodes, failure.ProviderCode)
+	r.ClaimedAts, r.SentAts = append(r.ClaimedAts, of.ClaimedAt), append(r.SentAts, v.startedAt)
+	r.AnsweredAts, r.Details = append(r.AnsweredAts, v.finishedAt), append(r.Details, v.exchange.pack())
+}
+
+// addBatches says which records of which batches a call carried, and returns the ids of the batches as Postgres writes an
+// array.
+func (e *exchanges) addBatches(call *openCall, failed bool) string {
+	var ids []string
+	positions := map[uuid.UUID][]string{}
+	b := &e.batches
+	for i := range call.parts {
+		p := &call.parts[i]
+		if positions[p.BatchID] == nil {
+			ids = append(ids, p.BatchID.String())
+			b.BatchIds, b.CallIds, b.Failed = append(b.BatchIds, p.BatchID), append(b.CallIds, call.ID), append(b.Failed, failed)
+			b.StepNos, b.TaskNos = append(b.StepNos, p.StepNo), append(b.TaskNos, p.TaskNo)
+		}
+		positions[p.BatchID] = append(positions[p.BatchID], ranges(p)...)
+	}
+	for _, id := range b.BatchIds[len(b.BatchIds)-len(ids):] {
+		b.Positions = append(b.Positions, "{"+strings.Join(positions[id], ",")+"}")
+	}
+	return "{" + strings.Join(ids, ",") + "}"
+}
+
+// ranges are the positions of the records of a part as ranges of Postgres.
+func ranges(p *run.Part) (out []string) {
+	from := p.From
+	for _, end := range append(slices.Clip(p.LeftOut), p.To) {
+		if end > from {
+			out = append(out, fmt.Sprintf("[%d,%d)", p.First+int64(from), p.First+int64(end)))
+		}
+		from = end + 1
+	}
+	return out
+}
+
+func (e *exchanges) write(ctx context.Context, conn db.DBTX, domain string) error {
+	if len(e.rows.Ids) == 0 {
+		return nil
+	}
+	e.rows.Domain = domain
+	q := db.New()
+	if err := q.ExchangeInsert(ctx, conn, e.rows); err != nil {
+		return fmt.Errorf("write exchanges: %w", err)
+	}
+	if err := q.ExchangeBatchInsert(ctx, conn, e.batches); err != nil {
+		return fmt.Errorf("write exchanges of batches: %w", err)
+	}
+	return nil
+}
