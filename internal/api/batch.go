@@ -81,11 +81,7 @@ func (h batchHandler) ListBatches(ctx context.Context, params oas.ListBatchesPar
 		return nil, err
 	}
 	key := func(r run.BatchRow) string { return r.FlowBatch.ID.String() }
-	shown := make([]*run.BatchRow, len(rows))
-	for i := range rows {
-		shown[i] = &rows[i]
-	}
-	skipped, err := h.runs.SkippedTasks(ctx, in.OrgID, shown...)
+	skipped, err := h.runs.SkippedTasks(ctx, in.OrgID, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +166,7 @@ func (h batchHandler) answer(ctx context.Context, r *run.BatchRow, err error) (*
 	if err != nil {
 		return nil, err
 	}
-	skipped, err := h.runs.SkippedTasks(ctx, r.FlowBatch.OrgID, r)
+	skipped, err := h.runs.SkippedTasks(ctx, r.FlowBatch.OrgID, []run.BatchRow{*r})
 	if err != nil {
 		return nil, err
 	}

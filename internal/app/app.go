@@ -162,12 +162,8 @@ func New(ctx context.Context, cfg Config) (_ *App, err error) {
 	if cfg.Drain < 0 || cfg.Drain > dispatch.MostDrain {
 		return nil, fmt.Errorf("the time to drain is %s: set FLOWLANE_DRAIN_TIMEOUT to at most %s", cfg.Drain, dispatch.MostDrain)
 	}
-	if cfg.CallRetention = cmp.Or(cfg.CallRetention, callRetention); cfg.CallRetention < leastCallRetention {
-		return nil, fmt.Errorf("calls would be kept for %s: set FLOWLANE_CALL_RETENTION to %s or more, or FLOWLANE_KEEP_CALLS to none",
-			cfg.CallRetention, leastCallRetention)
-	}
-	if cfg.AuditRetention = cmp.Or(cfg.AuditRetention, auditRetention); cfg.AuditRetention < leastAuditRetention {
-		return nil, fmt.Errorf("the audit log would be kept for %s: set FLOWLANE_AUDIT_RETENTION to %s or more", cfg.AuditRetention, leastAuditRetention)
+	if err := cfg.retain(); err != nil {
+		return nil, err
 	}
 	if cfg.Drain == 0 {
 		cfg.Drain = dispatch.DefaultDrain

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -31,6 +32,21 @@ const (
 	callRetention      = 7 * 24 * time.Hour
 	leastCallRetention = time.Hour
 )
+
+// retain says how long what is only kept for a while is kept where the operator does not, and refuses what is too short.
+func (cfg *Config) retain() error {
+	cfg.AuditRetention = cmp.Or(cfg.AuditRetention, auditRetention)
+	cfg.CallRetention = cmp.Or(cfg.CallRetention, callRetention)
+	switch {
+	case cfg.AuditRetention < leastAuditRetention:
+		return fmt.Errorf("the audit log would be kept for %s: set FLOWLANE_AUDIT_RETENTION to %s or more",
+			cfg.AuditRetention, leastAuditRetention)
+	case cfg.CallRetention < leastCallRetention:
+		return fmt.Errorf("calls would be kept for %s: set FLOWLANE_CALL_RETENTION to %s or more, or FLOWLANE_KEEP_CALLS to none",
+			cfg.CallRetention, leastCallRetention)
+	}
+	return nil
+}
 
 // planUpkeep makes sure that the rows of housekeeping and of the sweep are there; an earlier time stays.
 func (a *App) planUpkeep(ctx context.Context) error {

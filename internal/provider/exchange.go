@@ -28,7 +28,11 @@ type stage struct{ at atomic.Int32 }
 
 func (s *stage) reach(name string) {
 	next := int32(slices.Index(stages[:], name))
-	for at := s.at.Load(); at < next && !s.at.CompareAndSwap(at, next); at = s.at.Load() {
+	for {
+		at := s.at.Load()
+		if at >= next || s.at.CompareAndSwap(at, next) {
+			return
+		}
 	}
 }
 

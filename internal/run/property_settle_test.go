@@ -223,7 +223,7 @@ func (p *play) checkTraces(b *modelBatch) {
 func (p *play) checkSkipped(b *modelBatch, want map[[2]int]int64) {
 	row, err := p.s.ReadBatch(p.ctx, p.org, b.id)
 	require.NoError(p.t, err)
-	found, err := p.s.SkippedTasks(p.ctx, p.org, row)
+	found, err := p.s.SkippedTasks(p.ctx, p.org, []BatchRow{*row})
 	require.NoError(p.t, err)
 	require.Len(p.t, found[b.id], len(want))
 	for _, t := range found[b.id] {

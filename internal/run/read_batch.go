@@ -35,11 +35,12 @@ type SkippedTask struct {
 }
 
 // SkippedTasks reads the tasks of batches of an organization that left out records, in the order of their plans.
-func (s *Service) SkippedTasks(ctx context.Context, orgID uuid.UUID, batches ...*BatchRow) (map[uuid.UUID][]SkippedTask, error) {
+func (s *Service) SkippedTasks(ctx context.Context, orgID uuid.UUID, batches []BatchRow) (map[uuid.UUID][]SkippedTask, error) {
 	in := db.SkippedReadParams{OrgID: orgID}
 	byID := map[uuid.UUID]*db.FlowBatch{}
-	for _, b := range batches {
-		in.BatchIds, byID[b.FlowBatch.ID] = append(in.BatchIds, b.FlowBatch.ID), &b.FlowBatch
+	for i := range batches {
+		b := &batches[i].FlowBatch
+		in.BatchIds, byID[b.ID] = append(in.BatchIds, b.ID), b
 	}
 	rows, err := s.q.SkippedRead(ctx, pg.Planned{Pool: s.pool}, in)
 	if err != nil {
