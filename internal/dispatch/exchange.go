@@ -3,12 +3,13 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/klauspost/compress/zstd"
+	"github.com/klauspost/compress/s2"
 
 	"flowlane/gen/db"
 	"flowlane/internal/provider"
@@ -32,19 +33,40 @@ type exchangeDetail struct {
 	ProviderMessage string `json:"provider_message,omitempty"`
 }
 
-var (
-	detailPacker, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
-		zstd.WithWindowSize(16<<10), zstd.WithLowerEncoderMem(true)) // constants: cannot fail
-	detailUnpacker, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(1<<20), zstd.WithDecoderConcurrency(0))
+// detailDict is what details mostly consist of: a small one takes half the bytes with it. Stored details cannot be read
+// without it: another one needs another format.
+var detailDict = s2.MakeDict([]byte(
+	`"provider_message":"","failed_at":"connect","message":"The provider refused the call (status 422)"`+
+		`{"error":{"code":"","message":"","details":[]},"errors":[{"detail":"","title":""}],"id":"","status":""}`+
+		`{"method":"DELETE","url":"https://api.","request":{"size":0},"response":{"status":200,"headers":{`+
+		`"content-type":"application/json; charset=utf-8","date":"Thu, 01 Jan 2026 00:00:00 GMT","etag":"",`+
+		`"retry-after":"","server":"nginx","x-ratelimit-limit":"","x-ratelimit-remaining":"","x-ratelimit-reset":"",`+
+		`"x-request-id":""},"body":{"size":2,"text":"{\"`+
+		`{"method":"POST","url":"https://","request":{"size":1,"text":"{\"id\":\"`), nil)
+
+const (
+	// detailFormat is the first byte of a detail.
+	detailFormat = 1
+	// detailMost is how much a detail holds, unpacked.
+	detailMost = 1 << 20
 )
+
+var errDetail = errors.New("it is in another format, or damaged")
 
 func (e *exchangeDetail) pack() []byte {
 	text, _ := json.Marshal(e) // texts and numbers: cannot fail
-	return detailPacker.EncodeAll(text, nil)
+	return append([]byte{detailFormat}, detailDict.Encode(nil, text)...)
 }
 
+// unpackDetail reads a detail; an empty one says nothing.
 func unpackDetail(packed []byte) (e exchangeDetail, err error) {
-	text, err := detailUnpacker.DecodeAll(packed, nil)
+	if len(packed) == 0 {
+		return e, nil
+	}
+	if n, err := s2.DecodedLen(packed[1:]); packed[0] != detailFormat || err != nil || n > detailMost {
+		return e, errDetail
+	}
+	text, err := detailDict.Decode(nil, packed[1:])
 	if err == nil {
 		err = json.Unmarshal(text, &e)
 	}
