@@ -307,8 +307,8 @@ CREATE TABLE flow.exchange_batch (
 );
 CREATE INDEX exchange_batch_failed ON flow.exchange_batch (batch_id, call_id) WHERE failed;
 COMMENT ON TABLE flow.exchange_batch IS 'Which records of a batch an exchange was for.';
-COMMENT ON COLUMN flow.exchange_batch.batch_id IS 'The batch.';
-COMMENT ON COLUMN flow.exchange_batch.call_id IS 'The id of the exchange.';
+COMMENT ON COLUMN flow.exchange_batch.batch_id IS 'Whose records they were.';
+COMMENT ON COLUMN flow.exchange_batch.call_id IS 'What carried them: a row of flow.exchange has this id.';
 COMMENT ON COLUMN flow.exchange_batch.step_no IS 'The step of the task that called.';
 COMMENT ON COLUMN flow.exchange_batch.task_no IS 'Place of the task in its step.';
 COMMENT ON COLUMN flow.exchange_batch.positions IS 'Places of the records in the batch.';
