@@ -226,6 +226,8 @@ type Answer struct {
 	// lists of statuses by the names success, refused, retry (nothing was done; again, as the retry policy says) and
 	// unclear.
 	Outcomes string `yaml:"outcomes"`
+	// Cases are asked in order before the lists below: what the first proves whose condition holds counts.
+	Cases []AnswerCase `yaml:"cases"`
 	// Success lists statuses that prove acceptance; a pending one lists those whose result comes later.
 	Success []int `yaml:"success"`
 	Pending []int `yaml:"pending"`
@@ -242,6 +244,34 @@ type Answer struct {
 	// Rows says where the rejected rows of a bulk call stand.
 	Rows *RowResults `yaml:"rows"`
 	// Code and Message name the fields of an error answer.
+	Code    string `yaml:"code"`
+	Message string `yaml:"message"`
+}
+
+// The values of AnswerCase.Is.
+const (
+	AnswerSuccess    = "success"
+	AnswerPending    = "pending"
+	AnswerRefused    = "refused"
+	AnswerRetryLater = "retry_later"
+	AnswerUnknown    = "unknown"
+)
+
+// AnswerCase tells answers apart that have one status: an error inside a 200, a 403 that is a rate limit.
+type AnswerCase struct {
+	// When is a condition over `answer`: its status, headers (by names in lower case) and body (parsed where it is JSON,
+	// else text). One that has no value does not hold.
+	When string `yaml:"when"`
+	// Is says what such an answer proves: success, pending, refused (nothing was done, and the same again is useless),
+	// retry_later (nothing was done, and the same may pass later) or unknown.
+	Is string `yaml:"is"`
+	// RateLimit says of retry_later that the budget is spent: no other call of it goes out meanwhile.
+	RateLimit bool `yaml:"rate_limit"`
+	// Bucket, WindowSeconds and WaitSeconds are as of RetryLater.
+	Bucket        string `yaml:"bucket"`
+	WindowSeconds string `yaml:"window_seconds"`
+	WaitSeconds   int    `yaml:"wait_seconds"`
+	// Code and Message name the fields of such an answer, where they are not those of others.
 	Code    string `yaml:"code"`
 	Message string `yaml:"message"`
 }

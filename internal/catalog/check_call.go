@@ -131,6 +131,7 @@ func (ch *checker) answer(call *Call, at path) {
 	if len(ans.Success)+len(ans.Pending) == 0 {
 		ch.fail(at, "the answer needs at least one status that proves acceptance (success or pending)")
 	}
+	ch.answerCases(ans.Cases, at)
 	seen := map[int]string{}
 	status := func(list string, code int, here path) {
 		switch other, twice := seen[code]; {
@@ -171,6 +172,24 @@ func (ch *checker) answer(call *Call, at path) {
 	ch.rows(ans.Rows, at.to("rows"))
 	if ans.Rows != nil && call.Records == nil {
 		ch.fail(at.to("rows"), "only a bulk action has row results")
+	}
+}
+
+func (ch *checker) answerCases(cases []AnswerCase, at path) {
+	for i, c := range cases {
+		here := at.to("cases", i)
+		ch.need(here, "when", c.When)
+		oneOf(ch, here, "is", c.Is, []string{AnswerSuccess, AnswerPending, AnswerRefused, AnswerRetryLater, AnswerUnknown})
+		for _, f := range [][2]string{
+			{"code", c.Code}, {"message", c.Message}, {"bucket", c.Bucket}, {"window_seconds", c.WindowSeconds},
+		} {
+			ch.field(here, f[0], f[1], false)
+		}
+		if c.Is == AnswerRetryLater {
+			ch.within(here, "wait_seconds", c.WaitSeconds, 1, 86400)
+		} else if c.RateLimit || c.Bucket != "" || c.WindowSeconds != "" || c.WaitSeconds != 0 {
+			ch.fail(here, "only retry_later has rate_limit, bucket, window_seconds and wait_seconds")
+		}
 	}
 }
 

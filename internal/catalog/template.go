@@ -17,8 +17,8 @@ type Templates struct {
 	Path []PathPart
 	// Outcomes is that of the answer.
 	Outcomes *expr.Template
-	// Cases run in parallel to the call's OutcomeCases.
-	Cases                      []*expr.Condition
+	// Cases run in parallel to the call's OutcomeCases, Answers to the cases of its answer.
+	Cases, Answers             []*expr.Condition
 	LookupParams, ResultParams *expr.Template
 }
 
@@ -34,6 +34,7 @@ var (
 	callScope   = expr.Scope{Params: true}
 	lookupScope = expr.Scope{Params: true, Call: true}
 	resultScope = expr.Scope{Reference: true}
+	answerScope = expr.Scope{Answer: true}
 	paramName   = regexp.MustCompile(`\bparams\.([A-Za-z_][A-Za-z0-9_]*)`)
 )
 
@@ -58,6 +59,11 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 		t.report(here, errs)
 		t.names(here, oc.When)
 		call.Compiled.Cases = append(call.Compiled.Cases, cond)
+	}
+	for i, c := range call.Answer.Cases {
+		cond, errs := expr.CompileCondition(c.When, answerScope)
+		t.report(at.to("answer", "cases", i, "when"), errs)
+		call.Compiled.Answers = append(call.Compiled.Answers, cond)
 	}
 	if call.Lookup != nil {
 		call.Compiled.LookupParams = t.value(at.to("lookup", "params"), call.Lookup.Params, lookupScope)

@@ -57,6 +57,8 @@ type Scope struct {
 	Event bool
 	// Params, Call and Reference stand in the catalog's templates only.
 	Params, Call, Reference bool
+	// Answer stands in the conditions that tell answers apart only.
+	Answer bool
 	// Steps maps the id of each earlier step to its tasks, whose results are visible.
 	Steps map[string][]string
 	// Continues reports whether a record goes on behind a failure of a task of an earlier step, so that its error can be
@@ -107,6 +109,8 @@ type Env struct {
 	Event json.RawMessage
 	// Params are those of a call, Call is what is known of one, Reference is the provider's name of it.
 	Params, Call, Reference json.RawMessage
+	// Answer is what came back of a call: an object of status, headers (by names in lower case) and body.
+	Answer json.RawMessage
 	// Result returns a result of a task of an earlier step, nil for null. It is called once per rendering for each that
 	// the template names, and may itself be nil where no step is visible.
 	Result func(TaskRef) json.RawMessage
@@ -131,8 +135,9 @@ const (
 )
 
 var (
-	taskResults = []string{OfOutput, OfError, OfSkipped}
-	errorFields = []string{"code", "message", "status", "provider_code", "provider_message", "body"}
+	taskResults  = []string{OfOutput, OfError, OfSkipped}
+	answerFields = []string{"status", "headers", "body"}
+	errorFields  = []string{"code", "message", "status", "provider_code", "provider_message", "body"}
 )
 
 // Refs is what a template refers to.

@@ -22,13 +22,19 @@ const (
 	rootItem
 	rootIndex
 	rootEvent
+	rootAnswer
 	rootSteps
 )
 
-var rootNames = [...]string{"input", "metadata", "vars", "batch", "payload", "params", "call", "reference", "item", "index", "event", "steps"}
+var rootNames = [...]string{
+	"input", "metadata", "vars", "batch", "payload", "params", "call", "reference", "item", "index", "event", "answer", "steps",
+}
 
 func (r root) allowed(s *Scope) bool {
-	return [...]bool{s.Input, s.Metadata, s.Vars, s.Batch, s.Payload, s.Params, s.Call, s.Reference, s.Item, s.Item, s.Event, s.Steps != nil || s.AllSteps != nil}[r]
+	return [...]bool{
+		s.Input, s.Metadata, s.Vars, s.Batch, s.Payload, s.Params, s.Call, s.Reference, s.Item, s.Item, s.Event, s.Answer,
+		s.Steps != nil || s.AllSteps != nil,
+	}[r]
 }
 
 // rootByName returns the root that a name in an expression stands for.
@@ -72,6 +78,8 @@ func (s *source) raw(env *Env) json.RawMessage {
 		return env.Index
 	case rootEvent:
 		return env.Event
+	case rootAnswer:
+		return env.Answer
 	}
 	if env.Result == nil {
 		return nil

@@ -81,6 +81,11 @@ func (c *compiler) path(n ast.Node) (i int, rest []ast.Node, ok bool, err error)
 			return 0, nil, true, placed(keys[0], err)
 		}
 	}
+	if r == rootAnswer {
+		if err := answerField(segs); err != nil {
+			return 0, nil, true, placed(keys[0], err)
+		}
+	}
 	c.dynamic = true
 	return c.paths.add(r, task, segs), rest, true, nil
 }
@@ -128,6 +133,18 @@ func (s *Scope) variable(segs []segment) error {
 	name := segs[0].names[0]
 	known := strings.Join(s.VarKeys, ", ")
 	return fmt.Errorf("unknown variable %q; the variable set has %s%s", name, known, suggestion(name, s.VarKeys))
+}
+
+// answerField checks a reference to a field of an answer.
+func answerField(segs []segment) error {
+	if len(segs) == 0 || !segs[0].isIndex && slices.Contains(answerFields, segs[0].names[0]) {
+		return nil
+	}
+	name := "0"
+	if !segs[0].isIndex {
+		name = segs[0].names[0]
+	}
+	return fmt.Errorf("an answer has no %q%s; it has %s", name, suggestion(name, answerFields), strings.Join(answerFields, ", "))
 }
 
 // names are those that may be used.

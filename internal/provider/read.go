@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"flowlane/internal/catalog"
+	"flowlane/internal/expr"
 )
 
 // Kind is what an answer proves.
@@ -118,6 +120,11 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	if kind == "" && ans.repeats && ans.Status == http.StatusConflict {
 		kind = Unknown
 	}
+	if kind == "" {
+		if c := answerCase(act.Call, &ans); c != nil {
+			return readCase(c, act, ans, nRows)
+		}
+	}
 	switch {
 	case kind == Success, kind == "" && slices.Contains(spec.Success, ans.Status):
 		return readAccepted(Success, act, ans, nRows)
@@ -156,6 +163,44 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 		r.Reason = ReasonUnexpected
 	}
 	r.Kind = Unknown
+	return r
+}
+
+// answerCase is the case of the catalog whose condition an answer meets; nil for none.
+func answerCase(call *catalog.Call, ans *Answer) *catalog.AnswerCase {
+	if len(call.Answer.Cases) == 0 || ans.Err != nil {
+		return nil
+	}
+	env := expr.Env{Answer: envelope(*ans)}
+	for i, when := range call.Compiled.Answers {
+		if holds, err := when.Eval(&env); err == nil && holds {
+			return &call.Answer.Cases[i]
+		}
+	}
+	return nil
+}
+
+// readCase reads an answer that meets the condition of a case.
+func readCase(c *catalog.AnswerCase, act *catalog.Action, ans Answer, nRows int) Reading {
+	switch c.Is {
+	case catalog.AnswerSuccess:
+		return readAccepted(Success, act, ans, nRows)
+	case catalog.AnswerPending:
+		return readAccepted(Pending, act, ans, nRows)
+	}
+	spec := act.Call.Answer
+	spec.Code, spec.Message = cmp.Or(c.Code, spec.Code), cmp.Or(c.Message, spec.Message)
+	r := Reading{Kind: Unknown, Reason: ReasonUnexpected, Status: ans.Status}
+	r.Code, r.Message = readFault(&spec, &ans)
+	switch c.Is {
+	case catalog.AnswerRefused:
+		r.Kind, r.Reason = Refused, ReasonRefused
+	case catalog.AnswerRetryLater:
+		r.later(&catalog.RetryLater{Bucket: c.Bucket, WindowSeconds: c.WindowSeconds, WaitSeconds: c.WaitSeconds}, ans)
+		if r.Reason = ReasonBusy; c.RateLimit {
+			r.Reason = ReasonRateLimited
+		}
+	}
 	return r
 }
 
