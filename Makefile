@@ -9,6 +9,7 @@ GOLANGCI_LINT = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 SPECMATIC = bin/specmatic-$(SPECMATIC_VERSION).jar
 REDOCLY = REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true tools/redocly/node_modules/.bin/redocly
 REDOCLY_PACKAGES = tools/redocly/node_modules/.package-lock.json
+SERVERS_PACKAGES = test/servers/node_modules/.package-lock.json
 SUPPLY = tools/supply
 SDK = sdk/typescript
 SDK_PACKAGES = $(SDK)/node_modules/.package-lock.json
@@ -52,8 +53,12 @@ $(REDOCLY_PACKAGES): tools/redocly/package-lock.json
 	cd tools/redocly && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
+$(SERVERS_PACKAGES): test/servers/package-lock.json
+	cd test/servers && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
 .PHONY: verify
-verify: generate $(REDOCLY_PACKAGES) ## Fail when what is generated is not what its sources give, or on a flaw of modules, formatting, types, vet or the API document
+verify: generate $(REDOCLY_PACKAGES) $(SERVERS_PACKAGES) ## Fail when what is generated is not what its sources give, or on a flaw of modules, formatting, types, vet or the API document
 	@drift=$$(git status --porcelain -- $(GENERATED)) || exit 1; if [ -n "$$drift" ]; then git --no-pager diff --stat -- $(GENERATED); echo "$$drift"; \
 		echo '$(GENERATED): this does not follow from its sources: run `make generate` and commit the result.' >&2; exit 1; fi
 	@for f in gen/db/*.sql.go; do q=queries/$$(basename $$f .go); \
