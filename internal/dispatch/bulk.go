@@ -89,10 +89,8 @@ func (c *bulk) addParts(ctx context.Context, r *renderer, parts []run.Part) erro
 	for i := 0; i < len(parts) && c.hasRoom(); i++ {
 		rec := recs[parts[i].SliceNo]
 		_, gone := members(&parts[i], rec)
-		c.splitRange(parts[i], gone, func(o int32) (*run.Exception, bool) {
-			env := rec.Env(o)
-			return c.addRow(r, o, &env)
-		})
+		env := rec.Envs()
+		c.splitRange(parts[i], gone, func(o int32) (*run.Exception, bool) { return c.addRow(r, o, env(o)) })
 	}
 	return nil
 }

@@ -209,7 +209,7 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 		}
 	}
 	sizes, had, began := make([]int, len(w.members)), p.made, p.limits.now()
-	tasks := undone(localTasks(step), w.done)
+	tasks, env := undone(localTasks(step), w.done), rec.Envs()
 	for i, no := range tasks {
 		t, part, of := taskWork{no: no, step: step, task: &step.Tasks[no]}, i+1, len(tasks)
 		for n, o := range w.members {
@@ -218,8 +218,7 @@ func (s *Service) evaluate(ctx context.Context, w *sliceWork, b *Batch, p *piece
 				break
 			}
 			if w.failed[o] == nil {
-				env := rec.Env(o)
-				t.render(o, &env)
+				t.render(o, env(o))
 				made := t.records[len(t.records)-1].size()
 				sizes[n], p.made = sizes[n]+made, p.made+made
 			}

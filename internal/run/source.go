@@ -219,16 +219,22 @@ func (r *Records) Release() { r.page.Release() }
 func (r *Records) Apart() []int32 { return r.apart }
 
 // Env returns what the expressions of the record at this offset can see.
-func (r *Records) Env(offset int32) expr.Env {
-	env := r.batch.env()
-	env.Input = r.Rows[offset]
+func (r *Records) Env(offset int32) expr.Env { return *r.Envs()(offset) }
+
+// Envs returns what tells what the expressions of a record can see, by its offset. Each call overwrites what the one before
+// returned: there are many records, and what differs among them is little.
+func (r *Records) Envs() func(offset int32) *expr.Env {
+	env, at := r.batch.env(), int32(0)
 	env.Result = func(ref expr.TaskRef) json.RawMessage {
 		if of := r.results[ref]; of != nil {
-			return of[offset]
+			return of[at]
 		}
 		return nil
 	}
-	return env
+	return func(offset int32) *expr.Env {
+		at, env.Input = offset, r.Rows[offset]
+		return &env
+	}
 }
 
 // env is what the expressions of every record of the batch can see.
