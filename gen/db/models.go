@@ -1064,9 +1064,9 @@ type FlowExchange struct {
 
 // Which records of a batch an exchange was for.
 type FlowExchangeBatch struct {
-	// The batch.
+	// Whose records they were.
 	BatchID uuid.UUID
-	// The id of the exchange.
+	// What carried them: a row of flow.exchange has this id.
 	CallID uuid.UUID
 	// The step of the task that called.
 	StepNo int16

@@ -3716,7 +3716,7 @@ type Credential struct {
 	AWSDefaultBucket NilString           `json:"aws_default_bucket"`
 	AWSEndpointURL   NilString           `json:"aws_endpoint_url"`
 	// All origins to which the secret may be sent; besides, that of `token_url` gets what it exchanges for
-	// tokens.
+	// tokens. A `*` stands for what the secret, or the answer with its token, puts into the address.
 	AllowedOrigins []string `json:"allowed_origins"`
 	// When the credential was last seen in use, by service id. What is new, such as a first failure, shows
 	// at once; while calls go on as before the times may be 30 seconds old.
@@ -19185,7 +19185,8 @@ type Service struct {
 	// How an `api` is called; `REST` for the other kinds.
 	Protocol   ServiceProtocol   `json:"protocol"`
 	AuthMethod ServiceAuthMethod `json:"auth_method"`
-	// Where the provider is reached.
+	// Where the provider is reached; a `{label}` in it is filled by the credential, or by the answer with
+	// its token.
 	BaseURL string `json:"base_url"`
 	// The provider's own documentation; empty if there is none.
 	DocsURL string `json:"docs_url"`

@@ -76,6 +76,27 @@ func TestCredentials_AllowedOriginsKept(t *testing.T) {
 	b.mustNotLeak(t)
 }
 
+// TestCredentials_Labels: what a secret puts into the addresses of its platform stays within their pattern.
+func TestCredentials_Labels(t *testing.T) {
+	t.Parallel()
+	b := setupCredentials(t)
+	body := func(shop string) object {
+		return with(keyedBody(object{"header_name": "X-Key"}), "platform_id", "shops",
+			"credentials", object{"api_key": needle, "shop": shop})
+	}
+	created, path := b.create(t, body("acme"))
+	assert.Equal(t, []any{"https://*.shops.example"}, created["allowed_origins"])
+	for _, shop := range []string{"evil.example/", "evil.example#", "a.b", "me@evil", "*", " "} {
+		b.Do(http.MethodPost, "/credentials", body(shop)).Invalid("body.credentials.shop value_error")
+		b.Do(http.MethodPut, path, body(shop)).Invalid("body.credentials.shop value_error")
+	}
+	tested := b.Do(http.MethodPost, "/credentials/test", body("evil.example/")).Want(http.StatusOK).JSON()
+	assert.Equal(t, []any{"INVALID_CREDENTIALS_SHAPE", "credentials.shop: shop does not give the shop of the address https://{shop}.shops.example/admin"},
+		[]any{tested["error"], tested["details"]})
+	b.Do(http.MethodPut, path, with(body(""), "credentials", absent, "allowed_origins", created["allowed_origins"])).Want(http.StatusOK)
+	b.mustNotLeak(t)
+}
+
 // TestCredentials_GoNowhereElse: whoever writes the records of a flow chooses addresses, but not who gets the secret. A redirect
 // does not take it elsewhere either.
 func TestCredentials_GoNowhereElse(t *testing.T) {

@@ -57,6 +57,30 @@ services:
     actions: []
 `
 
+// shopPlatform has an address for each shop.
+const shopPlatform = `
+id: shops
+name: Shops
+description: Has an address for each shop.
+status: active
+labels:
+  shop: {field: shop}
+services:
+  - id: shops__api
+    name: API
+    description: Takes API keys.
+    kind: api
+    protocol: REST
+    auth_method: api_key
+    base_url: https://{shop}.shops.example/admin
+    requires_connection: true
+    status: active
+    credential_fields:
+      - {name: api_key, label: Key, type: password, required: true, secret: true}
+      - {name: shop, label: Shop, type: string, required: true, secret: false}
+    actions: []
+`
+
 type credentialBundle struct {
 	*apitest.Client
 	pool  *pgxpool.Pool
@@ -139,6 +163,9 @@ func setupCredentials(t *testing.T) *credentialBundle {
 	t.Cleanup(func() { b.sim.Close(); dialer.Close(); keyed.Close() })
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "keyed.yaml"), []byte(keyedPlatform), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "shops.yaml"), []byte(shopPlatform), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	loaded, err := catalog.Load(catalog.Options{Dir: dir,

@@ -18,8 +18,10 @@ type Platform struct {
 	Status  string `yaml:"status"`
 	DocsURL string `yaml:"docs_url"`
 	// Account says how to learn about an account of the platform; nil for platforms without accounts.
-	Account  *Account   `yaml:"account"`
-	Services []*Service `yaml:"services"`
+	Account *Account `yaml:"account"`
+	// Labels fill places {name} in the base URLs of the services.
+	Labels   map[string]*Label `yaml:"labels"`
+	Services []*Service        `yaml:"services"`
 }
 
 // Account says how a provider account is identified and where its own counters stand.
@@ -81,9 +83,10 @@ type Service struct {
 	Kind        string `yaml:"kind"`
 	Protocol    string `yaml:"protocol"`
 	AuthMethod  string `yaml:"auth_method"`
-	// BaseURL is where the calls go. With auth_method aws_access_key a label "region" of its host stands for the credential's
-	// region.
-	BaseURL            string            `yaml:"base_url"`
+	// BaseURL is where the calls go: the pattern of the addresses that Address makes of it.
+	BaseURL string `yaml:"base_url"`
+	// Labels are those of the platform.
+	Labels             map[string]*Label `yaml:"-"`
 	DocsURL            string            `yaml:"docs_url"`
 	CredentialFields   []CredentialField `yaml:"credential_fields"`
 	RequiresConnection bool              `yaml:"requires_connection"`

@@ -98,6 +98,7 @@ func (ch *checker) platform(c *Catalog) {
 	if p.Account != nil {
 		ch.account(p.Account)
 	}
+	ch.labels()
 	if len(p.Services) == 0 {
 		ch.fail(path{"services"}, "a platform needs at least one service")
 	}
@@ -158,12 +159,7 @@ func (ch *checker) service(c *Catalog, s *Service, at path) {
 	oneOf(ch, at, "protocol", s.Protocol, protocols)
 	oneOf(ch, at, "auth_method", s.AuthMethod, authMethods)
 	oneOf(ch, at, "status", s.Status, platformStatuses)
-	if s.BaseURL != "" {
-		s.BaseURL = strings.TrimRight(s.BaseURL, "/")
-		if msg := badBaseURL(s.BaseURL); msg != "" {
-			ch.fail(at.to("base_url"), "base_url: %s", msg)
-		}
-	}
+	ch.baseURL(s, at)
 	if s.Check != "" {
 		ch.rootPath(at, "check", s.Check)
 	}

@@ -31,7 +31,7 @@ func (s *Service) read(ctx context.Context, q db.DBTX, orgID, id uuid.UUID) (*Cr
 func (s *Service) credentialOf(row db.CredentialGetRow) *Credential {
 	return &Credential{
 		FlowCredential: row.FlowCredential, Manual: row.Manual, AccountLabel: firstOf(row.Label, tenant.Label(row.AccountName, row.AccountNumber)),
-		Origins: s.spec(settingsOf(&row.FlowCredential)).Origins,
+		Origins: s.spec(settingsOf(&row.FlowCredential), nil).Origins,
 	}
 }
 
@@ -86,6 +86,6 @@ func (s *Service) Placeholder(ctx context.Context, orgID, id uuid.UUID) (*Resolv
 	stored := &row.FlowCredential
 	return &Resolved{
 		ID: id, OrgID: orgID, PlatformID: stored.PlatformID, AuthMethod: stored.AuthMethod, TenancyID: textOf(stored.TenancyID),
-		Status: stored.Status, Version: row.Version, Secret: provider.Placeholder(s.spec(settingsOf(stored))),
+		Status: stored.Status, Version: row.Version, Secret: provider.Placeholder(s.spec(settingsOf(stored), nil)),
 	}, nil
 }

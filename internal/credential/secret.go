@@ -46,15 +46,16 @@ func settingsOf(row *db.FlowCredential) settings {
 }
 
 // spec is the settings as package provider takes them, with all places where the secret may go: those that it names, and those
-// where its platform is reached.
-func (s *Service) spec(in settings) provider.Spec {
+// where its platform is reached. fields are those of the secret; nil where it is not read.
+func (s *Service) spec(in settings, fields map[string]string) provider.Spec {
 	out := provider.Spec{
-		Method: in.method, PlatformID: in.platformID, Placement: in.placement.outgoing(), TokenURL: in.tokenURL, Scopes: in.scopes,
+		Method: in.method, PlatformID: in.platformID, Fields: fields, Placement: in.placement.outgoing(), TokenURL: in.tokenURL, Scopes: in.scopes,
 		Audience: in.audience, Region: in.awsRegion, Endpoint: in.awsURL, Bucket: in.awsName,
 		Origins: slices.Clone(in.origins),
 	}
 	for _, service := range s.catalog.Services(in.platformID) {
-		if origin := out.OriginOf(service.BaseURL); origin != "" && !slices.Contains(out.Origins, origin) {
+		origin, err := out.OriginOf(service)
+		if err == nil && origin != "" && !slices.Contains(out.Origins, origin) {
 			out.Origins = append(out.Origins, origin)
 		}
 	}
@@ -64,8 +65,8 @@ func (s *Service) spec(in settings) provider.Spec {
 // outgoing is a secret as a request carries it. version tells its rotations apart; empty for one that is not stored. The
 // error wraps provider.ErrSecretShape.
 func (s *Service) outgoing(in secret, version string) (provider.Secret, error) {
-	spec := s.spec(in.settings)
-	spec.Fields, spec.Version = in.fields, version
+	spec := s.spec(in.settings, in.fields)
+	spec.Version = version
 	return provider.NewSecret(spec)
 }
 

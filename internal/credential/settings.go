@@ -69,7 +69,7 @@ func (s *Service) checkOrigins(platform *catalog.Platform, in Input) (origins []
 	if !slices.ContainsFunc(platform.Services, anyAddress) {
 		settings := in.settings()
 		settings.origins = nil
-		if len(in.Origins) > 0 && !slices.Equal(in.Origins, s.spec(settings).Origins) {
+		if len(in.Origins) > 0 && !slices.Equal(in.Origins, s.spec(settings, nil).Origins) {
 			bad = append(bad, wrong("value_error", "The catalog says where a secret of platform "+platform.ID+" goes; leave it out", at))
 		}
 		return []string{}, bad

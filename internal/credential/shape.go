@@ -2,6 +2,7 @@ package credential
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,11 +52,33 @@ func (s *Service) check(in Input) (checked, error) {
 		return checked{}, fault.Invalidated(bad...)
 	}
 	if out.secret != nil {
+		if err := s.checkAddresses(platform, *out.secret); err != nil {
+			return checked{}, err
+		}
 		if _, err := s.outgoing(*out.secret, ""); err != nil {
 			return checked{}, fault.Invalidated(wrong("value_error", err.Error(), "credentials"))
 		}
 	}
 	return out, nil
+}
+
+// checkAddresses refuses a secret whose fields do not lead to the platform's addresses.
+func (s *Service) checkAddresses(platform *catalog.Platform, in secret) error {
+	spec := s.spec(in.settings, in.fields)
+	for _, service := range platform.Services {
+		if !takes(service, in.method) {
+			continue
+		}
+		_, err := spec.OriginOf(service)
+		var label *catalog.LabelError
+		if errors.As(err, &label) && label.Field != "" {
+			return fault.Invalidated(wrong("value_error", err.Error(), "credentials", label.Field))
+		}
+		if err != nil {
+			return fault.Invalidated(wrong("value_error", err.Error(), "credentials"))
+		}
+	}
+	return nil
 }
 
 // methods are those that are carried out.

@@ -20,8 +20,6 @@ const (
 	awsRegion = "us-east-1"
 	// awsService is what signatures are made for: the services that the catalog knows speak S3's protocol.
 	awsService = "s3"
-	// regionLabel is the part of a host in the catalog that stands for the region.
-	regionLabel = ".region."
 )
 
 var regionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
@@ -87,9 +85,9 @@ func awsDefaults(spec Spec) map[string]string {
 	return map[string]string{"bucket": spec.Bucket}
 }
 
-// awsAddress puts the credential's endpoint, else its region, into an address, and keeps the slashes of keys.
+// awsAddress puts the credential's endpoint, where it has one, into an address, and keeps the slashes of keys.
 func awsAddress(spec Spec) func(string) (string, error) {
-	region, endpoint := regionOf(spec), spec.Endpoint
+	endpoint := spec.Endpoint
 	return func(address string) (string, error) {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -101,7 +99,7 @@ func awsAddress(spec Spec) func(string) (string, error) {
 				return "", fmt.Errorf("%w: a part of a key must not be \".\" or \"..\"", ErrParams)
 			}
 		}
-		origin := u.Scheme + "://" + strings.Replace(u.Host, regionLabel, "."+region+".", 1)
+		origin := u.Scheme + "://" + u.Host
 		if endpoint != "" {
 			origin = Origin(endpoint)
 		}

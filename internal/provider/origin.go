@@ -15,9 +15,9 @@ import (
 )
 
 // mayGo keeps a secret from all addresses but those that it is meant for: whoever writes a flow, or its input, chooses addresses.
-func (in *secret) mayGo(svc *catalog.Service, address string) error {
+func (in *secret) mayGo(svc *catalog.Service, base, address string) error {
 	origin := Origin(address)
-	own := in.platformID == svc.PlatformID && origin == Origin(svc.BaseURL)
+	own := in.platformID == svc.PlatformID && origin == Origin(base)
 	if origin != "" && (own || slices.Contains(in.origins, origin)) {
 		return nil
 	}
@@ -54,14 +54,17 @@ func Origin(address string) string {
 	return u.Scheme + "://" + host
 }
 
-// OriginOf is the origin of a base URL of the platform when a call carries the secret.
-func (spec *Spec) OriginOf(baseURL string) string {
-	if spec.Method == "aws_access_key" {
-		if moved, err := awsAddress(*spec)(baseURL); err == nil {
-			baseURL = moved
-		}
+// OriginOf is the origin of a service of the platform when a call carries the secret, with "*" for what only the secret's fields
+// tell where spec has none, and for what only the answer with its token tells. The error is a *catalog.LabelError.
+func (spec *Spec) OriginOf(svc *catalog.Service) (string, error) {
+	base, err := svc.Address(spec.known())
+	if err != nil {
+		return "", err
 	}
-	return Origin(baseURL)
+	if spec.Method == "aws_access_key" && spec.Endpoint != "" {
+		base = spec.Endpoint
+	}
+	return Origin(base), nil
 }
 
 // The errors of ParseOrigin; they say what would be right.

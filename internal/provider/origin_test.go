@@ -36,12 +36,12 @@ func TestOrigins(t *testing.T) {
 		require.NoError(t, err, line)
 		cases++
 		for _, in := range []*secret{crm, core} {
-			err = in.mayGo(elsewhere, address)
+			err = in.mayGo(elsewhere, "", address)
 			assert.Equal(t, want == "yes", err == nil, "%s of %s: %v", line, in.platformID, err)
 			if err != nil {
 				require.ErrorIs(t, err, ErrParams)
 			}
-			require.Error(t, (&secret{platformID: in.platformID}).mayGo(elsewhere, address), "without origins")
+			require.Error(t, (&secret{platformID: in.platformID}).mayGo(elsewhere, "", address), "without origins")
 		}
 	}
 	assert.Greater(t, cases, 20)

@@ -42,7 +42,11 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	if !validMethod(r.Method) {
 		return Request{}, fmt.Errorf("%w: method must be an HTTP method such as GET or POST", ErrParams)
 	}
-	if r.URL, err = p.address(svc); err != nil {
+	base, err := secret.base(svc)
+	if err != nil {
+		return Request{}, err
+	}
+	if r.URL, err = p.address(base); err != nil {
 		return Request{}, err
 	}
 	if err = p.body(&r, rows); err != nil {
@@ -110,7 +114,7 @@ func scalar(v gjson.Result) (string, bool) {
 	}
 }
 
-func (p *preparer) address(svc *catalog.Service) (string, error) {
+func (p *preparer) address(base string) (string, error) {
 	var whole string
 	if p.call.Compiled.URL != nil {
 		text, err := p.text("url", p.call.Compiled.URL)
@@ -123,7 +127,7 @@ func (p *preparer) address(svc *catalog.Service) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		whole = svc.BaseURL + path
+		whole = base + path
 	}
 	u, err := url.Parse(whole)
 	switch {

@@ -194,17 +194,21 @@ func (s *Sender) send(ctx context.Context, svc *catalog.Service, path string, se
 	if !ok {
 		deadline = s.now().Add(probeTimeout)
 	}
+	base, err := secret.base(svc)
 	r := Request{
-		Method: http.MethodGet, URL: svc.BaseURL + path, PlatformID: svc.PlatformID, SendBefore: deadline, AnswerBefore: deadline,
+		Method: http.MethodGet, URL: base + path, PlatformID: svc.PlatformID, SendBefore: deadline, AnswerBefore: deadline,
 		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}, newToken: true,
 	}
-	if err := secret.apply(svc, &r); err != nil {
+	if err == nil {
+		err = secret.apply(svc, &r)
+	}
+	if err != nil {
 		lacking := probeError(InvalidShape, err, "The credential lacks what this platform needs.")
 		lacking.kind = NotArrived
 		return lacking
 	}
 	*ans = s.Send(ctx, r)
-	err := classify(ans)
+	err = classify(ans)
 	var known *ProbeError
 	switch {
 	case !errors.As(err, &known):

@@ -67,6 +67,8 @@ type secret struct {
 
 	platformID string
 	origins    []string
+	// known fills the labels of addresses.
+	known catalog.Known
 }
 
 // signer makes a request ready to be sent. Errors are *ProbeError: nothing was sent then.
@@ -99,7 +101,7 @@ func NewSecret(spec Spec) (Secret, error) {
 	if err != nil {
 		return Secret{}, err
 	}
-	in.platformID, in.origins = spec.PlatformID, spec.Origins
+	in.platformID, in.origins, in.known = spec.PlatformID, spec.Origins, spec.known()
 	return hide(in), nil
 }
 
@@ -146,7 +148,7 @@ func Placeholder(spec Spec) Secret {
 		in.value = awsAlgorithm + " " + Shown
 		in.address, in.defaults = awsAddress(spec), awsDefaults(spec)
 	}
-	in.platformID, in.origins = spec.PlatformID, spec.Origins
+	in.platformID, in.origins, in.known = spec.PlatformID, spec.Origins, spec.known()
 	return hide(in)
 }
 
@@ -182,7 +184,11 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 		return nil
 	}
 	in := s.reveal()
-	if err := in.mayGo(svc, r.URL); err != nil {
+	base, err := s.base(svc)
+	if err != nil {
+		return err
+	}
+	if err := in.mayGo(svc, base, r.URL); err != nil {
 		return err
 	}
 	for _, name := range append(slices.Clone(in.signed), in.header) {
@@ -199,7 +205,7 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 	}
 	r.masks = append(r.masks, in.mask)
 	if in.sign != nil {
-		r.sign = in.sign
+		r.sign = in.locate(svc, r)
 		return nil
 	}
 	if in.query == "" {

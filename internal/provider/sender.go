@@ -23,6 +23,7 @@ import (
 	"code.dny.dev/ssrf"
 	"github.com/google/uuid"
 
+	"flowlane/internal/catalog"
 	"flowlane/internal/memory"
 )
 
@@ -244,6 +245,9 @@ func (g *guard) request(ctx context.Context, r Request) (*http.Request, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("%w: the address must be a whole http or https URL", ErrBadRequest)
+	}
+	if strings.Contains(u.Host, catalog.Open) {
+		return nil, fmt.Errorf("%w: the address names no host", ErrBadRequest)
 	}
 	if !isASCII(u.Host) {
 		return nil, fmt.Errorf("%w: the address must name its host in ASCII: write an international name in its xn-- form", ErrBadRequest)

@@ -37,8 +37,10 @@ const (
 // token is what calls carry for a while.
 type token struct {
 	key, value string
-	until      time.Time
-	mask       *mask
+	// fields are the other texts of the answer that it came in.
+	fields map[string]string
+	until  time.Time
+	mask   *mask
 	// proven: the platform has taken it.
 	proven atomic.Bool
 }
@@ -261,7 +263,24 @@ func readToken(ans *Answer, now time.Time) (*token, error) {
 	if given := doc.Get("expires_in"); given.Exists() {
 		life = time.Duration(min(max(given.Int(), 0), 86400)) * time.Second
 	}
-	return &token{value: value.Str, until: now.Add(life - min(tokenEarly, life/10)), mask: newMask(value.Str)}, nil
+	return &token{
+		value: value.Str, fields: textsOf(doc), until: now.Add(life - min(tokenEarly, life/10)), mask: newMask(value.Str),
+	}, nil
+}
+
+// maxTokenText bounds a text of an issuer's answer that is kept.
+const maxTokenText = 2000
+
+// textsOf are the texts of an issuer's answer that are no tokens.
+func textsOf(doc gjson.Result) map[string]string {
+	texts := map[string]string{}
+	doc.ForEach(func(name, value gjson.Result) bool {
+		if value.Type == gjson.String && len(value.Str) <= maxTokenText && !strings.Contains(name.Str, "token") {
+			texts[name.Str] = value.Str
+		}
+		return len(texts) < 20
+	})
+	return texts
 }
 
 func tokenError(ans *Answer) error {

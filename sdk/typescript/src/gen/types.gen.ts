@@ -429,7 +429,7 @@ export type Service = {
     protocol: 'REST' | 'SOAP' | 'GraphQL';
     auth_method: ServiceAuthMethod;
     /**
-     * Where the provider is reached.
+     * Where the provider is reached; a `{label}` in it is filled by the credential, or by the answer with its token.
      */
     base_url: string;
     /**
@@ -635,7 +635,9 @@ export type Credential = {
     aws_default_bucket: string | null;
     aws_endpoint_url: string | null;
     /**
-     * All origins to which the secret may be sent; besides, that of `token_url` gets what it exchanges for tokens.
+     * All origins to which the secret may be sent; besides, that of `token_url` gets what it exchanges for tokens. A `*`
+     * stands for what the secret, or the answer with its token, puts into the address.
+     *
      */
     allowed_origins: Array<string>;
     /**

@@ -1,0 +1,212 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Label fills the place {name} in the base URLs of its platform. The base URL is the pattern that all addresses keep to: a label
+// is a part of the host between dots, or one segment of the path, and nothing that it holds leads out of these.
+type Label struct {
+	// One of Field, Setting and Token says where its text stands: in a field of the credential, in a setting of the credential
+	// (aws_region), or in a field of the answer with the access token.
+	Field   string `yaml:"field"`
+	Setting string `yaml:"setting"`
+	Token   string `yaml:"token"`
+	// Match is a regular expression that the whole text must match; its one group is the value, which may then hold dots.
+	// Without it the text itself is the value.
+	Match string `yaml:"match"`
+	// Values are all that the value may be; empty for any.
+	Values []string `yaml:"values"`
+	// Default is the value where the text is empty.
+	Default string `yaml:"default"`
+
+	match *regexp.Regexp
+}
+
+// Known are the texts that labels are filled from, by the names of their sources. A map that is nil is not known yet: its labels
+// become Open.
+type Known struct{ Fields, Settings, Token map[string]string }
+
+// Open stands in an address for a label that is not known yet. No host can be called so.
+const Open = "*"
+
+// LabelError says that a text cannot fill a label. It does not quote the text.
+type LabelError struct {
+	// Field is the field of the credential that has the text; empty where it stands elsewhere.
+	Field string
+	text  string
+}
+
+func (e *LabelError) Error() string { return e.text }
+
+var (
+	labelPlace = regexp.MustCompile(`\{([^{}]*)\}`)
+	hostLabel  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+)
+
+// Address is the base URL with its labels filled. The error is a *LabelError.
+func (s *Service) Address(known Known) (string, error) {
+	if !strings.Contains(s.BaseURL, "{") {
+		return s.BaseURL, nil
+	}
+	host, path := splitBase(s.BaseURL)
+	var failed error
+	fill := func(part string, clean func(*Label, string) (string, bool)) string {
+		return labelPlace.ReplaceAllStringFunc(part, func(place string) string {
+			name := place[1 : len(place)-1]
+			value, err := s.fill(name, s.Labels[name], known, clean)
+			if err != nil {
+				failed = err
+			}
+			return value
+		})
+	}
+	address := fill(host, inHost) + fill(path, inPath)
+	return address, failed
+}
+
+// splitBase parts an address before its path.
+func splitBase(base string) (host, path string) {
+	scheme, rest, _ := strings.Cut(base, "://")
+	name, path, found := strings.Cut(rest, "/")
+	if found {
+		path = "/" + path
+	}
+	return scheme + "://" + name, path
+}
+
+func (s *Service) fill(name string, l *Label, known Known, clean func(*Label, string) (string, bool)) (string, error) {
+	source, from := l.source(known)
+	if from == nil {
+		return Open, nil
+	}
+	text := from[source]
+	value := text
+	if l.match != nil && text != "" {
+		if value = ""; l.match.MatchString(text) {
+			value = l.match.FindStringSubmatch(text)[1]
+		}
+	}
+	if text == "" {
+		value = l.Default
+	}
+	value, ok := clean(l, value)
+	if !ok || len(l.Values) > 0 && !slices.Contains(l.Values, value) {
+		return "", &LabelError{Field: l.Field, text: fmt.Sprintf("%s does not give the %s of the address %s", source, name, s.BaseURL)}
+	}
+	return value, nil
+}
+
+func (l *Label) source(known Known) (name string, from map[string]string) {
+	switch {
+	case l.Field != "":
+		return l.Field, known.Fields
+	case l.Setting != "":
+		return l.Setting, known.Settings
+	}
+	return l.Token, known.Token
+}
+
+// inHost returns a value as it stands in a host.
+func inHost(l *Label, value string) (string, bool) {
+	if slices.Contains(l.Values, value) {
+		return value, true
+	}
+	value = strings.ToLower(value)
+	parts := strings.Split(value, ".")
+	bad := func(part string) bool { return !hostLabel.MatchString(part) }
+	return value, (l.match != nil || len(parts) == 1) && len(value) <= 200 && !slices.ContainsFunc(parts, bad)
+}
+
+// inPath returns a value as it stands in a path.
+func inPath(_ *Label, value string) (string, bool) {
+	return url.PathEscape(value), value != "" && value != "." && value != ".."
+}
+
+// labels checks the labels of the platform and prepares them.
+func (ch *checker) labels() {
+	for _, name := range slices.Sorted(maps.Keys(ch.p.Labels)) {
+		l, at := ch.p.Labels[name], path{"labels", name}
+		if l == nil || !slug.MatchString(name) {
+			ch.fail(at, "label %q must be a slug with a source", name)
+			delete(ch.p.Labels, name)
+			continue
+		}
+		sources := 0
+		for _, source := range []string{l.Field, l.Setting, l.Token} {
+			if source != "" {
+				sources++
+			}
+		}
+		if sources != 1 {
+			ch.fail(at, "a label needs one of field, setting and token")
+		}
+		if l.Setting != "" {
+			oneOf(ch, at, "setting", l.Setting, []string{"aws_region"})
+		}
+		ch.labelField(l, at)
+		if l.Match == "" {
+			continue
+		}
+		compiled, err := regexp.Compile(`^(?:` + l.Match + `)$`)
+		if err != nil || compiled.NumSubexp() != 1 {
+			ch.fail(at.to("match"), "match must be a regular expression with one group, the value")
+			continue
+		}
+		l.match = compiled
+	}
+}
+
+// labelField checks the field that a label comes from. What a label takes of it shows in addresses.
+func (ch *checker) labelField(l *Label, at path) {
+	if l.Field == "" {
+		return
+	}
+	found := false
+	for _, s := range ch.p.Services {
+		for _, f := range s.CredentialFields {
+			if f.Name == l.Field {
+				found = true
+				if f.Secret && l.Match == "" {
+					ch.fail(at, "a label of the secret field %q needs a match: its value is no secret", l.Field)
+				}
+			}
+		}
+	}
+	if !found {
+		ch.fail(at.to("field"), "no service has the credential field %q", l.Field)
+	}
+}
+
+// baseURL checks an address with labels.
+func (ch *checker) baseURL(s *Service, at path) {
+	s.BaseURL = strings.TrimRight(s.BaseURL, "/")
+	s.Labels = ch.p.Labels
+	if s.BaseURL == "" {
+		return
+	}
+	if msg := badBaseURL(labelPlace.ReplaceAllString(s.BaseURL, "label")); msg != "" {
+		ch.fail(at.to("base_url"), "base_url: %s", msg)
+		return
+	}
+	host, _ := splitBase(s.BaseURL)
+	for _, m := range labelPlace.FindAllStringSubmatch(s.BaseURL, -1) {
+		l, declared := s.Labels[m[1]]
+		if !declared {
+			ch.fail(at.to("base_url"), "base_url: the platform has no label %q", m[1])
+			continue
+		}
+		if s.AuthMethod == "none" {
+			ch.fail(at.to("base_url"), "base_url: a label needs a credential that fills it")
+		}
+		_, behind, inHost := strings.Cut(host, m[0])
+		if inHost && len(l.Values) == 0 && (!strings.HasPrefix(behind, ".") || strings.Count(behind, ".") < 2) {
+			ch.fail(at.to("base_url"), "base_url: behind {%s} must stand the domain that all addresses share, or list its values", m[1])
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+)
+
+// labelled is the good platform with a base URL and labels.
+func labelled(base, labels string) map[string]string {
+	text := strings.Replace(good, "https://api.shop.example/v2/", base, 1)
+	text = strings.Replace(text, "services:\n", "labels:\n"+labels+"\nservices:\n", 1)
+	return map[string]string{"shop.yaml": strings.Replace(text, "    actions:", "      - {name: shop, label: Shop, type: string, required: true, secret: false}\n    actions:", 1)}
+}
+
+// TestService_Address: whatever fills a label, the address keeps to the pattern.
+func TestService_Address(t *testing.T) {
+	t.Parallel()
+	load := func(base, labels string) *Service {
+		c := load(t, Options{Dir: folder(t, labelled(base, labels))})
+		s, _ := c.Service("shop__api")
+		return s
+	}
+	shop := load("https://{shop}.shop.example/v2/{shop}", "  shop: {field: shop}")
+	dc := load("https://{dc}.api.shop.example/3.0", `  dc: {field: api_key, match: '.*-([a-z]+[0-9]+)'}`)
+	instance := load("https://{instance}.my.shop.example", `  instance: {token: instance_url, match: 'https://(.+)\.my\.shop\.example/?'}`)
+	region := load("https://api.{region}", "  region: {field: shop, values: [eu.shop.example, shop.example], default: shop.example}")
+	field := func(name, value string) Known { return Known{Fields: map[string]string{name: value}} }
+	token := func(value string) Known {
+		return Known{Fields: map[string]string{}, Token: map[string]string{"instance_url": value}}
+	}
+	for _, tc := range []struct {
+		of    *Service
+		known Known
+		want  string
+	}{
+		{shop, field("shop", "acme"), "https://acme.shop.example/v2/acme"},
+		{shop, field("shop", "Acme-2"), "https://acme-2.shop.example/v2/Acme-2"},
+		{shop, Known{}, "https://*.shop.example/v2/*"},
+		{shop, field("shop", ""), ""},
+		{shop, field("shop", "a.b"), ""},
+		{shop, field("shop", "evil.example/"), ""},
+		{shop, field("shop", "evil.example?"), ""},
+		{shop, field("shop", "evil.example#"), ""},
+		{shop, field("shop", `evil.example\`), ""},
+		{shop, field("shop", "me@evil"), ""},
+		{shop, field("shop", "a:80"), ""},
+		{shop, field("shop", "-a"), ""},
+		{shop, field("shop", "*"), ""},
+		{shop, field("shop", "a%2f"), ""},
+		{shop, field("shop", "a\n"), ""},
+		{dc, field("api_key", "0123abc-us19"), "https://us19.api.shop.example/3.0"},
+		{dc, field("api_key", "0123abc"), ""},
+		{dc, field("api_key", "0123abc-us19.evil.example/"), ""},
+		{instance, token("https://acme--dev.sandbox.my.shop.example"), "https://acme--dev.sandbox.my.shop.example"},
+		{instance, token("https://evil.example/?.my.shop.example"), ""},
+		{instance, token("https://evil.example#.my.shop.example"), ""},
+		{instance, token("https://evil.example"), ""},
+		{instance, token("http://acme.my.shop.example"), ""},
+		{instance, token(""), ""},
+		{instance, field("shop", "a"), "https://*.my.shop.example"},
+		{region, field("shop", "eu.shop.example"), "https://api.eu.shop.example"},
+		{region, field("shop", ""), "https://api.shop.example"},
+		{region, field("shop", "evil.example"), ""},
+	} {
+		got, err := tc.of.Address(tc.known)
+		if (err == nil) != (tc.want != "") || err == nil && got != tc.want {
+			t.Errorf("%v in %s: %q, %v; want %q", tc.known, tc.of.BaseURL, got, err, tc.want)
+		}
+	}
+}
+
+func TestLoad_LabelMistakes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ base, labels, want string }{
+		"unknown":       {"https://{shop}.shop.example", "  dc: {field: shop}", `the platform has no label "shop"`},
+		"no source":     {"https://{shop}.shop.example", "  shop: {default: a}", "one of field, setting and token"},
+		"two sources":   {"https://{shop}.shop.example", "  shop: {field: shop, token: a}", "one of field, setting and token"},
+		"no field":      {"https://{shop}.shop.example", "  shop: {field: shops}", `no service has the credential field "shops"`},
+		"setting":       {"https://{shop}.shop.example", "  shop: {setting: audience}", `setting is "audience"`},
+		"secret":        {"https://{shop}.shop.example", "  shop: {field: api_key}", "its value is no secret"},
+		"no group":      {"https://{shop}.shop.example", "  shop: {field: shop, match: 'a+'}", "with one group"},
+		"broken":        {"https://{shop}.shop.example", "  shop: {field: shop, match: '('}", "with one group"},
+		"any host":      {"https://{shop}", "  shop: {field: shop}", "the domain that all addresses share"},
+		"any domain":    {"https://{shop}.example", "  shop: {field: shop}", "the domain that all addresses share"},
+		"domain's part": {"https://{shop}shop.example.org", "  shop: {field: shop}", "the domain that all addresses share"},
+		"empty":         {"https://{shop}.shop.example", "  shop:", `label "shop" must be a slug with a source`},
+	} {
+		_, err := Load(Options{Dir: folder(t, labelled(tc.base, tc.labels))})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error is %v; want %q", name, err, tc.want)
+		}
+	}
+}
