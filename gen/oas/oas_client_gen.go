@@ -521,7 +521,7 @@ type DispatchInvoker interface {
 	// is. Give exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and
 	// `action_id`. Writes nothing.
 	//
-	// POST /platforms/dialer/domains/{tenancy_id}/estimate
+	// POST /platforms/{platform}/domains/{tenancy_id}/estimate
 	EstimateUpload(ctx context.Context, request *EstimateRequest, params EstimateUploadParams, options ...RequestOption) (*Estimate, error)
 	// GetAttribution invokes getAttribution operation.
 	//
@@ -530,20 +530,20 @@ type DispatchInvoker interface {
 	// account, tests of credentials, and limits that were read. The percentages of a window add up to
 	// exactly 100.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/attribution
+	// GET /platforms/{platform}/domains/{tenancy_id}/attribution
 	GetAttribution(ctx context.Context, params GetAttributionParams, options ...RequestOption) (*Attribution, error)
 	// GetDomain invokes getDomain operation.
 	//
 	// Returns one provider account.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}
+	// GET /platforms/{platform}/domains/{tenancy_id}
 	GetDomain(ctx context.Context, params GetDomainParams, options ...RequestOption) (*Domain, error)
 	// GetHeadroom invokes getHeadroom operation.
 	//
 	// Returns, for every bucket and window, what is spent and what is left. Computed when read; it
 	// reserves nothing, so do not decide by it whether to send.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/headroom
+	// GET /platforms/{platform}/domains/{tenancy_id}/headroom
 	GetHeadroom(ctx context.Context, params GetHeadroomParams, options ...RequestOption) (*Headroom, error)
 	// GetLanes invokes getLanes operation.
 	//
@@ -551,14 +551,14 @@ type DispatchInvoker interface {
 	// nobody has set have the weights 50 (`interactive`), 30 (`compliance`), 15 (`bulk`) and 5
 	// (`backfill`).
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/lanes
+	// GET /platforms/{platform}/domains/{tenancy_id}/lanes
 	GetLanes(ctx context.Context, params GetLanesParams, options ...RequestOption) (*DomainLanes, error)
 	// GetMargins invokes getMargins operation.
 	//
 	// Returns, for every bucket of the account, how much of the provider's caps may be spent. Other
 	// clients of the account have the rest.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/margins
+	// GET /platforms/{platform}/domains/{tenancy_id}/margins
 	GetMargins(ctx context.Context, params GetMarginsParams, options ...RequestOption) (*Margins, error)
 	// GetQueue invokes getQueue operation.
 	//
@@ -571,14 +571,15 @@ type DispatchInvoker interface {
 	// nobody steers, and other clients of the account stay away. Computed when read; it reserves nothing,
 	// so do not decide by it whether to send.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/queue
+	// GET /platforms/{platform}/domains/{tenancy_id}/queue
 	GetQueue(ctx context.Context, params GetQueueParams, options ...RequestOption) (*Queue, error)
 	// ListDomains invokes listDomains operation.
 	//
-	// Returns the metered provider accounts that the organization knows, in the order in which it came to
-	// know them.
+	// Returns the metered accounts of a platform that the organization knows, in the order in which it
+	// came to know them. A platform that the catalog does not have is 404; one that meters nothing has no
+	// Domains.
 	//
-	// GET /platforms/dialer/domains
+	// GET /platforms/{platform}/domains
 	ListDomains(ctx context.Context, params ListDomainsParams, options ...RequestOption) (*DomainList, error)
 	// ListUsageHistory invokes listUsageHistory operation.
 	//
@@ -586,14 +587,14 @@ type DispatchInvoker interface {
 	// included, newest first. They are kept for 30 days; a `next_cursor` of null means that this was the
 	// oldest. There is no total.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/usage-history
+	// GET /platforms/{platform}/domains/{tenancy_id}/usage-history
 	ListUsageHistory(ctx context.Context, params ListUsageHistoryParams, options ...RequestOption) (*UsageHistoryList, error)
 	// RefreshLimits invokes refreshLimits operation.
 	//
 	// Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
 	// Without an active credential of the account there is nobody to ask for (409).
 	//
-	// POST /platforms/dialer/domains/{tenancy_id}/refresh-limits
+	// POST /platforms/{platform}/domains/{tenancy_id}/refresh-limits
 	RefreshLimits(ctx context.Context, params RefreshLimitsParams, options ...RequestOption) (*Headroom, error)
 	// SetLane invokes setLane operation.
 	//
@@ -603,7 +604,7 @@ type DispatchInvoker interface {
 	// organization's own: organizations that use one account share its calls equally, whatever weights
 	// they set.
 	//
-	// PUT /platforms/dialer/domains/{tenancy_id}/lanes/{lane}
+	// PUT /platforms/{platform}/domains/{tenancy_id}/lanes/{lane}
 	SetLane(ctx context.Context, request *DomainLaneInput, params SetLaneParams, options ...RequestOption) (*DomainLane, error)
 	// SetMargin invokes setMargin operation.
 	//
@@ -613,7 +614,7 @@ type DispatchInvoker interface {
 	// your organization's own. Where several organizations use one account, the lowest binds, of those
 	// with an active credential that the provider accepted.
 	//
-	// PUT /platforms/dialer/domains/{tenancy_id}/margins/{bucket}
+	// PUT /platforms/{platform}/domains/{tenancy_id}/margins/{bucket}
 	SetMargin(ctx context.Context, request *MarginInput, params SetMarginParams, options ...RequestOption) (*Margin, error)
 }
 
@@ -735,7 +736,7 @@ type HoldInvoker interface {
 	// the present one answers 409, as does a hold that is released, that has no end, or that is an
 	// automatic backoff, and the thousand-and-first extension.
 	//
-	// PATCH /platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}
+	// PATCH /platforms/{platform}/domains/{tenancy_id}/pauses/{pause_id}
 	ExtendPause(ctx context.Context, request *PauseExtend, params ExtendPauseParams, options ...RequestOption) (*Pause, error)
 	// GetPause invokes getPause operation.
 	//
@@ -748,7 +749,7 @@ type HoldInvoker interface {
 	// Returns the organization's holds of a Domain and of its lanes, and the automatic backoffs of the
 	// Domain's buckets. Holds of batches and of the whole organization are in the list of all holds.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/pauses
+	// GET /platforms/{platform}/domains/{tenancy_id}/pauses
 	ListDomainPauses(ctx context.Context, params ListDomainPausesParams, options ...RequestOption) (*PauseList, error)
 	// ListPauses invokes listPauses operation.
 	//
@@ -782,7 +783,7 @@ type HoldInvoker interface {
 	// opens a hold of its own, of which an organization can have 1000 besides those of batches (else 409);
 	// calls go on when the last of them is released or over.
 	//
-	// POST /platforms/dialer/domains/{tenancy_id}/pause
+	// POST /platforms/{platform}/domains/{tenancy_id}/pause
 	PauseDomain(ctx context.Context, request OptDomainPauseCreate, params PauseDomainParams, options ...RequestOption) (*Pause, error)
 	// ResumeBatch invokes resumeBatch operation.
 	//
@@ -803,7 +804,7 @@ type HoldInvoker interface {
 	// Releases the organization's holds of the whole Domain; with `lane` it releases those of that lane
 	// instead. Automatic backoffs (scope `bucket`) end by themselves and cannot be released.
 	//
-	// POST /platforms/dialer/domains/{tenancy_id}/resume
+	// POST /platforms/{platform}/domains/{tenancy_id}/resume
 	ResumeDomain(ctx context.Context, params ResumeDomainParams, options ...RequestOption) ([]Pause, error)
 }
 
@@ -5490,7 +5491,7 @@ func (c *Client) sendDryRunDefinition(ctx context.Context, request OptDryRunRequ
 // is. Give exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and
 // `action_id`. Writes nothing.
 //
-// POST /platforms/dialer/domains/{tenancy_id}/estimate
+// POST /platforms/{platform}/domains/{tenancy_id}/estimate
 func (c *Client) EstimateUpload(ctx context.Context, request *EstimateRequest, params EstimateUploadParams, options ...RequestOption) (*Estimate, error) {
 	res, err := c.sendEstimateUpload(ctx, request, params, options...)
 	return res, err
@@ -5500,7 +5501,7 @@ func (c *Client) sendEstimateUpload(ctx context.Context, request *EstimateReques
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("estimateUpload"),
 		semconv.HTTPRequestMethodKey.String("POST"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/estimate"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/estimate"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -5543,8 +5544,27 @@ func (c *Client) sendEstimateUpload(ctx context.Context, request *EstimateReques
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -5561,9 +5581,9 @@ func (c *Client) sendEstimateUpload(ctx context.Context, request *EstimateReques
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/estimate"
+	pathParts[4] = "/estimate"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeRequest"
@@ -5666,7 +5686,7 @@ func (c *Client) sendEstimateUpload(ctx context.Context, request *EstimateReques
 // the present one answers 409, as does a hold that is released, that has no end, or that is an
 // automatic backoff, and the thousand-and-first extension.
 //
-// PATCH /platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}
+// PATCH /platforms/{platform}/domains/{tenancy_id}/pauses/{pause_id}
 func (c *Client) ExtendPause(ctx context.Context, request *PauseExtend, params ExtendPauseParams, options ...RequestOption) (*Pause, error) {
 	res, err := c.sendExtendPause(ctx, request, params, options...)
 	return res, err
@@ -5676,7 +5696,7 @@ func (c *Client) sendExtendPause(ctx context.Context, request *PauseExtend, para
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("extendPause"),
 		semconv.HTTPRequestMethodKey.String("PATCH"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/pauses/{pause_id}"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -5719,8 +5739,27 @@ func (c *Client) sendExtendPause(ctx context.Context, request *PauseExtend, para
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [4]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [6]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -5737,9 +5776,9 @@ func (c *Client) sendExtendPause(ctx context.Context, request *PauseExtend, para
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/pauses/"
+	pathParts[4] = "/pauses/"
 	{
 		// Encode "pause_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -5756,7 +5795,7 @@ func (c *Client) sendExtendPause(ctx context.Context, request *PauseExtend, para
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[3] = encoded
+		pathParts[5] = encoded
 	}
 	uri.AddPathParts(u, pathParts[:]...)
 
@@ -6001,7 +6040,7 @@ func (c *Client) sendGetAction(ctx context.Context, params GetActionParams, requ
 // account, tests of credentials, and limits that were read. The percentages of a window add up to
 // exactly 100.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/attribution
+// GET /platforms/{platform}/domains/{tenancy_id}/attribution
 func (c *Client) GetAttribution(ctx context.Context, params GetAttributionParams, options ...RequestOption) (*Attribution, error) {
 	res, err := c.sendGetAttribution(ctx, params, options...)
 	return res, err
@@ -6011,7 +6050,7 @@ func (c *Client) sendGetAttribution(ctx context.Context, params GetAttributionPa
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getAttribution"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/attribution"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/attribution"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -6054,8 +6093,27 @@ func (c *Client) sendGetAttribution(ctx context.Context, params GetAttributionPa
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -6072,9 +6130,9 @@ func (c *Client) sendGetAttribution(ctx context.Context, params GetAttributionPa
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/attribution"
+	pathParts[4] = "/attribution"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeRequest"
@@ -7208,7 +7266,7 @@ func (c *Client) sendGetDefinitionVersion(ctx context.Context, params GetDefinit
 //
 // Returns one provider account.
 //
-// GET /platforms/dialer/domains/{tenancy_id}
+// GET /platforms/{platform}/domains/{tenancy_id}
 func (c *Client) GetDomain(ctx context.Context, params GetDomainParams, options ...RequestOption) (*Domain, error) {
 	res, err := c.sendGetDomain(ctx, params, options...)
 	return res, err
@@ -7218,7 +7276,7 @@ func (c *Client) sendGetDomain(ctx context.Context, params GetDomainParams, requ
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getDomain"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -7261,8 +7319,27 @@ func (c *Client) sendGetDomain(ctx context.Context, params GetDomainParams, requ
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [2]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [4]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -7279,7 +7356,7 @@ func (c *Client) sendGetDomain(ctx context.Context, params GetDomainParams, requ
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
 	uri.AddPathParts(u, pathParts[:]...)
 
@@ -7716,7 +7793,7 @@ func (c *Client) sendGetExecution(ctx context.Context, params GetExecutionParams
 // Returns, for every bucket and window, what is spent and what is left. Computed when read; it
 // reserves nothing, so do not decide by it whether to send.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/headroom
+// GET /platforms/{platform}/domains/{tenancy_id}/headroom
 func (c *Client) GetHeadroom(ctx context.Context, params GetHeadroomParams, options ...RequestOption) (*Headroom, error) {
 	res, err := c.sendGetHeadroom(ctx, params, options...)
 	return res, err
@@ -7726,7 +7803,7 @@ func (c *Client) sendGetHeadroom(ctx context.Context, params GetHeadroomParams, 
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getHeadroom"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/headroom"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/headroom"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -7769,8 +7846,27 @@ func (c *Client) sendGetHeadroom(ctx context.Context, params GetHeadroomParams, 
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -7787,9 +7883,9 @@ func (c *Client) sendGetHeadroom(ctx context.Context, params GetHeadroomParams, 
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/headroom"
+	pathParts[4] = "/headroom"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeRequest"
@@ -8057,7 +8153,7 @@ func (c *Client) sendGetJob(ctx context.Context, params GetJobParams, requestOpt
 // nobody has set have the weights 50 (`interactive`), 30 (`compliance`), 15 (`bulk`) and 5
 // (`backfill`).
 //
-// GET /platforms/dialer/domains/{tenancy_id}/lanes
+// GET /platforms/{platform}/domains/{tenancy_id}/lanes
 func (c *Client) GetLanes(ctx context.Context, params GetLanesParams, options ...RequestOption) (*DomainLanes, error) {
 	res, err := c.sendGetLanes(ctx, params, options...)
 	return res, err
@@ -8067,7 +8163,7 @@ func (c *Client) sendGetLanes(ctx context.Context, params GetLanesParams, reques
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getLanes"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/lanes"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/lanes"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -8110,8 +8206,27 @@ func (c *Client) sendGetLanes(ctx context.Context, params GetLanesParams, reques
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -8128,9 +8243,9 @@ func (c *Client) sendGetLanes(ctx context.Context, params GetLanesParams, reques
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/lanes"
+	pathParts[4] = "/lanes"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeRequest"
@@ -8228,7 +8343,7 @@ func (c *Client) sendGetLanes(ctx context.Context, params GetLanesParams, reques
 // Returns, for every bucket of the account, how much of the provider's caps may be spent. Other
 // clients of the account have the rest.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/margins
+// GET /platforms/{platform}/domains/{tenancy_id}/margins
 func (c *Client) GetMargins(ctx context.Context, params GetMarginsParams, options ...RequestOption) (*Margins, error) {
 	res, err := c.sendGetMargins(ctx, params, options...)
 	return res, err
@@ -8238,7 +8353,7 @@ func (c *Client) sendGetMargins(ctx context.Context, params GetMarginsParams, re
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getMargins"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/margins"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/margins"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -8281,8 +8396,27 @@ func (c *Client) sendGetMargins(ctx context.Context, params GetMarginsParams, re
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -8299,9 +8433,9 @@ func (c *Client) sendGetMargins(ctx context.Context, params GetMarginsParams, re
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/margins"
+	pathParts[4] = "/margins"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeRequest"
@@ -8867,7 +9001,7 @@ func (c *Client) sendGetPlatform(ctx context.Context, params GetPlatformParams, 
 // nobody steers, and other clients of the account stay away. Computed when read; it reserves nothing,
 // so do not decide by it whether to send.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/queue
+// GET /platforms/{platform}/domains/{tenancy_id}/queue
 func (c *Client) GetQueue(ctx context.Context, params GetQueueParams, options ...RequestOption) (*Queue, error) {
 	res, err := c.sendGetQueue(ctx, params, options...)
 	return res, err
@@ -8877,7 +9011,7 @@ func (c *Client) sendGetQueue(ctx context.Context, params GetQueueParams, reques
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getQueue"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/queue"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/queue"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -8920,8 +9054,27 @@ func (c *Client) sendGetQueue(ctx context.Context, params GetQueueParams, reques
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -8938,9 +9091,9 @@ func (c *Client) sendGetQueue(ctx context.Context, params GetQueueParams, reques
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/queue"
+	pathParts[4] = "/queue"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeRequest"
@@ -13511,7 +13664,7 @@ func (c *Client) sendListDefinitions(ctx context.Context, params ListDefinitions
 // Returns the organization's holds of a Domain and of its lanes, and the automatic backoffs of the
 // Domain's buckets. Holds of batches and of the whole organization are in the list of all holds.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/pauses
+// GET /platforms/{platform}/domains/{tenancy_id}/pauses
 func (c *Client) ListDomainPauses(ctx context.Context, params ListDomainPausesParams, options ...RequestOption) (*PauseList, error) {
 	res, err := c.sendListDomainPauses(ctx, params, options...)
 	return res, err
@@ -13521,7 +13674,7 @@ func (c *Client) sendListDomainPauses(ctx context.Context, params ListDomainPaus
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("listDomainPauses"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/pauses"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/pauses"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -13564,8 +13717,27 @@ func (c *Client) sendListDomainPauses(ctx context.Context, params ListDomainPaus
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -13582,9 +13754,9 @@ func (c *Client) sendListDomainPauses(ctx context.Context, params ListDomainPaus
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/pauses"
+	pathParts[4] = "/pauses"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeQueryParams"
@@ -13785,10 +13957,11 @@ func (c *Client) sendListDomainPauses(ctx context.Context, params ListDomainPaus
 
 // ListDomains invokes listDomains operation.
 //
-// Returns the metered provider accounts that the organization knows, in the order in which it came to
-// know them.
+// Returns the metered accounts of a platform that the organization knows, in the order in which it
+// came to know them. A platform that the catalog does not have is 404; one that meters nothing has no
+// Domains.
 //
-// GET /platforms/dialer/domains
+// GET /platforms/{platform}/domains
 func (c *Client) ListDomains(ctx context.Context, params ListDomainsParams, options ...RequestOption) (*DomainList, error) {
 	res, err := c.sendListDomains(ctx, params, options...)
 	return res, err
@@ -13798,7 +13971,7 @@ func (c *Client) sendListDomains(ctx context.Context, params ListDomainsParams, 
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("listDomains"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -13841,8 +14014,27 @@ func (c *Client) sendListDomains(ctx context.Context, params ListDomainsParams, 
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [1]string
-	pathParts[0] = "/platforms/dialer/domains"
+	var pathParts [3]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeQueryParams"
@@ -17826,7 +18018,7 @@ func (c *Client) sendListTriggers(ctx context.Context, params ListTriggersParams
 // included, newest first. They are kept for 30 days; a `next_cursor` of null means that this was the
 // oldest. There is no total.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/usage-history
+// GET /platforms/{platform}/domains/{tenancy_id}/usage-history
 func (c *Client) ListUsageHistory(ctx context.Context, params ListUsageHistoryParams, options ...RequestOption) (*UsageHistoryList, error) {
 	res, err := c.sendListUsageHistory(ctx, params, options...)
 	return res, err
@@ -17836,7 +18028,7 @@ func (c *Client) sendListUsageHistory(ctx context.Context, params ListUsageHisto
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("listUsageHistory"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/usage-history"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/usage-history"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -17879,8 +18071,27 @@ func (c *Client) sendListUsageHistory(ctx context.Context, params ListUsageHisto
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -17897,9 +18108,9 @@ func (c *Client) sendListUsageHistory(ctx context.Context, params ListUsageHisto
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/usage-history"
+	pathParts[4] = "/usage-history"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeQueryParams"
@@ -19060,7 +19271,7 @@ func (c *Client) sendPauseDispatch(ctx context.Context, request OptPauseCreate, 
 // opens a hold of its own, of which an organization can have 1000 besides those of batches (else 409);
 // calls go on when the last of them is released or over.
 //
-// POST /platforms/dialer/domains/{tenancy_id}/pause
+// POST /platforms/{platform}/domains/{tenancy_id}/pause
 func (c *Client) PauseDomain(ctx context.Context, request OptDomainPauseCreate, params PauseDomainParams, options ...RequestOption) (*Pause, error) {
 	res, err := c.sendPauseDomain(ctx, request, params, options...)
 	return res, err
@@ -19070,7 +19281,7 @@ func (c *Client) sendPauseDomain(ctx context.Context, request OptDomainPauseCrea
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("pauseDomain"),
 		semconv.HTTPRequestMethodKey.String("POST"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/pause"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/pause"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -19113,8 +19324,27 @@ func (c *Client) sendPauseDomain(ctx context.Context, request OptDomainPauseCrea
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -19131,9 +19361,9 @@ func (c *Client) sendPauseDomain(ctx context.Context, request OptDomainPauseCrea
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/pause"
+	pathParts[4] = "/pause"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeRequest"
@@ -19656,7 +19886,7 @@ func (c *Client) sendReceiveWebhook(ctx context.Context, request *ReceiveWebhook
 // Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
 // Without an active credential of the account there is nobody to ask for (409).
 //
-// POST /platforms/dialer/domains/{tenancy_id}/refresh-limits
+// POST /platforms/{platform}/domains/{tenancy_id}/refresh-limits
 func (c *Client) RefreshLimits(ctx context.Context, params RefreshLimitsParams, options ...RequestOption) (*Headroom, error) {
 	res, err := c.sendRefreshLimits(ctx, params, options...)
 	return res, err
@@ -19666,7 +19896,7 @@ func (c *Client) sendRefreshLimits(ctx context.Context, params RefreshLimitsPara
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("refreshLimits"),
 		semconv.HTTPRequestMethodKey.String("POST"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/refresh-limits"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/refresh-limits"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -19709,8 +19939,27 @@ func (c *Client) sendRefreshLimits(ctx context.Context, params RefreshLimitsPara
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -19727,9 +19976,9 @@ func (c *Client) sendRefreshLimits(ctx context.Context, params RefreshLimitsPara
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/refresh-limits"
+	pathParts[4] = "/refresh-limits"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeRequest"
@@ -21612,7 +21861,7 @@ func (c *Client) sendResumeDispatch(ctx context.Context, requestOptions ...Reque
 // Releases the organization's holds of the whole Domain; with `lane` it releases those of that lane
 // instead. Automatic backoffs (scope `bucket`) end by themselves and cannot be released.
 //
-// POST /platforms/dialer/domains/{tenancy_id}/resume
+// POST /platforms/{platform}/domains/{tenancy_id}/resume
 func (c *Client) ResumeDomain(ctx context.Context, params ResumeDomainParams, options ...RequestOption) ([]Pause, error) {
 	res, err := c.sendResumeDomain(ctx, params, options...)
 	return res, err
@@ -21622,7 +21871,7 @@ func (c *Client) sendResumeDomain(ctx context.Context, params ResumeDomainParams
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("resumeDomain"),
 		semconv.HTTPRequestMethodKey.String("POST"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/resume"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/resume"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -21665,8 +21914,27 @@ func (c *Client) sendResumeDomain(ctx context.Context, params ResumeDomainParams
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [3]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [5]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -21683,9 +21951,9 @@ func (c *Client) sendResumeDomain(ctx context.Context, params ResumeDomainParams
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/resume"
+	pathParts[4] = "/resume"
 	uri.AddPathParts(u, pathParts[:]...)
 
 	stage = "EncodeQueryParams"
@@ -22740,7 +23008,7 @@ func (c *Client) sendSealRecordSet(ctx context.Context, request *RecordSetSeal, 
 // organization's own: organizations that use one account share its calls equally, whatever weights
 // they set.
 //
-// PUT /platforms/dialer/domains/{tenancy_id}/lanes/{lane}
+// PUT /platforms/{platform}/domains/{tenancy_id}/lanes/{lane}
 func (c *Client) SetLane(ctx context.Context, request *DomainLaneInput, params SetLaneParams, options ...RequestOption) (*DomainLane, error) {
 	res, err := c.sendSetLane(ctx, request, params, options...)
 	return res, err
@@ -22750,7 +23018,7 @@ func (c *Client) sendSetLane(ctx context.Context, request *DomainLaneInput, para
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("setLane"),
 		semconv.HTTPRequestMethodKey.String("PUT"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/lanes/{lane}"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/lanes/{lane}"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -22793,8 +23061,27 @@ func (c *Client) sendSetLane(ctx context.Context, request *DomainLaneInput, para
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [4]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [6]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -22811,9 +23098,9 @@ func (c *Client) sendSetLane(ctx context.Context, request *DomainLaneInput, para
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/lanes/"
+	pathParts[4] = "/lanes/"
 	{
 		// Encode "lane" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -22830,7 +23117,7 @@ func (c *Client) sendSetLane(ctx context.Context, request *DomainLaneInput, para
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[3] = encoded
+		pathParts[5] = encoded
 	}
 	uri.AddPathParts(u, pathParts[:]...)
 
@@ -22935,7 +23222,7 @@ func (c *Client) sendSetLane(ctx context.Context, request *DomainLaneInput, para
 // your organization's own. Where several organizations use one account, the lowest binds, of those
 // with an active credential that the provider accepted.
 //
-// PUT /platforms/dialer/domains/{tenancy_id}/margins/{bucket}
+// PUT /platforms/{platform}/domains/{tenancy_id}/margins/{bucket}
 func (c *Client) SetMargin(ctx context.Context, request *MarginInput, params SetMarginParams, options ...RequestOption) (*Margin, error) {
 	res, err := c.sendSetMargin(ctx, request, params, options...)
 	return res, err
@@ -22945,7 +23232,7 @@ func (c *Client) sendSetMargin(ctx context.Context, request *MarginInput, params
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("setMargin"),
 		semconv.HTTPRequestMethodKey.String("PUT"),
-		semconv.URLTemplateKey.String("/platforms/dialer/domains/{tenancy_id}/margins/{bucket}"),
+		semconv.URLTemplateKey.String("/platforms/{platform}/domains/{tenancy_id}/margins/{bucket}"),
 	}
 	otelAttrs = append(otelAttrs, c.cfg.Attributes...)
 
@@ -22988,8 +23275,27 @@ func (c *Client) sendSetMargin(ctx context.Context, request *MarginInput, params
 		u = override
 	}
 	u = uri.Clone(u)
-	var pathParts [4]string
-	pathParts[0] = "/platforms/dialer/domains/"
+	var pathParts [6]string
+	pathParts[0] = "/platforms/"
+	{
+		// Encode "platform" parameter.
+		e := uri.NewPathEncoder(uri.PathEncoderConfig{
+			Param:   "platform",
+			Style:   uri.PathStyleSimple,
+			Explode: false,
+		})
+		if err := func() error {
+			return e.EncodeValue(conv.StringToString(params.Platform))
+		}(); err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		encoded, err := e.Result()
+		if err != nil {
+			return res, errors.Wrap(err, "encode path")
+		}
+		pathParts[1] = encoded
+	}
+	pathParts[2] = "/domains/"
 	{
 		// Encode "tenancy_id" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -23006,9 +23312,9 @@ func (c *Client) sendSetMargin(ctx context.Context, request *MarginInput, params
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[1] = encoded
+		pathParts[3] = encoded
 	}
-	pathParts[2] = "/margins/"
+	pathParts[4] = "/margins/"
 	{
 		// Encode "bucket" parameter.
 		e := uri.NewPathEncoder(uri.PathEncoderConfig{
@@ -23025,7 +23331,7 @@ func (c *Client) sendSetMargin(ctx context.Context, request *MarginInput, params
 		if err != nil {
 			return res, errors.Wrap(err, "encode path")
 		}
-		pathParts[3] = encoded
+		pathParts[5] = encoded
 	}
 	uri.AddPathParts(u, pathParts[:]...)
 

@@ -5539,14 +5539,14 @@ func (s *Server) handleDryRunDefinitionRequest(args [1]string, argsEscaped bool,
 // is. Give exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and
 // `action_id`. Writes nothing.
 //
-// POST /platforms/dialer/domains/{tenancy_id}/estimate
-func (s *Server) handleEstimateUploadRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// POST /platforms/{platform}/domains/{tenancy_id}/estimate
+func (s *Server) handleEstimateUploadRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("estimateUpload"),
 		semconv.HTTPRequestMethodKey.String("POST"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/estimate"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/estimate"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -5715,6 +5715,10 @@ func (s *Server) handleEstimateUploadRequest(args [1]string, argsEscaped bool, w
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
 				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
+				{
 					Name: "tenancy_id",
 					In:   "path",
 				}: params.TenancyID,
@@ -5776,14 +5780,14 @@ func (s *Server) handleEstimateUploadRequest(args [1]string, argsEscaped bool, w
 // the present one answers 409, as does a hold that is released, that has no end, or that is an
 // automatic backoff, and the thousand-and-first extension.
 //
-// PATCH /platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}
-func (s *Server) handleExtendPauseRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// PATCH /platforms/{platform}/domains/{tenancy_id}/pauses/{pause_id}
+func (s *Server) handleExtendPauseRequest(args [3]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("extendPause"),
 		semconv.HTTPRequestMethodKey.String("PATCH"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/pauses/{pause_id}"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -5951,6 +5955,10 @@ func (s *Server) handleExtendPauseRequest(args [2]string, argsEscaped bool, w ht
 			Body:             request,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",
@@ -6175,14 +6183,14 @@ func (s *Server) handleGetActionRequest(args [1]string, argsEscaped bool, w http
 // account, tests of credentials, and limits that were read. The percentages of a window add up to
 // exactly 100.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/attribution
-func (s *Server) handleGetAttributionRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// GET /platforms/{platform}/domains/{tenancy_id}/attribution
+func (s *Server) handleGetAttributionRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getAttribution"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/attribution"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/attribution"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -6335,6 +6343,10 @@ func (s *Server) handleGetAttributionRequest(args [1]string, argsEscaped bool, w
 			Body:             nil,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",
@@ -7713,14 +7725,14 @@ func (s *Server) handleGetDefinitionVersionRequest(args [2]string, argsEscaped b
 //
 // Returns one provider account.
 //
-// GET /platforms/dialer/domains/{tenancy_id}
-func (s *Server) handleGetDomainRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// GET /platforms/{platform}/domains/{tenancy_id}
+func (s *Server) handleGetDomainRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getDomain"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -7873,6 +7885,10 @@ func (s *Server) handleGetDomainRequest(args [1]string, argsEscaped bool, w http
 			Body:             nil,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",
@@ -8371,14 +8387,14 @@ func (s *Server) handleGetExecutionRequest(args [1]string, argsEscaped bool, w h
 // Returns, for every bucket and window, what is spent and what is left. Computed when read; it
 // reserves nothing, so do not decide by it whether to send.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/headroom
-func (s *Server) handleGetHeadroomRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// GET /platforms/{platform}/domains/{tenancy_id}/headroom
+func (s *Server) handleGetHeadroomRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getHeadroom"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/headroom"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/headroom"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -8531,6 +8547,10 @@ func (s *Server) handleGetHeadroomRequest(args [1]string, argsEscaped bool, w ht
 			Body:             nil,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",
@@ -8811,14 +8831,14 @@ func (s *Server) handleGetJobRequest(args [1]string, argsEscaped bool, w http.Re
 // nobody has set have the weights 50 (`interactive`), 30 (`compliance`), 15 (`bulk`) and 5
 // (`backfill`).
 //
-// GET /platforms/dialer/domains/{tenancy_id}/lanes
-func (s *Server) handleGetLanesRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// GET /platforms/{platform}/domains/{tenancy_id}/lanes
+func (s *Server) handleGetLanesRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getLanes"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/lanes"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/lanes"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -8972,6 +8992,10 @@ func (s *Server) handleGetLanesRequest(args [1]string, argsEscaped bool, w http.
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
 				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
+				{
 					Name: "tenancy_id",
 					In:   "path",
 				}: params.TenancyID,
@@ -9031,14 +9055,14 @@ func (s *Server) handleGetLanesRequest(args [1]string, argsEscaped bool, w http.
 // Returns, for every bucket of the account, how much of the provider's caps may be spent. Other
 // clients of the account have the rest.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/margins
-func (s *Server) handleGetMarginsRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// GET /platforms/{platform}/domains/{tenancy_id}/margins
+func (s *Server) handleGetMarginsRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getMargins"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/margins"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/margins"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -9191,6 +9215,10 @@ func (s *Server) handleGetMarginsRequest(args [1]string, argsEscaped bool, w htt
 			Body:             nil,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",
@@ -9839,14 +9867,14 @@ func (s *Server) handleGetPlatformRequest(args [1]string, argsEscaped bool, w ht
 // nobody steers, and other clients of the account stay away. Computed when read; it reserves nothing,
 // so do not decide by it whether to send.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/queue
-func (s *Server) handleGetQueueRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// GET /platforms/{platform}/domains/{tenancy_id}/queue
+func (s *Server) handleGetQueueRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("getQueue"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/queue"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/queue"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -9999,6 +10027,10 @@ func (s *Server) handleGetQueueRequest(args [1]string, argsEscaped bool, w http.
 			Body:             nil,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",
@@ -14893,14 +14925,14 @@ func (s *Server) handleListDefinitionsRequest(args [0]string, argsEscaped bool, 
 // Returns the organization's holds of a Domain and of its lanes, and the automatic backoffs of the
 // Domain's buckets. Holds of batches and of the whole organization are in the list of all holds.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/pauses
-func (s *Server) handleListDomainPausesRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// GET /platforms/{platform}/domains/{tenancy_id}/pauses
+func (s *Server) handleListDomainPausesRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("listDomainPauses"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/pauses"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/pauses"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -15078,6 +15110,10 @@ func (s *Server) handleListDomainPausesRequest(args [1]string, argsEscaped bool,
 					In:   "query",
 				}: params.Cursor,
 				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
+				{
 					Name: "tenancy_id",
 					In:   "path",
 				}: params.TenancyID,
@@ -15134,17 +15170,18 @@ func (s *Server) handleListDomainPausesRequest(args [1]string, argsEscaped bool,
 
 // handleListDomainsRequest handles listDomains operation.
 //
-// Returns the metered provider accounts that the organization knows, in the order in which it came to
-// know them.
+// Returns the metered accounts of a platform that the organization knows, in the order in which it
+// came to know them. A platform that the catalog does not have is 404; one that meters nothing has no
+// Domains.
 //
-// GET /platforms/dialer/domains
-func (s *Server) handleListDomainsRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// GET /platforms/{platform}/domains
+func (s *Server) handleListDomainsRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("listDomains"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -15309,6 +15346,10 @@ func (s *Server) handleListDomainsRequest(args [0]string, argsEscaped bool, w ht
 					Name: "cursor",
 					In:   "query",
 				}: params.Cursor,
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 			},
 			Raw: r,
 		}
@@ -19033,14 +19074,14 @@ func (s *Server) handleListTriggersRequest(args [0]string, argsEscaped bool, w h
 // included, newest first. They are kept for 30 days; a `next_cursor` of null means that this was the
 // oldest. There is no total.
 //
-// GET /platforms/dialer/domains/{tenancy_id}/usage-history
-func (s *Server) handleListUsageHistoryRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// GET /platforms/{platform}/domains/{tenancy_id}/usage-history
+func (s *Server) handleListUsageHistoryRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("listUsageHistory"),
 		semconv.HTTPRequestMethodKey.String("GET"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/usage-history"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/usage-history"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -19209,6 +19250,10 @@ func (s *Server) handleListUsageHistoryRequest(args [1]string, argsEscaped bool,
 					Name: "window",
 					In:   "query",
 				}: params.Window,
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",
@@ -20432,14 +20477,14 @@ func (s *Server) handlePauseDispatchRequest(args [0]string, argsEscaped bool, w 
 // opens a hold of its own, of which an organization can have 1000 besides those of batches (else 409);
 // calls go on when the last of them is released or over.
 //
-// POST /platforms/dialer/domains/{tenancy_id}/pause
-func (s *Server) handlePauseDomainRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// POST /platforms/{platform}/domains/{tenancy_id}/pause
+func (s *Server) handlePauseDomainRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("pauseDomain"),
 		semconv.HTTPRequestMethodKey.String("POST"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/pause"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/pause"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -20611,6 +20656,10 @@ func (s *Server) handlePauseDomainRequest(args [1]string, argsEscaped bool, w ht
 					Name: "Idempotency-Key",
 					In:   "header",
 				}: params.IdempotencyKey,
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",
@@ -21111,14 +21160,14 @@ func (s *Server) handleReceiveWebhookRequest(args [2]string, argsEscaped bool, w
 // Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
 // Without an active credential of the account there is nobody to ask for (409).
 //
-// POST /platforms/dialer/domains/{tenancy_id}/refresh-limits
-func (s *Server) handleRefreshLimitsRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// POST /platforms/{platform}/domains/{tenancy_id}/refresh-limits
+func (s *Server) handleRefreshLimitsRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("refreshLimits"),
 		semconv.HTTPRequestMethodKey.String("POST"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/refresh-limits"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/refresh-limits"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -21271,6 +21320,10 @@ func (s *Server) handleRefreshLimitsRequest(args [1]string, argsEscaped bool, w 
 			Body:             nil,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",
@@ -23667,14 +23720,14 @@ func (s *Server) handleResumeDispatchRequest(args [0]string, argsEscaped bool, w
 // Releases the organization's holds of the whole Domain; with `lane` it releases those of that lane
 // instead. Automatic backoffs (scope `bucket`) end by themselves and cannot be released.
 //
-// POST /platforms/dialer/domains/{tenancy_id}/resume
-func (s *Server) handleResumeDomainRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// POST /platforms/{platform}/domains/{tenancy_id}/resume
+func (s *Server) handleResumeDomainRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("resumeDomain"),
 		semconv.HTTPRequestMethodKey.String("POST"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/resume"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/resume"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -23831,6 +23884,10 @@ func (s *Server) handleResumeDomainRequest(args [1]string, argsEscaped bool, w h
 					Name: "lane",
 					In:   "query",
 				}: params.Lane,
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",
@@ -25054,14 +25111,14 @@ func (s *Server) handleSealRecordSetRequest(args [1]string, argsEscaped bool, w 
 // organization's own: organizations that use one account share its calls equally, whatever weights
 // they set.
 //
-// PUT /platforms/dialer/domains/{tenancy_id}/lanes/{lane}
-func (s *Server) handleSetLaneRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// PUT /platforms/{platform}/domains/{tenancy_id}/lanes/{lane}
+func (s *Server) handleSetLaneRequest(args [3]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("setLane"),
 		semconv.HTTPRequestMethodKey.String("PUT"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/lanes/{lane}"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/lanes/{lane}"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -25230,6 +25287,10 @@ func (s *Server) handleSetLaneRequest(args [2]string, argsEscaped bool, w http.R
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
 				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
+				{
 					Name: "tenancy_id",
 					In:   "path",
 				}: params.TenancyID,
@@ -25296,14 +25357,14 @@ func (s *Server) handleSetLaneRequest(args [2]string, argsEscaped bool, w http.R
 // your organization's own. Where several organizations use one account, the lowest binds, of those
 // with an active credential that the provider accepted.
 //
-// PUT /platforms/dialer/domains/{tenancy_id}/margins/{bucket}
-func (s *Server) handleSetMarginRequest(args [2]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
+// PUT /platforms/{platform}/domains/{tenancy_id}/margins/{bucket}
+func (s *Server) handleSetMarginRequest(args [3]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
 	statusWriter := &codeRecorder{ResponseWriter: w}
 	w = statusWriter
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("setMargin"),
 		semconv.HTTPRequestMethodKey.String("PUT"),
-		semconv.HTTPRouteKey.String("/platforms/dialer/domains/{tenancy_id}/margins/{bucket}"),
+		semconv.HTTPRouteKey.String("/platforms/{platform}/domains/{tenancy_id}/margins/{bucket}"),
 	}
 	// Add attributes from config.
 	otelAttrs = append(otelAttrs, s.cfg.Attributes...)
@@ -25471,6 +25532,10 @@ func (s *Server) handleSetMarginRequest(args [2]string, argsEscaped bool, w http
 			Body:             request,
 			RawBody:          rawBody,
 			Params: middleware.Parameters{
+				{
+					Name: "platform",
+					In:   "path",
+				}: params.Platform,
 				{
 					Name: "tenancy_id",
 					In:   "path",

@@ -1803,11 +1803,20 @@ func decodeDryRunDefinitionParams(args [1]string, argsEscaped bool, r *http.Requ
 
 // EstimateUploadParams is parameters of estimateUpload operation.
 type EstimateUploadParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
 
 func unpackEstimateUploadParams(packed middleware.Parameters) (params EstimateUploadParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -1818,12 +1827,57 @@ func unpackEstimateUploadParams(packed middleware.Parameters) (params EstimateUp
 	return params
 }
 
-func decodeEstimateUploadParams(args [1]string, argsEscaped bool, r *http.Request) (params EstimateUploadParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeEstimateUploadParams(args [2]string, argsEscaped bool, r *http.Request) (params EstimateUploadParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -1869,6 +1923,8 @@ func decodeEstimateUploadParams(args [1]string, argsEscaped bool, r *http.Reques
 
 // ExtendPauseParams is parameters of extendPause operation.
 type ExtendPauseParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 	// The id of the hold.
@@ -1876,6 +1932,13 @@ type ExtendPauseParams struct {
 }
 
 func unpackExtendPauseParams(packed middleware.Parameters) (params ExtendPauseParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -1893,12 +1956,57 @@ func unpackExtendPauseParams(packed middleware.Parameters) (params ExtendPausePa
 	return params
 }
 
-func decodeExtendPauseParams(args [2]string, argsEscaped bool, r *http.Request) (params ExtendPauseParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeExtendPauseParams(args [3]string, argsEscaped bool, r *http.Request) (params ExtendPauseParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -1941,9 +2049,9 @@ func decodeExtendPauseParams(args [2]string, argsEscaped bool, r *http.Request) 
 	}
 	// Decode path: pause_id.
 	if err := func() error {
-		param := args[1]
+		param := args[2]
 		if argsEscaped {
-			unescaped, err := url.PathUnescape(args[1])
+			unescaped, err := url.PathUnescape(args[2])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -2106,11 +2214,20 @@ func decodeGetActionParams(args [1]string, argsEscaped bool, r *http.Request) (p
 
 // GetAttributionParams is parameters of getAttribution operation.
 type GetAttributionParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
 
 func unpackGetAttributionParams(packed middleware.Parameters) (params GetAttributionParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -2121,12 +2238,57 @@ func unpackGetAttributionParams(packed middleware.Parameters) (params GetAttribu
 	return params
 }
 
-func decodeGetAttributionParams(args [1]string, argsEscaped bool, r *http.Request) (params GetAttributionParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeGetAttributionParams(args [2]string, argsEscaped bool, r *http.Request) (params GetAttributionParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -2641,11 +2803,20 @@ func decodeGetDefinitionVersionParams(args [2]string, argsEscaped bool, r *http.
 
 // GetDomainParams is parameters of getDomain operation.
 type GetDomainParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
 
 func unpackGetDomainParams(packed middleware.Parameters) (params GetDomainParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -2656,12 +2827,57 @@ func unpackGetDomainParams(packed middleware.Parameters) (params GetDomainParams
 	return params
 }
 
-func decodeGetDomainParams(args [1]string, argsEscaped bool, r *http.Request) (params GetDomainParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeGetDomainParams(args [2]string, argsEscaped bool, r *http.Request) (params GetDomainParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -2839,11 +3055,20 @@ func decodeGetExecutionParams(args [1]string, argsEscaped bool, r *http.Request)
 
 // GetHeadroomParams is parameters of getHeadroom operation.
 type GetHeadroomParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
 
 func unpackGetHeadroomParams(packed middleware.Parameters) (params GetHeadroomParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -2854,12 +3079,57 @@ func unpackGetHeadroomParams(packed middleware.Parameters) (params GetHeadroomPa
 	return params
 }
 
-func decodeGetHeadroomParams(args [1]string, argsEscaped bool, r *http.Request) (params GetHeadroomParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeGetHeadroomParams(args [2]string, argsEscaped bool, r *http.Request) (params GetHeadroomParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -2971,11 +3241,20 @@ func decodeGetJobParams(args [1]string, argsEscaped bool, r *http.Request) (para
 
 // GetLanesParams is parameters of getLanes operation.
 type GetLanesParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
 
 func unpackGetLanesParams(packed middleware.Parameters) (params GetLanesParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -2986,12 +3265,57 @@ func unpackGetLanesParams(packed middleware.Parameters) (params GetLanesParams) 
 	return params
 }
 
-func decodeGetLanesParams(args [1]string, argsEscaped bool, r *http.Request) (params GetLanesParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeGetLanesParams(args [2]string, argsEscaped bool, r *http.Request) (params GetLanesParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -3037,11 +3361,20 @@ func decodeGetLanesParams(args [1]string, argsEscaped bool, r *http.Request) (pa
 
 // GetMarginsParams is parameters of getMargins operation.
 type GetMarginsParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
 
 func unpackGetMarginsParams(packed middleware.Parameters) (params GetMarginsParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -3052,12 +3385,57 @@ func unpackGetMarginsParams(packed middleware.Parameters) (params GetMarginsPara
 	return params
 }
 
-func decodeGetMarginsParams(args [1]string, argsEscaped bool, r *http.Request) (params GetMarginsParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeGetMarginsParams(args [2]string, argsEscaped bool, r *http.Request) (params GetMarginsParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -3286,11 +3664,20 @@ func decodeGetPlatformParams(args [1]string, argsEscaped bool, r *http.Request) 
 
 // GetQueueParams is parameters of getQueue operation.
 type GetQueueParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
 
 func unpackGetQueueParams(packed middleware.Parameters) (params GetQueueParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -3301,12 +3688,57 @@ func unpackGetQueueParams(packed middleware.Parameters) (params GetQueueParams) 
 	return params
 }
 
-func decodeGetQueueParams(args [1]string, argsEscaped bool, r *http.Request) (params GetQueueParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeGetQueueParams(args [2]string, argsEscaped bool, r *http.Request) (params GetQueueParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -8017,6 +8449,8 @@ type ListDomainPausesParams struct {
 	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
 	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
@@ -8078,6 +8512,13 @@ func unpackListDomainPausesParams(packed middleware.Parameters) (params ListDoma
 	}
 	{
 		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
+	{
+		key := middleware.ParameterKey{
 			Name: "tenancy_id",
 			In:   "path",
 		}
@@ -8086,7 +8527,7 @@ func unpackListDomainPausesParams(packed middleware.Parameters) (params ListDoma
 	return params
 }
 
-func decodeListDomainPausesParams(args [1]string, argsEscaped bool, r *http.Request) (params ListDomainPausesParams, _ error) {
+func decodeListDomainPausesParams(args [2]string, argsEscaped bool, r *http.Request) (params ListDomainPausesParams, _ error) {
 	q := uri.NewQueryDecoder(r.URL.Query())
 	// Set default value for query: include_released.
 	{
@@ -8439,11 +8880,56 @@ func decodeListDomainPausesParams(args [1]string, argsEscaped bool, r *http.Requ
 			Err:  err,
 		}
 	}
-	// Decode path: tenancy_id.
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -8498,6 +8984,8 @@ type ListDomainsParams struct {
 	// another order or another organization answers 400 `Invalid cursor`; together with a `skip` above 0
 	// it answers 422.
 	Cursor OptString `json:",omitempty,omitzero"`
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 }
 
 func unpackListDomainsParams(packed middleware.Parameters) (params ListDomainsParams) {
@@ -8528,10 +9016,17 @@ func unpackListDomainsParams(packed middleware.Parameters) (params ListDomainsPa
 			params.Cursor = v.(OptString)
 		}
 	}
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	return params
 }
 
-func decodeListDomainsParams(args [0]string, argsEscaped bool, r *http.Request) (params ListDomainsParams, _ error) {
+func decodeListDomainsParams(args [1]string, argsEscaped bool, r *http.Request) (params ListDomainsParams, _ error) {
 	q := uri.NewQueryDecoder(r.URL.Query())
 	// Set default value for query: limit.
 	{
@@ -8713,6 +9208,51 @@ func decodeListDomainsParams(args [0]string, argsEscaped bool, r *http.Request) 
 		return params, &ogenerrors.DecodeParamError{
 			Name: "cursor",
 			In:   "query",
+			Err:  err,
+		}
+	}
+	// Decode path: platform.
+	if err := func() error {
+		param := args[0]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
 			Err:  err,
 		}
 	}
@@ -14610,6 +15150,8 @@ type ListUsageHistoryParams struct {
 	Bucket OptString `json:",omitempty,omitzero"`
 	// Only windows of this length in seconds.
 	Window OptListUsageHistoryWindow `json:",omitempty,omitzero"`
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
@@ -14653,6 +15195,13 @@ func unpackListUsageHistoryParams(packed middleware.Parameters) (params ListUsag
 	}
 	{
 		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
+	{
+		key := middleware.ParameterKey{
 			Name: "tenancy_id",
 			In:   "path",
 		}
@@ -14661,7 +15210,7 @@ func unpackListUsageHistoryParams(packed middleware.Parameters) (params ListUsag
 	return params
 }
 
-func decodeListUsageHistoryParams(args [1]string, argsEscaped bool, r *http.Request) (params ListUsageHistoryParams, _ error) {
+func decodeListUsageHistoryParams(args [2]string, argsEscaped bool, r *http.Request) (params ListUsageHistoryParams, _ error) {
 	q := uri.NewQueryDecoder(r.URL.Query())
 	// Set default value for query: limit.
 	{
@@ -14872,11 +15421,56 @@ func decodeListUsageHistoryParams(args [1]string, argsEscaped bool, r *http.Requ
 			Err:  err,
 		}
 	}
-	// Decode path: tenancy_id.
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -15824,6 +16418,8 @@ type PauseDomainParams struct {
 	// same key with another body answers 409 `Idempotency key reused with a different request`. A request
 	// that failed may be sent again under its key. A key holds for one path of one organization.
 	IdempotencyKey OptString `json:",omitempty,omitzero"`
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
@@ -15840,6 +16436,13 @@ func unpackPauseDomainParams(packed middleware.Parameters) (params PauseDomainPa
 	}
 	{
 		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
+	{
+		key := middleware.ParameterKey{
 			Name: "tenancy_id",
 			In:   "path",
 		}
@@ -15848,7 +16451,7 @@ func unpackPauseDomainParams(packed middleware.Parameters) (params PauseDomainPa
 	return params
 }
 
-func decodePauseDomainParams(args [1]string, argsEscaped bool, r *http.Request) (params PauseDomainParams, _ error) {
+func decodePauseDomainParams(args [2]string, argsEscaped bool, r *http.Request) (params PauseDomainParams, _ error) {
 	h := uri.NewHeaderDecoder(r.Header)
 	// Decode header: Idempotency-Key.
 	if err := func() error {
@@ -15916,11 +16519,56 @@ func decodePauseDomainParams(args [1]string, argsEscaped bool, r *http.Request) 
 			Err:  err,
 		}
 	}
-	// Decode path: tenancy_id.
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -16390,11 +17038,20 @@ func decodeReceiveWebhookParams(args [2]string, argsEscaped bool, r *http.Reques
 
 // RefreshLimitsParams is parameters of refreshLimits operation.
 type RefreshLimitsParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
 
 func unpackRefreshLimitsParams(packed middleware.Parameters) (params RefreshLimitsParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -16405,12 +17062,57 @@ func unpackRefreshLimitsParams(packed middleware.Parameters) (params RefreshLimi
 	return params
 }
 
-func decodeRefreshLimitsParams(args [1]string, argsEscaped bool, r *http.Request) (params RefreshLimitsParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeRefreshLimitsParams(args [2]string, argsEscaped bool, r *http.Request) (params RefreshLimitsParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -17166,6 +17868,8 @@ type ResumeDomainParams struct {
 	// The lane whose holds to release. Without it the holds of the whole Domain are released, and none of
 	// a lane.
 	Lane OptLane `json:",omitempty,omitzero"`
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 }
@@ -17182,6 +17886,13 @@ func unpackResumeDomainParams(packed middleware.Parameters) (params ResumeDomain
 	}
 	{
 		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
+	{
+		key := middleware.ParameterKey{
 			Name: "tenancy_id",
 			In:   "path",
 		}
@@ -17190,7 +17901,7 @@ func unpackResumeDomainParams(packed middleware.Parameters) (params ResumeDomain
 	return params
 }
 
-func decodeResumeDomainParams(args [1]string, argsEscaped bool, r *http.Request) (params ResumeDomainParams, _ error) {
+func decodeResumeDomainParams(args [2]string, argsEscaped bool, r *http.Request) (params ResumeDomainParams, _ error) {
 	q := uri.NewQueryDecoder(r.URL.Query())
 	// Decode query: lane.
 	if err := func() error {
@@ -17248,11 +17959,56 @@ func decodeResumeDomainParams(args [1]string, argsEscaped bool, r *http.Request)
 			Err:  err,
 		}
 	}
-	// Decode path: tenancy_id.
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -17852,6 +18608,8 @@ func decodeSealRecordSetParams(args [1]string, argsEscaped bool, r *http.Request
 
 // SetLaneParams is parameters of setLane operation.
 type SetLaneParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 	// The name of a lane; `backfill`, `bulk`, `compliance` or `interactive`.
@@ -17859,6 +18617,13 @@ type SetLaneParams struct {
 }
 
 func unpackSetLaneParams(packed middleware.Parameters) (params SetLaneParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -17876,12 +18641,57 @@ func unpackSetLaneParams(packed middleware.Parameters) (params SetLaneParams) {
 	return params
 }
 
-func decodeSetLaneParams(args [2]string, argsEscaped bool, r *http.Request) (params SetLaneParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeSetLaneParams(args [3]string, argsEscaped bool, r *http.Request) (params SetLaneParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -17924,9 +18734,9 @@ func decodeSetLaneParams(args [2]string, argsEscaped bool, r *http.Request) (par
 	}
 	// Decode path: lane.
 	if err := func() error {
-		param := args[1]
+		param := args[2]
 		if argsEscaped {
-			unescaped, err := url.PathUnescape(args[1])
+			unescaped, err := url.PathUnescape(args[2])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -17972,6 +18782,8 @@ func decodeSetLaneParams(args [2]string, argsEscaped bool, r *http.Request) (par
 
 // SetMarginParams is parameters of setMargin operation.
 type SetMarginParams struct {
+	// The id of the platform of the account. An account of another platform is 404.
+	Platform string
 	// The id of the provider account, as a credential shows it.
 	TenancyID string
 	// The name of a rate budget of the account.
@@ -17979,6 +18791,13 @@ type SetMarginParams struct {
 }
 
 func unpackSetMarginParams(packed middleware.Parameters) (params SetMarginParams) {
+	{
+		key := middleware.ParameterKey{
+			Name: "platform",
+			In:   "path",
+		}
+		params.Platform = packed[key].(string)
+	}
 	{
 		key := middleware.ParameterKey{
 			Name: "tenancy_id",
@@ -17996,12 +18815,57 @@ func unpackSetMarginParams(packed middleware.Parameters) (params SetMarginParams
 	return params
 }
 
-func decodeSetMarginParams(args [2]string, argsEscaped bool, r *http.Request) (params SetMarginParams, _ error) {
-	// Decode path: tenancy_id.
+func decodeSetMarginParams(args [3]string, argsEscaped bool, r *http.Request) (params SetMarginParams, _ error) {
+	// Decode path: platform.
 	if err := func() error {
 		param := args[0]
 		if argsEscaped {
 			unescaped, err := url.PathUnescape(args[0])
+			if err != nil {
+				return errors.Wrap(err, "unescape path")
+			}
+			param = unescaped
+		}
+		if len(param) > 0 {
+			d := uri.NewPathDecoder(uri.PathDecoderConfig{
+				Param:   "platform",
+				Value:   param,
+				Style:   uri.PathStyleSimple,
+				Explode: false,
+			})
+
+			if err := func() error {
+				val, err := d.DecodeValue()
+				if err != nil {
+					return err
+				}
+
+				c, err := conv.ToString(val)
+				if err != nil {
+					return err
+				}
+
+				params.Platform = c
+				return nil
+			}(); err != nil {
+				return err
+			}
+		} else {
+			return validate.ErrFieldRequired
+		}
+		return nil
+	}(); err != nil {
+		return params, &ogenerrors.DecodeParamError{
+			Name: "platform",
+			In:   "path",
+			Err:  err,
+		}
+	}
+	// Decode path: tenancy_id.
+	if err := func() error {
+		param := args[1]
+		if argsEscaped {
+			unescaped, err := url.PathUnescape(args[1])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}
@@ -18044,9 +18908,9 @@ func decodeSetMarginParams(args [2]string, argsEscaped bool, r *http.Request) (p
 	}
 	// Decode path: bucket.
 	if err := func() error {
-		param := args[1]
+		param := args[2]
 		if argsEscaped {
-			unescaped, err := url.PathUnescape(args[1])
+			unescaped, err := url.PathUnescape(args[2])
 			if err != nil {
 				return errors.Wrap(err, "unescape path")
 			}

@@ -446,7 +446,7 @@ type DispatchHandler interface {
 	// is. Give exactly one of `record_set_id` and `record_count`, and at least one of `bucket` and
 	// `action_id`. Writes nothing.
 	//
-	// POST /platforms/dialer/domains/{tenancy_id}/estimate
+	// POST /platforms/{platform}/domains/{tenancy_id}/estimate
 	EstimateUpload(ctx context.Context, req *EstimateRequest, params EstimateUploadParams) (*Estimate, error)
 	// GetAttribution implements getAttribution operation.
 	//
@@ -455,20 +455,20 @@ type DispatchHandler interface {
 	// account, tests of credentials, and limits that were read. The percentages of a window add up to
 	// exactly 100.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/attribution
+	// GET /platforms/{platform}/domains/{tenancy_id}/attribution
 	GetAttribution(ctx context.Context, params GetAttributionParams) (*Attribution, error)
 	// GetDomain implements getDomain operation.
 	//
 	// Returns one provider account.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}
+	// GET /platforms/{platform}/domains/{tenancy_id}
 	GetDomain(ctx context.Context, params GetDomainParams) (*Domain, error)
 	// GetHeadroom implements getHeadroom operation.
 	//
 	// Returns, for every bucket and window, what is spent and what is left. Computed when read; it
 	// reserves nothing, so do not decide by it whether to send.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/headroom
+	// GET /platforms/{platform}/domains/{tenancy_id}/headroom
 	GetHeadroom(ctx context.Context, params GetHeadroomParams) (*Headroom, error)
 	// GetLanes implements getLanes operation.
 	//
@@ -476,14 +476,14 @@ type DispatchHandler interface {
 	// nobody has set have the weights 50 (`interactive`), 30 (`compliance`), 15 (`bulk`) and 5
 	// (`backfill`).
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/lanes
+	// GET /platforms/{platform}/domains/{tenancy_id}/lanes
 	GetLanes(ctx context.Context, params GetLanesParams) (*DomainLanes, error)
 	// GetMargins implements getMargins operation.
 	//
 	// Returns, for every bucket of the account, how much of the provider's caps may be spent. Other
 	// clients of the account have the rest.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/margins
+	// GET /platforms/{platform}/domains/{tenancy_id}/margins
 	GetMargins(ctx context.Context, params GetMarginsParams) (*Margins, error)
 	// GetQueue implements getQueue operation.
 	//
@@ -496,14 +496,15 @@ type DispatchHandler interface {
 	// nobody steers, and other clients of the account stay away. Computed when read; it reserves nothing,
 	// so do not decide by it whether to send.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/queue
+	// GET /platforms/{platform}/domains/{tenancy_id}/queue
 	GetQueue(ctx context.Context, params GetQueueParams) (*Queue, error)
 	// ListDomains implements listDomains operation.
 	//
-	// Returns the metered provider accounts that the organization knows, in the order in which it came to
-	// know them.
+	// Returns the metered accounts of a platform that the organization knows, in the order in which it
+	// came to know them. A platform that the catalog does not have is 404; one that meters nothing has no
+	// Domains.
 	//
-	// GET /platforms/dialer/domains
+	// GET /platforms/{platform}/domains
 	ListDomains(ctx context.Context, params ListDomainsParams) (*DomainList, error)
 	// ListUsageHistory implements listUsageHistory operation.
 	//
@@ -511,14 +512,14 @@ type DispatchHandler interface {
 	// included, newest first. They are kept for 30 days; a `next_cursor` of null means that this was the
 	// oldest. There is no total.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/usage-history
+	// GET /platforms/{platform}/domains/{tenancy_id}/usage-history
 	ListUsageHistory(ctx context.Context, params ListUsageHistoryParams) (*UsageHistoryList, error)
 	// RefreshLimits implements refreshLimits operation.
 	//
 	// Asks the provider for its limits and counters now, and returns the budgets as they are afterwards.
 	// Without an active credential of the account there is nobody to ask for (409).
 	//
-	// POST /platforms/dialer/domains/{tenancy_id}/refresh-limits
+	// POST /platforms/{platform}/domains/{tenancy_id}/refresh-limits
 	RefreshLimits(ctx context.Context, params RefreshLimitsParams) (*Headroom, error)
 	// SetLane implements setLane operation.
 	//
@@ -528,7 +529,7 @@ type DispatchHandler interface {
 	// organization's own: organizations that use one account share its calls equally, whatever weights
 	// they set.
 	//
-	// PUT /platforms/dialer/domains/{tenancy_id}/lanes/{lane}
+	// PUT /platforms/{platform}/domains/{tenancy_id}/lanes/{lane}
 	SetLane(ctx context.Context, req *DomainLaneInput, params SetLaneParams) (*DomainLane, error)
 	// SetMargin implements setMargin operation.
 	//
@@ -538,7 +539,7 @@ type DispatchHandler interface {
 	// your organization's own. Where several organizations use one account, the lowest binds, of those
 	// with an active credential that the provider accepted.
 	//
-	// PUT /platforms/dialer/domains/{tenancy_id}/margins/{bucket}
+	// PUT /platforms/{platform}/domains/{tenancy_id}/margins/{bucket}
 	SetMargin(ctx context.Context, req *MarginInput, params SetMarginParams) (*Margin, error)
 }
 
@@ -660,7 +661,7 @@ type HoldHandler interface {
 	// the present one answers 409, as does a hold that is released, that has no end, or that is an
 	// automatic backoff, and the thousand-and-first extension.
 	//
-	// PATCH /platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}
+	// PATCH /platforms/{platform}/domains/{tenancy_id}/pauses/{pause_id}
 	ExtendPause(ctx context.Context, req *PauseExtend, params ExtendPauseParams) (*Pause, error)
 	// GetPause implements getPause operation.
 	//
@@ -673,7 +674,7 @@ type HoldHandler interface {
 	// Returns the organization's holds of a Domain and of its lanes, and the automatic backoffs of the
 	// Domain's buckets. Holds of batches and of the whole organization are in the list of all holds.
 	//
-	// GET /platforms/dialer/domains/{tenancy_id}/pauses
+	// GET /platforms/{platform}/domains/{tenancy_id}/pauses
 	ListDomainPauses(ctx context.Context, params ListDomainPausesParams) (*PauseList, error)
 	// ListPauses implements listPauses operation.
 	//
@@ -707,7 +708,7 @@ type HoldHandler interface {
 	// opens a hold of its own, of which an organization can have 1000 besides those of batches (else 409);
 	// calls go on when the last of them is released or over.
 	//
-	// POST /platforms/dialer/domains/{tenancy_id}/pause
+	// POST /platforms/{platform}/domains/{tenancy_id}/pause
 	PauseDomain(ctx context.Context, req OptDomainPauseCreate, params PauseDomainParams) (*Pause, error)
 	// ResumeBatch implements resumeBatch operation.
 	//
@@ -728,7 +729,7 @@ type HoldHandler interface {
 	// Releases the organization's holds of the whole Domain; with `lane` it releases those of that lane
 	// instead. Automatic backoffs (scope `bucket`) end by themselves and cannot be released.
 	//
-	// POST /platforms/dialer/domains/{tenancy_id}/resume
+	// POST /platforms/{platform}/domains/{tenancy_id}/resume
 	ResumeDomain(ctx context.Context, params ResumeDomainParams) ([]Pause, error)
 }
 

@@ -150,7 +150,7 @@ func New(d Deps) (http.Handler, error) {
 		callHandler:      callHandler{calls: d.Calls},
 		usageHandler:     usageHandler{usage: d.Usage},
 		dispatchHandler:  dispatchHandler{forecasts: d.Forecasts, refresher: d.Refresher, tuner: d.Tuner},
-		holdHandler:      holdHandler{holds: d.Holds, forecasts: d.Forecasts},
+		holdHandler:      holdHandler{holds: d.Holds},
 		errorHandler:     errs,
 	}
 	server, err := oas.NewServer(h, sec,
@@ -158,7 +158,8 @@ func New(d Deps) (http.Handler, error) {
 		oas.WithErrorHandler(errs.refused),
 		oas.WithNotFound(errs.notFound),
 		oas.WithMethodNotAllowed(errs.methodNotAllowed),
-		oas.WithMiddleware(refuseBadQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware),
+		oas.WithMiddleware(refuseBadQuery, onceOnly{answers: d.Answers, log: d.Log}.middleware,
+			onPlatform{catalog: d.Catalog, forecasts: d.Forecasts}.middleware),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)

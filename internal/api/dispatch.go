@@ -17,7 +17,7 @@ type Refresher interface {
 	Refresh(ctx context.Context, orgID uuid.UUID, tenancyID string) (int, error)
 }
 
-// dispatchHandler serves /platforms/dialer/domains.
+// dispatchHandler serves /platforms/{platform}/domains. That a Domain is one of the platform is seen to by onPlatform.
 type dispatchHandler struct {
 	forecasts *forecast.Service
 	refresher Refresher
@@ -26,7 +26,7 @@ type dispatchHandler struct {
 
 func (h dispatchHandler) ListDomains(ctx context.Context, params oas.ListDomainsParams) (*oas.DomainList, error) {
 	caller := account.FromContext(ctx)
-	p, err := pageOf("domains", caller.OrgID, params.Limit, params.Skip, params.Cursor)
+	p, err := pageOf("domains", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.Platform)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (h dispatchHandler) ListDomains(ctx context.Context, params oas.ListDomains
 			return nil, err
 		}
 	}
-	rows, total, err := h.forecasts.Domains(ctx, caller.OrgID, after, p.Skip(), p.Fetch())
+	rows, total, err := h.forecasts.Domains(ctx, caller.OrgID, params.Platform, after, p.Skip(), p.Fetch())
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +121,6 @@ func historyPlace(key string) (p forecast.HistoryPlace, err error) {
 
 func (h dispatchHandler) RefreshLimits(ctx context.Context, params oas.RefreshLimitsParams) (*oas.Headroom, error) {
 	org := account.FromContext(ctx).OrgID
-	if _, err := h.forecasts.Domain(ctx, org, params.TenancyID); err != nil {
-		return nil, err
-	}
 	if _, err := h.refresher.Refresh(ctx, org, params.TenancyID); err != nil {
 		return nil, err
 	}

@@ -9,14 +9,13 @@ import (
 	"flowlane/gen/db"
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
-	"flowlane/internal/forecast"
 	"flowlane/internal/hold"
 )
 
-// holdHandler serves /admin/dispatch, and what pauses and resumes Domains and batches.
+// holdHandler serves /admin/dispatch, and what pauses and resumes Domains and batches. That the caller knows a Domain is seen to by
+// onPlatform.
 type holdHandler struct {
-	holds     *hold.Service
-	forecasts *forecast.Service
+	holds *hold.Service
 }
 
 func (h holdHandler) PauseDispatch(ctx context.Context, req oas.OptPauseCreate, _ oas.PauseDispatchParams) (*oas.Pause, error) {
@@ -27,9 +26,6 @@ func (h holdHandler) PauseDispatch(ctx context.Context, req oas.OptPauseCreate, 
 
 func (h holdHandler) PauseDomain(ctx context.Context, req oas.OptDomainPauseCreate, params oas.PauseDomainParams) (*oas.Pause, error) {
 	caller := account.FromContext(ctx)
-	if _, err := h.forecasts.Domain(ctx, caller.OrgID, params.TenancyID); err != nil {
-		return nil, err
-	}
 	t := hold.Target{OrgID: caller.OrgID, TenancyID: &params.TenancyID}
 	if lane := req.Value.Lane; lane.Set && !lane.Null {
 		value := db.FlowLane(lane.Value)
@@ -56,9 +52,6 @@ func (h holdHandler) ResumeDispatch(ctx context.Context) ([]oas.Pause, error) {
 
 func (h holdHandler) ResumeDomain(ctx context.Context, params oas.ResumeDomainParams) ([]oas.Pause, error) {
 	caller := account.FromContext(ctx)
-	if _, err := h.forecasts.Domain(ctx, caller.OrgID, params.TenancyID); err != nil {
-		return nil, err
-	}
 	t := hold.Target{OrgID: caller.OrgID, TenancyID: &params.TenancyID}
 	if lane, ok := params.Lane.Get(); ok {
 		value := db.FlowLane(lane)
@@ -78,9 +71,6 @@ func (h holdHandler) ResumeBatch(ctx context.Context, params oas.ResumeBatchPara
 
 func (h holdHandler) ExtendPause(ctx context.Context, req *oas.PauseExtend, params oas.ExtendPauseParams) (*oas.Pause, error) {
 	caller := account.FromContext(ctx)
-	if _, err := h.forecasts.Domain(ctx, caller.OrgID, params.TenancyID); err != nil {
-		return nil, err
-	}
 	id, err := pathID("Pause", params.PauseID)
 	if err != nil {
 		return nil, err
@@ -124,9 +114,6 @@ func (h holdHandler) ListDomainPauses(ctx context.Context, params oas.ListDomain
 		Descending: params.Order.Value == oas.PauseOrderDesc}
 	p, err := pageOf("domain pauses", caller.OrgID, params.Limit, params.Skip, params.Cursor, params.TenancyID, "\x00", f.Released, f.ByEnd, f.Descending)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := h.forecasts.Domain(ctx, caller.OrgID, params.TenancyID); err != nil {
 		return nil, err
 	}
 	return h.list(ctx, caller.OrgID, p, f)

@@ -50,7 +50,7 @@ func newParty(s *stack, account string) *party {
 		"slug":            "standard",
 		"subscription_id": p.subscribe(p.deaf()),
 		// The catalog and the templates belong to nobody.
-		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
+		"action_id": "core__flow__transform", "bucket": "upload", "lane": "bulk", "platform": "dialer", "platform_id": "core", "service_id": "core__flow", "template_id": "http-copy",
 	}
 	p.ids["call_id"] = p.exchanged(batch)
 	h := p.webhook(p.webhookBody())
@@ -96,6 +96,7 @@ var missing = map[string]string{
 	"lane":            "Lane not found",
 	"layer":           "Layer not found",
 	"pause_id":        "Pause not found",
+	"platform":        "Platform not found",
 	"platform_id":     "Platform not found",
 	"record_set_id":   "Record set not found",
 	"schedule_id":     "Schedule not found",
@@ -154,7 +155,9 @@ type reference struct {
 }
 
 // nobodys are fields, by the end of their names, and parameters that name what belongs to no organization, or that are read back and ignored.
-var nobodys = map[string]bool{"action_id": true, "org_id": true, "platform_id": true, "template_id": true, "replaceCredential tenancy_id": true}
+var nobodys = map[string]bool{
+	"action_id": true, "org_id": true, "platform": true, "platform_id": true, "template_id": true, "replaceCredential tenancy_id": true,
+}
 
 // references has a row for every other field of a body that ends in _id, and for bindings: "operation field".
 var references = map[string]reference{

@@ -308,7 +308,7 @@ func (d *demo) budget(ctx context.Context) error {
 	if d.domain == "" {
 		return nil
 	}
-	h, err := d.client.GetHeadroom(ctx, oas.GetHeadroomParams{TenancyID: d.domain})
+	h, err := d.client.GetHeadroom(ctx, oas.GetHeadroomParams{Platform: dialerPlatform, TenancyID: d.domain})
 	if err != nil {
 		return d.client.Explain("read the budget", err)
 	}

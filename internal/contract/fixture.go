@@ -118,6 +118,7 @@ var fixtures = map[string]fixture{
 	"extendPause":      pause,
 	"getPause":         shared(pause),
 
+	"listDomains":      fixed("platform", "dialer"),
 	"getDomain":        shared(credential),
 	"getHeadroom":      shared(credential),
 	"getAttribution":   shared(credential),
@@ -233,7 +234,7 @@ func credential(ctx context.Context, w *world) (values, error) {
 		return nil, err
 	}
 	return values{
-		"credential_id": made["id"].(string), "tenancy_id": made["tenancy_id"].(string),
+		"credential_id": made["id"].(string), "tenancy_id": made["tenancy_id"].(string), "platform": "dialer",
 	}, nil
 }
 

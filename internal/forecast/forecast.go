@@ -69,14 +69,15 @@ func (s *Service) metered() []string {
 	return out
 }
 
-// Domains lists the accounts that an organization knows in the order in which they became known, and says how many
+// Domains lists the accounts of a platform that an organization knows in the order in which they became known, and says how many
 // there are on all pages.
-func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, after Place, skip, maxRows int32) ([]Domain, int64, error) {
-	rows, err := s.q.DomainList(ctx, s.pool, db.DomainListParams{OrgID: orgID, PlatformIds: s.metered(), AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows})
+func (s *Service) Domains(ctx context.Context, orgID uuid.UUID, platformID string, after Place, skip, maxRows int32) ([]Domain, int64, error) {
+	platforms := slices.DeleteFunc(s.metered(), func(id string) bool { return id != platformID })
+	rows, err := s.q.DomainList(ctx, s.pool, db.DomainListParams{OrgID: orgID, PlatformIds: platforms, AfterCreatedAt: after.CreatedAt, AfterID: after.ID, SkipRows: skip, MaxRows: maxRows})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list domains: %w", err)
 	}
-	total, err := s.q.DomainTotal(ctx, s.pool, db.DomainTotalParams{OrgID: orgID, PlatformIds: s.metered()})
+	total, err := s.q.DomainTotal(ctx, s.pool, db.DomainTotalParams{OrgID: orgID, PlatformIds: platforms})
 	if err != nil {
 		return nil, 0, fmt.Errorf("count domains: %w", err)
 	}

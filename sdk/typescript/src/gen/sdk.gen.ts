@@ -1564,11 +1564,13 @@ export const putStoreLayer = <ThrowOnError extends boolean = false>(options: Opt
 /**
  * List Domains
  *
- * Returns the metered provider accounts that the organization knows, in the order in which it came to know them.
+ * Returns the metered accounts of a platform that the organization knows, in the order in which it came to know them. A platform
+ * that the catalog does not have is 404; one that meters nothing has no Domains.
+ *
  */
-export const listDomains = <ThrowOnError extends boolean = false>(options?: Options<ListDomainsData, ThrowOnError>) => (options?.client ?? client).get<ListDomainsResponses, ListDomainsErrors, ThrowOnError>({
+export const listDomains = <ThrowOnError extends boolean = false>(options: Options<ListDomainsData, ThrowOnError>) => (options.client ?? client).get<ListDomainsResponses, ListDomainsErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains',
+    url: '/platforms/{platform}/domains',
     ...options
 });
 
@@ -1579,7 +1581,7 @@ export const listDomains = <ThrowOnError extends boolean = false>(options?: Opti
  */
 export const getDomain = <ThrowOnError extends boolean = false>(options: Options<GetDomainData, ThrowOnError>) => (options.client ?? client).get<GetDomainResponses, GetDomainErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}',
+    url: '/platforms/{platform}/domains/{tenancy_id}',
     ...options
 });
 
@@ -1592,7 +1594,7 @@ export const getDomain = <ThrowOnError extends boolean = false>(options: Options
  */
 export const getHeadroom = <ThrowOnError extends boolean = false>(options: Options<GetHeadroomData, ThrowOnError>) => (options.client ?? client).get<GetHeadroomResponses, GetHeadroomErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/headroom',
+    url: '/platforms/{platform}/domains/{tenancy_id}/headroom',
     ...options
 });
 
@@ -1609,7 +1611,7 @@ export const getHeadroom = <ThrowOnError extends boolean = false>(options: Optio
  */
 export const getQueue = <ThrowOnError extends boolean = false>(options: Options<GetQueueData, ThrowOnError>) => (options.client ?? client).get<GetQueueResponses, GetQueueErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/queue',
+    url: '/platforms/{platform}/domains/{tenancy_id}/queue',
     ...options
 });
 
@@ -1623,7 +1625,7 @@ export const getQueue = <ThrowOnError extends boolean = false>(options: Options<
  */
 export const getAttribution = <ThrowOnError extends boolean = false>(options: Options<GetAttributionData, ThrowOnError>) => (options.client ?? client).get<GetAttributionResponses, GetAttributionErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/attribution',
+    url: '/platforms/{platform}/domains/{tenancy_id}/attribution',
     ...options
 });
 
@@ -1636,7 +1638,7 @@ export const getAttribution = <ThrowOnError extends boolean = false>(options: Op
  */
 export const listUsageHistory = <ThrowOnError extends boolean = false>(options: Options<ListUsageHistoryData, ThrowOnError>) => (options.client ?? client).get<ListUsageHistoryResponses, ListUsageHistoryErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/usage-history',
+    url: '/platforms/{platform}/domains/{tenancy_id}/usage-history',
     ...options
 });
 
@@ -1649,7 +1651,7 @@ export const listUsageHistory = <ThrowOnError extends boolean = false>(options: 
  */
 export const getMargins = <ThrowOnError extends boolean = false>(options: Options<GetMarginsData, ThrowOnError>) => (options.client ?? client).get<GetMarginsResponses, GetMarginsErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/margins',
+    url: '/platforms/{platform}/domains/{tenancy_id}/margins',
     ...options
 });
 
@@ -1664,7 +1666,7 @@ export const getMargins = <ThrowOnError extends boolean = false>(options: Option
  */
 export const setMargin = <ThrowOnError extends boolean = false>(options: Options<SetMarginData, ThrowOnError>) => (options.client ?? client).put<SetMarginResponses, SetMarginErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/margins/{bucket}',
+    url: '/platforms/{platform}/domains/{tenancy_id}/margins/{bucket}',
     ...options,
     headers: {
         'Content-Type': 'application/json',
@@ -1681,7 +1683,7 @@ export const setMargin = <ThrowOnError extends boolean = false>(options: Options
  */
 export const getLanes = <ThrowOnError extends boolean = false>(options: Options<GetLanesData, ThrowOnError>) => (options.client ?? client).get<GetLanesResponses, GetLanesErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/lanes',
+    url: '/platforms/{platform}/domains/{tenancy_id}/lanes',
     ...options
 });
 
@@ -1696,7 +1698,7 @@ export const getLanes = <ThrowOnError extends boolean = false>(options: Options<
  */
 export const setLane = <ThrowOnError extends boolean = false>(options: Options<SetLaneData, ThrowOnError>) => (options.client ?? client).put<SetLaneResponses, SetLaneErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/lanes/{lane}',
+    url: '/platforms/{platform}/domains/{tenancy_id}/lanes/{lane}',
     ...options,
     headers: {
         'Content-Type': 'application/json',
@@ -1713,7 +1715,7 @@ export const setLane = <ThrowOnError extends boolean = false>(options: Options<S
  */
 export const estimateUpload = <ThrowOnError extends boolean = false>(options: Options<EstimateUploadData, ThrowOnError>) => (options.client ?? client).post<EstimateUploadResponses, EstimateUploadErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/estimate',
+    url: '/platforms/{platform}/domains/{tenancy_id}/estimate',
     ...options,
     headers: {
         'Content-Type': 'application/json',
@@ -1730,7 +1732,7 @@ export const estimateUpload = <ThrowOnError extends boolean = false>(options: Op
  */
 export const refreshLimits = <ThrowOnError extends boolean = false>(options: Options<RefreshLimitsData, ThrowOnError>) => (options.client ?? client).post<RefreshLimitsResponses, RefreshLimitsErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/refresh-limits',
+    url: '/platforms/{platform}/domains/{tenancy_id}/refresh-limits',
     ...options
 });
 
@@ -1745,7 +1747,7 @@ export const refreshLimits = <ThrowOnError extends boolean = false>(options: Opt
  */
 export const pauseDomain = <ThrowOnError extends boolean = false>(options: Options<PauseDomainData, ThrowOnError>) => (options.client ?? client).post<PauseDomainResponses, PauseDomainErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/pause',
+    url: '/platforms/{platform}/domains/{tenancy_id}/pause',
     ...options,
     headers: {
         'Content-Type': 'application/json',
@@ -1762,7 +1764,7 @@ export const pauseDomain = <ThrowOnError extends boolean = false>(options: Optio
  */
 export const resumeDomain = <ThrowOnError extends boolean = false>(options: Options<ResumeDomainData, ThrowOnError>) => (options.client ?? client).post<ResumeDomainResponses, ResumeDomainErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/resume',
+    url: '/platforms/{platform}/domains/{tenancy_id}/resume',
     ...options
 });
 
@@ -1775,7 +1777,7 @@ export const resumeDomain = <ThrowOnError extends boolean = false>(options: Opti
  */
 export const listDomainPauses = <ThrowOnError extends boolean = false>(options: Options<ListDomainPausesData, ThrowOnError>) => (options.client ?? client).get<ListDomainPausesResponses, ListDomainPausesErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/pauses',
+    url: '/platforms/{platform}/domains/{tenancy_id}/pauses',
     ...options
 });
 
@@ -1789,7 +1791,7 @@ export const listDomainPauses = <ThrowOnError extends boolean = false>(options: 
  */
 export const extendPause = <ThrowOnError extends boolean = false>(options: Options<ExtendPauseData, ThrowOnError>) => (options.client ?? client).patch<ExtendPauseResponses, ExtendPauseErrors, ThrowOnError>({
     security: [{ name: 'X-API-Key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-    url: '/platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}',
+    url: '/platforms/{platform}/domains/{tenancy_id}/pauses/{pause_id}',
     ...options,
     headers: {
         'Content-Type': 'application/json',

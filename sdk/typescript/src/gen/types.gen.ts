@@ -4298,6 +4298,11 @@ export type StoreKey = string;
 export type RecordInclude = 'layers';
 
 /**
+ * The id of the platform of the account. An account of another platform is 404.
+ */
+export type PlatformName = string;
+
+/**
  * The id of the provider account, as a credential shows it.
  */
 export type TenancyId = string;
@@ -8661,7 +8666,12 @@ export type PutStoreLayerResponse = PutStoreLayerResponses[keyof PutStoreLayerRe
 
 export type ListDomainsData = {
     body?: never;
-    path?: never;
+    path: {
+        /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+    };
     query?: {
         /**
          * The most items to return, 1 to 50000. Where items are very large, a page can have fewer; `next_cursor` tells whether there are more.
@@ -8678,7 +8688,7 @@ export type ListDomainsData = {
          */
         cursor?: string;
     };
-    url: '/platforms/dialer/domains';
+    url: '/platforms/{platform}/domains';
 };
 
 export type ListDomainsErrors = {
@@ -8707,12 +8717,16 @@ export type GetDomainData = {
     body?: never;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}';
+    url: '/platforms/{platform}/domains/{tenancy_id}';
 };
 
 export type GetDomainErrors = {
@@ -8741,12 +8755,16 @@ export type GetHeadroomData = {
     body?: never;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/headroom';
+    url: '/platforms/{platform}/domains/{tenancy_id}/headroom';
 };
 
 export type GetHeadroomErrors = {
@@ -8775,12 +8793,16 @@ export type GetQueueData = {
     body?: never;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/queue';
+    url: '/platforms/{platform}/domains/{tenancy_id}/queue';
 };
 
 export type GetQueueErrors = {
@@ -8809,12 +8831,16 @@ export type GetAttributionData = {
     body?: never;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/attribution';
+    url: '/platforms/{platform}/domains/{tenancy_id}/attribution';
 };
 
 export type GetAttributionErrors = {
@@ -8843,6 +8869,10 @@ export type ListUsageHistoryData = {
     body?: never;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
@@ -8867,7 +8897,7 @@ export type ListUsageHistoryData = {
          */
         window?: 60 | 3600 | 86400;
     };
-    url: '/platforms/dialer/domains/{tenancy_id}/usage-history';
+    url: '/platforms/{platform}/domains/{tenancy_id}/usage-history';
 };
 
 export type ListUsageHistoryErrors = {
@@ -8896,12 +8926,16 @@ export type GetMarginsData = {
     body?: never;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/margins';
+    url: '/platforms/{platform}/domains/{tenancy_id}/margins';
 };
 
 export type GetMarginsErrors = {
@@ -8930,6 +8964,10 @@ export type SetMarginData = {
     body: MarginInput;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
@@ -8939,7 +8977,7 @@ export type SetMarginData = {
         bucket: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/margins/{bucket}';
+    url: '/platforms/{platform}/domains/{tenancy_id}/margins/{bucket}';
 };
 
 export type SetMarginErrors = {
@@ -8968,12 +9006,16 @@ export type GetLanesData = {
     body?: never;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/lanes';
+    url: '/platforms/{platform}/domains/{tenancy_id}/lanes';
 };
 
 export type GetLanesErrors = {
@@ -9002,6 +9044,10 @@ export type SetLaneData = {
     body: DomainLaneInput;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
@@ -9011,7 +9057,7 @@ export type SetLaneData = {
         lane: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/lanes/{lane}';
+    url: '/platforms/{platform}/domains/{tenancy_id}/lanes/{lane}';
 };
 
 export type SetLaneErrors = {
@@ -9040,12 +9086,16 @@ export type EstimateUploadData = {
     body: EstimateRequest;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/estimate';
+    url: '/platforms/{platform}/domains/{tenancy_id}/estimate';
 };
 
 export type EstimateUploadErrors = {
@@ -9074,12 +9124,16 @@ export type RefreshLimitsData = {
     body?: never;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/refresh-limits';
+    url: '/platforms/{platform}/domains/{tenancy_id}/refresh-limits';
 };
 
 export type RefreshLimitsErrors = {
@@ -9120,12 +9174,16 @@ export type PauseDomainData = {
     };
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/pause';
+    url: '/platforms/{platform}/domains/{tenancy_id}/pause';
 };
 
 export type PauseDomainErrors = {
@@ -9154,6 +9212,10 @@ export type ResumeDomainData = {
     body?: never;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
@@ -9164,7 +9226,7 @@ export type ResumeDomainData = {
          */
         lane?: Lane;
     };
-    url: '/platforms/dialer/domains/{tenancy_id}/resume';
+    url: '/platforms/{platform}/domains/{tenancy_id}/resume';
 };
 
 export type ResumeDomainErrors = {
@@ -9192,6 +9254,10 @@ export type ResumeDomainResponse = ResumeDomainResponses[keyof ResumeDomainRespo
 export type ListDomainPausesData = {
     body?: never;
     path: {
+        /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
         /**
          * The id of the provider account, as a credential shows it.
          */
@@ -9225,7 +9291,7 @@ export type ListDomainPausesData = {
          */
         cursor?: string;
     };
-    url: '/platforms/dialer/domains/{tenancy_id}/pauses';
+    url: '/platforms/{platform}/domains/{tenancy_id}/pauses';
 };
 
 export type ListDomainPausesErrors = {
@@ -9254,6 +9320,10 @@ export type ExtendPauseData = {
     body: PauseExtend;
     path: {
         /**
+         * The id of the platform of the account. An account of another platform is 404.
+         */
+        platform: string;
+        /**
          * The id of the provider account, as a credential shows it.
          */
         tenancy_id: string;
@@ -9263,7 +9333,7 @@ export type ExtendPauseData = {
         pause_id: string;
     };
     query?: never;
-    url: '/platforms/dialer/domains/{tenancy_id}/pauses/{pause_id}';
+    url: '/platforms/{platform}/domains/{tenancy_id}/pauses/{pause_id}';
 };
 
 export type ExtendPauseErrors = {
