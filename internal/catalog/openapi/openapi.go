@@ -21,6 +21,11 @@ type Options struct {
 	PlatformID string
 	// BaseURL is the address that relative server addresses count from; empty for none.
 	BaseURL string
+	// Auth names security schemes of the document, the preferred one first; operations that take none of them and need one
+	// are left out. Empty chooses.
+	Auth []string
+	// Only are patterns of operations, see only.go; what none of them matches is skipped. Empty takes all.
+	Only []string
 }
 
 // Result is an imported platform.
@@ -28,8 +33,8 @@ type Result struct {
 	PlatformID string
 	// YAML is the catalog file.
 	YAML []byte
-	// Operations are those of the document; LeftOut of them became no actions.
-	Operations, LeftOut, Services, Actions int
+	// Operations are those of the document; Skipped of them were not asked for, LeftOut of them could become no actions.
+	Operations, Skipped, LeftOut, Services, Actions int
 	// Report lists what was not carried over as it was, by line.
 	Report []Entry
 }
@@ -82,8 +87,13 @@ func Import(document []byte, o Options) (*Result, error) {
 	if o.PlatformID != "" && !slugForm.MatchString(o.PlatformID) {
 		return nil, fmt.Errorf("the platform id %q must be a slug such as my_platform", o.PlatformID)
 	}
+	only, err := newSelection(o.Only)
+	if err != nil {
+		return nil, err
+	}
 	for limit := maxSchema; ; limit /= 2 {
 		im := newImporter(root, base, limit)
+		im.auth, im.only = o.Auth, only
 		im.old = strings.HasPrefix(version.text, "3.0")
 		for _, e := range twice {
 			im.report.seen[e] = true
@@ -102,6 +112,9 @@ type importer struct {
 	old    bool // OpenAPI 3.0
 	limit  int
 	work   int
+	auth   []string       // the caller's
+	only   *selection     // the caller's
+	offers map[string]int // of security schemes, by name
 	report report
 	result Result
 	loop   loopSearch
@@ -147,8 +160,15 @@ func (im *importer) run(o Options) (*Result, error) {
 	}
 	im.rest(im.root, "openapi", "info", "servers", "paths", "components", "security", "tags", "externalDocs", "jsonSchemaDialect")
 	im.rest(info, "title", "description", "summary", "version")
+	if err := im.countOffers(); err != nil {
+		return nil, err
+	}
 	im.paths()
 	im.unused()
+	if err := im.only.unmatched(); err != nil {
+		return nil, err
+	}
+	im.services = slices.DeleteFunc(im.services, func(s *service) bool { return len(s.actions.fields) == 0 })
 	r := &im.result
 	r.PlatformID, r.Services, r.Report = im.platform, len(im.services), im.report.sorted()
 	if r.Actions == 0 {

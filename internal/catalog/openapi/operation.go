@@ -30,10 +30,17 @@ func (im *importer) paths() {
 			switch {
 			case slices.Contains(methods, method):
 				im.result.Operations++
-				if why := im.operation(method, path, f, item); why != "" {
+				wanted := im.only.wants(method, path, f)
+				im.report.muted = !wanted
+				why := im.operation(method, path, f, item, wanted)
+				switch {
+				case !wanted:
+					im.result.Skipped++
+				case why != "":
 					im.result.LeftOut++
 					im.report.add(LeftOut, f, why)
 				}
+				im.report.muted = false
 			case !slices.Contains(pathItemKeys, method):
 				im.report.add(Dropped, f, "the catalog has no place for it")
 			}
@@ -41,8 +48,9 @@ func (im *importer) paths() {
 	}
 }
 
-// operation makes an action; the answer says why it cannot be one.
-func (im *importer) operation(method, path string, op, item place) (why string) {
+// operation makes an action; the answer says why it cannot be one. One that is not wanted takes its name and nothing else,
+// so that an action is called the same whatever else is imported.
+func (im *importer) operation(method, path string, op, item place, wanted bool) (why string) {
 	switch {
 	case !op.is(isObject):
 		return "an operation must be an object"
@@ -84,7 +92,9 @@ func (im *importer) operation(method, path string, op, item place) (why string) 
 	}
 	s := im.serviceOf(op, base, way)
 	id := im.actionID(s, method, path, op)
-	im.add(s, id, method, address, path, op, c, body, answer)
+	if wanted {
+		im.add(s, id, method, address, path, op, c, body, answer)
+	}
 	return ""
 }
 

@@ -32,6 +32,8 @@ type Entry struct {
 type report struct {
 	entries []Entry
 	seen    map[Entry]bool
+	// muted: what is read is not wanted.
+	muted bool
 }
 
 func (r *report) add(effect Effect, at place, message string) {
@@ -39,7 +41,7 @@ func (r *report) add(effect Effect, at place, message string) {
 	if at.node != nil {
 		e.Line = at.node.line
 	}
-	if !r.seen[e] {
+	if !r.seen[e] && !r.muted {
 		r.seen[e] = true
 		r.entries = append(r.entries, e)
 	}

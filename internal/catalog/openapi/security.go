@@ -1,6 +1,8 @@
 package openapi
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"flowlane/internal/catalog"
@@ -15,51 +17,122 @@ type auth struct {
 	hint string
 	// in and name are where the secret goes; a parameter of that name is the secret.
 	in, name string
+	// effort is how much is left to whoever makes the credential: 0 for a secret that stays as it is, 1 for one that gets
+	// tokens by itself, 2 for a token that nobody renews.
+	effort int
 }
 
 var noAuth = auth{method: "none"}
 
-// authOf chooses among the ways to authenticate that an operation offers: the first with one secret that calls can carry,
-// else none where that is allowed. why says what is the matter where there is neither.
+// authOf chooses among the ways to authenticate that an operation offers: of those with one secret that calls can carry
+// the one that the caller prefers, else none where that is allowed. why says what is the matter where there is neither.
 func (im *importer) authOf(operation place) (chosen auth, why string) {
-	security := operation.at("security")
-	if security.node == nil {
-		security = im.root.at("security")
-	}
-	ways := security.children()
+	ways := im.ways(operation)
 	if len(ways) == 0 {
 		return noAuth, ""
 	}
-	open, found := false, false
+	var usable []auth
+	var from []place
+	var offered []string
+	open := false
 	for _, way := range ways {
 		schemes := way.children()
-		switch {
-		case len(schemes) == 0:
+		if len(schemes) == 0 {
 			open = true
 			continue
-		case len(schemes) > 1:
+		}
+		if len(schemes) > 1 {
 			why = "calls carry one secret, and this needs several at once"
 			im.report.add(Dropped, way, why)
 			continue
-		case found:
-			im.report.add(Changed, way, "another way to authenticate is used, not this one")
-			continue
 		}
-		a, problem := im.scheme(lastStep(way, schemes[0]))
+		name := lastStep(way, schemes[0])
+		offered = append(offered, name)
+		a, problem := im.scheme(name)
 		if problem != "" {
 			why = problem
 			im.report.add(Dropped, schemes[0], problem)
 			continue
 		}
-		chosen, found = a, true
+		usable, from = append(usable, a), append(from, way)
 	}
+	best := im.prefer(usable)
 	switch {
-	case found:
-		return chosen, ""
+	case best >= 0:
+		for i, way := range from {
+			if i != best {
+				im.report.add(Changed, way, "calls authenticate by "+clip(usable[best].scheme, 100)+"; --auth "+clip(usable[i].scheme, 100)+" takes this way instead")
+			}
+		}
+		return usable[best], ""
 	case open:
 		return noAuth, ""
+	case why == "":
+		why = "it does not take the way to authenticate that was asked for; --auth " + clip(strings.Join(offered, " or --auth "), 200) + " takes it in"
 	}
 	return auth{}, why
+}
+
+// ways are the alternatives of an operation: its own, else those of the document.
+func (im *importer) ways(operation place) []place {
+	security := operation.at("security")
+	if security.node == nil {
+		security = im.root.at("security")
+	}
+	return security.children()
+}
+
+// prefer returns the index of the way that is taken; -1 for none. The caller's choice comes first. Without one, a secret
+// that never changes is better than a token that somebody must renew, and a scheme that many operations take is better
+// than one of few: most of the platform then works with one credential.
+func (im *importer) prefer(usable []auth) int {
+	if len(im.auth) > 0 {
+		for _, name := range im.auth {
+			if i := slices.IndexFunc(usable, func(a auth) bool { return a.scheme == name }); i >= 0 {
+				return i
+			}
+		}
+		return -1
+	}
+	best := -1
+	for i, a := range usable {
+		if best < 0 || a.effort < usable[best].effort ||
+			(a.effort == usable[best].effort && im.offers[a.scheme] > im.offers[usable[best].scheme]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// countOffers counts the operations that take each security scheme by itself, and checks the caller's choice.
+func (im *importer) countOffers() error {
+	im.offers = map[string]int{}
+	for _, item := range im.root.at("paths").children() {
+		item, ok := im.find(firstText(item.get("$ref").str(), "#"+item.pointer))
+		if !ok {
+			continue
+		}
+		for _, method := range methods {
+			if op := item.at(method); op.is(isObject) {
+				for _, way := range im.ways(op) {
+					if schemes := way.children(); len(schemes) == 1 {
+						im.offers[lastStep(way, schemes[0])]++
+					}
+				}
+			}
+		}
+	}
+	known := im.root.at("components").at("securitySchemes")
+	for _, name := range im.auth {
+		if known.get(name) == nil {
+			names := make([]string, 0, len(known.children()))
+			for _, scheme := range known.children() {
+				names = append(names, lastStep(known, scheme))
+			}
+			return fmt.Errorf("the document has no security scheme %s; it has: %s", strconvQuote(clip(name, 100)), clip(firstText(strings.Join(names, ", "), "none"), 1000))
+		}
+	}
+	return nil
 }
 
 func (im *importer) scheme(name string) (auth, string) {
@@ -89,10 +162,10 @@ func (im *importer) scheme(name string) (auth, string) {
 	case kind == "http" && http == "bearer":
 		a.method, a.hint = "api_key", bearerHint
 	case kind == "oauth2" && catalog.Callable("oauth2") && at.at("flows").at("clientCredentials").node != nil:
-		a.method = "oauth2"
+		a.method, a.effort = "oauth2", 1
 		a.hint = "Token URL: " + clip(at.at("flows").at("clientCredentials").get("tokenUrl").str(), 300) + "."
 	case kind == "oauth2" || kind == "openIdConnect":
-		a.method, a.hint = "api_key", bearerHint
+		a.method, a.hint, a.effort = "api_key", bearerHint, 2
 		im.report.add(Changed, at, "the access token of "+kind+" is the credential's API key; it is neither fetched nor renewed")
 	default:
 		return auth{}, "calls cannot authenticate by a scheme of this kind: " + clip(strings.TrimSpace(kind+" "+http+" "+at.get("in").str()), 100)
