@@ -110,6 +110,7 @@ CREATE TABLE flow.credential (
     placement_header text,
     placement_scheme text,
     placement_query text,
+    placement_cookie text,
     aws_region text,
     aws_default_bucket text,
     aws_endpoint_url text,
@@ -121,7 +122,7 @@ CREATE TABLE flow.credential (
     updated_at timestamptz NOT NULL DEFAULT flow.clock(),
     deleted_at timestamptz,
     UNIQUE (org_id, id),
-    CONSTRAINT credential_placement CHECK (num_nonnulls(placement_header, placement_query) = CASE auth_method WHEN 'api_key' THEN 1 ELSE 0 END),
+    CONSTRAINT credential_placement CHECK (num_nonnulls(placement_header, placement_query, placement_cookie) = CASE auth_method WHEN 'api_key' THEN 1 ELSE 0 END),
     CONSTRAINT credential_scheme CHECK (placement_scheme IS NULL OR placement_header IS NOT NULL)
 );
 CREATE INDEX credential_tenancy ON flow.credential (tenancy_id, org_id);
@@ -137,9 +138,10 @@ COMMENT ON COLUMN flow.credential.grant_type IS 'oauth2: how a token is asked fo
 COMMENT ON COLUMN flow.credential.token_url IS 'oauth2: where a token is asked for; null for other methods.';
 COMMENT ON COLUMN flow.credential.scopes IS 'oauth2: what the token is asked for; empty for other methods.';
 COMMENT ON COLUMN flow.credential.audience IS 'oauth2, jwt: whom the token or assertion is meant for; null where none is named.';
-COMMENT ON COLUMN flow.credential.placement_header IS 'api_key: the header that carries the key; null where a query parameter does.';
+COMMENT ON COLUMN flow.credential.placement_header IS 'api_key: the header that carries the key; null where a query parameter or cookie does.';
 COMMENT ON COLUMN flow.credential.placement_scheme IS 'api_key: the word before the key in the header; null for none.';
-COMMENT ON COLUMN flow.credential.placement_query IS 'api_key: the query parameter that carries the key; null where a header does.';
+COMMENT ON COLUMN flow.credential.placement_query IS 'api_key: the query parameter that carries the key; null where a header or cookie does.';
+COMMENT ON COLUMN flow.credential.placement_cookie IS 'api_key: the cookie that carries the key; null where a header or query parameter does.';
 COMMENT ON COLUMN flow.credential.aws_region IS 'aws_access_key: the region that calls are signed for.';
 COMMENT ON COLUMN flow.credential.aws_default_bucket IS 'aws_access_key: the S3 bucket of calls that name none.';
 COMMENT ON COLUMN flow.credential.aws_endpoint_url IS 'aws_access_key: a service that speaks AWS''s protocols elsewhere; null for AWS itself.';

@@ -14,11 +14,11 @@ import (
 
 const credentialAdd = `-- name: CredentialAdd :exec
 INSERT INTO flow.credential (id, org_id, name, platform_id, auth_method, tenancy_id, grant_type, token_url, scopes, audience,
-    placement_header, placement_scheme, placement_query, aws_region, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
+    placement_header, placement_scheme, placement_query, placement_cookie, aws_region, aws_default_bucket, aws_endpoint_url, allowed_origins, status,
     created_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-    $11, $12, $13, $14, $15, $16, $17, $18,
-    $19)
+    $11, $12, $13, $14, $15, $16, $17, $18, $19,
+    $20)
 `
 
 type CredentialAddParams struct {
@@ -35,6 +35,7 @@ type CredentialAddParams struct {
 	PlacementHeader  *string
 	PlacementScheme  *string
 	PlacementQuery   *string
+	PlacementCookie  *string
 	AwsRegion        *string
 	AwsDefaultBucket *string
 	AwsEndpointUrl   *string
@@ -58,6 +59,7 @@ func (q *Queries) CredentialAdd(ctx context.Context, db DBTX, arg CredentialAddP
 		arg.PlacementHeader,
 		arg.PlacementScheme,
 		arg.PlacementQuery,
+		arg.PlacementCookie,
 		arg.AwsRegion,
 		arg.AwsDefaultBucket,
 		arg.AwsEndpointUrl,
@@ -100,7 +102,7 @@ func (q *Queries) CredentialDelete(ctx context.Context, db DBTX, arg CredentialD
 }
 
 const credentialForUse = `-- name: CredentialForUse :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL
 `
@@ -132,6 +134,7 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 		&i.FlowCredential.PlacementHeader,
 		&i.FlowCredential.PlacementScheme,
 		&i.FlowCredential.PlacementQuery,
+		&i.FlowCredential.PlacementCookie,
 		&i.FlowCredential.AwsRegion,
 		&i.FlowCredential.AwsDefaultBucket,
 		&i.FlowCredential.AwsEndpointUrl,
@@ -148,7 +151,7 @@ func (q *Queries) CredentialForUse(ctx context.Context, db DBTX, arg CredentialF
 }
 
 const credentialGet = `-- name: CredentialGet :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -185,6 +188,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 		&i.FlowCredential.PlacementHeader,
 		&i.FlowCredential.PlacementScheme,
 		&i.FlowCredential.PlacementQuery,
+		&i.FlowCredential.PlacementCookie,
 		&i.FlowCredential.AwsRegion,
 		&i.FlowCredential.AwsDefaultBucket,
 		&i.FlowCredential.AwsEndpointUrl,
@@ -204,7 +208,7 @@ func (q *Queries) CredentialGet(ctx context.Context, db DBTX, arg CredentialGetP
 }
 
 const credentialList = `-- name: CredentialList :many
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, coalesce(d.account_number, '')::text AS account_number, coalesce(d.account_name, '')::text AS account_name,
     coalesce(t.label, '')::text AS label, (d.org_id IS NOT NULL)::boolean AS manual
 FROM flow.credential c LEFT JOIN flow.domain d ON d.tenancy_id = c.tenancy_id
 LEFT JOIN flow.tenant t ON t.org_id = c.org_id AND t.tenancy_id = c.tenancy_id
@@ -258,6 +262,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 			&i.FlowCredential.PlacementHeader,
 			&i.FlowCredential.PlacementScheme,
 			&i.FlowCredential.PlacementQuery,
+			&i.FlowCredential.PlacementCookie,
 			&i.FlowCredential.AwsRegion,
 			&i.FlowCredential.AwsDefaultBucket,
 			&i.FlowCredential.AwsEndpointUrl,
@@ -284,7 +289,7 @@ func (q *Queries) CredentialList(ctx context.Context, db DBTX, arg CredentialLis
 }
 
 const credentialLock = `-- name: CredentialLock :one
-SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
+SELECT c.id, c.org_id, c.name, c.platform_id, c.auth_method, c.tenancy_id, c.grant_type, c.token_url, c.scopes, c.audience, c.placement_header, c.placement_scheme, c.placement_query, c.placement_cookie, c.aws_region, c.aws_default_bucket, c.aws_endpoint_url, c.allowed_origins, c.status, c.created_by, c.last_verified, c.created_at, c.updated_at, c.deleted_at, s.version
 FROM flow.credential c JOIN flow.secret s ON s.org_id = c.org_id AND s.id = c.id
 WHERE c.org_id = $1 AND c.id = $2 AND c.deleted_at IS NULL FOR UPDATE
 `
@@ -317,6 +322,7 @@ func (q *Queries) CredentialLock(ctx context.Context, db DBTX, arg CredentialLoc
 		&i.FlowCredential.PlacementHeader,
 		&i.FlowCredential.PlacementScheme,
 		&i.FlowCredential.PlacementQuery,
+		&i.FlowCredential.PlacementCookie,
 		&i.FlowCredential.AwsRegion,
 		&i.FlowCredential.AwsDefaultBucket,
 		&i.FlowCredential.AwsEndpointUrl,
@@ -335,11 +341,11 @@ func (q *Queries) CredentialLock(ctx context.Context, db DBTX, arg CredentialLoc
 const credentialReplace = `-- name: CredentialReplace :exec
 UPDATE flow.credential
 SET name = $1, auth_method = $2, tenancy_id = $3, grant_type = $4, token_url = $5, scopes = $6,
-    audience = $7, placement_header = $8, placement_scheme = $9, placement_query = $10,
-    aws_region = $11, aws_default_bucket = $12, aws_endpoint_url = $13,
-    allowed_origins = $14, status = $15,
-    last_verified = CASE WHEN $16::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
-WHERE org_id = $17 AND id = $18
+    audience = $7, placement_header = $8, placement_scheme = $9, placement_query = $10, placement_cookie = $11,
+    aws_region = $12, aws_default_bucket = $13, aws_endpoint_url = $14,
+    allowed_origins = $15, status = $16,
+    last_verified = CASE WHEN $17::boolean THEN NULL ELSE last_verified END, updated_at = flow.clock()
+WHERE org_id = $18 AND id = $19
 `
 
 type CredentialReplaceParams struct {
@@ -353,6 +359,7 @@ type CredentialReplaceParams struct {
 	PlacementHeader  *string
 	PlacementScheme  *string
 	PlacementQuery   *string
+	PlacementCookie  *string
 	AwsRegion        *string
 	AwsDefaultBucket *string
 	AwsEndpointUrl   *string
@@ -375,6 +382,7 @@ func (q *Queries) CredentialReplace(ctx context.Context, db DBTX, arg Credential
 		arg.PlacementHeader,
 		arg.PlacementScheme,
 		arg.PlacementQuery,
+		arg.PlacementCookie,
 		arg.AwsRegion,
 		arg.AwsDefaultBucket,
 		arg.AwsEndpointUrl,

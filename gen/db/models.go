@@ -732,12 +732,14 @@ type FlowCredential struct {
 	Scopes []string
 	// oauth2, jwt: whom the token or assertion is meant for; null where none is named.
 	Audience *string
-	// api_key: the header that carries the key; null where a query parameter does.
+	// api_key: the header that carries the key; null where a query parameter or cookie does.
 	PlacementHeader *string
 	// api_key: the word before the key in the header; null for none.
 	PlacementScheme *string
-	// api_key: the query parameter that carries the key; null where a header does.
+	// api_key: the query parameter that carries the key; null where a header or cookie does.
 	PlacementQuery *string
+	// api_key: the cookie that carries the key; null where a header or query parameter does.
+	PlacementCookie *string
 	// aws_access_key: the region that calls are signed for.
 	AwsRegion *string
 	// aws_access_key: the S3 bucket of calls that name none.

@@ -1825,12 +1825,19 @@ func (s *ApiKeyPlacement) encodeFields(e *jx.Encoder) {
 			s.QueryParam.Encode(e)
 		}
 	}
+	{
+		if s.CookieName.Set {
+			e.FieldStart("cookie_name")
+			s.CookieName.Encode(e)
+		}
+	}
 }
 
-var jsonFieldsNameOfApiKeyPlacement = [3]string{
+var jsonFieldsNameOfApiKeyPlacement = [4]string{
 	0: "header_name",
 	1: "scheme",
 	2: "query_param",
+	3: "cookie_name",
 }
 
 // Decode decodes ApiKeyPlacement from json.
@@ -1870,6 +1877,16 @@ func (s *ApiKeyPlacement) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"query_param\"")
+			}
+		case "cookie_name":
+			if err := func() error {
+				s.CookieName.Reset()
+				if err := s.CookieName.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"cookie_name\"")
 			}
 		default:
 			return errors.Errorf("unexpected field %q", k)
@@ -31069,6 +31086,14 @@ func (s *Service) encodeFields(e *jx.Encoder) {
 		e.ArrEnd()
 	}
 	{
+		e.FieldStart("auth_methods")
+		e.ArrStart()
+		for _, elem := range s.AuthMethods {
+			elem.Encode(e)
+		}
+		e.ArrEnd()
+	}
+	{
 		e.FieldStart("requires_connection")
 		e.Bool(s.RequiresConnection)
 	}
@@ -31082,7 +31107,7 @@ func (s *Service) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfService = [12]string{
+var jsonFieldsNameOfService = [13]string{
 	0:  "id",
 	1:  "platform_id",
 	2:  "name",
@@ -31092,9 +31117,10 @@ var jsonFieldsNameOfService = [12]string{
 	6:  "base_url",
 	7:  "docs_url",
 	8:  "credential_fields",
-	9:  "requires_connection",
-	10: "status",
-	11: "rate_buckets",
+	9:  "auth_methods",
+	10: "requires_connection",
+	11: "status",
+	12: "rate_buckets",
 }
 
 // Decode decodes Service from json.
@@ -31214,8 +31240,26 @@ func (s *Service) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"credential_fields\"")
 			}
-		case "requires_connection":
+		case "auth_methods":
 			requiredBitSet[1] |= 1 << 1
+			if err := func() error {
+				s.AuthMethods = make([]ServiceAuth, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem ServiceAuth
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.AuthMethods = append(s.AuthMethods, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"auth_methods\"")
+			}
+		case "requires_connection":
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				v, err := d.Bool()
 				s.RequiresConnection = bool(v)
@@ -31227,7 +31271,7 @@ func (s *Service) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"requires_connection\"")
 			}
 		case "status":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				v, err := d.Str()
 				s.Status = string(v)
@@ -31239,7 +31283,7 @@ func (s *Service) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"status\"")
 			}
 		case "rate_buckets":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				if err := s.RateBuckets.Decode(d); err != nil {
 					return err
@@ -31259,7 +31303,7 @@ func (s *Service) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00001111,
+		0b00011111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -31301,6 +31345,127 @@ func (s *Service) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *Service) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *ServiceAuth) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *ServiceAuth) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("auth_method")
+		s.AuthMethod.Encode(e)
+	}
+	{
+		e.FieldStart("credential_fields")
+		e.ArrStart()
+		for _, elem := range s.CredentialFields {
+			elem.Encode(e)
+		}
+		e.ArrEnd()
+	}
+}
+
+var jsonFieldsNameOfServiceAuth = [2]string{
+	0: "auth_method",
+	1: "credential_fields",
+}
+
+// Decode decodes ServiceAuth from json.
+func (s *ServiceAuth) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode ServiceAuth to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "auth_method":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				if err := s.AuthMethod.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"auth_method\"")
+			}
+		case "credential_fields":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				s.CredentialFields = make([]CredentialField, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem CredentialField
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.CredentialFields = append(s.CredentialFields, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"credential_fields\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode ServiceAuth")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000011,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfServiceAuth) {
+					name = jsonFieldsNameOfServiceAuth[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *ServiceAuth) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *ServiceAuth) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

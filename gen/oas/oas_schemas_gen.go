@@ -955,14 +955,16 @@ func (s *ApiKeyList) SetNextCursor(val NilString) {
 	s.NextCursor = val
 }
 
-// Where the key of an `api_key` credential is put. Exactly one of `header_name` and `query_param` is
-// set; `scheme` goes only with `header_name`.
+// Where the key of an `api_key` credential is put. Exactly one of `header_name`, `query_param` and
+// `cookie_name` is set; `scheme` goes only with `header_name`. Where the catalog says it for a
+// platform, leave it out.
 // Ref: #/components/schemas/ApiKeyPlacement
 type ApiKeyPlacement struct {
 	HeaderName OptNilString `json:"header_name"`
 	// A word before the value.
 	Scheme     OptNilString `json:"scheme"`
 	QueryParam OptNilString `json:"query_param"`
+	CookieName OptNilString `json:"cookie_name"`
 }
 
 // GetHeaderName returns the value of HeaderName.
@@ -980,6 +982,11 @@ func (s *ApiKeyPlacement) GetQueryParam() OptNilString {
 	return s.QueryParam
 }
 
+// GetCookieName returns the value of CookieName.
+func (s *ApiKeyPlacement) GetCookieName() OptNilString {
+	return s.CookieName
+}
+
 // SetHeaderName sets the value of HeaderName.
 func (s *ApiKeyPlacement) SetHeaderName(val OptNilString) {
 	s.HeaderName = val
@@ -993,6 +1000,11 @@ func (s *ApiKeyPlacement) SetScheme(val OptNilString) {
 // SetQueryParam sets the value of QueryParam.
 func (s *ApiKeyPlacement) SetQueryParam(val OptNilString) {
 	s.QueryParam = val
+}
+
+// SetCookieName sets the value of CookieName.
+func (s *ApiKeyPlacement) SetCookieName(val OptNilString) {
+	s.CookieName = val
 }
 
 // Ref: #/components/schemas/ApiKeyRevocation
@@ -19192,6 +19204,8 @@ type Service struct {
 	DocsURL string `json:"docs_url"`
 	// What a credential for this service holds, for building a form.
 	CredentialFields []CredentialField `json:"credential_fields"`
+	// All ways to sign in to the service, `auth_method` first, each with what its credential holds.
+	AuthMethods []ServiceAuth `json:"auth_methods"`
 	// Whether tasks that call the service must name a credential.
 	RequiresConnection bool   `json:"requires_connection"`
 	Status             string `json:"status"`
@@ -19242,6 +19256,11 @@ func (s *Service) GetDocsURL() string {
 // GetCredentialFields returns the value of CredentialFields.
 func (s *Service) GetCredentialFields() []CredentialField {
 	return s.CredentialFields
+}
+
+// GetAuthMethods returns the value of AuthMethods.
+func (s *Service) GetAuthMethods() []ServiceAuth {
+	return s.AuthMethods
 }
 
 // GetRequiresConnection returns the value of RequiresConnection.
@@ -19304,6 +19323,11 @@ func (s *Service) SetCredentialFields(val []CredentialField) {
 	s.CredentialFields = val
 }
 
+// SetAuthMethods sets the value of AuthMethods.
+func (s *Service) SetAuthMethods(val []ServiceAuth) {
+	s.AuthMethods = val
+}
+
 // SetRequiresConnection sets the value of RequiresConnection.
 func (s *Service) SetRequiresConnection(val bool) {
 	s.RequiresConnection = val
@@ -19317,6 +19341,33 @@ func (s *Service) SetStatus(val string) {
 // SetRateBuckets sets the value of RateBuckets.
 func (s *Service) SetRateBuckets(val ServiceRateBuckets) {
 	s.RateBuckets = val
+}
+
+// Ref: #/components/schemas/ServiceAuth
+type ServiceAuth struct {
+	AuthMethod AuthMethod `json:"auth_method"`
+	// What such a credential holds.
+	CredentialFields []CredentialField `json:"credential_fields"`
+}
+
+// GetAuthMethod returns the value of AuthMethod.
+func (s *ServiceAuth) GetAuthMethod() AuthMethod {
+	return s.AuthMethod
+}
+
+// GetCredentialFields returns the value of CredentialFields.
+func (s *ServiceAuth) GetCredentialFields() []CredentialField {
+	return s.CredentialFields
+}
+
+// SetAuthMethod sets the value of AuthMethod.
+func (s *ServiceAuth) SetAuthMethod(val AuthMethod) {
+	s.AuthMethod = val
+}
+
+// SetCredentialFields sets the value of CredentialFields.
+func (s *ServiceAuth) SetCredentialFields(val []CredentialField) {
+	s.CredentialFields = val
 }
 
 // Ref: #/components/schemas/ServiceAuthMethod

@@ -14,9 +14,9 @@ func convertPlatform(p *catalog.Platform) oas.Platform {
 }
 
 func convertService(s *catalog.Service) oas.Service {
-	fields := make([]oas.CredentialField, len(s.CredentialFields))
-	for i, f := range s.CredentialFields {
-		fields[i] = oas.CredentialField{Name: f.Name, Label: f.Label, Type: f.Type, Required: f.Required, Secret: f.Secret}
+	auths := []oas.ServiceAuth{}
+	for _, a := range s.Auths() {
+		auths = append(auths, oas.ServiceAuth{AuthMethod: oas.AuthMethod(a.Method), CredentialFields: convertFields(a.Fields)})
 	}
 	buckets := make(oas.ServiceRateBuckets, len(s.RateBuckets))
 	for name, b := range s.RateBuckets {
@@ -25,9 +25,17 @@ func convertService(s *catalog.Service) oas.Service {
 	return oas.Service{
 		ID: s.ID, PlatformID: s.PlatformID, Name: s.Name, Kind: oas.ServiceKind(s.Kind),
 		Protocol: oas.ServiceProtocol(s.Protocol), AuthMethod: oas.ServiceAuthMethod(s.AuthMethod), BaseURL: s.BaseURL,
-		DocsURL: s.DocsURL, CredentialFields: fields, RequiresConnection: s.RequiresConnection, Status: s.Status,
+		DocsURL: s.DocsURL, CredentialFields: convertFields(s.CredentialFields), AuthMethods: auths, RequiresConnection: s.RequiresConnection, Status: s.Status,
 		RateBuckets: buckets,
 	}
+}
+
+func convertFields(of []catalog.CredentialField) []oas.CredentialField {
+	fields := make([]oas.CredentialField, len(of))
+	for i, f := range of {
+		fields[i] = oas.CredentialField{Name: f.Name, Label: f.Label, Type: f.Type, Required: f.Required, Secret: f.Secret}
+	}
+	return fields
 }
 
 func convertRateBucket(b *catalog.RateBucket) oas.RateBucket {

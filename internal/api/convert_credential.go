@@ -25,8 +25,12 @@ func credentialOf(c *credential.Credential) oas.Credential {
 	}
 	out.APIKeyPlacement.SetToNull()
 	if p := c.Placement(); p != nil {
+		var cookie oas.OptNilString // the shape is that of the three others unless there is one
+		if p.CookieName != nil {
+			cookie.SetTo(*p.CookieName)
+		}
 		out.APIKeyPlacement.SetTo(oas.ApiKeyPlacement{
-			HeaderName: optNil(p.HeaderName), Scheme: optNil(p.Scheme), QueryParam: optNil(p.QueryParam),
+			HeaderName: optNil(p.HeaderName), Scheme: optNil(p.Scheme), QueryParam: optNil(p.QueryParam), CookieName: cookie,
 		})
 	}
 	for _, use := range c.Uses {
@@ -97,7 +101,9 @@ func placementOf(given oas.OptNilApiKeyPlacement) *credential.Placement {
 	if !ok {
 		return nil
 	}
-	return &credential.Placement{HeaderName: givenString(p.HeaderName), Scheme: givenString(p.Scheme), QueryParam: givenString(p.QueryParam)}
+	return &credential.Placement{
+		HeaderName: givenString(p.HeaderName), Scheme: givenString(p.Scheme), QueryParam: givenString(p.QueryParam), CookieName: givenString(p.CookieName),
+	}
 }
 
 // givenString is the value of an optional field; absent and null are the same here.

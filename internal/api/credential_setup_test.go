@@ -81,6 +81,37 @@ services:
     actions: []
 `
 
+// waysPlatform takes several methods, and says how each is sent; it is served by keyedServer.
+const waysPlatform = `
+id: ways
+name: Ways
+description: Takes several methods.
+status: active
+services:
+  - id: ways__api
+    name: API
+    description: Takes several methods.
+    kind: api
+    protocol: REST
+    auth_method: api_key
+    base_url: https://api.ways.example
+    requires_connection: true
+    status: active
+    check: /me
+    headers: {revision: "2026-07-15"}
+    sign_in: {header: Authorization, scheme: Ways-API-Key}
+    credential_fields:
+      - {name: api_key, label: Key, type: password, required: true, secret: true}
+    other_auth:
+      - auth_method: basic_auth
+        username: "{email}/token"
+        password: "{token}"
+        credential_fields:
+          - {name: email, label: Email, type: string, required: true, secret: false}
+          - {name: token, label: Token, type: password, required: true, secret: true}
+    actions: []
+`
+
 type credentialBundle struct {
 	*apitest.Client
 	pool  *pgxpool.Pool
@@ -124,6 +155,7 @@ func (s *sink) String() string {
 type lastRequest struct {
 	mu            sync.Mutex
 	header, query string
+	all           http.Header
 	count         int
 	// answer answers all requests; nil for an account.
 	answer http.HandlerFunc
@@ -135,6 +167,13 @@ func (l *lastRequest) use(answer http.HandlerFunc) {
 	l.answer = answer
 }
 
+// headers are those of the last request.
+func (l *lastRequest) headers() http.Header {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all
+}
+
 func (l *lastRequest) requests() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +183,7 @@ func (l *lastRequest) requests() int {
 func (l *lastRequest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	l.header, l.query = r.Header.Get("X-Api-Token"), r.URL.Query().Get("key")
-	l.count++
+	l.count, l.all = l.count+1, r.Header.Clone()
 	answer := l.answer
 	l.mu.Unlock()
 	if answer != nil {
@@ -168,8 +207,11 @@ func setupCredentials(t *testing.T) *credentialBundle {
 	if err := os.WriteFile(filepath.Join(dir, "shops.yaml"), []byte(shopPlatform), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "ways.yaml"), []byte(waysPlatform), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	loaded, err := catalog.Load(catalog.Options{Dir: dir,
-		BaseURLs: map[string]string{"dialer": dialer.URL, "keyed": keyed.URL}})
+		BaseURLs: map[string]string{"dialer": dialer.URL, "keyed": keyed.URL, "ways": keyed.URL}})
 	if err != nil {
 		t.Fatal(err)
 	}

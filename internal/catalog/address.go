@@ -168,14 +168,19 @@ func (ch *checker) labelField(l *Label, at path) {
 		return
 	}
 	found := false
+	var fields []CredentialField
 	for _, s := range ch.p.Services {
-		for _, f := range s.CredentialFields {
-			if f.Name == l.Field {
-				found = true
-				if f.Secret && l.Match == "" {
-					ch.fail(at, "a label of the secret field %q needs a match: its value is no secret", l.Field)
-				}
-			}
+		for _, a := range s.Auths() {
+			fields = append(fields, a.Fields...)
+		}
+	}
+	for _, f := range fields {
+		if f.Name != l.Field {
+			continue
+		}
+		found = true
+		if f.Secret && l.Match == "" {
+			ch.fail(at, "a label of the secret field %q needs a match: its value is no secret", l.Field)
 		}
 	}
 	if !found {

@@ -1,6 +1,140 @@
 package catalog
 
-import "slices"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Auth is one way to sign in to a service.
+type Auth struct {
+	Method string            `yaml:"auth_method"`
+	Fields []CredentialField `yaml:"credential_fields"`
+	SignIn `yaml:",inline"`
+}
+
+// SignIn says how a service wants what a method sends, where the method leaves that open.
+type SignIn struct {
+	// One of Header, Query and Cookie carries the key of api_key, in the header behind Scheme and a space; none where each
+	// credential says it.
+	Header string `yaml:"header"`
+	Scheme string `yaml:"scheme"`
+	Query  string `yaml:"query"`
+	Cookie string `yaml:"cookie"`
+	// Username and Password are what basic_auth sends: texts in which {name} is a field of the credential, for example
+	// "{email}/token". Both are empty where fields of these names are sent.
+	Username string `yaml:"username"`
+	Password string `yaml:"password"`
+}
+
+// Auths are the ways to sign in to the service, the first one first; none for a service that takes no credential.
+func (s *Service) Auths() []Auth {
+	if s.AuthMethod == "none" {
+		return nil
+	}
+	return append([]Auth{{Method: s.AuthMethod, Fields: s.CredentialFields, SignIn: s.SignIn}}, s.OtherAuth...)
+}
+
+// Auth is the way to sign in by a method; ok is false where the service does not take it.
+func (s *Service) Auth(method string) (auth Auth, ok bool) {
+	for _, a := range s.Auths() {
+		if a.Method == method {
+			return a, true
+		}
+	}
+	return Auth{}, false
+}
+
+// Placed reports whether the service says where a key goes.
+func (in *SignIn) Placed() bool { return in.Header+in.Query+in.Cookie != "" }
+
+// Fill puts the fields of a credential in place of their names in a text of SignIn.
+func Fill(text string, fields map[string]string) string {
+	return fieldPlace.ReplaceAllStringFunc(text, func(place string) string { return fields[place[1:len(place)-1]] })
+}
+
+var (
+	fieldPlace = regexp.MustCompile(`\{[a-z][a-z0-9_]*\}`)
+	tokenText  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	headerText = regexp.MustCompile(`^[ -~]*$`)
+)
+
+// auths checks the ways to sign in to a service.
+func (ch *checker) auths(s *Service, at path) {
+	if s.AuthMethod == "none" && (len(s.OtherAuth) > 0 || s.SignIn != SignIn{}) {
+		ch.fail(at.to("auth_method"), "a service with auth_method none has no other way to sign in")
+	}
+	ch.auth(&Auth{Method: s.AuthMethod, Fields: s.CredentialFields, SignIn: s.SignIn}, at, at.to("sign_in"))
+	seen := []string{s.AuthMethod}
+	for i := range s.OtherAuth {
+		a, here := &s.OtherAuth[i], at.to("other_auth", i)
+		oneOf(ch, here, "auth_method", a.Method, authMethods[1:])
+		if slices.Contains(seen, a.Method) {
+			ch.fail(here.to("auth_method"), "auth_method %s stands twice", a.Method)
+		}
+		seen = append(seen, a.Method)
+		ch.auth(a, here, here)
+	}
+	for name, value := range s.Headers {
+		if !tokenText.MatchString(name) || !headerText.MatchString(value) {
+			ch.fail(at.to("headers", name), "%q is no header with a text of printable ASCII", name)
+		}
+	}
+}
+
+func (ch *checker) auth(a *Auth, at, signIn path) {
+	names := ch.credentialFields(a, at)
+	places := 0
+	for _, place := range []string{a.Header, a.Query, a.Cookie} {
+		if place == "" {
+			continue
+		}
+		places++
+		if !tokenText.MatchString(place) {
+			ch.fail(signIn, "%q is no name of a header, query parameter or cookie", place)
+		}
+	}
+	switch {
+	case places > 1 || a.Scheme != "" && a.Header == "":
+		ch.fail(signIn, "a key goes into one of header, query and cookie, and a scheme only with header")
+	case places > 0 && a.Method != "api_key":
+		ch.fail(signIn, "header, query and cookie are for auth_method api_key")
+	case !headerText.MatchString(a.Scheme) || a.Scheme != strings.TrimSpace(a.Scheme):
+		ch.fail(signIn, "scheme must be printable ASCII without spaces around it")
+	case a.Username+a.Password != "" && (a.Method != "basic_auth" || a.Username == "" || a.Password == ""):
+		ch.fail(signIn, "username and password go together, and are for auth_method basic_auth")
+	}
+	for _, place := range fieldPlace.FindAllString(a.Username+a.Password, -1) {
+		if !slices.Contains(names, place[1:len(place)-1]) {
+			ch.fail(signIn, "there is no credential field for %s", place)
+		}
+	}
+}
+
+// credentialFields checks the fields of a way to sign in and returns their names.
+func (ch *checker) credentialFields(a *Auth, at path) (names []string) {
+	required := map[string]bool{}
+	for i, f := range a.Fields {
+		here := at.to("credential_fields", i)
+		ch.need(here, "name", f.Name)
+		ch.need(here, "label", f.Label)
+		oneOf(ch, here, "type", f.Type, fieldTypes)
+		if slices.Contains(names, f.Name) {
+			ch.fail(here, "credential field %q stands twice", f.Name)
+		}
+		names = append(names, f.Name)
+		required[f.Name] = f.Required
+	}
+	if a.Username != "" {
+		return names
+	}
+	for _, name := range secretFields[a.Method] {
+		if !required[name] {
+			ch.fail(at.to("credential_fields"), "auth_method %s needs the required credential field %q", a.Method, name)
+		}
+	}
+	return names
+}
 
 // Callable reports whether calls are made with an authentication method.
 func Callable(method string) bool { return slices.Contains(authMethods, method) }

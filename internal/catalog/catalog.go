@@ -86,7 +86,12 @@ type Service struct {
 	// BaseURL is where the calls go: the pattern of the addresses that Address makes of it.
 	BaseURL string `yaml:"base_url"`
 	// Labels are those of the platform.
-	Labels             map[string]*Label `yaml:"-"`
+	Labels map[string]*Label `yaml:"-"`
+	// SignIn is how AuthMethod signs in; OtherAuth are other ways.
+	SignIn    SignIn `yaml:"sign_in"`
+	OtherAuth []Auth `yaml:"other_auth"`
+	// Headers go with every call, unless the call sets them itself.
+	Headers            map[string]string `yaml:"headers"`
 	DocsURL            string            `yaml:"docs_url"`
 	CredentialFields   []CredentialField `yaml:"credential_fields"`
 	RequiresConnection bool              `yaml:"requires_connection"`

@@ -163,7 +163,10 @@ func (ch *checker) service(c *Catalog, s *Service, at path) {
 	if s.Check != "" {
 		ch.rootPath(at, "check", s.Check)
 	}
-	ch.credentialFields(s, at)
+	ch.auths(s, at)
+	if s.RequiresConnection && s.AuthMethod == "none" {
+		ch.fail(at.to("requires_connection"), "a service with auth_method none requires no connection")
+	}
 	ch.buckets(s, at)
 	if len(s.Actions) > 0 && s.Kind != "api" && s.Kind != "utility" {
 		ch.fail(at.to("actions"), "a service of kind %q cannot have actions", s.Kind)
@@ -178,28 +181,6 @@ func (ch *checker) nested(at path, id, parent, form string) {
 	rest, ok := strings.CutPrefix(id, parent+"__")
 	if !ok || !slug.MatchString(rest) {
 		ch.fail(at.to("id"), "id is %q; it must have the form %s and start with %q", id, form, parent+"__")
-	}
-}
-
-func (ch *checker) credentialFields(s *Service, at path) {
-	seen := map[string]CredentialField{}
-	for i, f := range s.CredentialFields {
-		here := at.to("credential_fields", i)
-		ch.need(here, "name", f.Name)
-		ch.need(here, "label", f.Label)
-		oneOf(ch, here, "type", f.Type, fieldTypes)
-		if _, ok := seen[f.Name]; ok {
-			ch.fail(here, "credential field %q stands twice", f.Name)
-		}
-		seen[f.Name] = f
-	}
-	for _, name := range secretFields[s.AuthMethod] {
-		if f, ok := seen[name]; !ok || !f.Required {
-			ch.fail(at.to("credential_fields"), "auth_method %s needs the required credential field %q", s.AuthMethod, name)
-		}
-	}
-	if s.RequiresConnection && s.AuthMethod == "none" {
-		ch.fail(at.to("requires_connection"), "a service with auth_method none requires no connection")
 	}
 }
 

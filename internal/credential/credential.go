@@ -36,12 +36,13 @@ const (
 // refScheme begins every credentials_ref.
 const refScheme = "vault://"
 
-// Placement says where the key of an api_key credential goes: exactly one of HeaderName and QueryParam is set; Scheme,
-// a word before the value, goes only with HeaderName.
+// Placement says where the key of an api_key credential goes: exactly one of HeaderName, QueryParam and CookieName is set;
+// Scheme, a word before the value, goes only with HeaderName.
 type Placement struct {
 	HeaderName *string
 	Scheme     *string
 	QueryParam *string
+	CookieName *string
 }
 
 // Credential is a stored credential without its secret, as all reads return it.
@@ -62,14 +63,16 @@ func (c *Credential) Ref() string { return refScheme + c.ID.String() }
 
 // Placement returns where an API key goes; nil for other methods.
 func (c *Credential) Placement() *Placement {
-	return placement(c.PlacementHeader, c.PlacementScheme, c.PlacementQuery)
+	return placement(&c.FlowCredential)
 }
 
-func placement(header, scheme, query *string) *Placement {
-	if header == nil && query == nil {
+func placement(row *db.FlowCredential) *Placement {
+	if row.PlacementHeader == nil && row.PlacementQuery == nil && row.PlacementCookie == nil {
 		return nil
 	}
-	return &Placement{HeaderName: header, Scheme: scheme, QueryParam: query}
+	return &Placement{
+		HeaderName: row.PlacementHeader, Scheme: row.PlacementScheme, QueryParam: row.PlacementQuery, CookieName: row.PlacementCookie,
+	}
 }
 
 // Input is what a caller may set. The zero value of an optional field is its default.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"flowlane/internal/catalog"
 	"flowlane/internal/fault"
 )
 
@@ -23,9 +24,9 @@ func checkPlacement(method string, p *Placement) []fault.Field {
 	case method != APIKey:
 		return []fault.Field{wrong("value_error", "Goes only with auth_method api_key", at)}
 	case p == nil:
-		return []fault.Field{wrong("missing", "Required with auth_method api_key: set header_name or query_param", at)}
-	case (p.HeaderName == nil) == (p.QueryParam == nil):
-		return []fault.Field{wrong("value_error", "Set exactly one of header_name and query_param", at)}
+		return []fault.Field{wrong("missing", "Required with auth_method api_key: set header_name, query_param or cookie_name", at)}
+	case !p.one():
+		return []fault.Field{wrong("value_error", "Set exactly one of header_name, query_param and cookie_name", at)}
 	}
 	var bad []fault.Field
 	if p.HeaderName != nil && !isToken(*p.HeaderName) {
@@ -37,6 +38,9 @@ func checkPlacement(method string, p *Placement) []fault.Field {
 	if p.QueryParam != nil && (*p.QueryParam == "" || strings.ContainsFunc(*p.QueryParam, func(r rune) bool { return r <= ' ' || r == 0x7f })) {
 		bad = append(bad, wrong("value_error", "Must not contain spaces or control characters", at, "query_param"))
 	}
+	if p.CookieName != nil && !isToken(*p.CookieName) {
+		bad = append(bad, wrong("value_error", "Not a name of a cookie: use letters, digits, hyphens and underscores", at, "cookie_name"))
+	}
 	if p.Scheme != nil && p.HeaderName == nil {
 		bad = append(bad, wrong("value_error", "Goes only with header_name", at, "scheme"))
 	}
@@ -44,6 +48,38 @@ func checkPlacement(method string, p *Placement) []fault.Field {
 		bad = append(bad, wrong("value_error", "Must be printable ASCII without spaces around it, for example Bearer", at, "scheme"))
 	}
 	return bad
+}
+
+// one tells whether exactly one place is named.
+func (p *Placement) one() bool {
+	n := 0
+	for _, name := range []*string{p.HeaderName, p.QueryParam, p.CookieName} {
+		if name != nil {
+			n++
+		}
+	}
+	return n == 1
+}
+
+// placed is where the key goes: where the catalog says so, else where the caller does. Fault: Unprocessable for a caller that
+// says something else than the catalog.
+func placed(service *catalog.Service, in Input) (*Placement, error) {
+	auth, _ := service.Auth(in.AuthMethod)
+	if !auth.Placed() {
+		return in.Placement, nil
+	}
+	said := &Placement{HeaderName: given(auth.Header), Scheme: given(auth.Scheme), QueryParam: given(auth.Query), CookieName: given(auth.Cookie)}
+	if in.Placement != nil && in.Placement.outgoing() != said.outgoing() {
+		return nil, fault.Invalidated(wrong("value_error", "The catalog says where a key of platform "+in.PlatformID+" goes; leave it out", "api_key_placement"))
+	}
+	return said, nil
+}
+
+func given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // isToken tells whether s is a token of RFC 9110.

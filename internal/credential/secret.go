@@ -38,7 +38,7 @@ func (in Input) settings() settings {
 
 func settingsOf(row *db.FlowCredential) settings {
 	return settings{
-		platformID: row.PlatformID, method: row.AuthMethod, placement: placement(row.PlacementHeader, row.PlacementScheme, row.PlacementQuery),
+		platformID: row.PlatformID, method: row.AuthMethod, placement: placement(row),
 		tokenURL: textOf(row.TokenUrl), audience: textOf(row.Audience), scopes: row.Scopes,
 		awsRegion: textOf(row.AwsRegion), awsURL: textOf(row.AwsEndpointUrl), awsName: textOf(row.AwsDefaultBucket),
 		origins: row.AllowedOrigins,
@@ -52,6 +52,12 @@ func (s *Service) spec(in settings, fields map[string]string) provider.Spec {
 		Method: in.method, PlatformID: in.platformID, Fields: fields, Placement: in.placement.outgoing(), TokenURL: in.tokenURL, Scopes: in.scopes,
 		Audience: in.audience, Region: in.awsRegion, Endpoint: in.awsURL, Bucket: in.awsName,
 		Origins: slices.Clone(in.origins),
+	}
+	if platform, ok := s.catalog.Platform(in.platformID); ok {
+		if service, err := serviceFor(platform, in.method); err == nil {
+			auth, _ := service.Auth(in.method)
+			out.SignIn = auth.SignIn
+		}
 	}
 	for _, service := range s.catalog.Services(in.platformID) {
 		origin, err := out.OriginOf(service)
@@ -83,7 +89,8 @@ func (p *Placement) outgoing() provider.Placement {
 	if p == nil {
 		return provider.Placement{}
 	}
-	return provider.Placement{HeaderName: textOf(p.HeaderName), Scheme: textOf(p.Scheme), QueryParam: textOf(p.QueryParam)}
+	return provider.Placement{HeaderName: textOf(p.HeaderName), Scheme: textOf(p.Scheme), QueryParam: textOf(p.QueryParam),
+		CookieName: textOf(p.CookieName)}
 }
 
 // encode returns the plaintext that the vault encrypts.

@@ -20,6 +20,8 @@ type checked struct {
 	service  *catalog.Service
 	// secret is nil where the stored one is kept.
 	secret *secret
+	// placement is where an API key goes.
+	placement *Placement
 	// origins are those of the Input as they are stored.
 	origins []string
 	// version is that of the stored secret when it was looked at; 0 for a new credential.
@@ -38,6 +40,11 @@ func (s *Service) check(in Input) (checked, error) {
 		return checked{}, err
 	}
 	out := checked{platform: platform, service: service}
+	in.Placement, err = placed(service, in)
+	if err != nil {
+		return checked{}, err
+	}
+	out.placement = in.Placement
 	bad := append(checkPlacement(in.AuthMethod, in.Placement), checkSettings(in)...)
 	origins, wrongOrigins := s.checkOrigins(platform, in)
 	in.Origins = origins
@@ -110,7 +117,8 @@ func serviceFor(platform *catalog.Platform, method string) (*catalog.Service, er
 // takes tells whether a service's calls can carry a secret of the method. A service that calls whatever address the flow
 // names, such as plain HTTP, takes any but signatures, which are made for one API.
 func takes(service *catalog.Service, method string) bool {
-	return service.AuthMethod == method || anyAddress(service) && method != AWSAccessKey
+	_, ok := service.Auth(method)
+	return ok || anyAddress(service) && method != AWSAccessKey
 }
 
 func anyAddress(service *catalog.Service) bool {
@@ -120,8 +128,8 @@ func anyAddress(service *catalog.Service) bool {
 // fieldsOf returns the fields of a secret of this method for the service: those of the catalog or, where the service
 // takes any method, what the method always needs.
 func fieldsOf(service *catalog.Service, method string) []catalog.CredentialField {
-	if service.AuthMethod == method {
-		return service.CredentialFields
+	if auth, ok := service.Auth(method); ok {
+		return auth.Fields
 	}
 	return methodFields[method]
 }

@@ -48,7 +48,7 @@ func (s *Service) Create(ctx context.Context, orgID uuid.UUID, createdBy string,
 		if err != nil {
 			return err
 		}
-		row := in.row(orgID, id, tenancy, firstOf(in.Status, Active), target.origins)
+		row := in.row(orgID, id, tenancy, firstOf(in.Status, Active), target)
 		row.CreatedBy = createdBy
 		if err := s.queries.CredentialAdd(ctx, tx, row); err != nil {
 			return fmt.Errorf("store credential %s: %w", id, err)
@@ -158,7 +158,7 @@ func (s *Service) replace(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID, i
 	if rotates {
 		status = firstOf(in.Status, stored.Status)
 	}
-	row := in.row(orgID, id, tenancy, status, target.origins)
+	row := in.row(orgID, id, tenancy, status, target)
 	if changed := steered(stored, &row); !rotates && len(changed) > 0 {
 		return "", fault.Invalidated(wrong("missing", "Another "+strings.Join(changed, ", ")+" needs the secret again: send credentials, too", "credentials"))
 	}
@@ -188,7 +188,8 @@ func steered(was *db.FlowCredential, is *db.CredentialAddParams) (changed []stri
 		{"scopes", slices.Equal(was.Scopes, is.Scopes)},
 		{"audience", textOf(was.Audience) == textOf(is.Audience)},
 		{"api_key_placement", textOf(was.PlacementHeader) == textOf(is.PlacementHeader) &&
-			textOf(was.PlacementScheme) == textOf(is.PlacementScheme) && textOf(was.PlacementQuery) == textOf(is.PlacementQuery)},
+			textOf(was.PlacementScheme) == textOf(is.PlacementScheme) && textOf(was.PlacementQuery) == textOf(is.PlacementQuery) &&
+			textOf(was.PlacementCookie) == textOf(is.PlacementCookie)},
 		{"aws_endpoint_url", textOf(was.AwsEndpointUrl) == textOf(is.AwsEndpointUrl)},
 		{"allowed_origins", slices.Equal(was.AllowedOrigins, is.AllowedOrigins)},
 	} {
@@ -250,17 +251,17 @@ func (s *Service) putSecret(ctx context.Context, tx pgx.Tx, orgID, id uuid.UUID,
 	return s.stamp(ctx, tx, Use{OrgID: orgID, CredentialID: id, ServiceID: target.service.ID, At: seen.TestedAt, Failure: seen.Failure})
 }
 
-func (in Input) row(orgID, id uuid.UUID, tenancy *string, status string, origins []string) db.CredentialAddParams {
+func (in Input) row(orgID, id uuid.UUID, tenancy *string, status string, target checked) db.CredentialAddParams {
 	row := db.CredentialAddParams{
 		ID: id, OrgID: orgID, Name: in.Name, PlatformID: in.PlatformID, AuthMethod: in.AuthMethod, TenancyID: tenancy,
 		GrantType: in.GrantType, TokenUrl: in.TokenURL, Scopes: in.Scopes, Audience: in.Audience,
-		AwsRegion: in.AWSRegion, AwsDefaultBucket: in.AWSDefaultBucket, AwsEndpointUrl: in.AWSEndpointURL, AllowedOrigins: origins, Status: status,
+		AwsRegion: in.AWSRegion, AwsDefaultBucket: in.AWSDefaultBucket, AwsEndpointUrl: in.AWSEndpointURL, AllowedOrigins: target.origins, Status: status,
 	}
 	if row.Scopes == nil {
 		row.Scopes = []string{}
 	}
-	if p := in.Placement; p != nil {
-		row.PlacementHeader, row.PlacementScheme, row.PlacementQuery = p.HeaderName, p.Scheme, p.QueryParam
+	if p := target.placement; p != nil {
+		row.PlacementHeader, row.PlacementScheme, row.PlacementQuery, row.PlacementCookie = p.HeaderName, p.Scheme, p.QueryParam, p.CookieName
 	}
 	return row
 }
@@ -269,7 +270,7 @@ func replaceRow(r db.CredentialAddParams, rotated bool) db.CredentialReplacePara
 	return db.CredentialReplaceParams{
 		ID: r.ID, OrgID: r.OrgID, Name: r.Name, AuthMethod: r.AuthMethod, TenancyID: r.TenancyID,
 		GrantType: r.GrantType, TokenUrl: r.TokenUrl, Scopes: r.Scopes, Audience: r.Audience,
-		PlacementHeader: r.PlacementHeader, PlacementScheme: r.PlacementScheme, PlacementQuery: r.PlacementQuery,
+		PlacementHeader: r.PlacementHeader, PlacementScheme: r.PlacementScheme, PlacementQuery: r.PlacementQuery, PlacementCookie: r.PlacementCookie,
 		AwsRegion: r.AwsRegion, AwsDefaultBucket: r.AwsDefaultBucket, AwsEndpointUrl: r.AwsEndpointUrl, AllowedOrigins: r.AllowedOrigins,
 		Status: r.Status, Rotated: rotated,
 	}

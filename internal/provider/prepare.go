@@ -34,7 +34,7 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 		return Request{}, fmt.Errorf("action %s: rows go with bulk actions only", act.ID)
 	}
 	p := preparer{call: call, env: &expr.Env{Params: secret.fill(params)}}
-	r := Request{PlatformID: svc.PlatformID, Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}}
+	r := Request{PlatformID: svc.PlatformID, Header: headersOf(svc)}
 	var err error
 	if r.Method, err = p.text("method", call.Compiled.Method); err != nil {
 		return Request{}, err
@@ -62,6 +62,15 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 		return Request{}, err
 	}
 	return r, nil
+}
+
+// headersOf are the headers that every call of a service has.
+func headersOf(svc *catalog.Service) http.Header {
+	h := http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}
+	for name, value := range svc.Headers {
+		h.Set(name, value)
+	}
+	return h
 }
 
 func validMethod(m string) bool {

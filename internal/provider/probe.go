@@ -197,7 +197,7 @@ func (s *Sender) send(ctx context.Context, svc *catalog.Service, path string, se
 	base, err := secret.base(svc)
 	r := Request{
 		Method: http.MethodGet, URL: base + path, PlatformID: svc.PlatformID, SendBefore: deadline, AnswerBefore: deadline,
-		Header: http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}, newToken: true,
+		Header: headersOf(svc), newToken: true,
 	}
 	if err == nil {
 		err = secret.apply(svc, &r)

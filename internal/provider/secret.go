@@ -25,12 +25,13 @@ const redacted = "[redacted]"
 // ErrSecretShape is wrapped by the errors about secrets that cannot work: fields are missing or hold impossible characters.
 var ErrSecretShape = errors.New("the credential does not have the shape that its method needs")
 
-// Placement says where an API key goes: into a header, behind a scheme such as Bearer, or into a query parameter. Exactly
-// one of HeaderName and QueryParam is set.
+// Placement says where an API key goes: into a header, behind a scheme such as Bearer, into a query parameter or into a
+// cookie. Exactly one of HeaderName, QueryParam and CookieName is set.
 type Placement struct {
 	HeaderName string
 	Scheme     string
 	QueryParam string
+	CookieName string
 }
 
 // Secret is what authenticates a call. However it is printed, logged or encoded, nothing of it shows. The zero value
@@ -85,6 +86,8 @@ type Spec struct {
 	Origins    []string
 	// Placement is for api_key.
 	Placement Placement
+	// SignIn is how the catalog has user and password of basic_auth made of Fields; empty where it does not.
+	SignIn catalog.SignIn
 	// TokenURL and Scopes are for oauth2, Audience for oauth2 and jwt.
 	TokenURL string
 	Scopes   []string
@@ -109,6 +112,9 @@ func newSecret(spec Spec) (secret, error) {
 	switch spec.Method {
 	case "basic_auth":
 		user, password := spec.Fields["username"], spec.Fields["password"]
+		if spec.SignIn.Username != "" {
+			user, password = catalog.Fill(spec.SignIn.Username, spec.Fields), catalog.Fill(spec.SignIn.Password, spec.Fields)
+		}
 		if user == "" || password == "" {
 			return secret{}, fmt.Errorf("%w: basic_auth needs username and password", ErrSecretShape)
 		}
@@ -152,12 +158,29 @@ func Placeholder(spec Spec) Secret {
 	return hide(in)
 }
 
+// one reports whether exactly one place is named.
+func (p Placement) one() bool {
+	n := 0
+	for _, name := range []string{p.HeaderName, p.QueryParam, p.CookieName} {
+		if name != "" {
+			n++
+		}
+	}
+	return n == 1
+}
+
 func newKey(key string, p Placement) (secret, error) {
 	switch {
 	case key == "":
 		return secret{}, fmt.Errorf("%w: api_key is empty", ErrSecretShape)
-	case (p.HeaderName == "") == (p.QueryParam == ""):
-		return secret{}, fmt.Errorf("%w: api_key needs either a header or a query parameter to stand in", ErrSecretShape)
+	case !p.one():
+		return secret{}, fmt.Errorf("%w: api_key needs either a header, a query parameter or a cookie to stand in", ErrSecretShape)
+	case p.CookieName != "":
+		c := http.Cookie{Name: p.CookieName, Value: key}
+		if c.Valid() != nil || strings.ContainsAny(key, " ,") {
+			return secret{}, fmt.Errorf("%w: the cookie or api_key holds characters that no cookie can carry", ErrSecretShape)
+		}
+		return secret{header: "Cookie", value: p.CookieName + "=" + key, mask: newMask(key)}, nil
 	case p.QueryParam != "":
 		return secret{query: p.QueryParam, value: key, mask: newMask(key, url.QueryEscape(key))}, nil
 	}

@@ -441,6 +441,10 @@ export type Service = {
      */
     credential_fields: Array<CredentialField>;
     /**
+     * All ways to sign in to the service, `auth_method` first, each with what its credential holds.
+     */
+    auth_methods: Array<ServiceAuth>;
+    /**
      * Whether tasks that call the service must name a credential.
      */
     requires_connection: boolean;
@@ -451,6 +455,14 @@ export type Service = {
     rate_buckets: {
         [key: string]: RateBucket;
     };
+};
+
+export type ServiceAuth = {
+    auth_method: AuthMethod;
+    /**
+     * What such a credential holds.
+     */
+    credential_fields: Array<CredentialField>;
 };
 
 export type ServiceAuthMethod = 'basic_auth' | 'api_key' | 'jwt' | 'oauth2' | 'aws_access_key' | 'none';
@@ -595,8 +607,8 @@ export type AuthMethod = 'basic_auth' | 'api_key' | 'jwt' | 'oauth2' | 'aws_acce
 export type CredentialStatus = 'active' | 'expired' | 'revoked';
 
 /**
- * Where the key of an `api_key` credential is put. Exactly one of `header_name` and `query_param` is set; `scheme`
- * goes only with `header_name`.
+ * Where the key of an `api_key` credential is put. Exactly one of `header_name`, `query_param` and `cookie_name` is set;
+ * `scheme` goes only with `header_name`. Where the catalog says it for a platform, leave it out.
  *
  */
 export type ApiKeyPlacement = {
@@ -606,6 +618,7 @@ export type ApiKeyPlacement = {
      */
     scheme?: string | null;
     query_param?: string | null;
+    cookie_name?: string | null;
 };
 
 export type Credential = {
