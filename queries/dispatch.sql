@@ -177,6 +177,10 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnes
         unnest(@seen::text[]) AS seen, unnest(@resolved::int[]) AS resolved) d
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved;
 
+-- name: CallsForget :execrows
+-- Ends calls that succeeded and that nobody will ask for again, if nobody else has settled them.
+DELETE FROM flow.call WHERE id = ANY(@ids::uuid[]) AND state = 'intent' AND resolved = 0;
+
 -- name: CallPostpone :exec
 UPDATE flow.call SET next_check_at = @next_check_at, checks = checks + @checks WHERE id = @id AND state IN ('unknown', 'awaiting');
 

@@ -17,7 +17,7 @@ SELECT unnest(@batch_ids::uuid[]), unnest(@call_ids::uuid[]), unnest(@step_nos::
 
 -- name: ExchangeList :many
 -- Those of an organization, the newest first.
-SELECT sqlc.embed(e), coalesce(c.state, '')::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+SELECT sqlc.embed(e), coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = @org_id AND e.id < @before AND (NOT @failed::boolean OR e.failed)
     AND (sqlc.narg(domain)::text IS NULL OR e.domain = sqlc.narg(domain))
     AND (sqlc.narg(action_id)::text IS NULL OR e.action_id = sqlc.narg(action_id))
@@ -28,7 +28,7 @@ ORDER BY e.id DESC LIMIT @max_rows;
 
 -- name: ExchangeListOfBatch :many
 -- Those of a batch, or of one record of it, the newest first.
-SELECT sqlc.embed(e), coalesce(c.state, '')::text AS state FROM flow.exchange_batch b
+SELECT sqlc.embed(e), coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange_batch b
 JOIN flow.exchange e ON e.org_id = @org_id AND e.id = b.call_id
 LEFT JOIN flow.call c ON c.id = e.id
 WHERE b.batch_id = @batch_id AND b.call_id < @before AND (NOT @failed::boolean OR b.failed)
@@ -41,7 +41,7 @@ WHERE b.batch_id = @batch_id AND b.call_id < @before AND (NOT @failed::boolean O
 ORDER BY b.call_id DESC LIMIT @max_rows;
 
 -- name: ExchangeGet :one
-SELECT sqlc.embed(e), coalesce(c.state, '')::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+SELECT sqlc.embed(e), coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = @org_id AND e.id = @id;
 
 -- name: ExchangeBatches :many

@@ -58,7 +58,7 @@ GROUP BY u.org_id, u.definition_id, u.version, u.step_no;
 -- have no answer yet.
 SELECT b.bucket, b.max_in_flight, coalesce(c.calls, 0)::bigint AS calls, coalesce(extract(epoch FROM c.slow), 0)::float8 AS slow_seconds,
     (SELECT count(*) FROM (
-        SELECT FROM flow.call r WHERE r.domain = b.domain AND r.bucket = b.bucket
+        SELECT FROM flow.call r WHERE r.domain = b.domain AND r.bucket = b.bucket AND r.counts_in <> '{}'
             AND r.claimed_at > sqlc.arg('recent_since')::timestamptz - coalesce(c.slow, '2 s') LIMIT 1000
     ) n)::int AS recent,
     (SELECT count(*) FROM flow.call u WHERE u.domain = b.domain AND u.bucket = b.bucket AND u.state = 'intent')::int AS under_way

@@ -212,7 +212,8 @@ CREATE TABLE flow.call (
     failure text
 ) WITH (fillfactor = 70);
 CREATE INDEX call_open ON flow.call (domain, bucket, send_before) WHERE state IN ('intent', 'unknown', 'awaiting');
-CREATE INDEX call_recent ON flow.call (domain, bucket, claimed_at);
+-- One that nobody meters is entered once it is over; most of those are gone then.
+CREATE INDEX call_recent ON flow.call (domain, bucket, claimed_at) WHERE counts_in <> '{}' OR state <> 'intent';
 CREATE UNIQUE INDEX call_reference ON flow.call (domain, bucket, reference) WHERE reference IS NOT NULL;
 -- A call has its exclusive key for as long as it is open. That the index does not speak of the state leaves it out of
 -- the way of all the calls that have no such key.
@@ -222,7 +223,7 @@ CREATE INDEX call_unresolved ON flow.call (claimed_at) WHERE state = 'unresolved
 -- A reading of the provider's counters may miss calls that were answered after the time that it holds, however long
 -- before they were claimed. Quick ones are found by when they were claimed.
 CREATE INDEX call_slow ON flow.call (domain, bucket, answered_at) WHERE answered_at - claimed_at > interval '1 second';
-COMMENT ON TABLE flow.call IS 'One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known. A question of the service''s own about an account that the provider counts has a row, too, written when it was answered.';
+COMMENT ON TABLE flow.call IS 'One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known. One that succeeded, and is in no window of a budget and in no doubt, goes with its settlement: what is to be seen of it stands in flow.exchange. A question of the service''s own about an account that the provider counts has a row, too, written when it was answered.';
 COMMENT ON COLUMN flow.call.id IS 'Names the call in logs and in ops.unknown_outcome.';
 COMMENT ON COLUMN flow.call.org_id IS 'The organization whose records it carries.';
 COMMENT ON COLUMN flow.call.domain IS 'The Domain of its budget.';
@@ -235,10 +236,10 @@ COMMENT ON COLUMN flow.call.owner IS 'The process that wrote it down.';
 COMMENT ON COLUMN flow.call.attempt IS 'Which attempt it is for its records, from 1.';
 COMMENT ON COLUMN flow.call.records IS 'How many records it carries; 0 for lookups and polls.';
 COMMENT ON COLUMN flow.call.resolved IS 'How many of its records people have settled; also tells settlements that its parts have changed.';
-COMMENT ON COLUMN flow.call.digest IS 'Digest over the rows as sent: a lookup tells by it whether the provider has them.';
+COMMENT ON COLUMN flow.call.digest IS 'Digest over the rows as sent: a lookup tells by it whether the provider has them. Empty, as the keys and params are, where no lookup will ask.';
 COMMENT ON COLUMN flow.call.first_key IS 'Key of the first record as sent, for the lookup; customer data.';
 COMMENT ON COLUMN flow.call.last_key IS 'Key of the last record as sent, for the lookup; customer data.';
-COMMENT ON COLUMN flow.call.params IS 'The settings of the task as rendered for this call, without the rows; customer data.';
+COMMENT ON COLUMN flow.call.params IS 'The settings of the task as rendered for this call, without the rows, for the lookup; customer data.';
 COMMENT ON COLUMN flow.call.outcome_check IS 'How its outcome is found out where no answer came: safe and keyed are repeated, lookup asks the provider, none needs a person, at_least_once is repeated because the author chose so.';
 COMMENT ON COLUMN flow.call.exclusive_key IS 'While it is open, no other call of the Domain with this key goes out; null for none.';
 COMMENT ON COLUMN flow.call.reference IS 'The provider''s own name for what it accepted; settles one call only. Null while unknown.';
@@ -406,7 +407,7 @@ $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION flow.holds_over(uuid, text, flow.lane) IS 'The holds of people that cover the calls of an organization to a Domain in a lane, but for those of batches: a batch says itself that it is paused.';
 
--- The claim of calls counts them, so that every row of flow.call is in here.
+-- The claim of calls counts them, so that every row that flow.call ever had is in here.
 CREATE TABLE flow.usage (
     org_id uuid NOT NULL REFERENCES flow.organization (id),
     day date NOT NULL,

@@ -130,21 +130,35 @@ COMMENT ON COLUMN ops.budget_window.exhausted IS 'True where nothing of the buck
 COMMENT ON COLUMN ops.budget_window.observed IS 'What the provider''s counter said last; null where it was never read.';
 COMMENT ON COLUMN ops.budget_window.observed_at IS 'As of when the provider said so: when it answered, where it does not tell; null where it was never read.';
 
--- By call_recent, at most 1,000 calls of a budget.
+-- By call_recent, at most 1,000 calls of a budget. Those that succeeded and are not metered have left flow.call: of an
+-- organization's last 1,000 that are kept in flow.exchange, these count.
 CREATE VIEW ops.retry_storm AS
-SELECT c.domain, c.bucket, c.org_id, c.action_id, count(*) AS calls, count(*) FILTER (WHERE c.attempt > 1) AS retries, max(c.attempt) AS highest_attempt,
-    count(*) FILTER (WHERE c.state = 'refused') AS refused, round(100.0 * count(*) FILTER (WHERE c.attempt > 1) / count(*), 1) AS retry_percent,
-    mode() WITHIN GROUP (ORDER BY c.note) FILTER (WHERE c.state NOT IN ('intent', 'settled')) AS main_reason, max(clock.now - c.claimed_at) AS over
-FROM (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset) clock
-CROSS JOIN flow.budget b
+SELECT k.domain, k.bucket, k.org_id, k.action_id, k.calls + e.calls AS calls, k.retries + e.retries AS retries,
+    greatest(k.highest_attempt, e.highest_attempt) AS highest_attempt, k.refused,
+    round(100.0 * (k.retries + e.retries) / (k.calls + e.calls), 1) AS retry_percent, k.main_reason, k.over
+FROM (
+    SELECT c.domain, c.bucket, c.org_id, c.action_id, count(*) AS calls, count(*) FILTER (WHERE c.attempt > 1) AS retries,
+        max(c.attempt) AS highest_attempt, count(*) FILTER (WHERE c.state = 'refused') AS refused,
+        mode() WITHIN GROUP (ORDER BY c.note) FILTER (WHERE c.state NOT IN ('intent', 'settled')) AS main_reason,
+        max(clock.now - c.claimed_at) AS over, min(clock.now) AS now
+    FROM (SELECT clock_timestamp() + ahead AS now FROM flow.clock_offset) clock
+    CROSS JOIN flow.budget b
+    CROSS JOIN LATERAL (
+        SELECT k.domain, k.bucket, k.org_id, k.action_id, k.attempt, k.state, k.note, k.claimed_at FROM flow.call k
+        WHERE k.domain = b.domain AND k.bucket = b.bucket AND k.claimed_at > clock.now - interval '15 minutes'
+            AND (k.counts_in <> '{}' OR k.state <> 'intent')
+        ORDER BY k.claimed_at DESC LIMIT 1000
+    ) c
+    GROUP BY c.domain, c.bucket, c.org_id, c.action_id
+    HAVING count(*) FILTER (WHERE c.attempt > 1 OR c.state = 'refused' OR c.state = 'settled' AND c.note IS NOT NULL) > 0
+) k
 CROSS JOIN LATERAL (
-    SELECT k.domain, k.bucket, k.org_id, k.action_id, k.attempt, k.state, k.note, k.claimed_at FROM flow.call k
-    WHERE k.domain = b.domain AND k.bucket = b.bucket AND k.claimed_at > clock.now - interval '15 minutes'
-    ORDER BY k.claimed_at DESC LIMIT 1000
-) c
-GROUP BY c.domain, c.bucket, c.org_id, c.action_id
-HAVING count(*) FILTER (WHERE c.attempt > 1 OR c.state = 'refused') > 0;
-COMMENT ON VIEW ops.retry_storm IS 'Calls of the last 15 minutes (of each budget the last 1,000) that repeat others, or were refused, by organization and action.';
+    SELECT count(*) AS calls, count(*) FILTER (WHERE x.attempt > 1) AS retries, max(x.attempt) AS highest_attempt
+    FROM (SELECT * FROM flow.exchange n WHERE n.org_id = k.org_id ORDER BY n.id DESC LIMIT 1000) x
+    WHERE x.domain = k.domain AND x.action_id = k.action_id AND x.outcome = 'success' AND x.claimed_at > k.now - interval '15 minutes'
+        AND NOT EXISTS (SELECT FROM flow.call c WHERE c.id = x.id)
+) e;
+COMMENT ON VIEW ops.retry_storm IS 'Calls of the last 15 minutes (of each budget the last 1,000) that repeat others, or were refused, by organization and action. What succeeded without being metered is counted as far as calls are kept.';
 COMMENT ON COLUMN ops.retry_storm.domain IS 'The Domain that is called, or what stands for it where nothing is metered.';
 COMMENT ON COLUMN ops.retry_storm.bucket IS 'The bucket that the calls spend.';
 COMMENT ON COLUMN ops.retry_storm.org_id IS 'Whose records they carry.';

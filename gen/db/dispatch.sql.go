@@ -783,6 +783,19 @@ func (q *Queries) CallsExclusive(ctx context.Context, db DBTX, arg CallsExclusiv
 	return items, nil
 }
 
+const callsForget = `-- name: CallsForget :execrows
+DELETE FROM flow.call WHERE id = ANY($1::uuid[]) AND state = 'intent' AND resolved = 0
+`
+
+// Ends calls that succeeded and that nobody will ask for again, if nobody else has settled them.
+func (q *Queries) CallsForget(ctx context.Context, db DBTX, ids []uuid.UUID) (int64, error) {
+	result, err := db.Exec(ctx, callsForget, ids)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const callsLock = `-- name: CallsLock :many
 SELECT c.id, c.org_id, c.domain, c.bucket, c.lane, c.action_id, c.credential_id, c.state, c.owner, c.attempt, c.records, c.resolved, c.digest, c.first_key, c.last_key, c.params, c.outcome_check, c.exclusive_key, c.reference, c.claimed_at, c.send_before, c.answered_at, c.next_check_at, c.checks, c.counts_in, c.note, c.failure, b.domain, b.bucket, b.service_id, b.metered, b.time_zone, b.max_in_flight, b.next_call_at, b.refusals, b.refused_at FROM flow.call c JOIN flow.budget b ON b.domain = c.domain AND b.bucket = c.bucket
 WHERE c.id = ANY($1::uuid[]) AND c.state IN ('unknown', 'unresolved') ORDER BY c.id FOR UPDATE OF c

@@ -87,7 +87,7 @@ func (q *Queries) ExchangeBatches(ctx context.Context, db DBTX, arg ExchangeBatc
 }
 
 const exchangeGet = `-- name: ExchangeGet :one
-SELECT e.org_id, e.id, e.domain, e.action_id, e.credential_id, e.lane, e.attempt, e.records, e.batch_ids, e.outcome, e.status, e.code, e.provider_code, e.claimed_at, e.sent_at, e.answered_at, e.failed, e.detail, coalesce(c.state, '')::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+SELECT e.org_id, e.id, e.domain, e.action_id, e.credential_id, e.lane, e.attempt, e.records, e.batch_ids, e.outcome, e.status, e.code, e.provider_code, e.claimed_at, e.sent_at, e.answered_at, e.failed, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = $1 AND e.id = $2
 `
 
@@ -185,7 +185,7 @@ func (q *Queries) ExchangeInsert(ctx context.Context, db DBTX, arg ExchangeInser
 }
 
 const exchangeList = `-- name: ExchangeList :many
-SELECT e.org_id, e.id, e.domain, e.action_id, e.credential_id, e.lane, e.attempt, e.records, e.batch_ids, e.outcome, e.status, e.code, e.provider_code, e.claimed_at, e.sent_at, e.answered_at, e.failed, e.detail, coalesce(c.state, '')::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
+SELECT e.org_id, e.id, e.domain, e.action_id, e.credential_id, e.lane, e.attempt, e.records, e.batch_ids, e.outcome, e.status, e.code, e.provider_code, e.claimed_at, e.sent_at, e.answered_at, e.failed, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange e LEFT JOIN flow.call c ON c.id = e.id
 WHERE e.org_id = $1 AND e.id < $2 AND (NOT $3::boolean OR e.failed)
     AND ($4::text IS NULL OR e.domain = $4)
     AND ($5::text IS NULL OR e.action_id = $5)
@@ -264,7 +264,7 @@ func (q *Queries) ExchangeList(ctx context.Context, db DBTX, arg ExchangeListPar
 }
 
 const exchangeListOfBatch = `-- name: ExchangeListOfBatch :many
-SELECT e.org_id, e.id, e.domain, e.action_id, e.credential_id, e.lane, e.attempt, e.records, e.batch_ids, e.outcome, e.status, e.code, e.provider_code, e.claimed_at, e.sent_at, e.answered_at, e.failed, e.detail, coalesce(c.state, '')::text AS state FROM flow.exchange_batch b
+SELECT e.org_id, e.id, e.domain, e.action_id, e.credential_id, e.lane, e.attempt, e.records, e.batch_ids, e.outcome, e.status, e.code, e.provider_code, e.claimed_at, e.sent_at, e.answered_at, e.failed, e.detail, coalesce(c.state, CASE e.outcome WHEN 'success' THEN 'settled' ELSE '' END)::text AS state FROM flow.exchange_batch b
 JOIN flow.exchange e ON e.org_id = $1 AND e.id = b.call_id
 LEFT JOIN flow.call c ON c.id = e.id
 WHERE b.batch_id = $2 AND b.call_id < $3 AND (NOT $4::boolean OR b.failed)

@@ -618,7 +618,7 @@ type FlowBudgetOrgLane struct {
 	Vstart int64
 }
 
-// One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known. A question of the service's own about an account that the provider counts has a row, too, written when it was answered.
+// One request to a provider. Its row is an intent, written before it is sent; it is open until its outcome is known. One that succeeded, and is in no window of a budget and in no doubt, goes with its settlement: what is to be seen of it stands in flow.exchange. A question of the service's own about an account that the provider counts has a row, too, written when it was answered.
 type FlowCall struct {
 	// Names the call in logs and in ops.unknown_outcome.
 	ID uuid.UUID
@@ -644,13 +644,13 @@ type FlowCall struct {
 	Records int32
 	// How many of its records people have settled; also tells settlements that its parts have changed.
 	Resolved int32
-	// Digest over the rows as sent: a lookup tells by it whether the provider has them.
+	// Digest over the rows as sent: a lookup tells by it whether the provider has them. Empty, as the keys and params are, where no lookup will ask.
 	Digest string
 	// Key of the first record as sent, for the lookup; customer data.
 	FirstKey *string
 	// Key of the last record as sent, for the lookup; customer data.
 	LastKey *string
-	// The settings of the task as rendered for this call, without the rows; customer data.
+	// The settings of the task as rendered for this call, without the rows, for the lookup; customer data.
 	Params string
 	// How its outcome is found out where no answer came: safe and keyed are repeated, lookup asks the provider, none needs a person, at_least_once is repeated because the author chose so.
 	OutcomeCheck string
@@ -1950,7 +1950,7 @@ type OpsQueue struct {
 	OldestAge interface{}
 }
 
-// Calls of the last 15 minutes (of each budget the last 1,000) that repeat others, or were refused, by organization and action.
+// Calls of the last 15 minutes (of each budget the last 1,000) that repeat others, or were refused, by organization and action. What succeeded without being metered is counted as far as calls are kept.
 type OpsRetryStorm struct {
 	// The Domain that is called, or what stands for it where nothing is metered.
 	Domain string
@@ -1961,9 +1961,9 @@ type OpsRetryStorm struct {
 	// What is asked of the provider, as the catalog names it.
 	ActionID string
 	// How many calls were looked at.
-	Calls int64
+	Calls int32
 	// How many of them are a second or later attempt.
-	Retries int64
+	Retries int32
 	// The most attempts that any of them makes.
 	HighestAttempt interface{}
 	// How many of them provably did nothing: the provider refused them or asked to come later, or they never arrived.

@@ -95,7 +95,7 @@ func TestWaitingTakesNoPlace(t *testing.T) {
 			if status, counts := b.await(id); status != run.BatchCompleted {
 				t.Errorf("batch ended %s with %+v", status, counts)
 			}
-			if n := b.count("SELECT count(*) FROM flow.call WHERE state <> 'intent'"); n != 1 {
+			if n := b.count("SELECT count(*) FROM flow.exchange"); n != 1 {
 				t.Errorf("%d calls are over, want the one: the others do not wait", n)
 			}
 			b.awaitUntil(id, func(run.BatchStatus, db.FlowBatchCount) bool {

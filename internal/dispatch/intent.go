@@ -21,8 +21,12 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 		in.Lanes, in.ActionIds = append(in.Lanes, string(p.lane)), append(in.ActionIds, p.r.task.Action.ID)
 		in.CredentialIds = append(in.CredentialIds, p.r.task.CredentialID.UUID)
 		in.Attempts, in.Records = append(in.Attempts, max(p.attempt, 1)), append(in.Records, int32(p.records))
-		in.Digests, in.FirstKeys = append(in.Digests, p.digest), append(in.FirstKeys, p.firstKey)
-		in.LastKeys, in.Params = append(in.LastKeys, p.lastKey), append(in.Params, string(p.params))
+		var ask lookupFacts
+		if call := p.r.task.Action.Call; call != nil && call.Lookup != nil {
+			ask = lookupFacts{p.digest, p.firstKey, p.lastKey, string(p.params)}
+		}
+		in.Digests, in.FirstKeys = append(in.Digests, ask.digest), append(in.FirstKeys, ask.firstKey)
+		in.LastKeys, in.Params = append(in.LastKeys, ask.lastKey), append(in.Params, ask.params)
 		in.OutcomeChecks = append(in.OutcomeChecks, p.outcomeCheck())
 		in.ExclusiveKeys = append(in.ExclusiveKeys, p.exclusive)
 		p.written = db.FlowCall{ID: p.id, State: stateIntent, ClaimedAt: c.now, SendBefore: c.now.Add(p.timeout), CountsIn: in.CountsIn,
@@ -35,6 +39,9 @@ func (c *claim) writeDown(ctx context.Context, conn db.DBTX, calls []*outboundCa
 	}
 	return c.count(ctx, conn, calls)
 }
+
+// lookupFacts is what a lookup needs of a call; zero for one of which nobody will ask.
+type lookupFacts struct{ digest, firstKey, lastKey, params string }
 
 // charge moves the virtual times of the lanes of calls and of their organizations on.
 func (c *claim) charge(ctx context.Context, conn db.DBTX, calls []*outboundCall) error {

@@ -213,12 +213,12 @@ func TestPriority_GoesFirstInItsLane(t *testing.T) {
 		b.minutePasses()
 		b.quiet()
 	}
-	const calls = "SELECT count(*) FROM flow.call WHERE records > 0 AND params::jsonb->>'list' = $1"
+	const calls = "SELECT count(*) FROM flow.exchange WHERE batch_ids = ARRAY[$1::uuid]"
 	// Where the boosted batch does not fill the last group of calls, the older one fills it up.
-	const turns = " AND claimed_at > $2 AND claimed_at < (SELECT max(claimed_at) FROM flow.call WHERE params::jsonb->>'list' = 'second')"
-	assert.Equal(t, 15, b.count(calls+" AND claimed_at > $2", "second", boosted))
-	assert.Zero(t, b.count(calls+turns, "first", boosted), "calls of the older batch before the last of the boosted one")
-	assert.NotZero(t, b.count(calls+" AND claimed_at > $2", "first", boosted), "calls of the older batch that could have gone before")
+	const turns = " AND claimed_at > $2 AND claimed_at < (SELECT max(claimed_at) FROM flow.exchange WHERE batch_ids = ARRAY[$3::uuid])"
+	assert.Equal(t, 15, b.count(calls+" AND claimed_at > $2", second, boosted))
+	assert.Zero(t, b.count(calls+turns, first, boosted, second), "calls of the older batch before the last of the boosted one")
+	assert.NotZero(t, b.count(calls+" AND claimed_at > $2", first, boosted), "calls of the older batch that could have gone before")
 	for _, id := range []uuid.UUID{first, second} {
 		status, _ := b.await(id)
 		assert.Equal(t, run.BatchCompleted, status)

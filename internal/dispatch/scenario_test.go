@@ -285,8 +285,11 @@ func TestOneCallThatCannotBeSettled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, hasty)
 	b.exec(
-		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$",
-		"CREATE TRIGGER refuse BEFORE UPDATE ON flow.call FOR EACH ROW WHEN (NEW.params LIKE '%/k7%' OR NEW.params LIKE '%k7\"%') EXECUTE FUNCTION refuse()")
+		`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF EXISTS (SELECT FROM flow.part p WHERE p.call_id = OLD.id AND p.from_off = 7) THEN RAISE EXCEPTION 'no'; END IF;
+			RETURN NEW;
+		END $$`,
+		"CREATE TRIGGER refuse BEFORE UPDATE ON flow.call FOR EACH ROW EXECUTE FUNCTION refuse()")
 	id := b.start(b.define(flowOf(modify("m", "l", `{"n":1}`))), 60, plainRow)
 	b.awaitUntil(id, func(_ run.BatchStatus, c db.FlowBatchCount) bool { return c.Completed == 59 })
 

@@ -133,7 +133,7 @@ func (d *Dispatcher) apply(ctx context.Context, k budgetKey, outcomes []outcome,
 				s.one(call, &outcomes[i])
 			}
 		}
-		if len(s.moves.Ids) == 0 {
+		if len(s.moves.Ids)+len(s.forgotten) == 0 {
 			return s.writeContradictions(ctx, d.Pool)
 		}
 		err = pg.InTxKept(ctx, d.Pool, func(ctx context.Context, tx pgx.Tx) error { return s.write(ctx, tx, wake) })
@@ -157,7 +157,9 @@ type settlement struct {
 	calls map[uuid.UUID]*openCall
 	plans map[uuid.UUID]*definition.Plan
 	// moves and released are what happens to the calls and their windows, the others what happens to their records.
-	moves      db.CallMoveParams
+	moves db.CallMoveParams
+	// forgotten are the calls that go instead.
+	forgotten  []uuid.UUID
 	released   releases
 	settled    map[windowKey]settledWindows
 	results    []run.Result

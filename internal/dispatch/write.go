@@ -19,6 +19,11 @@ import (
 
 // move notes the new state of a call, and when it must be looked into, if at all. It gives back the windows that it did not count in.
 func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time.Time) {
+	s.exchanges.add(s.d.opts.Keep, call, v)
+	if s.forgets(call, v, state) {
+		s.forgotten = append(s.forgotten, call.ID)
+		return
+	}
 	counts := "" // as they are
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
 		w := s.windows(call, Counts(&v.reading, false), Counts(&v.reading, true))
@@ -33,7 +38,13 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	s.checkAt = soonest(s.checkAt, checkAt)
 	m.NextCheckAts, m.Notes = append(m.NextCheckAts, checkAt), append(m.Notes, v.reading.Reason)
 	m.CountsIn, m.Failures = append(m.CountsIn, counts), append(m.Failures, failureText(&v.reading))
-	s.exchanges.add(s.d.opts.Keep, call, v)
+}
+
+// forgets reports whether nobody will ask for a call again: it succeeded at once, is in no window, and has no name by which another
+// could be taken for it.
+func (s *settlement) forgets(call *openCall, v *outcome, state string) bool {
+	return state == stateSettled && v.reading.Kind == provider.Success && call.State == stateIntent && call.Resolved == 0 &&
+		v.reading.Reference == "" && string(call.CountsIn) == "{}" && tenancyOf(s.key.domain) == nil
 }
 
 // windowKey is what the windows of a call depend on: calls that were claimed together share them.
@@ -83,12 +94,8 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	if err := s.references(ctx, tx); err != nil {
 		return err
 	}
-	moved, err := s.d.q.CallMove(ctx, tx, s.moves)
-	if err != nil {
-		return fmt.Errorf("move calls: %w", err)
-	}
-	if int(moved) != len(s.moves.Ids) {
-		return fmt.Errorf("%w: %d of %d calls were settled by somebody else", run.ErrMoved, len(s.moves.Ids)-int(moved), len(s.moves.Ids))
+	if err := s.moveCalls(ctx, tx); err != nil {
+		return err
 	}
 	for _, bucket := range slices.Sorted(maps.Keys(s.backoffs)) {
 		err := s.d.q.HoldOpenBackoff(ctx, tx, db.HoldOpenBackoffParams{ID: newID(), Domain: s.key.domain, Bucket: bucket, Cause: s.cause,
@@ -101,7 +108,7 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range s.moves.Ids {
+	for _, id := range slices.Concat(s.moves.Ids, s.forgotten) {
 		change.CallMoved(id, s.calls[id].from)
 	}
 	if err := s.moveRecords(ctx, change); err != nil {
@@ -123,6 +130,25 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 		change.Wake(run.DueDispatch, s.key.String(), s.now)
 	}
 	return change.Apply(ctx)
+}
+
+// moveCalls writes where the calls stand, each only if nobody else has settled it.
+func (s *settlement) moveCalls(ctx context.Context, tx pgx.Tx) (err error) {
+	var moved, forgotten int64
+	if len(s.moves.Ids) > 0 {
+		if moved, err = s.d.q.CallMove(ctx, tx, s.moves); err != nil {
+			return fmt.Errorf("move calls: %w", err)
+		}
+	}
+	if len(s.forgotten) > 0 {
+		if forgotten, err = s.d.q.CallsForget(ctx, tx, s.forgotten); err != nil {
+			return fmt.Errorf("end calls: %w", err)
+		}
+	}
+	if others := len(s.moves.Ids) + len(s.forgotten) - int(moved+forgotten); others > 0 {
+		return fmt.Errorf("%w: %d calls were settled by somebody else", run.ErrMoved, others)
+	}
+	return nil
 }
 
 // giveBack gives windows back, and has queues of other budgets looked at for which that makes room.
