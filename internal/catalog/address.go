@@ -190,7 +190,9 @@ func (ch *checker) labelField(l *Label, at path) {
 
 // baseURL checks an address with labels.
 func (ch *checker) baseURL(s *Service, at path) {
-	s.BaseURL = strings.TrimRight(s.BaseURL, "/")
+	if s.Kind != kindMCP { // whose address is an endpoint as it is
+		s.BaseURL = strings.TrimRight(s.BaseURL, "/")
+	}
 	s.Labels = ch.p.Labels
 	if s.BaseURL == "" {
 		return

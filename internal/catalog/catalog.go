@@ -163,6 +163,9 @@ type Action struct {
 // Strings in Method, Path, URL, Query, Headers and Body are templates over `params`.
 type Call struct {
 	Method string `yaml:"method"`
+	// Tool is the name of the tool that an action of kind mcp calls, with its parameters as arguments. Method, address, body and
+	// the meaning of answers follow from the protocol.
+	Tool string `yaml:"tool"`
 	// Path is joined to the service's base URL, each expression escaped as one path segment (or query value).
 	Path string `yaml:"path"`
 	// URL replaces base URL and Path where the caller names the whole address.

@@ -21,11 +21,11 @@ const DefaultLane = "interactive"
 // windowSeconds are the lengths of windows that a budget may have.
 var windowSeconds = []int{60, 3600, 86400}
 
-// Values that the contract knows. Of the kinds only utility and api have an executor: services of the others may be
-// described, but have no actions.
+// Values that the contract knows. Services of kinds that have no executor may be described, but have no actions.
 var (
 	platformStatuses = []string{"active", "inactive", "coming_soon"}
-	kinds            = []string{"utility", "api", "mcp", "cli", "product"}
+	kinds            = []string{"utility", "api", kindMCP, "cli", "product"}
+	executed         = []string{"utility", "api", kindMCP}
 	protocols        = []string{"REST", "SOAP", "GraphQL"}
 	authMethods      = []string{"none", "basic_auth", "api_key", "jwt", "oauth2", "aws_access_key"}
 	fieldTypes       = []string{"string", "password"}
@@ -168,7 +168,7 @@ func (ch *checker) service(c *Catalog, s *Service, at path) {
 		ch.fail(at.to("requires_connection"), "a service with auth_method none requires no connection")
 	}
 	ch.buckets(s, at)
-	if len(s.Actions) > 0 && s.Kind != "api" && s.Kind != "utility" {
+	if len(s.Actions) > 0 && !slices.Contains(executed, s.Kind) {
 		ch.fail(at.to("actions"), "a service of kind %q cannot have actions", s.Kind)
 	}
 	for j, a := range s.Actions {
@@ -266,8 +266,10 @@ func (ch *checker) action(c *Catalog, s *Service, a *Action, at path) {
 		}
 		return
 	}
-	if s.Kind != "api" || s.Protocol != "REST" {
-		ch.fail(at.to("call"), "calls are made only for services of kind api and protocol REST")
+	if s.Kind == kindMCP {
+		ch.tool(s, a, at.to("call"))
+	} else if s.Kind != "api" || s.Protocol != "REST" || a.Call.Tool != "" {
+		ch.fail(at.to("call"), "calls are made only for services of kind api and protocol REST, and of tools for kind mcp")
 	}
 	ch.call(c, s, a, at.to("call"), properties)
 }

@@ -29,8 +29,10 @@ const (
 
 func (ch *checker) call(c *Catalog, s *Service, a *Action, at path, params map[string]bool) {
 	call := a.Call
-	ch.need(at, "method", call.Method)
 	switch {
+	case call.Tool != "":
+	case call.Method == "":
+		ch.need(at, "method", call.Method)
 	case (call.Path == "") == (call.URL == ""):
 		ch.fail(at, "a call needs either a path or a url")
 	case call.Path != "" && !strings.HasPrefix(call.Path, "/"):

@@ -57,6 +57,8 @@ func explainNotArrived(r *provider.Reading) (code, message string) {
 		return codeRefused, "The provider asked to come back later"
 	case provider.ReasonNoToken:
 		return codeUnreachable, "The credential gave no access token"
+	case provider.ReasonNoSession:
+		return codeUnreachable, "The server gave no session"
 	case provider.ReasonTimeout:
 		return codeUnreachable, "The provider cannot be reached in time"
 	}

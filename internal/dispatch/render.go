@@ -197,6 +197,7 @@ func (p *outboundCall) prepare(idempotencyKey string) (err error) {
 		return err
 	}
 	p.id, p.exclusive, p.check = newID(), exclusiveKey(over), action.Outcome(p.params)
+	p.request.Owner = p.orgID.String()
 	p.request.Repeats = p.check == catalog.CheckKeyed && p.attempt > 1
 	return nil
 }

@@ -33,6 +33,15 @@ func answerCost(n int64) int64 { return n + outputCopies*min(n, maxOutput) }
 // readAll reads an answer, as far as the process has memory for it. Meanwhile what is not read waits with the sender,
 // and the deadline of the call goes on: ctx.
 func readAll(ctx context.Context, resp *http.Response, limit int64, mem *memory.Grant) ([]byte, error) {
+	body, err := readWhole(ctx, resp, limit, mem)
+	if err == nil {
+		mem.Keep(answerCost(int64(cap(body))))
+	}
+	return body, err
+}
+
+// readWhole is readAll of which more may follow.
+func readWhole(ctx context.Context, resp *http.Response, limit int64, mem *memory.Grant) ([]byte, error) {
 	if resp.ContentLength > limit {
 		return nil, ErrAnswerTooLarge
 	}
@@ -61,7 +70,6 @@ func readAll(ctx context.Context, resp *http.Response, limit int64, mem *memory.
 			if cap(buf) > 2*len(buf) {
 				buf = bytes.Clone(buf)
 			}
-			mem.Keep(answerCost(int64(cap(buf))))
 			return buf, nil
 		}
 		size = min(size*readGrowth, limit)

@@ -33,6 +33,9 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 	if (rows != nil) != act.Bulk {
 		return Request{}, fmt.Errorf("action %s: rows go with bulk actions only", act.ID)
 	}
+	if call.Tool != "" {
+		return prepareTool(svc, call, params, secret)
+	}
 	p := preparer{call: call, env: &expr.Env{Params: secret.fill(params)}}
 	r := Request{PlatformID: svc.PlatformID, Header: headersOf(svc)}
 	var err error

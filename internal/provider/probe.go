@@ -111,6 +111,9 @@ var ErrNothingAsked = errors.New("nothing was asked")
 
 // check tries a secret of a platform that cannot tell accounts: by the service's own check, else by getting its token.
 func (s *Sender) check(ctx context.Context, p *catalog.Platform, svc *catalog.Service, secret Secret) error {
+	if svc.Kind == "mcp" {
+		return s.trySession(ctx, svc, secret)
+	}
 	if svc.Check != "" {
 		return s.send(ctx, svc, svc.Check, secret, &Answer{})
 	}

@@ -43,6 +43,10 @@ type Request struct {
 	sign     signer
 	token    *token
 	newToken bool
+	// Owner names whose session with a server it may share with other requests; empty for a session of its own.
+	Owner string
+	// tool is what a call of a tool has beside other requests; nil for those.
+	tool *toolCall
 	// masks are what its answer must not show.
 	masks []*mask
 	// Repeats: it has the idempotency key of an earlier attempt, which may still be under way there: a conflict (409)
@@ -93,7 +97,9 @@ type Answer struct {
 	// Err says why there is no answer or why its body is unreadable; nil after a complete answer. It never holds a secret.
 	Err error
 	// Stale: the platform refused a token that it had taken before. The next call has a new one.
-	Stale                 bool
+	Stale bool
+	// NoSession: the server did not know the session of the call, and did nothing. Proven: it had known it before.
+	NoSession, Proven     bool
 	StartedAt, FinishedAt time.Time
 	// FailedAt is the stage at which the round trip broke off, one of the Stage constants; empty where it did not, or where
 	// nothing was tried.
@@ -104,4 +110,6 @@ type Answer struct {
 	// repeats and outcomes are those of the request.
 	repeats  bool
 	outcomes map[int]Kind
+	// toolCall is the id of a call of a tool, which its answer repeats.
+	toolCall string
 }

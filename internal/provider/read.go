@@ -46,6 +46,7 @@ const (
 	ReasonWithheld     = "withheld"           // people hold it, or nobody could say that they do not
 	ReasonAddress      = "address_refused"    // the address must not be called
 	ReasonRequest      = "bad_request"        // the request cannot be put on the wire
+	ReasonNoSession    = "no_session"         // the server did not begin a session for the call, or ended it before
 	ReasonNoToken      = "no_access_token"    // what the call must carry could not be had
 	ReasonUnreachable  = "unreachable"        // no connection, no such name, no valid certificate
 	ReasonNoAnswer     = "no_answer"          // the connection broke
@@ -115,6 +116,9 @@ func Read(act *catalog.Action, ans Answer, nRows int) Reading {
 	}
 	if ans.Stale {
 		return Reading{Kind: RetryLater, Reason: ReasonBusy, Message: "The platform no longer took the access token."}
+	}
+	if ans.NoSession {
+		return readNoSession(ans)
 	}
 	spec, kind := &act.Call.Answer, ans.outcomes[ans.Status]
 	if kind == "" && ans.repeats && ans.Status == http.StatusConflict {
@@ -207,6 +211,8 @@ func readCase(c *catalog.AnswerCase, act *catalog.Action, ans Answer, nRows int)
 func readNotSent(err error) Reading {
 	var unsigned *ProbeError
 	switch {
+	case errors.Is(err, errNoSession) && errors.As(err, &unsigned):
+		return Reading{Kind: NotArrived, Reason: ReasonNoSession, Code: unsigned.Class, Message: unsigned.Details}
 	case errors.As(err, &unsigned):
 		return Reading{Kind: NotArrived, Reason: ReasonNoToken, Code: unsigned.Class, Message: unsigned.Details}
 	case errors.Is(err, ErrNotTried):
@@ -237,6 +243,9 @@ func readAccepted(kind Kind, act *catalog.Action, ans Answer, nRows int) Reading
 	unreadable := Reading{Kind: Unknown, Reason: ReasonUnreadable, Status: ans.Status}
 	if ans.Err != nil {
 		return unreadable
+	}
+	if act.Call.Tool != "" {
+		return readTool(ans)
 	}
 	if spec.Envelope {
 		return Reading{Kind: kind, Output: envelope(ans)}

@@ -66,6 +66,9 @@ type secret struct {
 	// mask has what is sent of it.
 	mask *mask
 
+	// key names the secret without telling it; empty for one that is not stored.
+	key string
+
 	platformID string
 	origins    []string
 	// known fills the labels of addresses.
@@ -104,7 +107,7 @@ func NewSecret(spec Spec) (Secret, error) {
 	if err != nil {
 		return Secret{}, err
 	}
-	in.platformID, in.origins, in.known = spec.PlatformID, spec.Origins, spec.known()
+	in.key, in.platformID, in.origins, in.known = spec.key(), spec.PlatformID, spec.Origins, spec.known()
 	return hide(in), nil
 }
 
@@ -154,7 +157,7 @@ func Placeholder(spec Spec) Secret {
 		in.value = awsAlgorithm + " " + Shown
 		in.address, in.defaults = awsAddress(spec), awsDefaults(spec)
 	}
-	in.platformID, in.origins, in.known = spec.PlatformID, spec.Origins, spec.known()
+	in.key, in.platformID, in.origins, in.known = spec.key(), spec.PlatformID, spec.Origins, spec.known()
 	return hide(in)
 }
 
@@ -227,6 +230,10 @@ func (s Secret) apply(svc *catalog.Service, r *Request) error {
 		r.URL = moved
 	}
 	r.masks = append(r.masks, in.mask)
+	if r.tool != nil {
+		r.tool.secret = in.key
+		r.tool.shared = in.key != ""
+	}
 	if in.sign != nil {
 		r.sign = in.locate(svc, r)
 		return nil

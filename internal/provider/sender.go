@@ -78,6 +78,7 @@ type Sender struct {
 	maxAnswer int64
 	memory    *memory.Budget
 	tokens    *tokens
+	sessions  *sessions
 }
 
 // metadata is where a public address stands for the machine's own host: the platform service of Azure.
@@ -89,7 +90,7 @@ func NewSender(o Options) *Sender {
 	if s.now == nil {
 		s.now = time.Now
 	}
-	s.tokens = newTokens(s.now)
+	s.tokens, s.sessions = newTokens(s.now), newSessions()
 	if s.maxAnswer == 0 {
 		s.maxAnswer = DefaultMaxAnswer
 	}
@@ -190,6 +191,10 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	if !g.late() {
 		err = s.sign(ctx, &r)
 	}
+	if err == nil && r.tool != nil {
+		ans.toolCall = r.tool.id
+		err = s.join(ctx, &r)
+	}
 	if err == nil {
 		req, err = g.request(ctx, r)
 	}
@@ -202,6 +207,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 			ans.FailedAt = g.stage.String()
 		}
 		ans.Stale = s.tokens.answered(r.token, &ans)
+		s.sessions.answered(r.tool, &ans)
 	} else {
 		ans.Err = err
 	}
@@ -234,7 +240,11 @@ func (s *Sender) exchange(req *http.Request, r *Request, g *guard, ans *Answer) 
 	defer resp.Body.Close()
 	g.stage.reach(StageRead)
 	ans.Sent, ans.Status, ans.Header = Answered, resp.StatusCode, resp.Header
-	ans.Body, ans.Err = readAll(req.Context(), resp, s.maxAnswer, r.Memory)
+	if r.tool != nil && isEventStream(resp.Header) {
+		ans.Body, ans.Err = readMessage(req.Context(), resp.Body, r.tool.id, s.maxAnswer, r.Memory)
+	} else {
+		ans.Body, ans.Err = readAll(req.Context(), resp, s.maxAnswer, r.Memory)
+	}
 	if ans.Err == nil {
 		g.finish()
 	}
