@@ -212,6 +212,9 @@ func (ch *checker) baseURL(s *Service, at path) {
 			ch.fail(at.to("base_url"), "base_url: a label needs a credential that fills it")
 		}
 		_, behind, inHost := strings.Cut(host, m[0])
+		if !inHost && l.Token != "" {
+			ch.fail(at.to("base_url"), "base_url: {%s} is known once there is a token, and can stand in the host alone", m[1])
+		}
 		if inHost && len(l.Values) == 0 && (!strings.HasPrefix(behind, ".") || strings.Count(behind, ".") < 2) {
 			ch.fail(at.to("base_url"), "base_url: behind {%s} must stand the domain that all addresses share, or list its values", m[1])
 		}

@@ -83,6 +83,7 @@ func TestLoad_LabelMistakes(t *testing.T) {
 		"any host":      {"https://{shop}", "  shop: {field: shop}", "the domain that all addresses share"},
 		"any domain":    {"https://{shop}.example", "  shop: {field: shop}", "the domain that all addresses share"},
 		"domain's part": {"https://{shop}shop.example.org", "  shop: {field: shop}", "the domain that all addresses share"},
+		"token in path": {"https://a.shop.example/{t}", "  t: {token: t}", "can stand in the host alone"},
 		"empty":         {"https://{shop}.shop.example", "  shop:", `label "shop" must be a slug with a source`},
 	} {
 		_, err := Load(Options{Dir: folder(t, labelled(tc.base, tc.labels))})
