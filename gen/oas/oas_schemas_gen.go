@@ -6929,7 +6929,8 @@ type DryRunCall struct {
 	URL string `json:"url"`
 	// By name. `CREDENTIAL` stands for what the credential adds, `IDEMPOTENCY-KEY` for the key of the job.
 	Headers DryRunCallHeaders `json:"headers"`
-	// The body, a form as a string; null for none. A bulk call is shown with this one record.
+	// The body: JSON as it is, other forms as a string, which is in base64 where it is no text; null for
+	// none. A bulk call is shown with this one record.
 	Body AnyValue `json:"body"`
 }
 

@@ -3,14 +3,18 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"flowlane/gen/oas"
 	"flowlane/internal/account"
+	"flowlane/internal/catalog"
 	"flowlane/internal/definition"
 	"flowlane/internal/dryrun"
+	"flowlane/internal/expr"
 	"flowlane/internal/jsonraw"
 	"flowlane/internal/provider"
 	"flowlane/internal/run"
@@ -98,8 +102,12 @@ func dryRunTaskOf(task *definition.Task, t *dryrun.Task) oas.DryRunTask {
 
 func dryRunCallOf(r *provider.Request) oas.DryRunCall {
 	body := bytes.Join(r.Body, nil)
-	if r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" {
-		body = strconv.AppendQuote(nil, string(body)) // percent-encoded: nothing in it is escaped
+	switch {
+	case len(body) == 0 || r.BodyForm == catalog.BodyJSON || r.BodyForm == "": // what a tool is asked is JSON
+	case r.BodyForm == catalog.BodyBytes, !utf8.Valid(body):
+		body = strconv.AppendQuote(nil, base64.StdEncoding.EncodeToString(body))
+	default:
+		body = expr.AppendJSONString(nil, string(body))
 	}
 	out := oas.DryRunCall{Method: r.Method, URL: r.URL, Headers: oas.DryRunCallHeaders{}, Body: oas.AnyValue(body)}
 	for name, values := range r.Header {

@@ -171,13 +171,12 @@ type Call struct {
 	// URL replaces base URL and Path where the caller names the whole address.
 	URL     string `yaml:"url"`
 	Headers JSON   `yaml:"headers"`
-	// Query is a JSON template of an object: the parameters of the query, behind those of Path. A null leaves its parameter
-	// out, an array repeats it for each item.
+	// Query is a JSON template of an object: the parameters of the query, behind those of Path, written like a form.
 	Query JSON `yaml:"query"`
 	// Body is a JSON template; nil sends an empty body. In a bulk action it is the envelope around the records.
 	Body JSON `yaml:"body"`
-	// BodyForm is how the body is written: json (the default) or form (application/x-www-form-urlencoded), where the body is an
-	// object whose fields are treated like those of Query.
+	// BodyForm is how the body is written, one of BodyForms or a template that gives one: json (the default); form and
+	// multipart, an object of fields; xml, an object with one field, the root element; text; bytes, in base64.
 	BodyForm string `yaml:"body_form"`
 	// Records says where the records of a bulk action go.
 	Records *Records `yaml:"records"`

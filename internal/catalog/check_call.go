@@ -14,9 +14,16 @@ const (
 
 // The ways to write a body.
 const (
-	BodyJSON = "json"
-	BodyForm = "form"
+	BodyJSON      = "json"
+	BodyForm      = "form"
+	BodyMultipart = "multipart"
+	BodyXML       = "xml"
+	BodyText      = "text"
+	BodyBytes     = "bytes"
 )
+
+// BodyForms are all of them.
+var BodyForms = []string{BodyJSON, BodyForm, BodyMultipart, BodyXML, BodyText, BodyBytes}
 
 // Bounds of what a call may ask for.
 const (
@@ -76,8 +83,10 @@ func (ch *checker) fields(a *Action, at path) {
 	if call.BodyForm == "" {
 		call.BodyForm = BodyJSON
 	}
-	oneOf(ch, at, "body_form", call.BodyForm, []string{BodyJSON, BodyForm})
-	if call.BodyForm == BodyForm && a.Bulk {
+	if !strings.Contains(call.BodyForm, "{{") {
+		oneOf(ch, at, "body_form", call.BodyForm, BodyForms)
+	}
+	if call.BodyForm != BodyJSON && a.Bulk {
 		ch.fail(at.to("body_form"), "the records of a bulk action go in a JSON body")
 	}
 }

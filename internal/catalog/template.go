@@ -10,8 +10,10 @@ import (
 
 // Templates are the compiled templates of a call; nil where the call has none. They are safe for concurrent use.
 type Templates struct {
-	Method, URL, Query               *expr.Template
-	Headers, Body                    *expr.Template
+	Method, URL, Query *expr.Template
+	Headers, Body      *expr.Template
+	// BodyForm is nil where the form is always the same.
+	BodyForm                         *expr.Template
 	ExclusiveOver, IdempotencyHeader *expr.Template
 	// Path are the pieces of the path and query, in order.
 	Path []PathPart
@@ -52,6 +54,9 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 		IdempotencyHeader: t.text(at.to("idempotency_header"), call.IdempotencyHeader),
 		Path:              t.path(at.to("path"), call.Path),
 		Outcomes:          t.text(at.to("answer", "outcomes"), call.Answer.Outcomes),
+	}
+	if strings.Contains(call.BodyForm, "{{") {
+		call.Compiled.BodyForm = t.text(at.to("body_form"), call.BodyForm)
 	}
 	for i, oc := range call.OutcomeCases {
 		here := at.to("outcome_cases", i, "when")

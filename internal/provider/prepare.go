@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -183,92 +182,6 @@ func (p *preparer) path() (string, error) {
 		}
 	}
 	return b.String(), nil
-}
-
-// fields writes an object as names and values, in its order. A null is left out, an array repeats its name.
-func (p *preparer) fields(place string, t *expr.Template) (string, error) {
-	raw, err := p.render(place, t)
-	if err != nil || raw == nil {
-		return "", err
-	}
-	object := gjson.ParseBytes(raw)
-	if object.Type == gjson.Null {
-		return "", nil
-	}
-	if !object.IsObject() {
-		return "", fmt.Errorf("%w: %s must be an object", ErrParams, place)
-	}
-	var b strings.Builder
-	add := func(name, value gjson.Result) bool {
-		if value.Type == gjson.Null {
-			return true
-		}
-		text, ok := scalar(value)
-		if !ok {
-			err = fmt.Errorf("%w: %s: %q must be a string, a number, true or false, or an array of these", ErrParams, place, name.String())
-			return false
-		}
-		if b.Len() > 0 {
-			b.WriteByte('&')
-		}
-		b.WriteString(url.QueryEscape(name.String()) + "=" + url.QueryEscape(text))
-		return true
-	}
-	object.ForEach(func(name, value gjson.Result) bool {
-		if !value.IsArray() {
-			return add(name, value)
-		}
-		value.ForEach(func(_, item gjson.Result) bool { return add(name, item) })
-		return err == nil
-	})
-	return b.String(), err
-}
-
-// form writes the body as a form.
-func (p *preparer) form(r *Request) error {
-	text, err := p.fields("body", p.call.Compiled.Body)
-	if err != nil {
-		return err
-	}
-	r.Body = [][]byte{[]byte(text)}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	return nil
-}
-
-func (p *preparer) body(r *Request, rows []byte) error {
-	if p.call.BodyForm == catalog.BodyForm {
-		return p.form(r)
-	}
-	raw, err := p.render("body", p.call.Compiled.Body)
-	if err != nil {
-		return err
-	}
-	if rows == nil {
-		if raw != nil && string(raw) != "null" {
-			r.Body = [][]byte{raw}
-			r.Header.Set("Content-Type", "application/json")
-		}
-		return nil
-	}
-	if raw == nil {
-		raw = json.RawMessage("{}")
-	}
-	raw = bytes.TrimSpace(raw)
-	if len(raw) < 2 || raw[0] != '{' {
-		return fmt.Errorf("%w: the envelope of the records must be an object", ErrParams)
-	}
-	name, err := json.Marshal(p.call.Records.At)
-	if err != nil {
-		return err
-	}
-	head := raw[:len(raw)-1]
-	if len(bytes.TrimSpace(head[1:])) > 0 {
-		head = append(head, ',')
-	}
-	head = append(append(head, name...), ':')
-	r.Body = [][]byte{head, rows, []byte("}")}
-	r.Header.Set("Content-Type", "application/json")
-	return nil
 }
 
 func (p *preparer) headers(r *Request, idempotencyKey string) error {

@@ -25,6 +25,8 @@ type Request struct {
 	PlatformID string
 	// Body is sent part by part, without being joined; none for an empty body.
 	Body [][]byte
+	// BodyForm is the form in which the body is written, one of catalog.BodyForms; empty for a request that is no call.
+	BodyForm string
 	// SendBefore: no byte is written at or after this time. It should carry a monotonic reading. Zero for no limit.
 	SendBefore time.Time
 	// AnswerBefore: the answer must have been read by then. Zero for no limit.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"flowlane/internal/expr"
 	"flowlane/internal/jsonraw"
+	"flowlane/internal/media"
 )
 
 const (
@@ -24,8 +24,10 @@ const (
 	maxType = 256
 )
 
+var bounds = media.Bounds{Depth: maxDepth, Parts: maxParts}
+
 // Payload returns what a body means to a flow, by the headers Content-Type and Content-Encoding as they were sent: JSON as
-// it is, a form as an object (form.go), XML as an object (xml.go). Everything else, and whatever is malformed, beyond the
+// it is, forms and XML as objects (package media). Everything else, and whatever is malformed, beyond the
 // bounds or holds what cannot be stored, is {"raw": the body as text, "content_type": the header}. The result may share the
 // memory of body.
 func Payload(contentType, contentEncoding string, body []byte) jsonraw.Value {
@@ -43,9 +45,9 @@ func Payload(contentType, contentEncoding string, body []byte) jsonraw.Value {
 	case mediaType == "application/json", mediaType == "text/json", strings.HasSuffix(mediaType, "+json"):
 		payload, ok = jsonPayload(plain)
 	case mediaType == "application/x-www-form-urlencoded":
-		payload, ok = formPayload(plain)
+		payload, ok = media.Form(plain, bounds)
 	case mediaType == "application/xml", mediaType == "text/xml", strings.HasSuffix(mediaType, "+xml"):
-		payload, ok = xmlPayload(plain)
+		payload, ok = media.XML(plain, media.Reading{Bounds: bounds})
 	default:
 		ok = false
 	}
@@ -78,46 +80,18 @@ func wrap(contentType string, body []byte) jsonraw.Value {
 		contentType = contentType[:maxType]
 	}
 	out := make([]byte, 0, len(body)+len(contentType)+64)
-	out = appendText(append(out, `{"raw":`...), string(body))
-	out = appendText(append(out, `,"content_type":`...), contentType)
+	out = media.AppendText(append(out, `{"raw":`...), string(body))
+	out = media.AppendText(append(out, `,"content_type":`...), contentType)
 	return append(out, '}')
 }
 
-// appendText appends a string of JSON.
-func appendText(dst []byte, text string) []byte {
-	return expr.AppendJSONString(dst, strings.ReplaceAll(text, "\x00", "\ufffd"))
-}
-
-var byteOrderMark = []byte("\xef\xbb\xbf")
-
 // jsonPayload returns a JSON text without what stands around its value. It refuses what the API refuses in its own bodies.
 func jsonPayload(body []byte) (payload []byte, ok bool) {
-	body = bytes.TrimPrefix(body, byteOrderMark)
-	if !utf8.Valid(body) || tooDeep(body) || !json.Valid(body) || unstorable(body) {
+	body = bytes.TrimPrefix(body, media.ByteOrderMark)
+	if !utf8.Valid(body) || media.TooDeep(body, maxDepth) || !json.Valid(body) || unstorable(body) {
 		return nil, false
 	}
 	return bytes.Trim(body, " \t\r\n"), true
-}
-
-// tooDeep tells whether brackets lie deeper than maxDepth in a text that may not be JSON.
-func tooDeep(body []byte) bool {
-	depth, inString := 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return false
 }
 
 // unstorable tells whether a valid JSON text has an escape for NUL or for half of a surrogate pair.

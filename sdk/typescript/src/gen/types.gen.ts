@@ -1828,7 +1828,9 @@ export type DryRunCall = {
         [key: string]: string;
     };
     /**
-     * The body, a form as a string; null for none. A bulk call is shown with this one record.
+     * The body: JSON as it is, other forms as a string, which is in base64 where it is no text; null for none. A bulk call
+     * is shown with this one record.
+     *
      */
     body: AnyValue;
 };

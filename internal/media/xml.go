@@ -1,4 +1,4 @@
-package webhook
+package media
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,17 +20,35 @@ import (
 // any. Names stand as they are written, with their prefixes. Text is all text directly in the element, CDATA included,
 // without white space at both ends. Comments and processing instructions are left out.
 
-// xmlPayload returns an XML document as an object. It refuses what is not well formed, and every DOCTYPE: without one there
+// Bounds are how much of a body is understood.
+type Bounds struct {
+	// Depth is how deep objects and arrays may lie in one another, Parts how many fields a form, or elements and
+	// attributes an XML document, may have.
+	Depth, Parts int
+}
+
+// Reading says how an XML document is read.
+type Reading struct {
+	Bounds
+	// Local: names stand without their prefixes, which the sender chooses, and declarations of namespaces are left out.
+	Local bool
+	// Lists are elements that are arrays even where there is one: the names on the way to each, with dots between them,
+	// without the first Skip.
+	Lists []string
+	Skip  int
+}
+
+// XML returns an XML document as an object. It refuses what is not well formed, and every DOCTYPE: without one there
 // are no entities but the five of XML itself, so nothing is expanded and nothing fetched.
-func xmlPayload(body []byte) (payload []byte, ok bool) {
-	w := xmlWalker{decoder: xml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, byteOrderMark)))}
+func XML(body []byte, r Reading) (payload []byte, ok bool) {
+	w := xmlWalker{Reading: r, decoder: xml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, ByteOrderMark)))}
 	w.decoder.CharsetReader = charset
 	w.open = []*openElement{{}}
 	if halves(body) || w.walk() != nil {
 		return nil, false
 	}
 	payload = w.open[0].appendTo(make([]byte, 0, 2*len(body)+2))
-	return payload, !tooDeep(payload) // arrays are levels, too
+	return payload, !TooDeep(payload, r.Depth) // arrays are levels, too
 }
 
 var numbered = regexp.MustCompile(`&#(?:x0*([0-9A-Fa-f]{4})|0*([0-9]{5}));`)
@@ -51,6 +70,8 @@ func halves(body []byte) bool {
 
 // xmlWalker reads a document into objects.
 type xmlWalker struct {
+	Reading
+
 	decoder *xml.Decoder
 	// open are the elements that have begun and not ended; the first one stands for the document.
 	open  []*openElement
@@ -60,8 +81,9 @@ type xmlWalker struct {
 type openElement struct {
 	object
 
-	name string
-	text []byte
+	// written is the name in the document, name what is made of it.
+	written, name string
+	text          []byte
 }
 
 var (
@@ -123,17 +145,27 @@ func written(name xml.Name) string {
 	return name.Space + ":" + name.Local
 }
 
+func (w *xmlWalker) named(name xml.Name) string {
+	if w.Local {
+		return name.Local
+	}
+	return written(name)
+}
+
 func (w *xmlWalker) start(t xml.StartElement) error {
 	if len(w.open) == 1 && len(w.open[0].fields) > 0 {
 		return errMalformed // a second root
 	}
 	w.parts += 1 + len(t.Attr)
-	if w.parts > maxParts || len(w.open) > maxDepth {
+	if w.parts > w.Parts || len(w.open) > w.Depth {
 		return errBounds
 	}
-	e := &openElement{name: written(t.Name)}
+	e := &openElement{written: written(t.Name), name: w.named(t.Name)}
 	for _, a := range t.Attr {
-		key := "@" + written(a.Name)
+		if w.Local && (a.Name.Space == "xmlns" || a.Name.Space == "" && a.Name.Local == "xmlns") {
+			continue
+		}
+		key := "@" + w.named(a.Name)
 		if e.find(key) >= 0 {
 			return errMalformed
 		}
@@ -161,7 +193,7 @@ func trimmed(text []byte) []byte { return bytes.Trim(text, " \t\r\n") }
 func (w *xmlWalker) end(name string) error {
 	last := len(w.open) - 1
 	e := w.open[last]
-	if last == 0 || e.name != name {
+	if last == 0 || e.written != name {
 		return errMalformed
 	}
 	w.open = w.open[:last]
@@ -172,6 +204,22 @@ func (w *xmlWalker) end(name string) error {
 		}
 		v = value{object: &object{e.fields, e.index}}
 	}
-	w.open[last-1].add(e.name, v)
+	around := &w.open[last-1].object
+	around.add(e.name, v)
+	if w.listed(e.name) {
+		around.fields[around.find(e.name)].list = true
+	}
 	return nil
+}
+
+// listed reports whether an element of the last open one is an array even where there is one.
+func (w *xmlWalker) listed(name string) bool {
+	if len(w.Lists) == 0 || len(w.open) <= w.Skip {
+		return false
+	}
+	way := ""
+	for _, e := range w.open[1+w.Skip:] {
+		way += e.name + "."
+	}
+	return slices.Contains(w.Lists, way+name)
 }

@@ -1,4 +1,4 @@
-package webhook
+package media
 
 // object is a JSON object that is built of a form or of an XML element: fields in the order of their first appearance, each
 // with one value or more.
@@ -11,6 +11,8 @@ type object struct {
 type field struct {
 	key    string
 	values []value
+	// list: it is an array, also of one value.
+	list bool
 }
 
 // value is a text or an object.
@@ -43,7 +45,7 @@ func (o *object) add(key string, v value) {
 		o.fields[i].values = append(o.fields[i].values, v)
 		return
 	}
-	o.fields = append(o.fields, field{key, []value{v}})
+	o.fields = append(o.fields, field{key: key, values: []value{v}})
 	if len(o.fields) <= few {
 		return
 	}
@@ -64,8 +66,8 @@ func (o *object) appendTo(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(appendText(dst, f.key), ':')
-		if len(f.values) == 1 {
+		dst = append(AppendText(dst, f.key), ':')
+		if len(f.values) == 1 && !f.list {
 			dst = f.values[0].appendTo(dst)
 			continue
 		}
@@ -85,5 +87,5 @@ func (v value) appendTo(dst []byte) []byte {
 	if v.object != nil {
 		return v.object.appendTo(dst)
 	}
-	return appendText(dst, v.text)
+	return AppendText(dst, v.text)
 }

@@ -1,18 +1,18 @@
-package webhook
+package media
 
 import "strings"
 
-// formPayload returns a form as an object. Every value is a string, a repeated key becomes an array of its values in their
+// Form returns a form as an object. Every value is a string, a repeated key becomes an array of its values in their
 // order. As browsers have it, a key without = has the value "", and a % that begins no escape stands for itself, so that
 // the only forms that are refused are those with NUL in them or with too many fields.
-func formPayload(body []byte) (payload []byte, ok bool) {
+func Form(body []byte, b Bounds) (payload []byte, ok bool) {
 	var form object
 	parts := 0
 	for pair := range strings.SplitSeq(string(body), "&") {
 		if pair == "" {
 			continue
 		}
-		if parts++; parts > maxParts {
+		if parts++; parts > b.Parts {
 			return nil, false
 		}
 		key, text, _ := strings.Cut(pair, "=")

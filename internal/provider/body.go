@@ -1,0 +1,118 @@
+package provider
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/media"
+)
+
+// contentTypes are what bodies are sent as by their form; that of a multipart body names its boundary.
+var contentTypes = map[string]string{
+	catalog.BodyJSON:  "application/json",
+	catalog.BodyForm:  "application/x-www-form-urlencoded",
+	catalog.BodyXML:   "application/xml; charset=utf-8",
+	catalog.BodyText:  "text/plain; charset=utf-8",
+	catalog.BodyBytes: "application/octet-stream",
+}
+
+// body writes the body of a call in its form; null is none.
+func (p *preparer) body(r *Request, rows []byte) error {
+	form, err := p.bodyForm()
+	if err != nil {
+		return err
+	}
+	raw, err := p.render("body", p.call.Compiled.Body)
+	if err != nil {
+		return err
+	}
+	r.BodyForm = form
+	if rows != nil {
+		if r.Body, err = p.withRecords(raw, rows); err != nil {
+			return err
+		}
+	} else if raw != nil && string(raw) != "null" {
+		r.Body = [][]byte{raw}
+	}
+	if r.Body == nil && form != catalog.BodyForm {
+		return nil
+	}
+	r.Header.Set("Content-Type", contentTypes[form])
+	if form == catalog.BodyJSON {
+		return nil
+	}
+	text, err := writeBody(r, form, gjson.ParseBytes(bytes.Join(r.Body, nil)))
+	switch {
+	case errors.Is(err, ErrParams):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: body: %w", ErrParams, err)
+	}
+	r.Body = [][]byte{text}
+	return nil
+}
+
+func (p *preparer) bodyForm() (string, error) {
+	if p.call.Compiled.BodyForm == nil {
+		return p.call.BodyForm, nil
+	}
+	form, err := p.text("body_form", p.call.Compiled.BodyForm)
+	if err == nil && !slices.Contains(catalog.BodyForms, form) {
+		err = fmt.Errorf("%w: body_form must be one of %v", ErrParams, catalog.BodyForms)
+	}
+	return form, err
+}
+
+// writeBody writes a body that is no JSON.
+func writeBody(r *Request, form string, value gjson.Result) ([]byte, error) {
+	switch form {
+	case catalog.BodyForm:
+		return appendForm(nil, value)
+	case catalog.BodyMultipart:
+		text, contentType, err := multipartBody(value)
+		r.Header.Set("Content-Type", contentType)
+		return text, err
+	case catalog.BodyXML:
+		return media.AppendDocument(nil, value)
+	}
+	text, ok := scalar(value)
+	if !ok {
+		return nil, errors.New("must be a string")
+	}
+	if form == catalog.BodyText {
+		return []byte(text), nil
+	}
+	plain, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, errors.New("must be base64")
+	}
+	return plain, nil
+}
+
+// withRecords puts the records of a bulk call into its envelope, without copying them.
+func (p *preparer) withRecords(raw json.RawMessage, rows []byte) ([][]byte, error) {
+	if raw == nil {
+		raw = json.RawMessage("{}")
+	}
+	raw = bytes.TrimSpace(raw)
+	if len(raw) < 2 || raw[0] != '{' {
+		return nil, fmt.Errorf("%w: the envelope of the records must be an object", ErrParams)
+	}
+	name, err := json.Marshal(p.call.Records.At)
+	if err != nil {
+		return nil, err
+	}
+	head := raw[:len(raw)-1]
+	if len(bytes.TrimSpace(head[1:])) > 0 {
+		head = append(head, ',')
+	}
+	head = append(append(head, name...), ':')
+	return [][]byte{head, rows, []byte("}")}, nil
+}
