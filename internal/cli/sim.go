@@ -13,7 +13,8 @@ import (
 )
 
 type simCommand struct {
-	Dialer simDialer `cmd:"" help:"A contact-centre platform that meters its customers."`
+	Dialer simDialer   `cmd:"" help:"A contact-centre platform that meters its customers."`
+	Any    simPlatform `cmd:"" name:"platform" default:"withargs" help:"Any platform of the catalog: sim --platform NAME."`
 }
 
 type simDialer struct {

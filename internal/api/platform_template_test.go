@@ -1,0 +1,144 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"flowlane/internal/app"
+	"flowlane/internal/catalog"
+	"flowlane/internal/provider/platformsim"
+)
+
+// platformRun is how the template of a platform is run against the simulated platform.
+type platformRun struct {
+	// rejects are the fields by which the platform rejects records whose value is "bad".
+	rejects string
+	// records are those of the start; without them the example of the template is started.
+	metadata string
+	records  []string
+	// want are the counts of jobs, action and arrivals what arrived at the platform.
+	want     map[string]any
+	action   string
+	arrivals map[string]int
+}
+
+// platformRuns are the runs of all templates of third-party platforms, by their ids.
+var platformRuns = map[string]platformRun{
+	"slack-notify": {
+		metadata: `{"channel":"C1H9RESGL"}`, records: []string{`{"text":"one"}`, `{"text":"two","channel":"C2H9RESGL"}`},
+		want: map[string]any{"completed": 2.0}, action: "slack__web__post_message", arrivals: map[string]int{"C1H9RESGL one": 1, "C2H9RESGL two": 1},
+	},
+	"sendgrid-sync-contacts": {
+		metadata: `{}`, records: []string{`{"email":"ada@example.com"}`, `{"email":"grace@example.com"}`},
+		want: map[string]any{"accepted": 2.0}, action: "sendgrid__marketing__upsert_contacts",
+		arrivals: map[string]int{"ada@example.com": 1, "grace@example.com": 1},
+	},
+}
+
+// platforms is a stack that reaches every simulated platform.
+type platforms struct {
+	*stack
+	sims map[string]*platformsim.Sim
+}
+
+func servePlatforms(t *testing.T) platforms {
+	t.Helper()
+	cat, err := catalog.Load(catalog.Options{})
+	require.NoError(t, err)
+	p := platforms{sims: map[string]*platformsim.Sim{}}
+	urls, hosts := map[string]string{}, []string{}
+	for _, shown := range cat.Platforms() {
+		if shown.ID == "core" || shown.ID == "dialer" || shown.ID == "aws" {
+			continue
+		}
+		sim, err := platformsim.New(cat, shown.ID, platformsim.Options{Seed: 1})
+		require.NoError(t, err)
+		server := httptest.NewServer(sim)
+		t.Cleanup(server.Close)
+		t.Cleanup(sim.Close)
+		p.sims[shown.ID] = sim
+		urls[shown.ID] = sim.BaseURL(server.URL)
+		hosts = append(hosts, strings.TrimPrefix(server.URL, "http://"))
+	}
+	p.stack = serveStack(t, true, func(c *app.Config) {
+		for id, url := range urls {
+			c.BaseURLs[id] = url
+		}
+		c.AllowHosts = append(c.AllowHosts, hosts...)
+	})
+	return p
+}
+
+// signIn stores a credential of a platform, as its service asks for one.
+func (p platforms) signIn(platformID string) (credentialID string) {
+	p.t.Helper()
+	cat, err := catalog.Load(catalog.Options{})
+	require.NoError(p.t, err)
+	svc := cat.Services(platformID)[0]
+	fields := map[string]string{}
+	for _, f := range svc.CredentialFields {
+		fields[f.Name] = "acme"
+	}
+	for _, l := range svc.Labels {
+		if len(l.Values) > 0 && l.Field != "" {
+			fields[l.Field] = l.Values[0]
+		}
+	}
+	body := map[string]any{"name": platformID, "platform_id": platformID, "auth_method": svc.AuthMethod, "credentials": fields}
+	text, err := json.Marshal(body)
+	require.NoError(p.t, err)
+	return p.made("/credentials", string(text))
+}
+
+// TestPlatform_Templates makes a definition of every platform's template and runs it through the service against the
+// simulated platform: each record arrives once, and ends as the platform said.
+func TestPlatform_Templates(t *testing.T) {
+	t.Parallel()
+	p := servePlatforms(t)
+	for id, run := range platformRuns {
+		t.Run(id, func(t *testing.T) {
+			platformID, _, _ := strings.Cut(run.action, "__")
+			sim := p.sims[platformID]
+			require.NotNil(t, sim)
+			if run.rejects != "" {
+				require.NoError(t, sim.Reject(platformsim.Rule{Field: run.rejects, Equals: "bad"}))
+			}
+			var shown struct {
+				Slots []struct{ Name string }
+			}
+			p.Do(http.MethodGet, "/flows/templates/"+id, nil).Want(http.StatusOK).Into(&shown)
+			require.Len(t, shown.Slots, 1)
+			made := p.Do(http.MethodPost, "/flows/definitions", map[string]any{
+				"name": id, "status": "active", "template_id": id, "bindings": map[string]string{shown.Slots[0].Name: p.signIn(platformID)},
+			}).Want(http.StatusCreated).JSON()
+			batch := p.await(p.trigger(made["id"].(string), `{"metadata":`+run.metadata+`,"records":[`+strings.Join(run.records, ",")+`]}`))
+			assert.Equal(t, run.want, ended(batch))
+			assert.Equal(t, run.arrivals, sim.Arrivals(run.action))
+			assert.Empty(t, sim.Totals().Mistakes)
+		})
+	}
+}
+
+// TestPlatform_Documented: every platform that ships has a template, and a run of it.
+func TestPlatform_Documented(t *testing.T) {
+	t.Parallel()
+	cat, err := catalog.Load(catalog.Options{})
+	require.NoError(t, err)
+	for _, shown := range cat.Platforms() {
+		if shown.ID == "core" || shown.ID == "dialer" || shown.ID == "aws" {
+			continue
+		}
+		found := false
+		for _, run := range platformRuns {
+			found = found || strings.HasPrefix(run.action, shown.ID+"__")
+		}
+		assert.True(t, found, "platform %s has no template that is run", shown.ID)
+		assert.FileExists(t, "../../docs/platforms/"+shown.ID+".md")
+	}
+}

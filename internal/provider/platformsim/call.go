@@ -1,0 +1,230 @@
+package platformsim
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/expr"
+)
+
+// call is one request and what becomes of it.
+type call struct {
+	sim   *Sim
+	w     http.ResponseWriter
+	r     *http.Request
+	body  []byte
+	form  bool
+	route *route
+	// input is the request as templates see it, vars what they see beside it.
+	input json.RawMessage
+	vars  map[string]any
+	// credential is what the request was signed with.
+	credential string
+}
+
+type headers = map[string]string
+
+// read finds out what the request is.
+func (c *call) read() error {
+	var body any
+	media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	switch {
+	case len(bytes.TrimSpace(c.body)) == 0:
+	case media == "application/x-www-form-urlencoded":
+		c.form = true
+		fields, err := url.ParseQuery(string(c.body))
+		if err != nil {
+			return errors.New("the form cannot be read")
+		}
+		body = flat(fields)
+	case gjson.ValidBytes(c.body):
+		body = json.RawMessage(c.body)
+	case strings.HasSuffix(media, "json"):
+		return errors.New("the body is no JSON")
+	default:
+		body = string(c.body)
+	}
+	names := headers{}
+	for name, values := range c.r.Header {
+		names[strings.ToLower(name)] = values[0]
+	}
+	c.credential = c.presented()
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("the body cannot be read: %w", err)
+	}
+	path := map[string]string{}
+	seen := map[string]any{"method": c.r.Method, "query": flat(c.r.URL.Query()), "headers": names, "body": json.RawMessage(encoded)}
+	for _, r := range c.sim.routes {
+		found, ok := r.match(c.r.URL.EscapedPath())
+		if r.Method != c.r.Method || !ok {
+			continue
+		}
+		path = found
+		seen["path"] = path
+		if c.input, err = json.Marshal(seen); err != nil {
+			return fmt.Errorf("the request cannot be read: %w", err)
+		}
+		if r.when != nil {
+			if holds, err := r.when.Eval(&expr.Env{Input: c.input}); err != nil || !holds {
+				continue
+			}
+		}
+		c.route = r
+		break
+	}
+	seen["path"] = path
+	c.input, err = json.Marshal(seen)
+	c.start()
+	return err
+}
+
+// flat makes one value of each name, an array of those that stand several times.
+func flat(fields url.Values) map[string]any {
+	out := map[string]any{}
+	for name, values := range fields {
+		if len(values) == 1 {
+			out[name] = values[0]
+		} else {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+// serve carries the request out, in the order in which platforms look at one.
+func (c *call) serve() {
+	switch {
+	case c.route == nil:
+		c.refuse(answerMissing, problem{"not_found", "There is no operation " + c.r.Method + " " + c.r.URL.Path + "."})
+		return
+	case c.struck(false):
+		return
+	case !c.route.Public && !c.allowed():
+		c.refuse(answerUnauthorized, problem{"unauthorized", "The credential is missing or not accepted."})
+		return
+	}
+	if bad := c.violation(); bad != nil {
+		c.refuse(answerInvalid, *bad)
+		return
+	}
+	leave, spent := c.enter()
+	defer leave()
+	if spent != nil {
+		c.limited(spent)
+		return
+	}
+	if c.repeated() {
+		return
+	}
+	if c.route.job != nil && !c.findJob() {
+		c.refuse(answerMissing, problem{"not_found", "There is no such job."})
+		return
+	}
+	name, why := c.accept()
+	if name != answerSuccess {
+		c.refuse(name, why)
+		return
+	}
+	c.finish(answerSuccess)
+}
+
+func (c *call) violation() *problem {
+	if d := c.sim.document; d != nil {
+		if err := d.request(c.r, c.body); err != nil {
+			return &problem{"invalid_request", err.Error()}
+		}
+	}
+	return c.route.violation(c.body, c.form)
+}
+
+// presented is the credential of a request, empty for none: where the catalog has a key of the service, else the header
+// Authorization.
+func (c *call) presented() string {
+	for _, svc := range c.sim.platform.Services {
+		for _, auth := range svc.Auths() {
+			if text := c.keyOfMethod(auth); text != "" {
+				return text
+			}
+		}
+	}
+	return ""
+}
+
+func (c *call) keyOfMethod(auth catalog.Auth) string {
+	switch {
+	case auth.Query != "":
+		return c.r.URL.Query().Get(auth.Query)
+	case auth.Cookie != "":
+		if cookie, err := c.r.Cookie(auth.Cookie); err == nil {
+			return cookie.Value
+		}
+		return ""
+	case auth.Header != "":
+		text, prefix := c.r.Header.Get(auth.Header), auth.Scheme
+		if prefix != "" {
+			prefix += " "
+		}
+		if text, ok := strings.CutPrefix(text, prefix); ok {
+			return strings.TrimSpace(text)
+		}
+		return ""
+	case auth.Method == "basic_auth":
+		if user, password, ok := c.r.BasicAuth(); ok && password != "" {
+			return user + ":" + password
+		}
+		return ""
+	}
+	return strings.TrimSpace(strings.TrimPrefix(c.r.Header.Get("Authorization"), "Bearer "))
+}
+
+// BadCredential begins every secret that platforms refuse: a token, a key, or the password of Basic.
+const BadCredential = "bad-"
+
+func (c *call) allowed() bool {
+	if c.route.service.AuthMethod == "none" {
+		return true
+	}
+	_, password, _ := strings.Cut(c.credential, ":")
+	return c.credential != "" && !strings.HasPrefix(c.credential, BadCredential) && !strings.HasPrefix(password, BadCredential)
+}
+
+// repeated answers a request that came before with the same key, as the first was answered.
+func (c *call) repeated() bool {
+	if c.route.Idempotency == "" {
+		return false
+	}
+	key := c.r.Header.Get(c.route.Idempotency)
+	if key == "" {
+		return false
+	}
+	c.sim.mu.Lock()
+	before, ok := c.sim.log.keys[c.credential+" "+key]
+	c.sim.mu.Unlock()
+	switch {
+	case !ok:
+		return false
+	case before.print != c.print():
+		c.refuse(answerConflict, problem{"idempotency_error", "The key came with another request before."})
+	default:
+		c.count(func(l *ledger) { l.totals.Replayed++ })
+		before.reply.write(c.w)
+	}
+	return true
+}
+
+func (c *call) count(change func(l *ledger)) { c.sim.count(change) }
+
+func (c *call) print() string {
+	return c.r.Method + " " + c.r.URL.Path + " " + base64.StdEncoding.EncodeToString(c.body)
+}

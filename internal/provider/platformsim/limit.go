@@ -1,0 +1,147 @@
+package platformsim
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+// spent is a limit that is reached, as answers see it.
+type spent struct {
+	Name       string `json:"name"`
+	Bucket     string `json:"bucket"`
+	Seconds    int    `json:"window_seconds"`
+	Calls      int    `json:"limit"`
+	RetryAfter int    `json:"retry_after"`
+}
+
+// meter counts calls: in windows of the clock for the buckets of the catalog, in rolling ones for the vendor's limits.
+type meter struct {
+	windows map[string]*window
+	rolling map[string][]time.Time
+	running map[string]int
+	// most is the most that was ever counted in one window of a limit, by its name.
+	most map[string]int
+}
+
+type window struct {
+	start time.Time
+	calls int
+}
+
+func newMeter() meter {
+	return meter{windows: map[string]*window{}, rolling: map[string][]time.Time{}, running: map[string]int{}, most: map[string]int{}}
+}
+
+// capped is one limit that a call counts in.
+type capped struct {
+	spent
+
+	key     string
+	aligned bool
+	running bool
+}
+
+// limits are all that the call counts in.
+func (c *call) limits() []capped {
+	var out []capped
+	if a := c.route.action; a != nil {
+		for _, name := range a.Buckets {
+			bucket := c.route.service.RateBuckets[name]
+			if bucket == nil {
+				continue
+			}
+			for seconds, calls := range bucket.Windows {
+				label := name + " in " + strconv.Itoa(seconds) + " s"
+				out = append(out, capped{spent{label, name, seconds, calls, 0}, c.credential + "|" + label, true, false})
+			}
+		}
+	}
+	env := c.env()
+	for _, l := range c.sim.profile.Limits {
+		if len(l.Actions) > 0 && !slices.Contains(l.Actions, c.route.Action) {
+			continue
+		}
+		key := c.credential + "|" + l.Name
+		if l.per != nil {
+			raw, err := l.per.Append(nil, env)
+			if err != nil {
+				c.mistake("limit "+l.Name, err)
+			}
+			key += "|" + gjson.ParseBytes(raw).String()
+		}
+		calls := l.Calls
+		if l.Concurrent > 0 {
+			calls = l.Concurrent
+		}
+		out = append(out, capped{spent{l.Name, l.Name, l.Seconds, calls, 0}, key, false, l.Concurrent > 0})
+	}
+	return out
+}
+
+// enter counts the call, or says which limit has no room for it; then nothing is counted. leave ends it.
+func (c *call) enter() (leave func(), full *spent) {
+	all, s, now := c.limits(), c.sim, c.sim.clock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range all {
+		if used, free := s.meter.used(&all[i], now); used >= all[i].Calls {
+			all[i].RetryAfter = max(int((free+time.Second-1)/time.Second), 1)
+			return func() {}, &all[i].spent
+		}
+	}
+	for i := range all {
+		s.meter.add(&all[i], now)
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i := range all {
+			if all[i].running {
+				s.meter.running[all[i].key]--
+			}
+		}
+	}, nil
+}
+
+// used is how much of a limit is spent, and how long until some of it is free again.
+func (m *meter) used(l *capped, now time.Time) (calls int, free time.Duration) {
+	span := time.Duration(l.Seconds) * time.Second
+	switch {
+	case l.running:
+		return m.running[l.key], time.Second
+	case l.aligned:
+		start := now.Truncate(span)
+		if w := m.windows[l.key]; w != nil && w.start.Equal(start) {
+			calls = w.calls
+		}
+		return calls, start.Add(span).Sub(now)
+	}
+	kept := slices.DeleteFunc(m.rolling[l.key], func(at time.Time) bool { return now.Sub(at) >= span })
+	if m.rolling[l.key] = kept; len(kept) == 0 {
+		return 0, 0
+	}
+	return len(kept), kept[0].Add(span).Sub(now)
+}
+
+func (m *meter) add(l *capped, now time.Time) {
+	switch {
+	case l.running:
+		m.running[l.key]++
+		m.most[l.Name] = max(m.most[l.Name], m.running[l.key])
+	case l.aligned:
+		start := now.Truncate(time.Duration(l.Seconds) * time.Second)
+		w := m.windows[l.key]
+		if w == nil || !w.start.Equal(start) {
+			w = &window{start: start}
+			m.windows[l.key] = w
+		}
+		w.calls++
+		m.most[l.Name] = max(m.most[l.Name], w.calls)
+	default:
+		m.rolling[l.key] = append(m.rolling[l.key], now)
+		m.most[l.Name] = max(m.most[l.Name], len(m.rolling[l.key]))
+	}
+}

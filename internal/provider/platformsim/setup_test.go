@@ -1,0 +1,182 @@
+package platformsim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/tidwall/gjson"
+
+	"flowlane/internal/catalog"
+	"flowlane/internal/provider"
+	"flowlane/internal/provider/platformsim"
+)
+
+// vendorFolder names a folder with vendors' documents; without it, usualFolder beside the repository is taken.
+const (
+	vendorFolder = "FLOWLANE_TEST_OPENAPI_DIR"
+	usualFolder  = "../shared/data/openapi"
+)
+
+// vendorDocument reads the document of a platform's vendor; nil where it has none. skips are those that are not at hand.
+func vendorDocument(t *testing.T, platformID string) []byte {
+	t.Helper()
+	name := platformsim.DocumentName(platformID)
+	if name == "" {
+		return nil
+	}
+	dir := os.Getenv(vendorFolder)
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", usualFolder)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil && os.Getenv(vendorFolder) != "" {
+		t.Fatalf("%s names %s, which lacks %s", vendorFolder, dir, name)
+	}
+	if err != nil {
+		t.Skipf("there is no %s in %s beside the repository; %s names another folder", name, usualFolder, vendorFolder)
+	}
+	return text
+}
+
+// bench is one simulated platform, with its entry in a catalog that leads to it.
+type bench struct {
+	t        *testing.T
+	cat      *catalog.Catalog
+	platform string
+	sim      *platformsim.Sim
+	url      string
+	// last is what the platform called the call before: its reference, or the first text of its output.
+	last string
+}
+
+func play(t *testing.T, platformID string, document []byte) *bench {
+	t.Helper()
+	return playOf(t, catalog.Options{}, platformID, document)
+}
+
+func playOf(t *testing.T, o catalog.Options, platformID string, document []byte) *bench {
+	t.Helper()
+	b := &bench{t: t, platform: platformID}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.sim.ServeHTTP(w, r) }))
+	b.url = server.URL
+	cat, err := catalog.Load(o)
+	require.NoError(t, err)
+	b.sim, err = platformsim.New(cat, platformID, platformsim.Options{Document: document})
+	require.NoError(t, err)
+	o.BaseURLs = map[string]string{platformID: b.sim.BaseURL(server.URL)}
+	b.cat, err = catalog.Load(o)
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	t.Cleanup(b.sim.Close)
+	return b
+}
+
+// control asks the control of the simulator.
+func (b *bench) control(method, path, body string, status int) string {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url+"/_control/"+path, strings.NewReader(body))
+	require.NoError(b.t, err)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(b.t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(b.t, err)
+	require.Equal(b.t, status, res.StatusCode, "%s", text)
+	return string(text)
+}
+
+// secret is one that the service takes.
+func (b *bench) secret(svc *catalog.Service, word string) provider.Secret {
+	b.t.Helper()
+	fields := map[string]string{}
+	for _, f := range svc.CredentialFields {
+		if fields[f.Name] = word; !f.Secret {
+			fields[f.Name] = "acme"
+		}
+	}
+	for _, l := range svc.Labels {
+		if fields[l.Field] != "" && len(l.Values) > 0 {
+			fields[l.Field] = l.Values[0]
+		}
+	}
+	spec := provider.Spec{Method: svc.AuthMethod, PlatformID: svc.PlatformID, Fields: fields, Origins: []string{b.url}, SignIn: svc.SignIn}
+	if spec.Placement = (provider.Placement{HeaderName: svc.SignIn.Header, Scheme: svc.SignIn.Scheme}); !svc.SignIn.Placed() {
+		spec.Placement.HeaderName = "Authorization"
+	}
+	s, err := provider.NewSecret(spec)
+	require.NoError(b.t, err)
+	return s
+}
+
+// call makes the request of an action, sends it, and reads the answer.
+func (b *bench) call(actionID, params string, rows []string, key, word string) provider.Reading {
+	b.t.Helper()
+	act, ok := b.cat.Action(actionID)
+	require.True(b.t, ok, "there is no action %s", actionID)
+	svc, _ := b.cat.Service(act.ServiceID)
+	require.Empty(b.t, act.RenderCheck([]byte(params)), "literal params need no check")
+	var body []byte
+	if rows != nil {
+		body = []byte("[" + strings.Join(rows, ",") + "]")
+	}
+	r, err := provider.Prepare(svc, act, json.RawMessage(params), body, b.secret(svc, word), key)
+	require.NoError(b.t, err)
+	out := provider.Read(act, b.send(&r), len(rows))
+	b.last = out.Reference
+	gjson.ParseBytes(out.Output).ForEach(func(_, v gjson.Result) bool {
+		if b.last == "" && v.Type == gjson.String {
+			b.last = v.String()
+		}
+		return b.last == ""
+	})
+	return out
+}
+
+func (b *bench) send(r *provider.Request) provider.Answer {
+	b.t.Helper()
+	var parts []io.Reader
+	for _, part := range r.Body {
+		parts = append(parts, strings.NewReader(string(part)))
+	}
+	req, err := http.NewRequestWithContext(b.t.Context(), r.Method, r.URL, io.MultiReader(parts...))
+	require.NoError(b.t, err)
+	req.Header = r.Header
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return provider.Answer{Sent: provider.Maybe, Err: err}
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return provider.Answer{Sent: provider.Answered, Status: res.StatusCode, Header: res.Header, Body: text, Err: err}
+}
+
+// told sums a reading up.
+func told(r provider.Reading) string {
+	out := string(r.Kind)
+	for _, part := range []string{r.Code} {
+		if part != "" {
+			out += " " + part
+		}
+	}
+	if r.Kind == provider.RetryLater {
+		out += fmt.Sprintf(" %s", r.RetryAfter)
+	}
+	return out
+}
+
+// honest fails the test where the simulator made a mistake of its own, or answered what its vendor does not document.
+func (b *bench) honest() {
+	b.t.Helper()
+	totals := b.sim.Totals()
+	assert.Empty(b.t, totals.Mistakes, "templates of the profile")
+	assert.Empty(b.t, totals.Undocumented, "answers that the vendor does not document")
+}
