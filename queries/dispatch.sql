@@ -167,14 +167,14 @@ SELECT EXISTS (SELECT FROM flow.call WHERE id = @id AND owner = @owner);
 
 -- name: CallMove :execrows
 -- Moves calls that are still in the state that they were seen in, with as many of their records resolved. What is looked into keeps
--- what was said of it first.
+-- what was said of it first. settled are their records that an answer settles which leaves others open.
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = @answered_at::timestamptz,
     next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
     failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, '')) ELSE nullif(d.failure, '') END,
-    exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END
+    exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END, resolved = c.resolved + d.settled
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state, unnest(@refs::text[]) AS reference,
         unnest(@next_check_ats::timestamptz[]) AS next_check_at, unnest(@notes::text[]) AS note, unnest(@counts_in::text[]) AS counts_in, unnest(@failures::text[]) AS failure,
-        unnest(@seen::text[]) AS seen, unnest(@resolved::int[]) AS resolved) d
+        unnest(@seen::text[]) AS seen, unnest(@resolved::int[]) AS resolved, unnest(@settled::int[]) AS settled) d
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved;
 
 -- name: CallsForget :execrows

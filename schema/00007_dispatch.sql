@@ -235,7 +235,7 @@ COMMENT ON COLUMN flow.call.state IS 'intent: may be under way; unknown: nobody 
 COMMENT ON COLUMN flow.call.owner IS 'The process that wrote it down.';
 COMMENT ON COLUMN flow.call.attempt IS 'Which attempt it is for its records, from 1.';
 COMMENT ON COLUMN flow.call.records IS 'How many records it carries; 0 for lookups and polls.';
-COMMENT ON COLUMN flow.call.resolved IS 'How many of its records people have settled; also tells settlements that its parts have changed.';
+COMMENT ON COLUMN flow.call.resolved IS 'How many of its records are settled, by people or by an answer that left others open; also tells settlements that its parts have changed.';
 COMMENT ON COLUMN flow.call.digest IS 'Digest over the rows as sent: a lookup tells by it whether the provider has them. Empty, as the keys and params are, where no lookup will ask.';
 COMMENT ON COLUMN flow.call.first_key IS 'Key of the first record as sent, for the lookup; customer data.';
 COMMENT ON COLUMN flow.call.last_key IS 'Key of the last record as sent, for the lookup; customer data.';

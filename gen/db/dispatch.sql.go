@@ -458,10 +458,10 @@ const callMove = `-- name: CallMove :execrows
 UPDATE flow.call c SET state = d.state, reference = coalesce(nullif(d.reference, ''), c.reference), answered_at = $1::timestamptz,
     next_check_at = nullif(d.next_check_at, '0001-01-01 00:00:00+00'), note = coalesce(nullif(d.note, ''), c.note), counts_in = coalesce(nullif(d.counts_in, '')::jsonb, c.counts_in),
     failure = CASE WHEN d.state IN ('unknown', 'unresolved') THEN coalesce(c.failure, nullif(d.failure, '')) ELSE nullif(d.failure, '') END,
-    exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END
+    exclusive_key = CASE WHEN d.state IN ('intent', 'unknown', 'awaiting') THEN c.exclusive_key END, resolved = c.resolved + d.settled
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reference,
         unnest($5::timestamptz[]) AS next_check_at, unnest($6::text[]) AS note, unnest($7::text[]) AS counts_in, unnest($8::text[]) AS failure,
-        unnest($9::text[]) AS seen, unnest($10::int[]) AS resolved) d
+        unnest($9::text[]) AS seen, unnest($10::int[]) AS resolved, unnest($11::int[]) AS settled) d
 WHERE c.id = d.id AND c.state = d.seen AND c.resolved = d.resolved
 `
 
@@ -476,10 +476,11 @@ type CallMoveParams struct {
 	Failures     []string
 	Seen         []string
 	Resolved     []int32
+	Settled      []int32
 }
 
 // Moves calls that are still in the state that they were seen in, with as many of their records resolved. What is looked into keeps
-// what was said of it first.
+// what was said of it first. settled are their records that an answer settles which leaves others open.
 func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (int64, error) {
 	result, err := db.Exec(ctx, callMove,
 		arg.AnsweredAt,
@@ -492,6 +493,7 @@ func (q *Queries) CallMove(ctx context.Context, db DBTX, arg CallMoveParams) (in
 		arg.Failures,
 		arg.Seen,
 		arg.Resolved,
+		arg.Settled,
 	)
 	if err != nil {
 		return 0, err

@@ -642,7 +642,7 @@ type FlowCall struct {
 	Attempt int32
 	// How many records it carries; 0 for lookups and polls.
 	Records int32
-	// How many of its records people have settled; also tells settlements that its parts have changed.
+	// How many of its records are settled, by people or by an answer that left others open; also tells settlements that its parts have changed.
 	Resolved int32
 	// Digest over the rows as sent: a lookup tells by it whether the provider has them. Empty, as the keys and params are, where no lookup will ask.
 	Digest string

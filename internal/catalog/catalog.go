@@ -251,7 +251,7 @@ type Answer struct {
 	Output []string `yaml:"output"`
 	// Envelope puts status, headers and body into the output instead of the body alone.
 	Envelope bool `yaml:"envelope"`
-	// Rows says where the rejected rows of a bulk call stand.
+	// Rows says what became of the single records of a bulk call.
 	Rows *RowResults `yaml:"rows"`
 	// Code and Message name the fields of an error answer.
 	Code    string `yaml:"code"`
@@ -295,14 +295,6 @@ type RetryLater struct {
 	// WaitSeconds is how long to wait where the answer has neither window nor Retry-After. A 429 of an action without buckets backs
 	// off by itself instead.
 	WaitSeconds int `yaml:"wait_seconds"`
-}
-
-// RowResults says where the rejected rows of an answer stand and how they are numbered from 0.
-type RowResults struct {
-	At     string `yaml:"at"`
-	Row    string `yaml:"row"`
-	Code   string `yaml:"code"`
-	Reason string `yaml:"reason"`
 }
 
 // Lookup asks the provider whether a call with unknown outcome arrived.

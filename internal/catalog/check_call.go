@@ -180,10 +180,7 @@ func (ch *checker) answer(call *Call, at path) {
 		ch.field(at, f[0], f[1], false)
 	}
 	ch.output(ans.Output, at)
-	ch.rows(ans.Rows, at.to("rows"))
-	if ans.Rows != nil && call.Records == nil {
-		ch.fail(at.to("rows"), "only a bulk action has row results")
-	}
+	ch.rows(ans.Rows, call.Records, at.to("rows"), false)
 }
 
 func (ch *checker) answerCases(cases []AnswerCase, at path) {
@@ -269,7 +266,7 @@ func (ch *checker) result(c *Catalog, a *Action, at path) {
 		ch.fail(at, "running must name the states in which the result is not there yet")
 	}
 	ch.within(at, "every_seconds", r.EverySeconds, 1, 3600)
-	ch.rows(r.Rows, at.to("rows"))
+	ch.rows(r.Rows, a.Call.Records, at.to("rows"), true)
 	ch.output(r.Output, at)
 }
 
@@ -284,14 +281,4 @@ func (ch *checker) asks(c *Catalog, a *Action, at path, id string) {
 	case other.Call == nil || other.Bulk || other.OutcomeCheck != CheckSafe:
 		ch.fail(at.to("action"), "action %q must be a single-record call with outcome_check safe", id)
 	}
-}
-
-func (ch *checker) rows(r *RowResults, at path) {
-	if r == nil {
-		return
-	}
-	ch.field(at, "at", r.At, true)
-	ch.field(at, "row", r.Row, true)
-	ch.field(at, "code", r.Code, false)
-	ch.field(at, "reason", r.Reason, false)
 }

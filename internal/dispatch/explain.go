@@ -71,6 +71,7 @@ var unknownWhy = map[string]string{
 	provider.ReasonNoAnswer:    "the connection broke before an answer came",
 	provider.ReasonSenderLost:  "the process that sent the call ended before an answer came",
 	provider.ReasonUnreadable:  "its answer cannot be read",
+	provider.ReasonUnsaid:      "its answer does not say what became of the record",
 	provider.ReasonRedirect:    "it answered with a redirect, which is not followed",
 	provider.ReasonServerError: "it failed",
 	provider.ReasonUnexpected:  "its answer does not say what was done",

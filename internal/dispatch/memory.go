@@ -74,6 +74,6 @@ func letGo(calls []*outboundCall, kept ...*outboundCall) {
 
 // understood lets go of what is not needed any more once the answer is read: of it remains what will be stored.
 func (f *finished) understood(r *provider.Reading) {
-	f.answer.Body, f.call.request.Body, f.call.rows, f.call.params = nil, nil, nil, nil
-	f.call.request.Memory.Keep(provider.OutputCost(r.Output))
+	f.answer, f.call.request.Body, f.call.rows, f.call.params = provider.Answer{}, nil, nil, nil
+	f.call.request.Memory.Keep(r.Cost())
 }

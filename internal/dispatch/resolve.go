@@ -248,14 +248,9 @@ var truths = map[provider.Kind]string{provider.Success: string(OutcomeAccepted),
 // it is kept and alarmed.
 func (s *settlement) disagree(call *openCall, v *outcome) {
 	for _, said := range call.resolved {
-		truth, tells := truths[v.reading.Kind]
-		if !tells {
-			return
-		}
-		if slices.ContainsFunc(v.reading.Rejected, func(r provider.RowError) bool { return r.Row == int(said.CallRow) }) {
-			truth = string(OutcomeRejected)
-		}
-		if said.Outcome == truth || said.Outcome == string(OutcomeRequeue) && v.reading.Kind != provider.Success {
+		kind := saysOf(&v.reading, int(said.CallRow))
+		truth, tells := truths[kind]
+		if !tells || said.Outcome == truth || said.Outcome == string(OutcomeRequeue) && v.reading.Kind != provider.Success {
 			continue
 		}
 		s.d.opts.Log.Error("the provider contradicts what a person said of a record", "call", call.ID, "row", said.CallRow, "said", said.Outcome, "truth", truth)
@@ -263,6 +258,17 @@ func (s *settlement) disagree(call *openCall, v *outcome) {
 		s.contradictions.CallRows = append(s.contradictions.CallRows, said.CallRow)
 		s.contradictions.Truths = append(s.contradictions.Truths, truth)
 	}
+}
+
+// saysOf is what a reading says of one row of its call.
+func saysOf(r *provider.Reading, row int) provider.Kind {
+	for i := range r.Rows {
+		if r.Rows[i].Row == row {
+			return map[provider.RowKind]provider.Kind{provider.RowAccepted: provider.Success, provider.RowRejected: provider.Refused,
+				provider.RowRetry: provider.NotArrived, provider.RowOpen: provider.Unknown}[r.Rows[i].Kind]
+		}
+	}
+	return r.Kind
 }
 
 // writeContradictions keeps what disagree found.

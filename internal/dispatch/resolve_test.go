@@ -68,7 +68,7 @@ func TestLateAnswerToACallPartlyResolved(t *testing.T) {
 	}
 	late := provider.Reading{Kind: provider.Success}
 	for _, row := range []int{5, 11, 40, 42, 98} {
-		late.Rejected = append(late.Rejected, provider.RowError{Row: row, Code: "BAD"})
+		late.Rows = append(late.Rows, provider.RowOutcome{Row: row, Kind: provider.RowRejected, Code: "BAD"})
 	}
 	if err := b.disp.Late(t.Context(), b.tenancy, "upload_async", call, late); err != nil {
 		t.Fatal(err)

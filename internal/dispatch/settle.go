@@ -54,7 +54,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 		d.observe(ctx, f.call, &f.answer)
 		d.logCall(ctx, k, f.call, &v)
 		f.understood(&v.reading)
-		if v.reading.Kind == provider.Success && f.call.refusals == 0 {
+		if v.reading.Kind == provider.Success && f.call.refusals == 0 && !v.reading.LeavesOpen() {
 			plain = append(plain, v)
 		} else {
 			rest = append(rest, v)
@@ -70,7 +70,7 @@ func (d *Dispatcher) settle(ctx context.Context, k budgetKey, group []finished, 
 func (d *Dispatcher) fromMemory(ctx context.Context, k budgetKey, outcomes []outcome) (s *settlement, err error) {
 	for i := range outcomes {
 		p := outcomes[i].call
-		if p == nil || outcomes[i].reading.Kind != provider.Success || p.refusals > 0 {
+		if p == nil || outcomes[i].reading.Kind != provider.Success || p.refusals > 0 || outcomes[i].reading.LeavesOpen() {
 			return nil, nil
 		}
 		if s == nil {
@@ -166,7 +166,9 @@ type settlement struct {
 	requeues   []requeue
 	uncertain  []run.Part
 	unresolved []run.Part
-	exchanges  exchanges
+	// partly are those of which some records are in doubt still.
+	partly    []partly
+	exchanges exchanges
 	// budget is that of the calls; zero where nothing of it is needed. refusals is what becomes of its count of refusals.
 	budget   db.FlowBudget
 	refusals int32
@@ -209,8 +211,10 @@ type openCall struct {
 	parts []run.Part
 	// from is where its records stand; empty where the call is over.
 	from run.Status
-	// resolved are those of its records that people have settled, by their rows.
+	// resolved are those of its records that people have settled, by their rows; settled is how many an answer settles that
+	// leaves others open.
 	resolved []db.ResolutionsOfCallRow
+	settled  int32
 }
 
 // recordsIn is where the records of calls stand that are not over, by the call's state.
@@ -279,6 +283,9 @@ func (s *settlement) one(call *openCall, v *outcome) {
 		}
 		return
 	}
+	if int(call.Resolved) > len(call.resolved) { // an answer has settled some of its records: others are left to people
+		return
+	}
 	switch v.reading.Kind {
 	case provider.Success:
 		s.success(call, v)
@@ -317,33 +324,6 @@ func (s *settlement) at(p *run.Part, e *run.JobError) *run.JobError {
 	step, task := s.task(p)
 	e.StepID, e.TaskID = step.ID, task.ID
 	return e
-}
-
-// success settles accepted records, and those that the provider rejected by row.
-func (s *settlement) success(call *openCall, v *outcome) {
-	row, rejected, gone := 0, v.reading.Rejected, call.resolved
-	for i := range call.parts {
-		p := &call.parts[i]
-		r := s.result(call, p, v)
-		r.Output = v.reading.Output
-		for _, o := range p.Offsets() {
-			for len(gone) > 0 && int(gone[0].CallRow) == row { // a person has settled it
-				row, gone = row+1, gone[1:]
-			}
-			for len(rejected) > 0 && rejected[0].Row < row {
-				rejected = rejected[1:]
-			}
-			if len(rejected) > 0 && rejected[0].Row == row {
-				e := s.at(p, &run.JobError{Code: codeRejected, Message: "The provider rejected the record",
-					ProviderCode: rejected[0].Code, ProviderMessage: rejected[0].Message})
-				r.Exceptions = append(r.Exceptions, run.Exception{Offset: o, Kind: run.TraceRejected, Error: e})
-				rejected = rejected[1:]
-			}
-			row++
-		}
-		s.results = append(s.results, r)
-	}
-	s.move(call, v, stateSettled, time.Time{})
 }
 
 func (s *settlement) result(call *openCall, p *run.Part, v *outcome) run.Result {

@@ -34,6 +34,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	m.AnsweredAt = s.now
 	m.Ids, m.Seen = append(m.Ids, call.ID), append(m.Seen, call.State)
 	m.Resolved, m.States = append(m.Resolved, call.Resolved), append(m.States, state)
+	m.Settled = append(m.Settled, call.settled)
 	m.Refs = append(m.Refs, v.reading.Reference)
 	s.checkAt = soonest(s.checkAt, checkAt)
 	m.NextCheckAts, m.Notes = append(m.NextCheckAts, checkAt), append(m.Notes, v.reading.Reason)
@@ -111,7 +112,7 @@ func (s *settlement) write(ctx context.Context, tx pgx.Tx, wake bool) error {
 	for _, id := range slices.Concat(s.moves.Ids, s.forgotten) {
 		change.CallMoved(id, s.calls[id].from)
 	}
-	if err := s.moveRecords(ctx, change); err != nil {
+	if err := s.moveRecords(ctx, tx, change); err != nil {
 		return err
 	}
 	if err := s.giveBack(ctx, tx, change); err != nil {
@@ -167,19 +168,23 @@ func (s *settlement) giveBack(ctx context.Context, tx pgx.Tx, change *run.Change
 }
 
 // moveRecords moves the records of the calls.
-func (s *settlement) moveRecords(ctx context.Context, change *run.Change) error {
+func (s *settlement) moveRecords(ctx context.Context, tx pgx.Tx, change *run.Change) error {
+	split, err := s.splitOff(ctx, tx, change)
+	if err != nil {
+		return err
+	}
 	for _, r := range s.requeues {
 		if err := change.Requeue(ctx, r.parts, r.again); err != nil {
 			return err
 		}
 	}
-	if err := change.Doubt(ctx, s.uncertain); err != nil {
+	if err := change.Doubt(ctx, split.uncertain); err != nil {
 		return err
 	}
-	if err := change.Abandon(ctx, s.unresolved); err != nil {
+	if err := change.Abandon(ctx, split.unresolved); err != nil {
 		return err
 	}
-	return change.Settle(ctx, s.results)
+	return change.Settle(ctx, split.results)
 }
 
 // references drops a reference that settles another call already: a provider that repeats itself must not stop us.

@@ -27,6 +27,15 @@ const (
 // OutputCost is what an output takes of the memory of a process until it is stored.
 func OutputCost(output []byte) int64 { return int64(len(output)) * outputCopies }
 
+// Cost is what a reading takes until it is stored.
+func (r *Reading) Cost() int64 {
+	n := OutputCost(r.Output)
+	for i := range r.Rows {
+		n += OutputCost(r.Rows[i].Output)
+	}
+	return n
+}
+
 // answerCost is what an answer of at most so many bytes takes.
 func answerCost(n int64) int64 { return n + outputCopies*min(n, maxOutput) }
 

@@ -62,7 +62,7 @@ func TestDialer_Upload(t *testing.T) {
 	d := newDialer(t)
 	d.sim.SetAccount("ann", dialersim.AccountSettings{Rules: []dialersim.Rule{{Kind: "missing_key", Code: "no_key", Reason: "the key is missing"}}})
 	_, r := d.do("dialer__api__upload", uploadParams, uploadRows, 3)
-	if r.Kind != Success || r.Reference == "" || fmt.Sprint(r.Rejected) != "[{1 no_key the key is missing}]" {
+	if r.Kind != Success || r.Reference == "" || fmt.Sprint(r.Rows) != "[{1 rejected no_key the key is missing []}]" {
 		t.Errorf("reading is %s", brief(r))
 	}
 	if got := d.sim.Arrivals("demo"); got["a"] != 1 || got["c"] != 1 {

@@ -172,7 +172,7 @@ func ReadResult(act *catalog.Action, body []byte, nRows int) (pending bool, r Re
 	r = Reading{Kind: Success, Output: output(doc, body, spec.Output)}
 	if spec.Rows != nil {
 		var ok bool
-		if r.Rejected, ok = readRows(doc, spec.Rows, nRows); !ok {
+		if r.Rows, ok = readRows(doc, spec.Rows, nRows, nil); !ok {
 			return false, unreadable
 		}
 	}

@@ -36,7 +36,7 @@ func Prepare(svc *catalog.Service, act *catalog.Action, params json.RawMessage, 
 		return prepareTool(svc, call, params, secret)
 	}
 	p := preparer{call: call, env: &expr.Env{Params: secret.fill(params)}}
-	r := Request{PlatformID: svc.PlatformID, Header: headersOf(svc)}
+	r := Request{PlatformID: svc.PlatformID, Header: headersOf(svc), rows: rows}
 	var err error
 	if r.Method, err = p.text("method", call.Compiled.Method); err != nil {
 		return Request{}, err

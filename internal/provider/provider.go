@@ -56,6 +56,8 @@ type Request struct {
 	Repeats bool
 	// outcomes are what statuses prove of which the call itself says so.
 	outcomes map[int]Kind
+	// rows is the array of rows of a bulk call.
+	rows []byte
 }
 
 // Size is the length of the body in bytes.
@@ -109,9 +111,10 @@ type Answer struct {
 
 	// masks are those of the request.
 	masks []*mask
-	// repeats and outcomes are those of the request.
+	// repeats, outcomes and rows are those of the request.
 	repeats  bool
 	outcomes map[int]Kind
 	// toolCall is the id of a call of a tool, which its answer repeats.
 	toolCall string
+	rows     []byte
 }

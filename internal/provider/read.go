@@ -54,6 +54,7 @@ const (
 	ReasonTimeout      = "timeout"            // no connection, or no answer, in time
 	ReasonUnreadable   = "unreadable_answer"  // a success whose body is cut, too large or no JSON as the catalog describes it
 	ReasonRedirect     = "redirected"         // a redirect, which is not followed
+	ReasonUnsaid       = "row_not_named"      // a success that does not say what became of a row
 	ReasonServerError  = "server_error"       // a 5xx
 	ReasonUnexpected   = "unexpected_status"  // a status that the catalog does not know
 	ReasonRefused      = "refused"            // a status that the catalog lists as refusal
@@ -72,12 +73,6 @@ const (
 // defaultWait is the pause after a 429 that the catalog does not describe.
 const defaultWait = 60 * time.Second
 
-// RowError is a row of a bulk call that the provider rejected. Row counts from 0 within the call.
-type RowError struct {
-	Row           int
-	Code, Message string
-}
-
 // Reading is an answer, understood.
 type Reading struct {
 	Kind Kind
@@ -87,8 +82,9 @@ type Reading struct {
 	Reference string
 	// Output is valid JSON, nil if there is none.
 	Output json.RawMessage
-	// Rejected are the rows that failed, by ascending row, each once.
-	Rejected []RowError
+	// Rows are those of a bulk call that was carried out which came out differently from the others, by ascending row, each
+	// once: the others were accepted.
+	Rows []RowOutcome
 	// Status is that of the answer; 0 without one.
 	Status int
 	// Code and Message are the provider's own words, cut to 500 characters.
@@ -269,44 +265,14 @@ func readAccepted(kind Kind, act *catalog.Action, ans Answer, nRows int) Reading
 	}
 	if kind == Success && spec.Rows != nil {
 		var ok bool
-		if r.Rejected, ok = readRows(doc, spec.Rows, nRows); !ok {
+		if r.Rows, ok = readRows(doc, spec.Rows, nRows, ans.rows); !ok {
 			return unreadable
+		}
+		if len(spec.Output) == 0 && spec.Rows.HasOutput() {
+			r.Output = nil // what there is of it, records have
 		}
 	}
 	return r
-}
-
-// readRows lists the rejected rows. It fails on anything that could hide a row: a list that is none, a number that is no
-// row of the call.
-func readRows(doc gjson.Result, spec *catalog.RowResults, nRows int) ([]RowError, bool) {
-	list := doc.Get(spec.At)
-	if !list.Exists() || list.Type == gjson.Null {
-		return nil, true
-	}
-	if !list.IsArray() {
-		return nil, false
-	}
-	var out []RowError
-	ok := true
-	seen := make(map[int]bool)
-	list.ForEach(func(_, item gjson.Result) bool {
-		number := item.Get(spec.Row)
-		row, whole := wholeNumber(number)
-		if !whole || row < 0 || row >= nRows {
-			ok = false
-			return false
-		}
-		if !seen[row] {
-			seen[row] = true
-			out = append(out, RowError{Row: row, Code: named(item, spec.Code), Message: named(item, spec.Reason)})
-		}
-		return true
-	})
-	if !ok {
-		return nil, false
-	}
-	slices.SortFunc(out, func(a, b RowError) int { return a.Row - b.Row })
-	return out, true
 }
 
 func wholeNumber(v gjson.Result) (int, bool) {

@@ -37,7 +37,15 @@ func brief(r Reading) string {
 	add("reason", r.Reason)
 	add("ref", r.Reference)
 	add("out", string(r.Output))
-	add("rows", r.Rejected)
+	var rows []string
+	for _, o := range r.Rows {
+		text := fmt.Sprintf("{%d %s %s}", o.Row, o.Code, o.Message)
+		if o.Kind != RowRejected {
+			text = fmt.Sprintf("{%d %s %s%s%s}", o.Row, o.Kind, o.Code, o.Message, o.Output)
+		}
+		rows = append(rows, text)
+	}
+	add("rows", rows)
 	add("code", r.Code)
 	add("msg", r.Message)
 	add("after", r.RetryAfter)
@@ -66,7 +74,8 @@ func TestRead(t *testing.T) {
 		"row too high":       {up, answered(200, `{"import_id":"i","rejected":[{"row":3}]}`), unreadable},
 		"row negative":       {up, answered(200, `{"import_id":"i","rejected":[{"row":-1}]}`), unreadable},
 		"row fraction":       {up, answered(200, `{"import_id":"i","rejected":[{"row":0.5}]}`), unreadable},
-		"row text":           {up, answered(200, `{"import_id":"i","rejected":[{"row":"1"}]}`), unreadable},
+		"row text":           {up, answered(200, `{"import_id":"i","rejected":[{"row":"1"}]}`), `success ref=i out={"import_id":"i"} rows=[{1  }]`},
+		"row no number":      {up, answered(200, `{"import_id":"i","rejected":[{"row":"1.0"}]}`), unreadable},
 		"row missing":        {up, answered(200, `{"import_id":"i","rejected":[{"code":"a"}]}`), unreadable},
 		"row huge":           {up, answered(200, `{"import_id":"i","rejected":[{"row":1e300}]}`), unreadable},
 		"rows no list":       {up, answered(200, `{"import_id":"i","rejected":{}}`), unreadable},

@@ -170,7 +170,7 @@ func dialer(o *Options, allow []string) func(ctx context.Context, network, addr 
 // Send sends the request once and reads the answer. It follows no redirect and never sends again, whatever happens: an
 // Answer always says what is known.
 func (s *Sender) Send(ctx context.Context, r Request) Answer {
-	ans := Answer{StartedAt: s.now(), repeats: r.Repeats, outcomes: r.outcomes}
+	ans := Answer{StartedAt: s.now(), repeats: r.Repeats, outcomes: r.outcomes, rows: r.rows}
 	g := &guard{now: s.now, before: r.SendBefore}
 	if r.Memory == nil {
 		r.Memory = s.memory.Begin(uuid.Nil)

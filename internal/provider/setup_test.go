@@ -62,7 +62,7 @@ services:
           answer: {success: [200, 204]}
 `
 
-func testCatalog(t *testing.T) *catalog.Catalog {
+func testCatalog(t testing.TB) *catalog.Catalog {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "parcels.yaml"), []byte(parcels), 0o600); err != nil {
@@ -76,7 +76,7 @@ func testCatalog(t *testing.T) *catalog.Catalog {
 }
 
 // action returns an action of the test catalog and its service.
-func action(t *testing.T, c *catalog.Catalog, id string) (*catalog.Service, *catalog.Action) {
+func action(t testing.TB, c *catalog.Catalog, id string) (*catalog.Service, *catalog.Action) {
 	t.Helper()
 	a, ok := c.Action(id)
 	if !ok {

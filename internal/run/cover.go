@@ -163,6 +163,13 @@ func (c *Change) CutOut(ctx context.Context, orgID, batchID uuid.UUID, position 
 	return out, nil
 }
 
+// Cut puts the record at an offset of a part into a part of its own, in the same call. The call must be locked, and nothing
+// else may have happened in the change yet.
+func (c *Change) Cut(ctx context.Context, p *Part, offset int32) error {
+	_, err := c.s.q.PartCut(ctx, c.tx, db.PartCutParams{ID: p.ID, SliceNo: p.SliceNo, Off: offset})
+	return wrap(err, "cut a record out of part %d", p.ID)
+}
+
 // sliceRow reads one slice.
 func (s *Service) sliceRow(ctx context.Context, conn db.DBTX, batchID uuid.UUID, no int32) (*db.SliceRowsRow, error) {
 	rows, err := s.q.SliceRows(ctx, conn, db.SliceRowsParams{BatchID: batchID, Nos: []int32{no}})

@@ -29,10 +29,12 @@ type Result struct {
 // Exception is a record that came out differently from the others of its part.
 type Exception struct {
 	Offset int32
-	// Kind is TraceSkipped, TraceFailed, TraceRejected, TraceRetry or, where the task goes on with its next element,
-	// TraceElement.
+	// Kind is TraceOK (with an output of its own), TraceSkipped, TraceFailed, TraceRejected, TraceRetry or, where the task goes
+	// on with its next element, TraceElement.
 	Kind  string
 	Error *JobError
+	// Output is that of a TraceOK.
+	Output json.RawMessage
 	// Body is that of the answer, as JSON, where the task has ErrorBody.
 	Body json.RawMessage
 	// RetryAt is when a TraceRetry is tried again.
@@ -130,7 +132,7 @@ func (c *Change) traceResult(r *Result) {
 		c.trace(&r.Part, rest)
 	}
 	for _, e := range r.Exceptions {
-		t.From, t.To, t.LeftOut, t.Kind, t.Error, t.Output = e.Offset, e.Offset+1, nil, e.Kind, e.Error, nil
+		t.From, t.To, t.LeftOut, t.Kind, t.Error, t.Output = e.Offset, e.Offset+1, nil, e.Kind, e.Error, e.Output
 		t.Body = e.Body
 		c.trace(&r.Part, t)
 	}
@@ -138,7 +140,7 @@ func (c *Change) traceResult(r *Result) {
 
 // passes reports whether the record goes on in spite of the exception.
 func (c *Change) passes(p *Part, e *Exception) bool {
-	if e == nil || e.Kind == TraceSkipped {
+	if e == nil || e.Kind == TraceSkipped || e.Kind == TraceOK {
 		return true
 	}
 	return !e.again() && c.heads[p.BatchID].plan.Steps[p.StepNo].Tasks[p.TaskNo].ContinueOnError
@@ -146,7 +148,7 @@ func (c *Change) passes(p *Part, e *Exception) bool {
 
 // endsAs returns where a record ends whose last task came out like this.
 func (c *Change) endsAs(p *Part, e *Exception) Status {
-	if e != nil {
+	if e != nil && e.Kind != TraceOK {
 		return Completed
 	}
 	return c.heads[p.BatchID].final()
