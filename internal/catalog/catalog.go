@@ -226,6 +226,10 @@ type Records struct {
 	Param string `yaml:"param"`
 	// KeyParam names the parameter that names the row's key field; empty where rows have no key.
 	KeyParam string `yaml:"key_param"`
+	// Key names that field where it is the same in every flow.
+	Key string `yaml:"key"`
+	// Distinct: a call has no two rows of one key.
+	Distinct bool `yaml:"distinct"`
 	// KeyDefault is the default of KeyParam in the params_schema; filled in when the catalog is loaded.
 	KeyDefault string `yaml:"-"`
 }
@@ -316,6 +320,10 @@ type Lookup struct {
 	FirstKey string `yaml:"first_key"`
 	LastKey  string `yaml:"last_key"`
 	At       string `yaml:"at"`
+	// Match finds a call of one record instead: by fields of an element, each with a template over `params` of the value that it
+	// must have. Output names the fields of the element that are the output of such a call, all where it is empty.
+	Match  JSON     `yaml:"match"`
+	Output []string `yaml:"output"`
 	// DigestForm says how the provider sums up the bytes of the array of rows: sha256 ("sha256:<hex>", the default) or
 	// crc32c ("crc32c:<hex>").
 	DigestForm string `yaml:"digest_form"`

@@ -111,6 +111,13 @@ func (ch *checker) records(a *Action, at path, params map[string]bool) {
 	}
 	ch.need(here, "param", r.Param)
 	r.KeyDefault = a.defaultOf(r.KeyParam)
+	ch.field(here, "key", r.Key, false)
+	if r.Key != "" && r.KeyParam != "" {
+		ch.fail(here.to("key"), "the field of the key is named by key or by key_param, not by both")
+	}
+	if r.Distinct && r.Key == "" && r.KeyParam == "" {
+		ch.fail(here.to("distinct"), "distinct needs the field of the key: key or key_param")
+	}
 	body := map[string]json.RawMessage{}
 	if len(a.Call.Body) > 0 && json.Unmarshal(a.Call.Body, &body) != nil {
 		ch.fail(at.to("body"), "the body of a bulk action must be an object: the envelope around the records")
@@ -217,9 +224,7 @@ func (ch *checker) lookup(c *Catalog, a *Action, at path) {
 	for _, f := range [][2]string{{"digest", l.Digest}, {"count", l.Count}, {"first_key", l.FirstKey}, {"last_key", l.LastKey}, {"at", l.At}} {
 		ch.field(at, f[0], f[1], false)
 	}
-	if l.Digest == "" && (l.Count == "" || l.FirstKey == "" || l.LastKey == "") {
-		ch.fail(at, "a lookup must name the digest, or count, first_key and last_key: otherwise it cannot tell one call from another")
-	}
+	ch.tellsApart(a, at)
 	if l.DigestForm == "" {
 		l.DigestForm = DigestSHA256
 	}
@@ -229,6 +234,31 @@ func (ch *checker) lookup(c *Catalog, a *Action, at path) {
 	if l.HorizonSeconds <= l.SettlesWithinSeconds {
 		ch.fail(at.to("horizon_seconds"), "horizon_seconds must be longer than settles_within_seconds")
 	}
+}
+
+// tellsApart checks by what a lookup finds its call.
+func (ch *checker) tellsApart(a *Action, at path) {
+	l := a.Call.Lookup
+	if len(l.Match) == 0 {
+		if l.Digest == "" && (l.Count == "" || l.FirstKey == "" || l.LastKey == "") {
+			ch.fail(at, "a lookup must name the digest, or count, first_key and last_key: otherwise it cannot tell one call from another")
+		}
+		if len(l.Output) > 0 {
+			ch.fail(at.to("output"), "only a lookup of one record, by match, has an output")
+		}
+		return
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(l.Match, &fields); err != nil || len(fields) == 0 {
+		ch.fail(at.to("match"), "match must be an object: fields of an element, and the values that they must have")
+	}
+	for name := range fields {
+		ch.field(at.to("match"), name, name, true)
+	}
+	if a.Bulk || l.Digest != "" || l.Count != "" || l.FirstKey != "" || l.LastKey != "" {
+		ch.fail(at.to("match"), "match finds a call of one record by its fields alone: it has no digest, count or keys")
+	}
+	ch.output(l.Output, at)
 }
 
 func (ch *checker) page(l *Lookup, at path) {

@@ -20,8 +20,9 @@ type Templates struct {
 	// Outcomes is that of the answer.
 	Outcomes *expr.Template
 	// Cases run in parallel to the call's OutcomeCases, Answers to the cases of its answer.
-	Cases, Answers             []*expr.Condition
-	LookupParams, ResultParams *expr.Template
+	Cases, Answers            []*expr.Condition
+	LookupParams, LookupMatch *expr.Template
+	ResultParams              *expr.Template
 }
 
 // PathPart is a piece of a path: literal text or, where Value is set, an expression.
@@ -72,6 +73,7 @@ func (ch *checker) compile(call *Call, at path, known map[string]bool) {
 	}
 	if call.Lookup != nil {
 		call.Compiled.LookupParams = t.value(at.to("lookup", "params"), call.Lookup.Params, lookupScope)
+		call.Compiled.LookupMatch = t.value(at.to("lookup", "match"), call.Lookup.Match, callScope)
 	}
 	if call.Result != nil {
 		call.Compiled.ResultParams = t.value(at.to("result", "params"), call.Result.Params, resultScope)

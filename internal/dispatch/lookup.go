@@ -51,7 +51,7 @@ func (l *lookup) check(ctx context.Context) (err error) {
 	case gone: // it may come back
 		l.failed(0)
 	case l.row.State == stateAwaiting:
-		v, err = l.result(ctx, deref(l.row.Reference))
+		v, err = l.result(ctx, &provider.LookupMatch{Reference: deref(l.row.Reference)})
 	default:
 		v, err = l.find(ctx)
 	}
@@ -97,24 +97,28 @@ func (l *lookup) find(ctx context.Context) (*outcome, error) {
 	_, _, shift := l.d.Clock.Steps()
 	since := l.row.ClaimedAt.Add(-skew - lookupSlack - shift)
 	asked := l.row.ClaimedAt.Add(l.age)
-	refs, whole, err := l.matches(ctx, since)
+	fields, err := provider.LookupFields(l.action, json.RawMessage(l.row.Params))
+	if err != nil || len(spec.Match) > 0 && len(fields) == 0 {
+		return unresolved("nothing_to_match"), nil //nolint:nilerr // no lookup will find it
+	}
+	found, whole, err := l.matches(ctx, since, fields)
 	if errors.Is(err, provider.ErrUnreadable) { // it says nothing: ask again
 		l.failed(0)
 		return nil, nil
 	}
-	if err != nil || refs == nil {
+	if err != nil || found == nil {
 		return nil, err
 	}
 	final := l.row.SendBefore.Add(l.d.opts.Margin + skew + time.Duration(spec.SettlesWithinSeconds)*time.Second)
-	switch found := Found(len(refs), asked, final); {
-	case found == provider.Unknown:
+	switch proves := Found(len(found), asked, final); {
+	case proves == provider.Unknown:
 		return unresolved("ambiguous"), nil
-	case found != provider.Pending && !whole: // what was not read can hold it, or another that looks like it
+	case proves != provider.Pending && !whole: // what was not read can hold it, or another that looks like it
 		return unresolved("too_many_pages"), nil
-	case found == provider.Success:
-		return l.result(ctx, refs[0])
-	case found == provider.NotArrived:
-		return &outcome{reading: provider.Reading{Kind: found}}, nil
+	case proves == provider.Success:
+		return l.result(ctx, &found[0])
+	case proves == provider.NotArrived:
+		return &outcome{reading: provider.Reading{Kind: proves}}, nil
 	}
 	if settled := l.now.Add(final.Sub(asked)); settled.Before(l.nextAt) || l.row.Checks > 3 {
 		l.nextAt = settled.Add(100 * time.Millisecond)
@@ -127,15 +131,15 @@ func unresolved(reason string) *outcome {
 	return &outcome{unresolved: true, reading: provider.Reading{Kind: provider.Unknown, Reason: reason}}
 }
 
-// matches asks for everything that the provider received since a time, page by page, and returns the references of what may be the
-// call, as they settle no other; nil where there was no answer to one of the pages. whole tells that the last page was read.
-func (l *lookup) matches(ctx context.Context, since time.Time) (refs []string, whole bool, err error) {
+// matches asks for everything that the provider received since a time, page by page, and returns what may be the
+// call, and settles no other; nil where there was no answer to one of the pages. whole tells that the last page was read.
+func (l *lookup) matches(ctx context.Context, since time.Time, fields []provider.FieldValue) (out []provider.LookupMatch, whole bool, err error) {
 	spec, most := l.action.Call.Lookup, 1
 	if spec.Page != nil {
 		most = spec.Page.MaxPages
 	}
-	want := provider.Fingerprint{Digest: l.row.Digest, Count: int(l.row.Records), FirstKey: deref(l.row.FirstKey), LastKey: deref(l.row.LastKey), Since: since}
-	refs = []string{}
+	want := provider.Fingerprint{Digest: l.row.Digest, Count: int(l.row.Records), FirstKey: deref(l.row.FirstKey), LastKey: deref(l.row.LastKey), Fields: fields, Since: since}
+	out = []provider.LookupMatch{}
 	var page provider.NextPage
 	for pages := 0; pages < most && !whole; pages++ {
 		params, err := provider.LookupParams(l.action, json.RawMessage(l.row.Params), since, page.Cursor)
@@ -150,32 +154,34 @@ func (l *lookup) matches(ctx context.Context, since time.Time) (refs []string, w
 		if err != nil {
 			return nil, false, fmt.Errorf("read the answer to the lookup: %w", err)
 		}
-		for _, m := range found {
-			refs = append(refs, m.Reference)
-		}
+		out = append(out, found...)
 		if page, err = provider.LookupNext(l.action, ans); err != nil {
 			return nil, false, fmt.Errorf("read where the answer goes on: %w", err)
 		}
 		whole = page.Last()
 	}
+	refs := make([]string, len(out))
+	for i := range out {
+		refs[i] = out[i].Reference
+	}
 	used, err := l.d.taken(ctx, l.d.Pool, l.key, refs, l.row.ID)
 	if err != nil {
 		return nil, false, err
 	}
-	return slices.DeleteFunc(refs, func(r string) bool { // pages may overlap
-		was := used[r]
-		used[r] = true
+	return slices.DeleteFunc(out, func(m provider.LookupMatch) bool { // pages may overlap
+		was := used[m.Reference]
+		used[m.Reference] = true
 		return was
 	}), whole, nil
 }
 
 // result asks for the row results of a call that the provider knows by reference. No outcome: it is not ready.
-func (l *lookup) result(ctx context.Context, reference string) (*outcome, error) {
+func (l *lookup) result(ctx context.Context, found *provider.LookupMatch) (*outcome, error) {
 	spec := l.action.Call.Result
 	if spec == nil {
-		return &outcome{reading: provider.Reading{Kind: provider.Success, Reference: reference}}, nil
+		return &outcome{reading: provider.Reading{Kind: provider.Success, Reference: found.Reference, Output: found.Output}}, nil
 	}
-	params, err := provider.ResultParams(l.action, reference)
+	params, err := provider.ResultParams(l.action, found.Reference)
 	if err != nil {
 		return nil, fmt.Errorf("parameters of the question for a result: %w", err)
 	}
@@ -187,7 +193,7 @@ func (l *lookup) result(ctx context.Context, reference string) (*outcome, error)
 	if pending || reading.Kind == provider.Unknown {
 		return nil, nil
 	}
-	reading.Reference = reference
+	reading.Reference = found.Reference
 	return &outcome{reading: reading, startedAt: l.row.ClaimedAt, finishedAt: l.now}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -26,13 +27,20 @@ type Fingerprint struct {
 	Count  int
 	// FirstKey and LastKey are the keys of the first and last row, numbers as they are written; empty without keys.
 	FirstKey, LastKey string
+	// Fields are those by which a call of one record is found, as LookupFields gives them.
+	Fields []FieldValue
 	// Since is the earliest time at which the provider may have received it, by the provider's clock.
 	Since time.Time
 }
 
+// FieldValue is a field of an element and the value that it must have.
+type FieldValue struct{ Field, Value string }
+
 // LookupMatch is an element of a lookup's answer that fits a fingerprint.
 type LookupMatch struct {
 	Reference string
+	// Output is that of a call of one record, which is found by its fields.
+	Output json.RawMessage
 	// At is when the provider received it; zero where it does not say.
 	At time.Time
 }
@@ -50,6 +58,39 @@ func LookupParams(act *catalog.Action, params json.RawMessage, since time.Time, 
 	call := json.RawMessage(`{"since":` + quote(since.UTC().Format(time.RFC3339Nano)) + `,"cursor":` + next + `}`)
 	p := preparer{call: act.Call, env: &expr.Env{Params: params, Call: call}}
 	return p.render("lookup params", act.Call.Compiled.LookupParams)
+}
+
+// LookupFields are the fields by which a call of one record is found. One that the call has no value for tells nothing, and
+// is left out.
+func LookupFields(act *catalog.Action, params json.RawMessage) (fields []FieldValue, err error) {
+	p := preparer{call: act.Call, env: &expr.Env{Params: params}}
+	raw, err := p.render("lookup match", act.Call.Compiled.LookupMatch)
+	if err != nil || raw == nil {
+		return nil, err
+	}
+	gjson.ParseBytes(raw).ForEach(func(name, value gjson.Result) bool {
+		text, plain := scalar(value)
+		if !plain {
+			err = fmt.Errorf("%w: lookup match: %s must be a string, a number, true or false", ErrParams, name.String())
+		}
+		if text = strings.TrimSpace(text); text != "" {
+			fields = append(fields, FieldValue{name.String(), text})
+		}
+		return err == nil
+	})
+	return fields, err
+}
+
+// same reports whether a field has a value. Platforms write addresses in small letters and numbers in forms of their own: to
+// find too little would send a record twice.
+func same(got gjson.Result, want string) bool {
+	text, _ := scalar(got)
+	if strings.EqualFold(strings.TrimSpace(text), want) {
+		return true
+	}
+	a, err := strconv.ParseFloat(text, 64)
+	b, err2 := strconv.ParseFloat(want, 64)
+	return err == nil && err2 == nil && a == b
 }
 
 // MatchLookup lists the elements of a lookup's answer that fit in every field that the catalog names. More than one match
@@ -97,7 +138,18 @@ func match(l *catalog.Lookup, item gjson.Result, want Fingerprint) (LookupMatch,
 			return LookupMatch{}, false, nil
 		}
 	}
+	for _, f := range want.Fields {
+		switch got := item.Get(f.Field); {
+		case !got.Exists() || got.Type == gjson.Null:
+			unjudged = true
+		case !same(got, f.Value):
+			return LookupMatch{}, false, nil
+		}
+	}
 	m := LookupMatch{Reference: scalarText(item.Get(l.Reference))}
+	if len(l.Match) > 0 {
+		m.Output = output(item, []byte(item.Raw), l.Output)
+	}
 	if l.At != "" {
 		at, err := time.Parse(time.RFC3339, item.Get(l.At).String())
 		if err != nil {
@@ -129,8 +181,11 @@ func Digest(act *catalog.Action, rows []byte) string {
 
 // KeyField names the field of a row that identifies it; "" where the action's rows have no key.
 func KeyField(act *catalog.Action, params json.RawMessage) string {
-	if act.Call == nil || act.Call.Records == nil || act.Call.Records.KeyParam == "" {
+	if act.Call == nil || act.Call.Records == nil {
 		return ""
+	}
+	if act.Call.Records.KeyParam == "" {
+		return act.Call.Records.Key
 	}
 	given := gjson.ParseBytes(params).Get(act.Call.Records.KeyParam)
 	if !given.Exists() || given.Type == gjson.Null {
