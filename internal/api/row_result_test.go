@@ -61,7 +61,7 @@ services:
           method: POST
           path: /batch/upsert
           body: {}
-          records: {at: inputs, param: row}
+          records: {at: inputs, param: row, key: id, distinct: true}
           answer:
             success: [200, 207]
             refused: [400]
@@ -111,11 +111,15 @@ func (c *contacts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Inputs) > 100 {
 		c.over = append(c.over, fmt.Sprintf("%d records: %v", len(in.Inputs), err))
 	}
+	among := map[string]bool{}
 	out := map[string][]any{"results": {}, "errors": {}}
 	for i := len(in.Inputs) - 1; i >= 0; i-- { // in an order of its own
 		id, _ := in.Inputs[i]["id"].(string)
 		trace := in.Inputs[i]["objectWriteTraceId"]
-		c.seen[id]++
+		if c.seen[id]++; among[id] {
+			c.over = append(c.over, id+" twice in a call")
+		}
+		among[id] = true
 		switch {
 		case strings.HasPrefix(id, "bad"):
 			out["errors"] = append(out["errors"], map[string]any{"category": "VALIDATION_ERROR", "message": "bad " + id, "context": map[string]any{"trace": []any{trace}}})
@@ -240,4 +244,22 @@ func TestRowResults_Open(t *testing.T) {
 	}
 	assert.Zero(t, s.number(`SELECT count(*) FROM flow.call WHERE state NOT IN ('settled', 'refused')`), "no call is left in doubt")
 	assert.Zero(t, s.number(`SELECT count(*) FROM flow.part`))
+}
+
+// TestRowResults_Distinct: rows of one key never share a call, and none is lost or sent twice for it.
+func TestRowResults_Distinct(t *testing.T) {
+	t.Parallel()
+	s, platform, credential := serveContacts(t)
+	rows := make([]string, 40)
+	for i := range rows {
+		rows[i] = fmt.Sprintf(`{"id":"x%d","n":%d}`, i%16, i)
+	}
+	batch := s.trigger(s.define(fmt.Sprintf(contactSteps, "create", credential)), `{"records":[`+strings.Join(rows, ",")+`]}`)
+	assert.Equal(t, map[string]int{"accepted": 40}, counted(s.await(batch)))
+	platform.mu.Lock()
+	defer platform.mu.Unlock()
+	assert.Empty(t, platform.over)
+	assert.Len(t, platform.calls, 3)
+	assert.Equal(t, 3, platform.seen["x0"])
+	assert.Equal(t, 2, platform.seen["x9"])
 }

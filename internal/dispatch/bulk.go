@@ -24,6 +24,8 @@ type bulk struct {
 	lastStart int
 	maxRows   int
 	maxBytes  int
+	// keys are those of its rows, where no two may have the same.
+	keys map[string]bool
 	// upTo is how many rows the call may have while it is filled from the queue at hand.
 	upTo int
 }
@@ -199,6 +201,10 @@ func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exceptio
 		c.buf = c.buf[:at]
 		return e, true
 	}
+	if !c.distinct(r, settings, start) {
+		c.buf, c.full = c.buf[:at], true
+		return nil, false
+	}
 	if c.records == 0 {
 		c.settings = settings
 		c.firstKey = keyOfRow(c.buf[start:], provider.KeyField(r.task.Action, settings))
@@ -206,6 +212,24 @@ func (c *bulk) addRow(r *renderer, offset int32, env *expr.Env) (e *run.Exceptio
 	c.records++
 	c.lastStart = start
 	return nil, true
+}
+
+// distinct reports whether the call may have the row that was added last. Where rows of one key would be refused together, or
+// could not be told apart in the answer, the second one begins the next call.
+func (c *bulk) distinct(r *renderer, settings []byte, start int) bool {
+	if !r.task.Action.Call.Records.Distinct {
+		return true
+	}
+	key := strings.ToLower(keyOfRow(c.buf[start:], provider.KeyField(r.task.Action, settings)))
+	if key == "" {
+		return true
+	}
+	if c.keys == nil {
+		c.keys = map[string]bool{}
+	}
+	had := c.keys[key]
+	c.keys[key] = true
+	return !had
 }
 
 // finish makes the call of what was added; nil where nothing was.
