@@ -250,6 +250,12 @@ func holdsTemplate(value any) bool {
 	return false
 }
 
+// SchemaError says why a text cannot be the schema of an action's parameters or output; nil where it can.
+func SchemaError(text []byte) error {
+	_, err := compileSchema(text)
+	return err
+}
+
 // compileSchema compiles a JSON Schema 2020-12. References to other documents are refused: nothing is ever fetched.
 func compileSchema(text JSON) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))

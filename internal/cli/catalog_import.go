@@ -14,6 +14,7 @@ import (
 )
 
 type catalogImport struct {
+	MCP     importMCP     `cmd:"" name:"mcp" help:"Make one of the tools that a server of the Model Context Protocol lists."`
 	Openapi importOpenAPI `cmd:"" name:"openapi" help:"Make one of a third party's OpenAPI 3.0 or 3.1 document. Nothing is fetched."`
 }
 
