@@ -141,6 +141,11 @@ DO UPDATE SET expires_at = greatest(pause.expires_at, excluded.expires_at);
 UPDATE flow.pause SET status = 'released', released_at = expires_at
 WHERE domain = @domain::text AND scope = 'bucket' AND status = 'active' AND expires_at <= (SELECT flow.clock());
 
+-- name: CallsTogether :one
+-- How many calls of these actions may be under way in any process, whichever of these queues they waited in.
+SELECT count(*) FROM flow.call WHERE domain = @domain AND bucket = ANY(@lines::text[]) AND send_before > @now AND state = 'intent'
+    AND action_id = ANY(@spends::text[]);
+
 -- name: CallsExclusive :many
 SELECT exclusive_key::text FROM flow.call WHERE domain = @domain AND exclusive_key = ANY(@keys::text[]);
 
@@ -223,6 +228,33 @@ ON CONFLICT (domain, bucket, window_seconds, starts_at) DO UPDATE SET own = l.ow
     by_credential = flow.tally(l.by_credential, excluded.by_credential)
 WHERE l.own + l.foreign_spend + excluded.own <= (
     SELECT (@caps::int[])[array_position(@seconds::int[], l.window_seconds)]);
+
+-- name: RollingRead :many
+-- What counts of the rolling windows of a budget.
+SELECT window_seconds, cell, own, foreign_spend FROM flow.rolling WHERE domain = @domain AND bucket = @bucket AND ends_at > @now::timestamptz;
+
+-- name: RollingDebit :execrows
+-- Debits a rolling window whose cap holds; the caller rolls back unless the row is written.
+INSERT INTO flow.rolling AS r (domain, bucket, window_seconds, cell, ends_at, own)
+SELECT @domain, @bucket, d.seconds, @cell::bigint, @ends_at::timestamptz, @calls::int FROM (SELECT @window_seconds::int AS seconds) d
+WHERE flow.rolling_used(@domain, @bucket, d.seconds, @now::timestamptz) + @calls::int <= @cap::int
+ON CONFLICT (domain, bucket, window_seconds, cell) DO UPDATE SET own = r.own + excluded.own;
+
+-- name: RollingPrune :exec
+-- Deletes cells of a rolling window that count no more, so that those that do are found among few.
+DELETE FROM flow.rolling WHERE domain = @domain AND bucket = @bucket AND window_seconds = @window_seconds AND cell < @cell;
+
+-- name: RollingRelease :exec
+UPDATE flow.rolling r SET own = greatest(0, r.own - d.calls)
+FROM (SELECT unnest(@seconds::int[]) AS seconds, unnest(@cells::bigint[]) AS cell, unnest(@calls::int[]) AS calls) d
+WHERE r.domain = @domain AND r.bucket = @bucket AND r.window_seconds = d.seconds AND r.cell = d.cell;
+
+-- name: RollingAdd :exec
+-- Puts calls into cells whatever the caps are: those that were debited in others, and those that were made already. own and foreign_spend
+-- are added up.
+INSERT INTO flow.rolling AS r (domain, bucket, window_seconds, cell, ends_at, own, foreign_spend)
+SELECT @domain, @bucket, unnest(@seconds::int[]), unnest(@cells::bigint[]), unnest(@ends::timestamptz[]), unnest(@own::int[]), unnest(@foreign_spend::int[])
+ON CONFLICT (domain, bucket, window_seconds, cell) DO UPDATE SET own = r.own + excluded.own, foreign_spend = r.foreign_spend + excluded.foreign_spend;
 
 -- name: CallNote :exec
 -- Writes down a question of the service's own that was answered, and debits it whatever the windows leave.

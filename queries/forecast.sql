@@ -22,6 +22,10 @@ SELECT (EXISTS (SELECT FROM flow.call c WHERE c.domain = @domain AND c.credentia
 -- The windows of an account that are not over.
 SELECT bucket, window_seconds, starts_at, own, foreign_spend, unsure, by_credential FROM flow.ledger WHERE domain = @domain AND ends_at > @now::timestamptz;
 
+-- name: RollingOpen :many
+-- What counts of the rolling windows of an account.
+SELECT bucket, window_seconds, cell, own, foreign_spend FROM flow.rolling WHERE domain = @domain AND ends_at > @now::timestamptz;
+
 -- name: BudgetDelays :many
 -- What delays the budgets of an account besides their windows: the spacing of calls, and the automatic backoff.
 SELECT b.bucket, b.next_call_at, coalesce(h.expires_at, '0001-01-01 00:00:00+00')::timestamptz AS held_until, coalesce(h.cause, '')::text AS cause

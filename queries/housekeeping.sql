@@ -8,6 +8,14 @@ DELETE FROM flow.ledger l USING (
 ) old
 WHERE l.domain = old.domain AND l.bucket = old.bucket AND l.window_seconds = old.window_seconds AND l.starts_at = old.starts_at;
 
+-- name: HousekeepRolling :execrows
+DELETE FROM flow.rolling r USING (
+    SELECT o.domain, o.bucket, o.window_seconds, o.cell FROM flow.rolling o
+    WHERE o.ends_at < (SELECT flow.clock()) - interval '1 hour'
+    ORDER BY o.ends_at LIMIT @max_rows FOR UPDATE SKIP LOCKED
+) old
+WHERE r.domain = old.domain AND r.bucket = old.bucket AND r.window_seconds = old.window_seconds AND r.cell = old.cell;
+
 -- name: HousekeepCalls :execrows
 -- Calls that are over. Unresolved ones stay: a person has to look at them.
 DELETE FROM flow.call c USING (

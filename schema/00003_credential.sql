@@ -69,7 +69,7 @@ COMMENT ON COLUMN flow.domain.created_at IS 'When the first organization came to
 CREATE TABLE flow.domain_limit (
     tenancy_id text NOT NULL REFERENCES flow.domain (tenancy_id),
     bucket text NOT NULL,
-    window_seconds int NOT NULL CHECK (window_seconds IN (60, 3600, 86400)),
+    window_seconds int NOT NULL CHECK (window_seconds BETWEEN 1 AND 86400),
     cap int NOT NULL CHECK (cap >= 0),
     read_at timestamptz NOT NULL,
     PRIMARY KEY (tenancy_id, bucket, window_seconds)
@@ -77,7 +77,7 @@ CREATE TABLE flow.domain_limit (
 COMMENT ON TABLE flow.domain_limit IS 'The provider''s own caps of an account, as last read. They replace the caps of the catalog.';
 COMMENT ON COLUMN flow.domain_limit.tenancy_id IS 'The Domain that is limited.';
 COMMENT ON COLUMN flow.domain_limit.bucket IS 'The operation type that is limited.';
-COMMENT ON COLUMN flow.domain_limit.window_seconds IS 'Length of the window: 60, 3600 or 86400.';
+COMMENT ON COLUMN flow.domain_limit.window_seconds IS 'Length of the window.';
 COMMENT ON COLUMN flow.domain_limit.cap IS 'Calls that the provider allows in a window.';
 COMMENT ON COLUMN flow.domain_limit.read_at IS 'When the provider said so.';
 

@@ -93,7 +93,7 @@ COMMENT ON COLUMN flow.domain_lane.updated_at IS 'When it was set last.';
 CREATE TABLE flow.ledger (
     domain text NOT NULL,
     bucket text NOT NULL,
-    window_seconds int NOT NULL CHECK (window_seconds IN (60, 3600, 86400)),
+    window_seconds int NOT NULL CHECK (window_seconds BETWEEN 60 AND 86400),
     starts_at timestamptz NOT NULL,
     ends_at timestamptz NOT NULL CHECK (ends_at > starts_at),
     own int NOT NULL DEFAULT 0 CHECK (own >= 0),
@@ -113,7 +113,7 @@ CREATE INDEX ledger_history ON flow.ledger (domain, starts_at, bucket, window_se
 COMMENT ON TABLE flow.ledger IS 'Spend by Domain, bucket, window length and window start. No debit for a call to come raises own + foreign_spend above the cap; one for a question that was asked already may.';
 COMMENT ON COLUMN flow.ledger.domain IS 'The Domain of the budget.';
 COMMENT ON COLUMN flow.ledger.bucket IS 'The bucket of the budget.';
-COMMENT ON COLUMN flow.ledger.window_seconds IS 'Length of the window: 60, 3600 or 86400.';
+COMMENT ON COLUMN flow.ledger.window_seconds IS 'Length of the window; windows that roll are in flow.rolling.';
 COMMENT ON COLUMN flow.ledger.starts_at IS 'When the window begins, by the provider''s clock.';
 COMMENT ON COLUMN flow.ledger.ends_at IS 'When the window ends; a day with a daylight-saving change has 23 or 25 hours.';
 COMMENT ON COLUMN flow.ledger.own IS 'Calls of ours that count in it or may yet turn out to.';
@@ -125,6 +125,34 @@ COMMENT ON COLUMN flow.ledger.observed IS 'What the provider''s counter said las
 COMMENT ON COLUMN flow.ledger.observed_at IS 'As of when the provider said so: when it answered, where it does not tell; null where it was never read.';
 COMMENT ON COLUMN flow.ledger.drift IS 'By how many calls the provider''s last reading was above (or below, negative) what stood here, as far as calls too young for it do not explain that.';
 COMMENT ON COLUMN flow.ledger.alarm_drift IS 'The greatest drift of the window that was beyond the tolerance of 20% of its cap; null where none was.';
+
+CREATE TABLE flow.rolling (
+    domain text NOT NULL,
+    bucket text NOT NULL,
+    window_seconds int NOT NULL CHECK (window_seconds BETWEEN 1 AND 86400),
+    cell bigint NOT NULL,
+    ends_at timestamptz NOT NULL,
+    own int NOT NULL DEFAULT 0 CHECK (own >= 0),
+    foreign_spend int NOT NULL DEFAULT 0 CHECK (foreign_spend >= 0),
+    PRIMARY KEY (domain, bucket, window_seconds, cell)
+) WITH (fillfactor = 50);
+CREATE INDEX rolling_old ON flow.rolling (ends_at);
+COMMENT ON TABLE flow.rolling IS 'Spend in windows that roll: a log of calls by when they can have arrived at the latest, in cells of a twentieth of the length. What counts of all cells at a time is never raised above the cap by a debit for a call to come.';
+COMMENT ON COLUMN flow.rolling.domain IS 'The Domain of the budget.';
+COMMENT ON COLUMN flow.rolling.bucket IS 'Which of its budgets.';
+COMMENT ON COLUMN flow.rolling.window_seconds IS 'Length of the window.';
+COMMENT ON COLUMN flow.rolling.cell IS 'Number of the cell, counted from the beginning of 1970.';
+COMMENT ON COLUMN flow.rolling.ends_at IS 'From when on nothing of the cell counts any more: its end and the length of the window.';
+COMMENT ON COLUMN flow.rolling.own IS 'Calls of ours that can have arrived in the cell at the latest.';
+COMMENT ON COLUMN flow.rolling.foreign_spend IS 'What the provider had counted beyond our own calls when it told so in the time of the cell.';
+
+-- +goose StatementBegin
+CREATE FUNCTION flow.rolling_used(of_domain text, of_bucket text, seconds int, at timestamptz) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT coalesce(sum(r.own + r.foreign_spend), 0) FROM flow.rolling r
+    WHERE r.domain = of_domain AND r.bucket = of_bucket AND r.window_seconds = seconds AND r.ends_at > at
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION flow.rolling_used(text, text, int, timestamptz) IS 'What counts in a rolling window at a time.';
 
 -- +goose StatementBegin
 CREATE FUNCTION flow.tally(a jsonb, b jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
@@ -248,7 +276,7 @@ COMMENT ON COLUMN flow.call.send_before IS 'After this nothing of it is sent any
 COMMENT ON COLUMN flow.call.answered_at IS 'When it was last settled or doubted; null before.';
 COMMENT ON COLUMN flow.call.next_check_at IS 'When the provider is asked about it next; null where nobody asks.';
 COMMENT ON COLUMN flow.call.checks IS 'How often the provider was asked about it.';
-COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start times in Unix seconds by window length; for another bucket that it spends too by length and bucket, as in 60 query.';
+COMMENT ON COLUMN flow.call.counts_in IS 'The windows that it counts in: start times in Unix seconds by window length, numbers of cells by length and r for windows that roll; for another bucket that it spends too by length and bucket, as in 60 query.';
 COMMENT ON COLUMN flow.call.failure IS 'What went wrong, as the error of its records tells it (JSON: code, message, provider_code, provider_message); null where nothing did. Secrets are masked; customer data.';
 
 -- Rows are only inserted, with the settlement of their calls, and deleted when they are old.

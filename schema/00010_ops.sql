@@ -118,7 +118,7 @@ WHERE l.ends_at > clock.now;
 COMMENT ON VIEW ops.budget_window IS 'The windows of the ledger that are not over, against their effective caps.';
 COMMENT ON COLUMN ops.budget_window.domain IS 'The Domain whose provider counts.';
 COMMENT ON COLUMN ops.budget_window.bucket IS 'The operation type that is limited.';
-COMMENT ON COLUMN ops.budget_window.window_seconds IS 'Length of the window: 60, 3600 or 86400.';
+COMMENT ON COLUMN ops.budget_window.window_seconds IS 'Length of the window in seconds; windows that roll are not shown.';
 COMMENT ON COLUMN ops.budget_window.starts_at IS 'When the window begins, by the provider''s clock.';
 COMMENT ON COLUMN ops.budget_window.ends_at IS 'When the window ends: what waits for it goes on then.';
 COMMENT ON COLUMN ops.budget_window.own IS 'Calls of ours that count in it or may yet turn out to.';

@@ -1135,6 +1135,31 @@ func (q *Queries) CallsToCheck(ctx context.Context, db DBTX, arg CallsToCheckPar
 	return items, nil
 }
 
+const callsTogether = `-- name: CallsTogether :one
+SELECT count(*) FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[]) AND send_before > $3 AND state = 'intent'
+    AND action_id = ANY($4::text[])
+`
+
+type CallsTogetherParams struct {
+	Domain string
+	Lines  []string
+	Now    time.Time
+	Spends []string
+}
+
+// How many calls of these actions may be under way in any process, whichever of these queues they waited in.
+func (q *Queries) CallsTogether(ctx context.Context, db DBTX, arg CallsTogetherParams) (int64, error) {
+	row := db.QueryRow(ctx, callsTogether,
+		arg.Domain,
+		arg.Lines,
+		arg.Now,
+		arg.Spends,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const callsUnaligned = `-- name: CallsUnaligned :many
 SELECT id, bucket, counts_in, claimed_at, (CASE WHEN state IN ('settled', 'refused', 'awaiting') THEN least(answered_at, send_before) ELSE send_before END)::timestamptz AS until
 FROM flow.call WHERE domain = $1 AND bucket = ANY($2::text[]) AND counts_in <> '{}' AND (
@@ -2133,4 +2158,161 @@ func (q *Queries) ResolutionsOfCall(ctx context.Context, db DBTX, callID uuid.UU
 		return nil, err
 	}
 	return items, nil
+}
+
+const rollingAdd = `-- name: RollingAdd :exec
+INSERT INTO flow.rolling AS r (domain, bucket, window_seconds, cell, ends_at, own, foreign_spend)
+SELECT $1, $2, unnest($3::int[]), unnest($4::bigint[]), unnest($5::timestamptz[]), unnest($6::int[]), unnest($7::int[])
+ON CONFLICT (domain, bucket, window_seconds, cell) DO UPDATE SET own = r.own + excluded.own, foreign_spend = r.foreign_spend + excluded.foreign_spend
+`
+
+type RollingAddParams struct {
+	Domain       string
+	Bucket       string
+	Seconds      []int32
+	Cells        []int64
+	Ends         []time.Time
+	Own          []int32
+	ForeignSpend []int32
+}
+
+// Puts calls into cells whatever the caps are: those that were debited in others, and those that were made already. own and foreign_spend
+// are added up.
+func (q *Queries) RollingAdd(ctx context.Context, db DBTX, arg RollingAddParams) error {
+	_, err := db.Exec(ctx, rollingAdd,
+		arg.Domain,
+		arg.Bucket,
+		arg.Seconds,
+		arg.Cells,
+		arg.Ends,
+		arg.Own,
+		arg.ForeignSpend,
+	)
+	return err
+}
+
+const rollingDebit = `-- name: RollingDebit :execrows
+INSERT INTO flow.rolling AS r (domain, bucket, window_seconds, cell, ends_at, own)
+SELECT $1, $2, d.seconds, $3::bigint, $4::timestamptz, $5::int FROM (SELECT $6::int AS seconds) d
+WHERE flow.rolling_used($1, $2, d.seconds, $7::timestamptz) + $5::int <= $8::int
+ON CONFLICT (domain, bucket, window_seconds, cell) DO UPDATE SET own = r.own + excluded.own
+`
+
+type RollingDebitParams struct {
+	Domain        string
+	Bucket        string
+	Cell          int64
+	EndsAt        time.Time
+	Calls         int32
+	WindowSeconds int32
+	Now           time.Time
+	Cap           int32
+}
+
+// Debits a rolling window whose cap holds; the caller rolls back unless the row is written.
+func (q *Queries) RollingDebit(ctx context.Context, db DBTX, arg RollingDebitParams) (int64, error) {
+	result, err := db.Exec(ctx, rollingDebit,
+		arg.Domain,
+		arg.Bucket,
+		arg.Cell,
+		arg.EndsAt,
+		arg.Calls,
+		arg.WindowSeconds,
+		arg.Now,
+		arg.Cap,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const rollingPrune = `-- name: RollingPrune :exec
+DELETE FROM flow.rolling WHERE domain = $1 AND bucket = $2 AND window_seconds = $3 AND cell < $4
+`
+
+type RollingPruneParams struct {
+	Domain        string
+	Bucket        string
+	WindowSeconds int32
+	Cell          int64
+}
+
+// Deletes cells of a rolling window that count no more, so that those that do are found among few.
+func (q *Queries) RollingPrune(ctx context.Context, db DBTX, arg RollingPruneParams) error {
+	_, err := db.Exec(ctx, rollingPrune,
+		arg.Domain,
+		arg.Bucket,
+		arg.WindowSeconds,
+		arg.Cell,
+	)
+	return err
+}
+
+const rollingRead = `-- name: RollingRead :many
+SELECT window_seconds, cell, own, foreign_spend FROM flow.rolling WHERE domain = $1 AND bucket = $2 AND ends_at > $3::timestamptz
+`
+
+type RollingReadParams struct {
+	Domain string
+	Bucket string
+	Now    time.Time
+}
+
+type RollingReadRow struct {
+	WindowSeconds int32
+	Cell          int64
+	Own           int32
+	ForeignSpend  int32
+}
+
+// What counts of the rolling windows of a budget.
+func (q *Queries) RollingRead(ctx context.Context, db DBTX, arg RollingReadParams) ([]RollingReadRow, error) {
+	rows, err := db.Query(ctx, rollingRead, arg.Domain, arg.Bucket, arg.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RollingReadRow
+	for rows.Next() {
+		var i RollingReadRow
+		if err := rows.Scan(
+			&i.WindowSeconds,
+			&i.Cell,
+			&i.Own,
+			&i.ForeignSpend,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const rollingRelease = `-- name: RollingRelease :exec
+UPDATE flow.rolling r SET own = greatest(0, r.own - d.calls)
+FROM (SELECT unnest($3::int[]) AS seconds, unnest($4::bigint[]) AS cell, unnest($5::int[]) AS calls) d
+WHERE r.domain = $1 AND r.bucket = $2 AND r.window_seconds = d.seconds AND r.cell = d.cell
+`
+
+type RollingReleaseParams struct {
+	Domain  string
+	Bucket  string
+	Seconds []int32
+	Cells   []int64
+	Calls   []int32
+}
+
+func (q *Queries) RollingRelease(ctx context.Context, db DBTX, arg RollingReleaseParams) error {
+	_, err := db.Exec(ctx, rollingRelease,
+		arg.Domain,
+		arg.Bucket,
+		arg.Seconds,
+		arg.Cells,
+		arg.Calls,
+	)
+	return err
 }

@@ -401,3 +401,47 @@ func (q *Queries) LedgerOpen(ctx context.Context, db DBTX, arg LedgerOpenParams)
 	}
 	return items, nil
 }
+
+const rollingOpen = `-- name: RollingOpen :many
+SELECT bucket, window_seconds, cell, own, foreign_spend FROM flow.rolling WHERE domain = $1 AND ends_at > $2::timestamptz
+`
+
+type RollingOpenParams struct {
+	Domain string
+	Now    time.Time
+}
+
+type RollingOpenRow struct {
+	Bucket        string
+	WindowSeconds int32
+	Cell          int64
+	Own           int32
+	ForeignSpend  int32
+}
+
+// What counts of the rolling windows of an account.
+func (q *Queries) RollingOpen(ctx context.Context, db DBTX, arg RollingOpenParams) ([]RollingOpenRow, error) {
+	rows, err := db.Query(ctx, rollingOpen, arg.Domain, arg.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RollingOpenRow
+	for rows.Next() {
+		var i RollingOpenRow
+		if err := rows.Scan(
+			&i.Bucket,
+			&i.WindowSeconds,
+			&i.Cell,
+			&i.Own,
+			&i.ForeignSpend,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

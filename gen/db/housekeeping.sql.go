@@ -214,6 +214,23 @@ func (q *Queries) HousekeepLedger(ctx context.Context, db DBTX, maxRows int32) (
 	return result.RowsAffected(), nil
 }
 
+const housekeepRolling = `-- name: HousekeepRolling :execrows
+DELETE FROM flow.rolling r USING (
+    SELECT o.domain, o.bucket, o.window_seconds, o.cell FROM flow.rolling o
+    WHERE o.ends_at < (SELECT flow.clock()) - interval '1 hour'
+    ORDER BY o.ends_at LIMIT $1 FOR UPDATE SKIP LOCKED
+) old
+WHERE r.domain = old.domain AND r.bucket = old.bucket AND r.window_seconds = old.window_seconds AND r.cell = old.cell
+`
+
+func (q *Queries) HousekeepRolling(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, housekeepRolling, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const housekeepUsage = `-- name: HousekeepUsage :execrows
 DELETE FROM flow.usage u USING (
     SELECT o.org_id, o.day, o.definition_id, o.credential_id, o.action_id FROM flow.usage o

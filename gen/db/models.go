@@ -668,7 +668,7 @@ type FlowCall struct {
 	NextCheckAt *time.Time
 	// How often the provider was asked about it.
 	Checks int32
-	// The windows that it counts in: start times in Unix seconds by window length; for another bucket that it spends too by length and bucket, as in 60 query.
+	// The windows that it counts in: start times in Unix seconds by window length, numbers of cells by length and r for windows that roll; for another bucket that it spends too by length and bucket, as in 60 query.
 	CountsIn json.RawMessage
 	// Why it is in its state, as a word of the program: timeout, no_answer, rate_limited, ...
 	Note *string
@@ -870,7 +870,7 @@ type FlowDomainLimit struct {
 	TenancyID string
 	// The operation type that is limited.
 	Bucket string
-	// Length of the window: 60, 3600 or 86400.
+	// Length of the window.
 	WindowSeconds int32
 	// Calls that the provider allows in a window.
 	Cap int32
@@ -1210,7 +1210,7 @@ type FlowLedger struct {
 	Domain string
 	// The bucket of the budget.
 	Bucket string
-	// Length of the window: 60, 3600 or 86400.
+	// Length of the window; windows that roll are in flow.rolling.
 	WindowSeconds int32
 	// When the window begins, by the provider's clock.
 	StartsAt time.Time
@@ -1472,6 +1472,24 @@ type FlowResolution struct {
 	CreatedAt time.Time
 	// What the provider said later, where that differs: accepted, rejected, not_arrived. Null for none.
 	Contradiction *string
+}
+
+// Spend in windows that roll: a log of calls by when they can have arrived at the latest, in cells of a twentieth of the length. What counts of all cells at a time is never raised above the cap by a debit for a call to come.
+type FlowRolling struct {
+	// The Domain of the budget.
+	Domain string
+	// Which of its budgets.
+	Bucket string
+	// Length of the window.
+	WindowSeconds int32
+	// Number of the cell, counted from the beginning of 1970.
+	Cell int64
+	// From when on nothing of the cell counts any more: its end and the length of the window.
+	EndsAt time.Time
+	// Calls of ours that can have arrived in the cell at the latest.
+	Own int32
+	// What the provider had counted beyond our own calls when it told so in the time of the cell.
+	ForeignSpend int32
 }
 
 // The key of the installation from which the keys of its hashes and signatures follow, wrapped by the key-encryption key. One row.
@@ -1834,7 +1852,7 @@ type OpsBudgetWindow struct {
 	Domain string
 	// The operation type that is limited.
 	Bucket string
-	// Length of the window: 60, 3600 or 86400.
+	// Length of the window in seconds; windows that roll are not shown.
 	WindowSeconds int32
 	// When the window begins, by the provider's clock.
 	StartsAt time.Time

@@ -4938,6 +4938,14 @@ func (s *BucketHeadroom) encodeFields(e *jx.Encoder) {
 		s.Windows.Encode(e)
 	}
 	{
+		e.FieldStart("further_windows")
+		e.ArrStart()
+		for _, elem := range s.FurtherWindows {
+			elem.Encode(e)
+		}
+		e.ArrEnd()
+	}
+	{
 		e.FieldStart("escalated")
 		e.Bool(s.Escalated)
 	}
@@ -4947,11 +4955,12 @@ func (s *BucketHeadroom) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfBucketHeadroom = [4]string{
+var jsonFieldsNameOfBucketHeadroom = [5]string{
 	0: "label",
 	1: "windows",
-	2: "escalated",
-	3: "next_allowed_at",
+	2: "further_windows",
+	3: "escalated",
+	4: "next_allowed_at",
 }
 
 // Decode decodes BucketHeadroom from json.
@@ -4985,8 +4994,26 @@ func (s *BucketHeadroom) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"windows\"")
 			}
-		case "escalated":
+		case "further_windows":
 			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				s.FurtherWindows = make([]FurtherWindowHeadroom, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem FurtherWindowHeadroom
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.FurtherWindows = append(s.FurtherWindows, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"further_windows\"")
+			}
+		case "escalated":
+			requiredBitSet[0] |= 1 << 3
 			if err := func() error {
 				v, err := d.Bool()
 				s.Escalated = bool(v)
@@ -4998,7 +5025,7 @@ func (s *BucketHeadroom) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"escalated\"")
 			}
 		case "next_allowed_at":
-			requiredBitSet[0] |= 1 << 3
+			requiredBitSet[0] |= 1 << 4
 			if err := func() error {
 				if err := s.NextAllowedAt.Decode(d, json.DecodeDateTime); err != nil {
 					return err
@@ -5017,7 +5044,7 @@ func (s *BucketHeadroom) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00001111,
+		0b00011111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -19339,6 +19366,225 @@ func (s *FreeObject) UnmarshalJSON(data []byte) error {
 }
 
 // Encode implements json.Marshaler.
+func (s *FurtherWindowHeadroom) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *FurtherWindowHeadroom) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("seconds")
+		e.Int(s.Seconds)
+	}
+	{
+		e.FieldStart("kind")
+		s.Kind.Encode(e)
+	}
+	{
+		e.FieldStart("used")
+		e.Int(s.Used)
+	}
+	{
+		e.FieldStart("cap")
+		e.Int(s.Cap)
+	}
+	{
+		e.FieldStart("remaining")
+		e.Int(s.Remaining)
+	}
+	{
+		e.FieldStart("resets_at")
+		json.EncodeDateTime(e, s.ResetsAt)
+	}
+}
+
+var jsonFieldsNameOfFurtherWindowHeadroom = [6]string{
+	0: "seconds",
+	1: "kind",
+	2: "used",
+	3: "cap",
+	4: "remaining",
+	5: "resets_at",
+}
+
+// Decode decodes FurtherWindowHeadroom from json.
+func (s *FurtherWindowHeadroom) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode FurtherWindowHeadroom to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "seconds":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Int()
+				s.Seconds = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"seconds\"")
+			}
+		case "kind":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				if err := s.Kind.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"kind\"")
+			}
+		case "used":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				v, err := d.Int()
+				s.Used = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"used\"")
+			}
+		case "cap":
+			requiredBitSet[0] |= 1 << 3
+			if err := func() error {
+				v, err := d.Int()
+				s.Cap = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"cap\"")
+			}
+		case "remaining":
+			requiredBitSet[0] |= 1 << 4
+			if err := func() error {
+				v, err := d.Int()
+				s.Remaining = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"remaining\"")
+			}
+		case "resets_at":
+			requiredBitSet[0] |= 1 << 5
+			if err := func() error {
+				v, err := json.DecodeDateTime(d)
+				s.ResetsAt = v
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"resets_at\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode FurtherWindowHeadroom")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00111111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfFurtherWindowHeadroom) {
+					name = jsonFieldsNameOfFurtherWindowHeadroom[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *FurtherWindowHeadroom) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *FurtherWindowHeadroom) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes FurtherWindowHeadroomKind as json.
+func (s FurtherWindowHeadroomKind) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes FurtherWindowHeadroomKind from json.
+func (s *FurtherWindowHeadroomKind) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode FurtherWindowHeadroomKind to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch FurtherWindowHeadroomKind(v) {
+	case FurtherWindowHeadroomKindAligned:
+		*s = FurtherWindowHeadroomKindAligned
+	case FurtherWindowHeadroomKindRolling:
+		*s = FurtherWindowHeadroomKindRolling
+	default:
+		*s = FurtherWindowHeadroomKind(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s FurtherWindowHeadroomKind) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *FurtherWindowHeadroomKind) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
 func (s *Headroom) Encode(e *jx.Encoder) {
 	e.ObjStart()
 	s.encodeFields(e)
@@ -27583,15 +27829,29 @@ func (s *RateBucket) encodeFields(e *jx.Encoder) {
 		e.FieldStart("windows")
 		s.Windows.Encode(e)
 	}
+	{
+		e.FieldStart("further_windows")
+		e.ArrStart()
+		for _, elem := range s.FurtherWindows {
+			elem.Encode(e)
+		}
+		e.ArrEnd()
+	}
+	{
+		e.FieldStart("max_in_flight")
+		s.MaxInFlight.Encode(e)
+	}
 }
 
-var jsonFieldsNameOfRateBucket = [6]string{
+var jsonFieldsNameOfRateBucket = [8]string{
 	0: "label",
 	1: "default_lane",
 	2: "default_lane_by_action",
 	3: "max_records_per_request",
 	4: "member_action_ids",
 	5: "windows",
+	6: "further_windows",
+	7: "max_in_flight",
 }
 
 // Decode decodes RateBucket from json.
@@ -27677,6 +27937,34 @@ func (s *RateBucket) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"windows\"")
 			}
+		case "further_windows":
+			requiredBitSet[0] |= 1 << 6
+			if err := func() error {
+				s.FurtherWindows = make([]RateBucketFurtherWindowsItem, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem RateBucketFurtherWindowsItem
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.FurtherWindows = append(s.FurtherWindows, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"further_windows\"")
+			}
+		case "max_in_flight":
+			requiredBitSet[0] |= 1 << 7
+			if err := func() error {
+				if err := s.MaxInFlight.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"max_in_flight\"")
+			}
 		default:
 			return d.Skip()
 		}
@@ -27687,7 +27975,7 @@ func (s *RateBucket) Decode(d *jx.Decoder) error {
 	// Validate required fields.
 	var failures []validate.FieldError
 	for i, mask := range [1]uint8{
-		0b00111111,
+		0b11111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -27783,6 +28071,174 @@ func (s RateBucketDefaultLaneByAction) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *RateBucketDefaultLaneByAction) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *RateBucketFurtherWindowsItem) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *RateBucketFurtherWindowsItem) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("seconds")
+		e.Int(s.Seconds)
+	}
+	{
+		e.FieldStart("calls")
+		e.Int(s.Calls)
+	}
+	{
+		e.FieldStart("kind")
+		s.Kind.Encode(e)
+	}
+}
+
+var jsonFieldsNameOfRateBucketFurtherWindowsItem = [3]string{
+	0: "seconds",
+	1: "calls",
+	2: "kind",
+}
+
+// Decode decodes RateBucketFurtherWindowsItem from json.
+func (s *RateBucketFurtherWindowsItem) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode RateBucketFurtherWindowsItem to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "seconds":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Int()
+				s.Seconds = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"seconds\"")
+			}
+		case "calls":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := d.Int()
+				s.Calls = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"calls\"")
+			}
+		case "kind":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				if err := s.Kind.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"kind\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode RateBucketFurtherWindowsItem")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfRateBucketFurtherWindowsItem) {
+					name = jsonFieldsNameOfRateBucketFurtherWindowsItem[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *RateBucketFurtherWindowsItem) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *RateBucketFurtherWindowsItem) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes RateBucketFurtherWindowsItemKind as json.
+func (s RateBucketFurtherWindowsItemKind) Encode(e *jx.Encoder) {
+	e.Str(string(s))
+}
+
+// Decode decodes RateBucketFurtherWindowsItemKind from json.
+func (s *RateBucketFurtherWindowsItemKind) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode RateBucketFurtherWindowsItemKind to nil")
+	}
+	v, err := d.StrBytes()
+	if err != nil {
+		return err
+	}
+	// Try to use constant string.
+	switch RateBucketFurtherWindowsItemKind(v) {
+	case RateBucketFurtherWindowsItemKindAligned:
+		*s = RateBucketFurtherWindowsItemKindAligned
+	case RateBucketFurtherWindowsItemKindRolling:
+		*s = RateBucketFurtherWindowsItemKindRolling
+	default:
+		*s = RateBucketFurtherWindowsItemKind(v)
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s RateBucketFurtherWindowsItemKind) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *RateBucketFurtherWindowsItemKind) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

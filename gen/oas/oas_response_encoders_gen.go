@@ -672,6 +672,14 @@ func encodeGetExecutionResponse(response *ExecutionDetail, w http.ResponseWriter
 }
 
 func encodeGetHeadroomResponse(response *Headroom, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(200)
 
@@ -2335,6 +2343,14 @@ func encodeReceiveWebhookResponse(response *WebhookReceipt, w http.ResponseWrite
 }
 
 func encodeRefreshLimitsResponse(response *Headroom, w http.ResponseWriter, span trace.Span) error {
+	if err := func() error {
+		if err := response.Validate(); err != nil {
+			return err
+		}
+		return nil
+	}(); err != nil {
+		return errors.Wrap(err, "validate")
+	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(200)
 

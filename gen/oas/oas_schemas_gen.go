@@ -2540,6 +2540,8 @@ type BucketHeadroom struct {
 	Label string `json:"label"`
 	// By window length in seconds (`60`, `3600`, `86400`).
 	Windows BucketHeadroomWindows `json:"windows"`
+	// Windows of other lengths, and windows that roll, the shortest first.
+	FurtherWindows []FurtherWindowHeadroom `json:"further_windows"`
 	// Whether the budget is so nearly spent that the provider's counters are asked before each call.
 	Escalated bool `json:"escalated"`
 	// Before this time nothing of the organization is sent: a window is spent, calls are spaced, the
@@ -2556,6 +2558,11 @@ func (s *BucketHeadroom) GetLabel() string {
 // GetWindows returns the value of Windows.
 func (s *BucketHeadroom) GetWindows() BucketHeadroomWindows {
 	return s.Windows
+}
+
+// GetFurtherWindows returns the value of FurtherWindows.
+func (s *BucketHeadroom) GetFurtherWindows() []FurtherWindowHeadroom {
+	return s.FurtherWindows
 }
 
 // GetEscalated returns the value of Escalated.
@@ -2576,6 +2583,11 @@ func (s *BucketHeadroom) SetLabel(val string) {
 // SetWindows sets the value of Windows.
 func (s *BucketHeadroom) SetWindows(val BucketHeadroomWindows) {
 	s.Windows = val
+}
+
+// SetFurtherWindows sets the value of FurtherWindows.
+func (s *BucketHeadroom) SetFurtherWindows(val []FurtherWindowHeadroom) {
+	s.FurtherWindows = val
 }
 
 // SetEscalated sets the value of Escalated.
@@ -3399,8 +3411,8 @@ type Completion struct {
 	EtaSeconds NilFloat64 `json:"eta_seconds"`
 	// When the work is done, at the latest; null where that cannot be told.
 	EtaAt NilDateTime `json:"eta_at"`
-	// Length in seconds (60, 3600 or 86400) of the window that the work waits for most, or would first;
-	// null for a budget without windows.
+	// Length in seconds of the window that the work waits for most, or would first; null for a budget
+	// without windows.
 	BindingWindow NilInt `json:"binding_window"`
 	// What the work waits for most: a rate `window`, the least time between two calls (`spacing`), the
 	// `pacing` of batches, a `hold` with an end (in the estimate of a trigger also its `scheduled_at`);
@@ -9413,6 +9425,127 @@ func (s *FireStatus) UnmarshalText(data []byte) error {
 }
 
 type FreeObject jsonraw.Object
+
+// Ref: #/components/schemas/FurtherWindowHeadroom
+type FurtherWindowHeadroom struct {
+	// Length of the window.
+	Seconds int `json:"seconds"`
+	// `aligned` windows begin and end by the clock; of a `rolling` one, no interval of its length holds
+	// more calls.
+	Kind FurtherWindowHeadroomKind `json:"kind"`
+	// Calls that count in the window now. Of a rolling one these are the calls that can have arrived
+	// within its length.
+	Used int `json:"used"`
+	// Calls allowed in a window after the operator's margin.
+	Cap int `json:"cap"`
+	// `cap` minus `used`; below 0 when others spent more than the cap.
+	Remaining int `json:"remaining"`
+	// When the window ends; of a rolling one, when the first of its calls counts no more.
+	ResetsAt time.Time `json:"resets_at"`
+}
+
+// GetSeconds returns the value of Seconds.
+func (s *FurtherWindowHeadroom) GetSeconds() int {
+	return s.Seconds
+}
+
+// GetKind returns the value of Kind.
+func (s *FurtherWindowHeadroom) GetKind() FurtherWindowHeadroomKind {
+	return s.Kind
+}
+
+// GetUsed returns the value of Used.
+func (s *FurtherWindowHeadroom) GetUsed() int {
+	return s.Used
+}
+
+// GetCap returns the value of Cap.
+func (s *FurtherWindowHeadroom) GetCap() int {
+	return s.Cap
+}
+
+// GetRemaining returns the value of Remaining.
+func (s *FurtherWindowHeadroom) GetRemaining() int {
+	return s.Remaining
+}
+
+// GetResetsAt returns the value of ResetsAt.
+func (s *FurtherWindowHeadroom) GetResetsAt() time.Time {
+	return s.ResetsAt
+}
+
+// SetSeconds sets the value of Seconds.
+func (s *FurtherWindowHeadroom) SetSeconds(val int) {
+	s.Seconds = val
+}
+
+// SetKind sets the value of Kind.
+func (s *FurtherWindowHeadroom) SetKind(val FurtherWindowHeadroomKind) {
+	s.Kind = val
+}
+
+// SetUsed sets the value of Used.
+func (s *FurtherWindowHeadroom) SetUsed(val int) {
+	s.Used = val
+}
+
+// SetCap sets the value of Cap.
+func (s *FurtherWindowHeadroom) SetCap(val int) {
+	s.Cap = val
+}
+
+// SetRemaining sets the value of Remaining.
+func (s *FurtherWindowHeadroom) SetRemaining(val int) {
+	s.Remaining = val
+}
+
+// SetResetsAt sets the value of ResetsAt.
+func (s *FurtherWindowHeadroom) SetResetsAt(val time.Time) {
+	s.ResetsAt = val
+}
+
+// `aligned` windows begin and end by the clock; of a `rolling` one, no interval of its length holds
+// more calls.
+type FurtherWindowHeadroomKind string
+
+const (
+	FurtherWindowHeadroomKindAligned FurtherWindowHeadroomKind = "aligned"
+	FurtherWindowHeadroomKindRolling FurtherWindowHeadroomKind = "rolling"
+)
+
+// AllValues returns all FurtherWindowHeadroomKind values.
+func (FurtherWindowHeadroomKind) AllValues() []FurtherWindowHeadroomKind {
+	return []FurtherWindowHeadroomKind{
+		FurtherWindowHeadroomKindAligned,
+		FurtherWindowHeadroomKindRolling,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s FurtherWindowHeadroomKind) MarshalText() ([]byte, error) {
+	switch s {
+	case FurtherWindowHeadroomKindAligned:
+		return []byte(s), nil
+	case FurtherWindowHeadroomKindRolling:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *FurtherWindowHeadroomKind) UnmarshalText(data []byte) error {
+	switch FurtherWindowHeadroomKind(data) {
+	case FurtherWindowHeadroomKindAligned:
+		*s = FurtherWindowHeadroomKindAligned
+		return nil
+	case FurtherWindowHeadroomKindRolling:
+		*s = FurtherWindowHeadroomKindRolling
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
 
 type GetDashboardPeriod string
 
@@ -17359,6 +17492,11 @@ type RateBucket struct {
 	MemberActionIds []string `json:"member_action_ids"`
 	// Calls allowed by window length in seconds (`60`, `3600`, `86400`).
 	Windows RateBucketWindows `json:"windows"`
+	// Windows of other lengths, and windows that roll.
+	FurtherWindows []RateBucketFurtherWindowsItem `json:"further_windows"`
+	// How many calls may be under way at once, all lanes and organizations together; null for no such
+	// limit.
+	MaxInFlight NilInt `json:"max_in_flight"`
 }
 
 // GetLabel returns the value of Label.
@@ -17391,6 +17529,16 @@ func (s *RateBucket) GetWindows() RateBucketWindows {
 	return s.Windows
 }
 
+// GetFurtherWindows returns the value of FurtherWindows.
+func (s *RateBucket) GetFurtherWindows() []RateBucketFurtherWindowsItem {
+	return s.FurtherWindows
+}
+
+// GetMaxInFlight returns the value of MaxInFlight.
+func (s *RateBucket) GetMaxInFlight() NilInt {
+	return s.MaxInFlight
+}
+
 // SetLabel sets the value of Label.
 func (s *RateBucket) SetLabel(val string) {
 	s.Label = val
@@ -17421,6 +17569,16 @@ func (s *RateBucket) SetWindows(val RateBucketWindows) {
 	s.Windows = val
 }
 
+// SetFurtherWindows sets the value of FurtherWindows.
+func (s *RateBucket) SetFurtherWindows(val []RateBucketFurtherWindowsItem) {
+	s.FurtherWindows = val
+}
+
+// SetMaxInFlight sets the value of MaxInFlight.
+func (s *RateBucket) SetMaxInFlight(val NilInt) {
+	s.MaxInFlight = val
+}
+
 // The lanes of actions that differ from `default_lane`.
 type RateBucketDefaultLaneByAction map[string]Lane
 
@@ -17431,6 +17589,89 @@ func (s *RateBucketDefaultLaneByAction) init() RateBucketDefaultLaneByAction {
 		*s = m
 	}
 	return m
+}
+
+type RateBucketFurtherWindowsItem struct {
+	// Length of the window.
+	Seconds int `json:"seconds"`
+	// Calls allowed in it.
+	Calls int `json:"calls"`
+	// `aligned` windows begin and end by the clock; of a `rolling` one, no interval of its length holds
+	// more calls.
+	Kind RateBucketFurtherWindowsItemKind `json:"kind"`
+}
+
+// GetSeconds returns the value of Seconds.
+func (s *RateBucketFurtherWindowsItem) GetSeconds() int {
+	return s.Seconds
+}
+
+// GetCalls returns the value of Calls.
+func (s *RateBucketFurtherWindowsItem) GetCalls() int {
+	return s.Calls
+}
+
+// GetKind returns the value of Kind.
+func (s *RateBucketFurtherWindowsItem) GetKind() RateBucketFurtherWindowsItemKind {
+	return s.Kind
+}
+
+// SetSeconds sets the value of Seconds.
+func (s *RateBucketFurtherWindowsItem) SetSeconds(val int) {
+	s.Seconds = val
+}
+
+// SetCalls sets the value of Calls.
+func (s *RateBucketFurtherWindowsItem) SetCalls(val int) {
+	s.Calls = val
+}
+
+// SetKind sets the value of Kind.
+func (s *RateBucketFurtherWindowsItem) SetKind(val RateBucketFurtherWindowsItemKind) {
+	s.Kind = val
+}
+
+// `aligned` windows begin and end by the clock; of a `rolling` one, no interval of its length holds
+// more calls.
+type RateBucketFurtherWindowsItemKind string
+
+const (
+	RateBucketFurtherWindowsItemKindAligned RateBucketFurtherWindowsItemKind = "aligned"
+	RateBucketFurtherWindowsItemKindRolling RateBucketFurtherWindowsItemKind = "rolling"
+)
+
+// AllValues returns all RateBucketFurtherWindowsItemKind values.
+func (RateBucketFurtherWindowsItemKind) AllValues() []RateBucketFurtherWindowsItemKind {
+	return []RateBucketFurtherWindowsItemKind{
+		RateBucketFurtherWindowsItemKindAligned,
+		RateBucketFurtherWindowsItemKindRolling,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s RateBucketFurtherWindowsItemKind) MarshalText() ([]byte, error) {
+	switch s {
+	case RateBucketFurtherWindowsItemKindAligned:
+		return []byte(s), nil
+	case RateBucketFurtherWindowsItemKindRolling:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *RateBucketFurtherWindowsItemKind) UnmarshalText(data []byte) error {
+	switch RateBucketFurtherWindowsItemKind(data) {
+	case RateBucketFurtherWindowsItemKindAligned:
+		*s = RateBucketFurtherWindowsItemKindAligned
+		return nil
+	case RateBucketFurtherWindowsItemKindRolling:
+		*s = RateBucketFurtherWindowsItemKindRolling
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 // Calls allowed by window length in seconds (`60`, `3600`, `86400`).
@@ -22334,7 +22575,7 @@ func (s *UsageHistoryList) SetNextCursor(val NilString) {
 // Ref: #/components/schemas/UsageHistoryRow
 type UsageHistoryRow struct {
 	Bucket string `json:"bucket"`
-	// Length of the window in seconds: 60, 3600 or 86400.
+	// Length of the window in seconds. Windows that roll are not in the list.
 	Window int `json:"window"`
 	// When the window began.
 	WindowStart time.Time `json:"window_start"`

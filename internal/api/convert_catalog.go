@@ -47,7 +47,12 @@ func convertRateBucket(b *catalog.RateBucket) oas.RateBucket {
 	for seconds, limit := range b.Windows {
 		windows[strconv.Itoa(seconds)] = limit
 	}
+	further := make([]oas.RateBucketFurtherWindowsItem, len(b.Further))
+	for i, w := range b.Further {
+		further[i] = oas.RateBucketFurtherWindowsItem{Seconds: w.Seconds, Calls: w.Calls, Kind: oas.RateBucketFurtherWindowsItemKind(w.Kind)}
+	}
 	return oas.RateBucket{
+		FurtherWindows: further, MaxInFlight: oas.NilInt{Value: b.MaxInFlight, Null: b.MaxInFlight == 0},
 		Label: b.Label, DefaultLane: oas.Lane(b.DefaultLane), DefaultLaneByAction: lanes,
 		MaxRecordsPerRequest: b.MaxRecordsPerRequest, MemberActionIds: orEmpty(b.MemberActionIDs), Windows: windows,
 	}

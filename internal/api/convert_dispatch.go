@@ -1,10 +1,12 @@
 package api
 
 import (
+	"slices"
 	"strconv"
 
 	"flowlane/gen/oas"
 	"flowlane/internal/forecast"
+	"flowlane/internal/quota"
 )
 
 func domainOf(d forecast.Domain) oas.Domain {
@@ -21,14 +23,26 @@ func domainOf(d forecast.Domain) oas.Domain {
 func headroomOf(h *forecast.Headroom) oas.Headroom {
 	out := oas.Headroom{TenancyID: h.TenancyID, AsOf: nilTime(h.AsOf), Buckets: oas.HeadroomBuckets{}}
 	for name, b := range h.Buckets {
-		bucket := oas.BucketHeadroom{Label: b.Label, Windows: oas.BucketHeadroomWindows{}, NextAllowedAt: nilTime(b.NextAllowedAt), Escalated: b.Escalated}
+		bucket := oas.BucketHeadroom{Label: b.Label, Windows: oas.BucketHeadroomWindows{}, FurtherWindows: []oas.FurtherWindowHeadroom{}, NextAllowedAt: nilTime(b.NextAllowedAt), Escalated: b.Escalated}
 		for i := range b.Windows {
 			w := &b.Windows[i]
+			if w.Rolls || !slices.Contains(quota.WindowLengths, w.Seconds) {
+				bucket.FurtherWindows = append(bucket.FurtherWindows, oas.FurtherWindowHeadroom{Seconds: w.Seconds, Kind: furtherKind(w.Rolls),
+					Used: w.Used(), Cap: w.Cap, Remaining: w.Remaining(), ResetsAt: w.End.UTC()})
+				continue
+			}
 			bucket.Windows[strconv.Itoa(w.Seconds)] = oas.WindowHeadroom{Used: w.Used(), Cap: w.Cap, Remaining: w.Remaining(), ResetsAt: w.End.UTC()}
 		}
 		out.Buckets[name] = bucket
 	}
 	return out
+}
+
+func furtherKind(rolls bool) oas.FurtherWindowHeadroomKind {
+	if rolls {
+		return oas.FurtherWindowHeadroomKindRolling
+	}
+	return oas.FurtherWindowHeadroomKindAligned
 }
 
 func estimateOf(e *forecast.Estimate) oas.Estimate {

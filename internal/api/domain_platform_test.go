@@ -1,12 +1,15 @@
 package api_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -117,4 +120,50 @@ func TestDomain_Platforms(t *testing.T) {
 	assert.Equal(t, []any{credential}, s.get(domain)["credential_ids"])
 	minute := s.get(domain + "/headroom")["buckets"].(object)["send"].(object)["windows"].(object)["60"].(object)
 	assert.Equal(t, 5.0, minute["cap"], "half of the catalog's")
+}
+
+// TestRates_Rolling: no second holds more calls than a rolling window allows, no more are under way than the budget allows at once,
+// and headroom shows the window beside those of the contract.
+func TestRates_Rolling(t *testing.T) {
+	t.Parallel()
+	const perSecond, atOnce, records = 6, 2, 20
+	var mu sync.Mutex
+	var arrived []time.Time
+	var underWay, most int
+	s, credential, domain := mailerStack(t, true, fmt.Sprintf(`max_in_flight: %d, windows: {86400: 1000}, further_windows: [
+		{seconds: 1, calls: %d, kind: rolling}, {seconds: 300, calls: 900, kind: aligned}]`, atOnce, perSecond),
+		func(w http.ResponseWriter, _ *http.Request) {
+			mu.Lock()
+			arrived = append(arrived, time.Now())
+			underWay++
+			most = max(most, underWay)
+			mu.Unlock()
+			<-time.After(10 * time.Millisecond)
+			mu.Lock()
+			underWay--
+			mu.Unlock()
+			_, _ = w.Write([]byte(`{}`))
+		})
+	batch := s.trigger(s.define(`[{"id":"s","tasks":[{"id":"t","action_id":"mailer__api__send","credential_id":"`+credential+`","params":{"to":"{{ input.to }}"}}]}]`),
+		`{"records":[`+strings.TrimSuffix(strings.Repeat(`{"to":"a@b.example"},`, records), ",")+`]}`)
+	assert.Equal(t, map[string]int{"completed": records}, counted(s.await(batch)))
+	mu.Lock()
+	defer mu.Unlock()
+	require.Len(t, arrived, records)
+	for i := perSecond; i < records; i++ {
+		assert.Greater(t, arrived[i].Sub(arrived[i-perSecond]), time.Second, "call %d", i)
+	}
+	assert.LessOrEqual(t, most, atOnce)
+	head := s.get(domain + "/headroom")["buckets"].(object)["send"].(object)
+	assert.Equal(t, 20.0, head["windows"].(object)["86400"].(object)["used"])
+	further := head["further_windows"].([]any)
+	require.Len(t, further, 2)
+	first, second := further[0].(object), further[1].(object)
+	assert.Equal(t, []any{1.0, "rolling", 6.0}, []any{first["seconds"], first["kind"], first["cap"]})
+	assert.Equal(t, []any{300.0, "aligned", 900.0}, []any{second["seconds"], second["kind"], second["cap"]})
+	bucket := s.get("/catalog/services/mailer__api")["rate_buckets"].(object)["send"].(object)
+	assert.Equal(t, 2.0, bucket["max_in_flight"])
+	assert.Equal(t, object{"seconds": 1.0, "calls": 6.0, "kind": "rolling"}, bucket["further_windows"].([]any)[0])
+	queue := s.get(domain + "/queue")["buckets"].(object)["send"].(object)["completion"].(object)
+	assert.Equal(t, "empty", queue["binding_source"])
 }

@@ -66,7 +66,7 @@ func (a *App) planUpkeep(ctx context.Context) error {
 func (a *App) housekeep(ctx context.Context, _ *due.Lease) (time.Time, error) {
 	q := db.New()
 	steps := []func(context.Context, db.DBTX, int32) (int64, error){
-		q.HousekeepLedger, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepUsage, q.HousekeepFires, a.Webhooks.Housekeep, q.HousekeepWebhooks, q.HousekeepArrivals,
+		q.HousekeepLedger, q.HousekeepRolling, q.HousekeepCalls, q.HousekeepBackoffs, q.HousekeepIdempotencyKeys, q.HousekeepUsage, q.HousekeepFires, a.Webhooks.Housekeep, q.HousekeepWebhooks, q.HousekeepArrivals,
 		q.HousekeepRefusedStarts, q.HousekeepChains,
 		a.housekeepExchanges,
 		func(ctx context.Context, tx db.DBTX, most int32) (int64, error) {

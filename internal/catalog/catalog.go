@@ -4,6 +4,8 @@
 package catalog
 
 import (
+	"slices"
+
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"flowlane/internal/expr"
@@ -110,13 +112,38 @@ type RateBucket struct {
 	// MaxRecordsPerRequest and MemberActionIDs are filled in from the actions when the catalog is loaded.
 	MaxRecordsPerRequest int      `yaml:"-"`
 	MemberActionIDs      []string `yaml:"-"`
-	// Windows maps 60, 3600 and 86400 (seconds) to the provider's cap in calls.
+	// Windows maps 60, 3600 and 86400 (seconds) to the provider's cap in calls, of windows that begin and end by its clock.
 	Windows map[int]int `yaml:"windows"`
+	// Further are windows of other lengths, or that roll.
+	Further []Window `yaml:"further_windows"`
 	// MinSpacingMS is the least time between two calls, in milliseconds; 0 for none.
 	MinSpacingMS int `yaml:"min_spacing_ms"`
+	// MaxInFlight is how many calls may be under way at once, of all lanes, organizations and processes; 0 for no such limit.
+	MaxInFlight int `yaml:"max_in_flight"`
 	// CountsRefused says that the provider counts calls that it answers with one of an action's refused or retry_later statuses.
 	CountsRefused bool `yaml:"counts_refused"`
 }
+
+// Window is a window of a budget.
+type Window struct {
+	Seconds int `yaml:"seconds"`
+	// Calls is the provider's cap.
+	Calls int `yaml:"calls"`
+	// Kind is aligned where it begins and ends by the provider's clock, rolling where no interval of the length may hold more.
+	Kind string `yaml:"kind"`
+}
+
+// Rolls reports whether the windows of this length are kept as rolling ones. Those below a minute always are: whoever stays within a
+// cap in every interval does so in those that the clock names, and no call is counted in each second that it may take.
+func (b *RateBucket) Rolls(seconds int) bool {
+	if seconds < leastAligned || day%seconds != 0 {
+		return true
+	}
+	return slices.ContainsFunc(b.Further, func(w Window) bool { return w.Seconds == seconds && w.Kind == "rolling" })
+}
+
+// leastAligned is the least length in seconds of a window that is kept by the clock, day that of a day.
+const leastAligned, day = 60, 86400
 
 // OutcomeCheck says what may be done when nobody knows whether a call arrived.
 type OutcomeCheck string

@@ -21,6 +21,9 @@ const DefaultLane = "interactive"
 // windowSeconds are the lengths of windows that a budget may have.
 var windowSeconds = []int{60, 3600, 86400}
 
+// windowKinds are the kinds of further windows.
+var windowKinds = []string{"aligned", "rolling"}
+
 // Values that the contract knows. Services of kinds that have no executor may be described, but have no actions.
 var (
 	platformStatuses = []string{"active", "inactive", "coming_soon"}
@@ -201,13 +204,15 @@ func (ch *checker) buckets(s *Service, at path) {
 		ch.need(here, "label", b.Label)
 		oneOf(ch, here, "default_lane", b.DefaultLane, Lanes)
 		ch.within(here, "min_spacing_ms", b.MinSpacingMS, 0, 3600_000)
-		if len(b.Windows) == 0 {
-			ch.fail(here.to("windows"), "bucket %q needs at least one window", name)
+		if len(b.Windows)+len(b.Further)+b.MaxInFlight == 0 {
+			ch.fail(here.to("windows"), "bucket %q needs at least one window, or max_in_flight", name)
 		}
+		ch.within(here, "max_in_flight", b.MaxInFlight, 0, 1000)
+		ch.further(b, here)
 		for _, seconds := range slices.Sorted(maps.Keys(b.Windows)) {
 			limit := b.Windows[seconds]
 			if !slices.Contains(windowSeconds, seconds) || limit < 1 {
-				ch.fail(here.to("windows"), "window %d: %d; a window is one of %v seconds, with a cap of at least 1 call", seconds, limit, windowSeconds)
+				ch.fail(here.to("windows"), "window %d: %d; a window is one of %v seconds, with a cap of at least 1 call; others are further_windows", seconds, limit, windowSeconds)
 			}
 		}
 		members := membersOf(s, name)
@@ -219,6 +224,30 @@ func (ch *checker) buckets(s *Service, at path) {
 			if !slices.Contains(members, id) || !slices.Contains(Lanes, lane) {
 				ch.fail(here.to("default_lane_by_action", id), "%s: %s; it must map an action that spends the bucket to one of %v", id, lane, Lanes)
 			}
+		}
+	}
+}
+
+// furtherMost bounds the further windows of a bucket.
+const furtherMost = 5
+
+func (ch *checker) further(b *RateBucket, at path) {
+	if len(b.Further) > furtherMost {
+		ch.fail(at.to("further_windows"), "there are %d further windows; at most %d are allowed", len(b.Further), furtherMost)
+	}
+	seen := map[int]bool{}
+	for i, w := range b.Further {
+		here := at.to("further_windows", i)
+		ch.within(here, "seconds", w.Seconds, 1, day)
+		ch.within(here, "calls", w.Calls, 1, 1_000_000_000)
+		oneOf(ch, here, "kind", w.Kind, windowKinds)
+		if _, also := b.Windows[w.Seconds]; also || seen[w.Seconds] {
+			ch.fail(here.to("seconds"), "a window of %d seconds stands twice", w.Seconds)
+		}
+		seen[w.Seconds] = true
+		if w.Kind == "aligned" && w.Seconds >= leastAligned && day%w.Seconds != 0 {
+			ch.fail(here.to("seconds"), "seconds is %d; an aligned window of a minute or more must fit into a day a whole number of times: "+
+				"else say that it is rolling", w.Seconds)
 		}
 	}
 }

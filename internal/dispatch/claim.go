@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -253,6 +254,10 @@ func (c *claim) free(ctx context.Context, calls []*outboundCall) (out []*outboun
 			busy[k] = true
 		}
 	}
+	together, err := c.together(ctx)
+	if err != nil {
+		return nil, err
+	}
 	room := map[quota.LaneKey]int{}
 	for i := range c.lanes {
 		l := &c.lanes[i]
@@ -266,7 +271,7 @@ func (c *claim) free(ctx context.Context, calls []*outboundCall) (out []*outboun
 	waits := map[queueKey]bool{}
 	for _, p := range calls {
 		lane := p.laneKey()
-		full := room[lane] <= 0
+		full := room[lane] <= 0 || together <= 0
 		switch {
 		case slices.ContainsFunc(p.queues, func(k queueKey) bool { return waits[k] }):
 			continue // pieces follow each other: what comes in a queue after the first that must wait, waits too
@@ -283,11 +288,34 @@ func (c *claim) free(ctx context.Context, calls []*outboundCall) (out []*outboun
 			continue
 		default:
 			room[lane]--
+			together--
 			busy[p.exclusive] = p.exclusive != ""
 		}
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// together is how many calls more may be under way of all lanes, organizations and processes, where the catalog limits them. A call is
+// under way from when it is written down until it is settled, but never longer than it may take.
+func (c *claim) together(ctx context.Context) (int, error) {
+	left := math.MaxInt
+	if c.meter == nil {
+		return left, nil
+	}
+	for _, m := range c.meter.all() {
+		rates := m.svc.RateBuckets[m.key.bucket]
+		if rates.MaxInFlight == 0 {
+			continue
+		}
+		n, err := c.d.q.CallsTogether(ctx, c.tx, db.CallsTogetherParams{Domain: m.key.domain, Lines: m.svc.Lines(m.key.bucket), Now: c.now,
+			Spends: rates.MemberActionIDs})
+		if err != nil {
+			return 0, fmt.Errorf("count the calls under way of %s: %w", m.key, err)
+		}
+		left = min(left, rates.MaxInFlight-int(n))
+	}
+	return left, nil
 }
 
 // barred ends a claim of batches that must not go. intend has taken a share of the gate that whoever opens a hold must have alone: a

@@ -146,6 +146,12 @@ func (d *Dispatcher) takeOverBucket(ctx context.Context, tx pgx.Tx, domain *db.F
 	}
 	freed, scarce := false, false
 	for _, c := range counters {
+		if svc.RateBuckets[k.bucket].Rolls(c.WindowSeconds) {
+			if err := d.observeRolling(ctx, tx, m, c, recent); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, _, ok := quota.Counted(r.from, r.to, c.WindowSeconds, m.loc); !ok {
 			young = true // the next one can tell
 			continue
@@ -181,6 +187,10 @@ func (m *meter) recent(ctx context.Context, tx pgx.Tx, since time.Time) (out map
 				continue
 			}
 			young = young || r.Young
+			if w.Rolls { // whatever their cells are
+				out[[2]int64{int64(w.Seconds), rollingRecent}] += int(r.Calls)
+				continue
+			}
 			for _, start := range starts {
 				out[[2]int64{int64(w.Seconds), start}] += int(r.Calls)
 			}
@@ -189,14 +199,53 @@ func (m *meter) recent(ctx context.Context, tx pgx.Tx, since time.Time) (out map
 	return out, young, nil
 }
 
+// rollingRecent stands for the start of a rolling window in what recent returns.
+const rollingRecent = -1
+
+// putLimit keeps a limit that the provider told.
+func (d *Dispatcher) putLimit(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter) error {
+	if c.Limit <= 0 {
+		return nil
+	}
+	err := d.q.DomainLimitPut(ctx, tx, db.DomainLimitPutParams{TenancyID: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), Cap: int32(c.Limit)})
+	if err != nil {
+		return fmt.Errorf("write a limit of %s: %w", m.key, err)
+	}
+	return nil
+}
+
+// observeRolling takes over one counter of a rolling window: what it holds beyond our own calls that it surely has was spent by others,
+// who knows when; it counts for the whole length from now on.
+func (d *Dispatcher) observeRolling(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, recent map[[2]int64]int) error {
+	if err := d.putLimit(ctx, tx, m, c); err != nil {
+		return err
+	}
+	now, err := d.clock(ctx, tx)
+	if err != nil {
+		return err
+	}
+	rolling, err := m.rolling(ctx, tx, now, now)
+	if err != nil {
+		return err
+	}
+	for i := range rolling {
+		w := &rolling[i]
+		if w.Seconds != c.WindowSeconds {
+			continue
+		}
+		foreign := quota.Foreign(c.Value, w.Own, recent[[2]int64{int64(w.Seconds), rollingRecent}])
+		if foreign > w.Foreign {
+			return m.addRolling(ctx, tx, rolling[i:i+1], 0, foreign-w.Foreign)
+		}
+	}
+	return nil
+}
+
 // observeWindow takes over one counter; freed tells that others spent less than was thought, scarce that the window is nearly
 // spent.
 func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c provider.Counter, read *reading, recent map[[2]int64]int) (freed, scarce bool, err error) {
-	if c.Limit > 0 {
-		err := d.q.DomainLimitPut(ctx, tx, db.DomainLimitPutParams{TenancyID: m.key.domain, Bucket: m.key.bucket, WindowSeconds: int32(c.WindowSeconds), Cap: int32(c.Limit)})
-		if err != nil {
-			return false, false, fmt.Errorf("write a limit of %s: %w", m.key, err)
-		}
+	if err := d.putLimit(ctx, tx, m, c); err != nil {
+		return false, false, err
 	}
 	start, end, _ := quota.Counted(read.from, read.to, c.WindowSeconds, m.loc)
 	rows, err := d.q.LedgerRead(ctx, tx, db.LedgerReadParams{Domain: m.key.domain, Bucket: m.key.bucket, Since: start})
@@ -210,7 +259,7 @@ func (d *Dispatcher) observeWindow(ctx context.Context, tx pgx.Tx, m *meter, c p
 	young := recent[[2]int64{int64(c.WindowSeconds), start.Unix()}]
 	r := quota.Compare(&quota.Window{Own: int(row.Own), Foreign: int(row.ForeignSpend), Unsure: int(row.Unsure)}, c.Value, young)
 	observed, drift := int32(c.Value), int32(r.Drift)
-	effective, limited := m.caps[c.WindowSeconds]
+	effective, limited := m.caps.Aligned[c.WindowSeconds]
 	var limit *int32
 	if limited {
 		most := int32(effective)

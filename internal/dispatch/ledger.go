@@ -27,7 +27,7 @@ var errBudgetMoved = errors.New("the budget has moved on")
 type meter struct {
 	key  budgetKey
 	loc  *time.Location
-	caps map[int]int
+	caps quota.Caps
 	// skew is how far the provider's clock may be from ours.
 	skew time.Duration
 	// spacing is the least time between two calls, 0 for none, and next when it allows one.
@@ -45,19 +45,27 @@ type meter struct {
 
 // Caps returns the effective caps of a bucket in calls, by window length, and the time zone of the account: the provider's own limits where
 // they were read, else the catalog's, after the lowest margin of the organizations that use the account.
-func Caps(ctx context.Context, conn db.DBTX, tenancyID, bucket string, b *catalog.RateBucket) (caps map[int]int, zone string, err error) {
-	caps = maps.Collect(maps.All(b.Windows))
+func Caps(ctx context.Context, conn db.DBTX, tenancyID, bucket string, b *catalog.RateBucket) (out quota.Caps, zone string, err error) {
+	caps := maps.Collect(maps.All(b.Windows))
+	for _, w := range b.Further {
+		caps[w.Seconds] = w.Calls
+	}
 	r, err := db.New().DomainCaps(ctx, conn, db.DomainCapsParams{TenancyID: tenancyID, Bucket: bucket})
 	if err != nil {
-		return nil, "", fmt.Errorf("read limits of %s: %w", tenancyID, err)
+		return out, "", fmt.Errorf("read limits of %s: %w", tenancyID, err)
 	}
 	for i, seconds := range r.Windows {
 		caps[int(seconds)] = int(r.Caps[i])
 	}
+	out = quota.Caps{Aligned: map[int]int{}, Rolling: map[int]int{}}
 	for seconds, n := range caps {
-		caps[seconds] = quota.AfterMargin(n, int(r.Margin))
+		kind := out.Aligned
+		if b.Rolls(seconds) {
+			kind = out.Rolling
+		}
+		kind[seconds] = quota.AfterMargin(n, int(r.Margin))
 	}
-	return caps, r.TimeZone, nil
+	return out, r.TimeZone, nil
 }
 
 // meter returns the meter of a budget with its caps, and of others that calls spend beside it; nil where it is not metered. It fails
@@ -171,13 +179,18 @@ func (m *meter) spans(ctx context.Context, conn db.DBTX, from, to time.Time) (ou
 		if err != nil {
 			return nil, fmt.Errorf("read the ledger of %s: %w", b.key, err)
 		}
-		for _, s := range quota.Windows(b.caps, from, to, b.skew, b.loc) {
+		for _, s := range quota.Windows(b.caps.Aligned, from, to, b.skew, b.loc) {
 			s.Bucket = b.as
 			if r := ledgerRow(rows, s.Seconds, s.Start); r != nil {
 				s.Own, s.Foreign, s.Unsure = int(r.Own), int(r.ForeignSpend), int(r.Unsure)
 			}
 			out = append(out, s)
 		}
+		rolling, err := b.rolling(ctx, conn, from, to)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rolling...)
 	}
 	return out, nil
 }
@@ -195,7 +208,10 @@ func ledgerRow(rows []db.FlowLedger, seconds int, start time.Time) *db.FlowLedge
 // debit spends calls in every span, or fails with errBudgetMoved and leaves it to the caller to roll back.
 func (m *meter) debit(ctx context.Context, tx pgx.Tx, spans []quota.Window, calls quota.Tally) error {
 	for _, b := range m.all() {
-		own := slices.DeleteFunc(slices.Clone(spans), func(s quota.Window) bool { return s.Bucket != b.as })
+		if err := b.debitRolling(ctx, tx, spans, calls.Sum()); err != nil {
+			return err
+		}
+		own := slices.DeleteFunc(slices.Clone(spans), func(s quota.Window) bool { return s.Rolls || s.Bucket != b.as })
 		if len(own) == 0 {
 			continue
 		}
@@ -227,11 +243,17 @@ type releases struct {
 	key budgetKey
 	// calls are by bucket and window.
 	calls map[string]map[[2]int64]quota.Tally
+	// rolled are by bucket what cells of rolling windows have less, or more.
+	rolled map[string]map[rolledCell]int
 }
 
 func (r *releases) add(c quota.CountsIn, credentialID uuid.UUID) {
 	for w, starts := range c {
 		bucket := cmp.Or(w.Bucket, r.key.bucket)
+		if w.Rolls {
+			r.roll(bucket, w.Seconds, starts, -1)
+			continue
+		}
 		if r.calls[bucket] == nil {
 			r.calls[bucket] = map[[2]int64]quota.Tally{}
 		}
@@ -257,7 +279,7 @@ func (r *releases) write(ctx context.Context, tx pgx.Tx) error {
 			return fmt.Errorf("release %s of %s: %w", bucket, r.key.domain, err)
 		}
 	}
-	return nil
+	return r.writeRolled(ctx, tx)
 }
 
 // Counts reports whether the provider may have counted a call of which it said this. What it took counts, even where its work failed
@@ -355,11 +377,11 @@ func (m *meter) alignCalls(ctx context.Context, tx pgx.Tx, now time.Time) error 
 		if c.Bucket != m.key.bucket {
 			as = m.key.bucket
 		}
-		maps.DeleteFunc(in, func(w quota.WindowKind, _ []int64) bool { return w.Bucket == as })
+		maps.DeleteFunc(in, func(w quota.WindowKind, _ []int64) bool { return w.Bucket == as && !w.Rolls })
 		if len(in) == had {
 			continue // it does not count here
 		}
-		for w, starts := range quota.CountsOf(quota.Windows(m.caps, c.ClaimedAt, c.Until, m.skew, m.loc)) {
+		for w, starts := range quota.CountsOf(quota.Windows(m.caps.Aligned, c.ClaimedAt, c.Until, m.skew, m.loc)) {
 			in[quota.WindowKind{Seconds: w.Seconds, Bucket: as}] = starts
 		}
 		p.Ids, p.CountsIn = append(p.Ids, c.ID), append(p.CountsIn, string(in.Encode()))
@@ -390,7 +412,7 @@ func (m *meter) alignLedger(ctx context.Context, tx pgx.Tx, now time.Time) error
 		others = append(others, quota.Window{Seconds: int(r.WindowSeconds), Start: r.StartsAt, End: r.EndsAt, Foreign: int(r.ForeignSpend)})
 	}
 	p := db.LedgerAlignParams{Domain: m.key.domain, Bucket: m.key.bucket}
-	for _, w := range quota.Align(m.caps, spent, others, now, m.skew, m.loc) {
+	for _, w := range quota.Align(m.caps.Aligned, spent, others, now, m.skew, m.loc) {
 		p.Seconds, p.Starts = append(p.Seconds, int32(w.Seconds)), append(p.Starts, w.Start)
 		p.Ends, p.Own = append(p.Ends, w.End), append(p.Own, int32(w.Own))
 		p.ForeignSpend, p.Caps = append(p.ForeignSpend, int32(w.Foreign)), append(p.Caps, int32(w.Cap))

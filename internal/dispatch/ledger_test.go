@@ -19,7 +19,7 @@ import (
 )
 
 func testMeter(skew time.Duration, caps map[int]int) *meter {
-	return &meter{key: budgetKey{"d", "b"}, loc: time.UTC, caps: caps, skew: skew}
+	return &meter{key: budgetKey{"d", "b"}, loc: time.UTC, caps: quota.Caps{Aligned: caps}, skew: skew}
 }
 
 // spent reads the ledger as own spend by {length, start}.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -134,14 +135,18 @@ func (d *Dispatcher) note(ctx context.Context, q credential.Question, took time.
 				return err
 			}
 			asked := now.Add(-took)
-			spans := quota.Windows(m.caps, asked, now, m.skew, m.loc)
+			spans := quota.Windows(m.caps.Aligned, asked, now, m.skew, m.loc)
+			rolling, err := m.rolling(ctx, tx, now, now)
+			if err != nil {
+				return err
+			}
 			p := db.CallNoteParams{ID: newID(), OrgID: q.OrgID, Domain: k.domain, Bucket: k.bucket, Owner: d.opts.Owner,
-				AskedAt: asked, AnsweredAt: now, CountsIn: quota.CountsOf(spans).Encode()}
+				AskedAt: asked, AnsweredAt: now, CountsIn: quota.CountsOf(slices.Concat(spans, rolling)).Encode()}
 			p.Seconds, p.Caps, p.Starts, p.Ends = columns(spans)
 			if err := d.q.CallNote(ctx, tx, p); err != nil {
 				return fmt.Errorf("debit a question in %s: %w", k, err)
 			}
-			return nil
+			return m.addRolling(ctx, tx, rolling, 1, 0)
 		})
 	})
 }

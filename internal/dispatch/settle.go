@@ -185,7 +185,7 @@ type settlement struct {
 
 func newSettlement(d *Dispatcher, k budgetKey, m *meter) *settlement {
 	return &settlement{d: d, key: k, meter: m, calls: map[uuid.UUID]*openCall{}, plans: map[uuid.UUID]*definition.Plan{},
-		settled: map[windowKey]settledWindows{}, backoffs: map[string]time.Time{}, released: releases{key: k, calls: map[string]map[[2]int64]quota.Tally{}}}
+		settled: map[windowKey]settledWindows{}, backoffs: map[string]time.Time{}, released: releases{key: k, calls: map[string]map[[2]int64]quota.Tally{}, rolled: map[string]map[rolledCell]int{}}}
 }
 
 // plan returns the plan of a batch that calls have records of.

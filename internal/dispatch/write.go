@@ -28,6 +28,7 @@ func (s *settlement) move(call *openCall, v *outcome, state string, checkAt time
 	if s.meter != nil && state != stateUnknown && state != stateUnresolved {
 		w := s.windows(call, Counts(&v.reading, false), Counts(&v.reading, true))
 		s.released.add(w.released, deref(call.CredentialID))
+		s.released.move(w.moved)
 		counts = w.text
 	}
 	m := &s.moves
@@ -55,10 +56,11 @@ type windowKey struct {
 	arrival quota.Arrival
 }
 
-// settledWindows are the windows that a settled call counts in, as text ("" for no change), and those that it does not.
+// settledWindows are the windows that a settled call counts in, as text ("" for no change), those that it does not, and the cells of
+// rolling ones that it counts in instead of others.
 type settledWindows struct {
-	text     string
-	released quota.CountsIn
+	text            string
+	released, moved quota.CountsIn
 }
 
 // windows splits those of a call: where it counts, be it only with providers that count what they refuse, and where it does not.
@@ -73,15 +75,23 @@ func (s *settlement) windows(call *openCall, counted, refused bool) settledWindo
 		s.d.opts.Log.Error("a call's windows cannot be read", "call", call.ID, "error", err)
 		return w
 	}
-	kept, released := in.Keep(k.arrival, s.meter.skew, s.meter.loc)
-	for window, starts := range kept {
+	uncounted := quota.CountsIn{}
+	for window, starts := range in {
 		if !counted && !s.meter.counts(window) {
-			released[window] = append(released[window], starts...)
-			delete(kept, window)
+			uncounted[window] = starts
+			delete(in, window)
 		}
 	}
+	kept, released := in.Keep(k.arrival, s.meter.skew, s.meter.loc)
+	moved := quota.CountsIn{}
+	for window := range released {
+		if window.Rolls && len(kept[window]) > 0 {
+			moved[window] = kept[window]
+		}
+	}
+	maps.Copy(released, uncounted)
 	if len(released) > 0 {
-		w = settledWindows{string(kept.Encode()), released}
+		w = settledWindows{string(kept.Encode()), released, moved}
 	}
 	s.settled[k] = w
 	return w

@@ -56,7 +56,7 @@ func (s *Service) Attribution(ctx context.Context, orgID uuid.UUID, tenancyID st
 			return nil, err
 		}
 		out.Buckets[b.name] = map[int][]Share{}
-		for _, w := range likely(sp.current(b.name, caps)) {
+		for _, w := range likely(sp.current(b.name, quota.Caps{Aligned: caps.Aligned})) {
 			out.Buckets[b.name][w.Seconds] = shares(w.Used(), sp.spenders(b.name, &w), names)
 		}
 	}

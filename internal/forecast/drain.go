@@ -1,7 +1,9 @@
 package forecast
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"flowlane/internal/dispatch"
@@ -18,6 +20,8 @@ type Rate struct {
 	Loc  *time.Location
 	// Used says what is spent already of the window of this length that begins at start.
 	Used func(seconds int, start time.Time) int
+	// Rolling are the windows that roll.
+	Rolling []Rolling
 	// Skew is how far the provider's clock may be from ours: near the edge of a window a call counts on both sides.
 	Skew time.Duration
 	// HeldUntil is when an automatic backoff ends, and NotBefore when the spacing of calls allows the next; zero for none.
@@ -103,10 +107,10 @@ func drainWithin(effort int, now time.Time, rate Rate, work []Work) (out Drained
 // drainOnce is Drain where the work goes in an order.
 func drainOnce(effort int, now time.Time, rate Rate, work []Work, o order) Drained {
 	d := drain{Rate: rate, order: o, at: now, sentAt: now, own: map[spanKey]int{}, waited: map[Source]time.Duration{},
-		bound: map[int]time.Duration{}, windows: make([]touched, len(quota.WindowLengths))}
+		bound: map[int]time.Duration{}, lengths: quota.Lengths(rate.Caps), windows: make([]touched, len(rate.Caps)), rolling: slices.Clone(rate.Rolling)}
 	d.look()
 	d.queue(work)
-	d.tightest, d.ahead = tightest(d.spans), d.lead()
+	d.tightest, d.ahead = tightest(slices.Concat(d.spans, rolled(rate.Rolling))), d.lead()
 	if rate.Recent > 0 {
 		d.young = append(d.young, portion{from: now, to: now, calls: int64(rate.Recent)})
 	}
@@ -197,8 +201,11 @@ type drain struct {
 	own    map[spanKey]int
 	spans  []quota.Window
 	change time.Time
-	// windows are spans by length, in the order of dispatch.WindowLengths.
+	// windows are spans by length, lengths theirs in order.
 	windows []touched
+	lengths []int
+	// rolling are the rolling windows as this run has used them.
+	rolling []Rolling
 	// waited is the time spent on each source, bound that on each window; tightest is the window with the least left at first.
 	waited   map[Source]time.Duration
 	bound    map[int]time.Duration
@@ -244,6 +251,9 @@ func (d *drain) step() {
 		return
 	}
 	n, per := int64(grant.Calls), d.interval()
+	if n = d.roll(n); n == 0 {
+		return
+	}
 	if per > 0 { // until windows change, or more comes that may go first
 		until := d.change
 		if !next.IsZero() {
@@ -262,12 +272,17 @@ func (d *drain) step() {
 		d.spans[i].Own += int(n)
 	}
 	d.take(n)
+	d.rollOn(n, d.at.Add(time.Duration(n)*per))
 	if d.Young > 0 {
 		d.young = append(d.young, portion{from: d.at, to: d.at.Add(time.Duration(n) * per), calls: n})
 	}
 	d.at = d.at.Add(time.Duration(n) * per)
 	if d.Spacing > 0 && per >= d.Spacing && d.Spacing >= d.Latency/time.Duration(d.atOnce()) {
 		d.waited[SourceSpacing] += time.Duration(n) * per
+	}
+	if seconds, spread := d.spread(); seconds > 0 && per >= spread {
+		d.waited[SourceWindow] += time.Duration(n) * per
+		d.bound[seconds] += time.Duration(n) * per
 	}
 }
 
@@ -277,7 +292,8 @@ func (d *drain) interval() time.Duration {
 	if spacing > 0 { // the dispatcher comes back for each of them
 		spacing += d.Wake / 10
 	}
-	return max(spacing, d.Latency/time.Duration(d.atOnce()))
+	_, spread := d.spread()
+	return max(spacing, spread, d.Latency/time.Duration(d.atOnce()))
 }
 
 // atOnce is how many calls may be under way.
@@ -290,9 +306,14 @@ func (d *drain) atOnce() int {
 
 // shut is the length of a window that lets nothing through; 0 for none.
 func (d *drain) shut() int {
-	for _, seconds := range quota.WindowLengths {
-		if limit, limited := d.Caps[seconds]; limited && limit <= 0 {
+	for _, seconds := range d.lengths {
+		if d.Caps[seconds] <= 0 {
 			return seconds
+		}
+	}
+	for _, r := range d.rolling {
+		if r.Cap <= 0 {
+			return r.Seconds
 		}
 	}
 	return 0
@@ -314,14 +335,10 @@ func (d *drain) look() {
 		held = held[copy(d.windows[i].spans, held):]
 	}
 	d.spans, d.change = d.spans[:0], d.at.Add(Horizon)
-	for i, seconds := range quota.WindowLengths {
-		limit, limited := d.Caps[seconds]
-		if !limited {
-			continue
-		}
+	for i, seconds := range d.lengths {
 		t := &d.windows[i]
 		if !d.at.Before(t.change) {
-			d.touch(t, seconds, limit)
+			d.touch(t, seconds, d.Caps[seconds])
 		}
 		d.spans = append(d.spans, t.spans...)
 		d.change = earlier(d.change, t.change)
@@ -373,7 +390,7 @@ func (d *drain) source() Source {
 // window is the one that was waited for most; else the one with the least left.
 func (d *drain) window() int {
 	out := 0
-	for _, seconds := range quota.WindowLengths {
+	for _, seconds := range slices.Sorted(maps.Keys(d.bound)) {
 		if d.bound[seconds] > d.bound[out] {
 			out = seconds
 		}

@@ -101,12 +101,14 @@ type played struct {
 	nextAt   []time.Time
 	portions []int64
 	underWay []flight
+	cells    []map[int64]int
 	nextCall time.Time
 }
 
 type flight struct {
 	claimed, ends time.Time
 	work          int
+	cells         []int64
 }
 
 // play has a dispatcher work: it claims by dispatch.Decide, counts a call in every window that it may touch, and gives back
@@ -188,12 +190,34 @@ func (p *played) settle() (last time.Time) {
 				}
 			}
 		}
+		for i, w := range p.rate.Rolling {
+			p.cells[i][f.cells[i]]--
+			p.cells[i][quota.CellAt(f.ends, w.Seconds)]++
+		}
 		if !p.stock[f.work].Background && f.ends.After(last) {
 			last = f.ends
 		}
 		return true
 	})
 	return last
+}
+
+// rolls are the rolling windows now.
+func (p *played) rolls() (out []quota.Window) {
+	for i, w := range p.rate.Rolling {
+		if p.cells == nil {
+			p.cells = make([]map[int64]int, len(p.rate.Rolling))
+		}
+		if p.cells[i] == nil { // what was there before: all as young as it can be
+			p.cells[i] = map[int64]int{quota.CellAt(w.Until.Add(-time.Duration(w.Seconds)*time.Second), w.Seconds) - 1: w.Used}
+		}
+		var cells []quota.Cell
+		for no, n := range p.cells[i] {
+			cells = append(cells, quota.Cell{No: no, Own: n})
+		}
+		out = append(out, quota.Roll(w.Seconds, w.Cap, cells, p.at, p.at.Add(p.timeout)))
+	}
+	return out
 }
 
 // claim sends what may go, and returns when to look again.
@@ -235,7 +259,8 @@ func (p *played) claim() time.Time {
 			spans = append(spans, s)
 		}
 	}
-	grant := quota.Decide(p.at, spans, 1)
+	rolls := p.rolls()
+	grant := quota.Decide(p.at, append(spans, rolls...), 1)
 	if grant.Calls == 0 {
 		sooner(grant.NextAt.Add(p.late()))
 		return next
@@ -245,7 +270,12 @@ func (p *played) claim() time.Time {
 	}
 	i := ready[p.r.IntN(len(ready))]
 	p.released[i]--
-	p.underWay = append(p.underWay, flight{p.at, p.at.Add(time.Duration(1 + p.r.Int64N(int64(p.rate.Latency)))), i})
+	var cells []int64
+	for no, s := range rolls {
+		p.cells[no][s.Cell]++
+		cells = append(cells, s.Cell)
+	}
+	p.underWay = append(p.underWay, flight{p.at, p.at.Add(time.Duration(1 + p.r.Int64N(int64(p.rate.Latency)))), i, cells})
 	p.nextCall = p.at.Add(p.rate.Spacing)
 	return p.at
 }
@@ -271,6 +301,37 @@ func TestDrain_NeverEarly(t *testing.T) {
 	t.Logf("late, of %d worlds: p50 %.1f%%, p90 %.1f%%", len(late), 100*late[len(late)/2], 100*late[len(late)*9/10])
 	assert.LessOrEqual(t, late[len(late)/2], 0.05)
 	assert.LessOrEqual(t, late[len(late)*9/10], 0.15)
+}
+
+// TestDrain_RollingNeverEarly: neither is it with windows that roll, beside others or alone.
+func TestDrain_RollingNeverEarly(t *testing.T) {
+	t.Parallel()
+	var late []float64
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		w := newWorld(r)
+		if r.IntN(2) == 0 {
+			w.rate.Caps = map[int]int{}
+		}
+		for _, seconds := range [][]int{{1}, {10}, {300}, {1, 60}, {10, 3600}}[r.IntN(5)] {
+			roll := forecast.Rolling{Seconds: seconds, Cap: 1 + r.IntN(20*seconds)}
+			if r.IntN(2) == 0 {
+				roll.Used, roll.Until = r.IntN(roll.Cap+1), w.now.Add(time.Duration(r.Int64N(int64(seconds)*int64(time.Second))))
+			}
+			w.rate.Rolling = append(w.rate.Rolling, roll)
+		}
+		out := forecast.Drain(w.now, w.rate, w.work)
+		if out.At.IsZero() {
+			continue
+		}
+		done := w.play(r)
+		require.False(t, done.After(out.At), "seed %d: said %s, done %s later; %s %d\n%+v", seed, out.At, done.Sub(out.At), out.Source, out.Window, w)
+		if took := done.Sub(w.now); took > 0 {
+			late = append(late, float64(out.At.Sub(done))/float64(took))
+		}
+	}
+	slices.SortFunc(late, cmp.Compare[float64])
+	t.Logf("late, of %d worlds: p50 %.1f%%, p90 %.1f%%", len(late), 100*late[len(late)/2], 100*late[len(late)*9/10])
 }
 
 // TestDrain_NearExhaustion: what is left of a budget goes by halves, each once the provider's counters can hold the one before.

@@ -148,6 +148,8 @@ type spend struct {
 	// young is how long a call may be missing in the provider's counters; zero where there are none.
 	young time.Duration
 	rows  []ledgerRow
+	// rolling are the cells of rolling windows that count.
+	rolling []db.RollingOpenRow
 }
 
 func (s *Service) spend(ctx context.Context, conn db.DBTX, d *Domain) (*spend, error) {
@@ -182,27 +184,53 @@ func (s *Service) ledger(ctx context.Context, conn db.DBTX, d *Domain, out *spen
 	if err != nil {
 		return fmt.Errorf("read the ledger of %s: %w", d.TenancyID, err)
 	}
+	if out.rolling, err = s.q.RollingOpen(ctx, conn, db.RollingOpenParams{Domain: d.TenancyID, Now: out.now}); err != nil {
+		return fmt.Errorf("read the rolling windows of %s: %w", d.TenancyID, err)
+	}
 	out.rows, err = ledgerRows(rows)
 	return err
 }
 
-// current returns the windows of a bucket that are open now, those that it has caps for.
-func (s *spend) current(bucket string, caps map[int]int) []quota.Window {
-	return s.spans(bucket, caps, s.now, s.now)
+// current returns the windows of a bucket that are open now, those that it has caps for, in ascending length.
+func (s *spend) current(bucket string, caps quota.Caps) []quota.Window {
+	out := append(s.spans(bucket, caps.Aligned, s.now, s.now), s.rolls(bucket, caps)...)
+	slices.SortFunc(out, func(a, b quota.Window) int { return a.Seconds - b.Seconds })
+	return out
+}
+
+// rolls returns the rolling windows of a bucket as they are now.
+func (s *spend) rolls(bucket string, caps quota.Caps) (out []quota.Window) {
+	for _, seconds := range quota.Lengths(caps.Rolling) {
+		var cells []quota.Cell
+		for _, r := range s.rolling {
+			if r.Bucket == bucket && int(r.WindowSeconds) == seconds {
+				cells = append(cells, quota.Cell{No: r.Cell, Own: int(r.Own), Foreign: int(r.ForeignSpend)})
+			}
+		}
+		out = append(out, quota.Roll(seconds, caps.Rolling[seconds], cells, s.now, s.now))
+	}
+	return out
+}
+
+// rolledOff is when nothing counts any more of what counts now in a rolling window of a bucket.
+func (s *spend) rolledOff(bucket string, seconds int) (at time.Time) {
+	for _, r := range s.rolling {
+		if r.Bucket == bucket && int(r.WindowSeconds) == seconds && r.Own+r.ForeignSpend > 0 {
+			at = later(at, quota.CellOver(r.Cell, seconds))
+		}
+	}
+	return at
 }
 
 // touched returns every window in which a call may count that is sent now.
-func (s *spend) touched(bucket string, caps map[int]int) []quota.Window {
-	return s.spans(bucket, caps, s.now.Add(-s.skew), s.now.Add(s.skew))
+func (s *spend) touched(bucket string, caps quota.Caps) []quota.Window {
+	return append(s.spans(bucket, caps.Aligned, s.now.Add(-s.skew), s.now.Add(s.skew)), s.rolls(bucket, caps)...)
 }
 
 func (s *spend) spans(bucket string, caps map[int]int, from, to time.Time) []quota.Window {
 	var out []quota.Window
-	for _, seconds := range quota.WindowLengths {
-		limit, limited := caps[seconds]
-		if !limited {
-			continue
-		}
+	for _, seconds := range quota.Lengths(caps) {
+		limit := caps[seconds]
 		for _, w := range quota.WindowsTouched(from, to, seconds, s.loc) {
 			w.Cap, w.Lag = limit, s.skew
 			for _, r := range s.rows {

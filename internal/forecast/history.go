@@ -10,6 +10,7 @@ import (
 
 	"flowlane/gen/db"
 	"flowlane/internal/dispatch"
+	"flowlane/internal/quota"
 )
 
 // HistoryKept is how long the windows of an account are remembered.
@@ -68,7 +69,7 @@ func (s *Service) History(ctx context.Context, orgID uuid.UUID, tenancyID string
 }
 
 func (s *Service) spent(ctx context.Context, d *Domain, rows []db.LedgerHistoryRow) ([]Spent, error) {
-	caps := map[string]map[int]int{}
+	caps := map[string]quota.Caps{}
 	for _, b := range s.buckets(d.PlatformID) {
 		var err error
 		if caps[b.name], _, err = dispatch.Caps(ctx, s.pool, d.TenancyID, b.name, b.RateBucket); err != nil {
@@ -78,7 +79,7 @@ func (s *Service) spent(ctx context.Context, d *Domain, rows []db.LedgerHistoryR
 	out := make([]Spent, len(rows))
 	for i, r := range rows {
 		out[i] = Spent{Bucket: r.Bucket, Seconds: int(r.WindowSeconds), WindowStart: r.StartsAt, Used: int(r.Own) + int(r.LikelyForeign)}
-		if out[i].Cap = caps[r.Bucket][int(r.WindowSeconds)]; r.Cap != nil { // null where the provider counts what has no cap
+		if out[i].Cap = caps[r.Bucket].Aligned[int(r.WindowSeconds)]; r.Cap != nil { // null where the provider counts what has no cap
 			out[i].Cap = int(*r.Cap)
 		}
 		if r.Observed != nil {

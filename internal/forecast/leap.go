@@ -20,6 +20,12 @@ type hour struct {
 // leap passes over hours that go exactly as the last one did, up to the day's end. A million calls under minute windows are a
 // week of minutes, and nearly all are alike.
 func (d *drain) leap(ours int64) {
+	for i := range d.rolling {
+		if !d.rolling[i].spread { // it has room that every call takes some of
+			d.hour = hour{}
+			return
+		}
+	}
 	last := d.hour
 	if d.at.Before(last.ends) {
 		return
@@ -31,7 +37,7 @@ func (d *drain) leap(ours int64) {
 		switch s := &d.spans[i]; {
 		case s.Seconds == daySeconds:
 			day = min(day, s.Remaining())
-		case n < len(d.hour.own):
+		case n < len(d.hour.own) && time.Hour%(time.Duration(s.Seconds)*time.Second) == 0:
 			d.hour.own[n] = s.Own
 			n++
 		default:

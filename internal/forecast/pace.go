@@ -67,7 +67,7 @@ func (s *Service) effective(ctx context.Context, conn db.DBTX, orgID, batchID uu
 		if spacing := buckets[k].MinSpacingMS; spacing > 0 {
 			least = lesser(least, new(big.Rat).Quo(big.NewRat(60_000, int64(spacing)), calls))
 		}
-		for seconds, limit := range caps {
+		for seconds, limit := range caps.All() {
 			rate := big.NewRat(int64(limit)*60, int64(seconds))
 			least = lesser(least, rate.Quo(rate, calls))
 		}

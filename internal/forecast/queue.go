@@ -306,10 +306,10 @@ func (p Pace) longest() time.Duration {
 
 // rate is how fast a budget goes, where no more than inFlight calls may be under way in some lane; 0 for any number. Calls that
 // exclude each other are taken to go one by one, and those of other lanes no faster than those of the slowest.
-func (b *backlog) rate(k bucket, caps map[int]int, w *waiting, inFlight int) Rate {
+func (b *backlog) rate(k bucket, caps quota.Caps, w *waiting, inFlight int) Rate {
 	pace := b.pace[k.name]
 	r := Rate{
-		Caps: caps, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
+		Caps: caps.Aligned, Loc: b.spend.loc, Skew: b.spend.skew, Spacing: time.Duration(k.MinSpacingMS) * time.Millisecond,
 		InFlight: max(int(pace.MaxInFlight), 1), UnderWay: int(pace.UnderWay),
 		Others: len(w.others), HeldUntil: b.delays[k.name].HeldUntil, Young: b.spend.young,
 		Used: func(seconds int, start time.Time) int { return b.spend.used(k.name, seconds, start) },
@@ -323,6 +323,12 @@ func (b *backlog) rate(k bucket, caps map[int]int, w *waiting, inFlight int) Rat
 	if next := b.delays[k.name].NextCallAt; next != nil {
 		r.NotBefore = *next
 	}
+	for _, w := range b.spend.rolls(k.name, caps) {
+		r.Rolling = append(r.Rolling, Rolling{Seconds: w.Seconds, Cap: w.Cap, Used: w.Used(), Until: b.spend.rolledOff(k.name, w.Seconds)})
+	}
+	if k.MaxInFlight > 0 {
+		r.InFlight = min(r.InFlight, k.MaxInFlight)
+	}
 	r.Own = inFlight
 	if r.Young > 0 {
 		r.Recent = int(pace.Recent)
@@ -334,7 +340,7 @@ func (b *backlog) rate(k bucket, caps map[int]int, w *waiting, inFlight int) Rat
 }
 
 // completion says when what waits for a budget will be done.
-func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion {
+func (w *waiting) completion(b *backlog, k bucket, caps quota.Caps) Completion {
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: w.paced}
 	c.HoldCauses = slices.AppendSeq(c.HoldCauses, maps.Keys(w.causes))
 	rate := b.rate(k, caps, w, w.inFlight)
@@ -348,14 +354,14 @@ func (w *waiting) completion(b *backlog, k bucket, caps map[int]int) Completion 
 	if w.guessed {
 		c.Caveats = append(c.Caveats, CaveatSample)
 	}
-	c.finish(b, k.name, rate, together(b.spend.now, w.work, false), w.depth.Records > 0)
+	c.finish(b, k.name, caps, rate, together(b.spend.now, w.work, false), w.depth.Records > 0)
 	return c
 }
 
 // behind says when the calls of an estimate will be done, once everything that waits now went before them, and what holds them
 // is over. Of what waits, work that is held without an end is not waited for. Where no lane is chosen each may be: then all limits
 // of lanes are reckoned with.
-func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, e *Estimate, held db.LanesHeldUntilRow) Completion {
+func (w *waiting) behind(b *backlog, k bucket, caps quota.Caps, e *Estimate, held db.LanesHeldUntilRow) Completion {
 	c := Completion{HoldCauses: []string{}, Caveats: []string{}, Paced: len(e.paced)}
 	inFlight, all := w.inFlight, *w
 	all.timeout, all.exclusive = max(w.timeout, e.timeout), w.exclusive || e.exclusive
@@ -367,7 +373,7 @@ func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, e *Estimate, he
 	rate := b.rate(k, caps, &all, inFlight)
 	rate.Idle *= time.Duration(max(e.steps, 1))
 	if e.Calls == 0 {
-		c.finish(b, k.name, rate, nil, false)
+		c.finish(b, k.name, caps, rate, nil, false)
 		return c
 	}
 	c.Caveats = append(c.Caveats, CaveatCalls)
@@ -377,7 +383,7 @@ func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, e *Estimate, he
 	}
 	slices.Sort(c.HoldCauses)
 	if held.Until.Year() >= endlessYear {
-		c.finish(b, k.name, rate, nil, true)
+		c.finish(b, k.name, caps, rate, nil, true)
 		return c
 	}
 	work, from := together(b.spend.now, w.work, true), later(e.from, held.Until)
@@ -387,7 +393,7 @@ func (w *waiting) behind(b *backlog, k bucket, caps map[int]int, e *Estimate, he
 	if len(e.paced) == 0 {
 		work = append(work, Work{Calls: e.Calls, From: from})
 	}
-	c.finish(b, k.name, rate, work, false)
+	c.finish(b, k.name, caps, rate, work, false)
 	return c
 }
 
@@ -421,7 +427,7 @@ func (c Completion) and(o Completion) Completion {
 }
 
 // finish plays the work forward. waits tells that some is there, be it held without an end.
-func (c *Completion) finish(b *backlog, bucket string, rate Rate, work []Work, waits bool) {
+func (c *Completion) finish(b *backlog, bucket string, caps quota.Caps, rate Rate, work []Work, waits bool) {
 	calls := int64(0)
 	for _, k := range work {
 		if k.awaited() {
@@ -432,7 +438,7 @@ func (c *Completion) finish(b *backlog, bucket string, rate Rate, work []Work, w
 	switch {
 	case waits && calls == 0:
 		c.Unknown, c.Source = UnknownPaused, SourceHold
-	case contested(b.spend.current(bucket, rate.Caps), calls):
+	case contested(b.spend.current(bucket, caps), calls):
 		c.Unknown = UnknownEscalated
 	case c.Drained.At.IsZero():
 		c.Unknown = UnknownNoCap

@@ -3,6 +3,7 @@ package quota
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,24 +11,33 @@ import (
 	"github.com/google/uuid"
 )
 
-// CountsIn is the windows that a call counts in: start times in Unix seconds.
+// CountsIn is the windows that a call counts in: start times in Unix seconds, or the number of its cell where they roll.
 type CountsIn map[WindowKind][]int64
 
 // WindowKind is a kind of window. Bucket names another budget that a call spends; it is empty for that of its queue.
 type WindowKind struct {
 	Seconds int
+	Rolls   bool
 	Bucket  string
 }
 
+// rolls stands behind the length of a rolling window.
+const rolls = "r"
+
 // MarshalText implements encoding.TextMarshaler.
 func (w WindowKind) MarshalText() ([]byte, error) {
-	return []byte(strings.TrimSuffix(strconv.Itoa(w.Seconds)+" "+w.Bucket, " ")), nil
+	length := strconv.Itoa(w.Seconds)
+	if w.Rolls {
+		length += rolls
+	}
+	return []byte(strings.TrimSuffix(length+" "+w.Bucket, " ")), nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (w *WindowKind) UnmarshalText(text []byte) (err error) {
 	seconds, bucket, _ := strings.Cut(string(text), " ")
 	w.Bucket = bucket
+	seconds, w.Rolls = strings.CutSuffix(seconds, rolls)
 	if w.Seconds, err = strconv.Atoi(seconds); err != nil {
 		err = fmt.Errorf("the length of window %q: %w", text, err)
 	}
@@ -38,8 +48,12 @@ func (w *WindowKind) UnmarshalText(text []byte) (err error) {
 func CountsOf(spans []Window) CountsIn {
 	c := CountsIn{}
 	for i := range spans {
-		k := WindowKind{spans[i].Seconds, spans[i].Bucket}
-		c[k] = append(c[k], spans[i].Start.Unix())
+		s := &spans[i]
+		k, at := WindowKind{s.Seconds, s.Rolls, s.Bucket}, s.Start.Unix()
+		if s.Rolls {
+			at = s.Cell
+		}
+		c[k] = append(c[k], at)
 	}
 	return c
 }
@@ -75,12 +89,18 @@ func ArrivalOf(claimedAt, sendBefore, now time.Time, counted bool) Arrival {
 }
 
 // Keep splits the windows by whether a call with this arrival can have counted in them. skew is how far the provider's clock
-// may be from ours.
+// may be from ours. A rolling window is kept in the cell of the latest arrival, and released in the one that it was in.
 func (c CountsIn) Keep(a Arrival, skew time.Duration, loc *time.Location) (kept, released CountsIn) {
 	kept, released = CountsIn{}, CountsIn{}
 	for k, starts := range c {
 		touched := map[int64]bool{}
-		if !a.From.IsZero() {
+		switch {
+		case a.From.IsZero():
+		case k.Rolls:
+			cell := min(CellAt(a.To, k.Seconds), starts[0]) // never a later one than was known before
+			kept[k], touched[cell] = []int64{cell}, true
+			starts = slices.DeleteFunc(slices.Clone(starts), func(s int64) bool { return s == cell })
+		default:
 			for _, s := range WindowsTouched(a.From.Add(-skew), a.To.Add(skew), k.Seconds, loc) {
 				touched[s.Start.Unix()] = true
 			}

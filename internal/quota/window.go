@@ -7,7 +7,7 @@ package quota
 
 import "time"
 
-// WindowLengths are the lengths of rate windows in seconds.
+// WindowLengths are the lengths in seconds of the windows that reports call by these names alone; others are further ones.
 var WindowLengths = []int{60, 3600, 86400}
 
 // WindowAt returns the window of this length that holds t. Windows are aligned to the wall clock of loc and follow each
@@ -59,8 +59,11 @@ func midnight(y int, m time.Month, d int, loc *time.Location) time.Time {
 
 // Window is one window of a budget.
 type Window struct {
-	Seconds      int
-	Start, End   time.Time
+	Seconds    int
+	Start, End time.Time
+	// Rolls: it has no place on the clock (rolling.go). Cell is then the cell that calls are debited in.
+	Rolls        bool
+	Cell         int64
 	Cap          int
 	Own, Foreign int
 	// Bucket is the budget of the window, where a call spends it beside that of its queue.
@@ -101,11 +104,8 @@ func WindowsTouched(from, to time.Time, seconds int, loc *time.Location) []Windo
 // by window length. skew is how far the provider's clock may be from ours.
 func Windows(caps map[int]int, from, to time.Time, skew time.Duration, loc *time.Location) []Window {
 	var out []Window
-	for _, seconds := range WindowLengths {
-		limit, limited := caps[seconds]
-		if !limited {
-			continue
-		}
+	for _, seconds := range Lengths(caps) {
+		limit := caps[seconds]
 		for _, s := range WindowsTouched(from.Add(-skew), to.Add(skew), seconds, loc) {
 			s.Cap, s.Lag = limit, skew
 			out = append(out, s)

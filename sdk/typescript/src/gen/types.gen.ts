@@ -501,6 +501,27 @@ export type RateBucket = {
     windows: {
         [key: string]: number;
     };
+    /**
+     * Windows of other lengths, and windows that roll.
+     */
+    further_windows: Array<{
+        /**
+         * Length of the window.
+         */
+        seconds: number;
+        /**
+         * Calls allowed in it.
+         */
+        calls: number;
+        /**
+         * `aligned` windows begin and end by the clock; of a `rolling` one, no interval of its length holds more calls.
+         */
+        kind: 'aligned' | 'rolling';
+    }>;
+    /**
+     * How many calls may be under way at once, all lanes and organizations together; null for no such limit.
+     */
+    max_in_flight: number | null;
 };
 
 export type ServiceList = {
@@ -3812,6 +3833,10 @@ export type BucketHeadroom = {
         [key: string]: WindowHeadroom;
     };
     /**
+     * Windows of other lengths, and windows that roll, the shortest first.
+     */
+    further_windows: Array<FurtherWindowHeadroom>;
+    /**
      * Whether the budget is so nearly spent that the provider's counters are asked before each call.
      */
     escalated: boolean;
@@ -3838,6 +3863,33 @@ export type WindowHeadroom = {
     remaining: number;
     /**
      * When the window ends.
+     */
+    resets_at: string;
+};
+
+export type FurtherWindowHeadroom = {
+    /**
+     * Length of the window.
+     */
+    seconds: number;
+    /**
+     * `aligned` windows begin and end by the clock; of a `rolling` one, no interval of its length holds more calls.
+     */
+    kind: 'aligned' | 'rolling';
+    /**
+     * Calls that count in the window now. Of a rolling one these are the calls that can have arrived within its length.
+     */
+    used: number;
+    /**
+     * Calls allowed in a window after the operator's margin.
+     */
+    cap: number;
+    /**
+     * `cap` minus `used`; below 0 when others spent more than the cap.
+     */
+    remaining: number;
+    /**
+     * When the window ends; of a rolling one, when the first of its calls counts no more.
      */
     resets_at: string;
 };
@@ -3928,7 +3980,7 @@ export type Completion = {
      */
     eta_at: string | null;
     /**
-     * Length in seconds (60, 3600 or 86400) of the window that the work waits for most, or would first; null for a budget without windows.
+     * Length in seconds of the window that the work waits for most, or would first; null for a budget without windows.
      */
     binding_window: number | null;
     /**
@@ -4006,7 +4058,7 @@ export type AttributionEntry = {
 export type UsageHistoryRow = {
     bucket: string;
     /**
-     * Length of the window in seconds: 60, 3600 or 86400.
+     * Length of the window in seconds. Windows that roll are not in the list.
      */
     window: number;
     /**
