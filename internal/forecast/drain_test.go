@@ -2,6 +2,7 @@ package forecast_test
 
 import (
 	"cmp"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -211,6 +212,7 @@ func (p *played) rolls() (out []quota.Window) {
 		if p.cells[i] == nil { // what was there before: all as young as it can be
 			p.cells[i] = map[int64]int{quota.CellAt(w.Until.Add(-time.Duration(w.Seconds)*time.Second), w.Seconds) - 1: w.Used}
 		}
+		maps.DeleteFunc(p.cells[i], func(no int64, _ int) bool { return !quota.CellOver(no, w.Seconds).After(p.at) })
 		var cells []quota.Cell
 		for no, n := range p.cells[i] {
 			cells = append(cells, quota.Cell{No: no, Own: n})
@@ -307,7 +309,7 @@ func TestDrain_NeverEarly(t *testing.T) {
 func TestDrain_RollingNeverEarly(t *testing.T) {
 	t.Parallel()
 	var late []float64
-	for seed := range uint64(300) {
+	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		w := newWorld(r)
 		if r.IntN(2) == 0 {
@@ -332,6 +334,8 @@ func TestDrain_RollingNeverEarly(t *testing.T) {
 	}
 	slices.SortFunc(late, cmp.Compare[float64])
 	t.Logf("late, of %d worlds: p50 %.1f%%, p90 %.1f%%", len(late), 100*late[len(late)/2], 100*late[len(late)*9/10])
+	assert.LessOrEqual(t, late[len(late)/2], 0.05)
+	assert.LessOrEqual(t, late[len(late)*9/10], 1.0)
 }
 
 // TestDrain_NearExhaustion: what is left of a budget goes by halves, each once the provider's counters can hold the one before.
